@@ -1,0 +1,66 @@
+# fairburst: `make demo` and `make test` are all a fresh machine needs (Python 3.11 or newer, and make).
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test test-fast lint crds lock bench cluster-build clean fuzz mutate
+
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
+	touch $(STAMP)
+
+## demo: a cluster, the operator, two latency queues and three throughput queues; about seven minutes once built
+demo: $(STAMP)
+	$(BIN)/python -m e2e.demo
+
+## test: style, types, contracts, then every test; builds the control plane first if it is not cached
+test: lint cluster-build
+	$(BIN)/python -m pytest -m "not measure" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m measure
+
+## test-fast: the tests that need no control plane
+test-fast: $(STAMP)
+	$(BIN)/python -m pytest -m "not t1 and not measure"
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+## cluster-build: etcd, the Kubernetes control plane and KWOK from pinned Go modules, cached by version
+cluster-build: $(STAMP)
+	$(BIN)/python -m e2e.cluster build
+
+## crds: regenerate crds/*.yaml from the pydantic models
+crds: $(STAMP)
+	$(BIN)/fairburst crds --output crds
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+lock: $(STAMP)
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --extra sim --extra dev --generate-hashes \
+	  --no-emit-index-url --no-header pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf $(VENV) build dist
+
+## fuzz: anything a number can be, in any place, with fresh seeds, for FUZZ_SECONDS
+FUZZ_SECONDS ?= 60
+fuzz: $(STAMP)
+	end=$$(( $$(date +%s) + $(FUZZ_SECONDS) )); while [ $$(date +%s) -lt $$end ]; do \
+	  FAIRBURST_HYPOTHESIS=fuzz $(BIN)/python -m pytest -q tests/properties/test_fuzz.py || exit 1; done
+
+## mutate: mutation testing of the modules that decide (most of an hour on one core; not part of `test`); MUTANTS="fairburst.policy.drf*" for some
+MUTANTS ?=
+mutate: $(STAMP)
+	$(BIN)/pip install --quiet --no-build-isolation -e ".[mutation]"
+	mkdir -p build/mutation && cp -r pyproject.toml tests benchmarks build/mutation/
+	rm -rf build/mutation/src && cp -r operator build/mutation/src
+	cd build/mutation && FAIRBURST_HYPOTHESIS=mutation nice -n 19 $(abspath $(BIN))/mutmut run --max-children 1 $(MUTANTS)
+	cd build/mutation && $(abspath $(BIN))/mutmut results | grep -v 'not checked' || true

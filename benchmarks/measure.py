@@ -1,0 +1,73 @@
+"""How a measurement is taken and told. A benchmark is a function that yields Measurements, registered by name."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+REGISTRY: dict[str, Callable[[], Iterator[Measurement]]] = {}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One figure. `value` is the median of `repeats`; `target` None where there is none; lower is better unless `at_least`."""
+
+    name: str
+    value: float
+    unit: str
+    target: float | None
+    repeats: int
+    min: float
+    max: float
+    at_least: bool = False
+
+    @property
+    def ok(self) -> bool:
+        if self.target is None:
+            return True
+        return self.value >= self.target if self.at_least else self.value <= self.target
+
+    def as_json(self) -> dict[str, object]:
+        value = asdict(self)
+        value["ok"] = self.ok
+        del value["at_least"]
+        return value
+
+
+def benchmark(function: Callable[[], Iterator[Measurement]]) -> Callable[[], Iterator[Measurement]]:
+    """Register under the function's name."""
+    REGISTRY[function.__name__] = function
+    return function
+
+
+def timed(name: str, run: Callable[[], object], *, unit: str = "ms", target: float | None = None, repeats: int = 20) -> Measurement:
+    """Median processor time of `run`, once warmed up, without the garbage collector: neighbours on the machine don't count."""
+    scale = {"s": 1.0, "ms": 1e3, "us": 1e6}[unit]
+    run()
+    samples = []
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(repeats):
+            begin = time.process_time()
+            run()
+            samples.append((time.process_time() - begin) * scale)
+    finally:
+        gc.enable()
+    return Measurement(name, statistics.median(samples), unit, target, repeats, min(samples), max(samples))
+
+
+def timed_once(name: str, run: Callable[[], object]) -> Measurement:
+    """Processor time of the one and only run, in milliseconds: for what is slow, or is done only once."""
+    begin = time.process_time()
+    run()
+    value = (time.process_time() - begin) * 1e3
+    return Measurement(name, value, "ms", None, 1, value, value)
+
+
+def figure(name: str, value: float, unit: str, target: float | None = None, *, at_least: bool = False) -> Measurement:
+    """A single figure that isn't a time: a ratio, a size."""
+    return Measurement(name, value, unit, target, 1, value, value, at_least)

@@ -1,0 +1,6 @@
+"""A real Kubernetes control plane without containers, for tests and the demo: see README.md beside this file."""
+
+from e2e.cluster.cluster import Cluster
+from e2e.cluster.errors import ClusterError
+
+__all__ = ["Cluster", "ClusterError"]

@@ -1,0 +1,66 @@
+"""Which binaries a control plane is made of, and from which pinned Go module each one is built.
+
+A module is a folder in `modules/` with a tidy go.mod and go.sum: the whole build is pinned by hash and reviewed in git.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.cluster.errors import ClusterError, nearest
+
+MODULES = Path(__file__).parent / "modules"
+
+DEFAULT_KUBERNETES = "1.37.1"
+KUBERNETES_VERSIONS = (DEFAULT_KUBERNETES, "1.34.4")
+ETCD_VERSION = "3.6.16"
+KWOK_VERSION = "0.8.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One binary: `package` of the Go module `module`, about `cold_seconds` to build on two cores with an empty cache."""
+
+    name: str
+    module: str
+    package: str
+    ldflags: str
+    cold_seconds: int
+
+    @property
+    def module_folder(self) -> Path:
+        return MODULES / self.module
+
+
+def tools(kubernetes: str = DEFAULT_KUBERNETES) -> tuple[Tool, ...]:
+    """Everything a cluster of this Kubernetes version needs, in the order in which it is built.
+
+    Raises
+    ------
+    ClusterError : there is no pinned module for that version.
+    """
+    if kubernetes not in KUBERNETES_VERSIONS:
+        raise ClusterError(f"no pinned module for Kubernetes {nearest(kubernetes, KUBERNETES_VERSIONS)}")
+    major, minor, _ = kubernetes.split(".")
+    stamp = "k8s.io/component-base/version"
+    # Without these the API server reports v0.0.0 and refuses to emulate any version.
+    ldflags = f"-s -w -X {stamp}.gitVersion=v{kubernetes} -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
+
+    def kubernetes_tool(name: str, cold_seconds: int) -> Tool:
+        return Tool(name, f"kubernetes-{kubernetes}", f"k8s.io/kubernetes/cmd/{name}", ldflags, cold_seconds)
+
+    return (
+        Tool("etcd", f"etcd-{ETCD_VERSION}", "go.etcd.io/etcd/server/v3", "-s -w", 31),
+        kubernetes_tool("kube-apiserver", 389),
+        kubernetes_tool("kube-controller-manager", 141),
+        kubernetes_tool("kube-scheduler", 14),
+        kubernetes_tool("kubectl", 25),
+        Tool(
+            "kwok",
+            f"kwok-{KWOK_VERSION}",
+            "sigs.k8s.io/kwok/cmd/kwok",
+            f"-s -w -X sigs.k8s.io/kwok/pkg/consts.Version=v{KWOK_VERSION}",
+            81,
+        ),
+    )

@@ -1,0 +1,229 @@
+"""The operator as a process of its own against a cluster: installed, started, asked, stopped or killed. For the demo and the T1 tests.
+
+It runs as the cluster's user `fairburst` with nothing but the rights that `fairburst manifests` grants, so a missing right shows here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import http.client
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, NoReturn, Self
+
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from e2e.cluster import Cluster
+
+READY_SECONDS = 60.0
+STOP_SECONDS = 20.0
+CRDS = ("crd/latencyqueues.fairburst.dev", "crd/throughputqueues.fairburst.dev")
+
+
+class OperatorError(Exception):
+    """The operator can't be installed, did not become ready, or died; the message holds the last lines it logged."""
+
+
+class OperatorProcess:
+    """`fairburst run` against a cluster, ready when the constructor returns. As a context manager it stops the process.
+
+    `config_overrides` are laid over a configuration that names the kubeconfig and a free port for metrics; `name` distinguishes several
+    operators of one cluster in files and messages. `subject_user` is whom the manifests give rights to and who the operator is; None
+    means the given kubeconfig's own user, whose rights are not touched (clusters that somebody else runs).
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config_overrides: Mapping[str, Any] | None = None,
+        name: str = "operator",
+        *,
+        subject_user: str | None = "fairburst",
+        install: bool = True,
+        ready_seconds: float = READY_SECONDS,
+    ) -> None:
+        self.cluster = cluster
+        self.name = name
+        self.folder = Path(tempfile.mkdtemp(prefix=f"fairburst-{name}-"))
+        atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
+        self.log = self.folder / "operator.log"
+        self.log.touch()
+        self.port = free_port()
+        kubeconfig = cluster.kubeconfig if subject_user is None else cluster.user_kubeconfig(subject_user)
+        defaults = {"kubeconfig": str(kubeconfig), "metrics": {"host": "127.0.0.1", "port": self.port}}
+        self.config = self.folder / "config.yaml"
+        self.config.write_text(yaml.safe_dump(merged(defaults, config_overrides or {})))
+        self._process: subprocess.Popen[bytes] | None = None
+        if install:
+            install_manifests(cluster, self.config, subject_user)
+        self.start(ready_seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise OperatorError(f"operator {self.name} has not been started")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, ready_seconds: float = READY_SECONDS) -> None:
+        """Start it (again, after `stop` or `kill`) with the same configuration, and wait until /readyz answers 200.
+
+        Raises
+        ------
+        OperatorError : it runs already, died, or was not ready in time. Nothing is left running.
+        """
+        if self.running:
+            raise OperatorError(f"operator {self.name} already runs (pid {self.pid})")
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "fairburst", "run", "--config", str(self.config)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # A process group of its own: Ctrl-C at a terminal reaches us alone, and we end it in good order.
+                start_new_session=True,
+            )
+        atexit.register(self.kill)
+        try:
+            self._wait_ready(ready_seconds)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> int | None:
+        """SIGTERM, wait, then SIGKILL if need be; its exit status, None if it was not running."""
+        if self._process is None or not self.running:
+            return None
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_SECONDS)
+        status = self._process.poll()
+        self.kill()
+        return status
+
+    def kill(self) -> None:
+        """SIGKILL to all of its process group, at once."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(STOP_SECONDS)
+        atexit.unregister(self.kill)
+
+    def ready(self) -> bool:
+        """Whether /readyz answers 200."""
+        try:
+            return self._get("/readyz")[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def metrics(self) -> dict[str, float]:
+        """Every sample of /metrics by its name with sorted labels: `fairburst_rounds_total` or `fairburst_share{queue="a/b"}`.
+
+        Raises OSError where nobody answers.
+        """
+        families = text_string_to_metric_families(self._get("/metrics")[1])
+        return {_sample_name(sample.name, sample.labels): sample.value for family in families for sample in family.samples}
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The last lines it logged."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def _get(self, path: str) -> tuple[int, str]:
+        # Not urllib: a proxy in the environment must not be asked for a loopback address.
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)) as connection:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    def _wait_ready(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not self.ready():
+            if not self.running:
+                status = self._process.returncode if self._process else None
+                raise OperatorError(f"operator {self.name} ended with status {status} before it was ready. Last lines:\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                raise OperatorError(f"operator {self.name} was not ready after {seconds:g} s. Last lines:\n{self.log_tail()}")
+            time.sleep(0.1)
+
+
+def install_manifests(cluster: Cluster, config: Path, subject_user: str | None = "fairburst") -> None:
+    """Apply what `fairburst manifests` prints and wait until the queue kinds are served.
+
+    Raises OperatorError with the command's own message; ClusterError where the cluster refuses.
+    """
+    subject = ["--subject-user", subject_user] if subject_user else []
+    command = [sys.executable, "-m", "fairburst", "manifests", "--config", str(config), *subject]
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if printed.returncode != 0:
+        raise OperatorError(f"`{' '.join(command[2:])}` ended with {printed.returncode}:\n{printed.stderr.strip()}")
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=printed.stdout, timeout=60)
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *CRDS, timeout=60)
+
+
+def uninstall_manifests(cluster: Cluster, config: Path, subject_user: str | None = "fairburst") -> None:
+    """Delete what `install_manifests` applied, queues included; what is gone already does not matter."""
+    subject = ["--subject-user", subject_user] if subject_user else []
+    command = [sys.executable, "-m", "fairburst", "manifests", "--config", str(config), *subject]
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    cluster.kubectl("delete", "--ignore-not-found", "--wait=true", "-f", "-", input=printed.stdout, timeout=90)
+
+
+def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """`overrides` laid over `base`, group by group."""
+    result = dict(base)
+    for key, value in overrides.items():
+        below = result.get(key)
+        result[key] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return result
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on now, below the range the kernel takes for outgoing connections."""
+    for port in random.sample(range(18000, 20000), 50):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OperatorError("found no free port among 50 tried between 18000 and 20000")
+
+
+def end_in_good_order(numbers: Iterable[signal.Signals] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) -> None:
+    """Let these signals raise SystemExit once, so that every `with` and atexit ends what it started; further ones are ignored.
+
+    Without it SIGTERM and SIGHUP end Python on the spot, and a second Ctrl-C interrupts the cleaning up.
+    """
+    chosen = tuple(numbers)
+
+    def end(number: int, _frame: FrameType | None) -> NoReturn:
+        for each in chosen:
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    handler: Callable[[int, FrameType | None], NoReturn] = end
+    for each in chosen:
+        signal.signal(each, handler)
+
+
+def _sample_name(name: str, labels: Mapping[str, str]) -> str:
+    inner = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
+    return f"{name}{{{inner}}}" if inner else name

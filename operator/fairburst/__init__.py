@@ -1,0 +1,1 @@
+"""fairburst: bounded priority for bursts, fair shares for batch work, on one Kubernetes cluster."""

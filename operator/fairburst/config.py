@@ -1,0 +1,407 @@
+"""The operator's configuration: one YAML file, read once at start, validated whole, frozen.
+
+Every key says what it means, in which unit, and why its default is what it is; `docs/configuration.md` is generated from that.
+Keys are camelCase in the file and snake_case here. A wrong key is named together with the nearest right one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from fairburst.policy.model import PolicyConfig
+from fairburst.quantity import parse_exact, parse_quantity
+from fairburst.validation import problems_of
+
+
+class ConfigError(Exception):
+    """The configuration file cannot be used; the message lists every problem, one a line."""
+
+
+def _quantity_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _not_negative(value: str) -> str:
+    if parse_exact(value) < 0:
+        raise ValueError("expected a quantity of zero or more")
+    return value
+
+
+def _dns_label(value: str) -> str:
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?", value):
+        raise ValueError("expected at most 40 lower-case letters, digits and inner dashes, for it becomes part of object names")
+    return value
+
+
+QuantityText = Annotated[str, BeforeValidator(_quantity_text), AfterValidator(_not_negative)]
+
+
+class _Group(BaseModel):
+    """A group of settings."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_alias=True,
+        validate_by_name=True,
+        strict=True,
+        use_attribute_docstrings=False,
+    )
+
+
+class PoolConfig(_Group):
+    """Which nodes are shared, and how much of them."""
+
+    name: Annotated[str, AfterValidator(_dns_label)] = Field(
+        default="default",
+        description="Name of the pool. Queues with the same spec.pool are this operator's; cluster-scoped objects carry it. "
+        "One pool is the usual case, hence a default that queues have too.",
+    )
+    node_selector: dict[str, str] = Field(
+        default_factory=dict,
+        description="Labels of the pool's nodes; the stamp adds them to every pod of a managed namespace. Empty, the default, means all "
+        "nodes, since most clusters are one pool. Several operators need disjoint selectors.",
+    )
+    declared_capacity: dict[str, QuantityText] = Field(
+        default_factory=dict,
+        description="Capacity that promises are made against, quantities by resource. A resource not named here counts with the low-water "
+        "mark of what its nodes offer. Empty by default: what is there is the honest figure, unless the pool is autoscaled.",
+    )
+    autoscaled: bool = Field(
+        default=False,
+        description="True if an autoscaler adds nodes on demand: allocation then uses declaredCapacity too, so that a pool at zero nodes "
+        "can "
+        "grow. False by default, because on a fixed pool it would hand out nodes that never come.",
+    )
+    capacity_window_seconds: int = Field(
+        default=600,
+        ge=0,
+        le=86_400,
+        description="Seconds over which the lowest capacity seen counts for admission. Ten minutes: longer than a node's reboot, so that "
+        "one "
+        "does not flip classes.",
+    )
+    head_room_percent: int = Field(
+        default=0,
+        ge=0,
+        le=90,
+        description="Percent of capacity that is never promised or allocated. None by default: rates are declared against what remains, "
+        "and "
+        "the operator should not hide capacity unasked.",
+    )
+    head_room: dict[str, QuantityText] = Field(
+        default_factory=dict,
+        description="Quantities by resource that are never promised or allocated, besides headRoomPercent. Empty by default, for the same "
+        "reason.",
+    )
+    counted_resources: tuple[str, ...] = Field(
+        default=("cpu", "memory"),
+        min_length=1,
+        max_length=16,
+        description="Resources that are shared: cpu, memory, ephemeral-storage, or extended ones such as nvidia.com/gpu. A queue that "
+        "names "
+        "another is told so. cpu and memory by default, since every node has them and most pods request them.",
+    )
+
+    @model_validator(mode="after")
+    def _autoscaled_needs_a_declaration(self) -> PoolConfig:
+        if self.autoscaled and not self.declared_capacity:
+            raise ValueError("expected declaredCapacity beside autoscaled: true, since an empty pool shows no capacity of its own")
+        return self
+
+
+class AdmissionConfig(_Group):
+    """When a queue is promised what it declares."""
+
+    expected_queues: int = Field(
+        default=1,
+        ge=1,
+        le=1_000_000,
+        description="N_min of BoPF section 3.3, in units of weight: admission divides capacity by at least this. 1 assumes nothing about "
+        "queues still to come; more keeps room for them.",
+    )
+    max_cycle_seconds: int = Field(
+        default=3600,
+        ge=1,
+        le=31_536_000,
+        description="Longest time between bursts, in seconds, that counts in the fairness conditions. An hour: a burst a day must not be "
+        "able to save up a day's fair share and then hold everybody else for long.",
+    )
+    max_profile_events: int = Field(
+        default=10_000,
+        ge=0,
+        le=10_000_000,
+        description="Windows that the exact profile of the resource condition may enumerate before the faster upper bound is used instead. "
+        "10,000 keeps one admission within milliseconds.",
+    )
+
+
+class AllocationConfig(_Group):
+    """How the division behaves from round to round."""
+
+    level_dead_band_percent: int = Field(
+        default=5,
+        ge=0,
+        le=50,
+        description="Percent by which the level of a latency queue outside its windows must change before it is written. 5 saves a quota "
+        "write a round at no cost that anybody notices.",
+    )
+
+
+class RoundConfig(_Group):
+    """When rounds run."""
+
+    interval_seconds: int = Field(
+        default=10,
+        ge=1,
+        le=300,
+        description="Longest time between two rounds, in seconds. 10 repairs whatever an event failed to announce soon enough for people.",
+    )
+    debounce_milliseconds: int = Field(
+        default=20,
+        ge=0,
+        le=10_000,
+        description="Time from the first event to the round that answers it, in milliseconds. 20 drains a burst of pods into one round and "
+        "is not felt.",
+    )
+    status_interval_seconds: int = Field(
+        default=5,
+        ge=0,
+        le=300,
+        description="Shortest time between two status writes of one queue that only change figures, in seconds; a change of class, window "
+        "or "
+        "condition is written at once. 5 reads as live and keeps busy queues from filling etcd.",
+    )
+
+
+class WriteConfig(_Group):
+    """How much the operator may ask of the API server."""
+
+    per_second: int = Field(
+        default=300,
+        ge=1,
+        le=10_000,
+        description="Writes per second in the long run. 300 is what an API server on small machines takes beside its other work.",
+    )
+    burst: int = Field(
+        default=1000,
+        ge=1,
+        le=100_000,
+        description="Writes that may be made at once before perSecond applies. 1,000 lets a whole round of a large cluster pass.",
+    )
+    quota_interval_seconds: int = Field(
+        default=1,
+        ge=0,
+        le=60,
+        description="Shortest time between two writes of one ResourceQuota, in seconds. 1: pod creation in the namespace fails with a "
+        "conflict when its quota is written much more often.",
+    )
+
+
+class EnforcementConfig(_Group):
+    """What is written to the cluster for the queues' sake."""
+
+    floors: dict[str, QuantityText] = Field(
+        default_factory=lambda: {"cpu": "1", "memory": "1Gi"},
+        description="Level, by resource, below which no managed namespace's quota ever goes. One small pod: never zero, so that somebody "
+        "who "
+        "waits sees progress, and small enough not to matter in the division.",
+    )
+
+
+class PriorityClassConfig(_Group):
+    """Values of the PriorityClasses; they cannot change once installed. None of them preempts."""
+
+    large: int = Field(
+        default=-2,
+        ge=-2_147_483_648,
+        le=1_000_000_000,
+        description="Value of fairburst-large. Below 0, so that ordinary services outrank batch work.",
+    )
+    small: int = Field(
+        default=-1,
+        ge=-2_147_483_648,
+        le=1_000_000_000,
+        description="Value of fairburst-small. Above large, so that small work passes; below 0 as large, but close enough that "
+        "autoscalers, which ignore pods far below 0, still see both.",
+    )
+    soft: int = Field(
+        default=1000,
+        ge=-2_147_483_648,
+        le=1_000_000_000,
+        description="Value of fairburst-soft. Above batch work and ordinary services, below hard.",
+    )
+    hard: int = Field(
+        default=2000,
+        ge=-2_147_483_648,
+        le=1_000_000_000,
+        description="Value of fairburst-hard. The highest of ours, far below the system- classes.",
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> PriorityClassConfig:
+        if not self.large < self.small < self.soft < self.hard:
+            raise ValueError("expected large < small < soft < hard")
+        return self
+
+
+class MetricsConfig(_Group):
+    """Where /metrics, /healthz and /readyz are served."""
+
+    host: str = Field(
+        default="0.0.0.0",  # noqa: S104  the kubelet's probes and Prometheus come from outside the pod
+        description="Address to listen on. All by default, since the kubelet and Prometheus come from outside the pod.",
+    )
+    port: int = Field(
+        default=9090,
+        ge=0,
+        le=65_535,
+        description="Port to listen on; 0 lets the system choose one (the log names it). 9090 as most exporters use.",
+    )
+
+
+class LogConfig(_Group):
+    """What is logged, on standard error."""
+
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        default="INFO", description="Least severe level that is logged. INFO is one line a round and one for each changed decision."
+    )
+    json_lines: bool = Field(
+        default=False,
+        alias="json",
+        description="True writes one JSON object a line, for collectors. False by default: people read key=value better.",
+    )
+
+
+class Config(_Group):
+    """Everything the operator can be told."""
+
+    kubeconfig: str | None = Field(
+        default=None,
+        description="Path of a kubeconfig file. None by default: the service account of the operator's own pod.",
+    )
+    context: str | None = Field(default=None, description="Context in the kubeconfig. None by default: its current one.")
+    namespace: Annotated[str, AfterValidator(_dns_label)] = Field(
+        default="fairburst-system",
+        description="Namespace of the operator's own objects; it is never managed. fairburst-system by default, so that they stand apart.",
+    )
+    pool: PoolConfig = Field(default_factory=PoolConfig, description="Which nodes are shared. By default all of them, whole.")
+    admission: AdmissionConfig = Field(default_factory=AdmissionConfig, description="When promises are made. By default as in the paper.")
+    allocation: AllocationConfig = Field(default_factory=AllocationConfig, description="How levels move. By default calmly.")
+    rounds: RoundConfig = Field(default_factory=RoundConfig, description="When rounds run. By default at once after an event.")
+    writes: WriteConfig = Field(default_factory=WriteConfig, description="Limits on writes. By default what a small API server takes.")
+    enforcement: EnforcementConfig = Field(
+        default_factory=EnforcementConfig, description="What is written. By default never below a small pod."
+    )
+    priority_classes: PriorityClassConfig = Field(
+        default_factory=PriorityClassConfig, description="Values of the PriorityClasses. By default around those of ordinary services."
+    )
+    metrics: MetricsConfig = Field(default_factory=MetricsConfig, description="The HTTP endpoint. By default on all addresses.")
+    log: LogConfig = Field(default_factory=LogConfig, description="What is logged. By default for people, on standard error.")
+
+    def policy(self) -> PolicyConfig:
+        """The part that the decision core reads."""
+        return PolicyConfig(
+            expected_queues=float(self.admission.expected_queues),
+            max_cycle_seconds=float(self.admission.max_cycle_seconds),
+            max_profile_events=self.admission.max_profile_events,
+            level_dead_band=self.allocation.level_dead_band_percent / 100,
+        )
+
+
+def natural_units(quantities: dict[str, str]) -> dict[str, float]:
+    """Configured quantities in natural units (cores, bytes, devices)."""
+    return {resource: parse_quantity(text) for resource, text in quantities.items()}
+
+
+def load_config(path: str | Path) -> Config:
+    """Read and validate a configuration file; an empty one is all defaults. Raises ConfigError with every problem, naming the file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: expected a readable YAML file: {error}") from error
+    return parse_config(text, source=str(path))
+
+
+def parse_config(text: str, source: str = "configuration") -> Config:
+    """Validate the text of a configuration file. Raises ConfigError with every problem, one a line, each beginning with `source`."""
+    try:
+        content = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506  a SafeLoader
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source}: expected YAML: {' '.join(str(error).split())}") from error
+    if content is None:
+        content = {}
+    if not isinstance(content, dict):
+        raise ConfigError(f"{source}: expected keys and values, found {type(content).__name__}")
+    try:
+        return Config.model_validate(_tuples(content), by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise ConfigError("\n".join(f"{source}: {problem}" for problem in problems_of(error, [path for path, _ in keys()]))) from error
+
+
+def _tuples(content: Any) -> Any:
+    """The content with lists as tuples: strict validation, which keeps "5" from passing as 5, wants them so."""
+    if isinstance(content, dict):
+        return {key: _tuples(value) for key, value in content.items()}
+    return tuple(_tuples(value) for value in content) if isinstance(content, list) else content
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """A safe loader that refuses a key given twice, of which YAML would silently keep the last."""
+
+
+def _unique_mapping(loader: _UniqueKeyLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[str] = set()
+    for key_node, _ in node.value:
+        if key_node.value in seen:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"expected each key once, found {key_node.value!r} twice", key_node.start_mark
+            )
+        seen.add(str(key_node.value))
+    return loader.construct_mapping(node, deep=True)
+
+
+_UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
+
+
+def keys(group: type[BaseModel] = Config, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key of the file as (dotted path, pydantic field), groups before their members."""
+    for name, field in group.model_fields.items():
+        path = f"{prefix}{field.alias or name}"
+        yield path, field
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from keys(field.annotation, f"{path}.")
+
+
+def to_markdown() -> str:
+    """The page docs/configuration.md."""
+    lines = [
+        "# Configuration",
+        "",
+        "One YAML file, given to `fairburst run --config FILE` and `fairburst manifests --config FILE`. Every key is optional.",
+        "Generated from `operator/fairburst/config.py` by `fairburst config --markdown`.",
+        "",
+        "| key | default | meaning |",
+        "| --- | --- | --- |",
+    ]
+    for path, field in keys():
+        default = field.get_default(call_default_factory=True, validated_data={})
+        shown = (
+            ""
+            if isinstance(default, BaseModel)
+            else f"`{yaml.safe_dump(_plain(default), default_flow_style=True, width=1000).splitlines()[0]}`"
+        )
+        lines.append(f"| `{path}` | {shown} | {field.description} |")
+    return "\n".join(lines) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,150 @@
+"""Sending a round's writes: ordered, rate-limited by the client, each on its own. Decides nothing.
+
+A write that fails is logged and counted, and comes back as a difference in the next round; nothing is retried blindly. What the
+server answers is put into the caches at once, so that the next round does not repeat a write whose watch event is still on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import groupby
+from typing import Any, TypeVar
+
+from fairburst.kube.client import ApiClient
+from fairburst.kube.demand import Owner
+from fairburst.kube.engine import RoundPlan
+from fairburst.kube.errors import AlreadyExists, ApiError, NotFound
+from fairburst.kube.manifests import MANAGED_LABEL
+from fairburst.kube.queue_watch import PLURALS
+from fairburst.kube.quota_plan import POOL_LABEL, QUOTA_NAME, QuotaWrite, quota_body
+from fairburst.kube.roster import Member
+from fairburst.kube.schemas import API_VERSION, GROUP, VERSION, from_epoch
+from fairburst.kube.status import StatusWrite
+from fairburst.kube.wake import WOKEN_ANNOTATION
+from fairburst.policy.model import RoundEvent
+from fairburst.telemetry.log import event
+from fairburst.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+CONCURRENT_WRITES = 32
+CONTROLLER_PATHS = {
+    "Job": "/apis/batch/v1/namespaces/{}/jobs/{}",
+    "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets/{}",
+    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets/{}",
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments/{}",
+}
+
+Item = TypeVar("Item")
+Seen = Callable[[dict[str, Any]], None]
+
+
+class Applier:
+    """Sends plans through one client. `quota_seen` and `queue_seen` take the objects that the server answers with."""
+
+    def __init__(self, client: ApiClient, pool: str, metrics: Metrics, *, quota_seen: Seen, queue_seen: Seen) -> None:
+        self._client = client
+        self._pool = pool
+        self._metrics = metrics
+        self._quota_seen = quota_seen
+        self._queue_seen = queue_seen
+        self._limit = asyncio.Semaphore(CONCURRENT_WRITES)
+
+    async def apply(
+        self, plan: RoundPlan, quota_written: Callable[[QuotaWrite, float], None], status_written: Callable[[StatusWrite, float], None]
+    ) -> bool:
+        """Send everything; True if all of it succeeded. The callbacks learn of each write sent, successful or not."""
+        done = await self._each("label", plan.labels, self._label)
+        done &= await self._each("release", plan.releases, self._release)
+        for _, step in groupby(plan.quota_writes, key=lambda write: write.order):
+            writes = list(step)
+            done &= await self._each("quota", writes, self._quota)
+            for write in writes:
+                quota_written(write, time.monotonic())
+        done &= await self._each("wake", plan.wakes, self._wake)
+        done &= await self._each("status", plan.statuses, self._status)
+        for status in plan.statuses:
+            status_written(status, time.monotonic())
+        return await self._each("event", plan.events, self._event) and done
+
+    async def _each(self, kind: str, items: Iterable[Item], send: Callable[[Item], Awaitable[None]]) -> bool:
+        """Send items side by side; True if none failed."""
+        return all(await asyncio.gather(*(self._one(kind, item, send) for item in items)))
+
+    async def _one(self, kind: str, item: Item, send: Callable[[Item], Awaitable[None]]) -> bool:
+        try:
+            async with self._limit:
+                await send(item)
+        except (NotFound, AlreadyExists) as error:  # overtaken by a change whose event is still on its way
+            event(logger, logging.DEBUG, "write overtaken", kind=kind, problem=str(error))
+            self._metrics.writes.labels(kind, "overtaken").inc()
+            return False
+        except ApiError as error:
+            event(logger, logging.WARNING, "write failed", kind=kind, problem=str(error))
+            self._metrics.writes.labels(kind, "error").inc()
+            return False
+        self._metrics.writes.labels(kind, "ok").inc()
+        return True
+
+    async def _label(self, namespace: str) -> None:
+        await self._client.merge_patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {MANAGED_LABEL: "true"}}})
+
+    async def _release(self, namespace: str) -> None:
+        """Let go of a namespace whose queue has left enforcement: the quota, then the label by which its pods are stamped."""
+        await self._client.delete(f"/api/v1/namespaces/{namespace}/resourcequotas/{QUOTA_NAME}")
+        await self._client.merge_patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {MANAGED_LABEL: None}}})
+
+    async def _quota(self, write: QuotaWrite) -> None:
+        """Write spec.hard, then status.hard: admission enforces the latter, and kube-controller-manager copies slowly when many change."""
+        collection = f"/api/v1/namespaces/{write.namespace}/resourcequotas"
+        path = f"{collection}/{QUOTA_NAME}"
+        if write.replace:
+            await self._client.delete(path)
+        stale = dict.fromkeys(write.stale_keys)
+        if write.create:
+            await self._client.create(collection, quota_body(write, self._pool))
+        else:
+            labels = {POOL_LABEL: self._pool}
+            await self._client.merge_patch(path, {"metadata": {"labels": labels}, "spec": {"hard": {**write.hard, **stale}}})
+        enforced: dict[str, Any] = {"hard": {**write.hard, **stale}}
+        if write.used or stale:
+            enforced["used"] = {**write.used, **stale}
+        self._quota_seen(await self._client.merge_patch(f"{path}/status", {"status": enforced}))
+
+    async def _wake(self, owner: Owner) -> None:
+        path = CONTROLLER_PATHS[owner.kind].format(owner.namespace, owner.name)
+        await self._client.merge_patch(path, {"metadata": {"annotations": {WOKEN_ANNOTATION: from_epoch(time.time()).isoformat()}}})
+
+    async def _status(self, write: StatusWrite) -> None:
+        kind, namespace, name = write.member.key
+        path = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{PLURALS[kind]}/{name}/status"
+        self._queue_seen(await self._client.merge_patch(path, {"status": write.patch}))
+
+    async def _event(self, item: tuple[Member, RoundEvent]) -> None:
+        member, what = item
+        kind, namespace, name = member.key
+        now = from_epoch(time.time()).isoformat().replace("+00:00", "Z")
+        await self._client.create(
+            f"/api/v1/namespaces/{namespace}/events",
+            {
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": {"name": f"{name}.{uuid.uuid4().hex[:16]}", "namespace": namespace},
+                "involvedObject": {"apiVersion": API_VERSION, "kind": kind, "namespace": namespace, "name": name, "uid": member.uid},
+                "reason": what.kind.value,
+                "message": what.message[:1024],
+                "type": "Warning" if what.warning else "Normal",
+                "eventTime": now,
+                "firstTimestamp": now[:19] + "Z",
+                "lastTimestamp": now[:19] + "Z",
+                "count": 1,
+                "action": "Decide",
+                "reportingComponent": "fairburst.dev/operator",
+                "reportingInstance": self._pool,
+                "source": {"component": "fairburst"},
+            },
+        )

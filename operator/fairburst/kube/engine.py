@@ -1,0 +1,475 @@
+"""One scheduling round: cluster view in, decisions and writes out. No I/O; what lives from round to round lives here.
+
+Roster, demand and capacity make the core's snapshot; `policy.decide` decides; quota, wake, label, status and event plans are
+views of the result. Level-triggered: every round is computed from the whole view, and a settled cluster yields no write.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fairburst.config import Config, natural_units
+from fairburst.kube.burst_sizes import BurstSizes
+from fairburst.kube.capacity import LowWaterMark, allocatable, counts
+from fairburst.kube.conditions import conditions_of
+from fairburst.kube.controller_index import ControllerIndex
+from fairburst.kube.demand import NamespaceDemand, Owner, namespace_demand
+from fairburst.kube.enforceability import Obstacle, obstacles
+from fairburst.kube.manifests import MANAGED_LABEL
+from fairburst.kube.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
+from fairburst.kube.pace import PaceMeter
+from fairburst.kube.pod_index import PodIndex
+from fairburst.kube.quota_plan import POOL_LABEL, QUOTA_NAME, QuotaPlanner, QuotaTarget, QuotaWrite, amounts, pool_of
+from fairburst.kube.release_lag import ReleaseLag
+from fairburst.kube.roster import KINDS, NEVER_MANAGED, Member, ObjectKey, Roster, RosterBuilder, pool_name
+from fairburst.kube.stamp import stamp_of
+from fairburst.kube.status import StatusInput, StatusPlanner, StatusWrite, memory_of
+from fairburst.kube.wake import Room, WakePlanner
+from fairburst.policy.attainability import Attainability, attainability
+from fairburst.policy.decide import decide
+from fairburst.policy.model import (
+    Burst,
+    ClusterSnapshot,
+    EventKind,
+    FloatArray,
+    GuaranteeClass,
+    Memory,
+    QueueDecision,
+    QueueKind,
+    QueueMemory,
+    RoundEvent,
+    RoundResult,
+    Schedule,
+)
+
+STATUS_PLAN_SECONDS = 0.5
+
+
+@dataclass(slots=True)
+class ClusterView:
+    """Everything the informers and the queue watch hold, current as of now. The engine only reads it."""
+
+    pods: PodIndex
+    stored_pods: Mapping[tuple[str, str], Pod] = field(default_factory=dict)
+    changed_namespaces: set[str] = field(default_factory=set)
+    controllers: ControllerIndex = field(default_factory=ControllerIndex)
+    pace: PaceMeter = field(default_factory=PaceMeter)
+    nodes: Mapping[tuple[str, str], Node] = field(default_factory=dict)
+    namespaces: Mapping[tuple[str, str], Namespace] = field(default_factory=dict)
+    quotas: Mapping[tuple[str, str], ResourceQuota] = field(default_factory=dict)
+    limit_ranges: Mapping[tuple[str, str], LimitRange] = field(default_factory=dict)
+    read_queues: Callable[[], Mapping[ObjectKey, Mapping[str, Any]]] = dict
+
+
+@dataclass(slots=True)
+class RoundPlan:
+    """What a round wants done. `due`: monotonic time of the next round if no event comes first."""
+
+    result: RoundResult
+    snapshot: ClusterSnapshot
+    roster: Roster
+    decide_seconds: float
+    quota_writes: list[QuotaWrite] = field(default_factory=list)
+    wakes: list[Owner] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    releases: list[str] = field(default_factory=list)
+    statuses: list[StatusWrite] = field(default_factory=list)
+    statuses_planned: bool = False
+    events: list[tuple[Member, RoundEvent]] = field(default_factory=list)
+    false_conditions: dict[str, set[str]] = field(default_factory=dict)
+    quotas_out_of_sync: int = 0
+    due: float = math.inf
+
+    def dominant_shares(self) -> FloatArray:
+        """(N, 2) dominant shares allocated and used, fractions of live capacity."""
+        capacity = self.snapshot.live_capacity
+        counted = capacity > 0
+        if not counted.any():
+            return np.zeros((len(self.snapshot.queues), 2))
+        both = np.stack([self.result.allocation, self.snapshot.usage])
+        shares: FloatArray = (both[:, :, counted] / capacity[counted]).max(axis=2, initial=0.0).T
+        return shares
+
+
+@dataclass(slots=True)
+class _Enforced:
+    """One managed namespace in a round: its governing queue, if any, and what its quota should be."""
+
+    namespace: str
+    member: Member | None
+    demand: NamespaceDemand
+    level: FloatArray
+    obstacles: list[Obstacle]
+
+
+@dataclass(slots=True)
+class _Bounds:
+    """Limits that others have set, by namespace."""
+
+    quotas: dict[str, list[ResourceQuota]]
+    limit_ranges: dict[str, list[LimitRange]]
+
+    @classmethod
+    def of(cls, view: ClusterView) -> _Bounds:
+        quotas: dict[str, list[ResourceQuota]] = {}
+        for (namespace, name), quota in view.quotas.items():
+            if name != QUOTA_NAME:
+                quotas.setdefault(namespace, []).append(quota)
+        limit_ranges: dict[str, list[LimitRange]] = {}
+        for (namespace, _), limit_range in view.limit_ranges.items():
+            limit_ranges.setdefault(namespace, []).append(limit_range)
+        return cls(quotas, limit_ranges)
+
+
+class Engine:
+    """Holds the core's memory and the planners' between rounds. One per operator process."""
+
+    def __init__(self, config: Config, own_namespace: str) -> None:
+        self._config = config
+        self._policy = config.policy()
+        self._roster = RosterBuilder(config.pool.name, own_namespace)
+        self._never_managed = NEVER_MANAGED | {own_namespace}
+        self._quotas = QuotaPlanner(config.pool.name, config.writes.quota_interval_seconds)
+        self._wakes = WakePlanner()
+        self._statuses = StatusPlanner(config.rounds.status_interval_seconds)
+        self._low_water = LowWaterMark(config.pool.capacity_window_seconds)
+        self.lag = ReleaseLag()
+        self._bursts = BurstSizes()
+        self._standing: object = None
+        self._statuses_at = -math.inf
+        self.memory = Memory()
+        self._uids: dict[str, str] = {}
+        self._demand: dict[str, NamespaceDemand] = {}
+        self._kinds: dict[str, QueueKind] = {}
+        self._demand_resources: tuple[str, ...] = ()
+        self._floors = natural_units(config.enforcement.floors)
+
+    def remember_committed(self, resources: tuple[str, ...], committed: FloatArray, as_of_monotonic: float) -> None:
+        """Take over the low-water mark of an earlier process."""
+        self._low_water.observe(resources, committed, as_of_monotonic)
+
+    def round(self, view: ClusterView, wall: float, now: float) -> RoundPlan:
+        """Compute one round. `wall` is seconds since the epoch, `now` monotonic seconds."""
+        ending = frozenset(
+            name for (_, name), item in view.namespaces.items() if item.metadata.deletion_timestamp or item.status.phase == "Terminating"
+        )
+        present = frozenset(name for _, name in view.namespaces)
+        queues = view.read_queues()
+        gone = frozenset(namespace for _, namespace, _ in queues if namespace not in present)
+        self._recall(queues)
+        roster = self._roster.build(queues, self.memory, ending | gone)
+        resources = self._resources(roster, view)
+        if view.pods.resources != resources:
+            view.pods = PodIndex.rebuilt(resources, view.stored_pods.values())
+        if view.pods.expire(wall):
+            self._demand.clear()
+        self._kinds = {member.namespace: member.spec.kind for member in roster.governing if member.spec is not None}
+        self._refresh_demand(view, roster, resources, ending)
+        snapshot = self._snapshot(view, roster, resources, now)
+        started = time.perf_counter()
+        result, self.memory = decide(snapshot, self.memory, self._policy, wall)
+        plan = RoundPlan(result, snapshot, roster, time.perf_counter() - started)
+        plan.due = min(now + max(0.0, result.next_boundary - wall), self._low_water.next_expiry(), self.lag.next_expiry(now))
+        enforced = self._enforced(view, roster, plan, ending)
+        self._plan_quotas(view, enforced, plan, now)
+        self._plan_wakes(view, enforced, plan, now)
+        self._remember_bursts(plan, wall)
+        self._plan_statuses_in_time(view, enforced, plan, wall, now)
+        members = {member.qualified_name: member for member in roster.governing}
+        plan.events = [(members[event.queue], event) for event in result.events if event.queue in members]
+        return plan
+
+    def kind_of(self, namespace: str) -> QueueKind | None:
+        """Kind of the queue that governed the namespace in the last round."""
+        return self._kinds.get(namespace)
+
+    def quota_written(self, write: QuotaWrite, now: float) -> None:
+        """Tell the planner that a quota write was sent."""
+        self._quotas.written(write.namespace, now)
+
+    def status_written(self, write: StatusWrite, now: float) -> None:
+        """Tell the planner that a status write was sent."""
+        self._statuses.written(write, now)
+
+    def _recall(self, queues: Mapping[ObjectKey, Mapping[str, Any]]) -> None:
+        """Read the memory of queues that this process has not met, and forget namesakes of deleted ones."""
+        known = dict(self.memory.queues)
+        changed = False
+        for (kind, namespace, name), obj in queues.items():
+            qualified, uid = f"{namespace}/{name}", obj["metadata"].get("uid", "")
+            if self._uids.get(f"{kind}/{qualified}") == uid:
+                continue
+            self._uids[f"{kind}/{qualified}"] = uid
+            remembered = memory_of(obj)
+            if remembered is not None and pool_name(obj) == self._config.pool.name:
+                known[qualified] = remembered
+                changed = True
+            else:
+                changed |= _forget(known, kind, qualified)
+        for gone in self._uids.keys() - {f"{kind}/{namespace}/{name}" for kind, namespace, name in queues}:
+            del self._uids[gone]
+            changed |= _forget(known, *gone.split("/", 1))
+        if changed:
+            following = 1 + max((entry.admission_order for entry in known.values()), default=-1)
+            self.memory = Memory(queues=known, next_admission_order=max(self.memory.next_admission_order, following))
+
+    def _resources(self, roster: Roster, view: ClusterView) -> tuple[str, ...]:
+        """The K counted resources: the configured ones, and extended ones that a queue names and a node has."""
+        named = {
+            resource
+            for spec in roster.specs
+            for resource in (*(spec.burst.resources if spec.burst else ()), *spec.limits)
+            if resource not in self._config.pool.counted_resources
+        }
+        offered = {resource for node in view.nodes.values() for resource in node.status.allocatable or ()} if named else set()
+        return (*self._config.pool.counted_resources, *sorted(named & offered))
+
+    def _orphans(self, view: ClusterView, roster: Roster, ending: frozenset[str]) -> set[str]:
+        """Labelled namespaces without a queue, which run at the floor; not those where another pool's operator is in charge."""
+        governed = {member.namespace for member in roster.governing}
+        left = _labelled(view.namespaces) - governed - ending - roster.elsewhere - self._never_managed
+        return {name for name in left if self._is_nobody_elses(view.quotas.get((name, QUOTA_NAME)))}
+
+    def _is_nobody_elses(self, quota: ResourceQuota | None) -> bool:
+        return quota is None or pool_of(quota) in {None, self._config.pool.name}
+
+    def _refresh_demand(self, view: ClusterView, roster: Roster, resources: tuple[str, ...], ending: frozenset[str]) -> None:
+        """Recompute the demand of namespaces in which something changed."""
+        managed = {member.namespace for member in roster.governing} | self._orphans(view, roster, ending)
+        if resources != self._demand_resources:
+            self._demand.clear()
+            self._demand_resources = resources
+        stale = view.changed_namespaces
+        for namespace in managed:
+            if namespace in stale or namespace not in self._demand:
+                self._demand[namespace] = namespace_demand(
+                    view.controllers.workloads(namespace), view.pods.namespace(namespace), view.pods.owner, resources
+                )
+        for namespace in self._demand.keys() - managed:
+            del self._demand[namespace]
+            self._quotas.forget(namespace)
+        self.lag.retain(managed)
+        view.changed_namespaces.clear()
+
+    def _snapshot(self, view: ClusterView, roster: Roster, resources: tuple[str, ...], now: float) -> ClusterSnapshot:
+        live, committed = self._capacity(view, roster, resources, now)
+        shape = (len(roster.governing), len(resources))
+        demand, usage, unit = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        for row, member in enumerate(roster.governing):
+            wanted = self._demand[member.namespace]
+            bound = view.pods.namespace(member.namespace).bound
+            for column, resource in enumerate(resources):
+                demand[row, column] = wanted.demand.get(resource, 0.0)
+                usage[row, column] = bound.get(resource, 0.0)
+                unit[row, column] = wanted.unit.get(resource, 0.0)
+        return ClusterSnapshot(resources, live, committed, roster.specs, np.maximum(demand, usage), usage, unit)
+
+    def _capacity(self, view: ClusterView, roster: Roster, resources: tuple[str, ...], now: float) -> tuple[FloatArray, FloatArray]:
+        """(K,) live and committed capacity. The pods of deleted queues lower only the live one."""
+        pool = self._config.pool
+        nodes = {name: node for (_, name), node in view.nodes.items() if counts(node, pool.node_selector)}
+        head_room, declared = natural_units(pool.head_room), natural_units(pool.declared_capacity)
+        offered = allocatable(nodes.values(), resources)
+        reserve = offered * pool.head_room_percent / 100 + _vector(resources, head_room)
+        governed = frozenset(member.namespace for member in roster.governing)
+        orphaned = self._orphans(view, roster, frozenset())
+        foreign = _vector(resources, view.pods.bound_outside(governed | orphaned, nodes.keys()))
+        leftover = _vector(resources, view.pods.bound_outside(governed, nodes.keys())) - foreign if orphaned else np.zeros(len(resources))
+        low = self._low_water.observe(resources, np.maximum(offered - reserve - foreign, 0.0), now)
+        committed = np.array([declared.get(resource, amount) for resource, amount in zip(resources, low, strict=True)])
+        live = committed if pool.autoscaled else np.maximum(offered - reserve - foreign - leftover, 0.0)
+        return live, committed
+
+    def _enforced(self, view: ClusterView, roster: Roster, plan: RoundPlan, ending: frozenset[str]) -> list[_Enforced]:
+        """Every namespace whose quota is ours to write, with its level. A labelled namespace without a queue runs at the floor."""
+        resources, found = plan.snapshot.resources, []
+        labelled, bounds = _labelled(view.namespaces), _Bounds.of(view)
+        for row, member in enumerate(roster.governing):
+            if _observed_only(member):
+                if self._is_ours(view.quotas.get((member.namespace, QUOTA_NAME))):
+                    plan.releases.append(member.namespace)  # it has just left enforcement: let go of what was held
+                continue
+            if member.namespace not in labelled:
+                plan.labels.append(member.namespace)
+            found.append(self._enforce(view, member.namespace, member, plan.result.level[row], bounds))
+        for namespace in sorted(self._orphans(view, roster, ending)):
+            found.append(self._enforce(view, namespace, None, np.zeros(len(resources)), bounds))
+        return found
+
+    def _is_ours(self, quota: ResourceQuota | None) -> bool:
+        return quota is not None and (quota.metadata.labels or {}).get(POOL_LABEL) == self._config.pool.name
+
+    def _enforce(self, view: ClusterView, namespace: str, member: Member | None, level: FloatArray, bounds: _Bounds) -> _Enforced:
+        resources = view.pods.resources
+        wanted = self._demand[namespace]
+        floor = [max(self._floors.get(resource, 0.0), wanted.unit.get(resource, 0.0)) for resource in resources]
+        promise = dict(zip(resources, np.maximum(level, self._burst_rate(member, resources)).tolist(), strict=True))
+        blocked = obstacles(
+            unrequested=[*view.pods.namespace(namespace).pods_without_requests, *wanted.unrequested],
+            foreign_quotas=bounds.quotas.get(namespace, ()),
+            limit_ranges=bounds.limit_ranges.get(namespace, ()),
+            promise=promise,
+            unit=wanted.unit,
+        )
+        return _Enforced(namespace, member, wanted, np.maximum(level, floor), blocked)
+
+    def _burst_rate(self, member: Member | None, resources: tuple[str, ...]) -> FloatArray:
+        """(K,) rate that a hard or soft queue is promised in its windows, also while it has none; zeros for others."""
+        latency = member is not None and member.key[0] == "LatencyQueue"
+        burst = _present_burst(self.memory.queues[member.qualified_name]) if member is not None and latency else None
+        return np.zeros(len(resources)) if burst is None else _rate(burst, resources)
+
+    def _plan_quotas(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, now: float) -> None:
+        resources, targets, current = plan.snapshot.resources, [], {}
+        for item in enforced:
+            quota = view.quotas.get((item.namespace, QUOTA_NAME))
+            if quota is not None:
+                current[item.namespace] = quota
+            stored = view.pods.namespace(item.namespace).stored
+            if quota is not None and quota.status.used:
+                self.lag.observe(item.namespace, amounts(quota.status.used), stored, now)
+            if quota is None and any(obstacle.blocks for obstacle in item.obstacles):
+                continue
+            targets.append(self._target(item, stored, resources))
+        plan.quota_writes, due = self._quotas.plan(targets, current, now)
+        plan.due = min(plan.due, due)
+        plan.quotas_out_of_sync = sum(amounts(quota.spec.hard) != amounts(quota.status.hard) for quota in current.values())
+
+    def _target(self, item: _Enforced, stored: Mapping[str, float], resources: tuple[str, ...]) -> QuotaTarget:
+        level = dict(zip(resources, item.level.tolist(), strict=True))
+        unit = {resource: item.demand.unit.get(resource, 0.0) for resource in resources}
+        lag = {resource: self.lag.allowance(item.namespace, resource, unit[resource], level[resource]) for resource in resources}
+        member = item.member
+        owner = None
+        if member is not None:
+            kind, _, name = member.key
+            owner = {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "name": name, "uid": member.uid}
+        latency = member is not None and member.key[0] == "LatencyQueue"
+        return QuotaTarget(item.namespace, level, lag, unit, stored, owner, latency)
+
+    def _plan_wakes(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, now: float) -> None:
+        written = {write.namespace: write for write in plan.quota_writes}
+        rooms = []
+        for item in enforced:
+            if not item.demand.lacking:
+                continue
+            quota, write = view.quotas.get((item.namespace, QUOTA_NAME)), written.get(item.namespace)
+            hard = amounts(write.hard) if write is not None else amounts(quota.status.hard) if quota is not None else {}
+            stored = view.pods.namespace(item.namespace).stored
+            rooms.append(Room({name: limit - stored.get(name, 0.0) for name, limit in hard.items()}, item.demand.lacking))
+        plan.wakes, due = self._wakes.plan(rooms, now)
+        plan.due = min(plan.due, due)
+
+    def _plan_statuses_in_time(self, view: ClusterView, enforced: Sequence[_Enforced], plan: RoundPlan, wall: float, now: float) -> None:
+        """Look at the statuses when there is news for users, else twice a second: that is most of a round's work, and figures may wait."""
+        members = tuple((member.key, member.uid, member.generation, member.problem, member.governs) for member in plan.roster.members)
+        standing = members, tuple((item.namespace, tuple(item.obstacles)) for item in enforced if item.obstacles)
+        if plan.result.events or standing != self._standing or now >= self._statuses_at + STATUS_PLAN_SECONDS:
+            self._standing, self._statuses_at = standing, now
+            plan.statuses_planned = True
+            self._plan_statuses(view, enforced, plan, wall, now)
+        else:
+            plan.due = min(plan.due, self._statuses_at + STATUS_PLAN_SECONDS)
+
+    def _plan_statuses(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, wall: float, now: float) -> None:
+        roster = plan.roster
+        rows = {member.key: row for row, member in enumerate(roster.governing)}
+        blocked = {item.member.key: item.obstacles for item in enforced if item.member is not None}
+        inputs = []
+        for member in roster.members:
+            row = rows.get(member.key)
+            if row is None:
+                inputs.append(StatusInput(member, conditions_of(member, None, None, (), observed_only=False)))
+                continue
+            decision = plan.result.decisions[row]
+            observed_only = _observed_only(member)
+            attainable = self._attainable(view, plan.snapshot, decision, row, now)
+            inputs.append(
+                StatusInput(
+                    member,
+                    conditions_of(member, decision, attainable, blocked.get(member.key, ()), observed_only=observed_only),
+                    decision,
+                    self.memory.queues[member.qualified_name],
+                    plan.snapshot.usage[row],
+                    plan.snapshot.demand[row],
+                    None if observed_only else stamp_of(decision.guarantee_class, self._config),
+                )
+            )
+        for item in inputs:
+            plan.false_conditions[item.member.qualified_name] = {one.type for one in item.conditions if one.status == "False"}
+        plan.statuses, due = self._statuses.plan(inputs, plan.snapshot.resources, wall, now)
+        plan.due = min(plan.due, due)
+
+    def _attainable(
+        self, view: ClusterView, snapshot: ClusterSnapshot, decision: QueueDecision, row: int, now: float
+    ) -> Attainability | None:
+        """Whether the promised burst can be in time on this cluster; None where no burst is promised."""
+        burst = _present_burst(self.memory.queues[decision.queue])
+        if burst is None:
+            return None
+        rate = _rate(burst, snapshot.resources)
+        others = snapshot.usage.sum(axis=0) - snapshot.usage[row]
+        free = bool(np.all(others + rate <= snapshot.live_capacity * (1 + 1e-9)))
+        return attainability(
+            deadline_seconds=burst.deadline_seconds,
+            demand_fraction=self._bursts.fraction(decision.queue),
+            pods=self._bursts.pods(decision.queue, rate, snapshot.unit[row]),
+            room_is_free=free,
+            pace=view.pace.pace(now),
+        )
+
+    def _remember_bursts(self, plan: RoundPlan, wall: float) -> None:
+        """Note how much each burst that was judged in this round has used."""
+        for what in plan.result.events:
+            if what.kind in {EventKind.BURST_MET, EventKind.BURST_MISSED}:
+                memory = self.memory.queues[what.queue]
+                burst = _present_burst(memory)
+                if burst is not None:
+                    committed = plan.snapshot.committed_capacity
+                    counted = committed > 0
+                    demand = _rate(burst, plan.snapshot.resources) * burst.deadline_seconds
+                    self._bursts.ended(what.queue, memory.delivered(wall), float(np.max(demand[counted] / committed[counted], initial=0.0)))
+        self._bursts.keep({spec.name for spec in plan.roster.specs})
+
+
+def _forget(known: dict[str, QueueMemory], kind: str, qualified: str) -> bool:
+    """Drop what is remembered of a queue, but not of one of the other kind under the same name; True if there was something."""
+    if qualified not in known or known[qualified].promise.kind is not KINDS[kind]:
+        return False
+    del known[qualified]
+    return True
+
+
+def _present_burst(memory: QueueMemory) -> Burst | None:
+    """The burst that a hard or soft queue is in or waits for; None where none is promised."""
+    promise = memory.promise
+    if memory.guarantee_class not in {GuaranteeClass.HARD, GuaranteeClass.SOFT}:
+        return None
+    if isinstance(promise.arrival, Schedule):
+        bursts = promise.arrival.bursts
+        index = memory.window.index if memory.window is not None else 0
+        return bursts[index].burst if index < len(bursts) else None
+    return promise.burst
+
+
+def _rate(burst: Burst, resources: tuple[str, ...]) -> FloatArray:
+    """(K,) guaranteed rate d/t, resource units."""
+    return np.array([burst.resources.get(resource, 0.0) * burst.duration_seconds / burst.deadline_seconds for resource in resources])
+
+
+def _vector(resources: tuple[str, ...], amounts_by_name: Mapping[str, float]) -> FloatArray:
+    return np.array([amounts_by_name.get(resource, 0.0) for resource in resources])
+
+
+def _labelled(namespaces: Mapping[tuple[str, str], Namespace]) -> set[str]:
+    return {name for (_, name), item in namespaces.items() if (item.metadata.labels or {}).get(MANAGED_LABEL) == "true"}
+
+
+def _observed_only(member: Member) -> bool:
+    return bool(member.obj["spec"].get("enforcement") == "Observe")  # as written: an invalid edit elsewhere in the spec does not end it

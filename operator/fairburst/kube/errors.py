@@ -1,0 +1,100 @@
+"""What can go wrong when talking to the Kubernetes API, translated once from aiohttp and from the API's Status objects.
+
+ApiError                    any answer of 400 or above, or none at all
+    Unauthorized    401     credentials refused even after they were read anew
+    Forbidden       403     RBAC, quota or an admission policy; the message says which
+    NotFound        404
+    Conflict        409     somebody else wrote first; read again and retry
+        AlreadyExists
+    Gone            410     resourceVersion or continue token too old: list again
+    Invalid         422     the object breaks its schema
+    TooManyRequests 429     `retry_after` in seconds
+    Unavailable     0, 502, 503, 504    refused, reset, timed out, or a server that is starting or stopping
+CredentialsError            no usable kubeconfig or service account
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CredentialsError(Exception):
+    """No way to reach a cluster is configured, or the one configured cannot be read."""
+
+
+class ApiError(Exception):
+    """An answer other than success. `status` is the HTTP code, 0 where there was no answer."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status or 'no answer'} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+    @property
+    def transient(self) -> bool:
+        """True where the same request may succeed later without anybody changing anything."""
+        return self.status in {0, 429} or self.status >= 500
+
+
+class Unauthorized(ApiError):  # noqa: N818 (the API's own reason words are the names)
+    """401."""
+
+
+class Forbidden(ApiError):  # noqa: N818
+    """403."""
+
+
+class NotFound(ApiError):  # noqa: N818
+    """404."""
+
+
+class Conflict(ApiError):  # noqa: N818
+    """409."""
+
+
+class AlreadyExists(Conflict):
+    """409 of a create."""
+
+
+class Gone(ApiError):  # noqa: N818
+    """410."""
+
+
+class Invalid(ApiError):  # noqa: N818
+    """422."""
+
+
+class TooManyRequests(ApiError):  # noqa: N818
+    """429. `retry_after`: seconds the server asked us to wait, 1 where it did not say."""
+
+    def __init__(self, status: int, reason: str, message: str, retry_after: float = 1.0) -> None:
+        super().__init__(status, reason, message)
+        self.retry_after = retry_after
+
+
+class Unavailable(ApiError):  # noqa: N818
+    """No answer, or one from a server that is not ready to give one."""
+
+
+class _Kinds:
+    by_status: ClassVar[dict[int, type[ApiError]]] = {
+        401: Unauthorized,
+        403: Forbidden,
+        404: NotFound,
+        409: Conflict,
+        410: Gone,
+        422: Invalid,
+        502: Unavailable,
+        503: Unavailable,
+        504: Unavailable,
+    }
+
+
+def api_error(status: int, reason: str, message: str, retry_after: float | None = None) -> ApiError:
+    """The subclass for a status code."""
+    if status == 429:
+        return TooManyRequests(status, reason, message, 1.0 if retry_after is None else retry_after)
+    if status == 409 and reason == "AlreadyExists":
+        return AlreadyExists(status, reason, message)
+    return _Kinds.by_status.get(status, ApiError)(status, reason, message)

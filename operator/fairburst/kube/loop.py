@@ -1,0 +1,128 @@
+"""The one level-triggered scheduling loop: events only mark things dirty, a round recomputes everything and writes the difference.
+
+A round starts a debounce time after the first event (a burst of events is drained into one round), at the next known boundary,
+and at least every few seconds. It lives on one event loop, so the view cannot change in the middle of a round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import numpy as np
+
+from fairburst.config import RoundConfig
+from fairburst.kube.engine import ClusterView, Engine, RoundPlan
+from fairburst.policy.model import FloatArray
+from fairburst.telemetry.log import event
+from fairburst.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0  # after a round with a failed write
+CLOCK = time.time
+
+
+class Sender(Protocol):
+    """What sends a plan's writes; True if all succeeded."""
+
+    async def __call__(self, plan: RoundPlan) -> bool:
+        """Send."""
+        ...
+
+
+class SchedulingLoop:
+    """Runs rounds until cancelled. `mark` may be called from callbacks of the same event loop."""
+
+    def __init__(self, engine: Engine, view: ClusterView, send: Sender, config: RoundConfig, metrics: Metrics) -> None:
+        self._engine = engine
+        self._view = view
+        self._send = send
+        self._config = config
+        self._metrics = metrics
+        self._dirty = asyncio.Event()
+        self._first_event = math.inf
+        self.last_round_ended = -math.inf
+        self.after_round: Callable[[RoundPlan], Awaitable[None]] | None = None
+
+    def mark(self) -> None:
+        """Something changed: run a round soon."""
+        if self._first_event == math.inf:
+            self._first_event = time.monotonic()
+        self._dirty.set()
+
+    async def run(self) -> None:
+        """Rounds without end. An unexpected error in one is logged and counted; the next starts from the view as it then is."""
+        due = 0.0
+        self.last_round_ended = time.monotonic()  # of the first round, too, it is asked how long it takes
+        while True:
+            await self._wait(due)
+            try:
+                due = await self._round()
+            except Exception:
+                logger.exception("round failed")
+                self._metrics.round_failures.inc()
+                due = time.monotonic() + RETRY_SECONDS
+            self.last_round_ended = time.monotonic()
+
+    async def _wait(self, due: float) -> None:
+        """Until an event has come and the debounce time is over, or until `due`."""
+        longest = time.monotonic() + self._config.interval_seconds
+        timeout = max(0.0, min(due, longest) - time.monotonic())
+        try:
+            await asyncio.wait_for(self._dirty.wait(), timeout)
+        except TimeoutError:
+            return
+        debounce = self._first_event + self._config.debounce_milliseconds / 1000 - time.monotonic()
+        if debounce > 0:
+            await asyncio.sleep(debounce)
+        self._metrics.reaction_seconds.observe(time.monotonic() - self._first_event)
+
+    async def _round(self) -> float:
+        """One round; the monotonic time of the next one if nothing happens before."""
+        self._dirty.clear()
+        self._first_event = math.inf
+        started = time.monotonic()
+        plan = self._engine.round(self._view, CLOCK(), started)
+        planned = time.monotonic()
+        ok = await self._send(plan)
+        self._observe(plan, started, planned)
+        if self.after_round is not None:
+            await self.after_round(plan)
+        return plan.due if ok else min(plan.due, time.monotonic() + RETRY_SECONDS)
+
+    def _observe(self, plan: RoundPlan, started: float, planned: float) -> None:
+        metrics, snapshot = self._metrics, plan.snapshot
+        metrics.rounds.inc()
+        metrics.decide_seconds.observe(plan.decide_seconds)
+        metrics.round_seconds.observe(time.monotonic() - started)
+        metrics.quotas_out_of_sync.set(plan.quotas_out_of_sync)
+        metrics.show_capacity(snapshot.resources, snapshot.live_capacity, snapshot.committed_capacity)
+        changed = len(plan.quota_writes) + len(plan.statuses) + len(plan.events)
+        event(
+            logger,
+            logging.INFO if changed else logging.DEBUG,
+            "round",
+            queues=len(snapshot.queues),
+            demand=_dominant(snapshot.demand.sum(axis=0), snapshot.live_capacity),
+            allocated=_dominant(plan.result.allocation.sum(axis=0), snapshot.live_capacity),
+            used=_dominant(snapshot.usage.sum(axis=0), snapshot.live_capacity),
+            quotas=len(plan.quota_writes),
+            wakes=len(plan.wakes),
+            statuses=len(plan.statuses),
+            events=len(plan.events),
+            decide_ms=plan.decide_seconds * 1e3,
+            plan_ms=(planned - started) * 1e3,
+            total_ms=(time.monotonic() - started) * 1e3,
+        )
+        for member, what in plan.events:
+            event(logger, logging.INFO, "decision", queue=member.qualified_name, kind=what.kind.value, message=what.message)
+
+
+def _dominant(amount: FloatArray, capacity: FloatArray) -> float:
+    counted = capacity > 0
+    return float(np.max(amount[counted] / capacity[counted], initial=0.0))

@@ -1,0 +1,415 @@
+"""The parts of Kubernetes objects that fairburst reads, as msgspec structs.
+
+Unknown fields are skipped while decoding, which is why a pod costs 9 microseconds and not a millisecond. Structs are
+untracked by the garbage collector: with 10,000 dictionaries a full collection takes 335 ms, with these 5 ms.
+Never change one in place: the informer's store hands out the object itself.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+# Quantities arrive as text, but the API also accepts bare numbers, and some controllers write them.
+Quantity = str | int | float
+ResourceList = dict[str, Quantity]
+
+UNMANAGED_PRIORITY_PREFIX = "system-"
+ENDED_PHASES = frozenset({"Succeeded", "Failed"})
+
+
+class Struct(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
+    """Base of all: camelCase outside, snake_case inside, defaults left out when encoded."""
+
+
+class OwnerReference(Struct):
+    """Who made the object; the one with `controller` is the one that will make its successor."""
+
+    uid: str = ""
+    kind: str = ""
+    name: str = ""
+    api_version: str = ""
+    controller: bool | None = None
+
+
+class Metadata(Struct):
+    """metav1.ObjectMeta. `deletion_timestamp` already includes the grace period."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+
+
+class Object(Struct):
+    """Anything with a name: what lists and watches are made of."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+
+
+class Condition(Struct):
+    """Node, pod and Job conditions alike."""
+
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+    last_transition_time: str | None = None
+
+
+class Resources(Struct):
+    """core/v1 ResourceRequirements."""
+
+    requests: ResourceList | None = None
+    limits: ResourceList | None = None
+
+
+class Container(Struct):
+    """`restart_policy` "Always" on an init container makes it a sidecar."""
+
+    name: str = ""
+    restart_policy: str | None = None
+    resources: Resources | None = None
+
+
+class SchedulingGate(Struct):
+    """A reason why the scheduler must not look at the pod yet."""
+
+    name: str = ""
+
+
+class PodSpec(Struct):
+    """core/v1 PodSpec; also the one inside a template."""
+
+    containers: list[Container] = []
+    init_containers: list[Container] | None = None
+    resources: Resources | None = None
+    overhead: ResourceList | None = None
+    node_name: str = ""
+    node_selector: dict[str, str] | None = None
+    restart_policy: str = ""
+    scheduler_name: str = ""
+    priority_class_name: str = ""
+    priority: int | None = None
+    preemption_policy: str | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+
+
+class ContainerStatus(Struct):
+    """What the kubelet has allocated and applied; differs from the spec during an in-place resize."""
+
+    name: str = ""
+    allocated_resources: ResourceList | None = None
+    resources: Resources | None = None
+
+
+class PodStatus(Struct):
+    """core/v1 PodStatus."""
+
+    phase: str = ""
+    start_time: str | None = None
+    conditions: list[Condition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+
+
+class Pod(Object):
+    """core/v1 Pod."""
+
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+    @property
+    def ended(self) -> bool:
+        """True once no container runs or will run again."""
+        return self.status.phase in ENDED_PHASES
+
+    @property
+    def bound(self) -> bool:
+        """True from the scheduler's binding on, until the pod has ended."""
+        return bool(self.spec.node_name) and self.status.phase not in ENDED_PHASES
+
+    @property
+    def gated(self) -> bool:
+        """True while the scheduler must not look at it."""
+        return bool(self.spec.scheduling_gates)
+
+    @property
+    def unmanaged(self) -> bool:
+        """True for the system's own pods, in whatever namespace: they take capacity but belong to no queue."""
+        if self.spec.priority_class_name.startswith(UNMANAGED_PRIORITY_PREFIX):
+            return True
+        owner = controller_of(self.metadata)
+        return owner is not None and owner.kind == "DaemonSet"
+
+
+class Taint(Struct):
+    """core/v1 Taint."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Struct):
+    """core/v1 NodeSpec."""
+
+    unschedulable: bool = False
+    taints: list[Taint] | None = None
+
+
+class NodeStatus(Struct):
+    """core/v1 NodeStatus."""
+
+    allocatable: ResourceList | None = None
+    capacity: ResourceList | None = None
+    conditions: list[Condition] | None = None
+
+
+class Node(Object):
+    """core/v1 Node."""
+
+    spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
+    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+    @property
+    def ready(self) -> bool:
+        """True while its kubelet says so."""
+        return any(condition.type == "Ready" and condition.status == "True" for condition in self.status.conditions or ())
+
+    @property
+    def schedulable(self) -> bool:
+        """True where new pods may come: ready, not cordoned, not on its way out."""
+        return self.ready and not self.spec.unschedulable and self.metadata.deletion_timestamp is None
+
+
+class PodTemplate(Struct):
+    """core/v1 PodTemplateSpec."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+
+
+class JobSpec(Struct):
+    """batch/v1 JobSpec. `completions` None: any success ends the Job."""
+
+    parallelism: int | None = None
+    completions: int | None = None
+    suspend: bool | None = None
+    active_deadline_seconds: int | None = None
+    backoff_limit: int | None = None
+    completion_mode: str | None = None
+    template: PodTemplate = msgspec.field(default_factory=PodTemplate)
+
+
+class JobStatus(Struct):
+    """batch/v1 JobStatus."""
+
+    active: int = 0
+    ready: int | None = None
+    succeeded: int = 0
+    failed: int = 0
+    terminating: int | None = None
+    start_time: str | None = None
+    completion_time: str | None = None
+    conditions: list[Condition] | None = None
+
+
+class Job(Object):
+    """batch/v1 Job."""
+
+    spec: JobSpec = msgspec.field(default_factory=JobSpec)
+    status: JobStatus = msgspec.field(default_factory=JobStatus)
+
+    @property
+    def finished(self) -> bool:
+        """True once it is complete or has failed, or is about to be marked so: it will make no more pods."""
+        endings = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
+        return any(condition.type in endings and condition.status == "True" for condition in self.status.conditions or ())
+
+
+class RollingUpdate(Struct):
+    """Bounds of a rolling update: numbers or percentages."""
+
+    max_surge: int | str | None = None
+    max_unavailable: int | str | None = None
+
+
+class Strategy(Struct):
+    """Deployment strategy, StatefulSet update strategy."""
+
+    type: str = ""
+    rolling_update: RollingUpdate | None = None
+
+
+class ReplicatedSpec(Struct):
+    """The common part of ReplicaSet, Deployment and StatefulSet specs. `replicas` None means 1."""
+
+    replicas: int | None = None
+    paused: bool | None = None
+    strategy: Strategy | None = None
+    update_strategy: Strategy | None = None
+    template: PodTemplate = msgspec.field(default_factory=PodTemplate)
+
+
+class ReplicatedStatus(Struct):
+    """The common part of their statuses."""
+
+    replicas: int = 0
+    ready_replicas: int = 0
+    updated_replicas: int = 0
+    available_replicas: int = 0
+    observed_generation: int = 0
+    conditions: list[Condition] | None = None
+
+
+class _Replicated(Object):
+    spec: ReplicatedSpec = msgspec.field(default_factory=ReplicatedSpec)
+    status: ReplicatedStatus = msgspec.field(default_factory=ReplicatedStatus)
+
+    @property
+    def wanted(self) -> int:
+        """Replicas asked for."""
+        return 1 if self.spec.replicas is None else self.spec.replicas
+
+
+class ReplicaSet(_Replicated):
+    """apps/v1 ReplicaSet."""
+
+
+class Deployment(_Replicated):
+    """apps/v1 Deployment."""
+
+
+class StatefulSet(_Replicated):
+    """apps/v1 StatefulSet."""
+
+
+class ScopeSelectorTerm(Struct):
+    """One requirement of a quota's scopeSelector."""
+
+    scope_name: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class ScopeSelector(Struct):
+    """Requirements that must all hold."""
+
+    match_expressions: list[ScopeSelectorTerm] | None = None
+
+
+class ResourceQuotaSpec(Struct):
+    """What somebody wants enforced. Never what is enforced: that is `status.hard`."""
+
+    hard: ResourceList | None = None
+    scopes: list[str] | None = None
+    scope_selector: ScopeSelector | None = None
+
+
+class ResourceQuotaStatus(Struct):
+    """What the API server enforces, and what it has charged."""
+
+    hard: ResourceList | None = None
+    used: ResourceList | None = None
+
+
+class ResourceQuota(Object):
+    """core/v1 ResourceQuota."""
+
+    spec: ResourceQuotaSpec = msgspec.field(default_factory=ResourceQuotaSpec)
+    status: ResourceQuotaStatus = msgspec.field(default_factory=ResourceQuotaStatus)
+
+
+class LimitRangeItem(Struct):
+    """Bounds and defaults for one type ("Container", "Pod", ...)."""
+
+    type: str = ""
+    default: ResourceList | None = None
+    default_request: ResourceList | None = None
+    max: ResourceList | None = None
+    min: ResourceList | None = None
+
+
+class LimitRangeSpec(Struct):
+    """core/v1 LimitRangeSpec."""
+
+    limits: list[LimitRangeItem] = []
+
+
+class LimitRange(Object):
+    """core/v1 LimitRange."""
+
+    spec: LimitRangeSpec = msgspec.field(default_factory=LimitRangeSpec)
+
+
+class NamespaceStatus(Struct):
+    """`phase` is "Active" or "Terminating"."""
+
+    phase: str = ""
+
+
+class Namespace(Object):
+    """core/v1 Namespace."""
+
+    status: NamespaceStatus = msgspec.field(default_factory=NamespaceStatus)
+
+
+T = TypeVar("T", bound=Object)
+
+
+class ListMetadata(msgspec.Struct):
+    """Where a list stands in the store's history, and how to go on with a paged one."""
+
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
+    continue_token: str = msgspec.field(name="continue", default="")
+
+
+class ObjectList(msgspec.Struct, Generic[T]):
+    """One page of a list."""
+
+    metadata: ListMetadata = msgspec.field(default_factory=ListMetadata)
+    items: list[T] | None = None
+
+
+class WatchEvent(msgspec.Struct, Generic[T]):
+    """ADDED, MODIFIED, DELETED, or a BOOKMARK whose object carries nothing but a resourceVersion."""
+
+    type: str
+    object: T
+
+
+class ErrorObject(msgspec.Struct):
+    """metav1.Status, the object of an ERROR event."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+def list_decoder(kind: type[T]) -> msgspec.json.Decoder[ObjectList[T]]:
+    """Decoder of one page of `kind`."""
+    return msgspec.json.Decoder(ObjectList[kind])  # type: ignore[valid-type]
+
+
+def event_decoder(kind: type[T]) -> msgspec.json.Decoder[WatchEvent[T]]:
+    """Decoder of one watch line of `kind`. Not for ERROR events: their object is a Status."""
+    return msgspec.json.Decoder(WatchEvent[kind])  # type: ignore[valid-type]
+
+
+def controller_of(metadata: Metadata) -> OwnerReference | None:
+    """The owner that manages the object, None for one made by hand."""
+    for owner in metadata.owner_references or ():
+        if owner.controller:
+            return owner
+    return None

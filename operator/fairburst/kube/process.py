@@ -1,0 +1,201 @@
+"""`fairburst run`: wires informers, queue watch, engine, loop, writer and web server together, and ends them cleanly on SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from fairburst.config import Config
+from fairburst.kube.apply import Applier
+from fairburst.kube.client import ApiClient
+from fairburst.kube.committed import CommittedCapacity
+from fairburst.kube.controller_index import ControllerIndex
+from fairburst.kube.engine import ClusterView, Engine, RoundPlan
+from fairburst.kube.errors import ApiError, CredentialsError
+from fairburst.kube.informer import Informer
+from fairburst.kube.loop import SchedulingLoop
+from fairburst.kube.objects import Deployment, Job, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
+from fairburst.kube.pod_index import PodIndex
+from fairburst.kube.queue_watch import QueueWatch
+from fairburst.policy.model import QueueKind
+from fairburst.telemetry.log import event, set_up
+from fairburst.telemetry.metrics import Metrics
+from fairburst.telemetry.web import WebServer
+
+logger = logging.getLogger(__name__)
+
+SILENCE_SECONDS = 180.0  # bookmarks come every minute: a watch silent for longer is dead
+LOOP_LAG_SECONDS = 10.0
+CONTROLLERS = {
+    "Job": ("/apis/batch/v1/jobs", Job),
+    "Deployment": ("/apis/apps/v1/deployments", Deployment),
+    "ReplicaSet": ("/apis/apps/v1/replicasets", ReplicaSet),
+    "StatefulSet": ("/apis/apps/v1/statefulsets", StatefulSet),
+}
+LIVE_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+
+
+def run(config: Config) -> int:
+    """Run the operator until SIGTERM or SIGINT; the exit code."""
+    set_up(config.log.level, config.log.json_lines)
+    try:
+        asyncio.run(_main(config))
+    except (ApiError, CredentialsError) as error:
+        event(logger, logging.ERROR, "cannot run", problem=str(error))
+        return 1
+    return 0
+
+
+async def _main(config: Config) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with await ApiClient.connect(
+        config.kubeconfig, config.context, write_rate=config.writes.per_second, write_burst=config.writes.burst
+    ) as client:
+        await Operator(config, client).run(stop)
+    event(logger, logging.INFO, "stopped")
+
+
+class Operator:
+    """One operator process: its caches, its engine and its tasks."""
+
+    def __init__(self, config: Config, client: ApiClient) -> None:
+        self._config = config
+        self._client = client
+        self.metrics = Metrics()
+        self._namespace = config.namespace
+        self._engine = Engine(config, self._namespace)
+        self._pods = Informer(client, "/api/v1/pods", Pod, self._mark, params=LIVE_PODS, on_event=self._on_pod)
+        self._nodes = Informer(client, "/api/v1/nodes", Node, self._mark)
+        self._namespaces = Informer(client, "/api/v1/namespaces", Namespace, self._mark)
+        self._quotas = Informer(client, "/api/v1/resourcequotas", ResourceQuota, self._mark)
+        self._limit_ranges = Informer(client, "/api/v1/limitranges", LimitRange, self._mark)
+        self._controllers = {
+            kind: Informer(client, path, item, self._mark, on_event=self._controller_hook(kind))
+            for kind, (path, item) in CONTROLLERS.items()
+        }
+        self._queues = QueueWatch(client, on_change=self._mark)
+        self._view = ClusterView(
+            pods=PodIndex(config.pool.counted_resources),
+            stored_pods=self._pods.store,
+            controllers=ControllerIndex(),
+            nodes=self._nodes.store,
+            namespaces=self._namespaces.store,
+            quotas=self._quotas.store,
+            limit_ranges=self._limit_ranges.store,
+            read_queues=lambda: self._queues.objects,
+        )
+        self._applier = Applier(client, config.pool.name, self.metrics, quota_seen=self._quota_seen, queue_seen=self._queues.observe)
+        self._committed = CommittedCapacity(client, self._namespace, config.pool.name)
+        self._loop = SchedulingLoop(self._engine, self._view, self._send, config.rounds, self.metrics)
+        self._loop.after_round = self._after_round
+        self._ready = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set. Caches are complete before the first round, so a restart shows no flap."""
+        web = WebServer(self.metrics.registry, healthy=self.unhealthy, ready=lambda: None if self._ready else "caches are not complete yet")
+        port = await web.start(self._config.metrics.host, self._config.metrics.port)
+        event(logger, logging.INFO, "started", pool=self._config.pool.name, port=port, server=self._client.credentials.server)
+        ended = asyncio.create_task(stop.wait())
+        tasks = [asyncio.create_task(informer.run(), name=informer.path) for informer in self._informers()]
+        tasks.append(asyncio.create_task(self._run_rounds(), name="rounds"))
+        try:
+            done, _ = await asyncio.wait([ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {ended}:
+                task.result()  # an informer or the loop ends only by an error: let it surface
+        finally:
+            for task in (ended, *tasks):
+                task.cancel()
+            await asyncio.gather(ended, *tasks, return_exceptions=True)
+            await self._queues.stop()
+            await web.stop()
+
+    async def _run_rounds(self) -> None:
+        for informer in self._informers():
+            await informer.synced.wait()
+        await self._queues.start()
+        saved = await self._committed.load()
+        if saved is not None:
+            self._engine.remember_committed(*saved)
+        gc.freeze()  # what is cached now lives long: keep it out of collections
+        self._ready = True
+        event(logger, logging.INFO, "ready", pods=len(self._pods.store), nodes=len(self._nodes.store), queues=len(self._queues.objects))
+        await self._loop.run()
+
+    def unhealthy(self) -> str | None:
+        """What is wrong, or None."""
+        now = time.monotonic()
+        if self._ready and now - self._loop.last_round_ended > self._config.rounds.interval_seconds + LOOP_LAG_SECONDS:
+            return f"no round ended for {now - self._loop.last_round_ended:.0f} s"
+        silent = [informer.path for informer in self._informers() if self._ready and now - informer.last_contact > SILENCE_SECONDS]
+        return f"nothing heard for {SILENCE_SECONDS:.0f} s from {', '.join(silent)}" if silent else None
+
+    def _informers(self) -> list[Informer[Any]]:
+        return [self._pods, self._nodes, self._namespaces, self._quotas, self._limit_ranges, *self._controllers.values()]
+
+    def _mark(self) -> None:
+        self._loop.mark()
+
+    def _on_pod(self, _: str, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        if pod is None:
+            return
+        namespace, now = pod.metadata.namespace, time.monotonic()
+        self._view.pods.update(old, new)
+        self._view.changed_namespaces.add(namespace)
+        ended = old is not None and not old.ended and (new is None or new.ended)
+        if ended and old is not None:
+            self._engine.lag.ended(namespace, old, now)
+        if self._pods.synced.is_set():  # a first list is no measure of how fast pods come
+            self._view.pace.observe(old, new, now, elastic=self._engine.kind_of(namespace) is QueueKind.THROUGHPUT)
+
+    def _controller_hook(self, kind: str) -> Callable[[str, Any, Any], None]:
+        def changed(_: str, old: Any, new: Any) -> None:
+            self._view.controllers.update(kind, old, new)
+            self._view.changed_namespaces.add((new or old).metadata.namespace)
+            if new is None:
+                self._view.pods.forget_owner(old.metadata.uid)
+
+        return changed
+
+    def _quota_seen(self, obj: dict[str, Any]) -> None:
+        self._quotas.observe(msgspec.convert(obj, ResourceQuota))
+
+    async def _send(self, plan: RoundPlan) -> bool:
+        return await self._applier.apply(plan, self._engine.quota_written, self._engine.status_written)
+
+    async def _after_round(self, plan: RoundPlan) -> None:
+        if plan.statuses_planned:
+            self._show(plan)
+        await self._committed.save(plan.snapshot.resources, plan.snapshot.committed_capacity)
+
+    def _show(self, plan: RoundPlan) -> None:
+        """Publish the round as metrics."""
+        keep: set[tuple[str, str, str]] = set()
+        shares = plan.dominant_shares()
+        for row, decision in enumerate(plan.result.decisions):
+            remembered = self._engine.memory.queues[decision.queue]
+            allocated, used = shares[row]
+            self.metrics.show_queue(
+                decision,
+                allocated=allocated,
+                used=used,
+                met=remembered.met,
+                missed=remembered.missed,
+                false_conditions=plan.false_conditions.get(decision.queue, set()),
+            )
+            namespace, _, name = decision.queue.partition("/")
+            keep.add((namespace, name, decision.kind.value))
+        self.metrics.forget_queues(keep)
+        self.metrics.queue_watch_restarts.set(self._queues.restarts)
+        for informer in self._informers():
+            self.metrics.informer_relists.labels(informer.path).set(informer.lists)

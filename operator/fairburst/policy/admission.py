@@ -1,0 +1,398 @@
+"""Admission (BoPF §3.3): which class each queue is granted, and when that changes.
+
+Conditions, with weights (equal weights give the paper): (1) safety, no admitted latency queue's burst exceeds its fair share of its
+interarrival time once the candidate is counted; (2) fairness, the same for the candidate itself; (3) resource (profile.py).
+Conditions (1) and (2) need one number a queue, its load max_n,k d / (C min(gap, max_cycle) w), and a running maximum of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from fairburst.policy import windows
+from fairburst.policy.drf import column_sum, row_any, row_maximum, take_rows
+from fairburst.policy.model import (
+    Burst,
+    ClusterSnapshot,
+    EventKind,
+    FloatArray,
+    IntArray,
+    Memory,
+    PolicyConfig,
+    QueueKind,
+    QueueMemory,
+    QueueSpec,
+    RoundEvent,
+    Schedule,
+)
+from fairburst.policy.profile import Member, resource_condition, within
+from fairburst.policy.table import (
+    CLASS_NAMES,
+    CLASS_OF_CODE,
+    ELASTIC,
+    HARD,
+    NOT_ADMITTED,
+    SOFT,
+    Columns,
+    Declared,
+    blank_columns,
+    compile_queues,
+    restore,
+)
+from fairburst.policy.tolerance import SMALLEST, TOLERANCE, at_most
+
+
+def loads(declared: Declared, capacity: FloatArray) -> FloatArray:
+    """(N,) max_n,k d(n) / (C min(gap(n), max_cycle) w): the weight sum at which the queue's own bursts stop being fair is 1 / load."""
+    if (capacity > SMALLEST).all():
+        share = declared.worst / capacity
+    else:
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            share = np.where(declared.worst > 0, declared.worst / capacity, 0.0)
+    return row_maximum(share) / declared.weight if len(share) else np.zeros(0)
+
+
+@dataclass
+class Book:
+    """What admission needs to know about those admitted so far, in a form that answers one candidate in O(K).
+
+    The invariant: `total_weight`, `hard_sum` and the two largest loads always belong to `members`.
+    """
+
+    capacity: FloatArray
+    config: PolicyConfig
+    total_weight: float = 0.0
+    hard_sum: FloatArray = field(default_factory=lambda: np.zeros(0))
+    hard: dict[str, Member] = field(default_factory=dict)
+    guaranteed_load: dict[str, float] = field(default_factory=dict)
+    largest: tuple[float, str] = (0.0, "")
+
+    def divisor(self, weight: float) -> float:
+        """max(sum of admitted weights + w, N_min)."""
+        return max(self.total_weight + weight, self.config.expected_queues)
+
+    def grant(self, member: Member, weight: float, load: float, guarantee: int) -> None:
+        """Enter an admitted queue."""
+        self.total_weight += weight
+        if guarantee >= SOFT:
+            self.guaranteed_load[member.name] = load
+            self.largest = max(self.largest, (load, member.name))
+        if guarantee == HARD:
+            self.harden(member)
+
+    def harden(self, member: Member) -> None:
+        """Count its rate among the hard ones."""
+        self.hard[member.name] = member
+        self.hard_sum = self.hard_sum + member.rate
+
+    def without(self, name: str, weight: float) -> Book:
+        """The same book with one queue taken out."""
+        hard = {other: member for other, member in self.hard.items() if other != name}
+        loads_left = {other: load for other, load in self.guaranteed_load.items() if other != name}
+        return replace(
+            self,
+            total_weight=math.fsum([self.total_weight, -weight]),
+            hard=hard,
+            hard_sum=sum((member.rate for member in hard.values()), np.zeros_like(self.capacity)),
+            guaranteed_load=loads_left,
+            largest=max(((load, other) for other, load in loads_left.items()), default=(0.0, "")),
+        )
+
+    def consider(self, member: Member, weight: float, load: float) -> int:
+        """The class a candidate gets: LQADMIT and TQADMIT of BoPF's Algorithm 1."""
+        if member.row in member.declared.unknown or not math.isfinite(load):
+            return NOT_ADMITTED
+        divisor = self.divisor(weight)
+        if not at_most(self.largest[0] * divisor, 1.0):
+            return NOT_ADMITTED
+        if not member.declared.latency[member.row] or not at_most(load * divisor, 1.0):
+            return ELASTIC
+        if self.fits(member):
+            return HARD
+        return SOFT if self.config.soft_class else ELASTIC
+
+    def decided_at_once(self, declared: Declared, rows: IntArray, load: FloatArray) -> IntArray:
+        """Classes of the longest run of `rows` (in order) that (1), (2) and (3a) decide without a rejection; a shorter array if it ends.
+
+        The same answers as `consider` and `grant` one after the other, as cumulative sums and maxima: O(rows x K).
+        """
+        weight = declared.weight[rows]
+        divisor = np.maximum(self.total_weight + np.cumsum(weight), self.config.expected_queues)
+        limit = 1.0 + TOLERANCE
+        guaranteed = declared.latency[rows] & (load[rows] * divisor <= limit)
+        held = np.where(guaranteed, load[rows], 0.0)
+        before = np.maximum(self.largest[0], np.concatenate([[0.0], np.maximum.accumulate(held)[:-1]])) if rows.size else held
+        rate = take_rows(declared.highest_rate, rows) * guaranteed[:, None]
+        stops = (before * divisor > limit) | ~np.isfinite(load[rows])
+        if (self.hard_sum + column_sum(rate) > self.capacity * limit).any():
+            stops |= row_any(self.hard_sum + np.cumsum(rate, axis=0) > self.capacity * limit)
+        if declared.unknown:
+            stops |= np.isin(rows, list(declared.unknown))
+        count = int(np.argmax(stops)) if stops.any() else len(rows)
+        return np.where(guaranteed[:count], HARD, ELASTIC)
+
+    def fits(self, member: Member) -> bool:
+        """Condition (3); step (a) first, because it is O(K) and usually enough."""
+        if within(self.hard_sum + member.rate, self.capacity):
+            return True
+        return resource_condition(member, list(self.hard.values()), self.hard_sum, self.capacity, self.config.max_profile_events).holds
+
+
+def needs_admission(snapshot: ClusterSnapshot, columns: Columns, config: PolicyConfig) -> bool:
+    """Whether anything that admission looks at may have changed since the memory was made."""
+    return columns.seen is not snapshot.queues or columns.admitted_for != _basis(snapshot, config)
+
+
+def _basis(snapshot: ClusterSnapshot, config: PolicyConfig) -> tuple[object, ...]:
+    return (snapshot.resources, snapshot.committed_capacity.tobytes(), config)
+
+
+def settle(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[Columns, int, list[RoundEvent]]:
+    """Admission for one round: keep, demote, promote, then decide candidates in creation order.
+
+    Returns the new columns, the next admission order, and what to tell. Windows of queues whose class or promise changed begin anew.
+    """
+    return _Settlement(snapshot, memory, config, now).run()
+
+
+class _Settlement:
+    """One admission round. A class only because its steps share the book, the two tables and the list of events."""
+
+    def __init__(self, snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> None:
+        self.memory, self.config, self.now = memory, config, now
+        self.specs = snapshot.queues
+        self.capacity = snapshot.committed_capacity
+        self.resources = snapshot.resources
+        self.basis = _basis(snapshot, config)
+        self.events: list[RoundEvent] = []
+        self.next_order = memory.next_admission_order
+        old = memory.columns
+        reuse = old is not None and old.declared.queues is snapshot.queues and old.declared.resources == snapshot.resources
+        self.offered = (
+            old.declared
+            if old is not None and reuse and old.declared.max_cycle == config.max_cycle_seconds
+            else compile_queues(snapshot.queues, snapshot.resources, config.max_cycle_seconds)
+        )
+        self.offered_load = loads(self.offered, self.capacity)
+        self.columns = blank_columns(self.offered, snapshot.queues)
+        self.promises: list[QueueSpec] = list(snapshot.queues)
+        self.refused: dict[int, QueueSpec] = {}
+        self.changed: set[int] = set()
+        self.was_refused: dict[int, QueueSpec] = {}
+        self.was_rejected: set[int] = set()
+
+    def run(self) -> tuple[Columns, int, list[RoundEvent]]:
+        self._recall()
+        in_force = compile_queues(tuple(self.promises), self.resources, self.config.max_cycle_seconds) if self.changed else self.offered
+        book = self._keep(in_force)
+        self._decide_candidates(in_force, book)
+        return self._finish()
+
+    def _recall(self) -> None:
+        """Bring over what is remembered; find out which specs differ from the promise in force."""
+        known: dict[str, int] = {}
+        former: dict[str, tuple[QueueSpec, QueueSpec | None]] = {}
+        for row, spec in enumerate(self.specs):
+            remembered = self._remembered(spec.name)
+            if remembered is not None and remembered[0].order == spec.order and remembered[0].kind is spec.kind:
+                known[spec.name], former[spec.name] = row, remembered
+        restore(self.memory, known, self.columns)
+        for name, row in known.items():
+            spec = self.specs[row]
+            promise, refused = former[name]
+            if refused is not None:
+                self.was_refused[row] = refused
+            if self.columns.guarantee[row] == NOT_ADMITTED:
+                if not promise.suspended and promise == spec:
+                    self.was_rejected.add(row)
+            elif spec.suspended:
+                self._release(row)
+            elif spec is not promise and spec != promise:
+                self._offer_change(row, spec, promise)
+
+    def _remembered(self, name: str) -> tuple[QueueSpec, QueueSpec | None] | None:
+        columns = self.memory.columns
+        if columns is None:
+            memory: QueueMemory | None = self.memory.queues.get(name)
+            return None if memory is None else (memory.promise, memory.refused)
+        row = columns.declared.row_of.get(name)
+        return None if row is None else (columns.declared.queues[row], columns.refused.get(row))
+
+    def _release(self, row: int) -> None:
+        """A held queue keeps its ledger but neither class nor weight; it is a candidate again when it is resumed."""
+        self.columns.guarantee[row] = NOT_ADMITTED
+        windows.forget(self.columns, row)
+
+    def _offer_change(self, row: int, spec: QueueSpec, promise: QueueSpec) -> None:
+        if is_smaller(spec, promise):
+            self.events.append(RoundEvent(spec.name, EventKind.PROMISE_CHANGED, "The smaller promise is in force at once."))
+            return
+        self.promises[row] = promise
+        self.changed.add(row)
+
+    def _keep(self, in_force: Declared) -> Book:
+        """Classes of those already admitted: demotions where the promise can't be kept, then promotions, both in admission order."""
+        columns = self.columns
+        admitted = np.flatnonzero(columns.guarantee != NOT_ADMITTED)
+        admitted = admitted[np.argsort(columns.admission_order[admitted], kind="stable")]
+        book = Book(self.capacity, self.config, hard_sum=np.zeros_like(self.capacity))
+        total = math.fsum(in_force.weight[admitted])
+        load = self.offered_load if in_force is self.offered else loads(in_force, self.capacity)
+        before = columns.guarantee.copy()
+        fair = in_force.latency & (load * max(total, self.config.expected_queues) <= 1.0 + 1e-9)
+        for row in admitted:
+            guarantee = int(before[row]) if fair[row] else ELASTIC
+            member = Member(in_force, int(row))
+            if guarantee == HARD and not book.fits(member):
+                guarantee = SOFT if self.config.soft_class else ELASTIC
+            columns.guarantee[row] = guarantee
+            book.grant(member, float(in_force.weight[row]), float(load[row]), guarantee)
+        for row in admitted:
+            if fair[row] and columns.guarantee[row] != HARD:
+                self._promote(book, Member(in_force, int(row)), float(load[row]))
+        for row in np.flatnonzero(columns.guarantee != before):
+            self._tell_class(int(row), int(before[row]), int(columns.guarantee[row]))
+        return book
+
+    def _promote(self, book: Book, member: Member, load: float) -> None:
+        fits = book.fits(member)
+        if not fits and not self.config.soft_class:
+            return
+        if self.columns.guarantee[member.row] == ELASTIC:
+            book.guaranteed_load[member.name] = load
+            book.largest = max(book.largest, (load, member.name))
+            self.columns.guarantee[member.row] = SOFT
+        if fits:
+            book.harden(member)
+            self.columns.guarantee[member.row] = HARD
+
+    def _tell_class(self, row: int, before: int, after: int) -> None:
+        weaker = after < before
+        cause = "capacity or membership no longer allows" if weaker else "capacity or membership now allows"
+        message = f"Class {CLASS_NAMES[before]} became {CLASS_NAMES[after]}: {cause} {'the former' if weaker else 'it'}."
+        self.events.append(RoundEvent(self.specs[row].name, EventKind.CLASS_CHANGED, message, warning=weaker))
+
+    def _decide_candidates(self, in_force: Declared, book: Book) -> None:
+        """New, rejected and changed queues in creation order."""
+        pending = [
+            row
+            for row, spec in enumerate(self.specs)
+            if not spec.suspended and (self.columns.guarantee[row] == NOT_ADMITTED or row in self.changed)
+        ]
+        pending.sort(key=lambda row: (self.specs[row].order, self.specs[row].name))
+        for row in pending[self._admit_at_once(pending, book) :]:
+            spec, load = self.specs[row], float(self.offered_load[row])
+            member = Member(self.offered, row)
+            if row in self.changed:
+                book = self._decide_change(row, in_force, book)
+                continue
+            guarantee = book.consider(member, spec.weight, load)
+            if guarantee == NOT_ADMITTED:
+                if row not in self.was_rejected:
+                    self.events.append(RoundEvent(spec.name, EventKind.REJECTED, "Not admitted; its admission says why.", warning=True))
+                continue
+            book.grant(member, spec.weight, load, guarantee)
+            self._admit(row, guarantee)
+
+    def _admit_at_once(self, pending: list[int], book: Book) -> int:
+        """Admit the first candidates together as far as no change, rejection or profile comes between; returns how many."""
+        unchanged = next((position for position, row in enumerate(pending) if row in self.changed), len(pending))
+        rows = np.array(pending[:unchanged], dtype=np.int64)
+        granted = book.decided_at_once(self.offered, rows, self.offered_load)
+        for row, guarantee in zip(rows.tolist(), granted.tolist(), strict=False):
+            book.grant(Member(self.offered, row), self.specs[row].weight, float(self.offered_load[row]), guarantee)
+            self._admit(row, guarantee)
+        return len(granted)
+
+    def _admit(self, row: int, guarantee: int) -> None:
+        self.columns.guarantee[row] = guarantee
+        self.columns.admission_order[row] = self.next_order
+        self.next_order += 1
+        self.events.append(RoundEvent(self.specs[row].name, EventKind.ADMITTED, f"Admitted as {CLASS_NAMES[guarantee]}."))
+
+    def _decide_change(self, row: int, in_force: Declared, book: Book) -> Book:
+        """A changed promise is a new candidate tested without the old one; the old one stays if it is refused."""
+        spec, promise = self.specs[row], self.promises[row]
+        without = book.without(spec.name, promise.weight)
+        member, load = Member(self.offered, row), float(self.offered_load[row])
+        guarantee = without.consider(member, spec.weight, load)
+        before = int(self.columns.guarantee[row])
+        if guarantee == NOT_ADMITTED:
+            self.refused[row] = spec
+            if self.was_refused.get(row) != spec:
+                message = "The changed promise was refused; the earlier one stays in force."
+                self.events.append(RoundEvent(spec.name, EventKind.PROMISE_KEPT, message, warning=True))
+            return book
+        without.grant(member, spec.weight, load, guarantee)
+        self.promises[row] = spec
+        self.columns.guarantee[row] = guarantee
+        self.events.append(RoundEvent(spec.name, EventKind.PROMISE_CHANGED, "The changed promise is in force."))
+        if guarantee != before:
+            self._tell_class(row, before, guarantee)
+        if spec.arrival != promise.arrival:
+            windows.postpone(self.columns, row, in_force, self.now)
+        return without
+
+    def _finish(self) -> tuple[Columns, int, list[RoundEvent]]:
+        promises = tuple(self.promises)
+        same = all(promise is spec for promise, spec in zip(promises, self.specs, strict=True))
+        declared = self.offered if same else compile_queues(promises, self.resources, self.config.max_cycle_seconds)
+        classes = tuple([CLASS_OF_CODE[code] for code in self.columns.guarantee.tolist()])
+        columns = replace(self.columns, declared=declared, seen=self.specs, admitted_for=self.basis, refused=self.refused, classes=classes)
+        self._account_share(columns)
+        windows.begin(columns, self.now)
+        return columns, self.next_order, self.events
+
+    def _account_share(self, columns: Columns) -> None:
+        """The rate at which F grows is the queue's share; note the part earned so far where it changed."""
+        admitted = columns.guarantee != NOT_ADMITTED
+        share = shares(columns)
+        changed = share != columns.fair_rate
+        columns.fair_value[changed] = columns.fair(self.now)[changed]
+        columns.fair_as_of[changed] = self.now
+        columns.fair_rate[changed] = share[changed]
+        fresh = admitted & (columns.period_started == 0.0)
+        columns.period_started[fresh] = self.now
+        columns.ledger_as_of[fresh] = self.now
+        columns.fair_value[fresh] = 0.0
+        columns.fair_as_of[fresh] = self.now
+
+
+def shares(columns: Columns) -> FloatArray:
+    """(N,) w / sum of admitted weights; zero for queues without weight."""
+    admitted = columns.guarantee != NOT_ADMITTED
+    weight = np.where(admitted, columns.declared.weight, 0.0)
+    total = math.fsum(weight)
+    return weight / total if total > 0 else weight
+
+
+def is_smaller(spec: QueueSpec, promise: QueueSpec) -> bool:
+    """Whether every burst of `spec` fits inside those of `promise`: d no larger, windows inside, rate no higher, the rest the same."""
+    if spec.kind is not promise.kind or spec.weight != promise.weight:
+        return False
+    if spec.kind is QueueKind.THROUGHPUT:
+        return True
+    new, old = _bursts(spec), _bursts(promise)
+    if [at for at, _ in new] != [at for at, _ in old]:
+        return False
+    if not isinstance(spec.arrival, Schedule) and spec.arrival != promise.arrival:
+        return False
+    return all(
+        one.deadline_seconds <= other.deadline_seconds
+        and all(
+            amount * one.duration_seconds <= other.resources.get(name, 0.0) * other.duration_seconds
+            and amount * one.duration_seconds / one.deadline_seconds
+            <= other.resources.get(name, 0.0) * other.duration_seconds / other.deadline_seconds
+            for name, amount in one.resources.items()
+        )
+        for (_, one), (_, other) in zip(new, old, strict=True)
+    )
+
+
+def _bursts(spec: QueueSpec) -> list[tuple[float, Burst]]:
+    if isinstance(spec.arrival, Schedule):
+        return [(item.arrival, item.burst) for item in spec.arrival.bursts]
+    return [(0.0, spec.burst)] if spec.burst is not None else []

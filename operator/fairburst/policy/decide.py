@@ -1,0 +1,405 @@
+"""The only way into the core: one round, from a snapshot and a memory to a result and the next memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairburst.policy import windows
+from fairburst.policy.admission import needs_admission, settle
+from fairburst.policy.bopf import Standing, allocate
+from fairburst.policy.drf import (
+    by_resource,
+    dominant_share,
+    inverse_capacity,
+    largest_share,
+    put_rows,
+    row_any_short,
+    row_maximum,
+    row_minimum,
+    take_rows,
+)
+from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
+from fairburst.policy.explain import AdmissionDecisions, QueueDecisions, Round
+from fairburst.policy.model import (
+    BoolArray,
+    ClusterSnapshot,
+    EventKind,
+    FloatArray,
+    IntArray,
+    Memory,
+    PolicyConfig,
+    RoundEvent,
+    RoundResult,
+)
+from fairburst.policy.rounding import Turns, round_to_units, units_up
+from fairburst.policy.table import (
+    ARMED,
+    HARD,
+    NO_WINDOW,
+    NOT_ADMITTED,
+    OPEN,
+    OVERDUE,
+    SOFT,
+    Columns,
+    Quiet,
+    RememberedQueues,
+)
+from fairburst.policy.tolerance import LARGEST, TIME_STEP_SECONDS
+
+OPENING_FRACTION = 0.5  # of the guaranteed rate: less than that is a trickle, served by fair share
+
+
+def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[RoundResult, Memory]:
+    """Decide one round.
+
+    Parameters
+    ----------
+    snapshot : the cluster now; `queues` ascending by `order`, arrays (N, K)
+    memory : what the last round returned, or what was saved; `Memory()` at first
+    config : pool-wide settings
+    now : seconds since the epoch; must not run backwards by more than noise (time that does is treated as standing still)
+
+    Returns
+    -------
+    The result, and the memory to give to the next round. The same inputs give the same bytes.
+
+    Raises
+    ------
+    InvalidSnapshotError, InvalidSpecError, InvalidConfigError : the inputs break their contract. Nothing else raises.
+
+    Notes
+    -----
+    BoPF Algorithm 1. In order: admission if anything it looks at changed; windows and ledgers up to `now`; opening of armed windows
+    whose queue wants more than its level outside the window; allocation; whole units; charges.
+    """
+    quiet = _quiet_round(snapshot, memory, config, now)
+    if quiet is not None:
+        return quiet, memory
+    snapshot = replace(snapshot, demand=by_resource(snapshot.demand), usage=by_resource(snapshot.usage), unit=by_resource(snapshot.unit))
+    check(snapshot, config, now)
+    events: list[RoundEvent] = []
+    next_order = memory.next_admission_order
+    if memory.columns is None or needs_admission(snapshot, memory.columns, config):
+        columns, next_order, events = settle(snapshot, memory, config, now)
+    else:
+        columns = memory.columns.copy()
+    inverse = inverse_capacity(np.where(snapshot.committed_capacity > 0, snapshot.committed_capacity, snapshot.live_capacity))
+    wanted = _wanted(columns, snapshot)
+    wants = row_maximum(wanted) > 0
+    current = windows.current_bursts(columns, inverse)
+    _, budget = windows.budgets(columns, current)
+    spending = _Spending.of(columns, budget)
+    events += windows.advance(columns, current, budget, inverse, wants, now)
+    current = windows.current_bursts(columns, inverse, current)
+    guaranteed, spare, standing, account = _grant(columns, snapshot, config, current, wanted, wants, inverse, now, events)
+    allocation, guaranteed = _whole_units(columns, snapshot, standing, guaranteed, spare, now)
+    charge = _charge(columns, snapshot, allocation, guaranteed, inverse, now)
+    events += spending.newly_spent(columns, account)
+    boundary = min(windows.next_boundary(columns, current, account, now), _next_turn(columns))
+    level = _level(columns, standing, allocation, account)
+    if not (wants.any() or columns.ledger_rate.any() or columns.delivered_rate.any() or snapshot.usage.any() or snapshot.demand.any()):
+        columns = replace(
+            columns,
+            quiet=Quiet(
+                boundary,
+                snapshot.live_capacity.copy(),
+                snapshot.unit.copy() if snapshot.unit.any() else None,
+                level,
+                account.fair,
+                account.budget,
+            ),
+        )
+    view = Round(snapshot, config, columns, allocation, guaranteed, level, charge, account.fair, account.budget, now)
+    told = tuple(_with_numbers(view, event) for event in events)
+    return _result(view, told, boundary), Memory(RememberedQueues(columns, AdmissionDecisions(view)), next_order, columns)
+
+
+def _result(view: Round, events: tuple[RoundEvent, ...], boundary: float) -> RoundResult:
+    return RoundResult(
+        now=view.now, queues=view.snapshot.queues, classes=view.columns.classes, allocation=view.allocation,
+        guaranteed=view.guaranteed, level=view.level, charge_rate=view.charge, events=events,
+        next_boundary=max(boundary, view.now + TIME_STEP_SECONDS), decisions=QueueDecisions(view),
+    )  # fmt: skip
+
+
+def _with_numbers(view: Round, event: RoundEvent) -> RoundEvent:
+    """Bad news carries the numbers that explain it; good news is not worth a sentence for each of thousands of queues."""
+    if event.kind not in {EventKind.REJECTED, EventKind.PROMISE_KEPT, EventKind.CLASS_CHANGED}:
+        return event
+    reasons = AdmissionDecisions(view)[view.columns.declared.row_of[event.queue]].message
+    return replace(event, message=f"{event.message} {reasons}" if event.kind is EventKind.CLASS_CHANGED else reasons)
+
+
+def _quiet_round(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> RoundResult | None:
+    """The round if nothing is wanted or used, as in the last one, and no boundary has been reached: then nothing can have changed.
+
+    Every comparison is false for NaN, so damaged input goes on to `check`.
+    """
+    columns = memory.columns
+    quiet = None if columns is None else columns.quiet
+    if columns is None or quiet is None or not now < quiet.until or needs_admission(snapshot, columns, config):
+        return None
+    shape = columns.declared.demand.shape
+    if snapshot.unit.shape != shape:
+        return None
+    for array in (snapshot.demand, snapshot.usage):
+        if array.shape != shape or not _all_zero(array):
+            return None
+    if not (np.array_equal(snapshot.live_capacity, quiet.live_capacity) and _same_units(snapshot.unit, quiet.unit)):
+        return None
+    nothing = np.zeros(shape)
+    charge = np.zeros(shape[0])
+    view = Round(snapshot, config, columns, nothing, nothing, quiet.level, charge, quiet.fair, quiet.budget, now)
+    return _result(view, (), quiet.until)
+
+
+def _all_zero(array: FloatArray) -> bool:
+    """Whether every number is 0.0, bit for bit: one pass."""
+    return array.dtype == np.float64 and bool(array.view(np.uint64).max(initial=0) == 0)
+
+
+def _same_units(unit: FloatArray, former: FloatArray | None) -> bool:
+    """Whether the units are the former ones; None stands for all zero, which is cheaper to see."""
+    if former is None:
+        return _all_zero(unit)
+    return np.array_equal(unit, former)
+
+
+_LARGEST_BITS = np.float64(LARGEST).view(np.uint64)
+
+
+def _are_plain(array: FloatArray) -> bool:
+    """Whether every number is between 0 and LARGEST: read as an unsigned integer such a float64 is at most LARGEST's bits, anything
+    negative or not a number is more. One pass instead of two; -0.0 is left to the caller."""
+    return array.dtype == np.float64 and bool(array.view(np.uint64).max() <= _LARGEST_BITS)
+
+
+def check(snapshot: ClusterSnapshot, config: PolicyConfig, now: float) -> None:
+    """Raise if shapes disagree or a number is not a finite amount >= 0."""
+    count, width = len(snapshot.queues), len(snapshot.resources)
+    if len(set(snapshot.resources)) != width or width == 0:
+        raise InvalidSnapshotError(f"expected distinct resources, at least one, found {snapshot.resources}")
+    for name, want in (
+        ("live_capacity", (width,)), ("committed_capacity", (width,)),
+        ("demand", (count, width)), ("usage", (count, width)), ("unit", (count, width)),
+    ):  # fmt: skip
+        array = getattr(snapshot, name)
+        if array.shape != want:
+            raise InvalidSnapshotError(f"{name}: expected shape {want} (queues, resources), found {array.shape}")
+        if array.size and not (_are_plain(array) or (array.min() >= 0 and array.max() <= LARGEST)):
+            row = int(np.argmax(~((array >= 0) & (array <= LARGEST)).reshape(want[0], -1).all(axis=1)))
+            what = snapshot.queues[row].name if array.ndim == 2 else snapshot.resources[row]
+            raise InvalidSnapshotError(f"{name} of {what}: expected amounts between 0 and {LARGEST:g}, found {array[row]}")
+    if not math.isfinite(now):
+        raise InvalidSnapshotError(f"now: expected seconds since the epoch, found {now}")
+    if not (0 <= config.expected_queues < math.inf and 0 < config.max_cycle_seconds < math.inf):
+        raise InvalidConfigError(
+            f"expected expected_queues >= 0 and max_cycle_seconds > 0, found {config.expected_queues} and {config.max_cycle_seconds}"
+        )
+
+
+def _wanted(columns: Columns, snapshot: ClusterSnapshot) -> FloatArray:
+    """(N, K) demand of admitted queues, scaled down as a whole where a throughput queue's limit stops it."""
+    wanted = snapshot.demand
+    admitted = columns.guarantee != NOT_ADMITTED
+    if not admitted.all():
+        wanted = wanted * admitted[:, None]
+    limit = columns.declared.limit
+    if limit is not None:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            multiple = row_minimum(np.where(wanted > limit, limit / wanted, 1.0))
+        wanted = wanted * multiple[:, None]
+    return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class _Spending:
+    """Whose budget was unspent when it was last charged, to tell once when it runs out. (N,) each."""
+
+    unspent: BoolArray
+    opened: FloatArray
+
+    @classmethod
+    def of(cls, columns: Columns, budget: FloatArray) -> _Spending:
+        unspent = (columns.state == OPEN) & ~windows.spent(columns.ledger_value - columns.debt, budget)
+        return cls(unspent, columns.opened.copy())
+
+    def newly_spent(self, columns: Columns, account: windows.Account) -> list[RoundEvent]:
+        """One event for each window whose budget ran out since."""
+        still = self.unspent & (columns.state == OPEN) & columns.demanded & (columns.opened == self.opened)
+        if not still.any():
+            return []
+        done = still & ~account.unspent
+        message = "The declared burst has been delivered in full; until the next window the queue has its residual share."
+        return [RoundEvent(columns.declared.names[row], EventKind.BUDGET_SPENT, message) for row in np.flatnonzero(done)]
+
+
+def _grant(
+    columns: Columns, snapshot: ClusterSnapshot, config: PolicyConfig, current: windows.Current, wanted: FloatArray, wants: BoolArray,
+    inverse: FloatArray, now: float, events: list[RoundEvent],
+) -> tuple[FloatArray, FloatArray, Standing, windows.Account]:  # fmt: skip
+    """Allocate; open the windows of armed queues whose burst has come, and allocate again.
+
+    A burst has come when the queue wants more than it gets outside its window, or a good part of its guaranteed rate: a burst
+    that fits the fair share is one too, and is counted, met or missed (docs/decisions/0010-a-burst-that-fits-its-fair-share.md).
+
+    Opening one window may push another armed queue below its demand, hence the loop; it ends because windows only open.
+    """
+    while True:
+        account = windows.Account.of(columns, current, now)
+        standing = _standing(columns, snapshot, config, current, account, wanted, wants, inverse, now)
+        guaranteed, spare = allocate(standing, snapshot.live_capacity)
+        armed = np.flatnonzero((columns.state == ARMED) & wants)
+        if armed.size == 0:
+            return guaranteed, spare, standing, account
+        unmet = row_any_short(take_rows(guaranteed, armed), take_rows(wanted, armed))
+        rate = largest_share(take_rows(current.rate, armed), inverse)
+        opening = armed[unmet | (largest_share(take_rows(wanted, armed), inverse) >= OPENING_FRACTION * rate)]
+        if opening.size == 0:
+            return guaranteed, spare, standing, account
+        windows.open_windows(columns, current, opening, np.full(opening.size, now), events)
+        columns.demanded[opening] = True
+
+
+def _standing(
+    columns: Columns,
+    snapshot: ClusterSnapshot,
+    config: PolicyConfig,
+    current: windows.Current,
+    account: windows.Account,
+    wanted: FloatArray,
+    wants: BoolArray,
+    inverse: FloatArray,
+    now: float,
+) -> Standing:
+    """Sort the queues into the passes of the allocation."""
+    declared, state = columns.declared, columns.state
+    elastic = np.ones(len(state), dtype=bool)
+    cap = np.full(len(state), math.inf)
+    none = np.zeros(0, dtype=np.int64)
+    hard = overdue = soft = none
+    if (state != NO_WINDOW).any():
+        unspent = account.unspent & (account.budget > 0)
+        in_window = (state == OPEN) & unspent
+        hard = np.flatnonzero(in_window & (columns.guarantee == HARD))
+        hard = hard[np.argsort(columns.admission_order[hard], kind="stable")]
+        soft = np.flatnonzero(in_window & (columns.guarantee == SOFT) & wants)
+        remaining = current.burst - account.consumed
+        soft = soft[np.lexsort((declared.name_rank[soft], columns.deadline[soft], remaining[soft]))]
+        overdue = np.flatnonzero((state == OVERDUE) & unspent & (columns.guarantee == HARD))
+        overdue = overdue[np.lexsort((declared.name_rank[overdue], columns.deadline[overdue]))]
+        elastic[hard] = elastic[soft] = elastic[overdue] = False
+        outside = np.flatnonzero(elastic & (state != NO_WINDOW) & wants)
+        cap[outside] = _residual(columns, outside, account, current, config, now)
+        cap = _to_live_share(cap, wanted, inverse, snapshot.live_capacity)
+    return Standing(
+        wanted=wanted, rate=current.rate, unit=snapshot.unit, weight=declared.weight, hard=hard, overdue=overdue, soft=soft,
+        elastic=elastic, level_cap=cap, whole_rate=units_up(current.rate, snapshot.unit, hard),
+    )  # fmt: skip
+
+
+def _residual(
+    columns: Columns, rows: IntArray, account: windows.Account, current: windows.Current, config: PolicyConfig, now: float
+) -> FloatArray:
+    """(F - ledger) / time left for `rows`; a small rise keeps the old level (dead band), a fall is followed at once so that F holds."""
+    left = np.maximum(columns.period_started[rows] + current.period[rows] - now, TIME_STEP_SECONDS)
+    level = np.maximum(account.fair[rows] - account.ledger[rows], 0.0) / left
+    former = columns.residual_level[rows]
+    keep = (former <= level) & (level <= former * (1.0 + config.level_dead_band))
+    level = np.where(keep, former, level)
+    columns.residual_level[rows] = level
+    return level
+
+
+def _to_live_share(cap: FloatArray, wanted: FloatArray, inverse: FloatArray, live: FloatArray) -> FloatArray:
+    """Ledgers count in shares of the committed capacity, DRF in shares of the live one: convert the caps."""
+    rows = np.flatnonzero(np.isfinite(cap))
+    if rows.size == 0 or np.array_equal(inverse, inverse_capacity(live)):
+        return cap
+    some = take_rows(wanted, rows)
+    ledger_share, live_share = largest_share(some, inverse), dominant_share(some, live)
+    result = cap.copy()
+    result[rows] = np.divide(cap[rows] * live_share, ledger_share, out=np.full(len(rows), math.inf), where=ledger_share > 0)
+    return result
+
+
+def _whole_units(
+    columns: Columns, snapshot: ClusterSnapshot, standing: Standing, guaranteed: FloatArray, spare: FloatArray, now: float
+) -> tuple[FloatArray, FloatArray]:
+    """(allocation, guaranteed), both in whole units where the unit is known."""
+    some_spare = not _all_zero(spare)
+    total = guaranteed + spare if some_spare else guaranteed
+    firm = np.zeros(len(total), dtype=bool)
+    firm[standing.hard] = True
+    turns = Turns(columns.waiting_since, columns.unit_held_since)
+    rounded, turns = round_to_units(
+        total,
+        guaranteed,
+        firm,
+        standing.wanted,
+        snapshot.unit,
+        snapshot.live_capacity,
+        standing.soft,
+        columns.declared.name_rank,
+        turns,
+        now,
+    )
+    columns.waiting_since[:] = turns.waiting_since
+    columns.unit_held_since[:] = turns.unit_held_since
+    if rounded is total:
+        return total, guaranteed
+    if not some_spare:
+        return rounded, rounded
+    firm_part = np.empty_like(rounded)
+    for column in range(rounded.shape[1]):
+        above = np.maximum(rounded[:, column] - guaranteed[:, column], 0.0)
+        np.subtract(rounded[:, column], np.minimum(above, spare[:, column]), out=firm_part[:, column])
+    return rounded, firm_part
+
+
+def _charge(
+    columns: Columns, snapshot: ClusterSnapshot, allocation: FloatArray, guaranteed: FloatArray, inverse: FloatArray, now: float
+) -> FloatArray:
+    """(N,) rate at which each latency queue's ledger grows now: its use beyond what this round grants as spare.
+
+    Writes ledgers only where a rate changed, so that a settled cluster has nothing to save.
+    """
+    guarded = columns.state != NO_WINDOW
+    charge = np.zeros(len(guarded))
+    if not guarded.any():
+        return charge
+    delivered = largest_share(snapshot.usage, inverse) * guarded
+    if allocation is guaranteed:
+        charge = delivered
+    else:
+        for column, scale in enumerate(inverse):
+            spare = allocation[:, column] - guaranteed[:, column]
+            np.maximum(charge, (snapshot.usage[:, column] - spare) * scale, out=charge)
+        charge *= guarded
+    changed = np.flatnonzero((charge != columns.ledger_rate) | (delivered != columns.delivered_rate))
+    since = np.maximum(0.0, now - columns.ledger_as_of[changed])
+    columns.ledger_value[changed] += columns.ledger_rate[changed] * since
+    columns.delivered_value[changed] += columns.delivered_rate[changed] * since
+    columns.ledger_as_of[changed] = now
+    columns.ledger_rate[changed] = charge[changed]
+    columns.delivered_rate[changed] = delivered[changed]
+    return charge
+
+
+def _level(columns: Columns, standing: Standing, allocation: FloatArray, account: windows.Account) -> FloatArray:
+    """(N, K) what a quota should permit: the allocation, or the whole rate of an armed or open hard queue with budget left."""
+    armed = np.flatnonzero((columns.guarantee == HARD) & (columns.state == ARMED) & (account.budget > 0))
+    if armed.size == 0 and standing.hard.size == 0:
+        return allocation
+    level = allocation.copy(order="K")
+    for rows, whole_rate in ((standing.hard, standing.whole_rate), (armed, units_up(standing.rate, standing.unit, armed))):
+        put_rows(level, rows, np.maximum(take_rows(level, rows), whole_rate))
+    return level
+
+
+def _next_turn(columns: Columns) -> float:
+    held = columns.unit_held_since
+    return float(np.nanmin(held)) + 60.0 if not np.isnan(held).all() else math.inf

@@ -1,0 +1,338 @@
+"""Decisions as values and sentences: views of one round, made when somebody looks at them.
+
+Decides nothing. A round over 20,000 queues makes no sentence that nobody reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Generic, TypeVar, overload
+
+import numpy as np
+from typing_extensions import override
+
+from fairburst.policy import windows
+from fairburst.policy.admission import Book, loads, shares
+from fairburst.policy.model import (
+    AdmissionDecision,
+    ClusterSnapshot,
+    ConditionResult,
+    FloatArray,
+    GuaranteeClass,
+    PolicyConfig,
+    QueueDecision,
+    QueueSpec,
+    WindowState,
+)
+from fairburst.policy.profile import Fit, Member, resource_condition
+from fairburst.policy.table import (
+    CLASS_OF_CODE,
+    HARD,
+    NOT_ADMITTED,
+    SCHEDULE,
+    SOFT,
+    Columns,
+    Declared,
+    compile_queues,
+    window_of,
+)
+from fairburst.policy.tolerance import TOLERANCE, at_most
+
+Item = TypeVar("Item")
+
+_BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def amount(value: float, resource: str) -> str:
+    """A quantity as a person says it: "12.5 cores", "800 GiB", "4 nvidia.com/gpu"."""
+    if resource == "cpu":
+        return f"{value:.4g} cores" if value < 10_000 else f"{value:,.0f} cores"
+    if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
+        power = 0
+        while power < len(_BINARY_UNITS) - 1 and abs(value) >= 1024:
+            value, power = value / 1024, power + 1
+        kind = "" if resource == "memory" else f" of {resource}"
+        return f"{value:.4g} {_BINARY_UNITS[power]}{kind}"
+    return f"{value:.4g} {resource}"
+
+
+@dataclass(frozen=True)
+class Round:
+    """Everything one round decided, as arrays; what the views are views of."""
+
+    snapshot: ClusterSnapshot
+    config: PolicyConfig
+    columns: Columns
+    allocation: FloatArray
+    guaranteed: FloatArray
+    level: FloatArray
+    charge: FloatArray
+    fair: FloatArray
+    budget: FloatArray
+    now: float
+
+    @cached_property
+    def book(self) -> Book:
+        """The admitted queues as admission sees them."""
+        columns = self.columns
+        book = Book(self.snapshot.committed_capacity, self.config, hard_sum=np.zeros_like(self.snapshot.committed_capacity))
+        rows = np.flatnonzero(columns.guarantee != NOT_ADMITTED)
+        book.total_weight = math.fsum(columns.declared.weight[rows])
+        for row in np.flatnonzero(columns.guarantee >= SOFT):
+            member = Member(columns.declared, int(row))
+            book.guaranteed_load[member.name] = float(self.loads[row])
+            if columns.guarantee[row] == HARD:
+                book.harden(member)
+        book.largest = max(((load, name) for name, load in book.guaranteed_load.items()), default=(0.0, ""))
+        return book
+
+    @cached_property
+    def runner_up(self) -> tuple[float, str]:
+        """The largest load but one."""
+        ranked = sorted(((load, name) for name, load in self.book.guaranteed_load.items()), reverse=True)
+        return ranked[1] if len(ranked) > 1 else (0.0, "")
+
+    @cached_property
+    def loads(self) -> FloatArray:
+        return loads(self.columns.declared, self.snapshot.committed_capacity)
+
+    @cached_property
+    def shares(self) -> FloatArray:
+        return shares(self.columns)
+
+
+class _Views(Sequence[Item], Generic[Item]):
+    """A sequence whose items are built when asked for."""
+
+    def __init__(self, view: Round, build: Callable[[Round, int], Item]) -> None:
+        self._view, self._build = view, build
+
+    @override
+    def __len__(self) -> int:
+        return len(self._view.snapshot.queues)
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Item]: ...
+    @override
+    def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
+        if isinstance(index, slice):
+            return [self._build(self._view, row) for row in range(*index.indices(len(self)))]
+        row = index + len(self) if index < 0 else index
+        if not 0 <= row < len(self):
+            raise IndexError(index)
+        return self._build(self._view, row)
+
+
+class QueueDecisions(_Views[QueueDecision]):
+    """One QueueDecision a queue, in the snapshot's order."""
+
+    def __init__(self, view: Round) -> None:
+        super().__init__(view, queue_decision)
+
+
+class AdmissionDecisions(_Views[AdmissionDecision]):
+    """One AdmissionDecision a queue, with the numbers as they are after the round."""
+
+    def __init__(self, view: Round) -> None:
+        super().__init__(view, admission_decision)
+
+
+def admission_decision(view: Round, row: int) -> AdmissionDecision:
+    """The answer to one queue with both sides of each condition it reached."""
+    columns = view.columns
+    spec = view.snapshot.queues[row]
+    granted = CLASS_OF_CODE[columns.guarantee[row]]
+    if spec.suspended:
+        message = "The queue is suspended: it has no weight and no allocation until it is resumed, and is then decided anew."
+        return AdmissionDecision(spec.name, None, "Suspended", message, None, None, None)
+    refused = columns.refused.get(row)
+    declared, at, load = columns.declared, row, float(view.loads[row])
+    if refused is not None:
+        declared = compile_queues((refused,), view.snapshot.resources, view.config.max_cycle_seconds)
+        at, load = 0, float(loads(declared, view.snapshot.committed_capacity)[0])
+    unknown = _unknown_resource(view, declared, at, granted)
+    if unknown is not None:
+        return AdmissionDecision(spec.name, granted, "UnknownResource", unknown, None, None, None)
+    safety = _safety(view, row, declared, at)
+    fairness = _fairness(view, row, declared, at, load) if declared.latency[at] and (safety.holds or granted is not None) else None
+    resource: Fit | None = None
+    if fairness is not None and fairness.holds:
+        hard = [member for name, member in view.book.hard.items() if name != spec.name]
+        total = view.book.hard_sum - (
+            declared.highest_rate[at] * 0.0 if columns.guarantee[row] != HARD else columns.declared.highest_rate[row]
+        )
+        resource = resource_condition(Member(declared, at), hard, total, view.snapshot.committed_capacity, view.config.max_profile_events)
+    shown = None if resource is None else _resource_result(view, resource)
+    reason, message = _admission_words(float(view.shares[row]), granted, safety, fairness, shown, resource)
+    if refused is not None:
+        reason, message = "PromiseKept", f"The changed promise was refused, the earlier one stays in force. {message}"
+    return AdmissionDecision(spec.name, granted, reason, message, safety, fairness, shown)
+
+
+def _unknown_resource(view: Round, declared: Declared, at: int, granted: GuaranteeClass | None) -> str | None:
+    """A sentence if the queue names a resource that the pool does not have."""
+    counted = ", ".join(view.snapshot.resources)
+    if at in declared.unknown:
+        return f"The burst needs {declared.unknown[at]}, which this pool doesn't count; it counts {counted}."
+    missing = (view.snapshot.committed_capacity <= 0) & (declared.worst[at] > 0)
+    if granted is None and missing.any():
+        name = view.snapshot.resources[int(np.argmax(missing))]
+        return f"The burst needs {name}, of which this pool has none; ask for less, or add nodes that have it."
+    return None
+
+
+def _worst_burst(declared: Declared, at: int, column: int) -> tuple[float, float]:
+    """Demand and counted interarrival time of the burst that is heaviest in one resource."""
+    if declared.kind[at] != SCHEDULE:
+        return float(declared.demand[at, column]), float(min(declared.gap[at], declared.max_cycle))
+    flat = declared.schedules
+    whole = slice(int(flat.start[at]), int(flat.start[at] + flat.count[at]))
+    gap = np.minimum(flat.gap[whole], declared.max_cycle)
+    heaviest = int(np.argmax(flat.demand[whole][:, column] / gap))
+    return float(flat.demand[whole][heaviest, column]), float(gap[heaviest])
+
+
+def _sides(view: Round, declared: Declared, at: int, divisor: float) -> ConditionResult:
+    """d <= C x gap x w / divisor for one queue, at its tightest resource."""
+    capacity = view.snapshot.committed_capacity
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        share = np.where(declared.worst[at] > 0, declared.worst[at] / capacity, 0.0)
+    column = int(np.argmax(share))
+    demand, gap = _worst_burst(declared, at, column)
+    right = float(capacity[column]) * gap * float(declared.weight[at]) / divisor
+    return ConditionResult(at_most(demand, right), demand, right, view.snapshot.resources[column], declared.queues[at].name)
+
+
+def _divisor(view: Round, row: int, declared: Declared, at: int) -> float:
+    """max(sum of the other admitted weights + the queue's own, N_min)."""
+    columns = view.columns
+    own = float(columns.declared.weight[row]) if columns.guarantee[row] != NOT_ADMITTED else 0.0
+    return max(view.book.total_weight - own + float(declared.weight[at]), view.config.expected_queues)
+
+
+def _safety(view: Round, row: int, declared: Declared, at: int) -> ConditionResult:
+    """Condition (1), shown for the admitted queue whose promise is tightest; trivially true where nobody holds one."""
+    name = view.snapshot.queues[row].name
+    tightest = view.runner_up if view.book.largest[1] == name else view.book.largest
+    if not tightest[1]:
+        return ConditionResult(True, 0.0, 0.0, view.snapshot.resources[0], name)
+    other = view.columns.declared.row_of[tightest[1]]
+    return _sides(view, view.columns.declared, other, _divisor(view, row, declared, at))
+
+
+def _fairness(view: Round, row: int, declared: Declared, at: int, load: float) -> ConditionResult:
+    """Condition (2)."""
+    del load
+    return _sides(view, declared, at, _divisor(view, row, declared, at))
+
+
+def _resource_result(view: Round, fit: Fit) -> ConditionResult:
+    return ConditionResult(fit.holds, fit.left, fit.right, view.snapshot.resources[fit.resource], fit.queue)
+
+
+def _seconds_of(value: float, resource: str) -> str:
+    return f"{amount(value, resource)} x s"
+
+
+def _admission_words(
+    share: float, granted: GuaranteeClass | None, safety: ConditionResult, fairness: ConditionResult | None,
+    resource: ConditionResult | None, fit: Fit | None,
+) -> tuple[str, str]:  # fmt: skip
+    """The reason and a sentence with the numbers."""
+    if granted is None or not safety.holds:
+        return "SafetyConditionFailed", (
+            f"Admitting it would break the promise to {safety.binding_queue}: its bursts need "
+            f"{_seconds_of(safety.left, safety.binding_resource)}, its fair share would shrink to "
+            f"{_seconds_of(safety.right, safety.binding_resource)}. Lower this queue's weight, or wait until a queue leaves."
+        )
+    if fairness is None:
+        return "FairShare", f"Admitted: its fair share is {100 * share:.3g} % of the pool, more where others leave room."
+    if not fairness.holds:
+        return "FairnessConditionFailed", (
+            f"Each burst needs {_seconds_of(fairness.left, fairness.binding_resource)}, the fair share of the time between two bursts is "
+            f"{_seconds_of(fairness.right, fairness.binding_resource)}: fair share only. Ask for less, less often, or for more weight."
+        )
+    if resource is None or fit is None:
+        return "FairShare", "Admitted with its fair share."
+    if granted is GuaranteeClass.HARD:
+        return "Guaranteed", (
+            f"Guaranteed: with this queue hard promises take at most {amount(resource.left, resource.binding_resource)} of "
+            f"{amount(resource.right, resource.binding_resource)} ({fit.step})."
+        )
+    return "ResourceConditionFailed", (
+        f"Soft: beside the hard queues (most of it {resource.binding_queue}) this rate would make "
+        f"{amount(resource.left, resource.binding_resource)} of {amount(resource.right, resource.binding_resource)} ({fit.step}). "
+        f"Allow a later deadline, or bursts at other times."
+    )
+
+
+def queue_decision(view: Round, row: int) -> QueueDecision:
+    """One queue's part of the round."""
+    columns, now = view.columns, view.now
+    spec = view.snapshot.queues[row]
+    ledger = float(columns.ledger_value[row] + columns.ledger_rate[row] * max(0.0, now - float(columns.ledger_as_of[row])))
+    allocation, guaranteed = view.allocation[row], view.guaranteed[row]
+    reason, message = _round_words(view, row, spec)
+    return QueueDecision(
+        queue=spec.name,
+        kind=spec.kind,
+        guarantee_class=CLASS_OF_CODE[columns.guarantee[row]],
+        admission=admission_decision(view, row),
+        allocation=allocation,
+        guaranteed=guaranteed,
+        spare=allocation - guaranteed,
+        level=view.level[row],
+        window=window_of(columns, row),
+        share=float(view.shares[row]),
+        ledger=ledger,
+        charge_rate=float(view.charge[row]),
+        debt=float(columns.debt[row]),
+        budget=float(view.budget[row]) if columns.state[row] else 0.0,
+        consumed=max(0.0, ledger - float(columns.debt[row])),
+        fair_share_of_period=float(view.fair[row]),
+        reason=reason,
+        message=message,
+    )
+
+
+def _round_words(view: Round, row: int, spec: QueueSpec) -> tuple[str, str]:
+    """Why the queue gets what it gets."""
+    columns = view.columns
+    if columns.guarantee[row] == NOT_ADMITTED:
+        return (
+            ("Suspended", "No new work starts while the queue is suspended.")
+            if spec.suspended
+            else ("NotAdmitted", "The queue is not admitted, so it has no allocation; its admission says why.")
+        )
+    window = window_of(columns, row)
+    if not view.snapshot.demand[row].any():
+        armed = window is not None and window.state is WindowState.ARMED
+        return ("Armed", "Nothing wanted now; a burst may begin at any time.") if armed else ("Idle", "Nothing wanted now.")
+    words, unmet = _given(view, row)
+    if window is None or window.state not in {WindowState.OPEN, WindowState.OVERDUE}:
+        return ("BelowDemand" if unmet else "DemandMet"), f"{words}."
+    if window.state is WindowState.OVERDUE or window.deadline is None:
+        return "Overdue", f"Past its deadline: {words}."
+    consumed = columns.ledger(view.now)[row : row + 1] - columns.debt[row]
+    if windows.spent(consumed, view.budget[row : row + 1]).all():
+        return "BudgetSpent", f"Its declared burst is delivered; {words}."
+    return "InWindow", f"In its window, {max(0.0, window.deadline - view.now):.0f} s to the deadline: {words}."
+
+
+def _given(view: Round, row: int) -> tuple[str, bool]:
+    """What the queue gets, in words, and whether it wanted more."""
+    demand, given = view.snapshot.demand[row], view.allocation[row]
+    spare = given - view.guaranteed[row]
+    part = f", of it {_amounts(view, spare)} spare" if (spare > TOLERANCE * given).any() else ""
+    unmet = bool((given < demand * (1 - TOLERANCE)).any())
+    return f"{_amounts(view, given)}{part}" + (f" of {_amounts(view, demand)} wanted" if unmet else ", all it wants"), unmet
+
+
+def _amounts(view: Round, row: FloatArray) -> str:
+    shown = [amount(float(value), name) for value, name in zip(row, view.snapshot.resources, strict=True) if value > 0]
+    return ", ".join(shown) or "nothing"

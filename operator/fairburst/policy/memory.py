@@ -1,0 +1,259 @@
+"""Memory as JSON: versioned, readable, and refused as a whole when damaged or newer. `encode_queue` / `decode_queue` do one queue.
+
+Infinite numbers are written as null where the field can be infinite (opens_by, arms_at, residual_level); NaN is never written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fairburst.policy.errors import MemoryFormatError, NewerMemoryError
+from fairburst.policy.model import (
+    AdmissionDecision,
+    Arrival,
+    Burst,
+    ConditionResult,
+    GuaranteeClass,
+    Memory,
+    Periodic,
+    QueueKind,
+    QueueMemory,
+    QueueSpec,
+    Schedule,
+    ScheduledBurst,
+    Sporadic,
+    Window,
+    WindowState,
+)
+
+VERSION = 1
+
+_NUMBERS = (
+    "period_started", "ledger_value", "ledger_rate", "ledger_as_of", "debt", "delivered_value", "delivered_rate", "fair_value", "fair_rate",
+    "fair_as_of",
+)  # fmt: skip
+_COUNTERS = ("admission_order", "bursts", "met", "missed")
+
+
+def dump(memory: Memory) -> str:
+    """The memory as JSON text, queues in sorted order: equal memories give equal bytes."""
+    queues = {name: encode_queue(memory.queues[name]) for name in sorted(memory.queues)}
+    return json.dumps({"version": VERSION, "nextAdmissionOrder": memory.next_admission_order, "queues": queues}, allow_nan=False)
+
+
+def load(text: str) -> Memory:
+    """Read what `dump` wrote. Raises NewerMemoryError or MemoryFormatError."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise MemoryFormatError(f"memory: expected JSON, found {text[:40]!r}: {error}") from error
+    if not isinstance(value, dict) or not isinstance(value.get("version"), int):
+        raise MemoryFormatError(f"memory: expected an object with a whole number `version`, found {text[:40]!r}")
+    if value["version"] > VERSION:
+        raise NewerMemoryError(
+            f"memory: expected version {VERSION} or older, found {value['version']}; run the newer operator, or delete it"
+        )
+    try:
+        queues = {name: decode_queue(item) for name, item in value["queues"].items()}
+        memory = Memory(queues, int(value["nextAdmissionOrder"]))
+    except (KeyError, AttributeError, TypeError, ValueError) as error:
+        raise MemoryFormatError(f"memory of version {value['version']}: {type(error).__name__}: {error}") from error
+    for name, item in queues.items():
+        if item.promise.name != name:
+            raise MemoryFormatError(f"memory: expected the promise of {name}, found that of {item.promise.name}")
+    return memory
+
+
+def load_or_start_anew(text: str) -> tuple[Memory, MemoryFormatError | None]:
+    """The memory, or an empty one and the error: every queue is then admitted again in creation order, with nothing promised unseen."""
+    try:
+        return load(text), None
+    except MemoryFormatError as error:
+        return Memory(), error
+
+
+def encode_queue(memory: QueueMemory) -> dict[str, Any]:
+    """One queue's memory as JSON values."""
+    return {
+        "promise": _encode_spec(memory.promise),
+        "class": memory.guarantee_class.value if memory.guarantee_class else None,
+        "decision": _encode_decision(memory.decision),
+        "window": _encode_window(memory.window),
+        "residual_level": _finite(memory.residual_level),
+        "waiting_since": memory.waiting_since,
+        "unit_held_since": memory.unit_held_since,
+        "refused": _encode_spec(memory.refused) if memory.refused else None,
+        **{name: getattr(memory, name) for name in (*_NUMBERS, *_COUNTERS)},
+    }
+
+
+def decode_queue(value: Mapping[str, Any]) -> QueueMemory:
+    """Inverse of `encode_queue`. Raises MemoryFormatError with the field that is wrong."""
+    return QueueMemory(
+        promise=_decode_spec(value["promise"]),
+        guarantee_class=GuaranteeClass(value["class"]) if value["class"] is not None else None,
+        decision=_decode_decision(value.get("decision")),
+        window=_decode_window(value.get("window")),
+        residual_level=_infinite(value.get("residual_level")),
+        waiting_since=_maybe(value.get("waiting_since")),
+        unit_held_since=_maybe(value.get("unit_held_since")),
+        refused=_decode_spec(value["refused"]) if value.get("refused") else None,
+        admission_order=int(value["admission_order"]),
+        bursts=int(value.get("bursts", 0)),
+        met=int(value.get("met", 0)),
+        missed=int(value.get("missed", 0)),
+        **{name: _number(value.get(name, 0.0), name) for name in _NUMBERS},
+    )
+
+
+def _number(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise MemoryFormatError(f"{name}: expected a finite number, found {value!r}")
+    return float(value)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _infinite(value: object) -> float:
+    return math.inf if value is None else _number(value, "number")
+
+
+def _maybe(value: object) -> float | None:
+    return None if value is None else _number(value, "time")
+
+
+def _encode_burst(burst: Burst) -> dict[str, Any]:
+    return {"resources": dict(burst.resources), "duration": burst.duration_seconds, "deadline": burst.deadline_seconds}
+
+
+def _decode_burst(value: Mapping[str, Any]) -> Burst:
+    resources = {str(name): _number(amount, name) for name, amount in value["resources"].items()}
+    return Burst(resources, _number(value["duration"], "duration"), _number(value["deadline"], "deadline"))
+
+
+def _encode_arrival(arrival: Arrival | None) -> dict[str, Any] | None:
+    match arrival:
+        case None:
+            return None
+        case Periodic(period, first, jitter):
+            return {"periodic": {"period": period, "first": first, "jitter": jitter}}
+        case Sporadic(gap):
+            return {"sporadic": gap}
+        case Schedule(bursts):
+            return {"schedule": [{"arrival": item.arrival, "burst": _encode_burst(item.burst)} for item in bursts]}
+
+
+def _decode_arrival(value: Mapping[str, Any] | None) -> Arrival | None:
+    if value is None:
+        return None
+    if "periodic" in value:
+        item = value["periodic"]
+        return Periodic(_number(item["period"], "period"), _maybe(item["first"]), _number(item["jitter"], "jitter"))
+    if "sporadic" in value:
+        return Sporadic(_number(value["sporadic"], "sporadic"))
+    bursts = tuple(ScheduledBurst(_number(item["arrival"], "arrival"), _decode_burst(item["burst"])) for item in value["schedule"])
+    return Schedule(bursts)
+
+
+def _encode_spec(spec: QueueSpec) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "kind": spec.kind.value,
+        "order": list(spec.order),
+        "weight": spec.weight,
+        "burst": _encode_burst(spec.burst) if spec.burst else None,
+        "arrival": _encode_arrival(spec.arrival),
+        "limits": dict(spec.limits),
+        "suspended": spec.suspended,
+    }
+
+
+def _decode_spec(value: Mapping[str, Any]) -> QueueSpec:
+    created, name = value["order"]
+    return QueueSpec(
+        name=str(value["name"]),
+        kind=QueueKind(value["kind"]),
+        order=(_number(created, "order"), str(name)),
+        weight=_number(value["weight"], "weight"),
+        burst=_decode_burst(value["burst"]) if value["burst"] else None,
+        arrival=_decode_arrival(value["arrival"]),
+        limits={str(name): _number(amount, name) for name, amount in value["limits"].items()},
+        suspended=bool(value["suspended"]),
+    )
+
+
+def _encode_window(window: Window | None) -> dict[str, Any] | None:
+    if window is None:
+        return None
+    return {
+        "state": window.state.value,
+        "index": window.index,
+        "arms_at": _finite(window.arms_at),
+        "opens_by": _finite(window.opens_by),
+        "opened": window.opened,
+        "deadline": window.deadline,
+        "demanded": window.demanded,
+        "judged": window.judged,
+    }
+
+
+def _decode_window(value: Mapping[str, Any] | None) -> Window | None:
+    if value is None:
+        return None
+    return Window(
+        state=WindowState(value["state"]),
+        index=int(value["index"]),
+        arms_at=_infinite(value["arms_at"]),
+        opens_by=_infinite(value["opens_by"]),
+        opened=_maybe(value["opened"]),
+        deadline=_maybe(value["deadline"]),
+        demanded=bool(value["demanded"]),
+        judged=bool(value["judged"]),
+    )
+
+
+def _encode_condition(condition: ConditionResult | None) -> list[Any] | None:
+    if condition is None:
+        return None
+    sides = [_finite(condition.left), _finite(condition.right)]
+    return [condition.holds, *sides, condition.binding_resource, condition.binding_queue]
+
+
+def _decode_condition(value: list[Any] | None) -> ConditionResult | None:
+    if value is None:
+        return None
+    holds, left, right, resource, queue = value
+    return ConditionResult(bool(holds), _infinite(left), _infinite(right), str(resource), str(queue))
+
+
+def _encode_decision(decision: AdmissionDecision | None) -> dict[str, Any] | None:
+    if decision is None:
+        return None
+    return {
+        "queue": decision.queue,
+        "class": decision.guarantee_class.value if decision.guarantee_class else None,
+        "reason": decision.reason,
+        "message": decision.message,
+        "safety": _encode_condition(decision.safety),
+        "fairness": _encode_condition(decision.fairness),
+        "resource": _encode_condition(decision.resource),
+    }
+
+
+def _decode_decision(value: Mapping[str, Any] | None) -> AdmissionDecision | None:
+    if value is None:
+        return None
+    return AdmissionDecision(
+        queue=str(value["queue"]),
+        guarantee_class=GuaranteeClass(value["class"]) if value["class"] is not None else None,
+        reason=str(value["reason"]),
+        message=str(value["message"]),
+        safety=_decode_condition(value["safety"]),
+        fairness=_decode_condition(value["fairness"]),
+        resource=_decode_condition(value["resource"]),
+    )

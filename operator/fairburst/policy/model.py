@@ -1,0 +1,376 @@
+"""The values that go into and come out of one scheduling round. Frozen; no behaviour beyond what their invariants need.
+
+Decides nothing. Terms are those of docs/glossary.md; BoPF is the paper "Bounded Priority Fairness" and section numbers are its own.
+Axes are always (queues, resources). Resource units are the natural ones (cores, bytes, whole devices), time is in seconds
+since the epoch, dominant shares are fractions of capacity.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from fairburst.policy.table import Columns
+
+FloatArray: TypeAlias = NDArray[np.float64]
+BoolArray: TypeAlias = NDArray[np.bool_]
+IntArray: TypeAlias = NDArray[np.int64]
+
+
+class QueueKind(enum.Enum):
+    """What a queue's owner cares about."""
+
+    LATENCY = "Latency"
+    THROUGHPUT = "Throughput"
+
+
+class GuaranteeClass(enum.Enum):
+    """Class granted at admission (BoPF §3.3). Rejection is a decision, not a class."""
+
+    HARD = "Hard"
+    SOFT = "Soft"
+    ELASTIC = "Elastic"
+
+
+class WindowState(enum.Enum):
+    """Where a latency queue stands in its period.
+
+    CLOSED: before the next burst may begin. ARMED: its burst quota is written, the burst may begin at any time.
+    OPEN: within [opened, deadline). OVERDUE: past the deadline with part of the declared demand not yet delivered;
+    a hard queue keeps its claim, ranked below every hard queue in its window.
+    """
+
+    CLOSED = "Closed"
+    ARMED = "Armed"
+    OPEN = "Open"
+    OVERDUE = "Overdue"
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """One burst: `resources` are needed for `duration_seconds`, and must be delivered within `deadline_seconds` of its opening.
+
+    Its demand d is resources x duration (resource-seconds); its guaranteed rate is d / deadline.
+    """
+
+    resources: Mapping[str, float]
+    duration_seconds: float
+    deadline_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Periodic:
+    """Bursts at first_arrival + n x period, give or take the jitter. `first_arrival` None: as soon as work arrives after admission."""
+
+    period_seconds: float
+    first_arrival: float | None = None
+    jitter_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sporadic:
+    """Bursts whenever work arrives, at most once per minimum inter-arrival time."""
+
+    min_interarrival_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledBurst:
+    """One explicitly scheduled arrival with a demand and deadline of its own (d_i(n), t_i(n))."""
+
+    arrival: float
+    burst: Burst
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Explicit arrivals in ascending order."""
+
+    bursts: Sequence[ScheduledBurst]
+
+
+Arrival: TypeAlias = Periodic | Sporadic | Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSpec:
+    """What a queue's owner declared, already validated.
+
+    `name` is unique in the pool ("namespace/name") and the last key of every tie-break. `order` is the key of creation
+    order (creation time, then name): admission runs in this order. `burst` and `arrival` are None for throughput queues
+    (and `burst` is None where the arrival is a Schedule, which carries its own).
+    `limits` caps the allocation of a throughput queue per resource;
+    resources it does not name are uncapped. `suspended` holds all new work: no allocation, no weight in the division.
+    """
+
+    name: str
+    kind: QueueKind
+    order: tuple[float, str]
+    weight: float = 1.0
+    burst: Burst | None = None
+    arrival: Arrival | None = None
+    limits: Mapping[str, float] = field(default_factory=dict)
+    suspended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyConfig:
+    """Pool-wide settings of the core. Reasons for the defaults are beside each.
+
+    expected_queues: N_min of BoPF §3.3, in units of weight; 1 assumes nothing.
+    max_cycle_seconds: an upper limit on the inter-arrival time that counts in (1) and (2) (BPF §1), so that a burst a day
+        cannot save up a day's fair share.
+    max_profile_events: ON windows that the exact profile of (3b) may enumerate before the pairwise bound (3c) is used.
+    soft_class: False makes it N-BoPF, the baseline of BoPF §5.1: who fails the resource condition is elastic.
+    level_dead_band: relative change of an out-of-window latency queue's residual level below which it keeps the old one.
+    """
+
+    expected_queues: float = 1.0
+    max_cycle_seconds: float = 3600.0
+    max_profile_events: int = 10_000
+    level_dead_band: float = 0.05
+    soft_class: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """Everything the round needs to know about the cluster, in one frozen value.
+
+    resources: names of the K counted resources; every mapping in a spec is read by these names.
+    live_capacity, committed_capacity: (K,) C now (used to allocate) and C for admission (a low-water mark or declared).
+    queues: N valid specs in ascending `order`. The same tuple object again means that no spec changed.
+    demand: (N, K) wanted in all now: running, pending and not yet created work together.
+    usage: (N, K) charge of the queue's pods from bound to ended.
+    unit: (N, K) charge of the queue's largest pod; whole units of it are what the queue can use. Zero rows: unknown, divisible.
+    """
+
+    resources: tuple[str, ...]
+    live_capacity: FloatArray
+    committed_capacity: FloatArray
+    queues: tuple[QueueSpec, ...]
+    demand: FloatArray
+    usage: FloatArray
+    unit: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionResult:
+    """One admission condition with both sides, for the resource and queue where it is tightest.
+
+    `left <= right` is the condition. Units: safety and fairness resource-seconds, resource condition resource units.
+    `binding_queue` is the queue whose side is tightest (for safety an earlier queue's promise; else the candidate itself
+    or, in the resource condition, the hard queue that takes most of the binding instant).
+    """
+
+    holds: bool
+    left: float
+    right: float
+    binding_resource: str
+    binding_queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionDecision:
+    """The answer to one candidate. `guarantee_class` None means rejected. `reason` is CamelCase, `message` a sentence with the numbers.
+
+    safety: condition (1); fairness: (2), None for throughput queues; resource: (3), None where it was not reached.
+    """
+
+    queue: str
+    guarantee_class: GuaranteeClass | None
+    reason: str
+    message: str
+    safety: ConditionResult | None
+    fairness: ConditionResult | None
+    resource: ConditionResult | None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The window a latency queue is in or waits for.
+
+    `opened` is None until the burst begins. `arms_at` is when its quota is written, `opens_by` the latest opening
+    (infinite for sporadic queues), `deadline` absolute once opened. `demanded`: work was wanted in it at some time.
+    `judged`: it has been counted as met or missed.
+    """
+
+    state: WindowState
+    index: int
+    arms_at: float
+    opens_by: float
+    opened: float | None
+    deadline: float | None
+    demanded: bool = False
+    judged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMemory:
+    """What must survive a restart for one queue. All of it is saved in the queue's status.
+
+    promise: the accepted spec that is in force (a changed spec is a new candidate until decided). For a queue that is not
+        admitted: the spec that was refused or is held.
+    admission_order: position in which it was admitted; classes come back in this order.
+    ledger_value, ledger_rate, ledger_as_of: dominant-share-seconds received in the current period; read at time t as
+        value + rate x (t - as_of). Written anew only when the rate changes.
+    period_started: when the current period (opening to opening) began. debt: overrun carried into it; the ledger starts
+        there, so what the window consumed is ledger - debt.
+    delivered_value, delivered_rate: dominant-share-seconds used since the window opened, spare included, as of ledger_as_of:
+        a burst served from spare is served.
+    fair_value, fair_rate, fair_as_of: the part of F earned in the current period, read as the ledger is; the rate is the share.
+    residual_level: dominant share at which the queue is capped outside its window, kept within the dead band; infinite: none yet.
+    bursts, met, missed: counters of ended windows.
+    waiting_since, unit_held_since: a queue that rounding leaves at zero takes turns (rounding.py): since when it waits for a whole
+        unit, or holds one; None if neither.
+    refused: a changed spec that was refused while the old promise stays.
+    """
+
+    promise: QueueSpec
+    guarantee_class: GuaranteeClass | None
+    admission_order: int
+    decision: AdmissionDecision | None = None
+    window: Window | None = None
+    period_started: float = 0.0
+    ledger_value: float = 0.0
+    ledger_rate: float = 0.0
+    ledger_as_of: float = 0.0
+    debt: float = 0.0
+    bursts: int = 0
+    met: int = 0
+    missed: int = 0
+    delivered_value: float = 0.0
+    delivered_rate: float = 0.0
+    fair_value: float = 0.0
+    fair_rate: float = 0.0
+    fair_as_of: float = 0.0
+    residual_level: float = math.inf
+    waiting_since: float | None = None
+    unit_held_since: float | None = None
+    refused: QueueSpec | None = None
+
+    def ledger(self, now: float) -> float:
+        """Dominant-share-seconds received in the current period, as of `now`."""
+        return self.ledger_value + self.ledger_rate * max(0.0, now - self.ledger_as_of)
+
+    def delivered(self, now: float) -> float:
+        """Dominant-share-seconds used since the window opened, spare included, as of `now`."""
+        return self.delivered_value + self.delivered_rate * max(0.0, now - self.ledger_as_of)
+
+
+class Memory:
+    """State between rounds, by queue name. A value: `decide` returns a new one and never changes the old.
+
+    `queues` is a view built on demand where the memory came out of `decide`, which keeps it as arrays (`columns`).
+    """
+
+    __slots__ = ("columns", "next_admission_order", "queues")
+
+    queues: Mapping[str, QueueMemory]
+    next_admission_order: int
+    columns: Columns | None
+
+    def __init__(
+        self, queues: Mapping[str, QueueMemory] | None = None, next_admission_order: int = 0, columns: Columns | None = None
+    ) -> None:
+        self.queues = {} if queues is None else queues
+        self.next_admission_order = next_admission_order
+        self.columns = columns
+
+    def kinds(self) -> dict[str, QueueKind]:
+        """Kind of each remembered queue, without building what else is remembered of it."""
+        if self.columns is not None:
+            return {promise.name: promise.kind for promise in self.columns.declared.queues}
+        return {name: entry.promise.kind for name, entry in self.queues.items()}
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Memory):
+            return NotImplemented
+        return self.next_admission_order == other.next_admission_order and dict(self.queues) == dict(other.queues)
+
+    __hash__ = None  # type: ignore[assignment]  # a value with mappings inside
+
+    @override
+    def __repr__(self) -> str:
+        return f"Memory(queues={dict(self.queues)!r}, next_admission_order={self.next_admission_order})"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDecision:
+    """One queue's part of a round: a view, made on demand.
+
+    guaranteed + spare = allocation. `level` is what enforcement should permit: the allocation, or more where a burst quota is armed.
+    `charge_rate` is the rate at which the ledger grows now (dominant share, spare excluded). `fair_share_of_period` and `budget` in
+    dominant-share-seconds; zero for throughput queues. `share` is w / sum of admitted weights.
+    """
+
+    queue: str
+    kind: QueueKind
+    guarantee_class: GuaranteeClass | None
+    admission: AdmissionDecision
+    allocation: FloatArray
+    guaranteed: FloatArray
+    spare: FloatArray
+    level: FloatArray
+    window: Window | None
+    share: float
+    ledger: float
+    charge_rate: float
+    debt: float
+    budget: float
+    consumed: float
+    fair_share_of_period: float
+    reason: str
+    message: str
+
+
+class EventKind(enum.Enum):
+    """What happened in this round that somebody should be told once."""
+
+    ADMITTED = "Admitted"
+    REJECTED = "Rejected"
+    CLASS_CHANGED = "ClassChanged"
+    PROMISE_CHANGED = "PromiseChanged"
+    PROMISE_KEPT = "PromiseKept"
+    BURST_OPENED = "BurstOpened"
+    BURST_MET = "BurstMet"
+    BURST_MISSED = "BurstMissed"
+    BUDGET_SPENT = "BudgetSpent"
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEvent:
+    """A change worth an Event on the queue. `warning` where a promise became weaker."""
+
+    queue: str
+    kind: EventKind
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RoundResult:
+    """What one round decided, as arrays over the snapshot's queues (N rows, K columns) and per-queue views on demand.
+
+    next_boundary: the earliest time after `now` at which something changes by itself (a window arms, opens or ends, a budget
+    runs out); infinite if nothing does.
+    """
+
+    now: float
+    queues: tuple[QueueSpec, ...]
+    classes: tuple[GuaranteeClass | None, ...]
+    allocation: FloatArray
+    guaranteed: FloatArray
+    level: FloatArray
+    charge_rate: FloatArray
+    events: tuple[RoundEvent, ...]
+    next_boundary: float
+    decisions: Sequence[QueueDecision]

@@ -1,0 +1,34 @@
+"""The one tolerance of the core.
+
+Sums of float64 differ in the last bits with the order of summation; a comparison that would flip on such a difference
+allows this relative error. Amounts are at most about 1e18 (bytes), float64 has 53 bits: 1e-9 is far above rounding noise
+and far below one millicore or one byte of anything that runs.
+"""
+
+from __future__ import annotations
+
+from fairburst.policy.model import FloatArray
+
+TOLERANCE = 1e-9
+
+# Amounts at or below this are nothing (a billionth of a core or byte), and no cluster has more than LARGEST of anything: between the
+# two, products and quotients of amounts stay far inside float64.
+SMALLEST = 1e-9
+LARGEST = 1e24
+
+# Time moves in steps no finer than this: epoch seconds in float64 have a resolution of 0.24 microseconds, and a round
+# scheduled closer than a millisecond ahead would find the same state again.
+TIME_STEP_SECONDS = 1e-3
+
+# No time or duration is longer than this (30,000 years): windows are counted in 64-bit integers.
+LONGEST_SECONDS = 1e12
+
+
+def at_most(left: float, right: float) -> bool:
+    """left <= right within the tolerance."""
+    return left <= right + TOLERANCE * max(abs(left), abs(right))
+
+
+def slack_of(capacity: FloatArray) -> FloatArray:
+    """(K,) amount by which a sum over queues may exceed `capacity` by summation noise alone."""
+    return capacity * TOLERANCE

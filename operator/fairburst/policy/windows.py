@@ -1,0 +1,367 @@
+"""Windows of the latency queues: armed, open, overdue, closed; when each begins and ends, and whether a burst was met.
+
+Only hard and soft queues have windows. All intervals are half-open. Decides nothing about amounts.
+
+Choices where the design is silent:
+- A periodic queue without a first arrival is armed at admission; the opening that its first burst causes fixes the phase, and each later
+  opening fixes the next one (opened + period, give or take the jitter), so that slow drift is followed. If a window opened on schedule and
+  ended without any demand, the phase is forgotten and the queue is armed until work arrives; bursts stay at least a period apart, because
+  the unused window was no burst.
+- A window that opened on schedule and saw no demand counts neither as met nor as missed.
+- A window that lies wholly in the past when it is looked at (the operator was away) is skipped, uncounted. One that began in the past and
+  still runs opens with the time it has left.
+- Without an opening the accounting period rolls over after one interarrival time, so that a queue that never bursts has periods too.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairburst.policy.drf import largest_share
+from fairburst.policy.model import BoolArray, EventKind, FloatArray, IntArray, RoundEvent
+from fairburst.policy.table import (
+    ARMED,
+    CLOSED,
+    FLOATING,
+    HARD,
+    NO_WINDOW,
+    OPEN,
+    OVERDUE,
+    PERIODIC,
+    SCHEDULE,
+    SOFT,
+    SPORADIC,
+    Columns,
+    Declared,
+)
+from fairburst.policy.tolerance import TOLERANCE
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """The burst each row is in or waits for.
+
+    rate: (N, K); deadline, gap: (N,) seconds; period: (N,) length of the accounting period; burst: (N,) max_k d_k / C_k, the declared
+    burst in dominant-share-seconds.
+    """
+
+    rate: FloatArray
+    deadline: FloatArray
+    gap: FloatArray
+    period: FloatArray
+    burst: FloatArray
+
+
+def current_bursts(columns: Columns, inverse: FloatArray, former: Current | None = None) -> Current:
+    """What the declared burst of each row is at its present index; `former`, if nothing is scheduled: only schedules change."""
+    declared = columns.declared
+    flat = declared.schedules
+    if flat.arrival.size == 0 and former is not None:
+        return former
+    burst = largest_share(declared.demand, inverse)
+    if flat.arrival.size == 0:
+        return Current(declared.rate, declared.deadline, declared.gap, declared.period, burst)
+    rows = np.flatnonzero(declared.kind == SCHEDULE)
+    at = flat.start[rows] + np.clip(columns.index[rows], 0, flat.count[rows] - 1)
+    rate, deadline, gap = declared.rate.copy(order="K"), declared.deadline.copy(), declared.gap.copy()
+    rate[rows], deadline[rows], gap[rows] = flat.rate[at], flat.deadline[at], flat.gap[at]
+    burst[rows] = largest_share(flat.demand[at], inverse)
+    period = declared.period.copy()
+    period[rows] = np.where(np.isfinite(gap[rows]), gap[rows], declared.max_cycle)
+    return Current(rate, deadline, gap, period, burst)
+
+
+def forget(columns: Columns, row: int) -> None:
+    """Leave the window, if any."""
+    columns.state[row] = NO_WINDOW
+    columns.arms_at[row] = columns.opens_by[row] = math.inf
+    columns.opened[row] = columns.deadline[row] = math.nan
+    columns.demanded[row] = columns.judged[row] = False
+
+
+def postpone(columns: Columns, row: int, former: Declared, now: float) -> None:
+    """A changed arrival begins anew, but not before the former interarrival time since the last opening: a change buys no extra burst."""
+    earliest = columns.period_started[row] + former.gap[row] if columns.bursts[row] and math.isfinite(former.gap[row]) else now
+    forget(columns, row)
+    columns.arms_at[row] = max(now, earliest)
+
+
+def begin(columns: Columns, now: float) -> None:
+    """Give windows to hard and soft queues that have none; take them from queues that have lost their guarantee."""
+    declared = columns.declared
+    guaranteed = declared.latency & (columns.guarantee >= SOFT)
+    for row in np.flatnonzero(~guaranteed & (columns.state != NO_WINDOW)):
+        forget(columns, int(row))
+    fresh = np.flatnonzero(guaranteed & (columns.state == NO_WINDOW))
+    if fresh.size == 0:
+        return
+    columns.state[fresh] = CLOSED
+    columns.index[fresh] = 0
+    not_before = np.where(np.isfinite(columns.arms_at[fresh]), columns.arms_at[fresh], now)
+    columns.arms_at[fresh] = not_before
+    columns.opens_by[fresh] = math.inf
+    placed = fresh[(declared.kind[fresh] == PERIODIC) | (declared.kind[fresh] == SCHEDULE)]
+    _place(columns, placed, np.maximum(columns.arms_at[placed], now))
+
+
+def _place(columns: Columns, rows: IntArray, now: FloatArray) -> None:
+    """Set index, arms_at and opens_by of rows with a known phase to the first window that has not ended at `now`; index only grows."""
+    declared = columns.declared
+    periodic = declared.kind[rows] == PERIODIC
+    some = rows[periodic]
+    first, period, jitter = declared.first_arrival[some], declared.gap[some], declared.jitter[some]
+    lowest = np.floor((now[periodic] - first - jitter - declared.deadline[some]) / period) + 1
+    index = np.maximum(columns.index[some], np.maximum(lowest, 0)).astype(np.int64)
+    columns.index[some] = index
+    columns.arms_at[some] = first + index * period - jitter
+    columns.opens_by[some] = first + index * period + jitter
+    flat = declared.schedules
+    for row, at in zip(rows[~periodic], now[~periodic], strict=True):
+        whole = slice(int(flat.start[row]), int(flat.start[row] + flat.count[row]))
+        ends = flat.arrival[whole] + flat.deadline[whole]
+        position = max(int(columns.index[row]), int(np.searchsorted(ends, at, side="right")))
+        columns.index[row] = position
+        arrival = flat.arrival[whole][position] if position < flat.count[row] else math.inf
+        columns.arms_at[row] = columns.opens_by[row] = arrival
+
+
+def budgets(columns: Columns, current: Current) -> tuple[FloatArray, FloatArray]:
+    """(N,) each: the period's fair share F and the budget min(d, F - debt), in dominant-share-seconds."""
+    fair = fair_share_of_period(columns, current)
+    return fair, np.maximum(np.minimum(current.burst, fair - columns.debt), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What each row has received in its period as of one moment. (N,) each, dominant-share-seconds; `unspent`: whether budget is left."""
+
+    fair: FloatArray
+    budget: FloatArray
+    ledger: FloatArray
+    consumed: FloatArray
+    unspent: BoolArray
+
+    @classmethod
+    def of(cls, columns: Columns, current: Current, now: float) -> Account:
+        fair, budget = budgets(columns, current)
+        ledger = columns.ledger(now)
+        consumed = ledger - columns.debt
+        return cls(fair, budget, ledger, consumed, ~spent(consumed, budget))
+
+
+def fair_share_of_period(columns: Columns, current: Current) -> FloatArray:
+    """(N,) F = the integral of the share from opening to the expected next opening; zero for queues without windows."""
+    fair = columns.fair(columns.period_started + current.period)
+    result: FloatArray = fair * (columns.state != NO_WINDOW)
+    return result
+
+
+def spent(consumed: FloatArray, budget: FloatArray) -> BoolArray:
+    """Whether a budget is used up (within the tolerance)."""
+    return consumed >= budget - TOLERANCE * np.maximum(budget, 1.0)
+
+
+def advance(
+    columns: Columns, current: Current, budget: FloatArray, inverse: FloatArray, wants: BoolArray, now: float
+) -> list[RoundEvent]:  # fmt: skip
+    """Carry every window and accounting period forward to `now`.
+
+    current, budget: as they are before. wants: (N,) whether the queue wants anything at all now.
+    """
+    events: list[RoundEvent] = []
+    if not (columns.state != NO_WINDOW).any():
+        return events
+    for _ in range(8):  # each pass takes every row through all its transitions once; a second finds rows that skipped windows
+        moved = _judge(columns, current, budget, wants, now, events)
+        moved |= _arm(columns, current, now)
+        moved |= _open_on_schedule(columns, current_bursts(columns, inverse, current) if moved else current, now, events)
+        _roll_over(columns, current, now)
+        if not moved:
+            break
+        current = current_bursts(columns, inverse, current)
+        _, budget = budgets(columns, current)
+    return events
+
+
+def _judge(columns: Columns, current: Current, budget: FloatArray, wants: BoolArray, now: float, events: list[RoundEvent]) -> bool:
+    """End windows at their deadline; count each burst once, as soon as the answer is known."""
+    state = columns.state
+    is_open = state == OPEN
+    overdue = state == OVERDUE
+    if not (is_open.any() or overdue.any()):
+        return False
+    columns.demanded[:] |= is_open & wants & (now < columns.deadline)
+    until = np.minimum(now, np.where(is_open, columns.deadline, now))
+    delivered = columns.delivered_value + columns.delivered_rate * np.maximum(0.0, until - columns.ledger_as_of)
+    pending = is_open & columns.demanded & ~columns.judged
+    ended = is_open & (now >= columns.deadline)
+    met = pending & (spent(delivered, current.burst) | (ended & ~wants))
+    missed = pending & ended & ~met
+    columns.judged[:] |= met | missed
+    columns.met[:] += met
+    columns.missed[:] += missed
+    columns.bursts[:] += met | missed
+    _tell_judged(columns, met, missed, delivered, current.burst, events)
+    unspent = ~spent(columns.ledger(now) - columns.debt, budget)
+    late = missed & unspent & wants
+    state[ended] = CLOSED
+    state[late] = OVERDUE
+    done = overdue & (~unspent | ~wants)
+    state[done] = CLOSED
+    _after_end(columns, current, ended | done)
+    return bool(ended.any() or done.any())
+
+
+def _tell_judged(
+    columns: Columns, met: BoolArray, missed: BoolArray, delivered: FloatArray, declared_burst: FloatArray, events: list[RoundEvent]
+) -> None:
+    names = columns.declared.names
+    for row in np.flatnonzero(met):
+        events.append(RoundEvent(names[row], EventKind.BURST_MET, f"Burst {columns.index[row]} was served within its deadline."))
+    for row in np.flatnonzero(missed):
+        part = 100.0 * delivered[row] / declared_burst[row] if declared_burst[row] > 0 else 100.0
+        message = f"Burst {columns.index[row]} was not served by its deadline: {part:.0f} % of the declared demand had been delivered."
+        events.append(RoundEvent(names[row], EventKind.BURST_MISSED, message, warning=bool(columns.guarantee[row] == HARD)))
+
+
+def next_arming(columns: Columns, current: Current) -> tuple[FloatArray, FloatArray]:
+    """(N,) each: when the window after the present one arms, and the latest time it opens."""
+    declared = columns.declared
+    arms, by = np.full(len(columns.state), math.inf), np.full(len(columns.state), math.inf)
+    kind = declared.kind
+    sporadic = kind == SPORADIC
+    arms[sporadic] = (columns.opened + declared.gap)[sporadic]
+    floating = kind == FLOATING
+    follows = columns.opened + declared.gap
+    unused = floating & ~columns.demanded & (columns.state != OPEN)
+    arms[floating] = (follows - declared.jitter)[floating]
+    by[floating] = (follows + declared.jitter)[floating]
+    arms[unused], by[unused] = columns.deadline[unused], math.inf
+    periodic = kind == PERIODIC
+    nominal = declared.first_arrival + (columns.index + 1) * declared.gap
+    arms[periodic] = (nominal - declared.jitter)[periodic]
+    by[periodic] = (nominal + declared.jitter)[periodic]
+    scheduled = (kind == SCHEDULE) & np.isfinite(current.gap)
+    rows = np.flatnonzero(scheduled)
+    if rows.size:
+        flat = declared.schedules
+        at = flat.start[rows] + np.minimum(columns.index[rows] + 1, flat.count[rows] - 1)
+        arms[rows] = by[rows] = flat.arrival[at]
+    return arms, by
+
+
+def _after_end(columns: Columns, current: Current, ended: BoolArray) -> None:
+    """Set when the next window of the rows in `ended` arms; a closed row waits for the next index. Overdue rows keep theirs."""
+    closed = np.flatnonzero(ended & (columns.state == CLOSED))
+    if closed.size == 0:
+        return
+    arms, by = next_arming(columns, current)
+    columns.arms_at[closed], columns.opens_by[closed] = arms[closed], by[closed]
+    columns.index[closed] += 1
+    columns.opened[closed] = columns.deadline[closed] = math.nan
+    columns.demanded[closed] = columns.judged[closed] = False
+
+
+def _arm(columns: Columns, current: Current, now: float) -> bool:
+    """Closed rows arm at their time; overdue rows give up their claim when the next window arms or their period is over."""
+    overdue = columns.state == OVERDUE
+    if overdue.any():
+        arms, _ = next_arming(columns, current)
+        over = overdue & (now >= np.minimum(arms, columns.period_started + current.period))
+        columns.state[over] = CLOSED
+        _after_end(columns, current, over)
+    due = (columns.state == CLOSED) & (now >= columns.arms_at)
+    columns.state[due] = ARMED
+    return bool(due.any())
+
+
+def _open_on_schedule(columns: Columns, current: Current, now: float, events: list[RoundEvent]) -> bool:
+    """Armed rows open at their latest time, demand or not; windows already over are skipped."""
+    due = (columns.state == ARMED) & (now >= columns.opens_by)
+    rows = np.flatnonzero(due)
+    if rows.size == 0:
+        return False
+    length = current.deadline[rows]
+    gone = columns.opens_by[rows] + length <= now
+    _skip(columns, rows[gone], now)
+    open_windows(columns, current, rows[~gone], columns.opens_by[rows[~gone]], events)
+    return True
+
+
+def _skip(columns: Columns, rows: IntArray, now: float) -> None:
+    """Pass over windows that lie wholly in the past."""
+    floating = rows[columns.declared.kind[rows] == FLOATING]
+    columns.opens_by[floating] = math.inf  # the phase is lost: armed until work arrives
+    placed = rows[columns.declared.kind[rows] != FLOATING]
+    columns.index[placed] += 1
+    _place(columns, placed, np.full(len(placed), now))
+    columns.state[placed] = CLOSED
+
+
+def open_windows(columns: Columns, current: Current, rows: IntArray, at: FloatArray, events: list[RoundEvent]) -> None:
+    """Open the windows of `rows` at the times `at`: a new period begins, and its ledger starts at what the last one overran."""
+    if rows.size == 0:
+        return
+    deadline = current.deadline[rows]
+    columns.state[rows] = OPEN
+    columns.opened[rows] = at
+    columns.deadline[rows] = at + deadline
+    columns.demanded[rows] = columns.judged[rows] = False
+    _new_period(columns, rows, at)
+    columns.delivered_value[rows] = columns.delivered_rate[rows] * np.maximum(0.0, columns.ledger_as_of[rows] - at)
+    for row in rows:
+        message = f"Burst {columns.index[row]} opened."
+        events.append(RoundEvent(columns.declared.names[row], EventKind.BURST_OPENED, message))
+
+
+def _new_period(columns: Columns, rows: IntArray, at: FloatArray) -> None:
+    """End the accounting periods of `rows` at the times `at`; what exceeds F is carried as debt."""
+    received = columns.ledger_value[rows] + columns.ledger_rate[rows] * np.maximum(0.0, at - columns.ledger_as_of[rows])
+    fair = columns.fair_value[rows] + columns.fair_rate[rows] * np.maximum(0.0, at - columns.fair_as_of[rows])
+    debt = np.maximum(0.0, received - fair)
+    columns.debt[rows] = debt
+    columns.ledger_value[rows] = debt
+    delivered = columns.delivered_value[rows] + columns.delivered_rate[rows] * np.maximum(0.0, at - columns.ledger_as_of[rows])
+    columns.delivered_value[rows] = delivered
+    columns.ledger_as_of[rows] = at
+    columns.period_started[rows] = at
+    columns.fair_value[rows] = 0.0
+    columns.fair_as_of[rows] = at
+    columns.residual_level[rows] = math.inf
+
+
+def _roll_over(columns: Columns, current: Current, now: float) -> None:
+    """Begin a new accounting period where one is over and no window has opened."""
+    ends = columns.period_started + current.period
+    over = (columns.state != NO_WINDOW) & (columns.state != OPEN) & (now >= ends)
+    rows = np.flatnonzero(over)
+    if rows.size == 0:
+        return
+    _new_period(columns, rows, ends[rows])
+    behind = np.floor((now - columns.period_started[rows]) / current.period[rows])
+    again = rows[behind >= 1]
+    if again.size:
+        _new_period(columns, again, columns.period_started[again] + (behind[behind >= 1]) * current.period[again])
+
+
+def next_boundary(columns: Columns, current: Current, account: Account, now: float) -> float:
+    """Earliest time at which a window arms, opens or ends, a period ends, or a budget runs out at the present rate."""
+    state = columns.state
+    live = state != NO_WINDOW
+    if not live.any():
+        return math.inf
+    times = [
+        at[np.flatnonzero(state == code)] for code, at in ((CLOSED, columns.arms_at), (ARMED, columns.opens_by), (OPEN, columns.deadline))
+    ]
+    times.append((columns.period_started + current.period)[np.flatnonzero(live & (state != OPEN))])
+    if (state == OVERDUE).any():
+        times.append(next_arming(columns, current)[0][state == OVERDUE])
+    running = ((state == OPEN) | (state == OVERDUE)) & (columns.ledger_rate > 0)
+    if running.any():
+        some = np.flatnonzero(running & account.unspent)
+        times.append(now + (account.budget[some] - account.consumed[some]) / columns.ledger_rate[some])
+    earliest = [float(values.min()) for values in times if values.size]
+    return min(earliest, default=math.inf)

@@ -1,0 +1,1 @@
+"""Virtual time around the decision core: traces, an event engine, the papers' experiments, figures. Knows no Kubernetes."""

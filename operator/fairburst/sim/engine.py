@@ -1,0 +1,437 @@
+"""The realistic engine: virtual time around `policy.decide` (or a baseline behind the same interface).
+
+Events have a total order (time, kind, serial). After all events of one instant there is one round: the policy sees a snapshot, and each
+queue starts tasks, first job first, while its use is below what it was allocated and the next task fits on a node. A queue whose next
+task doesn't fit waits; queues are served in the order hard, soft, others, and among equals by the least part of their
+allocation that they have already.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+import heapq
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairburst.policy.baselines import POLICIES, Policy
+from fairburst.policy.model import (
+    BoolArray,
+    ClusterSnapshot,
+    EventKind,
+    GuaranteeClass,
+    IntArray,
+    Memory,
+    QueueKind,
+    RoundResult,
+    Schedule,
+)
+from fairburst.sim.cluster import MILLIONTHS, Machines, snapshot
+from fairburst.sim.errors import ScenarioError
+from fairburst.sim.scenario import BurstPlan, NodeChange, Scenario, Submission
+from fairburst.sim.sink import JobRecord, Record
+from fairburst.sim.workload import DagJob
+
+# The core's clock begins here, so that no time it sees is zero or negative.
+EPOCH = 1_000_000.0
+_RANK = {GuaranteeClass.HARD: 0, GuaranteeClass.SOFT: 1, GuaranteeClass.ELASTIC: 2, None: 3}
+Observer = Callable[[float, ClusterSnapshot, RoundResult], None]
+
+
+class Kind(enum.IntEnum):
+    """Order of events at one instant."""
+
+    END = 0
+    NODE = 1
+    ARRIVAL = 2
+
+
+@dataclass(slots=True, eq=False)
+class LiveJob:
+    """A job in the cluster. `serial`: its place in its queue. `offered`: stages with tasks to start, in the order they became runnable."""
+
+    spec: DagJob
+    queue: int
+    serial: int
+    record: JobRecord
+    demand: list[IntArray]
+    pending: list[int]
+    unfinished: list[int]
+    waits_for: list[int]
+    stages_left: int
+    offered: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Tasks of one stage started together on one node."""
+
+    job: LiveJob
+    stage: int
+    node: int
+    count: int
+    started: float
+
+
+def run(
+    scenario: Scenario, policy: str | Policy = "bopf", *, record_use: bool = False, observer: Observer | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Record:  # fmt: skip
+    """Run a scenario. `observer` sees every round's inputs and outcome. Raises ScenarioError where the scenario can't be run."""
+    scenario.check()
+    if isinstance(policy, str):
+        if policy not in POLICIES:
+            raise ScenarioError(f"expected a policy among {', '.join(POLICIES)}, found {policy!r}")
+        return _Run(scenario, POLICIES[policy], policy, record_use, observer, progress).run()
+    return _Run(scenario, policy, getattr(policy, "__name__", "policy"), record_use, observer, progress).run()
+
+
+class _Run:
+    """One run's state. A class because its lifetime is the run's."""
+
+    def __init__(
+        self, scenario: Scenario, policy: Policy, name: str, record_use: bool, observer: Observer | None,
+        progress: Callable[[float], None] | None,
+    ) -> None:  # fmt: skip
+        self.scenario, self.policy, self.observer, self.progress = scenario, policy, observer, progress
+        self.queues = scenario.queues
+        self.row_of = {spec.name: row for row, spec in enumerate(self.queues)}
+        self.latency: BoolArray = np.array([spec.kind is QueueKind.LATENCY for spec in self.queues], dtype=bool)
+        self.machines = Machines(scenario.cluster)
+        self.total = self.machines.total()
+        self.committed = scenario.cluster.capacity
+        shape = (len(self.queues), len(scenario.cluster.resources))
+        self.usage, self.pending, self.unit = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+        self.demand = np.zeros(shape, dtype=np.int64)
+        self.stale = set(range(len(self.queues)))
+        self.offering: list[list[tuple[int, LiveJob]]] = [[] for _ in self.queues]
+        self.running: dict[int, list[Batch]] = {}
+        self.heap: list[tuple[float, int, int, object]] = []
+        self.serial = 0
+        self.memory = Memory()
+        self.now, self.wake = 0.0, math.inf
+        self.granted: BoolArray = np.zeros(len(self.queues), dtype=bool)
+        self.record_use = record_use
+        self.record = Record(self.queues, scenario.cluster.resources, name)
+        self.record.resource_seconds, self.record.dominant_seconds = np.zeros(shape), np.zeros(len(self.queues))
+        self.record.guaranteed_seconds, self.record.capacity_seconds = np.zeros(shape[1]), np.zeros(shape[1])
+        self.throughput_left = self.jobs_left = 0
+        self.endless = any(plan.count is None for plan in scenario.bursts)
+
+    def run(self) -> Record:
+        self._lay_out()
+        had_throughput = self.throughput_left > 0
+        started_with = max(self.throughput_left if had_throughput else self.jobs_left, 1)
+        while True:
+            time = min(self.heap[0][0] if self.heap else math.inf, self.wake)
+            if time > self.scenario.until or math.isinf(time):
+                self._account(min(self.scenario.until, max(time, self.now)) if math.isfinite(self.scenario.until) else self.now)
+                break
+            self._account(time)
+            self.wake = math.inf if time >= self.wake else self.wake
+            while self.heap and self.heap[0][0] <= time:
+                self._happen(heapq.heappop(self.heap))
+            left = self.throughput_left if had_throughput else self.jobs_left
+            if left == 0 and (had_throughput or not self.endless):
+                break
+            due = self._next_round(time)
+            if due > time:
+                self.wake = min(self.wake, due)
+                continue
+            self._round()
+            if self.progress is not None and self.record.rounds % 512 == 0:
+                part = 1 - left / started_with
+                self.progress(max(part, time / self.scenario.until) if math.isfinite(self.scenario.until) else part)
+        self.record.end = self.now
+        return self.record
+
+    def _next_round(self, time: float) -> float:
+        """The earliest time at or after `time` at which there may be a round."""
+        step = self.scenario.round_seconds
+        if step <= 0:
+            return time
+        due = math.ceil(time / step - 1e-9) * step
+        return due if due > time + 1e-9 else time
+
+    def _push(self, time: float, kind: Kind, what: object) -> None:
+        self.serial += 1
+        heapq.heappush(self.heap, (time, kind, self.serial, what))
+
+    def _lay_out(self) -> None:
+        for submission in self.scenario.submissions:
+            self._push(submission.time, Kind.ARRIVAL, submission)
+            self._expect(submission.queue, 1)
+        for plan in self.scenario.bursts:
+            if plan.count is not None:
+                self._expect(plan.queue, plan.count)
+            if plan.count != 0:
+                self._push(plan.first, Kind.ARRIVAL, (plan, 0))
+        for change in self.scenario.changes:
+            self._push(change.time, Kind.NODE, change)
+
+    def _expect(self, queue: str, count: int) -> None:
+        self.jobs_left += count
+        if not self.latency[self.row_of[queue]]:
+            self.throughput_left += count
+
+    def _happen(self, event: tuple[float, int, int, object]) -> None:
+        match event[3]:
+            case Batch() as batch:
+                self._end(batch)
+            case NodeChange() as change:
+                self._change(change)
+            case Submission(_, queue, job):
+                self._arrive(queue, job)
+            case (BurstPlan() as plan, int(number)):
+                self._arrive(plan.queue, plan.jobs[number % len(plan.jobs)])
+                if plan.count is None or number + 1 < plan.count:
+                    self._push(plan.first + (number + 1) * plan.period, Kind.ARRIVAL, (plan, number + 1))
+            case other:
+                raise AssertionError(f"no such event: {other}")
+
+    def _arrive(self, queue: str, spec: DagJob) -> None:
+        row = self.row_of[queue]
+        record = JobRecord(queue, spec.name, self.now, self.now + self._deadline(row))
+        self.record.jobs.append(record)
+        job = LiveJob(
+            spec, row, len(self.record.jobs), record,
+            demand=[np.round(np.array(stage.demand) * MILLIONTHS).astype(np.int64) for stage in spec.stages],
+            pending=[stage.tasks for stage in spec.stages], unfinished=[stage.tasks for stage in spec.stages],
+            waits_for=[len(stage.parents) for stage in spec.stages], stages_left=len(spec.stages),
+        )  # fmt: skip
+        self._offer(job, [index for index, count in enumerate(job.waits_for) if count == 0])
+
+    def _deadline(self, row: int) -> float:
+        spec = self.queues[row]
+        if isinstance(spec.arrival, Schedule):
+            due = [item.burst.deadline_seconds for item in spec.arrival.bursts if item.arrival <= EPOCH + self.now + 1e-6]
+            return due[-1] if due else math.inf
+        return spec.burst.deadline_seconds if spec.burst is not None else math.inf
+
+    def _offer(self, job: LiveJob, stages: list[int]) -> None:
+        if not stages:
+            return
+        if not job.offered:
+            bisect.insort(self.offering[job.queue], (job.serial, job), key=lambda item: item[0])
+        for stage in stages:
+            job.offered.append(stage)
+            self.pending[job.queue] += job.demand[stage] * job.pending[stage]
+        self.stale.add(job.queue)
+
+    def _end(self, batch: Batch) -> None:
+        if batch.count == 0:
+            return
+        job, stage = batch.job, batch.stage
+        self._leave(batch, batch.count)
+        count, batch.count = batch.count, 0
+        job.unfinished[stage] -= count
+        if job.unfinished[stage]:
+            return
+        job.stages_left -= 1
+        if job.stages_left == 0:
+            job.record.end = self.now
+            self.jobs_left -= 1
+            if not self.latency[job.queue]:
+                self.throughput_left -= 1
+            return
+        freed = []
+        for index, below in enumerate(job.spec.stages):
+            if stage in below.parents:
+                job.waits_for[index] -= 1
+                if job.waits_for[index] == 0:
+                    freed.append(index)
+        self._offer(job, freed)
+
+    def _leave(self, batch: Batch, count: int) -> None:
+        """`count` tasks of the batch stop using their node."""
+        demand = batch.job.demand[batch.stage]
+        self.machines.release(batch.node, demand, count)
+        self.usage[batch.job.queue] -= demand * count
+        self.stale.add(batch.job.queue)
+        if count == batch.count and self._tracks():
+            self.running[batch.job.queue].remove(batch)
+
+    def _tracks(self) -> bool:
+        """Whether running batches must be found again: only eviction and failures look for them."""
+        return self.scenario.preemptive or bool(self.scenario.changes)
+
+    def _change(self, change: NodeChange) -> None:
+        if change.lost:
+            for batches in list(self.running.values()):
+                for batch in [batch for batch in batches if batch.node == change.node]:
+                    self._requeue(batch, batch.count)
+        self.machines.resize(change.node, change.amounts)
+        self.total = self.machines.total()
+        # a plain low-water mark is the operator's business; here admission follows what is there
+        self.committed = self.total / MILLIONTHS
+        self.stale.update(range(len(self.queues)))
+
+    def _requeue(self, batch: Batch, count: int) -> None:
+        """Tasks of a batch are lost and wait again, before those of their stage that never ran."""
+        self._leave(batch, count)
+        batch.count -= count
+        job, stage = batch.job, batch.stage
+        if job.pending[stage] == 0:
+            if not job.offered:
+                bisect.insort(self.offering[job.queue], (job.serial, job), key=lambda item: item[0])
+            job.offered.insert(0, stage)
+        job.pending[stage] += count
+        self.pending[job.queue] += job.demand[stage] * count
+        self.record.tasks_evicted += count
+
+    # --- one round --------------------------------------------------------------------------------------------------------------
+
+    def _round(self) -> None:
+        result = self._decide()
+        if self.scenario.preemptive:
+            self._evict(result)
+        started = self._start(result)
+        if started[self.latency & self.granted].any():
+            result = self._decide()  # what now runs is charged from this instant, as on a cluster where binding is an event
+        boundary = result.next_boundary - EPOCH
+        self.wake = boundary if boundary > self.now else self.now + 1e-3
+
+    def _decide(self) -> RoundResult:
+        for row in self.stale:
+            self._refresh(row)
+        self.stale.clear()
+        given = snapshot(
+            self.scenario.cluster.resources, self.total, self.committed, self.queues, self.demand, self.usage, self.unit
+        )  # fmt: skip
+        result, self.memory = self.policy(given, self.memory, self.scenario.config, EPOCH + self.now)
+        self.record.rounds += 1
+        if result.events or self.record.rounds == 1:
+            self._note(result)
+        if self.observer is not None:
+            self.observer(self.now, given, result)
+        return result
+
+    def _note(self, result: RoundResult) -> None:
+        self.record.classes = {spec.name: granted for spec, granted in zip(self.queues, result.classes, strict=True)}
+        self.granted = np.array([granted in {GuaranteeClass.HARD, GuaranteeClass.SOFT} for granted in result.classes], dtype=bool)
+        for event in result.events:
+            self.record.events.append((self.now, event))
+            if event.kind is EventKind.BURST_OPENED:
+                window = result.decisions[self.row_of[event.queue]].window
+                if window is not None and window.opened is not None and window.deadline is not None:
+                    self.record.windows.append((event.queue, window.opened - EPOCH, window.deadline - EPOCH))
+
+    def _refresh(self, row: int) -> None:
+        """A queue's demand: what runs, and what waits as far as the whole cluster could hold it, first come first."""
+        waiting = self.pending[row]
+        if (waiting <= self.total).all():
+            self.demand[row] = self.usage[row] + waiting
+        else:
+            total = self.usage[row].copy()
+            for demand, count in self._waiting(row):
+                total += demand * count
+                if (total >= self.total).any():
+                    break
+            self.demand[row] = total
+        first = next(self._waiting(row), None)
+        if first is not None:
+            self.unit[row] = first[0]
+        elif not self.usage[row].any():
+            self.unit[row] = 0
+
+    def _waiting(self, row: int) -> Iterator[tuple[IntArray, int]]:
+        for _, job in self.offering[row]:
+            for stage in job.offered:
+                yield job.demand[stage], job.pending[stage]
+
+    def _start(self, result: RoundResult) -> IntArray:
+        """Start tasks; returns (N,) how many."""
+        allocation = np.round(result.allocation * MILLIONTHS).astype(np.int64)
+        started = np.zeros(len(self.queues), dtype=np.int64)
+        capacity = np.maximum(self.total, 1)
+        served = (self.usage / capacity).max(axis=1) / np.maximum((allocation / capacity).max(axis=1), 1e-12)
+        rows = [row for row in range(len(self.queues)) if self.offering[row]]
+        rows.sort(key=lambda row: (_RANK[result.classes[row]], served[row], row))
+        for row in rows:
+            started[row] = self._start_queue(row, allocation[row])
+        return started
+
+    def _start_queue(self, row: int, allocation: IntArray) -> int:
+        offering, usage, started = self.offering[row], self.usage[row], 0
+        while offering:
+            job = offering[0][1]
+            stage = job.offered[0]
+            demand = job.demand[stage]
+            count = _permitted(allocation.tolist(), usage.tolist(), demand.tolist(), job.pending[stage])
+            placed = self.machines.place(demand, count) if count else []
+            given = sum(number for _, number in placed)
+            if given == 0:
+                break
+            for node, number in placed:
+                self._begin(job, stage, node, number)
+            usage += demand * given
+            self.pending[row] -= demand * given
+            job.pending[stage] -= given
+            started += given
+            self.stale.add(row)
+            if job.pending[stage] == 0:
+                job.offered.pop(0)
+                if not job.offered:
+                    offering.pop(0)
+            elif given < count:
+                break
+        self.record.tasks_started += started
+        return started
+
+    def _begin(self, job: LiveJob, stage: int, node: int, count: int) -> None:
+        if math.isnan(job.record.first_start):
+            job.record.first_start = self.now
+        batch = Batch(job, stage, node, count, self.now)
+        if self._tracks():
+            self.running.setdefault(job.queue, []).append(batch)
+        self._push(self.now + self.scenario.start_delay_seconds + job.spec.stages[stage].seconds, Kind.END, batch)
+
+    def _evict(self, result: RoundResult) -> None:
+        """Take back, youngest first, what queues use above their allocation, as far as guaranteed queues are owed more than is free."""
+        allocation = np.round(result.allocation * MILLIONTHS).astype(np.int64)
+        owed = np.zeros_like(self.total)
+        for row in np.flatnonzero(self.granted & self.latency):
+            owed += np.clip(np.minimum(allocation[row], self.demand[row]) - self.usage[row], 0, None)
+        short = owed - self.machines.free.clip(0).sum(axis=0)
+        if not (short > 0).any():
+            return
+        for row in np.argsort(-((self.usage - allocation) / np.maximum(self.total, 1)).max(axis=1), kind="stable"):
+            for batch in sorted(self.running.get(int(row), []), key=lambda one: -one.started):
+                demand = batch.job.demand[batch.stage]
+                over = int(np.min(((self.usage[row] - allocation[row])[demand > 0]) // demand[demand > 0])) if demand.any() else 0
+                useful = (short > 0) & (demand > 0)
+                if over <= 0 or not useful.any():
+                    continue
+                count = min(batch.count, over, int(np.max(-(-short[useful] // demand[useful]))))
+                self._requeue(batch, count)
+                short = short - demand * count
+
+    def _account(self, time: float) -> None:
+        """Carry the integrals on to `time`."""
+        step = time - self.now
+        if step > 0:
+            used = self.usage / MILLIONTHS
+            record = self.record
+            record.resource_seconds += used * step
+            capacity = np.maximum(self.total / MILLIONTHS, 1e-12)
+            record.dominant_seconds += (used / capacity).max(axis=1) * step
+            record.guaranteed_seconds += used[self.latency & self.granted].sum(axis=0) * step
+            record.capacity_seconds += self.total / MILLIONTHS * step
+            if self.record_use:
+                record.times.append(self.now)
+                record.use.append(used)
+        self.now = time
+
+
+def _permitted(allocation: list[int], usage: list[int], demand: list[int], most: int) -> int:
+    """How many more tasks may start: while use is below the allocation in everything that the task needs, so at most one task over it."""
+    count = most
+    for allowed, used, need in zip(allocation, usage, demand, strict=True):
+        if need > 0:
+            room = allowed - used
+            # a rest smaller than a thousandth of a task is rounding, not room
+            count = min(count, 0 if room * 1000 <= need else -(-room // need))
+    return max(count, 0)

@@ -1,0 +1,85 @@
+"""A scenario for the engine: a cluster, queues, jobs that come, and what happens to the machines. Values only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fairburst.policy.model import PolicyConfig, QueueKind, QueueSpec
+from fairburst.sim.cluster import Cluster
+from fairburst.sim.errors import ScenarioError
+from fairburst.sim.workload import DagJob
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One job that comes to a queue at `time` (seconds from the start)."""
+
+    time: float
+    queue: str
+    job: DagJob
+
+
+@dataclass(frozen=True, slots=True)
+class BurstPlan:
+    """Jobs that come to a queue every `period` seconds from `first` on, `jobs` over and over, `count` in all (None: until the end)."""
+
+    queue: str
+    first: float
+    period: float
+    jobs: Sequence[DagJob]
+    count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """At `time` the node has `amounts`. `lost`: its running tasks are lost and run again (a failure), else they run on."""
+
+    time: float
+    node: int
+    amounts: tuple[float, ...]
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Everything a run needs beside the policy.
+
+    queues: ascending by `order`. preemptive: tasks of queues above their allocation are evicted, youngest first, for what others are owed
+    (their work is lost). start_delay_seconds: from a task's start to its work's. round_seconds: what happens in between is drained into
+    the round at the next multiple of this (0: a round at every event, as the operator's within 20 ms). until: latest end. The run ends
+    when the jobs of all
+    throughput queues have ended, or all jobs where there are none of those.
+    """
+
+    cluster: Cluster
+    queues: tuple[QueueSpec, ...]
+    submissions: Sequence[Submission] = ()
+    bursts: Sequence[BurstPlan] = ()
+    changes: Sequence[NodeChange] = ()
+    config: PolicyConfig = field(default_factory=PolicyConfig)
+    preemptive: bool = False
+    start_delay_seconds: float = 0.0
+    round_seconds: float = 0.0
+    until: float = math.inf
+
+    def check(self) -> None:
+        """Raise ScenarioError where the parts don't fit each other."""
+        names = {spec.name for spec in self.queues}
+        width = len(self.cluster.resources)
+        jobs = [(item.queue, item.job) for item in self.submissions] + [(plan.queue, job) for plan in self.bursts for job in plan.jobs]
+        largest = [max(column) for column in zip(*self.cluster.nodes, strict=True)]
+        for queue, job in jobs:
+            if queue not in names:
+                raise ScenarioError(f"{job.name}: expected one of the queues {', '.join(sorted(names))}, found {queue!r}")
+            for stage in job.stages:
+                if len(stage.demand) != width or any(need > most for need, most in zip(stage.demand, largest, strict=True)):
+                    raise ScenarioError(
+                        f"{job.name}, stage {stage.name}: expected a demand for {', '.join(self.cluster.resources)} that fits on one node, "
+                        f"found {stage.demand}"
+                    )
+        endless = [plan.queue for plan in self.bursts if plan.count is None]
+        throughput = {spec.name for spec in self.queues if spec.kind is QueueKind.THROUGHPUT}
+        if endless and math.isinf(self.until) and not any(queue in throughput for queue, _ in jobs):
+            raise ScenarioError(f"queue {endless[0]}: expected an end (`until`, a count of bursts or batch work), found none")

@@ -1,0 +1,179 @@
+"""Every Prometheus metric, each with a doc line from which docs/metrics.md is generated. Views of decisions; decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics import MetricWrapperBase
+
+from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind, WindowState
+
+CLASSES = (*(item.value for item in GuaranteeClass), "Rejected")
+CONDITIONS = ("Admitted", "Guaranteed", "Attainable", "Enforced", "Ready")
+_ROUND_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class Metrics:
+    """All metrics of one operator process, in a registry of its own so that tests don't share state."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._queue_labels: set[tuple[str, str, str]] = set()
+        self._capacity_gauges()
+        self._queue_gauges()
+        self._loop_metrics()
+
+    def _capacity_gauges(self) -> None:
+        registry = self.registry
+        self.live_capacity = Gauge(
+            "fairburst_capacity_live",
+            "Capacity now after head-room and unmanaged pods, in resource units.",
+            ["resource"],
+            registry=registry,
+        )
+        self.committed_capacity = Gauge(
+            "fairburst_capacity_committed", "Capacity that admission counts on, in resource units.", ["resource"], registry=registry
+        )
+
+    def _queue_gauges(self) -> None:
+        labels, registry = ["namespace", "queue", "kind"], self.registry
+        self.queue_class = Gauge(
+            "fairburst_queue_class",
+            "1 for the class granted (Hard, Soft, Elastic, Rejected), else 0.",
+            [*labels, "class"],
+            registry=registry,
+        )
+        self.window_state = Gauge(
+            "fairburst_queue_window",
+            "1 for the window's state (Closed, Armed, Open, Overdue), else 0.",
+            [*labels, "state"],
+            registry=registry,
+        )
+        self.share = Gauge("fairburst_queue_fair_share_ratio", "Fair share of the pool, a fraction of capacity.", labels, registry=registry)
+        self.allocated = Gauge(
+            "fairburst_queue_allocation_ratio", "Dominant share allocated now, a fraction of capacity.", labels, registry=registry
+        )
+        self.used = Gauge("fairburst_queue_usage_ratio", "Dominant share of pods bound and not ended.", labels, registry=registry)
+        self.ledger = Gauge(
+            "fairburst_queue_ledger_seconds", "Guaranteed use in the current period, dominant-share-seconds.", labels, registry=registry
+        )
+        self.fair_share_of_period = Gauge(
+            "fairburst_queue_fair_share_of_period_seconds",
+            "Fair share of the period, dominant-share-seconds; the ledger stays at or below it.",
+            labels,
+            registry=registry,
+        )
+        self.debt = Gauge(
+            "fairburst_queue_debt_seconds", "Overrun carried into the period, dominant-share-seconds.", labels, registry=registry
+        )
+        self.bursts = Gauge("fairburst_queue_bursts", "Bursts by outcome (met, missed).", [*labels, "outcome"], registry=registry)
+        self.queue_unhealthy = Gauge(
+            "fairburst_queue_condition_false", "1 where the condition is False on a queue.", [*labels, "condition"], registry=registry
+        )
+
+    def _loop_metrics(self) -> None:
+        registry = self.registry
+        self.rounds = Counter("fairburst_rounds_total", "Scheduling rounds run.", registry=registry)
+        self.round_failures = Counter("fairburst_round_failures_total", "Rounds that raised an unexpected error.", registry=registry)
+        self.decide_seconds = Histogram(
+            "fairburst_decide_seconds", "Time of one decision by the core.", buckets=_ROUND_BUCKETS, registry=registry
+        )
+        self.round_seconds = Histogram(
+            "fairburst_round_seconds", "Time of one round: snapshot, decision, plan, writes.", buckets=_ROUND_BUCKETS, registry=registry
+        )
+        self.reaction_seconds = Histogram(
+            "fairburst_reaction_seconds", "From an event to the start of its round.", buckets=_ROUND_BUCKETS, registry=registry
+        )
+        self.writes = Counter(
+            "fairburst_writes_total",
+            "Writes to the API server by kind and result (ok, error, overtaken).",
+            ["kind", "result"],
+            registry=registry,
+        )
+        self.queue_watch_restarts = Gauge("fairburst_queue_watch_restarts", "Restarts of the queue watch since start.", registry=registry)
+        self.informer_relists = Gauge("fairburst_informer_relists", "Full lists by resource since start.", ["resource"], registry=registry)
+        self.quotas_out_of_sync = Gauge(
+            "fairburst_quotas_out_of_sync",
+            "Quotas whose enforced values differed from the written ones in the last round.",
+            registry=registry,
+        )
+
+    def show_capacity(self, resources: Iterable[str], live: Iterable[float], committed: Iterable[float]) -> None:
+        """Publish both capacities, (K,) each, by resource name."""
+        for resource, now, promised in zip(resources, live, committed, strict=True):
+            self.live_capacity.labels(resource).set(now)
+            self.committed_capacity.labels(resource).set(promised)
+
+    def show_queue(
+        self, decision: QueueDecision, *, allocated: float, used: float, met: int, missed: int, false_conditions: set[str]
+    ) -> None:
+        """Publish one queue. `allocated` and `used` are dominant shares."""
+        namespace, _, name = decision.queue.partition("/")
+        labels = (namespace, name, decision.kind.value)
+        self._queue_labels.add(labels)
+        granted = decision.guarantee_class.value if decision.guarantee_class else "Rejected"
+        for value in CLASSES:
+            self.queue_class.labels(*labels, value).set(value == granted)
+        if decision.kind is QueueKind.LATENCY:
+            for state in WindowState:
+                self.window_state.labels(*labels, state.value).set(decision.window is not None and state is decision.window.state)
+        self.share.labels(*labels).set(decision.share)
+        self.allocated.labels(*labels).set(allocated)
+        self.used.labels(*labels).set(used)
+        self.ledger.labels(*labels).set(decision.ledger)
+        self.fair_share_of_period.labels(*labels).set(decision.fair_share_of_period)
+        self.debt.labels(*labels).set(decision.debt)
+        self.bursts.labels(*labels, "met").set(met)
+        self.bursts.labels(*labels, "missed").set(missed)
+        for condition in CONDITIONS:
+            self.queue_unhealthy.labels(*labels, condition).set(condition in false_conditions)
+
+    def forget_queues(self, keep: set[tuple[str, str, str]]) -> None:
+        """Drop the series of queues that no longer exist; `keep` holds (namespace, queue, kind)."""
+        for labels in self._queue_labels - keep:
+            for gauge in (self.share, self.allocated, self.used, self.ledger, self.fair_share_of_period, self.debt):
+                _remove(gauge, labels)
+            for gauge, values in (
+                (self.queue_class, CLASSES),
+                (self.window_state, tuple(state.value for state in WindowState)),
+                (self.bursts, ("met", "missed")),
+                (self.queue_unhealthy, CONDITIONS),
+            ):
+                for value in values:
+                    _remove(gauge, (*labels, value))
+        self._queue_labels &= keep
+
+
+def definitions() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
+    """(name, type, labels, doc line) of every metric, sorted by name."""
+    metrics = [metric for metric in vars(Metrics()).values() if isinstance(metric, MetricWrapperBase)]
+    for metric in sorted(metrics, key=lambda one: str(one._name)):
+        (family,) = metric.describe()
+        suffix = "_total" if family.type == "counter" else ""
+        yield family.name + suffix, family.type, tuple(metric._labelnames), family.documentation
+
+
+def to_markdown() -> str:
+    """The page docs/metrics.md."""
+    lines = [
+        "# Metrics",
+        "",
+        "Served on `/metrics` of the port that `metrics.port` names, as Prometheus text. A dominant share is a fraction of capacity.",
+        "Generated from `operator/fairburst/telemetry/metrics.py` by `fairburst metrics --markdown`.",
+        "",
+        "| metric | type | labels | meaning |",
+        "| --- | --- | --- | --- |",
+    ]
+    lines += [
+        f"| `{name}` | {kind} | {', '.join(f'`{label}`' for label in labels)} | {meaning} |"
+        for name, kind, labels, meaning in definitions()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _remove(gauge: Gauge, labels: tuple[str, ...]) -> None:
+    try:
+        gauge.remove(*labels)
+    except KeyError:
+        return

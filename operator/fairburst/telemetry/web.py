@@ -1,0 +1,43 @@
+"""/metrics, /healthz and /readyz on one port. Decides nothing: health is asked of the callables given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+Probe = Callable[[], str | None]
+
+
+class WebServer:
+    """Serves until stopped. A probe returns None when all is well, else a sentence that says what is not."""
+
+    def __init__(self, registry: CollectorRegistry, *, healthy: Probe, ready: Probe) -> None:
+        self._registry = registry
+        self._probes = {"/healthz": healthy, "/readyz": ready}
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; the port really used (a free one where `port` is 0)."""
+        app = web.Application()
+        app.router.add_get("/metrics", self._metrics)
+        for path in self._probes:
+            app.router.add_get(path, self._probe)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        await site.start()
+        return int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """Stop listening; started requests are finished."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _probe(self, request: web.Request) -> web.Response:
+        problem = self._probes[request.path]()
+        return web.Response(text=problem or "ok", status=503 if problem else 200)

@@ -1,0 +1,103 @@
+"""Each benchmark once with tiny sizes, so that none rots; and the ratios that hold on any machine, however busy."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks import policy
+from benchmarks.informer import informer_path
+from benchmarks.measure import REGISTRY, Measurement, figure
+from fairburst.policy.decide import decide
+from fairburst.policy.drf import fill
+
+TINY: dict[str, Callable[[], Iterator[Measurement]]] = {
+    "decide_round": lambda: policy.round_of(12, None, None),
+    "decide_pods": lambda: policy.round_of_pods(10, 100, None),
+    "decide_growth": lambda: policy.growth_over((8, 16), None),
+    "decide_memory": lambda: policy.memory_of(10, None),
+    "admission_scheduled": lambda: policy.scheduled_admission(6, 4, 10),
+    "admission": lambda: policy.periodic_admission(5),
+    "informer": lambda: informer_path(30, 10),
+}
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_benchmark_yields_figures_under_names_of_their_own(name: str) -> None:
+    assert name in REGISTRY
+    results = list(TINY[name]())
+    assert results
+    assert len({result.name for result in results}) == len(results)
+    for result in results:
+        assert math.isfinite(result.value)
+        assert result.min <= result.value <= result.max
+
+
+def test_json_has_one_object_a_line_and_a_missed_target_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(REGISTRY, "zz_kept", lambda: iter([figure("kept", 1.0, "ms", 2.0)]))
+    monkeypatch.setitem(REGISTRY, "zz_missed", lambda: iter([figure("missed", 3.0, "ratio", 4.0, at_least=True)]))
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "zz_", "--json"])
+    assert command.main() == 1
+    kept, missed = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert kept == {"name": "kept", "value": 1.0, "unit": "ms", "target": 2.0, "ok": True, "repeats": 1, "min": 1.0, "max": 1.0}
+    assert missed["ok"] is False
+
+
+def test_an_unknown_name_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "nothing_of_that_name"])
+    assert command.main() == 2
+    assert "decide_round" in capsys.readouterr().err
+
+
+def test_the_plain_python_reference_divides_as_the_core_does() -> None:
+    """A ratio to something that computes something else would mean nothing."""
+    rng = np.random.default_rng(11)
+    for _ in range(50):
+        demand = rng.integers(0, 9, (12, 3)).astype(np.float64)
+        weight, capacity = rng.integers(1, 4, 12).astype(np.float64), rng.integers(20, 60, 3).astype(np.float64)
+        want = policy.plain_fill(demand.tolist(), weight.tolist(), capacity.tolist(), capacity.tolist())
+        busy = demand.any(axis=1)  # an idle queue's multiple means nothing
+        found = fill(demand, np.full(12, math.inf), weight, capacity, capacity)
+        assert found[busy] == pytest.approx(np.array(want)[busy], abs=1e-6)
+
+
+def fastest(run: Callable[[], object], repeats: int = 5) -> float:
+    """Least processor seconds: what a busy neighbour adds doesn't count."""
+    samples = []
+    for _ in range(repeats):
+        begin = time.process_time()
+        run()
+        samples.append(time.process_time() - begin)
+    return min(samples)
+
+
+def test_a_round_of_arrays_is_several_times_faster_than_the_plain_division_alone() -> None:
+    snapshot = policy.make_snapshot(4_000, 6, True)
+    memory = policy.settled(snapshot)
+    ours = fastest(lambda: decide(snapshot, memory, policy.CONFIG, policy.NOW + 2))
+    assert fastest(policy.plain_round(snapshot, memory), 2) > 2 * ours  # seen: 10
+
+
+def test_a_quiet_round_is_a_small_part_of_an_active_one() -> None:
+    busy, idle = (policy.make_snapshot(4_000, 6, active) for active in (True, False))
+    remembered, forgotten = policy.settled(busy), policy.settled(idle)
+    active = fastest(lambda: decide(busy, remembered, policy.CONFIG, policy.NOW + 2))
+    assert fastest(lambda: decide(idle, forgotten, policy.CONFIG, policy.NOW + 2)) < active / 5  # seen: 1/30
+
+
+def test_a_round_over_eight_times_the_queues_takes_no_more_than_twenty_times_as_long() -> None:
+    times = []
+    for count in (2_000, 16_000):
+        snapshot = policy.make_snapshot(count, 6, True)
+        memory = policy.settled(snapshot)
+        times.append(fastest(lambda s=snapshot, m=memory: decide(s, m, policy.CONFIG, policy.NOW + 2)))  # type: ignore[misc]
+    assert times[1] < 20 * times[0]  # seen: 5; a quadratic step would make it 64

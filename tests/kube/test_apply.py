@@ -1,0 +1,164 @@
+"""Sending a round's writes to a server: each on its own, in order, and what is answered goes into the caches."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from fairburst.kube.apply import Applier
+from fairburst.kube.engine import RoundPlan
+from fairburst.kube.manifests import MANAGED_LABEL
+from fairburst.telemetry.metrics import Metrics
+from tests.support.fake_api import FakeApi, status
+from tests.support.objects import World, job, latency_spec, pod, quota
+
+QUOTAS, JOBS, EVENTS, NAMESPACES = "/api/v1/resourcequotas", "/apis/batch/v1/jobs", "/api/v1/events", "/api/v1/namespaces"
+LATENCY, THROUGHPUT = "/apis/fairburst.dev/v1alpha1/latencyqueues", "/apis/fairburst.dev/v1alpha1/throughputqueues"
+
+
+class Site:
+    """A fake server that holds what a world holds, and an applier."""
+
+    def __init__(self, api: FakeApi, world: World) -> None:
+        self.api, self.world, self.metrics = api, world, Metrics()
+        self.client = api.client()
+        self.seen: list[dict[str, Any]] = []
+        self.applier = Applier(self.client, "default", self.metrics, quota_seen=self.seen.append, queue_seen=self.seen.append)
+        self.quotas_written: list[str] = []
+        self.statuses_written: list[str] = []
+        for _, name in world.namespaces:
+            # Namespaces are objects without a namespace; the fake server files them under "".
+            api.put(NAMESPACES, {"metadata": {"name": name, "labels": {}}})
+        for (kind, _, _), obj in world.queues.items():
+            api.put(LATENCY if kind == "LatencyQueue" else THROUGHPUT, obj)
+
+    async def apply(self, plan: RoundPlan) -> bool:
+        return await self.applier.apply(
+            plan,
+            lambda write, _: self.quotas_written.append(write.namespace),
+            lambda write, _: self.statuses_written.append(write.member.namespace),
+        )
+
+    def writes(self, kind: str, result: str) -> float:
+        return self.metrics.registry.get_sample_value("fairburst_writes_total", {"kind": kind, "result": result}) or 0.0
+
+    def paths(self) -> list[tuple[str, str]]:
+        return [(method, path) for method, path, _ in self.api.requests if method != "GET"]
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    """A batch queue with a Job of which nothing runs yet, and a latency queue."""
+    world = World()
+    world.queue("ThroughputQueue", "batch")
+    world.controller("Job", None, job("batch", "work", 4))
+    world.queue("LatencyQueue", "burst", spec=latency_spec())
+    async with FakeApi(QUOTAS, JOBS, EVENTS, NAMESPACES, LATENCY, THROUGHPUT) as api:
+        made = Site(api, world)
+        api.put(JOBS, {"metadata": {"name": "work", "namespace": "batch"}})
+        yield made
+        await made.client.close()
+
+
+async def test_everything_a_round_wants_is_on_the_server_afterwards(site: Site) -> None:
+    assert await site.apply(site.world.plan())
+    written = site.api.objects[QUOTAS]["batch", "fairburst"]
+    assert written["spec"]["hard"] == written["status"]["hard"] == {"requests.cpu": "5", "requests.memory": "5Gi"}
+    assert written["status"]["used"] == {"requests.cpu": "0", "requests.memory": "0"}
+    assert written["metadata"]["ownerReferences"][0]["name"] == "queue"
+    assert site.api.objects[NAMESPACES]["", "batch"]["metadata"]["labels"] == {MANAGED_LABEL: "true"}
+    assert site.api.objects[LATENCY]["burst", "queue"]["status"]["class"] == "Hard"
+    events = [event for (namespace, _), event in site.api.objects[EVENTS].items() if namespace == "burst"]
+    assert [(event["reason"], event["involvedObject"]["name"]) for event in events] == [("Admitted", "queue")]
+    assert sorted(site.quotas_written) == sorted(site.statuses_written) == ["batch", "burst"]
+
+
+async def test_what_the_server_answers_goes_into_the_caches(site: Site) -> None:
+    await site.apply(site.world.plan())
+    kinds = sorted(obj.get("kind", "") for obj in site.seen)
+    assert kinds == ["LatencyQueue", "ResourceQuota", "ResourceQuota", "ThroughputQueue"]
+    assert all(obj["metadata"]["resourceVersion"] for obj in site.seen)
+
+
+async def test_labels_come_before_quotas_and_statuses_before_events(site: Site) -> None:
+    await site.apply(site.world.plan())
+    kinds = ["namespaces", "resourcequotas", "queues", "events"]
+    order = [next(n for n in (3, 2, 1, 0) if kinds[n] in path) for _, path in site.paths()]
+    assert order == sorted(order)
+    assert set(order) == {0, 1, 2, 3}
+
+
+async def test_bursts_are_raised_before_the_others_are_written(site: Site) -> None:
+    await site.apply(site.world.plan())
+    creations = [path for method, path in site.paths() if method == "POST" and path.endswith("resourcequotas")]
+    assert creations == ["/api/v1/namespaces/burst/resourcequotas", "/api/v1/namespaces/batch/resourcequotas"]
+
+
+async def test_a_write_that_fails_stops_no_other_and_is_counted(site: Site) -> None:
+    plan = site.world.plan()
+    plan.labels = []
+    site.api.fail(1, 403, status(403, "Forbidden"))
+    assert not await site.apply(plan)
+    assert site.writes("quota", "error") == 1.0
+    assert site.writes("quota", "ok") == 1.0
+    assert site.writes("status", "ok") == 2.0
+    assert len(site.quotas_written) == 2, "a failed write counts for the rate as well"
+
+
+async def test_what_is_gone_in_the_meantime_is_overtaken_and_no_error(site: Site) -> None:
+    plan = site.world.plan()
+    site.api.remove(LATENCY, "burst", "queue")
+    assert not await site.apply(plan)
+    assert (site.writes("status", "overtaken"), site.writes("status", "error"), site.writes("status", "ok")) == (1.0, 0.0, 1.0)
+
+
+async def test_a_quota_that_somebody_else_created_first_is_overtaken(site: Site) -> None:
+    plan = site.world.plan()
+    site.api.put(QUOTAS, {"metadata": {"name": "fairburst", "namespace": "batch"}})
+    assert not await site.apply(plan)
+    assert site.writes("quota", "overtaken") == 1.0
+
+
+async def test_a_changed_quota_is_patched_and_a_foreign_limit_removed(site: Site) -> None:
+    world = site.world
+    await site.apply(world.round())
+    hard = site.api.objects[QUOTAS]["batch", "fairburst"]
+    site.api.put(QUOTAS, {**hard, "metadata": {**hard["metadata"], "labels": {}}, "spec": {"hard": {"requests.cpu": "99", "pods": "1"}}})
+    world.quotas["batch", "fairburst"] = quota("batch", {"requests.cpu": "99", "pods": "1"}, pool=None)
+    world.after(2.0)
+    await site.apply(world.plan())
+    mended = site.api.objects[QUOTAS]["batch", "fairburst"]
+    assert mended["spec"]["hard"] == mended["status"]["hard"] == {"requests.cpu": "5", "requests.memory": "5Gi"}
+    assert mended["metadata"]["labels"] == {"fairburst.dev/pool": "default"}
+
+
+async def test_a_quota_of_another_scope_is_deleted_and_created(site: Site) -> None:
+    world = site.world
+    await site.apply(world.round())
+    world.quotas["batch", "fairburst"].spec.scope_selector = None
+    world.after(2.0)
+    site.api.requests.clear()
+    assert await site.apply(world.plan())
+    path = "/api/v1/namespaces/batch/resourcequotas"
+    assert site.paths()[:3] == [("DELETE", f"{path}/fairburst"), ("POST", path), ("PATCH", f"{path}/fairburst/status")]
+    assert "scopeSelector" in site.api.objects[QUOTAS]["batch", "fairburst"]["spec"]
+
+
+async def test_a_blocked_job_is_woken_by_an_annotation(site: Site) -> None:
+    world = site.world
+    world.round()
+    world.put(pod("batch", "other", owner=("ReplicaSet", "rs")))
+    world.after(5.0)
+    plan = world.plan()
+    assert [owner.name for owner in plan.wakes] == ["work"]
+    await site.apply(plan)
+    assert "fairburst.dev/woken-at" in site.api.objects[JOBS]["batch", "work"]["metadata"]["annotations"]
+
+
+async def test_an_empty_plan_sends_nothing(site: Site) -> None:
+    plan = site.world.plan()
+    plan.labels, plan.quota_writes, plan.statuses, plan.events = [], [], [], []
+    assert await site.apply(plan)
+    assert site.paths() == []

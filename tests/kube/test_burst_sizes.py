@@ -1,0 +1,49 @@
+"""What is remembered of bursts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fairburst.kube.burst_sizes import BURSTS, BurstSizes
+
+RATE = np.array([160.0, 320.0])
+
+
+def test_before_the_first_burst_the_whole_declared_demand_counts() -> None:
+    assert BurstSizes().fraction("a/b") == 1.0
+
+
+def test_the_largest_of_the_recent_bursts_counts() -> None:
+    sizes = BurstSizes()
+    for delivered in (3.0, 2.0, 1.0):
+        sizes.ended("a/b", delivered, 10.0)
+    assert sizes.fraction("a/b") == pytest.approx(0.3)
+
+
+def test_old_bursts_are_forgotten() -> None:
+    sizes = BurstSizes()
+    sizes.ended("a/b", 9.0, 10.0)
+    for _ in range(BURSTS):
+        sizes.ended("a/b", 1.0, 10.0)
+    assert sizes.fraction("a/b") == pytest.approx(0.1)
+
+
+def test_a_burst_that_overran_counts_as_the_whole_demand() -> None:
+    sizes = BurstSizes()
+    sizes.ended("a/b", 12.0, 10.0)
+    assert sizes.fraction("a/b") == 1.0
+
+
+def test_the_size_of_a_pod_is_remembered_while_the_queue_has_none() -> None:
+    sizes = BurstSizes()
+    assert sizes.pods("a/b", RATE, np.zeros(2)) == 0.0
+    assert sizes.pods("a/b", RATE, np.array([2.0, 2.0])) == 160.0
+    assert sizes.pods("a/b", RATE, np.zeros(2)) == 160.0
+
+
+def test_queues_that_are_gone_are_dropped() -> None:
+    sizes = BurstSizes()
+    sizes.ended("a/b", 1.0, 10.0)
+    sizes.keep(set())
+    assert sizes.fraction("a/b") == 1.0

@@ -1,0 +1,303 @@
+"""The API client against a real HTTP server, kubeconfigs and service account files included."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairburst.kube import auth
+from fairburst.kube.auth import Credentials, from_kubeconfig, from_service_account
+from fairburst.kube.client import ApiClient, RateLimiter
+from fairburst.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    CredentialsError,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+)
+from tests.support.fake_api import FakeApi, status
+
+PODS = "/api/v1/pods"
+IN_A = "/api/v1/namespaces/a/pods"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Server:
+    """One handler for everything."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+
+    async def __aenter__(self) -> str:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._handler)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._runner.cleanup()
+
+
+async def test_objects_are_created_patched_read_and_deleted() -> None:
+    async with FakeApi(PODS) as api, api.client() as client:
+        created = await client.create(IN_A, {"metadata": {"name": "p", "labels": {"old": "1"}}})
+        assert created["metadata"]["namespace"] == "a"
+        await client.merge_patch(f"{IN_A}/p", {"metadata": {"labels": {"old": None, "new": "2"}}})
+        assert (await client.get_json(f"{IN_A}/p"))["metadata"]["labels"] == {"new": "2"}
+        await client.delete(f"{IN_A}/p")
+        with pytest.raises(NotFound):
+            await client.get(f"{IN_A}/p")
+
+
+async def test_each_kind_of_patch_says_what_it_is() -> None:
+    async def echo(request: web.Request) -> web.Response:
+        return web.json_response({"type": request.content_type, "query": dict(request.query), "body": await request.text()})
+
+    async with Server(echo) as url, ApiClient(Credentials(url)) as client:
+        merge = await client.merge_patch("/x", {"spec": None})
+        ops = [{"op": "remove", "path": "/spec/schedulingGates/0"}]
+        assert (merge["type"], merge["body"]) == ("application/merge-patch+json", '{"spec":null}')
+        assert (await client.json_patch("/x", ops))["type"] == "application/json-patch+json"
+        applied = await client.apply("/x", {})
+        assert (applied["type"], applied["query"]) == ("application/apply-patch+yaml", {"fieldManager": "fairburst", "force": "true"})
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "want"),
+    [
+        (403, "Forbidden", Forbidden),
+        (404, "NotFound", NotFound),
+        (409, "Conflict", Conflict),
+        (409, "AlreadyExists", AlreadyExists),
+        (410, "Expired", Gone),
+        (422, "Invalid", Invalid),
+        (500, "InternalError", ApiError),
+        (503, "ServiceUnavailable", Unavailable),
+    ],
+)
+async def test_a_refusal_becomes_its_own_error_with_the_servers_words(code: int, reason: str, want: type[ApiError]) -> None:
+    async with FakeApi(PODS) as api, api.client() as client:
+        api.fail(1, code, status(code, reason, "exceeded quota: q, requested: cpu=1, used: cpu=2, limited: cpu=2"))
+        with pytest.raises(ApiError) as caught:
+            await client.get(f"{IN_A}/p")
+        assert type(caught.value) is want
+        assert (caught.value.status, caught.value.reason, caught.value.transient) == (code, reason, code >= 500)
+        assert "exceeded quota: q" in str(caught.value)
+        assert f"GET {IN_A}/p" in str(caught.value)
+
+
+async def test_an_answer_that_is_no_status_object_is_quoted() -> None:
+    async with FakeApi(PODS) as api, api.client() as client:
+        api.fail(1, 502, "<html>bad gateway</html>")
+        with pytest.raises(Unavailable, match="bad gateway"):
+            await client.get(PODS)
+
+
+async def test_no_server_is_unavailable() -> None:
+    async with FakeApi(PODS) as api, api.client() as client:
+        await api.stop()
+        with pytest.raises(Unavailable) as caught:
+            await client.get(PODS)
+        assert caught.value.status == 0
+        assert caught.value.transient
+
+
+async def test_a_server_that_does_not_answer_is_unavailable_after_the_timeout() -> None:
+    async def hang(_: web.Request) -> web.Response:
+        await asyncio.sleep(3600)
+        return web.Response()
+
+    async with Server(hang) as url, ApiClient(Credentials(url)) as client:
+        with pytest.raises(Unavailable, match="no answer in time"):
+            await client.get("/x", timeout_seconds=0.1)
+
+
+async def test_overload_pauses_all_writes_but_a_refused_eviction_only_itself() -> None:
+    async with FakeApi(PODS) as api, api.client() as client:
+        api.fail(1, 429, status(429, "TooManyRequests", "disruption budget"), {"Retry-After": "10"})
+        with pytest.raises(TooManyRequests) as caught:
+            await client.create(f"{IN_A}/p/eviction", {})
+        assert caught.value.retry_after == 10.0
+        started = time.monotonic()
+        await client.create(IN_A, {"metadata": {"name": "one"}})
+        assert time.monotonic() - started < 0.5
+        api.fail(1, 429, "Too many requests, please try again later.\n", {"Retry-After": "0.3"})
+        with pytest.raises(TooManyRequests):
+            await client.create(IN_A, {"metadata": {"name": "two"}})
+        started = time.monotonic()
+        await client.create(IN_A, {"metadata": {"name": "two"}})
+        assert 0.25 < time.monotonic() - started < 2.0
+
+
+async def test_writes_keep_to_their_rate_after_the_burst_and_reads_do_not_wait() -> None:
+    limiter = RateLimiter(rate=100.0, burst=5)
+    started = time.monotonic()
+    await asyncio.gather(*(limiter.acquire() for _ in range(5)))
+    assert time.monotonic() - started < 0.05
+    await asyncio.gather(*(limiter.acquire() for _ in range(20)))
+    assert 0.18 < time.monotonic() - started < 1.0
+
+
+async def test_a_refused_token_is_read_anew_once() -> None:
+    async def check(request: web.Request) -> web.Response:
+        ok = request.headers.get("Authorization") == "Bearer good"
+        return web.json_response({} if ok else status(401, "Unauthorized"), status=200 if ok else 401)
+
+    forced: list[bool] = []
+
+    def read(force: bool) -> str:
+        forced.append(force)
+        return "good" if force else "expired"
+
+    async with Server(check) as url:
+        async with ApiClient(Credentials(url, read)) as client:
+            await client.get("/x")
+            await client.get("/x")
+            assert forced == [False, True]
+        async with ApiClient(Credentials(url, lambda force: "bad")) as client:
+            with pytest.raises(Unauthorized):
+                await client.get("/x")
+
+
+async def test_a_rotated_service_account_token_is_used_by_the_next_watch(tmp_path: Path, monkeypatch: Any) -> None:
+    seen: list[str | None] = []
+
+    async def record(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Authorization"))
+        return web.Response(text='{"a":1}\n')
+
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    credentials = from_service_account(tmp_path)
+    assert credentials.server == "https://127.0.0.1:443"
+    async with Server(record) as url:
+        credentials.server = url
+        async with ApiClient(credentials) as client:
+            await client.get("/x")
+            token.write_text("second\n")
+            monkeypatch.setattr(client._token, "_read_at", time.monotonic() - 2)
+            assert [line async for line in client.stream("/x")] == [b'{"a":1}']
+    assert seen == ["Bearer first", "Bearer second"]
+
+
+def test_a_missing_service_account_says_what_was_expected(tmp_path: Path) -> None:
+    with pytest.raises(CredentialsError, match="expected to run in a pod"):
+        from_service_account(tmp_path)
+
+
+def kubeconfig(tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any] | None = None) -> str:
+    path = tmp_path / "kubeconfig"
+    contexts = [{"name": name, "context": {"cluster": "c", "user": name}} for name in ("one", "two")]
+    users = [{"name": "one", "user": user}, {"name": "two", "user": {"token": "other"}}]
+    clusters = [{"name": "c", "cluster": {"server": "https://example.test:6443", **(cluster or {})}}]
+    content = {"apiVersion": "v1", "kind": "Config", "current-context": "one", "contexts": contexts, "users": users, "clusters": clusters}
+    path.write_text(yaml.safe_dump(content))
+    return str(path)
+
+
+def test_a_kubeconfig_gives_server_token_and_context(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, {"token": "mine"}, {"insecure-skip-tls-verify": True, "tls-server-name": "inner"})
+    credentials = from_kubeconfig(path)
+    assert (credentials.server, credentials.insecure, credentials.tls_server_name) == ("https://example.test:6443", True, "inner")
+    assert credentials.read_token(False) == "mine"
+    assert credentials.read_token(True) == "mine"
+    assert from_kubeconfig(path, "two").read_token(False) == "other"
+
+
+def test_an_exec_plug_in_is_asked_again_when_its_token_is_refused(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    count.write_text("")
+    script = tmp_path / "plugin.sh"
+    answer = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"token-%d"}}'
+    script.write_text(f"#!/bin/sh\nprintf x >> {count}\nprintf '{answer}' $(wc -c < {count})\n")
+    script.chmod(0o755)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script), "interactiveMode": "Never"}}
+    credentials = from_kubeconfig(kubeconfig(tmp_path, user, {"insecure-skip-tls-verify": True}))
+    first = credentials.read_token(False)
+    assert first == "token-1"
+    assert credentials.read_token(False) == first
+    assert credentials.read_token(True) == "token-2"
+
+
+@pytest.mark.parametrize(("context", "content"), [("missing", None), (None, "not: [a kubeconfig"), (None, ""), (None, "[1]")])
+def test_an_unusable_kubeconfig_names_the_file(tmp_path: Path, context: str | None, content: str | None) -> None:
+    path = kubeconfig(tmp_path, {"token": "mine"})
+    if content is not None:
+        Path(path).write_text(content)
+    with pytest.raises(CredentialsError, match="expected a kubeconfig"):
+        from_kubeconfig(path, context)
+
+
+def test_no_kubeconfig_means_the_pods_service_account(monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.setattr(auth, "SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(CredentialsError, match="expected to run in a pod"):
+        auth.load_credentials(None)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.binary(min_size=1, max_size=40).map(lambda each: each.replace(b"\n", b"x")), max_size=8), st.data())
+def test_lines_of_a_stream_are_the_same_however_they_are_cut(lines: list[bytes], data: st.DataObject) -> None:
+    body = b"".join(line + b"\n" for line in lines)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=5)))
+    pieces = [body[start:end] for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True)]
+
+    async def cut(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for piece in pieces:
+            if piece:
+                await response.write(piece)
+                await asyncio.sleep(0.001)
+        return response
+
+    async def play() -> list[bytes]:
+        async with Server(cut) as url, ApiClient(Credentials(url)) as client:
+            return [line async for line in client.stream("/x")]
+
+    assert asyncio.run(play()) == lines
+
+
+async def test_a_line_of_several_megabytes_arrives_whole() -> None:
+    line = b'{"x":"' + b"y" * 5_000_000 + b'"}'
+
+    async def send(_: web.Request) -> web.Response:
+        return web.Response(body=line + b"\n")
+
+    async with Server(send) as url, ApiClient(Credentials(url)) as client:
+        assert [each async for each in client.stream("/x")] == [line]
+
+
+async def test_a_silent_stream_is_unavailable_after_the_inactivity_timeout() -> None:
+    async def silent(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"{}\n")
+        await asyncio.sleep(3600)
+        return response
+
+    async with Server(silent) as url, ApiClient(Credentials(url)) as client:
+        stream = client.stream("/x", inactivity_seconds=0.1)
+        assert await anext(stream) == b"{}"
+        with pytest.raises(Unavailable):
+            await anext(stream)

@@ -1,0 +1,118 @@
+"""The five conditions of a queue, and the stamp of its class."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fairburst.config import Config, parse_config
+from fairburst.kube.conditions import conditions_of
+from fairburst.kube.enforceability import Obstacle
+from fairburst.kube.roster import Member, Problem
+from fairburst.kube.stamp import stamp_of
+from fairburst.policy.attainability import Attainability
+from fairburst.policy.model import GuaranteeClass, QueueDecision
+from tests.support.objects import World, latency_spec
+
+IN_TIME = Attainability(True, 10.0, 20.0, "expected after 10.0 s of 20 s")
+TOO_LATE = Attainability(False, 30.0, 20.0, "expected after 30.0 s, deadline 20 s")
+BLOCKED = Obstacle("PodsWithoutRequests", "no requests.", blocks=True)
+FENCED = Obstacle("ForeignQuotaBelowPromise", "their quota.", blocks=False)
+
+
+def decided(kind: str = "LatencyQueue", granted: GuaranteeClass | None = GuaranteeClass.HARD) -> tuple[Member, QueueDecision]:
+    """A queue and a decision that grants it this class."""
+    world = World()
+    world.queue(kind, "n", spec=latency_spec() if kind == "LatencyQueue" else None)
+    plan = world.plan()
+    return plan.roster.members[0], replace(plan.result.decisions[0], guarantee_class=granted)
+
+
+def verdicts(
+    member: Member, decision: QueueDecision | None, attainable: Attainability | None = IN_TIME, **more: Any
+) -> dict[str, tuple[str, str]]:
+    given = {"obstacles": (), "observed_only": False} | more
+    found = conditions_of(member, decision, attainable, **given)
+    assert all(one.message for one in found)
+    return {one.type: (one.status, one.reason) for one in found}
+
+
+def test_a_hard_queue_that_can_be_in_time_is_guaranteed_and_ready() -> None:
+    assert verdicts(*decided()) == {
+        "Admitted": ("True", "Guaranteed"),
+        "Guaranteed": ("True", "HardGuarantee"),
+        "Attainable": ("True", "InTime"),
+        "Enforced": ("True", "Quota"),
+        "Ready": ("True", "Ready"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("granted", "attainable", "want_guaranteed", "want_ready"),
+    [
+        pytest.param(GuaranteeClass.HARD, TOO_LATE, ("False", "NotAttainable"), "True", id="hard, and too late in practice"),
+        pytest.param(GuaranteeClass.SOFT, IN_TIME, ("False", "SoftGuarantee"), "True", id="soft"),
+        pytest.param(GuaranteeClass.ELASTIC, None, ("False", "FairShareOnly"), "True", id="elastic"),
+        pytest.param(None, None, ("False", "Rejected"), "False", id="rejected"),
+    ],
+)
+def test_what_is_not_guaranteed_says_why(
+    granted: GuaranteeClass | None, attainable: Attainability | None, want_guaranteed: tuple[str, str], want_ready: str
+) -> None:
+    found = verdicts(*decided(granted=granted), attainable)
+    assert found["Guaranteed"] == want_guaranteed
+    assert found["Ready"][0] == want_ready
+    assert found["Attainable"][0] == ("Unknown" if attainable is None else str(attainable.holds))
+
+
+def test_a_throughput_queue_has_no_deadline_to_speak_of() -> None:
+    assert set(verdicts(*decided("ThroughputQueue", GuaranteeClass.ELASTIC), None)) == {"Admitted", "Enforced", "Ready"}
+
+
+def test_a_rejected_queue_is_enforced_at_the_floor() -> None:
+    assert verdicts(*decided(granted=None), None)["Enforced"] == ("True", "Floor")
+
+
+def test_the_obstacle_that_blocks_gives_the_reason_and_all_are_told() -> None:
+    member, decision = decided()
+    found = {one.type: one for one in conditions_of(member, decision, IN_TIME, [FENCED, BLOCKED], observed_only=False)}
+    assert (found["Enforced"].reason, found["Enforced"].message) == ("PodsWithoutRequests", "their quota. no requests.")
+    assert (found["Ready"].status, found["Ready"].reason) == ("False", "PodsWithoutRequests")
+
+
+def test_a_queue_that_is_only_observed_is_ready_without_being_enforced() -> None:
+    found = verdicts(*decided(), observed_only=True)
+    assert (found["Enforced"], found["Ready"]) == (("False", "Observe"), ("True", "Ready"))
+
+
+def test_an_invalid_edit_makes_a_queue_that_is_served_unready() -> None:
+    member, decision = decided()
+    found = verdicts(replace(member, problem=Problem("InvalidSpec", "spec.weight: expected 1 or more.")), decision)
+    assert (found["Admitted"][0], found["Ready"]) == ("True", ("False", "InvalidSpec"))
+
+
+@pytest.mark.parametrize("problem", [Problem("SecondQueue", "another governs."), None])
+def test_a_queue_that_governs_nothing_says_so_everywhere(problem: Problem | None) -> None:
+    member, _ = decided()
+    found = verdicts(replace(member, problem=problem, governs=False), None, None)
+    reason = problem.reason if problem else "NotGoverning"
+    assert found == dict.fromkeys(("Admitted", "Enforced", "Ready"), ("False", reason))
+
+
+@pytest.mark.parametrize(
+    ("granted", "want"),
+    [
+        (GuaranteeClass.HARD, ("fairburst-hard", 2000)),
+        (GuaranteeClass.SOFT, ("fairburst-soft", 1000)),
+        (GuaranteeClass.ELASTIC, ("fairburst-large", -2)),
+        (None, ("fairburst-large", -2)),
+    ],
+)
+def test_the_stamp_is_the_priority_class_of_the_granted_class(granted: GuaranteeClass | None, want: tuple[str, int]) -> None:
+    assert stamp_of(granted, Config()) == {"className": want[0], "value": want[1], "preemptionPolicy": "Never"}
+
+
+def test_the_stamp_follows_the_configured_ladder() -> None:
+    assert stamp_of(GuaranteeClass.HARD, parse_config("priorityClasses: {hard: 5000}"))["value"] == 5000

@@ -1,0 +1,153 @@
+"""What a namespace wants: pods that exist, pods that controllers will still create, and a step for work that nobody announces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fairburst.kube.controller_index import ControllerIndex
+from fairburst.kube.demand import NamespaceDemand, namespace_demand
+from fairburst.kube.objects import Deployment, Pod, ReplicaSet, StatefulSet
+from fairburst.kube.pod_index import PodIndex
+from tests.support.objects import GI, job, pod, replicated, requesting
+
+RESOURCES = ("cpu", "memory")
+
+
+def demand(*things: Any, namespace: str = "batch") -> NamespaceDemand:
+    """The demand of a namespace that holds these pods and controllers."""
+    pods, controllers = PodIndex(RESOURCES), ControllerIndex()
+    for thing in things:
+        if isinstance(thing, Pod):
+            pods.update(None, thing)
+        else:
+            controllers.update(type(thing).__name__, None, thing)
+    return namespace_demand(controllers.workloads(namespace), pods.namespace(namespace), pods.owner, RESOURCES)
+
+
+def pods_of(owner: str, count: int, *containers: Any, kind: str = "Job", **more: Any) -> list[Pod]:
+    return [pod("batch", f"{owner}-{number}", *containers, owner=(kind, owner), **more) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        pytest.param({"parallelism": 4}, 4, id="parallelism, one success ends it"),
+        pytest.param({"parallelism": 4, "completions": 10}, 4, id="more completions than at once"),
+        pytest.param({"parallelism": 4, "completions": 3}, 3, id="fewer completions than at once"),
+        pytest.param({"parallelism": 4, "completions": 10, "status": {"succeeded": 8}}, 2, id="the last two"),
+        pytest.param({"parallelism": 4, "completions": 10, "status": {"succeeded": 12}}, 0, id="more than asked for"),
+        pytest.param({"parallelism": None}, 1, id="one by default"),
+        pytest.param({"parallelism": 0}, 0, id="paused by parallelism"),
+        pytest.param({"parallelism": 4, "suspend": True}, 0, id="suspended"),
+        pytest.param({"parallelism": 4, "status": {"conditions": [{"type": "Complete", "status": "True"}]}}, 0, id="complete"),
+        pytest.param({"parallelism": 4, "status": {"conditions": [{"type": "FailureTarget", "status": "True"}]}}, 0, id="about to fail"),
+    ],
+)
+def test_a_job_wants_what_it_may_still_run_at_once(given: dict[str, Any], want: int) -> None:
+    result = demand(job("batch", "j", given.pop("parallelism"), requesting("2", "1Gi"), **given))
+    assert result.demand.get("cpu", 0.0) == 2.0 * want
+    assert result.demand.get("memory", 0.0) == GI * want
+    assert [owner.wanted for owner in result.lacking] == ([want] if want else [])
+    assert result.unit == {"cpu": 2.0 if want else 0.0, "memory": GI if want else 0.0}
+
+
+def test_a_job_with_all_its_pods_lacks_none() -> None:
+    result = demand(job("batch", "j", 3), *pods_of("j", 3))
+    assert result.demand == {"cpu": 3.0, "memory": 3 * GI}
+    assert result.lacking == []
+
+
+def test_a_pod_being_deleted_no_longer_counts_as_one_of_the_jobs() -> None:
+    leaving = pods_of("j", 1, deletionTimestamp="2026-01-01T00:00:00Z")
+    result = demand(job("batch", "j", 3), *leaving)
+    assert [(owner.wanted, owner.existing) for owner in result.lacking] == [(3, 0)]
+    assert result.demand["cpu"] == 4.0, "three to come, and one that still takes its place"
+
+
+def test_a_deployment_wants_through_its_replica_sets() -> None:
+    old = replicated(ReplicaSet, "batch", "old", 1, owner=("Deployment", "web"))
+    new = replicated(ReplicaSet, "batch", "new", 3, owner=("Deployment", "web"))
+    result = demand(replicated(Deployment, "batch", "web", 3), old, new, *pods_of("old", 1, kind="ReplicaSet"))
+    assert result.demand["cpu"] == 4.0, "a rolling update's surge is in the sum of its replica sets"
+    assert [owner.name for owner in result.lacking] == ["new"]
+
+
+def test_a_deployment_without_a_replica_set_yet_wants_by_itself() -> None:
+    result = demand(replicated(Deployment, "batch", "web", 3))
+    assert result.demand["cpu"] == 3.0
+    assert [owner.kind for owner in result.lacking] == ["Deployment"]
+
+
+def test_a_stateful_set_wants_its_replicas_one_by_default() -> None:
+    assert demand(replicated(StatefulSet, "batch", "db", 2)).demand["cpu"] == 2.0
+    assert demand(replicated(StatefulSet, "batch", "db", None)).demand["cpu"] == 1.0
+
+
+def test_a_controller_being_deleted_wants_nothing_more() -> None:
+    going = replicated(StatefulSet, "batch", "db", 5, deletionTimestamp="2026-01-01T00:00:00Z")
+    assert demand(going).demand.get("cpu", 0.0) == 0.0
+
+
+def test_what_the_newest_pod_was_charged_counts_for_those_to_come() -> None:
+    first = pod("batch", "j-0", requesting("1"), owner=("Job", "j"), creationTimestamp="2026-01-01T00:00:00Z")
+    injected = pod("batch", "j-1", requesting("1"), requesting("500m"), owner=("Job", "j"), creationTimestamp="2026-01-01T00:00:01Z")
+    result = demand(job("batch", "j", 4, requesting("1")), first, injected)
+    assert result.demand["cpu"] == 4 * 1.5
+    assert result.unit["cpu"] == 1.5
+
+
+def test_bare_pods_want_a_pod_more_than_there_are() -> None:
+    result = demand(*[pod("batch", f"p{number}", requesting("2")) for number in range(3)])
+    assert result.demand["cpu"] == 6.0 + 2.0
+
+
+def test_many_bare_pods_want_a_tenth_more() -> None:
+    result = demand(*[pod("batch", f"p{number}") for number in range(50)])
+    assert result.demand["cpu"] == pytest.approx(55.0)
+
+
+def test_executors_that_a_bare_driver_owns_want_more_as_well() -> None:
+    driver = pod("batch", "driver")
+    result = demand(driver, *pods_of(driver.metadata.uid, 4, kind="Pod"))
+    assert result.demand["cpu"] == 5.0 + 1.0
+
+
+def test_left_over_pods_of_a_finished_job_want_what_they_have_and_no_more() -> None:
+    finished = job("batch", "j", 2, status={"conditions": [{"type": "Complete", "status": "True"}]})
+    assert demand(finished, *pods_of("j", 2)).demand["cpu"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("containers", "want"),
+    [
+        pytest.param([requesting()], [], id="both requested"),
+        pytest.param([requesting(memory=None)], ["Job j"], id="no memory"),
+        pytest.param([requesting(), requesting(None, None)], ["Job j"], id="one container of two has none"),
+        pytest.param([{"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}], [], id="limits, which become requests"),
+    ],
+)
+def test_controllers_whose_pods_a_quota_would_refuse_are_named(containers: list[Any], want: list[str]) -> None:
+    assert demand(job("batch", "j", 1, *containers)).unrequested == want
+
+
+def test_a_template_without_requests_is_fine_where_admission_adds_them() -> None:
+    bare_template = job("batch", "j", 3, requesting(None, None))
+    assert demand(bare_template, *pods_of("j", 1, requesting("1", "1Gi"))).unrequested == []
+
+
+def test_resources_that_are_not_counted_are_left_out() -> None:
+    assert set(demand(job("batch", "j", 1, requesting(**{"nvidia.com/gpu": "1"}))).demand) == {"cpu", "memory"}
+
+
+def test_other_namespaces_do_not_matter() -> None:
+    assert demand(job("other", "j", 9), pod("other", "p")).demand == {}
+
+
+def test_a_controller_that_is_gone_wants_nothing() -> None:
+    controllers = ControllerIndex()
+    controllers.update("Job", None, job("batch", "j", 4))
+    controllers.update("Job", job("batch", "j", 4), None)
+    assert list(controllers.workloads("batch").jobs) == []
+    assert list(controllers.workloads("never-seen").jobs) == []

@@ -1,0 +1,363 @@
+"""Rounds on a hand-built view of the cluster: what is written, when nothing is, and who is left alone. No I/O."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from fairburst.kube.manifests import MANAGED_LABEL
+from fairburst.policy.model import QueueKind
+from tests.support.objects import GI, World, job, latency_spec, limit_range, node, pod, quota, requesting
+
+TQ, LQ = "ThroughputQueue", "LatencyQueue"
+
+
+def batch(world: World, namespace: str = "batch", pods: int = 0, wanted: int = 100, **queue: Any) -> None:
+    """A throughput queue with one Job of one-cpu pods, of which `pods` run."""
+    world.queue(TQ, namespace, **queue)
+    world.controller("Job", None, job(namespace, f"{namespace}-job", wanted))
+    run(world, namespace, pods)
+
+
+def run(world: World, namespace: str, pods: int, first: int = 0) -> None:
+    for number in range(first, first + pods):
+        owner = ("Job", f"{namespace}-job")
+        world.put(pod(namespace, f"p{number}", owner=owner, node=f"node-{number % 2}", phase="Running"))
+
+
+def settle(world: World, seconds: float = 30.0) -> None:
+    """Rounds as the loop would run them, until all that was deferred has been written."""
+    until = world.now + seconds
+    while world.now < until:
+        plan = world.round()
+        world.after(max(0.05, min(plan.due, world.now + 10.0) - world.now))
+
+
+def test_the_first_round_labels_the_namespace_and_writes_quota_and_status() -> None:
+    world = World()
+    batch(world, pods=4)
+    plan = world.round()
+    assert plan.labels == ["batch"]
+    assert world.hard("batch") == {"requests.cpu": "65", "requests.memory": "65Gi"}, "64 pods fit, and one more for quick succession"
+    status = world.status("batch")
+    assert (status["class"], status["usage"]["cpu"], status["demand"]["cpu"]) == ("Elastic", "4", "100")
+    assert status["stamp"] == {"className": "fairburst-large", "value": -2, "preemptionPolicy": "Never"}
+    assert world.condition(TQ, "batch", "Ready")[:2] == ("True", "Ready")
+    assert [event.kind.value for _, event in plan.events] == ["Admitted"]
+
+
+def test_a_settled_cluster_gets_no_writes() -> None:
+    world = World()
+    batch(world, pods=10)
+    batch(world, "other", pods=5, wanted=5)
+    world.queue(LQ, "burst", spec=latency_spec())
+    settle(world)
+    assert world.condition(LQ, "burst", "Guaranteed")[:2] == ("True", "HardGuarantee")
+    for _ in range(60):
+        plan = world.plan()
+        assert (plan.labels, plan.quota_writes, plan.statuses, plan.events) == ([], [], [], [])
+        assert plan.due > world.now, "a round due in the past makes the loop turn without end"
+        world.after(max(0.05, min(plan.due, world.now + 10.0) - world.now))
+
+
+@pytest.mark.parametrize("away", [3.0, 500.0])
+def test_a_restarted_operator_on_a_settled_cluster_writes_nothing(away: float) -> None:
+    world = World()
+    batch(world, pods=10)
+    world.queue(LQ, "burst", spec=latency_spec())
+    settle(world)
+    again = World()
+    for name in ("pods", "nodes", "namespaces", "quotas", "queues"):
+        getattr(again, name).update(getattr(world, name))
+    for one in world.pods.values():
+        again.put(one)
+    again.controller("Job", None, job("batch", "batch-job", 100))
+    again.wall, again.now = world.wall + away, 5.0
+    plan = again.plan()
+    assert (plan.labels, plan.quota_writes, plan.statuses, plan.events) == ([], [], [], [])
+    assert plan.result.classes == world.plan().result.classes
+
+
+def test_observe_yields_nothing_but_statuses() -> None:
+    world = World()
+    batch(world, pods=10, spec={"enforcement": "Observe"})
+    plan = world.round()
+    assert (plan.labels, plan.quota_writes, plan.wakes) == ([], [], [])
+    assert world.condition(TQ, "batch", "Enforced")[:2] == ("False", "Observe")
+    assert world.condition(TQ, "batch", "Ready")[0] == "True"
+    assert "stamp" not in world.status("batch")
+
+
+def test_a_queue_that_changes_to_observe_is_let_go_of_once() -> None:
+    world = World()
+    batch(world, pods=10, spec={})
+    world.round()
+    status = world.status("batch")
+    world.queue(TQ, "batch", spec={"enforcement": "Observe"}, generation=2, status=status)
+    plan = world.round()
+    assert plan.releases == ["batch"]
+    assert plan.quota_writes == []
+    again = world.plan()
+    assert (again.releases, again.labels, again.quota_writes) == ([], [], [])
+    assert "stamp" not in world.status("batch")
+
+
+def test_an_invalid_edit_does_not_end_observe() -> None:
+    world = World()
+    batch(world, pods=10, spec={"enforcement": "Observe"})
+    world.round()
+    status = world.status("batch")
+    world.queue(TQ, "batch", spec={"enforcement": "Observe", "weight": 0}, generation=2, status=status)
+    plan = world.round()
+    assert (plan.labels, plan.quota_writes) == ([], [])
+    assert world.condition(TQ, "batch", "Ready")[1] == "InvalidSpec"
+
+
+def test_a_managed_namespace_without_a_queue_runs_at_the_floor() -> None:
+    world = World("enforcement: {floors: {cpu: 2, memory: 1Gi}}")
+    world.namespace("left", managed=True)
+    run(world, "left", 3)
+    world.round()
+    assert world.hard("left") == {"requests.cpu": "3", "requests.memory": "2Gi"}, "the floor and one pod"
+    assert world.quotas["left", "fairburst"].metadata.owner_references is None
+
+
+def test_a_deleted_queues_namespace_falls_to_the_floor_and_its_pods_lower_no_promise() -> None:
+    world = World()
+    batch(world, pods=10)
+    batch(world, "other", pods=10)
+    world.round()
+    del world.queues[TQ, "batch", "queue"]
+    world.after(5.0)
+    plan = world.round()
+    assert world.hard("batch") == {"requests.cpu": "2", "requests.memory": "2Gi"}
+    assert plan.snapshot.live_capacity[0] == 54.0
+    assert plan.snapshot.committed_capacity[0] == 64.0
+
+
+def test_a_queue_created_anew_under_an_old_name_does_not_get_the_old_promise() -> None:
+    world = World()
+    world.queue(LQ, "burst", spec=latency_spec(), uid="one")
+    world.round()
+    assert world.status("burst", kind=LQ)["class"] == "Hard"
+    impossible = latency_spec(cpu="200")
+    world.queue(LQ, "burst", spec=impossible, uid="two", created="2026-01-01T00:01:00Z")
+    world.after(1.0)
+    plan = world.round()
+    assert plan.snapshot.queues[0].burst is not None
+    assert world.status("burst", kind=LQ)["promise"]["burst"]["resources"]["cpu"] == "200"
+    assert world.status("burst", kind=LQ)["class"] != "Hard"
+
+
+def test_a_queue_of_the_other_kind_under_the_same_name_inherits_nothing() -> None:
+    world = World()
+    world.queue(LQ, "same", spec=latency_spec())
+    world.queue(TQ, "same", created="2026-01-01T00:00:01Z", uid="late")
+    world.round()
+    assert world.condition(TQ, "same", "Admitted")[1] == "SecondQueue"
+    del world.queues[LQ, "same", "queue"]
+    world.after(1.0)
+    world.round()
+    assert world.status("same")["promise"]["kind"] == "Throughput"
+
+
+def test_a_namespace_deleted_in_mid_burst_disturbs_nobody() -> None:
+    world = World()
+    batch(world, pods=10, wanted=20)
+    world.queue(LQ, "burst", spec=latency_spec())
+    world.controller("Job", None, job("burst", "burst-job", 16))
+    settle(world, 2.0)
+    run(world, "burst", 16)
+    settle(world, 8.0)
+    assert world.status("burst", kind=LQ)["window"]["state"] == "Open"
+    before = world.hard("batch")
+    world.namespace("burst", managed=True, phase="Terminating")
+    plan = world.round()
+    assert {write.namespace for write in plan.quota_writes} <= {"batch"}
+    assert [write.member.namespace for write in plan.statuses if write.member.namespace == "burst"] == []
+    del world.namespaces["", "burst"]  # the namespace goes first, its objects are still in our caches
+    settle(world, 5.0)
+    assert world.hard("batch") == before
+    assert world.status("batch")["class"] == "Elastic"
+
+
+def test_an_unknown_resource_gets_a_condition_and_disturbs_nobody() -> None:
+    world = World()
+    batch(world, pods=10)
+    spec = latency_spec()
+    spec["burst"]["resources"]["example.com/fpga"] = "4"
+    world.queue(LQ, "burst", spec=spec)
+    plan = world.round()
+    status, reason, message = world.condition(LQ, "burst", "Admitted")
+    assert (status, reason) == ("False", "UnknownResource")
+    assert "example.com/fpga" in message
+    assert plan.snapshot.resources == ("cpu", "memory")
+    assert world.condition(TQ, "batch", "Ready")[0] == "True"
+
+
+def test_an_extended_resource_that_a_node_has_is_counted_from_then_on() -> None:
+    world = World()
+    batch(world, pods=4)
+    settle(world, 15.0)
+    before = world.hard("batch")
+    world.nodes["", "gpu"] = node("gpu", cpu="32", memory="64Gi", _gpu="8")
+    world.queue(LQ, "burst", spec=latency_spec() | {"burst": {"resources": {"nvidia.com/gpu": 4}, "durationSeconds": 20}})
+    plan = world.round()
+    assert plan.snapshot.resources == ("cpu", "memory", "nvidia.com/gpu")
+    assert world.condition(LQ, "burst", "Admitted")[0] == "True"
+    assert world.hard("batch").keys() - before.keys() == {"requests.nvidia.com/gpu"}
+    (write,) = [write for write in plan.quota_writes if write.namespace == "batch"]
+    assert write.used == {"requests.nvidia.com/gpu": "0"}
+
+
+@pytest.mark.parametrize("name", ["kube-system", "fairburst-system"])
+def test_a_label_on_a_namespace_of_the_system_or_the_operator_has_no_effect(name: str) -> None:
+    world = World()
+    world.namespace(name, managed=True)
+    run(world, name, 2)
+    plan = world.round()
+    assert plan.quota_writes == []
+    assert plan.snapshot.live_capacity[0] == 62.0, "its pods take capacity like those of other unmanaged namespaces"
+
+
+def test_namespaces_of_another_pool_are_left_to_its_operator() -> None:
+    world = World()
+    world.queue(TQ, "theirs", spec={"pool": "gpu"})
+    world.namespace("theirs", managed=True)
+    world.namespace("orphan-of-theirs", managed=True)
+    world.quotas["orphan-of-theirs", "fairburst"] = quota("orphan-of-theirs", {"requests.cpu": "50"}, pool="gpu")
+    assert world.plan().quota_writes == []
+
+
+def test_a_removed_label_is_put_back() -> None:
+    world = World()
+    batch(world, pods=2)
+    world.round()
+    world.namespace("batch", managed=False)
+    assert world.round().labels == ["batch"]
+    assert (world.namespaces["", "batch"].metadata.labels or {})[MANAGED_LABEL] == "true"
+
+
+def test_a_quota_deleted_or_edited_by_hand_is_put_back() -> None:
+    world = World()
+    batch(world, pods=4)
+    settle(world, 5.0)
+    want = world.hard("batch")
+    del world.quotas["batch", "fairburst"]
+    world.round()
+    assert world.hard("batch") == want
+    world.quotas["batch", "fairburst"] = quota("batch", want | {"requests.cpu": "900"})
+    world.after(1.1)
+    world.round()
+    assert world.hard("batch") == want
+
+
+def test_pods_without_requests_get_a_condition_until_a_limit_range_supplies_them() -> None:
+    world = World()
+    world.namespace("web")
+    world.put(pod("web", "old", requesting(None, None), owner=("ReplicaSet", "rs"), node="node-0", phase="Running"))
+    world.queue(TQ, "web")
+    settle(world, 3.0)
+    status, reason, message = world.condition(TQ, "web", "Enforced")
+    assert (status, reason) == ("False", "PodsWithoutRequests")
+    assert "old" in message
+    assert ("web", "fairburst") not in world.quotas
+    world.limit_ranges["web", "d"] = limit_range("web", "d", type="Container", defaultRequest={"cpu": "1", "memory": "1Gi"})
+    settle(world, 3.0)
+    assert world.condition(TQ, "web", "Enforced")[0] == "True"
+    assert ("web", "fairburst") in world.quotas
+
+
+def test_a_missing_quota_that_must_stay_missing_makes_no_round_due_in_the_past() -> None:
+    world = World()
+    batch(world, pods=4)
+    settle(world, 5.0)
+    world.quotas["batch", "fairburst"] = quota("batch", world.hard("batch"), {"requests.cpu": "4", "requests.memory": "4Gi"})
+    world.end("batch", "p0")
+    world.round()
+    del world.quotas["batch", "fairburst"]
+    world.put(pod("batch", "bare", requesting(None, None), node="node-0", phase="Running"))
+    for _ in range(8):
+        world.after(10.0)
+        assert world.round().due > world.now
+
+
+def test_a_foreign_quota_below_the_burst_is_told_before_the_burst_comes() -> None:
+    world = World()
+    world.quotas["burst", "theirs"] = quota("burst", {"cpu": "4"}, name="theirs", scoped=False)
+    spec = latency_spec(cpu="16") | {"arrival": {"periodic": {"periodSeconds": 3600, "firstArrival": "2026-01-01T00:30:00Z"}}}
+    world.queue(LQ, "burst", spec=spec)
+    world.round()
+    assert world.status("burst", kind=LQ)["window"]["state"] == "Closed"
+    status, reason, message = world.condition(LQ, "burst", "Enforced")
+    assert (status, reason) == ("False", "ForeignQuotaBelowPromise")
+    assert "limits cpu to 4, the promise is 16" in message
+
+
+def test_a_scheduled_burst_is_judged_attainable_like_any_other() -> None:
+    world = World()
+    burst = {"arrival": "2026-01-01T00:30:00Z", "resources": {"cpu": "16", "memory": "16Gi"}, "durationSeconds": 20}
+    world.queue(LQ, "burst", spec={"arrival": {"schedule": {"bursts": [burst]}}})
+    world.round()
+    assert world.status("burst", kind=LQ)["class"] == "Hard"
+    assert world.condition(LQ, "burst", "Attainable")[:2] == ("True", "InTime")
+
+
+def test_a_job_blocked_by_its_quota_is_woken_when_the_quota_grows() -> None:
+    world = World()
+    batch(world, "a", pods=32, wanted=100)
+    batch(world, "b", pods=32, wanted=100)
+    for name in ("a", "b"):  # the one pod more that the quota admits waits for a node
+        world.put(pod(name, "waiting", owner=("Job", f"{name}-job")))
+    settle(world, 10.0)
+    assert world.plan().wakes == [], "both have all that they may have"
+    world.controller("Job", job("a", "a-job", 100), None)
+    for number in range(32):
+        world.end("a", f"p{number}")
+    plan = world.round()
+    assert [(owner.kind, owner.namespace) for owner in plan.wakes] == [("Job", "b")]
+
+
+def test_a_pod_stuck_in_termination_stops_counting_as_demand() -> None:
+    world = World()
+    world.queue(TQ, "web")
+    stuck = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
+    world.put(pod("web", "stuck", requesting("4"), owner=("ReplicaSet", "rs"), **stuck))
+    world.round()
+    assert world.status("web")["demand"]["cpu"] == "4"
+    world.after(120.0)
+    world.round()
+    assert world.status("web")["demand"]["cpu"] == "0"
+
+
+def test_shares_are_of_live_capacity_and_zero_where_there_is_none() -> None:
+    world = World()
+    batch(world, pods=16)
+    assert world.plan().dominant_shares().tolist() == [[1.0, 0.25]]
+    world.nodes.clear()
+    assert world.plan().dominant_shares().tolist() == [[0.0, 0.0]]
+
+
+def test_the_engine_tells_of_what_kind_a_namespaces_queue_is() -> None:
+    world = World()
+    batch(world)
+    world.queue(LQ, "burst", spec=latency_spec())
+    world.plan()
+    assert [world.engine.kind_of(name) for name in ("batch", "burst", "none")] == [QueueKind.THROUGHPUT, QueueKind.LATENCY, None]
+
+
+def test_head_room_and_unmanaged_pods_lower_capacity() -> None:
+    world = World("pool: {headRoomPercent: 10, headRoom: {memory: 8Gi}}")
+    world.namespace("web")
+    run(world, "web", 4)
+    capacity = world.plan().snapshot.live_capacity
+    assert capacity.tolist() == [64 * 0.9 - 4, (128 * 0.9 - 8 - 4) * GI]
+
+
+def test_nothing_at_all_is_a_round_as_well() -> None:
+    world = World(nodes=0)
+    plan = world.round()
+    assert (plan.quota_writes, plan.statuses, plan.events) == ([], [], [])
+    assert plan.due == math.inf or plan.due > world.now

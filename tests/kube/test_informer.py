@@ -1,0 +1,304 @@
+"""The informer against a real HTTP server that fails in every way the API server is known to."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fairburst.kube.informer import Backoff, Informer
+from fairburst.kube.objects import Pod
+from tests.support.fake_api import FakeApi
+
+PODS = "/api/v1/pods"
+FAST = (0.01, 0.05)
+
+
+def pod(name: str, namespace: str = "a", **status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": {"containers": [{"name": "main"}]}, "status": status}
+
+
+class Mirror:
+    """A second store kept only by the reported events; differs from the first if an event is missing or wrong."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], Pod] = {}
+        self.events: list[tuple[str, str]] = []
+
+    def __call__(self, kind: str, old: Pod | None, new: Pod | None) -> None:
+        subject = new if new is not None else old
+        assert subject is not None
+        key = (subject.metadata.namespace, subject.metadata.name)
+        assert self.objects.get(key) is old
+        self.events.append((kind, key[1]))
+        if new is None:
+            del self.objects[key]
+        else:
+            self.objects[key] = new
+
+
+async def eventually(condition: Callable[[], bool], what: str, seconds: float = 5.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"still not true after {seconds} s: {what}"
+        await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def running(api: FakeApi, **options: Any) -> AsyncIterator[tuple[Informer[Pod], Mirror, list[int]]]:
+    """A synced informer, its mirror, and the store's size at each wake-up."""
+    mirror, sizes = Mirror(), list[int]()
+    async with api.client() as client:
+        informer: Informer[Pod] = Informer(
+            client, PODS, Pod, lambda: sizes.append(len(informer.store)), on_event=mirror, **{"backoff_seconds": FAST} | options
+        )
+        task = asyncio.create_task(informer.run())
+        try:
+            await asyncio.wait_for(informer.synced.wait(), 5)
+            yield informer, mirror, sizes
+            assert not task.done(), "the informer must not end by itself"
+            assert mirror.objects == informer.store
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+def names(informer: Informer[Pod]) -> set[str]:
+    return {name for _, name in informer.store}
+
+
+async def watching(api: FakeApi) -> None:
+    await eventually(lambda: api.open_watches == 1, "one open watch")
+
+
+async def test_lists_in_pages_and_follows_the_watch() -> None:
+    async with FakeApi(PODS) as api:
+        for number in range(7):
+            api.put(PODS, pod(f"p{number}"))
+        async with running(api, page_size=3) as (informer, mirror, _):
+            assert names(informer) == {f"p{number}" for number in range(7)}
+            await watching(api)
+            api.put(PODS, pod("p0", phase="Running"))
+            api.put(PODS, pod("new"))
+            api.remove(PODS, "a", "p6")
+            await eventually(lambda: "new" in names(informer) and "p6" not in names(informer), "events applied")
+            assert informer.store["a", "p0"].status.phase == "Running"
+            assert mirror.events[-3:] == [("MODIFIED", "p0"), ("ADDED", "new"), ("DELETED", "p6")]
+            assert informer.lists == 1
+
+
+async def test_a_burst_of_events_wakes_the_engine_far_less_often_than_once_an_event() -> None:
+    async with FakeApi(PODS) as api, running(api) as (informer, _, sizes):
+        await watching(api)
+        for number in range(500):
+            api.put(PODS, pod(f"p{number}"))
+        await eventually(lambda: len(informer.store) == 500, "all pods seen")
+        assert len(sizes) < 50
+        assert sizes[-1] == 500
+
+
+async def test_resumes_from_the_last_version_without_listing_again() -> None:
+    async with FakeApi(PODS) as api, running(api) as (informer, _, _):
+        await watching(api)
+        api.put(PODS, pod("before"))
+        await eventually(lambda: "before" in names(informer), "event seen")
+        api.drop_watches()
+        api.put(PODS, pod("meanwhile"))
+        await eventually(lambda: "meanwhile" in names(informer), "event in the gap seen")
+        assert informer.lists == 1
+
+
+async def test_a_deletion_lost_in_a_gap_is_reported_after_the_relist() -> None:
+    async with FakeApi(PODS) as api:
+        api.put(PODS, pod("stays"))
+        api.put(PODS, pod("goes"))
+        async with running(api) as (informer, mirror, _):
+            await watching(api)
+            api.drop_watches()
+            api.remove(PODS, "a", "goes", silently=True)
+            api.compact()
+            await eventually(lambda: names(informer) == {"stays"}, "deletion noticed")
+            assert mirror.events[-1] == ("DELETED", "goes")
+            # What did not change is not reported again.
+            assert mirror.events.count(("MODIFIED", "stays")) == 0
+
+
+@pytest.mark.parametrize(("code", "reason"), [(410, "Expired"), (500, "InternalError")])
+async def test_any_error_event_leads_to_a_relist(code: int, reason: str) -> None:
+    async with FakeApi(PODS) as api:
+        api.put(PODS, pod("goes"))
+        async with running(api) as (informer, _, _):
+            await watching(api)
+            api.remove(PODS, "a", "goes", silently=True)
+            api.error_event(PODS, code, reason)
+            await eventually(lambda: not informer.store, "relisted")
+            assert informer.lists == 2
+
+
+@pytest.mark.parametrize(("code", "want_lists"), [(410, 2), (504, 2), (503, 1), (429, 1)])
+async def test_a_refused_watch_relists_unless_the_version_is_beyond_doubt(code: int, want_lists: int) -> None:
+    async with FakeApi(PODS) as api, running(api) as (informer, _, _):
+        await watching(api)
+        api.fail(1, code)
+        api.drop_watches()
+        await watching(api)
+        assert informer.lists == want_lists
+
+
+async def test_survives_a_restart_of_the_server_and_5xx_after_it() -> None:
+    async with FakeApi(PODS) as api, running(api) as (informer, _, _):
+        await watching(api)
+        await api.stop()
+        await asyncio.sleep(0.1)
+        api.put(PODS, pod("meanwhile"))
+        api.fail(3, 503)
+        api.fail(2, 500)
+        await api.start()
+        await eventually(lambda: "meanwhile" in names(informer), "caught up")
+
+
+async def test_a_first_list_that_fails_is_retried() -> None:
+    async with FakeApi(PODS) as api:
+        api.put(PODS, pod("there"))
+        api.fail(4, 500)
+        async with running(api) as (informer, _, _):
+            assert names(informer) == {"there"}
+
+
+async def test_a_continue_token_that_expires_starts_the_list_again() -> None:
+    async with FakeApi(PODS) as api:
+        for number in range(5):
+            api.put(PODS, pod(f"p{number}"))
+        original = api._list
+        expired: list[str] = []
+
+        async def expire_once(collection: str, namespace: str, query: dict[str, str]) -> Any:
+            if "continue" in query and not expired:
+                expired.append(query["continue"])
+                api.compact()
+            return await original(collection, namespace, query)
+
+        api._list = expire_once  # type: ignore[method-assign]
+        async with running(api, page_size=2) as (informer, _, _):
+            assert expired
+            assert len(informer.store) == 5
+
+
+async def test_a_half_open_connection_is_given_up_and_replaced() -> None:
+    async with FakeApi(PODS) as api, running(api, inactivity_seconds=0.2) as (informer, _, _):
+        await watching(api)
+        api.freeze_watches()
+        api.put(PODS, pod("unseen"))
+        await eventually(lambda: "unseen" in names(informer), "new watch")
+        assert informer.lists == 1
+
+
+async def test_bookmarks_move_the_version_and_count_as_contact_but_wake_nobody() -> None:
+    async with FakeApi(PODS, "/api/v1/nodes") as api, running(api) as (informer, _, sizes):
+        await watching(api)
+        api.put("/api/v1/nodes", {"metadata": {"name": "elsewhere"}})
+        contact, wakes = informer.last_contact, len(sizes)
+        api.bookmark(PODS)
+        await eventually(lambda: informer.last_contact > contact, "bookmark seen")
+        assert len(sizes) == wakes
+        assert informer.undecodable == 0
+        api.compact()
+        api.drop_watches()
+        await watching(api)
+        assert informer.lists == 1, "a bookmark at the compacted version makes the resume legal"
+        assert api.requests[-1][2]["resourceVersion"] == str(api.version)
+
+
+async def test_an_object_that_breaks_our_schema_is_skipped_and_counted_not_fatal() -> None:
+    broken = {"metadata": {"name": "broken", "namespace": "a"}, "spec": {"containers": "none"}}
+    async with FakeApi(PODS) as api:
+        api.put(PODS, broken)
+        api.put(PODS, pod("good"))
+        async with running(api) as (informer, _, _):
+            assert names(informer) == {"good"}
+            await watching(api)
+            api.put(PODS, broken)
+            api.put(PODS, pod("better"))
+            await eventually(lambda: "better" in names(informer), "later events still seen")
+            assert informer.undecodable == 2
+
+
+async def test_a_watch_that_always_fails_is_retried_ever_more_slowly() -> None:
+    async with FakeApi(PODS) as api, running(api, backoff_seconds=(0.02, 0.32)) as (_, _, _):
+        api.fail(1000, 503)
+        api.drop_watches()
+        await asyncio.sleep(1.0)
+        assert 3 <= len(api.requests) - 2 <= 12
+        api._failures.clear()
+
+
+def test_back_off_doubles_to_its_ceiling_with_jitter_and_starts_over() -> None:
+    backoff = Backoff(0.5, 30.0)
+    for ceiling in (0.5, 1, 2, 4, 8, 16, 30, 30):
+        assert ceiling / 2 <= backoff.delay() <= ceiling
+    backoff.reset()
+    assert backoff.delay() <= 0.5
+
+
+steps = st.one_of(
+    st.tuples(st.just("put"), st.integers(0, 5)),
+    st.tuples(st.just("remove"), st.integers(0, 5)),
+    st.tuples(st.just("lose"), st.integers(0, 5)),
+    st.tuples(st.sampled_from(["drop", "compact", "error", "bookmark", "fail", "restart", "breathe"]), st.integers(1, 3)),
+)
+
+
+class TestConvergence:
+    """Whatever events, disconnects, 410s, errors and lost deletions: at quiescence the store is the server's truth."""
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.lists(steps, max_size=25), st.integers(1, 4))
+    def test_store_equals_the_servers_truth(self, script: list[tuple[str, int]], page_size: int) -> None:
+        asyncio.run(asyncio.wait_for(self.play(script, page_size), 30))
+
+    async def play(self, script: list[tuple[str, int]], page_size: int) -> None:
+        async with FakeApi(PODS) as api, running(api, page_size=page_size) as (informer, _, _):
+            for step, number in script:
+                await self.act(api, step, number)
+            api._failures.clear()
+
+            def settled() -> bool:
+                truth = {key: obj["metadata"]["resourceVersion"] for key, obj in api.objects[PODS].items()}
+                return {key: item.metadata.resource_version for key, item in informer.store.items()} == truth
+
+            await eventually(settled, f"store equals truth after {script}")
+
+    async def act(self, api: FakeApi, step: str, number: int) -> None:
+        name = f"p{number}"
+        present = ("a", name) in api.objects[PODS]
+        match step:
+            case "put":
+                api.put(PODS, pod(name))
+            case "remove" if present:
+                api.remove(PODS, "a", name)
+            case "lose" if present:
+                api.drop_watches()
+                api.remove(PODS, "a", name, silently=True)
+                api.compact()
+            case "drop":
+                api.drop_watches()
+            case "compact":
+                api.compact()
+            case "error":
+                api.error_event(PODS)
+            case "bookmark":
+                api.bookmark(PODS)
+            case "fail":
+                api.fail(number, 500 + number - 1)
+            case "restart":
+                await api.stop()
+                await api.start()
+            case _:
+                await asyncio.sleep(0.005 * number)

@@ -1,0 +1,156 @@
+"""When rounds run: soon after an event, at boundaries, at least now and then, and whatever the last one did."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from fairburst.config import RoundConfig
+from fairburst.kube.engine import RoundPlan
+from fairburst.kube.loop import SchedulingLoop
+from fairburst.telemetry.metrics import Metrics
+from tests.support.objects import World
+
+HOUR = 3600.0
+
+
+class Rounds:
+    """A loop over a real engine and an empty cluster, with what it did. `due` and `answers` steer it."""
+
+    def __init__(self, debounce: int = 20, interval: int = 300) -> None:
+        world = World(nodes=0)
+        self.at: list[float] = []
+        self.due = math.inf
+        self.problem: Exception | None = None
+        self.sent_well = True
+        self.metrics = Metrics()
+        self._real = world.engine.round
+        config = RoundConfig(interval_seconds=interval, debounce_milliseconds=debounce)
+        world.engine.round = self._round  # type: ignore[method-assign]
+        self.loop = SchedulingLoop(world.engine, world.view, self._send, config, self.metrics)
+        self.while_sending: Callable[[], None] = lambda: None
+
+    def _round(self, view: Any, wall: float, now: float) -> RoundPlan:
+        self.at.append(time.monotonic())
+        if self.problem is not None:
+            problem, self.problem = self.problem, None
+            raise problem
+        plan = self._real(view, wall, now)
+        plan.due = now + self.due
+        return plan
+
+    async def _send(self, plan: RoundPlan) -> bool:
+        self.while_sending()
+        return self.sent_well
+
+    async def count(self, wanted: int, seconds: float = 5.0) -> None:
+        """Until so many rounds have run."""
+        deadline = time.monotonic() + seconds
+        while len(self.at) < wanted:
+            assert time.monotonic() < deadline, f"expected {wanted} rounds within {seconds} s, found {len(self.at)}"
+            await asyncio.sleep(0.002)
+
+    def value(self, name: str) -> float:
+        found = self.metrics.registry.get_sample_value(name)
+        assert found is not None, name
+        return found
+
+
+@asynccontextmanager
+async def running(rounds: Rounds) -> AsyncIterator[None]:
+    task = asyncio.create_task(rounds.loop.run())
+    try:
+        await rounds.count(1)
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_many_events_are_drained_into_one_round() -> None:
+    rounds = Rounds(debounce=100)
+    async with running(rounds):
+        for _ in range(50):
+            rounds.loop.mark()
+            await asyncio.sleep(0.001)
+        await rounds.count(2)
+        await asyncio.sleep(0.2)
+    assert len(rounds.at) == 2
+
+
+async def test_a_round_follows_an_event_within_the_debounce_time() -> None:
+    rounds = Rounds(debounce=20)
+    async with running(rounds):
+        marked = time.monotonic()
+        rounds.loop.mark()
+        await rounds.count(2)
+    assert rounds.at[1] - marked >= 0.02
+    assert rounds.value("fairburst_reaction_seconds_sum") == pytest.approx(rounds.at[1] - marked, abs=0.05)
+
+
+async def test_an_event_during_a_round_starts_another() -> None:
+    rounds = Rounds(debounce=0)
+    async with running(rounds):
+
+        def once() -> None:
+            rounds.while_sending = lambda: None
+            rounds.loop.mark()
+
+        rounds.while_sending = once
+        rounds.loop.mark()
+        await rounds.count(3)
+        await asyncio.sleep(0.1)
+    assert len(rounds.at) == 3
+
+
+async def test_a_boundary_wakes_the_loop() -> None:
+    rounds = Rounds()
+    rounds.due = 0.15
+    async with running(rounds):
+        rounds.due = HOUR
+        await rounds.count(2)
+    assert rounds.at[1] - rounds.at[0] >= 0.1
+
+
+async def test_without_events_and_boundaries_a_round_runs_at_the_interval() -> None:
+    rounds = Rounds(interval=1)
+    async with running(rounds):
+        await rounds.count(2)
+    assert rounds.at[1] - rounds.at[0] >= 0.9
+
+
+async def test_a_failed_round_is_counted_and_the_next_one_runs(caplog: pytest.LogCaptureFixture) -> None:
+    rounds = Rounds()
+    async with running(rounds):
+        rounds.problem = RuntimeError("as the test asked")
+        rounds.loop.mark()
+        await rounds.count(3)  # by itself, a second later
+        await asyncio.sleep(0.05)
+    assert rounds.value("fairburst_round_failures_total") == 1.0
+    assert rounds.value("fairburst_rounds_total") == 2.0
+    assert "as the test asked" in caplog.text
+
+
+async def test_a_round_whose_writes_failed_is_repeated_soon() -> None:
+    rounds = Rounds()
+    rounds.sent_well = False
+    async with running(rounds):
+        rounds.sent_well = True
+        await rounds.count(2)
+    assert rounds.at[1] - rounds.at[0] >= 0.5
+
+
+async def test_the_loop_tells_when_its_last_round_ended() -> None:
+    rounds = Rounds()
+    assert rounds.loop.last_round_ended == -math.inf
+    async with running(rounds):
+        await asyncio.sleep(0.05)
+        assert time.monotonic() - rounds.loop.last_round_ended < 2.0

@@ -1,0 +1,88 @@
+"""What `fairburst manifests` prints: least rights, scoped policies, the configured ladder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from fairburst.cli.main import main
+from fairburst.config import Config, parse_config
+from fairburst.kube.manifests import MANAGED_LABEL, Subject, access, all_manifests, policies, priority_classes, to_yaml
+
+
+def of_kind(manifests: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [manifest for manifest in manifests if manifest["kind"] == kind]
+
+
+def rules(subject: Subject) -> list[dict[str, Any]]:
+    return [rule for manifest in access(Config(), subject) for rule in manifest.get("rules", [])]
+
+
+def test_rights_have_no_wildcard_and_no_secrets() -> None:
+    for rule in rules(Subject()):
+        granted = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+        assert not granted & {"*", "secrets", "pods/exec", "impersonate", "escalate", "bind"}
+
+
+def test_pods_and_nodes_are_only_read() -> None:
+    verbs = {verb for rule in rules(Subject()) if {"pods", "nodes"} & set(rule["resources"]) for verb in rule["verbs"]}
+    assert verbs == {"get", "list", "watch"}
+
+
+def test_the_ladder_has_the_configured_values_and_never_preempts() -> None:
+    classes = priority_classes(parse_config("priorityClasses: {large: -20, small: -10, soft: 10, hard: 20}"))
+    assert {one["metadata"]["name"]: one["value"] for one in classes} == {
+        "fairburst-large": -20,
+        "fairburst-small": -10,
+        "fairburst-soft": 10,
+        "fairburst-hard": 20,
+    }
+    assert {one["preemptionPolicy"] for one in classes} == {"Never"}
+
+
+def test_policies_act_in_managed_namespaces_only_and_never_fail_closed() -> None:
+    manifests = policies(Config())
+    bindings = of_kind(manifests, "MutatingAdmissionPolicyBinding")
+    assert {policy["spec"]["failurePolicy"] for policy in of_kind(manifests, "MutatingAdmissionPolicy")} == {"Ignore"}
+    assert len(bindings) == 3
+    for binding in bindings:
+        selector = binding["spec"]["matchResources"]["namespaceSelector"]
+        assert selector["matchLabels"] == {MANAGED_LABEL: "true"}
+        assert selector["matchExpressions"][0]["values"] == ["fairburst-system", "kube-system"]
+        assert binding["spec"].get("paramRef", {}).get("parameterNotFoundAction", "Allow") == "Allow"
+
+
+def test_objects_of_two_pools_do_not_collide() -> None:
+    def names(pool: str) -> set[str]:
+        config = parse_config(f"pool: {{name: {pool}}}")
+        named = [
+            *policies(config),
+            *of_kind(access(config, Subject()), "ClusterRole"),
+            *of_kind(access(config, Subject()), "ClusterRoleBinding"),
+        ]
+        return {manifest["metadata"]["name"] for manifest in named}
+
+    assert not names("red") & names("blue")
+
+
+def test_a_selector_with_hostile_text_stays_text() -> None:
+    config = Config.model_validate({"pool": {"node_selector": {'a"b': "c'}] + ["}}})
+    expression = of_kind(policies(config), "MutatingAdmissionPolicy")[0]["spec"]["mutations"][0]["jsonPatch"]["expression"]
+    assert '"a\\"b"' in expression
+
+
+@pytest.mark.parametrize(("subject", "want"), [(Subject(), "ServiceAccount"), (Subject(user="somebody"), "User")])
+def test_rights_go_to_the_subject(subject: Subject, want: str) -> None:
+    manifests = all_manifests(Config(), subject)
+    bindings = of_kind(manifests, "ClusterRoleBinding") + of_kind(manifests, "RoleBinding")
+    assert [binding["subjects"][0]["kind"] for binding in bindings] == [want, want]
+    assert len(of_kind(manifests, "ServiceAccount")) == (want == "ServiceAccount")
+
+
+def test_the_printed_documents_are_all_manifests(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["manifests", "--subject-user", "somebody"]) == 0
+    printed = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert printed == all_manifests(Config(), Subject(user="somebody"))
+    assert printed == list(yaml.safe_load_all(to_yaml(printed)))

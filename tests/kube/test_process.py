@@ -1,0 +1,134 @@
+"""The operator as a whole against a server without admission, quota or controllers: it starts, decides, says how it is, and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import pytest
+
+from fairburst.config import parse_config
+from fairburst.kube.process import Operator
+from fairburst.telemetry.web import WebServer
+from tests.support.fake_api import FakeApi
+from tests.support.objects import stored_queue
+
+NAMESPACES, NODES, QUOTAS = "/api/v1/namespaces", "/api/v1/nodes", "/api/v1/resourcequotas"
+LATENCY, THROUGHPUT = "/apis/fairburst.dev/v1alpha1/latencyqueues", "/apis/fairburst.dev/v1alpha1/throughputqueues"
+CORE = [NAMESPACES, NODES, QUOTAS, *(f"/api/v1/{kind}" for kind in ("pods", "limitranges", "events", "configmaps"))]
+APPS = [f"/apis/apps/v1/{kind}" for kind in ("deployments", "replicasets", "statefulsets")]
+CONFIG = parse_config("metrics: {host: 127.0.0.1, port: 0}\nrounds: {intervalSeconds: 1}")
+
+
+def fake_cluster() -> FakeApi:
+    """One node of 32 cpu and a namespace."""
+    api = FakeApi(*CORE, *APPS, "/apis/batch/v1/jobs", LATENCY, THROUGHPUT)
+    node = {"allocatable": {"cpu": "32", "memory": "64Gi"}, "conditions": [{"type": "Ready", "status": "True"}]}
+    api.put(NODES, {"metadata": {"name": "node"}, "status": node})
+    api.put(NAMESPACES, {"metadata": {"name": "batch"}, "status": {"phase": "Active"}})
+    return api
+
+
+@dataclass
+class Running:
+    """An operator under way."""
+
+    operator: Operator
+    task: asyncio.Task[None]
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def end(self, seconds: float = 15.0) -> None:
+        """Ask it to stop, as SIGTERM does."""
+        self.stop.set()
+        await asyncio.wait_for(asyncio.shield(self.task), seconds)
+
+
+@asynccontextmanager
+async def running(api: FakeApi) -> AsyncIterator[Running]:
+    async with api.client() as client:
+        stop = asyncio.Event()
+        operator = Operator(CONFIG, client)
+        made = Running(operator, asyncio.create_task(operator.run(stop)), stop)
+        try:
+            yield made
+        finally:
+            made.task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await made.task
+
+
+async def until(check: Callable[[], Any], what: str, seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        await asyncio.sleep(0.01)
+
+
+def rounds(operator: Operator) -> float:
+    return operator.metrics.registry.get_sample_value("fairburst_rounds_total") or 0.0
+
+
+async def test_it_answers_a_queue_with_a_quota_and_a_status_and_then_writes_nothing_more() -> None:
+    async with fake_cluster() as api, running(api) as made:
+        await until(lambda: rounds(made.operator), "the first round")
+        api.put(THROUGHPUT, stored_queue("ThroughputQueue", "batch", "queue"))
+        await until(lambda: "status" in api.objects[THROUGHPUT]["batch", "queue"], "a status")
+        await until(lambda: ("batch", "fairburst") in api.objects[QUOTAS], "a quota")
+        assert api.objects[THROUGHPUT]["batch", "queue"]["status"]["class"] == "Elastic"
+        before = rounds(made.operator)
+        await until(lambda: rounds(made.operator) > before + 1, "another round")
+        writes = len([method for method, _, _ in api.requests if method != "GET"])
+        await until(lambda: rounds(made.operator) > before + 3, "more rounds")
+        assert len([method for method, _, _ in api.requests if method != "GET"]) == writes
+        assert made.operator.unhealthy() is None
+        await made.end()
+
+
+async def test_it_ends_when_told_to_even_before_the_api_server_has_answered() -> None:
+    api = fake_cluster()
+    async with api:
+        pass  # its port is known, and nobody listens there any more
+    async with running(api) as made:
+        await asyncio.sleep(0.2)
+        assert not made.task.done()
+        await made.end(5.0)
+
+
+async def test_it_ends_with_the_reason_when_it_may_not_list_queues() -> None:
+    async with fake_cluster() as api:
+        del api.objects[LATENCY], api.objects[THROUGHPUT]  # the CRDs are not installed
+        async with running(api) as made:
+            with pytest.raises(Exception, match="latencyqueues"):
+                await asyncio.wait_for(asyncio.shield(made.task), 15.0)
+
+
+async def test_it_is_ready_once_its_caches_are_complete_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    ports: list[int] = []
+    start = WebServer.start
+
+    async def listening(self: WebServer, host: str, port: int) -> int:
+        ports.append(await start(self, host, port))
+        return ports[-1]
+
+    monkeypatch.setattr(WebServer, "start", listening)
+
+    async def ready() -> int:
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{ports[0]}/readyz") as answer:
+            return answer.status
+
+    api = fake_cluster()
+    async with api:
+        pass
+    async with running(api) as made:
+        await until(lambda: ports, "the port")
+        assert await ready() == 503
+        async with api:
+            await until(lambda: rounds(made.operator), "the first round", 40.0)
+            assert await ready() == 200
+            await made.end()

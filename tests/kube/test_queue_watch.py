@@ -1,0 +1,181 @@
+"""Kopf and our own lists against a real HTTP server; the store's rules by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairburst.kube.errors import NotFound
+from fairburst.kube.queue_watch import QueueStore, QueueWatch
+from tests.support.fake_api import FakeApi
+
+LATENCY = "/apis/fairburst.dev/v1alpha1/latencyqueues"
+THROUGHPUT = "/apis/fairburst.dev/v1alpha1/throughputqueues"
+
+
+def queue(name: str, namespace: str = "a", **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+async def eventually(condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"still not true after {seconds} s: {what}"
+        await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def running(api: FakeApi, **options: Any) -> AsyncIterator[tuple[QueueWatch, list[float]]]:
+    wakes: list[float] = []
+    async with api.client() as client:
+        watch = QueueWatch(client, None, lambda: wakes.append(time.monotonic()), **options)
+        await watch.start()
+        try:
+            yield watch, wakes
+        finally:
+            await watch.stop()
+    assert not any(thread.name == "kopf" for thread in threading.enumerate())
+
+
+def names(watch: QueueWatch) -> set[tuple[str, str]]:
+    return {(kind, name) for kind, _, name in watch.objects}
+
+
+async def test_both_kinds_are_there_after_start_and_changes_arrive_through_kopf() -> None:
+    async with FakeApi(LATENCY, THROUGHPUT) as api:
+        api.put(LATENCY, queue("lq"))
+        api.put(THROUGHPUT, queue("tq"))
+        async with running(api) as (watch, wakes):
+            assert names(watch) == {("LatencyQueue", "lq"), ("ThroughputQueue", "tq")}
+            await eventually(lambda: api.open_watches == 2, "kopf watches")
+            woken = len(wakes)
+            api.put(LATENCY, queue("lq", weight=3))
+            await eventually(lambda: watch.objects["LatencyQueue", "a", "lq"]["spec"] == {"weight": 3}, "change seen")
+            api.remove(THROUGHPUT, "a", "tq")
+            await eventually(lambda: names(watch) == {("LatencyQueue", "lq")}, "deletion seen")
+            assert len(wakes) > woken
+            assert {method for method, _, _ in api.requests} == {"GET"}, "watching writes nothing"
+            assert watch.restarts == 0
+
+
+async def test_kopf_is_started_again_after_an_error_event_that_ends_it() -> None:
+    async with FakeApi(LATENCY, THROUGHPUT) as api:
+        api.put(LATENCY, queue("lq"))
+        async with running(api) as (watch, _):
+            await eventually(lambda: api.open_watches == 2, "kopf watches")
+            api.error_event(LATENCY, 500, "InternalError")
+            await eventually(lambda: watch.restarts == 1, "kopf ended")
+            await eventually(lambda: api.open_watches == 2, "kopf watches again")
+            api.put(LATENCY, queue("new"))
+            await eventually(lambda: ("LatencyQueue", "new") in names(watch), "events flow again")
+
+
+async def test_a_deletion_lost_in_a_watch_gap_is_repaired_without_waiting_for_the_period() -> None:
+    async with FakeApi(LATENCY, THROUGHPUT) as api:
+        api.put(LATENCY, queue("stays"))
+        api.put(LATENCY, queue("goes"))
+        async with running(api) as (watch, _):
+            await eventually(lambda: api.open_watches == 2, "kopf watches")
+            api.drop_watches()
+            api.remove(LATENCY, "a", "goes", silently=True)
+            api.compact()
+            await eventually(lambda: names(watch) == {("LatencyQueue", "stays")}, "deletion noticed")
+
+
+async def test_the_periodic_list_alone_repairs_a_lost_deletion() -> None:
+    async with FakeApi(LATENCY, THROUGHPUT) as api:
+        api.put(LATENCY, queue("goes"))
+        async with running(api, relist_seconds=0.2) as (watch, wakes):
+            await eventually(lambda: api.open_watches == 2, "kopf watches")
+            woken = len(wakes)
+            api.remove(LATENCY, "a", "goes", silently=True)
+            await eventually(lambda: not watch.objects and len(wakes) > woken, "deletion noticed and told")
+
+
+async def test_survives_a_restart_of_the_server() -> None:
+    async with FakeApi(LATENCY, THROUGHPUT) as api:
+        api.put(LATENCY, queue("goes"))
+        async with running(api, relist_seconds=0.3) as (watch, _):
+            await api.stop()
+            api.remove(LATENCY, "a", "goes", silently=True)
+            api.put(LATENCY, queue("new"))
+            await asyncio.sleep(0.5)
+            api.fail(4, 503)
+            await api.start()
+            await eventually(lambda: names(watch) == {("LatencyQueue", "new")}, "caught up")
+            await eventually(lambda: api.open_watches == 2, "kopf watches again")
+
+
+async def test_start_waits_for_a_server_that_is_not_ready_yet() -> None:
+    async with FakeApi(LATENCY, THROUGHPUT) as api:
+        api.put(LATENCY, queue("lq"))
+        api.fail(2, 503)
+        async with running(api, restart_backoff_seconds=(0.01, 0.1)) as (watch, _):
+            assert names(watch) == {("LatencyQueue", "lq")}
+
+
+async def test_start_says_so_where_the_kinds_are_not_installed() -> None:
+    async with FakeApi() as api, api.client() as client:
+        with pytest.raises(NotFound, match="latencyqueues"):
+            await QueueWatch(client).start()
+
+
+def versioned(version: int, name: str = "q") -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "a", "resourceVersion": str(version)}}
+
+
+KEY = ("LatencyQueue", "a", "q")
+
+
+def test_an_older_event_does_not_overwrite_a_newer_object() -> None:
+    store = QueueStore()
+    assert store.offer("LatencyQueue", versioned(10))
+    assert not store.offer("LatencyQueue", versioned(9))
+    assert not store.delete("LatencyQueue", versioned(9))
+    assert store.objects[KEY] == versioned(10)
+    assert store.delete("LatencyQueue", versioned(11))
+    assert not store.offer("LatencyQueue", versioned(10)), "a late event must not raise the dead"
+    assert store.offer("LatencyQueue", versioned(12))
+
+
+def test_a_list_made_before_a_deletion_does_not_bring_the_object_back() -> None:
+    store = QueueStore()
+    store.offer("LatencyQueue", versioned(10))
+    store.delete("LatencyQueue", versioned(20))
+    assert not store.replace("LatencyQueue", [versioned(10)], 15)
+    assert not store.objects
+
+
+def test_a_list_made_before_a_creation_does_not_remove_the_object() -> None:
+    store = QueueStore()
+    store.offer("LatencyQueue", versioned(20))
+    assert not store.replace("LatencyQueue", [], 15)
+    assert KEY in store.objects
+    assert store.replace("LatencyQueue", [], 25)
+    assert KEY not in store.objects
+
+
+def test_a_list_of_one_kind_leaves_the_other_alone() -> None:
+    store = QueueStore()
+    store.offer("ThroughputQueue", versioned(5))
+    store.replace("LatencyQueue", [], 10)
+    assert ("ThroughputQueue", "a", "q") in store.objects
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=8), st.randoms(use_true_random=False))
+def test_whatever_the_order_of_events_the_newest_state_remains(creations: list[bool], source: Any) -> None:
+    """History: at version n the object is written (True) or deleted (False). Delivered in any order, the last one counts."""
+    history = list(enumerate(creations, 1))
+    source.shuffle(history)
+    store = QueueStore()
+    for version, exists in history:
+        (store.offer if exists else store.delete)("LatencyQueue", versioned(version))
+    assert store.objects.get(KEY) == (versioned(len(creations)) if creations[-1] else None)

@@ -1,0 +1,200 @@
+"""From levels to quota writes: the arithmetic, what is worth a write and when, and in which order."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from fairburst.kube.objects import ResourceQuota, ScopeSelector, ScopeSelectorTerm
+from fairburst.kube.quota_plan import QuotaPlanner, QuotaTarget, QuotaWrite, WriteOrder, amounts, quota_body, quota_key, resource_of
+from tests.support.objects import quota
+
+OWNER = {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "name": "queue", "uid": "u"}
+
+
+def target(
+    cpu: float, namespace: str = "batch", *, lag: float = 0.0, unit: float = 1.0, counted: float = 0.0, latency: bool = False
+) -> QuotaTarget:
+    """A quota on cpu alone."""
+    return QuotaTarget(namespace, {"cpu": cpu}, {"cpu": lag}, {"cpu": unit}, {"cpu": counted}, OWNER, latency)
+
+
+def stored(cpu: str, namespace: str = "batch", **more: Any) -> ResourceQuota:
+    return quota(namespace, {"requests.cpu": cpu}, **more)
+
+
+def plan(targets: list[QuotaTarget], quotas: list[ResourceQuota], now: float = 100.0, planner: QuotaPlanner | None = None) -> Any:
+    planner = planner or QuotaPlanner("default", 1.0)
+    return planner.plan(targets, {one.metadata.namespace: one for one in quotas}, now)
+
+
+@pytest.mark.parametrize("resource", ["cpu", "memory", "ephemeral-storage", "nvidia.com/gpu"])
+def test_a_key_is_read_back_as_the_resource_it_was_made_of(resource: str) -> None:
+    assert resource_of(quota_key(resource)) == resource
+
+
+@pytest.mark.parametrize("key", ["pods", "limits.cpu", "cpu", "requests.", "count/jobs.batch"])
+def test_keys_of_others_are_no_resource_of_ours(key: str) -> None:
+    assert resource_of(key) is None
+    assert amounts({key: "1", "requests.cpu": "500m"}) == {"cpu": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("level", "lag", "unit", "want"),
+    [
+        pytest.param(4.0, 0.0, 0.0, 4.0, id="a level"),
+        pytest.param(4.0, 2.0, 0.5, 6.5, id="level, charges not released yet, one pod"),
+        pytest.param(4.0004, 0.0, 0.0, 4.0, id="rounded down to a millicore"),
+        pytest.param(0.1 + 0.2, 0.0, 0.0, 0.3, id="noise is not rounded away"),
+    ],
+)
+def test_hard_is_level_and_lag_and_one_pod(level: float, lag: float, unit: float, want: float) -> None:
+    assert target(level, lag=lag, unit=unit).hard("cpu") == want
+
+
+def test_bytes_and_devices_are_whole() -> None:
+    whole = QuotaTarget("batch", {"memory": 1.9, "nvidia.com/gpu": 2.5}, {}, {}, {}, None, False)
+    assert (whole.hard("memory"), whole.hard("nvidia.com/gpu")) == (1.0, 2.0)
+
+
+def test_a_missing_quota_is_created_with_what_its_pods_use() -> None:
+    (write,), due = plan([target(7, counted=3.5)], [])
+    assert (write.create, write.replace, write.hard, write.used) == (True, False, {"requests.cpu": "8"}, {"requests.cpu": "3500m"})
+    assert due == math.inf
+    body = quota_body(write, "default")
+    assert body["metadata"]["ownerReferences"] == [OWNER]
+    assert body["metadata"]["labels"] == {"fairburst.dev/pool": "default"}
+
+
+def test_a_quota_that_is_right_is_left_alone() -> None:
+    assert plan([target(7)], [stored("8")]) == ([], math.inf)
+
+
+@pytest.mark.parametrize(
+    ("have", "level", "unit", "written"),
+    [
+        pytest.param("8", 8.0, 1.0, True, id="raised by a pod"),
+        pytest.param("8", 7.2, 1.0, True, id="raised by 2.5 percent of the quota"),
+        pytest.param("80", 80.0, 1.0, True, id="raised by a pod, which is little of a large quota"),
+        pytest.param("80", 79.5, 1.0, False, id="raised by half a pod and less than 2 percent"),
+        pytest.param("8", 8.0001, 0.0, False, id="raised by less than a millicore where no pod is known"),
+        pytest.param("8", 6.0, 1.0, True, id="lowered by a pod of a small quota"),
+        pytest.param("80", 77.0, 1.0, False, id="lowered by less than 5 percent"),
+        pytest.param("80", 74.0, 1.0, True, id="lowered by more than 5 percent"),
+        pytest.param("80", 60.0, 16.0, False, id="lowered by less than a pod"),
+    ],
+)
+def test_small_changes_wait(have: str, level: float, unit: float, written: bool) -> None:
+    writes, _ = plan([target(level, unit=unit)], [stored(have)])
+    assert bool(writes) is written
+
+
+def test_a_small_surplus_is_written_once_it_has_lasted() -> None:
+    planner = QuotaPlanner("default", 1.0)
+    assert plan([target(77)], [stored("80")], 100.0, planner) == ([], 110.0)
+    assert plan([target(77)], [stored("80")], 109.0, planner) == ([], 110.0)
+    (write,), _ = plan([target(77)], [stored("80")], 110.0, planner)
+    assert write.hard == {"requests.cpu": "78"}
+
+
+def test_a_surplus_that_goes_and_comes_again_starts_anew() -> None:
+    planner = QuotaPlanner("default", 1.0)
+    plan([target(77)], [stored("80")], 100.0, planner)
+    assert plan([target(79)], [stored("80")], 105.0, planner) == ([], math.inf)
+    assert plan([target(77)], [stored("80")], 109.0, planner) == ([], 119.0)
+
+
+def test_one_quota_is_written_at_most_once_an_interval() -> None:
+    planner = QuotaPlanner("default", 1.0)
+    planner.written("batch", 100.0)
+    assert plan([target(20)], [stored("8")], 100.5, planner) == ([], 101.0)
+    assert len(plan([target(20)], [stored("8")], 101.0, planner)[0]) == 1
+
+
+def test_a_deleted_quota_is_put_back_without_waiting() -> None:
+    planner = QuotaPlanner("default", 1.0)
+    planner.written("batch", 100.0)
+    (write,), _ = plan([target(7)], [], 100.1, planner)
+    assert write.create
+
+
+@pytest.mark.parametrize(
+    ("edited", "want_stale"),
+    [
+        pytest.param({"requests.cpu": "1000"}, (), id="raised"),
+        pytest.param({"requests.cpu": "1"}, (), id="lowered"),
+        pytest.param({}, (), id="emptied"),
+        pytest.param({"requests.cpu": "8", "pods": "3", "limits.cpu": "9"}, ("limits.cpu", "pods"), id="limits added"),
+        pytest.param({"requests.cpu": "8", "requests.memory": "1Gi"}, ("requests.memory",), id="a resource that is not counted"),
+    ],
+)
+def test_a_quota_edited_by_hand_is_put_back_at_once(edited: dict[str, str], want_stale: tuple[str, ...]) -> None:
+    (write,), _ = plan([target(7)], [quota("batch", edited)])
+    assert not write.create
+    assert write.hard == {"requests.cpu": "8"}
+    assert write.stale_keys == want_stale
+
+
+def test_a_label_removed_by_hand_is_put_back_at_once() -> None:
+    (write,), _ = plan([target(7)], [stored("8", pool=None)])
+    assert not write.create
+
+
+def _broaden(one: ResourceQuota) -> None:
+    one.spec.scope_selector = None
+
+
+def _narrow(one: ResourceQuota) -> None:
+    one.spec.scope_selector = ScopeSelector([ScopeSelectorTerm("PriorityClass", "In", ["system-node-critical"])])
+
+
+def _add_scope(one: ResourceQuota) -> None:
+    one.spec.scopes = ["BestEffort"]
+
+
+@pytest.mark.parametrize("change", [_broaden, _narrow, _add_scope])
+def test_a_quota_whose_scope_was_changed_by_hand_is_replaced(change: Any) -> None:
+    found = stored("8")
+    change(found)
+    (write,), _ = plan([target(7)], [found])
+    assert (write.create, write.replace) == (True, True)
+
+
+def test_values_that_are_not_enforced_after_a_while_are_written_again() -> None:
+    planner = QuotaPlanner("default", 1.0)
+    behind = stored("8", enforced={"requests.cpu": "20"})
+    assert plan([target(7)], [behind], 100.0, planner) == ([], 110.0)
+    (write,), _ = plan([target(7)], [behind], 110.0, planner)
+    assert write.hard == {"requests.cpu": "8"}
+
+
+def test_bursts_are_raised_first_then_the_largest_shrinks_then_others_grow() -> None:
+    names = ["grow-much", "grow-little", "shrink-little", "shrink-much", "burst-little", "burst-much"]
+    levels = {"grow-much": 90, "grow-little": 20, "shrink-little": 8, "shrink-much": 2, "burst-little": 20, "burst-much": 90}
+    targets = [target(levels[name], name, unit=0.0, latency=name.startswith("burst")) for name in names]
+    writes, _ = plan(targets, [stored("10", name) for name in names])
+    want = ["burst-much", "burst-little", "shrink-much", "shrink-little", "grow-much", "grow-little"]
+    assert [write.namespace for write in writes] == want
+    assert [write.order for write in writes] == sorted(write.order for write in writes)
+
+
+def test_a_burst_that_ends_shrinks_with_the_others() -> None:
+    (write,), _ = plan([target(1, latency=True, unit=0.0)], [stored("10")])
+    assert write.order is WriteOrder.SHRINK
+
+
+def test_a_resource_that_is_counted_anew_is_written_with_its_use() -> None:
+    two = QuotaTarget("batch", {"cpu": 7, "nvidia.com/gpu": 4}, {}, {"cpu": 1}, {"cpu": 3, "nvidia.com/gpu": 2}, OWNER, False)
+    write: QuotaWrite
+    (write,), _ = plan([two], [stored("8")])
+    assert write.hard == {"requests.cpu": "8", "requests.nvidia.com/gpu": "4"}
+    assert write.used == {"requests.nvidia.com/gpu": "2"}
+
+
+def test_a_forgotten_namespace_is_written_again_without_waiting() -> None:
+    planner = QuotaPlanner("default", 1.0)
+    planner.written("batch", 100.0)
+    planner.forget("batch")
+    assert len(plan([target(20)], [stored("8")], 100.1, planner)[0]) == 1

@@ -1,0 +1,347 @@
+"""A queue's status is the operator's memory: what is written is read back, and nothing is written twice."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairburst.kube.conditions import ConditionValue
+from fairburst.kube.crd import all_crds
+from fairburst.kube.roster import Member
+from fairburst.kube.schemas import parse_status, to_status
+from fairburst.kube.status import StatusInput, StatusPlanner, memory_of, merge_difference, status_of
+from fairburst.policy.model import (
+    AdmissionDecision,
+    Arrival,
+    Burst,
+    ConditionResult,
+    GuaranteeClass,
+    Periodic,
+    QueueDecision,
+    QueueKind,
+    QueueMemory,
+    QueueSpec,
+    Schedule,
+    ScheduledBurst,
+    Sporadic,
+    Window,
+    WindowState,
+)
+from tests.support import profiles
+from tests.support.fake_api import merge_patch
+from tests.support.objects import WALL, stored_queue
+from tests.support.queues import full_status
+
+profiles.load()
+RESOURCES = ("cpu", "memory")
+NAME = "burst/queue"
+STAMP = {"className": "fairburst-hard", "value": 2000, "preemptionPolicy": "Never"}
+
+# Times are kept to the microsecond, amounts of dominant-share-seconds to a thousandth, rates to a millionth of capacity.
+times = st.integers(-3_600_000_000, 3_600_000_000).map(lambda micro: WALL + micro / 1e6)
+thousandths = st.integers(0, 10**7).map(lambda milli: milli / 1000)
+millionths = st.integers(0, 2 * 10**6).map(lambda micro: micro / 1e6)
+seconds = st.integers(1, 10_000).map(float)
+bursts = st.builds(
+    Burst,
+    st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), st.integers(1, 10**6).map(float), min_size=1),
+    seconds,
+    seconds,
+)
+arrivals: st.SearchStrategy[Arrival] = st.one_of(
+    st.builds(Periodic, seconds, st.none() | times, seconds),
+    st.builds(Sporadic, seconds),
+    st.lists(st.builds(ScheduledBurst, times, bursts), min_size=1, max_size=3).map(lambda some: Schedule(tuple(some))),
+)
+classes = st.sampled_from([*GuaranteeClass, None])
+sides = st.none() | st.builds(
+    ConditionResult, st.booleans(), st.integers(0, 10**5).map(float), st.integers(0, 10**5).map(float), st.just("cpu"), st.just(NAME)
+)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> QueueSpec:
+    kind = draw(st.sampled_from(QueueKind))
+    latency = kind is QueueKind.LATENCY
+    arrival = draw(arrivals) if latency else None
+    return QueueSpec(
+        name=NAME,
+        kind=kind,
+        order=(draw(times), NAME),
+        weight=float(draw(st.integers(1, 100))),
+        burst=draw(bursts) if latency and not isinstance(arrival, Schedule) else None,
+        arrival=arrival,
+        limits={} if latency else draw(st.dictionaries(st.just("cpu"), st.integers(1, 99).map(float))),
+        suspended=draw(st.booleans()),
+    )
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> Window:
+    state = draw(st.sampled_from(WindowState))
+    opened = draw(times) if state in {WindowState.OPEN, WindowState.OVERDUE} else None
+    return Window(
+        state=state,
+        index=draw(st.integers(0, 10**6)),
+        arms_at=draw(times),
+        opens_by=draw(times | st.just(math.inf)),
+        opened=opened,
+        deadline=None if opened is None else opened + draw(seconds),
+        demanded=draw(st.booleans()),
+        judged=draw(st.booleans()),
+    )
+
+
+@st.composite
+def memories(draw: st.DrawFn) -> QueueMemory:
+    """Memories as `decide` leaves them at WALL: times of counters are not in the future, and only what has windows has periods."""
+    promise, granted = draw(specs()), draw(classes)
+    now = WALL
+    memory = QueueMemory(
+        promise=promise,
+        guarantee_class=granted,
+        admission_order=draw(st.integers(0, 10**6)),
+        decision=draw(
+            st.builds(AdmissionDecision, st.just(NAME), st.just(granted), st.just("Fits"), st.text(max_size=9), sides, sides, sides)
+        ),
+        ledger_value=draw(thousandths),
+        ledger_rate=draw(millionths),
+        ledger_as_of=now,
+        delivered_value=draw(thousandths),
+        delivered_rate=draw(millionths),
+        waiting_since=draw(st.none() | times),
+        unit_held_since=draw(st.none() | times),
+        refused=draw(st.none() | specs()),
+    )
+    if promise.kind is QueueKind.THROUGHPUT or granted is None:
+        return memory
+    return replace(
+        memory,
+        window=draw(windows()),
+        period_started=draw(times),
+        debt=draw(thousandths),
+        bursts=draw(st.integers(0, 99)),
+        met=draw(st.integers(0, 99)),
+        missed=draw(st.integers(0, 99)),
+        fair_value=draw(thousandths),
+        fair_rate=draw(millionths),
+        fair_as_of=now,
+        residual_level=draw(millionths | st.just(math.inf)),
+    )
+
+
+def status_input(memory: QueueMemory, reason: str = "Ready") -> StatusInput:
+    obj = stored_queue("LatencyQueue", "burst", "queue")
+    member = Member(("LatencyQueue", "burst", "queue"), "uid", 3, obj, None, memory.promise, None, governs=True)
+    zeros = np.zeros(2)
+    assert memory.decision is not None
+    decision = QueueDecision(
+        queue=NAME,
+        kind=memory.promise.kind,
+        guarantee_class=memory.guarantee_class,
+        admission=memory.decision,
+        allocation=np.array([1.5, 2.0**30]),
+        guaranteed=zeros,
+        spare=zeros,
+        level=zeros,
+        window=memory.window,
+        share=0.25,
+        ledger=0.0,
+        charge_rate=0.0,
+        debt=memory.debt,
+        budget=3.0,
+        consumed=1.0,
+        fair_share_of_period=9.0,
+        reason="x",
+        message="y",
+    )
+    conditions = [ConditionValue("Ready", "True", reason, "the queue is served.")]
+    return StatusInput(member, conditions, decision, memory, zeros, zeros, STAMP)
+
+
+def through_json(status: dict[str, Any]) -> dict[str, Any]:
+    """What comes back from the API server."""
+    stored: dict[str, Any] = json.loads(json.dumps(status))
+    return stored
+
+
+def recalled(status: dict[str, Any]) -> QueueMemory | None:
+    return memory_of(stored_queue("LatencyQueue", "burst", "queue", status=through_json(status)))
+
+
+class TestRoundTrip:
+    """design: "Memory goes in and out as a value and is saved on the cluster, so a restart keeps every promise"."""
+
+    @given(memories())
+    def test_every_field_of_the_memory_survives(self, memory: QueueMemory) -> None:
+        assert recalled(status_of(status_input(memory), {}, RESOURCES, WALL)) == memory
+
+    @given(memories(), st.floats(0.0, 600.0))
+    def test_counters_read_the_same_however_late_they_are_written(self, memory: QueueMemory, late: float) -> None:
+        back = recalled(status_of(status_input(memory), {}, RESOURCES, WALL + late))
+        assert back is not None
+        for after in (late, late + 60.0):
+            assert back.ledger(WALL + after) == pytest.approx(memory.ledger(WALL + after), abs=0.0006 + 1e-6 * after)
+
+    @given(memories())
+    def test_every_field_that_is_written_is_in_the_schema(self, memory: QueueMemory) -> None:
+        """An unknown field would be pruned by the API server, and so be written again in every round."""
+        status = through_json(status_of(status_input(memory), {}, RESOURCES, WALL))
+        read = to_status(parse_status({"status": status}))
+        assert _paths(status) <= _paths(read) | _paths({"promise": {}, "refused": {}})
+
+    def test_every_field_of_the_schema_is_written_at_some_time(self) -> None:
+        crd = next(iter(all_crds().values()))
+        known = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+        memory = replace(latency_memory(), residual_level=0.5, waiting_since=WALL, refused=latency_memory().promise)
+        assert set(known) == set(status_of(status_input(memory), {}, RESOURCES, WALL))
+
+
+def _paths(value: Any, prefix: str = "") -> set[str]:
+    if isinstance(value, dict):
+        return {prefix} | {path for key, inner in value.items() for path in _paths(inner, f"{prefix}.{key}")}
+    return {prefix}
+
+
+class TestSettled:
+    """A settled cluster gets no writes."""
+
+    @given(memories(), st.floats(0.0, 3600.0))
+    def test_a_second_status_gives_no_patch_also_later_with_constant_rates(self, memory: QueueMemory, later: float) -> None:
+        stored = through_json(status_of(status_input(memory), {}, RESOURCES, WALL))
+        assert merge_difference(stored, status_of(status_input(memory), stored, RESOURCES, WALL + later)) == {}
+
+    @given(memories(), memories())
+    def test_the_patch_turns_what_there_is_into_what_is_wanted(self, before: QueueMemory, after: QueueMemory) -> None:
+        stored = through_json(status_of(status_input(before), {}, RESOURCES, WALL))
+        wanted = status_of(status_input(after), stored, RESOURCES, WALL + 1)
+        assert merge_patch(stored, merge_difference(stored, wanted)) == through_json(wanted)
+
+    def test_a_rate_that_changes_is_written(self) -> None:
+        memory = replace(latency_memory(), ledger_rate=0.25)
+        stored = through_json(status_of(status_input(memory), {}, RESOURCES, WALL))
+        slower = replace(memory, ledger_rate=0.125, ledger_value=2.5, ledger_as_of=WALL + 10)
+        patch = merge_difference(stored, status_of(status_input(slower), stored, RESOURCES, WALL + 10))
+        assert patch["ledger"] == {"valueMilliseconds": 2500, "rateMicro": 125000, "asOf": "2026-01-01T00:00:10Z"}
+
+    def test_later_periods_of_an_idle_queue_are_not_written(self) -> None:
+        memory = latency_memory()
+        stored = through_json(status_of(status_input(memory), {}, RESOURCES, WALL))
+        later = replace(memory, period_started=WALL + 600, fair_as_of=WALL + 600, ledger_as_of=WALL + 600)
+        assert merge_difference(stored, status_of(status_input(later), stored, RESOURCES, WALL + 601)) == {}
+
+    @pytest.mark.parametrize(
+        "change", [{"ledger_value": 0.5}, {"ledger_rate": 0.5}, {"debt": 0.5}, {"fair_rate": 0.25}], ids=lambda change: next(iter(change))
+    )
+    def test_a_period_in_which_something_was_received_is_written(self, change: dict[str, float]) -> None:
+        memory = latency_memory()
+        stored = through_json(status_of(status_input(memory), {}, RESOURCES, WALL))
+        busy = replace(memory, period_started=WALL + 600, fair_as_of=WALL + 600, ledger_as_of=WALL + 600, **change)
+        assert "periodStarted" in merge_difference(stored, status_of(status_input(busy), stored, RESOURCES, WALL + 601))
+
+
+def latency_memory() -> QueueMemory:
+    """An armed sporadic queue that has received nothing."""
+    spec = QueueSpec(NAME, QueueKind.LATENCY, (WALL, NAME), 1.0, Burst({"cpu": 4.0}, 10.0, 10.0), Sporadic(60.0))
+    decision = AdmissionDecision(NAME, GuaranteeClass.HARD, "Fits", "all fits.", None, None, None)
+    return QueueMemory(
+        promise=spec,
+        guarantee_class=GuaranteeClass.HARD,
+        admission_order=0,
+        decision=decision,
+        window=Window(WindowState.ARMED, 0, WALL, math.inf, None, None),
+        period_started=WALL,
+        ledger_as_of=WALL,
+        fair_rate=0.5,
+        fair_as_of=WALL,
+    )
+
+
+class TestConditions:
+    def test_the_transition_time_moves_only_with_the_status(self) -> None:
+        memory = latency_memory()
+        stored = through_json(status_of(status_input(memory), {}, RESOURCES, WALL))
+        since = stored["conditions"][0]["lastTransitionTime"]
+        again = status_of(status_input(memory, "Served"), stored, RESOURCES, WALL + 60)
+        assert (again["conditions"][0]["reason"], again["conditions"][0]["lastTransitionTime"]) == ("Served", since)
+        item = status_input(memory)
+        gone = replace(item, conditions=[ConditionValue("Ready", "False", "Rejected", "no.")])
+        assert status_of(gone, stored, RESOURCES, WALL + 60)["conditions"][0]["lastTransitionTime"] == "2026-01-01T00:01:00Z"
+
+    def test_a_queue_that_governs_nothing_keeps_only_conditions(self) -> None:
+        item = status_input(latency_memory())
+        stored = through_json(status_of(item, {}, RESOURCES, WALL))
+        bare = StatusInput(item.member, item.conditions)
+        patch = merge_difference(stored, status_of(bare, stored, RESOURCES, WALL))
+        assert merge_patch(stored, patch).keys() == {"observedGeneration", "conditions"}
+
+
+class TestUnreadable:
+    def test_a_queue_without_a_status_is_a_new_candidate(self) -> None:
+        assert memory_of(stored_queue("LatencyQueue", "burst", "queue")) is None
+
+    def test_whatever_stands_in_a_status_never_stops_a_round(self) -> None:
+        whole = to_status(full_status())
+        for path in sorted(_leaves(whole)):
+            for value in (None, "", "x", -1, 10**30, 1.5, [], {}, "NaN", True, "0001-01-01T00:00:00Z"):
+                broken: Any = copy.deepcopy(whole)
+                part = broken
+                for key in path[:-1]:
+                    part = part[key]
+                part[path[-1]] = value
+                memory = memory_of(stored_queue("LatencyQueue", "burst", "queue", status=broken))
+                assert memory is None or isinstance(memory, QueueMemory), path
+
+
+def _leaves(value: Any, prefix: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
+    if isinstance(value, dict):
+        return {prefix} - {()} | {path for key, inner in value.items() for path in _leaves(inner, (*prefix, key))}
+    return {prefix}
+
+
+class TestPlanner:
+    def test_news_is_written_at_once_and_drift_only_now_and_then(self) -> None:
+        planner, item = StatusPlanner(5.0), status_input(latency_memory())
+        ((write,), due) = planner.plan([item], RESOURCES, WALL, 100.0)
+        assert due == math.inf
+        planner.written(write, 100.0)
+        item.member.obj["status"] = through_json(dict(write.patch))  # type: ignore[index]
+        drifted = replace(item, usage=np.array([1.0, 0.0]))
+        assert planner.plan([drifted], RESOURCES, WALL + 1, 101.0) == ([], 105.0)
+        assert len(planner.plan([drifted], RESOURCES, WALL + 5, 105.0)[0]) == 1
+        news = replace(item, conditions=[ConditionValue("Ready", "False", "Rejected", "no.")])
+        assert len(planner.plan([news], RESOURCES, WALL + 1, 101.0)[0]) == 1
+
+    def test_a_new_message_under_the_same_verdict_is_drift(self) -> None:
+        planner, item = StatusPlanner(5.0), status_input(latency_memory())
+        ((write,), _) = planner.plan([item], RESOURCES, WALL, 100.0)
+        planner.written(write, 100.0)
+        item.member.obj["status"] = through_json(dict(write.patch))  # type: ignore[index]
+        reworded = replace(item, conditions=[ConditionValue("Ready", "True", "Ready", "the queue is served; 12 s.")])
+        assert planner.plan([reworded], RESOURCES, WALL + 1, 101.0) == ([], 105.0)
+
+    def test_statuses_of_which_only_figures_drift_share_a_rate_and_take_turns(self) -> None:
+        planner, items = StatusPlanner(5.0, figures_per_second=2.0), [status_input(latency_memory()) for _ in range(3)]
+        items = [replace(item, member=replace(item.member, uid=f"uid-{number}")) for number, item in enumerate(items)]
+        for write in planner.plan(items, RESOURCES, WALL, 100.0)[0]:
+            planner.written(write, 100.0)
+            write.member.obj["status"] = through_json(dict(write.patch))  # type: ignore[index]
+        planner.plan(items, RESOURCES, WALL + 9, 109.5)
+        drifted = [replace(item, usage=np.array([1.0, 0.0])) for item in items]
+        written = []
+        for step in range(3):
+            writes, _ = planner.plan(drifted, RESOURCES, WALL + 10 + step / 2, 110.0 + step / 2)
+            for write in writes:
+                planner.written(write, 110.0 + step / 2)
+                write.member.obj["status"] = through_json({**write.member.obj["status"], **write.patch})  # type: ignore[index]
+            written.append([write.member.uid for write in writes])
+        assert [len(uids) for uids in written] == [1, 1, 1]
+        assert len({uid for uids in written for uid in uids}) == 3

@@ -1,0 +1,104 @@
+"""Which blocked controllers are woken, and how often."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from fairburst.kube.demand import Owner
+from fairburst.kube.wake import MOST_AWAITED, Room, WakePlanner
+
+
+def lacking(existing: int = 2, uid: str = "a") -> Owner:
+    return Owner("Job", "batch", uid, uid, wanted=5, existing=existing, charge={"cpu": 1.0})
+
+
+def quota(*owners: Owner, free: float) -> list[Room]:
+    """One namespace whose quota has room for `free` one-cpu pods."""
+    return [Room({"cpu": free}, owners)]
+
+
+def wakes(planner: WakePlanner, until: float, *, room: bool = True, existing: int = 2, start: float = 0.0) -> list[float]:
+    """Times at which the controller is woken if a round runs every tenth of a second."""
+    times = [start + step / 10 for step in range(round((until - start) * 10))]
+    return [now for now in times if planner.plan(quota(lacking(existing), free=1.0 if room else 0.5), now)[0]]
+
+
+def test_a_controller_that_creates_its_pods_by_itself_is_not_woken() -> None:
+    planner = WakePlanner()
+    for step in range(40):
+        woken, _ = planner.plan(quota(lacking(existing=step), free=1.0), step * 0.5)
+        assert not woken
+
+
+def test_a_controller_that_is_merely_full_is_never_woken() -> None:
+    planner = WakePlanner()
+    assert wakes(planner, 100.0, room=False) == []
+    assert planner.plan(quota(lacking(), free=0.5), 100.0) == ([], math.inf), "nor does it make the loop turn"
+
+
+def test_it_is_woken_at_once_when_its_quota_grows() -> None:
+    planner = WakePlanner()
+    wakes(planner, 20.0, room=False)
+    woken, due = planner.plan(quota(lacking(), free=1.0), 20.0)
+    assert [owner.uid for owner in woken] == ["a"]
+    assert due == 22.0
+
+
+def test_one_that_has_just_been_refused_gets_its_grace() -> None:
+    planner = WakePlanner()
+    planner.plan(quota(lacking(), free=0.5), 10.0)
+    assert planner.plan(quota(lacking(), free=1.0), 10.1) == ([], 13.0)
+
+
+def test_waking_that_does_not_help_is_repeated_ever_more_rarely() -> None:
+    times = wakes(WakePlanner(), 300.0)
+    gaps = [round(later - earlier, 1) for earlier, later in itertools.pairwise(times)]
+    assert times[0] == 3.0
+    assert gaps == sorted(gaps)
+    assert gaps[:3] == [2.0, 4.0, 8.0]
+    assert gaps[-1] == 60.0
+
+
+def test_it_begins_anew_once_waking_has_helped() -> None:
+    planner = WakePlanner()
+    wakes(planner, 60.0)
+    assert wakes(planner, 70.0, existing=3, start=60.0)[:2] == [63.0, 65.0]
+
+
+def test_one_that_has_all_its_pods_is_forgotten() -> None:
+    planner = WakePlanner()
+    wakes(planner, 60.0)
+    assert planner.plan([], 60.0) == ([], math.inf)
+    assert wakes(planner, 66.0, start=60.0) == [63.0, 65.0]
+
+
+def test_one_free_place_wakes_one_of_many_controllers() -> None:
+    planner = WakePlanner()
+    owners = [lacking(uid=uid) for uid in "abc"]
+    planner.plan(quota(*owners, free=0.0), 0.0)
+    woken, _ = planner.plan(quota(*owners, free=1.0), 10.0)
+    assert [owner.uid for owner in woken] == ["a"]
+
+
+def test_a_controller_that_cannot_use_the_room_hands_its_turn_on() -> None:
+    planner = WakePlanner()
+    owners = [lacking(uid=uid) for uid in "abc"]
+    planner.plan(quota(*owners, free=0.0), 0.0)
+    turns = [planner.plan(quota(*owners, free=1.0), 10.0 + step)[0] for step in range(3)]
+    assert [[owner.uid for owner in woken] for woken in turns] == [["a"], ["b"], ["c"]]
+
+
+def test_no_more_controllers_are_woken_at_a_time_than_can_be_served() -> None:
+    planner = WakePlanner()
+    owners = [lacking(uid=f"{number:03}") for number in range(50)]
+
+    def plan(now: float) -> list[str]:
+        rooms = [room for owner in owners for room in quota(owner, free=1.0)]
+        return [owner.uid for owner in planner.plan(rooms, now)[0]]
+
+    plan(0.0)
+    assert plan(10.0) == [owner.uid for owner in owners[:MOST_AWAITED]]
+    assert plan(11.0) == [], "as long as the first ones may still answer"
+    owners[0] = lacking(existing=3, uid="000")
+    assert plan(11.5) == ["020"], "one has answered: the next one's turn"

@@ -1,0 +1,243 @@
+"""Windows, ledgers and charges, moment by moment."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from fairburst.policy.decide import decide
+from fairburst.policy.model import (
+    Burst,
+    EventKind,
+    Memory,
+    Periodic,
+    PolicyConfig,
+    QueueDecision,
+    QueueKind,
+    QueueSpec,
+    RoundResult,
+    Schedule,
+    ScheduledBurst,
+    Sporadic,
+    WindowState,
+)
+from tests.support.policy import latency, snapshot, throughput
+from tests.support.strategies import START
+
+BATCH = throughput("t/q")
+
+
+class Pool:
+    """Ten cores, one backlogged throughput queue, one latency queue under test; each call is a round."""
+
+    def __init__(self, queue: QueueSpec, capacity: float = 10.0) -> None:
+        self.queues, self.capacity, self.memory = (BATCH, queue), capacity, Memory()
+        self.result: RoundResult | None = None
+
+    def round(self, at: float, wants: float, uses: float = 0.0, batch: float = 100.0) -> QueueDecision:
+        given = snapshot(self.queues, [self.capacity], [[batch], [wants]], [[0.0], [uses]])
+        self.result, self.memory = decide(given, self.memory, PolicyConfig(), START + at)
+        return self.result.decisions[1]
+
+    def state(self, at: float, wants: float, uses: float = 0.0) -> WindowState:
+        window = self.round(at, wants, uses).window
+        assert window is not None
+        return window.state
+
+    @property
+    def told(self) -> list[EventKind]:
+        assert self.result is not None
+        return [event.kind for event in self.result.events if event.queue != "t/q"]
+
+
+def sporadic() -> Pool:
+    return Pool(latency("l/q", 1.0, [8.0], 10, Sporadic(100)))
+
+
+class TestSporadic:
+    def test_is_armed_at_once_and_its_level_is_the_whole_rate(self) -> None:
+        pool = sporadic()
+        decision = pool.round(0, 0)
+        assert decision.window is not None
+        assert decision.window.state is WindowState.ARMED
+        assert decision.level.tolist() == [8.0]
+        assert decision.allocation.tolist() == [0.0]
+
+    def test_opens_with_the_burst_and_serves_its_rate(self) -> None:
+        pool = sporadic()
+        pool.round(0, 0)
+        decision = pool.round(5, 8)
+        assert decision.window is not None
+        assert (decision.window.state, decision.window.opened, decision.window.deadline) == (WindowState.OPEN, START + 5, START + 15)
+        assert decision.guaranteed.tolist() == [8.0]
+        assert pool.told == [EventKind.BURST_OPENED]
+
+    def test_a_trickle_does_not_open_it(self) -> None:
+        assert sporadic().state(0, 1) is WindowState.ARMED
+
+    def test_rearms_one_interarrival_after_the_opening_and_a_backlog_opens_it_again(self) -> None:
+        pool = sporadic()
+        assert pool.state(0, 8, 0) is WindowState.OPEN
+        assert pool.state(0.001, 8, 8) is WindowState.OPEN
+        assert pool.state(10, 0, 0) is WindowState.CLOSED
+        assert pool.state(99.9, 8, 0) is WindowState.CLOSED
+        decision = pool.round(100, 8)
+        assert decision.window is not None
+        assert (decision.window.state, decision.window.index) == (WindowState.OPEN, 1)
+
+    def test_a_burst_without_demand_at_the_deadline_is_met_once(self) -> None:
+        pool = sporadic()
+        pool.round(0, 8)
+        pool.round(4, 8, 8)
+        pool.round(9, 0)
+        assert pool.round(10, 0).window.state is WindowState.CLOSED  # type: ignore[union-attr]
+        assert pool.told == [EventKind.BURST_MET]
+        pool.round(11, 0)
+        memory = pool.memory.queues["l/q"]
+        assert (memory.bursts, memory.met, memory.missed) == (1, 1, 0)
+
+    def test_a_late_burst_is_missed_and_keeps_its_claim_until_delivered(self) -> None:
+        pool = sporadic()
+        pool.round(0, 8)  # nothing runs for five seconds: batch pods hold the cores
+        pool.round(5, 8, 8)
+        decision = pool.round(10, 8, 8)
+        assert pool.told == [EventKind.BURST_MISSED]
+        assert decision.window is not None
+        assert decision.window.state is WindowState.OVERDUE
+        assert decision.guaranteed.tolist() == [8.0]
+        assert decision.consumed == pytest.approx(4.0)
+        assert pool.result is not None
+        assert pool.result.next_boundary == pytest.approx(START + 15)
+        assert pool.state(15, 8, 8) is WindowState.CLOSED
+
+    def test_spending_the_budget_ends_the_guarantee_and_counts_as_met(self) -> None:
+        pool = sporadic()
+        pool.round(0, 8, 8)
+        decision = pool.round(10.1, 8, 8)
+        assert decision.window is not None
+        assert pool.memory.queues["l/q"].met == 1
+        assert decision.allocation[0] < 8.0
+
+
+class TestPeriodic:
+    def test_arms_a_jitter_early_and_opens_a_jitter_late_at_the_latest(self) -> None:
+        pool = Pool(latency("l/q", 1.0, [8.0], 10, Periodic(100, START + 50, 5)))
+        assert pool.state(0, 8) is WindowState.CLOSED
+        assert pool.result is not None
+        assert pool.result.next_boundary == START + 45
+        assert pool.state(45, 0) is WindowState.ARMED
+        assert pool.result.next_boundary == START + 55
+        assert pool.state(55, 0) is WindowState.OPEN
+
+    def test_a_window_without_demand_is_neither_met_nor_missed(self) -> None:
+        pool = Pool(latency("l/q", 1.0, [8.0], 10, Periodic(100, START)))
+        for at in (0, 5, 10, 50, 100, 110):
+            pool.round(at, 0)
+        memory = pool.memory.queues["l/q"]
+        assert (memory.bursts, memory.met, memory.missed) == (0, 0, 0)
+
+    def test_without_a_first_arrival_the_first_burst_fixes_the_phase(self) -> None:
+        pool = Pool(latency("l/q", 1.0, [8.0], 10, Periodic(100, None, 5)))
+        assert pool.state(0, 0) is WindowState.ARMED
+        assert pool.state(33, 8) is WindowState.OPEN
+        pool.round(43, 0)
+        assert pool.state(127, 0) is WindowState.CLOSED
+        assert pool.state(128, 0) is WindowState.ARMED
+        assert pool.state(138, 0) is WindowState.OPEN
+
+    def test_without_a_first_arrival_a_burst_that_does_not_come_is_waited_for(self) -> None:
+        pool = Pool(latency("l/q", 1.0, [8.0], 10, Periodic(100)))
+        pool.round(0, 8)
+        pool.round(10, 0)
+        assert pool.state(100, 0) is WindowState.OPEN
+        assert pool.state(110, 0) is WindowState.ARMED
+        assert pool.state(170, 8) is WindowState.OPEN
+
+    def test_windows_missed_while_nobody_looked_are_skipped(self) -> None:
+        pool = Pool(latency("l/q", 1.0, [8.0], 10, Periodic(100, START)))
+        pool.round(0, 0)
+        decision = pool.round(1003, 8)
+        assert decision.window is not None
+        assert (decision.window.state, decision.window.index, decision.window.deadline) == (WindowState.OPEN, 10, START + 1010)
+
+
+class TestSchedule:
+    def test_each_burst_has_its_own_rate_and_the_last_is_the_last(self) -> None:
+        bursts = (ScheduledBurst(START + 10, Burst({"cpu": 2.0}, 5, 5)), ScheduledBurst(START + 50, Burst({"cpu": 6.0}, 5, 10)))
+        pool = Pool(QueueSpec("l/q", QueueKind.LATENCY, (1.0, "l/q"), 1.0, None, Schedule(bursts)))
+        assert pool.state(0, 9) is WindowState.CLOSED
+        assert pool.round(10, 9).level.max() >= 2.0
+        pool.round(15, 0)
+        decision = pool.round(50, 9)
+        assert decision.window is not None
+        assert (decision.window.index, decision.window.deadline) == (1, START + 60)
+        pool.round(60, 0)
+        assert pool.state(10_000, 9) is WindowState.CLOSED
+
+
+class TestCharging:
+    def test_spare_is_not_charged_and_the_overrun_is(self) -> None:
+        pool = sporadic()
+        decision = pool.round(0, 10, 10, batch=0)
+        assert decision.spare.tolist() == [2.0]
+        assert decision.charge_rate == pytest.approx(0.8)
+        assert pool.round(1, 10, 10, batch=100).charge_rate == pytest.approx(1.0)
+
+    def test_a_settled_ledger_is_not_written_anew(self) -> None:
+        pool = sporadic()
+        pool.round(0, 8, 8)
+        before = pool.memory.queues["l/q"]
+        pool.round(2, 8, 8)
+        assert pool.memory.queues["l/q"] == before
+        assert before.ledger(START + 2) == pytest.approx(1.6)
+
+    def test_outside_its_window_a_queue_is_held_to_its_residual_share(self) -> None:
+        pool = sporadic()
+        pool.round(0, 8)
+        pool.round(0.0, 8, 8)
+        decision = pool.round(10, 10, 0)  # 8 of its F = 50 share-seconds are used, 90 s are left
+        assert decision.fair_share_of_period == pytest.approx(50.0)
+        assert decision.ledger == pytest.approx(8.0)
+        assert decision.allocation.tolist() == pytest.approx([10 * 42 / 90])
+
+
+def test_a_hard_window_survives_a_restart_with_its_remaining_budget() -> None:
+    pool = sporadic()
+    pool.round(0, 8, 8)
+    pool.round(4, 8, 8)
+    pool.memory = Memory(queues=dict(pool.memory.queues), next_admission_order=pool.memory.next_admission_order)
+    pool.queues = tuple(dataclasses.replace(spec) for spec in pool.queues)
+    decision = pool.round(6, 8, 8)
+    assert decision.consumed == pytest.approx(4.8)
+    assert pool.told == []
+    assert decision.guaranteed.tolist() == [8.0]
+
+
+def test_soft_queues_are_served_shortest_remaining_first() -> None:
+    """BoPF §3.3: SRPT among soft queues; the one with less left goes first and whole."""
+    hard = latency("h/q", 0.0, [6.0], 10, Sporadic(100))
+    soft = [latency("s1/q", 1.0, [9.0], 10, Sporadic(100)), latency("s2/q", 2.0, [8.0], 10, Sporadic(100))]
+    queues = (hard, *soft)
+    result, memory = decide(snapshot(queues, [10.0], [[0], [0], [0]]), Memory(), PolicyConfig(), START)
+    result, memory = decide(snapshot(queues, [10.0], [[0], [9], [8]]), memory, PolicyConfig(), START + 1)
+    assert result.guaranteed[:, 0].tolist() == [0.0, 2.0, 8.0]
+
+
+def test_unused_hard_guarantee_goes_to_spare_and_not_to_soft_queues() -> None:
+    queues = (latency("h/q", 0.0, [6.0], 10, Sporadic(100)), latency("s/q", 1.0, [9.0], 10, Sporadic(100)))
+    _, memory = decide(snapshot(queues, [10.0], [[0], [0]]), Memory(), PolicyConfig(), START)
+    _, memory = decide(snapshot(queues, [10.0], [[6], [0]]), memory, PolicyConfig(), START + 1)
+    result, _ = decide(snapshot(queues, [10.0], [[3], [9]], [[3], [0]]), memory, PolicyConfig(), START + 2)
+    assert result.guaranteed[:, 0].tolist() == [3.0, 4.0]
+    assert result.allocation[:, 0].tolist() == [3.0, 7.0]
+
+
+def test_when_capacity_falls_the_earliest_promises_are_kept_whole() -> None:
+    queues = tuple(latency(f"h{n}/q", float(n), [4.0], 10, Sporadic(100)) for n in range(2))
+    given = snapshot(queues, [8.0], [[4], [4]])
+    _, memory = decide(given, Memory(), PolicyConfig(), START)
+    lost = dataclasses.replace(given, live_capacity=np.array([6.0]))
+    result, _ = decide(lost, memory, PolicyConfig(), START + 1)
+    assert result.allocation[:, 0].tolist() == [4.0, 2.0]

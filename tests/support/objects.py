@@ -1,0 +1,233 @@
+"""Kubernetes objects as the informers hold them, and a cluster view that takes a plan's writes as the API server would."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import msgspec
+
+from fairburst.config import Config, parse_config
+from fairburst.kube.engine import ClusterView, Engine, RoundPlan
+from fairburst.kube.manifests import MANAGED_LABEL
+from fairburst.kube.objects import Deployment, Job, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
+from fairburst.kube.pod_index import PodIndex
+from fairburst.kube.quota_plan import quota_body
+from fairburst.kube.schemas import API_VERSION
+from tests.support.fake_api import merge_patch
+
+JsonObject = dict[str, Any]
+GI = 2.0**30
+WALL = 1_767_225_600.0  # 2026-01-01T00:00:00Z
+
+
+def requesting(cpu: str | None = "1", memory: str | None = "1Gi", **more: str) -> JsonObject:
+    """A container's resources; None leaves a request out."""
+    requests = {name: text for name, text in {"cpu": cpu, "memory": memory, **more}.items() if text is not None}
+    return {"resources": {"requests": requests}}
+
+
+def pod_spec(*containers: JsonObject) -> JsonObject:
+    return {"containers": [{"name": f"c{number}", **one} for number, one in enumerate(containers or (requesting(),))]}
+
+
+def owned_by(kind: str, uid: str) -> JsonObject:
+    return {"ownerReferences": [{"kind": kind, "name": uid, "uid": uid, "controller": True}]}
+
+
+def pod(
+    namespace: str, name: str, *containers: JsonObject, owner: tuple[str, str] | None = None, node: str = "", phase: str = "Pending",
+    **metadata: Any,
+) -> Pod:  # fmt: skip
+    """A stored pod; `owner` is (kind, uid). With a node it is bound."""
+    reference = owned_by(*owner) if owner else {}
+    return msgspec.convert(
+        {
+            "metadata": {"namespace": namespace, "name": name, "uid": f"{namespace}/{name}", **reference, **metadata},
+            "spec": pod_spec(*containers) | {"nodeName": node},
+            "status": {"phase": phase},
+        },
+        Pod,
+    )
+
+
+def job(
+    namespace: str, name: str, parallelism: int | None = 1, *containers: JsonObject, status: JsonObject | None = None, **spec: Any
+) -> Job:
+    """A Job with uid `name`; further keywords go into its spec."""
+    body = {
+        "metadata": {"namespace": namespace, "name": name, "uid": name},
+        "spec": {"template": {"spec": pod_spec(*containers)}, **spec} | ({} if parallelism is None else {"parallelism": parallelism}),
+        "status": status or {},
+    }
+    return msgspec.convert(body, Job)
+
+
+def replicated(
+    kind: type[ReplicaSet | Deployment | StatefulSet], namespace: str, name: str, replicas: int | None, *containers: JsonObject,
+    owner: tuple[str, str] | None = None, **metadata: Any,
+) -> Any:  # fmt: skip
+    """A ReplicaSet, Deployment or StatefulSet with uid `name`."""
+    reference = owned_by(*owner) if owner else {}
+    spec = {"template": {"spec": pod_spec(*containers)}} | ({} if replicas is None else {"replicas": replicas})
+    return msgspec.convert({"metadata": {"namespace": namespace, "name": name, "uid": name, **reference, **metadata}, "spec": spec}, kind)
+
+
+def node(name: str, *, ready: bool = True, labels: dict[str, str] | None = None, **allocatable: str) -> Node:
+    offered = {key.replace("_gpu", "nvidia.com/gpu"): text for key, text in (allocatable or {"cpu": "32", "memory": "64Gi"}).items()}
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    body = {"metadata": {"name": name, "labels": labels or {}}, "status": {"allocatable": offered, "conditions": conditions}}
+    return msgspec.convert(body, Node)
+
+
+def quota(
+    namespace: str, hard: dict[str, str], used: dict[str, str] | None = None, name: str = "fairburst", pool: str | None = "default",
+    enforced: dict[str, str] | None = None, scoped: bool = True,
+) -> ResourceQuota:  # fmt: skip
+    """An umbrella quota (or, by another name, somebody else's), enforced as written unless told."""
+    body = quota_body_of(namespace, hard, pool) if scoped else {"metadata": {"namespace": namespace}, "spec": {"hard": hard}}
+    body["metadata"]["name"] = name
+    if pool is None:
+        body["metadata"].pop("labels", None)
+    return msgspec.convert(body | {"status": {"hard": hard if enforced is None else enforced, "used": used or {}}}, ResourceQuota)
+
+
+def quota_body_of(namespace: str, hard: dict[str, str], pool: str | None) -> JsonObject:
+    from fairburst.kube.quota_plan import QuotaWrite, WriteOrder
+
+    write = QuotaWrite(namespace, hard, {}, (), None, create=True, replace=False, order=WriteOrder.RAISE, size=1.0)
+    return quota_body(write, pool or "default")
+
+
+def limit_range(namespace: str, name: str, **item: Any) -> LimitRange:
+    return msgspec.convert({"metadata": {"namespace": namespace, "name": name}, "spec": {"limits": [item]}}, LimitRange)
+
+
+def stored_queue(
+    kind: str, namespace: str, name: str, spec: JsonObject | None = None, *, uid: str = "", created: str = "2026-01-01T00:00:00Z",
+    generation: int = 1, status: JsonObject | None = None,
+) -> JsonObject:  # fmt: skip
+    """A queue object as the API server sends it."""
+    metadata = {"name": name, "namespace": namespace, "uid": uid or f"uid-{namespace}-{name}", "generation": generation}
+    obj: JsonObject = {
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "metadata": metadata | {"creationTimestamp": created, "resourceVersion": "1"},
+        "spec": {"pool": "default", "weight": 1, "enforcement": "Quota", **(spec or {})},
+    }
+    return obj if status is None else obj | {"status": status}
+
+
+def latency_spec(cpu: str = "16", duration: int = 20, interarrival: int = 60, **more: Any) -> JsonObject:
+    """A sporadic burst that needs as many Gi of memory as cpu."""
+    burst = {"resources": {"cpu": cpu, "memory": f"{cpu}Gi"}, "durationSeconds": duration}
+    return {"burst": burst, "arrival": {"sporadic": {"minInterarrivalSeconds": interarrival}}, **more}
+
+
+class World:
+    """A cluster view whose every part a test can set, an engine, and what the API server would make of the engine's plans."""
+
+    def __init__(self, config: str | Config = "", nodes: int = 2) -> None:
+        self.config = config if isinstance(config, Config) else parse_config(config)
+        self.engine = Engine(self.config, self.config.namespace)
+        self.pods: dict[tuple[str, str], Pod] = {}
+        self.nodes: dict[tuple[str, str], Node] = {("", f"node-{n}"): node(f"node-{n}") for n in range(nodes)}
+        self.namespaces: dict[tuple[str, str], Namespace] = {}
+        self.quotas: dict[tuple[str, str], ResourceQuota] = {}
+        self.limit_ranges: dict[tuple[str, str], LimitRange] = {}
+        self.queues: dict[tuple[str, str, str], JsonObject] = {}
+        self.view = ClusterView(
+            pods=PodIndex(self.config.pool.counted_resources),
+            stored_pods=self.pods,
+            nodes=self.nodes,
+            namespaces=self.namespaces,
+            quotas=self.quotas,
+            limit_ranges=self.limit_ranges,
+            read_queues=lambda: copy.deepcopy(self.queues),
+        )
+        self.wall, self.now = WALL, 1000.0
+
+    # What happens on the cluster ------------------------------------------------------------------------------------
+
+    def namespace(self, name: str, *, managed: bool = False, phase: str = "Active") -> None:
+        labels = {MANAGED_LABEL: "true"} if managed else {}
+        body = {"metadata": {"name": name, "labels": labels}, "status": {"phase": phase}}
+        self.namespaces["", name] = msgspec.convert(body, Namespace)
+
+    def queue(self, kind: str, namespace: str, name: str = "queue", spec: JsonObject | None = None, **more: Any) -> JsonObject:
+        """Create or replace a queue, and its namespace if need be."""
+        if ("", namespace) not in self.namespaces:
+            self.namespace(namespace)
+        obj = stored_queue(kind, namespace, name, spec, **more)
+        self.queues[kind, namespace, name] = obj
+        return obj
+
+    def put(self, new: Pod) -> None:
+        """Create or change a pod, as the process does on an event."""
+        key = (new.metadata.namespace, new.metadata.name)
+        self.view.pods.update(self.pods.get(key), new)
+        self.pods[key] = new
+        self.view.changed_namespaces.add(key[0])
+
+    def end(self, namespace: str, name: str) -> None:
+        """A pod ends and leaves the informer's view."""
+        old = self.pods.pop((namespace, name))
+        self.view.pods.update(old, None)
+        self.engine.lag.ended(namespace, old, self.now)
+        self.view.changed_namespaces.add(namespace)
+
+    def controller(self, kind: str, old: Any, new: Any) -> None:
+        self.view.controllers.update(kind, old, new)
+        self.view.changed_namespaces.add((new or old).metadata.namespace)
+
+    def after(self, seconds: float) -> None:
+        self.wall += seconds
+        self.now += seconds
+
+    # Rounds ---------------------------------------------------------------------------------------------------------
+
+    def round(self) -> RoundPlan:
+        """Plan, and let the cluster take all of it."""
+        plan = self.plan()
+        self.take(plan)
+        return plan
+
+    def plan(self) -> RoundPlan:
+        """One round without its writes."""
+        return self.engine.round(self.view, self.wall, self.now)
+
+    def take(self, plan: RoundPlan) -> None:
+        """What the API server holds after the plan's writes."""
+        for name in plan.releases:
+            del self.quotas[name, "fairburst"]
+            self.namespace(name)
+        for name in plan.labels:
+            self.namespace(name, managed=True)
+        for write in plan.quota_writes:
+            self._take_quota(write)
+            self.engine.quota_written(write, self.now)
+        for status in plan.statuses:
+            obj = self.queues[status.member.key]
+            self.queues[status.member.key] = merge_patch(obj, {"status": dict(status.patch)})
+            self.engine.status_written(status, self.now)
+
+    def _take_quota(self, write: Any) -> None:
+        key = (write.namespace, "fairburst")
+        before = None if write.create else self.quotas.get(key)
+        used = dict(before.status.used or {}) if before is not None else {}
+        self.quotas[key] = quota(write.namespace, dict(write.hard), {**used, **write.used}, pool=self.config.pool.name)
+
+    def hard(self, namespace: str) -> dict[str, str]:
+        """What the namespace's umbrella quota says."""
+        return {key: str(text) for key, text in (self.quotas[namespace, "fairburst"].spec.hard or {}).items()}
+
+    def status(self, namespace: str, name: str = "queue", kind: str = "ThroughputQueue") -> JsonObject:
+        status: JsonObject = self.queues[kind, namespace, name]["status"]
+        return status
+
+    def condition(self, kind: str, namespace: str, type_: str, name: str = "queue") -> tuple[str, str, str]:
+        """(status, reason, message) of one condition."""
+        for one in self.status(namespace, name, kind)["conditions"]:
+            if one["type"] == type_:
+                return one["status"], one["reason"], one["message"]
+        raise AssertionError(f"{kind} {namespace}/{name} has no condition {type_}")

@@ -1,0 +1,115 @@
+"""Queue objects as the API server sends them, and a status in which every field is set."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from fairburst.kube.schemas import API_VERSION, QueueStatus
+
+CREATED = "2026-01-01T00:00:00Z"
+LATENCY_SPEC: dict[str, Any] = {
+    "burst": {"resources": {"cpu": "400", "memory": "800Gi", "nvidia.com/gpu": 4}, "durationSeconds": 27, "deadlineSeconds": 40},
+    "arrival": {"periodic": {"periodSeconds": 300, "firstArrival": "2026-01-01T00:00:00Z", "jitterSeconds": 30}},
+}
+THROUGHPUT_SPEC: dict[str, Any] = {"weight": 3, "limits": {"cpu": "100"}}
+ABSENT = object()
+
+
+def queue(kind: str, spec: dict[str, Any], namespace: str = "default", name: str = "queue") -> dict[str, Any]:
+    """A queue object with the metadata of a stored one."""
+    metadata = {"name": name, "namespace": namespace, "creationTimestamp": CREATED}
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def changed(spec: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """A copy of the spec with values set (or, if ABSENT, removed) at paths like "burst/resources/cpu"."""
+    result = copy.deepcopy(spec)
+    for path, value in changes.items():
+        *outer, last = path.split("/") if "example.com" not in path else [path]
+        part = result
+        for key in outer:
+            part = part[key]
+        if value is ABSENT:
+            part.pop(last, None)
+        else:
+            part[last] = value
+    return result
+
+
+def scheduled(arrival: str, **more: Any) -> dict[str, Any]:
+    """One scheduled burst of ten seconds."""
+    return {"arrival": arrival, "resources": {"cpu": 1}, "durationSeconds": 10} | more
+
+
+def schedule(*bursts: dict[str, Any]) -> dict[str, Any]:
+    """Changes that turn LATENCY_SPEC into one with a schedule."""
+    return {"burst": ABSENT, "arrival": {"schedule": {"bursts": list(bursts)}}}
+
+
+def full_status() -> QueueStatus:
+    """A status in which every field, at every depth, is set."""
+    sides = {"holds": True, "left": "10800", "right": "38400.5", "resource": "cpu", "queue": "clickstream/clickstream"}
+    amounts = {"cpu": "270", "memory": "540Gi", "nvidia.com/gpu": "4"}
+    time = "2026-01-01T00:00:00.123456Z"
+    promise = {
+        "kind": "Latency",
+        "name": "clickstream/clickstream",
+        "created": time,
+        "weight": 2,
+        "suspended": False,
+        "admissionOrder": 4,
+        "limits": amounts,
+    } | LATENCY_SPEC
+    return QueueStatus.model_validate(
+        {
+            "observedGeneration": 7,
+            "class": "Hard",
+            "stamp": {"className": "fairburst-hard", "value": 2000, "preemptionPolicy": "Never"},
+            "promise": promise,
+            "refused": promise,
+            "fairShare": {"valueMilliseconds": 512, "rateMicro": 250000, "asOf": time},
+            "residualLevelMicro": 125000,
+            "rounding": {"waitingSince": time, "heldSince": time},
+            "share": "25.0%",
+            "window": {
+                "state": "Open",
+                "index": 3,
+                "armsAt": time,
+                "opensBy": time,
+                "opened": time,
+                "deadline": time,
+                "consumed": 1234,
+                "budget": 16875,
+                "demanded": True,
+                "judged": False,
+            },
+            "ledger": {
+                "valueMilliseconds": 1234,
+                "rateMicro": 421875,
+                "deliveredMilliseconds": 2345,
+                "deliveredRateMicro": 500000,
+                "asOf": time,
+            },
+            "debtMilliseconds": 17,
+            "periodStarted": time,
+            "allocation": amounts,
+            "guaranteed": amounts,
+            "usage": amounts,
+            "demand": amounts,
+            "admission": {"class": "Hard", "reason": "Fits", "message": "All fits.", "safety": sides, "fairness": sides, "resource": sides},
+            "history": {"bursts": 3, "met": 2, "missed": 1},
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "observedGeneration": 7,
+                    "lastTransitionTime": CREATED,
+                    "reason": "Scheduled",
+                    "message": "All is well.",
+                }
+            ],
+        },
+        by_alias=True,
+        by_name=False,
+    )

@@ -1,0 +1,360 @@
+"""Bad input on a real control plane: each case gets a clear condition or error, and well-behaved queues beside it feel nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.cluster import Cluster, ClusterError
+from e2e.harness import OperatorProcess
+from e2e.waiting import until
+from fairburst.kube.manifests import MANAGED_LABEL
+from tests.support.queues import schedule, scheduled
+
+NODES = 4  # of 32 cpu, 64 Gi
+SECONDS = 15.0
+PUT_BACK_SECONDS = 5.0
+JsonObject = dict[str, Any]
+QUOTA = ("resourcequota", "fairburst")
+INJECT_LABEL = "test.fairburst.dev/inject"
+
+
+@dataclass(frozen=True)
+class Site:
+    """The cluster, its operator, and what the tests do with them."""
+
+    cluster: Cluster
+    operator: OperatorProcess
+
+    def apply(self, *manifests: JsonObject) -> None:
+        self.cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(manifests))
+
+    def refusal(self, manifest: JsonObject) -> str:
+        """What the API server says to a manifest that it refuses."""
+        with pytest.raises(ClusterError) as caught:
+            self.cluster.kubectl("create", "-f", "-", input=json.dumps(manifest))
+        return str(caught.value)
+
+    def get(self, kind: str, name: str, namespace: str) -> JsonObject:
+        """The object; empty where there is none."""
+        text = self.cluster.kubectl("get", kind, name, "-n", namespace, "-o", "json", "--ignore-not-found")
+        found: JsonObject = json.loads(text) if text.strip() else {}
+        return found
+
+    def patch(self, kind: str, name: str, namespace: str, patch: JsonObject) -> None:
+        self.cluster.kubectl("patch", kind, name, "-n", namespace, "--type=merge", "-p", json.dumps(patch))
+
+    def delete(self, kind: str, name: str, namespace: str) -> None:
+        self.cluster.kubectl("delete", kind, name, "-n", namespace, "--wait=false")
+
+    def hard(self, namespace: str) -> dict[str, str]:
+        """What the namespace's umbrella quota says; empty where there is none."""
+        hard: dict[str, str] = (self.get(*QUOTA, namespace).get("spec") or {}).get("hard", {})
+        return hard
+
+    def running(self, namespace: str) -> set[str]:
+        """UIDs of running pods."""
+        text = self.cluster.kubectl("get", "pods", "-n", namespace, "--field-selector=status.phase=Running", "-o", "json")
+        return {pod["metadata"]["uid"] for pod in json.loads(text)["items"]}
+
+    def status(self, kind: str, namespace: str, name: str = "queue") -> JsonObject:
+        status: JsonObject = self.get(kind, name, namespace).get("status") or {}
+        return status
+
+    def wait_for_condition(self, kind: str, namespace: str, type_: str, reason: str, name: str = "queue") -> JsonObject:
+        """The condition once it has that reason."""
+
+        def found() -> JsonObject | None:
+            for one in self.status(kind, namespace, name).get("conditions", ()):
+                if one["type"] == type_ and one["reason"] == reason:
+                    return dict(one)
+            return None
+
+        return until(found, SECONDS, f"condition {type_} of {kind} {namespace}/{name} to say {reason}")
+
+    def wait_for_pods(self, namespace: str, count: int) -> None:
+        until(lambda: len(self.running(namespace)) == count, SECONDS, f"{count} running pods in {namespace}")
+
+
+def namespace(name: str, **labels: str) -> JsonObject:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def queue(kind: str, where: str, spec: JsonObject | None = None, name: str = "queue") -> JsonObject:
+    return {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "metadata": {"name": name, "namespace": where}, "spec": spec or {}}
+
+
+def burst(cpu: str = "8", duration: int = 20, interarrival: int = 120) -> JsonObject:
+    resources = {"cpu": cpu, "memory": f"{cpu}Gi"}
+    arrival = {"sporadic": {"minInterarrivalSeconds": interarrival}}
+    return {"burst": {"resources": resources, "durationSeconds": duration}, "arrival": arrival}
+
+
+def container(cpu: str | None = "1") -> JsonObject:
+    requests = {"requests": {"cpu": cpu, "memory": "1Gi"}} if cpu is not None else {}
+    return {"name": "work", "image": "work", "resources": requests}
+
+
+def job(where: str, pods: int, cpu: str = "1", name: str = "work") -> JsonObject:
+    """A Job whose pods run until they are deleted."""
+    template = {"spec": {"restartPolicy": "Never", "containers": [container(cpu)]}}
+    template["metadata"] = {"annotations": {"run-seconds": "3600s"}}
+    metadata = {"name": name, "namespace": where}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"parallelism": pods, "template": template}}
+
+
+@pytest.fixture(scope="module")
+def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[Site]:
+    """A pool with two well-behaved queues: one with running work, one with a burst that may come at any time."""
+    cluster = fresh_cluster(nodes=NODES)
+    with OperatorProcess(cluster, name="bad-input") as operator:
+        made = Site(cluster, operator)
+        made.apply(namespace("steady"), queue("ThroughputQueue", "steady"), job("steady", 6))
+        made.apply(namespace("bursty"), queue("LatencyQueue", "bursty", burst("16", 10, 60)))
+        made.wait_for_pods("steady", 6)
+        until(lambda: made.status("LatencyQueue", "bursty").get("class") == "Hard", SECONDS, "the bystander to be hard")
+        until(lambda: made.hard("steady") == {"requests.cpu": "7", "requests.memory": "7Gi"}, SECONDS, "the bystander's quota")
+        yield made
+
+
+def picture(site: Site) -> JsonObject:
+    """Classes, quotas and running pods of the well-behaved queues, and how many rounds have failed."""
+    seen: JsonObject = {"failures": site.operator.metrics()["fairburst_round_failures_total"]}
+    for where in ("steady", "bursty"):
+        text = site.cluster.kubectl("get", "throughputqueue,latencyqueue,resourcequota,pod", "-n", where, "-o", "json")
+        for obj in json.loads(text)["items"]:
+            name, status = obj["metadata"]["name"], obj.get("status", {})
+            what = {"Pod": status.get("phase"), "ResourceQuota": obj["spec"].get("hard")}.get(obj["kind"], status.get("class"))
+            seen[f"{where} {obj['kind']} {name}"] = what
+    return seen
+
+
+@pytest.fixture(scope="module")
+def undisturbed_picture(site: Site) -> JsonObject:
+    seen = picture(site)
+    assert seen["steady ThroughputQueue queue"] == "Elastic"
+    assert seen["bursty LatencyQueue queue"] == "Hard"
+    assert list(seen.values()).count("Running") == 6
+    return seen
+
+
+@pytest.fixture(autouse=True)
+def undisturbed(site: Site, undisturbed_picture: JsonObject) -> Iterator[None]:
+    """Class, quota and running pods of the well-behaved queues stay what they are, and no round fails."""
+    yield
+    assert picture(site) == undisturbed_picture
+
+
+@pytest.mark.parametrize(
+    ("change", "want_field"),
+    [
+        pytest.param({"burst": {"resources": {"cpu": "-4"}, "durationSeconds": 10}}, "spec.burst.resources[cpu]", id="negative demand"),
+        pytest.param({"burst": {"resources": {"cpu": "0"}, "durationSeconds": 10}}, "spec.burst.resources[cpu]", id="zero demand"),
+        pytest.param(
+            {"arrival": {"periodic": {"periodSeconds": 19}}}, "spec.arrival.periodic.periodSeconds", id="period shorter than duration"
+        ),
+        pytest.param(schedule(*[scheduled("2030-01-01T00:00:00Z")] * 12_000) | {"burst": None}, "spec.arrival.schedule", id="a megabyte"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_the_api_server_with_the_field_named(site: Site, change: JsonObject, want_field: str) -> None:
+    assert want_field in site.refusal(queue("LatencyQueue", "default", burst() | change))
+    assert site.operator.ready()
+
+
+def test_a_resource_that_no_node_has_is_named_in_a_condition(site: Site) -> None:
+    spec = burst()
+    spec["burst"]["resources"]["example.com/fpga"] = 4
+    site.apply(namespace("unknown"), queue("LatencyQueue", "unknown", spec))
+    admitted = site.wait_for_condition("LatencyQueue", "unknown", "Admitted", "UnknownResource")
+    assert admitted["status"] == "False"
+    assert "example.com/fpga" in admitted["message"]
+    assert "cpu" in admitted["message"], "what the pool counts instead"
+
+
+def test_the_largest_allowed_spec_is_taken_in(site: Site) -> None:
+    bursts = [scheduled(f"2030-01-{1 + n // 24:02d}T{n % 24:02d}:00:00Z", resources={"cpu": 1, "memory": "1Gi"}) for n in range(500)]
+    site.apply(namespace("large"), queue("LatencyQueue", "large", {"arrival": {"schedule": {"bursts": bursts}}}))
+    site.wait_for_condition("LatencyQueue", "large", "Ready", "Ready")
+
+
+def test_a_second_queue_in_a_namespace_is_told_of_the_first(site: Site) -> None:
+    site.apply(queue("LatencyQueue", "steady", burst(), "another"))
+    admitted = site.wait_for_condition("LatencyQueue", "steady", "Admitted", "SecondQueue", "another")
+    assert "ThroughputQueue queue of pool default already governs namespace steady" in admitted["message"]
+    site.delete("latencyqueue", "another", "steady")
+    until(lambda: not site.get("latencyqueue", "another", "steady"), SECONDS, "the second queue to go")
+
+
+def test_a_namespace_whose_pods_request_nothing_gets_a_quota_only_once_defaults_exist(site: Site) -> None:
+    bare = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "old", "namespace": "bare"}, "spec": {"containers": [container(None)]}}
+    site.apply(namespace("bare"), bare)
+    site.wait_for_pods("bare", 1)
+    site.apply(queue("ThroughputQueue", "bare"))
+    enforced = site.wait_for_condition("ThroughputQueue", "bare", "Enforced", "PodsWithoutRequests")
+    assert "found none on old;" in enforced["message"]
+    assert site.hard("bare") == {}
+    defaults = {"type": "Container", "defaultRequest": {"cpu": "100m", "memory": "64Mi"}}
+    limits = {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "defaults", "namespace": "bare"},
+        "spec": {"limits": [defaults]},
+    }
+    site.apply(limits)
+    site.wait_for_condition("ThroughputQueue", "bare", "Enforced", "Quota")
+    assert site.hard("bare")
+    again = bare | {"metadata": {"name": "new", "namespace": "bare"}}
+    site.apply(again)
+    site.wait_for_pods("bare", 2)
+
+
+def test_a_foreign_quota_and_limit_range_below_the_promise_are_named_with_both_numbers(site: Site) -> None:
+    theirs = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "theirs", "namespace": "fenced"}}
+    limits = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small", "namespace": "fenced"}}
+    site.apply(
+        namespace("fenced"),
+        theirs | {"spec": {"hard": {"cpu": "2"}}},
+        limits | {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "500m"}}]}},
+        queue("LatencyQueue", "fenced", burst("8")),
+        job("fenced", 2),
+    )
+    enforced = site.wait_for_condition("LatencyQueue", "fenced", "Enforced", "ForeignQuotaBelowPromise")
+    assert "ResourceQuota theirs limits cpu to 2, the promise is 8; raise or delete it." in enforced["message"]
+
+    def both() -> bool:
+        found = site.wait_for_condition("LatencyQueue", "fenced", "Enforced", "ForeignQuotaBelowPromise")
+        return "LimitRange small allows pods at most 500m cpu, the largest pod needs 1; raise the maximum." in found["message"]
+
+    until(both, SECONDS, "the limit range to be named as well")
+
+
+def sidecar_policy() -> list[JsonObject]:
+    """Adds a container to every pod of labelled namespaces; its name makes it run after our stamp."""
+    name = "zz-test-sidecar"
+    addition = (
+        '[JSONPatch{op: "add", path: "/spec/containers/-", value: {"name": dyn("sidecar"), "image": dyn("sidecar"), '
+        '"resources": dyn({"requests": {"cpu": "500m", "memory": "512Mi"}})}}]'
+    )
+    spec = {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "matchConstraints": {
+            "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+            "namespaceSelector": {"matchLabels": {INJECT_LABEL: "true"}},
+        },
+        "matchConditions": [{"name": "once", "expression": "!object.spec.containers.exists(one, one.name == 'sidecar')"}],
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": addition}}],
+    }
+    api = "admissionregistration.k8s.io/v1"
+    return [
+        {"apiVersion": api, "kind": "MutatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec},
+        {"apiVersion": api, "kind": "MutatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": {"policyName": name}},
+    ]
+
+
+def test_a_sidecar_injected_after_the_stamp_is_counted(site: Site) -> None:
+    probe = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "namespace": "injected"}}
+    probe |= {"spec": {"containers": [container()]}}
+    site.apply(*sidecar_policy(), namespace("injected", **{INJECT_LABEL: "true"}))
+
+    def injected() -> bool:
+        created = site.cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(probe))
+        return len(json.loads(created)["spec"]["containers"]) == 2
+
+    until(injected, SECONDS, "the policy to inject sidecars")
+    site.apply(queue("ThroughputQueue", "injected"))
+    site.wait_for_condition("ThroughputQueue", "injected", "Ready", "Ready")
+    site.apply(job("injected", 6))
+    site.wait_for_pods("injected", 6)
+    until(lambda: site.status("ThroughputQueue", "injected")["demand"]["cpu"] == "9", SECONDS, "demand to follow what pods are charged")
+    assert site.hard("injected")["requests.cpu"] == "10500m", "six pods of 1.5 cpu, and one more"
+
+
+def start_burst(site: Site, where: str) -> None:
+    """A hard queue in the middle of its burst of eight pods."""
+    site.apply(namespace(where), queue("LatencyQueue", where, burst("8")))
+    until(lambda: site.status("LatencyQueue", where).get("class") == "Hard", SECONDS, f"{where} to be hard")
+    site.apply(job(where, 8))
+    site.wait_for_pods(where, 8)
+    until(lambda: site.status("LatencyQueue", where)["window"]["state"] == "Open", SECONDS, f"the window of {where} to open")
+
+
+def test_a_namespace_deleted_in_mid_burst_leaves_nothing_behind(site: Site) -> None:
+    start_burst(site, "doomed")
+    site.cluster.kubectl("delete", "namespace", "doomed", "--wait=false")
+    until(lambda: not site.get("namespace", "doomed", "default"), 30.0, "the namespace to go")
+    series = 'fairburst_queue_fair_share_ratio{kind="Latency",namespace="doomed",queue="queue"}'
+    until(lambda: series not in site.operator.metrics(), SECONDS, "the metrics of the queue to go")
+
+
+def test_a_queue_deleted_in_mid_burst_leaves_its_namespace_at_the_floor(site: Site) -> None:
+    start_burst(site, "orphan")
+    pods = site.running("orphan")
+    site.delete("latencyqueue", "queue", "orphan")
+    floor = {"requests.cpu": "2", "requests.memory": "2Gi"}  # the floor of 1 cpu, 1 Gi and one pod of the same size
+
+    def at_the_floor() -> bool:
+        quota = site.get(*QUOTA, "orphan")
+        return bool(quota) and quota["spec"]["hard"] == floor and not quota["metadata"].get("ownerReferences")
+
+    until(at_the_floor, SECONDS, "the namespace to run at the floor, with a quota that belongs to no queue")
+    assert site.running("orphan") == pods
+
+
+def test_a_quota_edited_or_deleted_by_hand_is_put_back(site: Site) -> None:
+    site.apply(namespace("edited"), queue("ThroughputQueue", "edited"), job("edited", 3))
+    site.wait_for_pods("edited", 3)
+    want = {"requests.cpu": "4", "requests.memory": "4Gi"}
+    until(lambda: site.hard("edited") == want, SECONDS, "the quota of three pods and one more")
+
+    def right() -> bool:
+        quota = site.get(*QUOTA, "edited")
+        terms = quota["spec"].get("scopeSelector", {}).get("matchExpressions", []) if quota else []
+        label = quota.get("metadata", {}).get("labels", {}).get("fairburst.dev/pool")
+        enforced = (quota.get("status") or {}).get("hard")
+        return bool(quota) and quota["spec"]["hard"] == want == enforced and label == "default" and terms[0]["operator"] == "NotIn"
+
+    uid = site.get(*QUOTA, "edited")["metadata"]["uid"]
+    site.patch(*QUOTA, "edited", {"spec": {"hard": {"requests.cpu": "500", "pods": "1"}}})
+    until(right, PUT_BACK_SECONDS, "an edited quota to be put back")
+    site.patch(*QUOTA, "edited", {"metadata": {"labels": {"fairburst.dev/pool": None}}})
+    until(right, PUT_BACK_SECONDS, "the pool label to be put back")
+    assert site.get(*QUOTA, "edited")["metadata"]["uid"] == uid, "mended, not made anew"
+    site.delete(*QUOTA, "edited")
+    until(right, PUT_BACK_SECONDS, "a deleted quota to be put back")
+    scope = {"operator": "In", "scopeName": "PriorityClass", "values": ["system-node-critical"]}
+    site.patch(*QUOTA, "edited", {"spec": {"scopeSelector": {"matchExpressions": [scope]}}})
+    until(right, PUT_BACK_SECONDS, "a quota of another scope to be replaced")
+
+
+def test_the_managed_label_removed_by_hand_is_put_back(site: Site) -> None:
+    site.apply(namespace("labelled"), queue("ThroughputQueue", "labelled"))
+
+    def managed() -> bool:
+        labels = site.get("namespace", "labelled", "default")["metadata"]["labels"]
+        return bool(labels.get(MANAGED_LABEL) == "true")
+
+    until(managed, SECONDS, "the namespace to be labelled")
+    site.cluster.kubectl("label", "namespace", "labelled", f"{MANAGED_LABEL}-")
+    until(managed, PUT_BACK_SECONDS, "the label to be put back")
+
+
+def test_an_edit_that_cannot_be_kept_leaves_the_promise_in_force(site: Site) -> None:
+    site.apply(namespace("changed"), queue("LatencyQueue", "changed", burst("8")))
+    until(lambda: site.status("LatencyQueue", "changed").get("class") == "Hard", SECONDS, "the queue to be hard")
+    with pytest.raises(ClusterError, match=r"spec\.weight"):
+        site.patch("latencyqueue", "queue", "changed", {"spec": {"weight": 0}})
+    resources = {"cpu": "8", "memory": "8Gi", "example.com/fpga": "4"}
+    site.patch("latencyqueue", "queue", "changed", {"spec": {"burst": {"resources": resources}}})
+    until(lambda: site.status("LatencyQueue", "changed")["observedGeneration"] == 2, SECONDS, "the edit to be answered")
+    status = site.status("LatencyQueue", "changed")
+    assert status["class"] == "Hard"
+    assert status["promise"]["burst"]["resources"] == {"cpu": "8", "memory": "8Gi"}
+    assert status["refused"]["burst"]["resources"]["example.com/fpga"] == "4"
+    admitted = site.wait_for_condition("LatencyQueue", "changed", "Admitted", status["admission"]["reason"])
+    assert "example.com/fpga" in admitted["message"]

@@ -1,0 +1,108 @@
+"""Classes on the cluster: BoPF §5.2.5, and a queue that would break an earlier promise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.cluster import Cluster
+from e2e.harness import OperatorProcess
+from e2e.waiting import until
+
+HEAD_ROOM_PERCENT = 10
+CPU, MEMORY_GI = 640 * 0.9, 1280 * 0.9  # what rates are declared against: capacity after head-room
+ON_SECONDS = 27
+
+
+@pytest.fixture(scope="module")
+def cluster_with_operator(fresh_cluster: Callable[..., Cluster]) -> Iterator[Cluster]:
+    cluster = fresh_cluster()
+    with OperatorProcess(cluster, {"pool": {"headRoomPercent": HEAD_ROOM_PERCENT}}, "classes"):
+        yield cluster
+
+
+def queue(kind: str, namespace: str, spec: dict[str, Any]) -> str:
+    manifests = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+        {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "metadata": {"name": "queue", "namespace": namespace}, "spec": spec},
+    ]
+    return yaml.safe_dump_all(manifests)
+
+
+def status_of(cluster: Cluster, kind: str, namespace: str) -> dict[str, Any]:
+    """The queue's status once it has a class."""
+
+    def decided() -> dict[str, Any] | None:
+        status = json.loads(cluster.kubectl("get", kind, "queue", "-n", namespace, "-o", "json")).get("status") or {}
+        return status if "class" in status else None
+
+    return until(decided, 15.0, f"a class for {kind} {namespace}/queue")
+
+
+def admit(cluster: Cluster, kind: str, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
+    cluster.kubectl("apply", "-f", "-", input=queue(kind, namespace, spec))
+    return status_of(cluster, kind, namespace)
+
+
+def burst_of(rate_fraction: float, period_seconds: int) -> dict[str, Any]:
+    resources = {"cpu": f"{round(CPU * rate_fraction * 1000)}m", "memory": f"{round(MEMORY_GI * rate_fraction * 1024)}Mi"}
+    return {
+        "burst": {"resources": resources, "durationSeconds": ON_SECONDS},
+        "arrival": {"periodic": {"periodSeconds": period_seconds}},
+    }
+
+
+def test_the_multi_queue_scenario_of_the_paper_comes_out_hard_soft_elastic(cluster_with_operator: Cluster) -> None:
+    """BoPF §5.2.5: identical demand, periods 150, 110, 60 s, one throughput queue admitted first.
+
+    A demand of 92 % of capacity for 27 s is within a quarter of 110 s and of 150 s, not within a quarter of 60 s; two
+    such rates do not fit side by side.
+    """
+    cluster = cluster_with_operator
+    assert admit(cluster, "ThroughputQueue", "tq-0", {})["class"] == "Elastic"
+    found = {}
+    for number, period in enumerate((150, 110, 60)):
+        found[number] = admit(cluster, "LatencyQueue", f"lq-{number}", burst_of(0.92, period))
+    assert [found[number]["class"] for number in range(3)] == ["Hard", "Soft", "Elastic"]
+    assert found[1]["admission"]["resource"]["holds"] is False
+    assert float(found[1]["admission"]["resource"]["left"]) > float(found[1]["admission"]["resource"]["right"])
+    assert found[2]["admission"]["fairness"]["holds"] is False
+    stamps = [found[number]["stamp"]["className"] for number in range(3)]
+    assert stamps == ["fairburst-hard", "fairburst-soft", "fairburst-large"]
+
+
+def test_a_queue_that_would_break_a_promise_is_rejected_with_the_numbers(cluster_with_operator: Cluster) -> None:
+    """BoPF condition (1): a fifth queue would leave the hard queue less than it was promised."""
+    cluster = cluster_with_operator
+    status = admit(cluster, "ThroughputQueue", "tq-1", {"weight": 40})
+    assert status["class"] == "Rejected"
+    admitted = next(condition for condition in status["conditions"] if condition["type"] == "Admitted")
+    assert admitted["status"] == "False"
+    safety = status["admission"]["safety"]
+    assert safety["holds"] is False
+    assert float(safety["left"]) > float(safety["right"])
+    assert safety["queue"] in {"lq-0/queue", "lq-1/queue"}
+    assert safety["queue"] in admitted["message"]
+    assert status["stamp"]["className"] == "fairburst-large", "a rejected queue runs in the lowest class, at the floor"
+
+
+def test_a_rejected_queue_is_admitted_once_there_is_room(cluster_with_operator: Cluster) -> None:
+    cluster = cluster_with_operator
+    for number in range(3):  # all three: the elastic one would be promoted as soon as it is alone with tq-0
+        cluster.kubectl("delete", "latencyqueue", "queue", "-n", f"lq-{number}")
+    until(
+        lambda: status_of(cluster, "ThroughputQueue", "tq-1")["class"] == "Elastic",
+        15.0,
+        "the rejected queue to be admitted after the queues that it would have hurt are gone",
+    )
+
+
+def test_the_operator_survives_an_api_server_restart(cluster_with_operator: Cluster) -> None:
+    cluster = cluster_with_operator
+    cluster.stop("kube-apiserver", kill=True)
+    cluster.start_component("kube-apiserver")
+    assert admit(cluster, "ThroughputQueue", "after-restart", {})["class"] == "Elastic"

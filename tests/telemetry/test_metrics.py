@@ -1,0 +1,97 @@
+"""Metrics are views of decisions; series of queues that are gone go too; their documentation is generated."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fairburst.cli.main import main
+from fairburst.policy.model import QueueDecision, WindowState
+from fairburst.telemetry.metrics import Metrics, definitions, to_markdown
+from tests.support.objects import World, latency_spec
+
+ROOT = Path(__file__).parents[2]
+LABELS = {"namespace": "burst", "queue": "queue", "kind": "Latency"}
+
+
+@pytest.fixture
+def decision() -> QueueDecision:
+    """A hard latency queue whose window is armed."""
+    world = World()
+    world.queue("LatencyQueue", "burst", spec=latency_spec())
+    return world.plan().result.decisions[0]
+
+
+def show(metrics: Metrics, decision: QueueDecision) -> None:
+    metrics.show_queue(decision, allocated=0.5, used=0.25, met=3, missed=1, false_conditions={"Attainable"})
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, LABELS | labels)
+
+
+def test_a_queue_shows_its_class_window_shares_bursts_and_conditions(decision: QueueDecision) -> None:
+    metrics = Metrics()
+    show(metrics, decision)
+    classes = {name: value(metrics, "fairburst_queue_class", **{"class": name}) for name in ("Hard", "Soft", "Elastic", "Rejected")}
+    assert classes == {"Hard": 1.0, "Soft": 0.0, "Elastic": 0.0, "Rejected": 0.0}
+    assert value(metrics, "fairburst_queue_window", state="Armed") == 1.0
+    assert value(metrics, "fairburst_queue_window", state="Open") == 0.0
+    assert value(metrics, "fairburst_queue_allocation_ratio") == 0.5
+    assert value(metrics, "fairburst_queue_usage_ratio") == 0.25
+    assert value(metrics, "fairburst_queue_bursts", outcome="missed") == 1.0
+    assert value(metrics, "fairburst_queue_condition_false", condition="Attainable") == 1.0
+    assert value(metrics, "fairburst_queue_condition_false", condition="Ready") == 0.0
+
+
+def test_a_queue_that_loses_its_window_shows_none(decision: QueueDecision) -> None:
+    metrics = Metrics()
+    show(metrics, decision)
+    show(metrics, replace(decision, window=None))
+    assert [value(metrics, "fairburst_queue_window", state=state.value) for state in WindowState] == [0.0] * 4
+
+
+def test_the_series_of_a_queue_that_is_gone_go_too(decision: QueueDecision) -> None:
+    metrics = Metrics()
+    before = {sample.name for family in metrics.registry.collect() for sample in family.samples}
+    show(metrics, decision)
+    metrics.forget_queues({("burst", "queue", "Latency")})
+    assert value(metrics, "fairburst_queue_usage_ratio") == 0.25
+    metrics.forget_queues(set())
+    assert {sample.name for family in metrics.registry.collect() for sample in family.samples} == before
+
+
+def test_capacity_is_shown_by_resource() -> None:
+    metrics = Metrics()
+    metrics.show_capacity(("cpu", "memory"), (64.0, 128.0), (32.0, 64.0))
+    assert metrics.registry.get_sample_value("fairburst_capacity_live", {"resource": "cpu"}) == 64.0
+    assert metrics.registry.get_sample_value("fairburst_capacity_committed", {"resource": "memory"}) == 64.0
+
+
+def test_each_process_counts_by_itself() -> None:
+    one, other = Metrics(), Metrics()
+    one.rounds.inc()
+    assert other.registry.get_sample_value("fairburst_rounds_total") == 0.0
+
+
+def test_names_follow_the_convention_and_each_metric_says_what_it_means() -> None:
+    for name, kind, labels, meaning in definitions():
+        assert re.fullmatch(r"fairburst(_[a-z]+)+", name), name
+        assert name.endswith("_total") == (kind == "counter"), name
+        assert len(labels) <= 4, name
+        assert meaning.endswith("."), name
+
+
+def test_the_documentation_of_the_metrics_is_current(capsys: pytest.CaptureFixture[str]) -> None:
+    documented = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    assert documented == to_markdown(), "run: fairburst metrics --markdown > docs/metrics.md"
+    assert main(["metrics", "--markdown"]) == 0
+    assert capsys.readouterr().out == documented
+
+
+def test_the_command_lists_one_metric_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics"]) == 0
+    assert "fairburst_writes_total{kind,result} (counter): " in capsys.readouterr().out

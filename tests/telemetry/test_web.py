@@ -1,0 +1,36 @@
+"""/metrics, /healthz and /readyz."""
+
+from __future__ import annotations
+
+import aiohttp
+
+from fairburst.telemetry.metrics import Metrics
+from fairburst.telemetry.web import WebServer
+
+
+async def ask(port: int, path: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
+        return answer.status, await answer.text()
+
+
+async def test_probes_answer_what_is_wrong_and_metrics_are_prometheus_text() -> None:
+    problems: dict[str, str | None] = {"health": None, "ready": "caches are not complete yet"}
+    metrics = Metrics()
+    metrics.rounds.inc()
+    server = WebServer(metrics.registry, healthy=lambda: problems["health"], ready=lambda: problems["ready"])
+    port = await server.start("127.0.0.1", 0)
+    try:
+        assert await ask(port, "/healthz") == (200, "ok")
+        assert await ask(port, "/readyz") == (503, "caches are not complete yet")
+        problems |= {"health": "no round ended for 31 s", "ready": None}
+        assert await ask(port, "/healthz") == (503, "no round ended for 31 s")
+        assert await ask(port, "/readyz") == (200, "ok")
+        status, text = await ask(port, "/metrics")
+        assert (status, "fairburst_rounds_total 1.0" in text) == (200, True)
+        assert (await ask(port, "/else"))[0] == 404
+    finally:
+        await server.stop()
+
+
+async def test_a_server_that_was_never_started_stops_as_well() -> None:
+    await WebServer(Metrics().registry, healthy=lambda: None, ready=lambda: None).stop()
