@@ -12,13 +12,12 @@ import yaml
 
 from e2e.cluster import Cluster, ClusterError
 from e2e.harness import OperatorProcess
-from e2e.waiting import until
+from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.kube.manifests import MANAGED_LABEL
 from tests.support.queues import schedule, scheduled
 
 NODES = 4  # of 32 cpu, 64 Gi
-SECONDS = 15.0
-PUT_BACK_SECONDS = 5.0
+PUT_BACK_SECONDS = 9.0  # less than the 10 s after which a round comes by itself: an event brought it
 JsonObject = dict[str, Any]
 QUOTA = ("resourcequota", "fairburst")
 INJECT_LABEL = "test.fairburst.dev/inject"
@@ -75,10 +74,10 @@ class Site:
                     return dict(one)
             return None
 
-        return until(found, SECONDS, f"condition {type_} of {kind} {namespace}/{name} to say {reason}")
+        return until(found, PATIENCE_SECONDS, f"condition {type_} of {kind} {namespace}/{name} to say {reason}")
 
     def wait_for_pods(self, namespace: str, count: int) -> None:
-        until(lambda: len(self.running(namespace)) == count, SECONDS, f"{count} running pods in {namespace}")
+        until(lambda: len(self.running(namespace)) == count, PATIENCE_SECONDS, f"{count} running pods in {namespace}")
 
 
 def namespace(name: str, **labels: str) -> JsonObject:
@@ -117,8 +116,8 @@ def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[Site]:
         made.apply(namespace("steady"), queue("ThroughputQueue", "steady"), job("steady", 6))
         made.apply(namespace("bursty"), queue("LatencyQueue", "bursty", burst("16", 10, 60)))
         made.wait_for_pods("steady", 6)
-        until(lambda: made.status("LatencyQueue", "bursty").get("class") == "Hard", SECONDS, "the bystander to be hard")
-        until(lambda: made.hard("steady") == {"requests.cpu": "7", "requests.memory": "7Gi"}, SECONDS, "the bystander's quota")
+        until(lambda: made.status("LatencyQueue", "bursty").get("class") == "Hard", PATIENCE_SECONDS, "the bystander to be hard")
+        until(lambda: made.hard("steady") == {"requests.cpu": "7", "requests.memory": "7Gi"}, PATIENCE_SECONDS, "the bystander's quota")
         yield made
 
 
@@ -187,7 +186,7 @@ def test_a_second_queue_in_a_namespace_is_told_of_the_first(site: Site) -> None:
     admitted = site.wait_for_condition("LatencyQueue", "steady", "Admitted", "SecondQueue", "another")
     assert "ThroughputQueue queue of pool default already governs namespace steady" in admitted["message"]
     site.delete("latencyqueue", "another", "steady")
-    until(lambda: not site.get("latencyqueue", "another", "steady"), SECONDS, "the second queue to go")
+    until(lambda: not site.get("latencyqueue", "another", "steady"), PATIENCE_SECONDS, "the second queue to go")
 
 
 def test_a_namespace_whose_pods_request_nothing_gets_a_quota_only_once_defaults_exist(site: Site) -> None:
@@ -230,7 +229,7 @@ def test_a_foreign_quota_and_limit_range_below_the_promise_are_named_with_both_n
         found = site.wait_for_condition("LatencyQueue", "fenced", "Enforced", "ForeignQuotaBelowPromise")
         return "LimitRange small allows pods at most 500m cpu, the largest pod needs 1; raise the maximum." in found["message"]
 
-    until(both, SECONDS, "the limit range to be named as well")
+    until(both, PATIENCE_SECONDS, "the limit range to be named as well")
 
 
 def sidecar_policy() -> list[JsonObject]:
@@ -266,22 +265,22 @@ def test_a_sidecar_injected_after_the_stamp_is_counted(site: Site) -> None:
         created = site.cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(probe))
         return len(json.loads(created)["spec"]["containers"]) == 2
 
-    until(injected, SECONDS, "the policy to inject sidecars")
+    until(injected, PATIENCE_SECONDS, "the policy to inject sidecars")
     site.apply(queue("ThroughputQueue", "injected"))
     site.wait_for_condition("ThroughputQueue", "injected", "Ready", "Ready")
     site.apply(job("injected", 6))
     site.wait_for_pods("injected", 6)
-    until(lambda: site.status("ThroughputQueue", "injected")["demand"]["cpu"] == "9", SECONDS, "demand to follow what pods are charged")
+    until(lambda: site.status("ThroughputQueue", "injected")["demand"]["cpu"] == "9", PATIENCE_SECONDS, "demand to follow the charge")
     assert site.hard("injected")["requests.cpu"] == "10500m", "six pods of 1.5 cpu, and one more"
 
 
 def start_burst(site: Site, where: str) -> None:
     """A hard queue in the middle of its burst of eight pods."""
     site.apply(namespace(where), queue("LatencyQueue", where, burst("8")))
-    until(lambda: site.status("LatencyQueue", where).get("class") == "Hard", SECONDS, f"{where} to be hard")
+    until(lambda: site.status("LatencyQueue", where).get("class") == "Hard", PATIENCE_SECONDS, f"{where} to be hard")
     site.apply(job(where, 8))
     site.wait_for_pods(where, 8)
-    until(lambda: site.status("LatencyQueue", where)["window"]["state"] == "Open", SECONDS, f"the window of {where} to open")
+    until(lambda: site.status("LatencyQueue", where)["window"]["state"] == "Open", PATIENCE_SECONDS, f"the window of {where} to open")
 
 
 def test_a_namespace_deleted_in_mid_burst_leaves_nothing_behind(site: Site) -> None:
@@ -289,7 +288,7 @@ def test_a_namespace_deleted_in_mid_burst_leaves_nothing_behind(site: Site) -> N
     site.cluster.kubectl("delete", "namespace", "doomed", "--wait=false")
     until(lambda: not site.get("namespace", "doomed", "default"), 30.0, "the namespace to go")
     series = 'fairburst_queue_fair_share_ratio{kind="Latency",namespace="doomed",queue="queue"}'
-    until(lambda: series not in site.operator.metrics(), SECONDS, "the metrics of the queue to go")
+    until(lambda: series not in site.operator.metrics(), PATIENCE_SECONDS, "the metrics of the queue to go")
 
 
 def test_a_queue_deleted_in_mid_burst_leaves_its_namespace_at_the_floor(site: Site) -> None:
@@ -302,7 +301,7 @@ def test_a_queue_deleted_in_mid_burst_leaves_its_namespace_at_the_floor(site: Si
         quota = site.get(*QUOTA, "orphan")
         return bool(quota) and quota["spec"]["hard"] == floor and not quota["metadata"].get("ownerReferences")
 
-    until(at_the_floor, SECONDS, "the namespace to run at the floor, with a quota that belongs to no queue")
+    until(at_the_floor, PATIENCE_SECONDS, "the namespace to run at the floor, with a quota that belongs to no queue")
     assert site.running("orphan") == pods
 
 
@@ -310,7 +309,7 @@ def test_a_quota_edited_or_deleted_by_hand_is_put_back(site: Site) -> None:
     site.apply(namespace("edited"), queue("ThroughputQueue", "edited"), job("edited", 3))
     site.wait_for_pods("edited", 3)
     want = {"requests.cpu": "4", "requests.memory": "4Gi"}
-    until(lambda: site.hard("edited") == want, SECONDS, "the quota of three pods and one more")
+    until(lambda: site.hard("edited") == want, PATIENCE_SECONDS, "the quota of three pods and one more")
 
     def right() -> bool:
         quota = site.get(*QUOTA, "edited")
@@ -339,19 +338,19 @@ def test_the_managed_label_removed_by_hand_is_put_back(site: Site) -> None:
         labels = site.get("namespace", "labelled", "default")["metadata"]["labels"]
         return bool(labels.get(MANAGED_LABEL) == "true")
 
-    until(managed, SECONDS, "the namespace to be labelled")
+    until(managed, PATIENCE_SECONDS, "the namespace to be labelled")
     site.cluster.kubectl("label", "namespace", "labelled", f"{MANAGED_LABEL}-")
     until(managed, PUT_BACK_SECONDS, "the label to be put back")
 
 
 def test_an_edit_that_cannot_be_kept_leaves_the_promise_in_force(site: Site) -> None:
     site.apply(namespace("changed"), queue("LatencyQueue", "changed", burst("8")))
-    until(lambda: site.status("LatencyQueue", "changed").get("class") == "Hard", SECONDS, "the queue to be hard")
+    until(lambda: site.status("LatencyQueue", "changed").get("class") == "Hard", PATIENCE_SECONDS, "the queue to be hard")
     with pytest.raises(ClusterError, match=r"spec\.weight"):
         site.patch("latencyqueue", "queue", "changed", {"spec": {"weight": 0}})
     resources = {"cpu": "8", "memory": "8Gi", "example.com/fpga": "4"}
     site.patch("latencyqueue", "queue", "changed", {"spec": {"burst": {"resources": resources}}})
-    until(lambda: site.status("LatencyQueue", "changed")["observedGeneration"] == 2, SECONDS, "the edit to be answered")
+    until(lambda: site.status("LatencyQueue", "changed")["observedGeneration"] == 2, PATIENCE_SECONDS, "the edit to be answered")
     status = site.status("LatencyQueue", "changed")
     assert status["class"] == "Hard"
     assert status["promise"]["burst"]["resources"] == {"cpu": "8", "memory": "8Gi"}

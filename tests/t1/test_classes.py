@@ -11,7 +11,7 @@ import yaml
 
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
-from e2e.waiting import until
+from e2e.waiting import PATIENCE_SECONDS, until
 
 HEAD_ROOM_PERCENT = 10
 CPU, MEMORY_GI = 640 * 0.9, 1280 * 0.9  # what rates are declared against: capacity after head-room
@@ -40,7 +40,7 @@ def status_of(cluster: Cluster, kind: str, namespace: str) -> dict[str, Any]:
         status = json.loads(cluster.kubectl("get", kind, "queue", "-n", namespace, "-o", "json")).get("status") or {}
         return status if "class" in status else None
 
-    return until(decided, 15.0, f"a class for {kind} {namespace}/queue")
+    return until(decided, PATIENCE_SECONDS, f"a class for {kind} {namespace}/queue")
 
 
 def admit(cluster: Cluster, kind: str, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def test_a_rejected_queue_is_admitted_once_there_is_room(cluster_with_operator: 
         cluster.kubectl("delete", "latencyqueue", "queue", "-n", f"lq-{number}")
     until(
         lambda: status_of(cluster, "ThroughputQueue", "tq-1")["class"] == "Elastic",
-        15.0,
+        PATIENCE_SECONDS,
         "the rejected queue to be admitted after the queues that it would have hurt are gone",
     )
 

@@ -82,8 +82,9 @@ async def start_work(client: ApiClient, prefix: str, queues: int, *, cpu: int, p
 async def stop_work(client: ApiClient, prefix: str, queues: int) -> None:
     gone = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
     await in_groups([client.delete(f"{_jobs(f'{prefix}-{number}')}/work", None, gone) for number in range(queues)])
-    while await running(client, prefix):  # noqa: ASYNC110 (the API server is what is waited for)
-        await asyncio.sleep(0.5)
+    async with asyncio.timeout(120):
+        while await running(client, prefix):  # noqa: ASYNC110 (the API server is what is waited for)
+            await asyncio.sleep(0.5)
 
 
 async def running(client: ApiClient, prefix: str) -> int:

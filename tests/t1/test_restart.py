@@ -15,7 +15,7 @@ import yaml
 
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
-from e2e.waiting import until
+from e2e.waiting import PATIENCE_SECONDS, until
 
 BURST_PODS, SECOND_BURST_PODS = 200, 60
 DEAD_SECONDS = 6.0
@@ -100,11 +100,11 @@ def evidence(fresh_cluster: Callable[..., Cluster]) -> Iterator[Evidence]:
         batch = {**latency("batch", 1, 1), "kind": "ThroughputQueue", "spec": {}}
         queues = [latency("first", 210, 120), latency("second", 70, 120), batch]
         cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(queues))
-        until(lambda: [s.get("class") for s in statuses(cluster).values()].count("Hard") == 2, 15.0, "two hard queues")
+        until(lambda: [s.get("class") for s in statuses(cluster).values()].count("Hard") == 2, PATIENCE_SECONDS, "two hard queues")
         cluster.kubectl(
             "create", "-f", "-", input=yaml.safe_dump(job("batch", "work", 330, LONGEST_BATCH_SECONDS, cpu=2, completions=9999))
         )
-        until(lambda: running(cluster, "batch") > 250, 30.0, "batch work to fill the cluster")
+        until(lambda: running(cluster, "batch") > 250, PATIENCE_SECONDS, "batch work to fill the cluster")
         # Longer than the rest of the test, so that the window stays open.
         cluster.kubectl("create", "-f", "-", input=yaml.safe_dump(job("first", "burst", BURST_PODS, 60)))
         until(lambda: running(cluster, "first") >= BURST_PODS, 35.0, "the burst to run")
@@ -116,7 +116,7 @@ def evidence(fresh_cluster: Callable[..., Cluster]) -> Iterator[Evidence]:
         dead_pods = json.loads(cluster.kubectl("get", "pods", "-n", "second", "-o", "json"))["items"]
         with QuotaLog(cluster) as quotas:
             operator.start()
-            until(lambda: operator.metrics().get("fairburst_rounds_total", 0) >= 2, 15.0, "two rounds of the new process")
+            until(lambda: operator.metrics().get("fairburst_rounds_total", 0) >= 2, PATIENCE_SECONDS, "two rounds of the new process")
             ledger, seen = ledger_of(operator, "first"), time.time()
             time.sleep(6.0)  # one status interval: what the new process thinks is on the cluster
             after = statuses(cluster)

