@@ -1,4 +1,5 @@
-"""Memory as JSON: versioned, readable, and refused as a whole when damaged or newer. `encode_queue` / `decode_queue` do one queue.
+"""Memory as JSON: versioned, readable, and refused as a whole when damaged or newer. `encode_queue` / `decode_queue` do one queue,
+`encode_spec` / `decode_spec` what it declared.
 
 Infinite numbers are written as null where the field can be infinite (opens_by, arms_at, residual_level); NaN is never written.
 """
@@ -10,6 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from fairburst.policy.dress.memory import decode_dress, encode_dress
 from fairburst.policy.errors import MemoryFormatError, NewerMemoryError
 from fairburst.policy.model import (
     AdmissionDecision,
@@ -40,8 +42,15 @@ _COUNTERS = ("admission_order", "bursts", "met", "missed")
 
 def dump(memory: Memory) -> str:
     """The memory as JSON text, queues in sorted order: equal memories give equal bytes."""
+    return json.dumps(encode(memory), allow_nan=False)
+
+
+def encode(memory: Memory) -> dict[str, Any]:
+    """The memory as JSON values, queues in sorted order."""
     queues = {name: encode_queue(memory.queues[name]) for name in sorted(memory.queues)}
-    return json.dumps({"version": VERSION, "nextAdmissionOrder": memory.next_admission_order, "queues": queues}, allow_nan=False)
+    # without DRESS the bytes are those of an operator that does not know it
+    dress = {} if memory.dress is None else {"dress": encode_dress(memory.dress)}
+    return {"version": VERSION, "nextAdmissionOrder": memory.next_admission_order, "queues": queues, **dress}
 
 
 def load(text: str) -> Memory:
@@ -50,15 +59,21 @@ def load(text: str) -> Memory:
         value = json.loads(text)
     except ValueError as error:
         raise MemoryFormatError(f"memory: expected JSON, found {text[:40]!r}: {error}") from error
+    return decode(value)
+
+
+def decode(value: object) -> Memory:
+    """Inverse of `encode`. Raises NewerMemoryError or MemoryFormatError."""
     if not isinstance(value, dict) or not isinstance(value.get("version"), int):
-        raise MemoryFormatError(f"memory: expected an object with a whole number `version`, found {text[:40]!r}")
+        raise MemoryFormatError(f"memory: expected an object with a whole number `version`, found {str(value)[:40]!r}")
     if value["version"] > VERSION:
         raise NewerMemoryError(
             f"memory: expected version {VERSION} or older, found {value['version']}; run the newer operator, or delete it"
         )
     try:
         queues = {name: decode_queue(item) for name, item in value["queues"].items()}
-        memory = Memory(queues, int(value["nextAdmissionOrder"]))
+        dress = decode_dress(value["dress"]) if value.get("dress") is not None else None
+        memory = Memory(queues, int(value["nextAdmissionOrder"]), dress=dress)
     except (KeyError, AttributeError, TypeError, ValueError) as error:
         raise MemoryFormatError(f"memory of version {value['version']}: {type(error).__name__}: {error}") from error
     for name, item in queues.items():
@@ -78,14 +93,14 @@ def load_or_start_anew(text: str) -> tuple[Memory, MemoryFormatError | None]:
 def encode_queue(memory: QueueMemory) -> dict[str, Any]:
     """One queue's memory as JSON values."""
     return {
-        "promise": _encode_spec(memory.promise),
+        "promise": encode_spec(memory.promise),
         "class": memory.guarantee_class.value if memory.guarantee_class else None,
         "decision": _encode_decision(memory.decision),
         "window": _encode_window(memory.window),
         "residual_level": _finite(memory.residual_level),
         "waiting_since": memory.waiting_since,
         "unit_held_since": memory.unit_held_since,
-        "refused": _encode_spec(memory.refused) if memory.refused else None,
+        "refused": encode_spec(memory.refused) if memory.refused else None,
         **{name: getattr(memory, name) for name in (*_NUMBERS, *_COUNTERS)},
     }
 
@@ -93,14 +108,14 @@ def encode_queue(memory: QueueMemory) -> dict[str, Any]:
 def decode_queue(value: Mapping[str, Any]) -> QueueMemory:
     """Inverse of `encode_queue`. Raises MemoryFormatError with the field that is wrong."""
     return QueueMemory(
-        promise=_decode_spec(value["promise"]),
+        promise=decode_spec(value["promise"]),
         guarantee_class=GuaranteeClass(value["class"]) if value["class"] is not None else None,
         decision=_decode_decision(value.get("decision")),
         window=_decode_window(value.get("window")),
         residual_level=_infinite(value.get("residual_level")),
         waiting_since=_maybe(value.get("waiting_since")),
         unit_held_since=_maybe(value.get("unit_held_since")),
-        refused=_decode_spec(value["refused"]) if value.get("refused") else None,
+        refused=decode_spec(value["refused"]) if value.get("refused") else None,
         admission_order=int(value["admission_order"]),
         bursts=int(value.get("bursts", 0)),
         met=int(value.get("met", 0)),
@@ -160,7 +175,8 @@ def _decode_arrival(value: Mapping[str, Any] | None) -> Arrival | None:
     return Schedule(bursts)
 
 
-def _encode_spec(spec: QueueSpec) -> dict[str, Any]:
+def encode_spec(spec: QueueSpec) -> dict[str, Any]:
+    """A queue's declaration as JSON values."""
     return {
         "name": spec.name,
         "kind": spec.kind.value,
@@ -173,7 +189,8 @@ def _encode_spec(spec: QueueSpec) -> dict[str, Any]:
     }
 
 
-def _decode_spec(value: Mapping[str, Any]) -> QueueSpec:
+def decode_spec(value: Mapping[str, Any]) -> QueueSpec:
+    """Inverse of `encode_spec`. Raises KeyError, TypeError, ValueError or MemoryFormatError where it isn't one."""
     created, name = value["order"]
     return QueueSpec(
         name=str(value["name"]),

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 if TYPE_CHECKING:
+    from fairburst.policy.dress.memory import DressMemory
+    from fairburst.policy.dress.values import DressConfig, DressResult, JobsPart
     from fairburst.policy.table import Columns
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -131,6 +133,7 @@ class PolicyConfig:
     max_profile_events: ON windows that the exact profile of (3b) may enumerate before the pairwise bound (3c) is used.
     soft_class: False makes it N-BoPF, the baseline of BoPF §5.1: who fails the resource condition is elastic.
     level_dead_band: relative change of an out-of-window latency queue's residual level below which it keeps the old one.
+    dress: settings of DRESS; None: off, and no level is divided between small and large jobs.
     """
 
     expected_queues: float = 1.0
@@ -138,6 +141,7 @@ class PolicyConfig:
     max_profile_events: int = 10_000
     level_dead_band: float = 0.05
     soft_class: bool = True
+    dress: DressConfig | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +154,7 @@ class ClusterSnapshot:
     demand: (N, K) wanted in all now: running, pending and not yet created work together.
     usage: (N, K) charge of the queue's pods from bound to ended.
     unit: (N, K) charge of the queue's largest pod; whole units of it are what the queue can use. Zero rows: unknown, divisible.
+    jobs: jobs and tasks for DRESS; None: DRESS is off.
     """
 
     resources: tuple[str, ...]
@@ -159,6 +164,7 @@ class ClusterSnapshot:
     demand: FloatArray
     usage: FloatArray
     unit: FloatArray
+    jobs: JobsPart | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,18 +277,24 @@ class Memory:
     `queues` is a view built on demand where the memory came out of `decide`, which keeps it as arrays (`columns`).
     """
 
-    __slots__ = ("columns", "next_admission_order", "queues")
+    __slots__ = ("columns", "dress", "next_admission_order", "queues")
 
     queues: Mapping[str, QueueMemory]
     next_admission_order: int
     columns: Columns | None
+    dress: DressMemory | None
 
     def __init__(
-        self, queues: Mapping[str, QueueMemory] | None = None, next_admission_order: int = 0, columns: Columns | None = None
+        self,
+        queues: Mapping[str, QueueMemory] | None = None,
+        next_admission_order: int = 0,
+        columns: Columns | None = None,
+        dress: DressMemory | None = None,
     ) -> None:
         self.queues = {} if queues is None else queues
         self.next_admission_order = next_admission_order
         self.columns = columns
+        self.dress = dress
 
     def kinds(self) -> dict[str, QueueKind]:
         """Kind of each remembered queue, without building what else is remembered of it."""
@@ -294,7 +306,8 @@ class Memory:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Memory):
             return NotImplemented
-        return self.next_admission_order == other.next_admission_order and dict(self.queues) == dict(other.queues)
+        same = self.next_admission_order == other.next_admission_order and self.dress == other.dress
+        return same and dict(self.queues) == dict(other.queues)
 
     __hash__ = None  # type: ignore[assignment]  # a value with mappings inside
 
@@ -362,6 +375,8 @@ class RoundResult:
 
     next_boundary: the earliest time after `now` at which something changes by itself (a window arms, opens or ends, a budget
     runs out); infinite if nothing does.
+    small_level: (N, K) the part of `level` for small jobs of elastic queues, the rest is for large ones; None: DRESS is off.
+    reserve_ratio: δ; None: DRESS is off. dress: its numbers and reasons.
     """
 
     now: float
@@ -374,3 +389,6 @@ class RoundResult:
     events: tuple[RoundEvent, ...]
     next_boundary: float
     decisions: Sequence[QueueDecision]
+    small_level: FloatArray | None = None
+    reserve_ratio: float | None = None
+    dress: DressResult | None = None

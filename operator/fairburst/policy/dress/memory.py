@@ -1,0 +1,138 @@
+"""What DRESS remembers between rounds: a frozen, bounded value, and its JSON with a version of its own.
+
+A damaged or newer text is refused as a whole; beginning anew costs a few minutes of learning and no promise.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairburst.policy.dress.learned import FamilyDurations, nothing_learned
+from fairburst.policy.dress.values import EstimatorScore
+from fairburst.policy.errors import MemoryFormatError, NewerMemoryError
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What both estimators said at `made_at` would be released by `due`: (R,) resource units each."""
+
+    made_at: float
+    due: float
+    phases: tuple[float, ...]
+    learned: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DressMemory:
+    """State of DRESS.
+
+    reserve_ratio: δ. adjusted_at: when Algorithm 3 last ran (minus infinity: never). learned_until: ends of tasks up to here are in
+    `families`. prediction: the one that waits to be compared with what happens. phases_score, learned_score: see EstimatorScore.
+    """
+
+    reserve_ratio: float
+    adjusted_at: float = -math.inf
+    learned_until: float = -math.inf
+    families: FamilyDurations = field(default_factory=nothing_learned)
+    prediction: Prediction | None = None
+    phases_score: EstimatorScore = field(default_factory=EstimatorScore)
+    learned_score: EstimatorScore = field(default_factory=EstimatorScore)
+
+
+def dump_dress(memory: DressMemory) -> str:
+    """The memory as JSON text; equal memories give equal bytes."""
+    return json.dumps(encode_dress(memory), allow_nan=False)
+
+
+def load_dress(text: str) -> DressMemory:
+    """Read what `dump_dress` wrote. Raises NewerMemoryError or MemoryFormatError."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise MemoryFormatError(f"memory of DRESS: expected JSON, found {text[:40]!r}: {error}") from error
+    return decode_dress(value)
+
+
+def encode_dress(memory: DressMemory) -> dict[str, Any]:
+    """As JSON values."""
+    families = memory.families
+    prediction = memory.prediction
+    return {
+        "version": VERSION,
+        "reserve_ratio": memory.reserve_ratio,
+        "adjusted_at": _finite(memory.adjusted_at),
+        "learned_until": _finite(memory.learned_until),
+        "families": {name: [families.seen[name], *families.oldest_first[name]] for name in families.names},
+        "prediction": None
+        if prediction is None
+        else [prediction.made_at, prediction.due, list(prediction.phases), list(prediction.learned)],
+        "phases_score": _encode_score(memory.phases_score),
+        "learned_score": _encode_score(memory.learned_score),
+    }
+
+
+def decode_dress(value: object) -> DressMemory:
+    """Inverse of `encode_dress`. Raises NewerMemoryError or MemoryFormatError."""
+    if not isinstance(value, dict) or not isinstance(value.get("version"), int):
+        raise MemoryFormatError(f"memory of DRESS: expected an object with a whole number `version`, found {str(value)[:40]!r}")
+    if value["version"] > VERSION:
+        raise NewerMemoryError(
+            f"memory of DRESS: expected version {VERSION} or older, found {value['version']}; run the newer operator, or delete it"
+        )
+    try:
+        return _decode(value)
+    except (KeyError, AttributeError, TypeError, ValueError, IndexError) as error:
+        raise MemoryFormatError(f"memory of DRESS, version {value['version']}: {type(error).__name__}: {error}") from error
+
+
+def _decode(value: Mapping[str, Any]) -> DressMemory:
+    ratio = _number(value["reserve_ratio"])
+    if not 0 <= ratio <= 1:
+        raise MemoryFormatError(f"memory of DRESS: reserve_ratio: expected a fraction between 0 and 1, found {ratio}")
+    families = {str(name): [_number(item) for item in row] for name, row in value["families"].items()}
+    prediction = value["prediction"]
+    return DressMemory(
+        reserve_ratio=ratio,
+        adjusted_at=_infinite(value["adjusted_at"]),
+        learned_until=_infinite(value["learned_until"]),
+        families=FamilyDurations.of({name: row[1:] for name, row in families.items()}, {name: row[0] for name, row in families.items()}),
+        prediction=None
+        if prediction is None
+        else Prediction(
+            _number(prediction[0]),
+            _number(prediction[1]),
+            tuple(_number(item) for item in prediction[2]),
+            tuple(_number(item) for item in prediction[3]),
+        ),
+        phases_score=_decode_score(value["phases_score"]),
+        learned_score=_decode_score(value["learned_score"]),
+    )
+
+
+def _encode_score(score: EstimatorScore) -> list[float]:
+    return [score.absolute_error, score.bias, score.count]
+
+
+def _decode_score(value: list[Any]) -> EstimatorScore:
+    error, bias, count = value
+    return EstimatorScore(_number(error), _number(bias), int(count))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _infinite(value: object) -> float:
+    return -math.inf if value is None else _number(value)
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise MemoryFormatError(f"memory of DRESS: expected a finite number, found {value!r}")
+    return float(value)

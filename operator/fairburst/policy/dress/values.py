@@ -1,0 +1,218 @@
+"""What DRESS takes and gives, as values: jobs, tasks, settings, one round's outcome. Decides nothing.
+
+Paper: "DRESS: Dynamic RESource-reservation Scheme for Congested Data-intensive Computing Platforms"; section numbers are its own.
+Axes are (tasks or queues, resources); R = K resources in the snapshot's order. Times are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairburst.policy.model import BoolArray, FloatArray, IntArray
+
+
+class DemandCategory(enum.Enum):
+    """Small demand (SD) or large demand (LD), fixed when the job is submitted (§IV-C)."""
+
+    SMALL = "small"
+    LARGE = "large"
+
+
+class StartMode(enum.Enum):
+    """How pending work starts.
+
+    TASK_BY_TASK: a job starts with as many tasks as there is room for, and what one category leaves is lent to the other.
+    WHOLE_JOBS: the paper's model. A job starts when its full demand fits its category's part, in order within the category; nothing is
+    lent except by moving the reserve ratio.
+    """
+
+    TASK_BY_TASK = "TaskByTask"
+    WHOLE_JOBS = "WholeJobs"
+
+
+@dataclass(frozen=True, slots=True)
+class DressConfig:
+    """Settings of DRESS. Reasons for the defaults are beside each.
+
+    size_threshold: θ, a job is small if its dominant share of the elastic pool is at most this; 10 % as in §V-A1.
+    initial_reserve: δ before the first adjustment; 10 % as in §V-A1.
+    phase_window_seconds: pw of Algorithms 1 and 2; 10 s as in §V-A1.
+    start_threshold, end_threshold: t_s, t_e, counts of tasks (§V-A1 prints "5 s", Algorithms 1 and 2 compare counts).
+    min_reserve: floor of δ; 0 as in the paper, whose line 8 takes an unused reserve down to nothing.
+    max_wait_seconds: once the oldest large job has waited this long, its part is kept for it. The paper has none (infinite); a quarter of
+        an hour is far above the waits that a reserve of a tenth causes, and bounds them under any stream of small jobs.
+    step_seconds: the time unit "t + 1" of Algorithm 3, which is at most run once in it; about a YARN heartbeat.
+    horizon_seconds: how far ahead the two estimators are compared with what happened.
+    start_mode: see StartMode; Kubernetes Jobs start pod by pod.
+    """
+
+    size_threshold: float = 0.10
+    initial_reserve: float = 0.10
+    phase_window_seconds: float = 10.0
+    start_threshold: int = 5
+    end_threshold: int = 5
+    min_reserve: float = 0.0
+    max_wait_seconds: float = 900.0
+    step_seconds: float = 1.0
+    horizon_seconds: float = 10.0
+    start_mode: StartMode = StartMode.TASK_BY_TASK
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """One job: what its owner submitted, whole. Not a pod.
+
+    request: (R,) resource units, everything it wants at one time when nothing stops it (request x parallelism).
+    category: fixed at submission; None until somebody has fixed it (then it is decided against the pool of this round).
+    wanted: (R,) what it wants now, running tasks and those still to start; None: its whole request.
+    family: jobs with the same family run alike (the same CronJob, the same template); "" if unknown.
+    """
+
+    name: str
+    queue: str
+    submitted: float
+    request: FloatArray
+    category: DemandCategory | None = None
+    wanted: FloatArray | None = None
+    family: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """One task (a pod): the estimator's input. `ended` None while it runs. `key` names it; `job` names its Job; request (R,)."""
+
+    key: str
+    job: str
+    queue: str
+    category: DemandCategory
+    request: FloatArray
+    started: float
+    ended: float | None = None
+    family: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskTable:
+    """Tasks as columns, which is what makes 50,000 of them cheap. M tasks, in any order; rows of one job carry the same `job` number.
+
+    job: (M,) number of the job. small: (M,) whether its job is small. request: (M, R). started, ended: (M,) seconds, NaN while running.
+    family: (M,) index into `families`; -1: unknown. by_start: rows are known to be ascending by (job, started); saves a sort.
+
+    Keep an ended task for `keep_seconds` after its end, so that its phase and the estimators' scores can see it.
+    """
+
+    job: IntArray
+    small: BoolArray
+    request: FloatArray
+    started: FloatArray
+    ended: FloatArray
+    family: IntArray
+    families: tuple[str, ...] = ()
+    by_start: bool = False
+
+    @classmethod
+    def of(cls, tasks: Iterable[Task], width: int) -> TaskTable:
+        """Columns from single tasks; `width` is the number of resources."""
+        rows = sorted(tasks, key=lambda task: (task.job, task.started, task.key))
+        number = {name: at for at, name in enumerate(dict.fromkeys(task.job for task in rows))}
+        families = tuple(sorted({task.family for task in rows if task.family}))
+        at_family = {name: at for at, name in enumerate(families)}
+        return cls(
+            job=np.array([number[task.job] for task in rows], dtype=np.int64),
+            small=np.array([task.category is DemandCategory.SMALL for task in rows], dtype=np.bool_),
+            request=np.array([task.request for task in rows], dtype=np.float64).reshape(len(rows), width),
+            started=np.array([task.started for task in rows], dtype=np.float64),
+            ended=np.array([math.nan if task.ended is None else task.ended for task in rows], dtype=np.float64),
+            family=np.array([at_family.get(task.family, -1) for task in rows], dtype=np.int64),
+            families=families,
+            by_start=True,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobsPart:
+    """The part of a snapshot that DRESS needs.
+
+    pending: jobs of which nothing runs yet. running: jobs of which something runs. Both in any order; order of service is
+    (submitted, name). tasks: all tasks seen and not yet dropped. taking_part: (N,) which queues divide their level; None: all
+    throughput queues.
+    """
+
+    pending: Sequence[Job]
+    running: Sequence[Job]
+    tasks: TaskTable
+    taking_part: BoolArray | None = None
+
+    @classmethod
+    def of(cls, pending: Iterable[Job], running: Iterable[Job], tasks: Iterable[Task], width: int) -> JobsPart:
+        """From single jobs and tasks; `width` is the number of resources."""
+        return cls(tuple(pending), tuple(running), TaskTable.of(tasks, width))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NeverFits:
+    """A pending job whose request exceeds the elastic pool: it stays out of the reserve's arithmetic and blocks nobody."""
+
+    job: str
+    queue: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatorScore:
+    """How well an estimator did, exponentially weighted over recent horizons. Fractions of the pool (dominant); `count` horizons seen."""
+
+    absolute_error: float = 0.0
+    bias: float = 0.0
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DressResult:
+    """One round's outcome.
+
+    reserve_ratio: δ. size_limit: (R,) θ x pool. pool, free: (R,) Tot_R and A_c. small_free, large_free: (R,) A_c1, A_c2 under the new δ.
+    small_release, large_release: (R,) F_1, F_2 over the next step. small_pending, large_pending: (R,) P_1, P_2. reason: which branch of
+    Algorithm 3 was taken; message with its numbers. startable: names of pending jobs that may start whole now, in order (WHOLE_JOBS).
+    estimator: "phases" (Algorithms 1 and 2) or "learned"; phases_score, learned_score: see EstimatorScore.
+    odd_tasks: tasks left out because they ended before they started.
+    """
+
+    reserve_ratio: float
+    small_level: FloatArray
+    size_limit: FloatArray
+    pool: FloatArray
+    free: FloatArray
+    small_free: FloatArray
+    large_free: FloatArray
+    small_release: FloatArray
+    large_release: FloatArray
+    small_pending: FloatArray
+    large_pending: FloatArray
+    small_jobs: int
+    large_jobs: int
+    waiting_since: float | None
+    reason: str
+    message: str
+    startable: tuple[str, ...]
+    never_fits: tuple[NeverFits, ...]
+    estimator: str
+    phases_score: EstimatorScore
+    learned_score: EstimatorScore
+    odd_tasks: int
+    next_boundary: float
+
+
+def keep_seconds(config: DressConfig) -> float:
+    """How long an ended task must stay in the table."""
+    return 2.0 * max(config.phase_window_seconds, config.horizon_seconds) + SETTLE_SECONDS
+
+
+# Ends of tasks are learned this much later than they happened: Kubernetes writes them in whole seconds, and they arrive a little late.
+SETTLE_SECONDS = 2.0
