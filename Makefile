@@ -31,9 +31,9 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-## cluster-build: etcd, the Kubernetes control plane and KWOK from pinned Go modules, cached by version
+## cluster-build: etcd, the Kubernetes control plane, KWOK and Helm from pinned Go modules, cached by version
 cluster-build: $(STAMP)
-	$(BIN)/python -m e2e.cluster build
+	$(BIN)/python -m e2e.cluster build --helm
 
 ## crds: regenerate crds/*.yaml from the pydantic models
 crds: $(STAMP)

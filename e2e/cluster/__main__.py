@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from e2e.cluster.build import ensure_binaries, print_progress
+from e2e.cluster.build import ensure_binaries, ensure_helm, print_progress
 from e2e.cluster.cluster import Cluster, cluster_names
 from e2e.cluster.errors import ClusterError, nearest
 from e2e.cluster.versions import DEFAULT_KUBERNETES, KUBERNETES_VERSIONS
@@ -43,6 +43,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     for name in ("up", "down", "status", "kubeconfig"):
         known[name].add_argument("--name", help=f"which of the clusters side by side (default: {DEFAULT_NAME})")
         known[name].add_argument("--kubeconfig", metavar="FILE", help="use that cluster instead; nothing is started or stopped")
+    known["build"].add_argument("--helm", action="store_true", help="Helm too, which installs the chart")
     known["up"].add_argument("--nodes", type=_count, default=20, metavar="N", help="kwok nodes (default: 20)")
     known["up"].add_argument("--node-cpu", default="32", metavar="QUANTITY")
     known["up"].add_argument("--node-memory", default="64Gi", metavar="QUANTITY")
@@ -69,7 +70,8 @@ def _interrupt(number: int, _frame: object) -> NoReturn:
 
 
 def build(options: argparse.Namespace) -> int:
-    for name, path in ensure_binaries(options.kubernetes).items():
+    binaries = ensure_binaries(options.kubernetes) | ({"helm": ensure_helm()} if options.helm else {})
+    for name, path in binaries.items():
         print(f"{name}\t{path}")
     return 0
 

