@@ -1,0 +1,134 @@
+"""Progress curves (PAF §II-A, §IV-A): the progress rate of a job with 0, 1, 2 ... slots, as values, and why one can't be used.
+
+Decides whether a curve is fit for use; where curves come from (fits, measured points) is not its business.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from fairburst.policy.errors import InvalidSpecError
+from fairburst.policy.model import FloatArray
+
+# A curve that goes above 1 by less than this is rounding of what it was fitted to; one that never rises by more is flat.
+SMALLEST_RISE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class ErnestCurve:
+    """p(x) = 1 / (a0 + a1 x + a2 / x + a3 ln x) for x >= 1, and p(0) = 0 (PAF §IV-A, after Ernest).
+
+    lowest, highest: slots between which it was measured, if it was. Outside nothing is promised: below, progress falls in proportion to
+    the slots (no job speeds up more than linearly), above it stays as it is.
+    """
+
+    a0: float
+    a1: float
+    a2: float
+    a3: float
+    lowest: int | None = None
+    highest: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PointsCurve:
+    """Piecewise linear between (slots, progress) points with ascending slots; need be neither monotone nor concave.
+
+    Below the first point in proportion to the slots, from 0; above the last one constant.
+    """
+
+    slots: tuple[float, ...]
+    progress: tuple[float, ...]
+
+
+Curve: TypeAlias = ErnestCurve | PointsCurve
+
+
+def progress_rates(curve: Curve, maximum: int) -> FloatArray:
+    """(maximum + 1,) progress rate with 0 ... maximum slots, clipped to [0, 1].
+
+    Raises InvalidSpecError for a curve that `problem` refuses.
+    """
+    found = problem(curve, maximum)
+    if found is not None:
+        raise InvalidSpecError(found)
+    return np.clip(_raw(curve, maximum), 0.0, 1.0)
+
+
+def problem(curve: Curve, maximum: int) -> str | None:
+    """Why the curve can't be used up to `maximum` slots, as a sentence; None if it can.
+
+    Refused: numbers that are none, a pole or a negative value in range, fewer than two points, slots out of order, and a curve that
+    never rises.
+    """
+    found = _ernest_problem(curve, maximum) if isinstance(curve, ErnestCurve) else _points_problem(curve)
+    if found is not None:
+        return found
+    raw = np.clip(_raw(curve, maximum), 0.0, 1.0)
+    if maximum > 0 and raw[1:].max() <= SMALLEST_RISE:
+        return f"expected a curve that rises, found none above {SMALLEST_RISE:g} up to {maximum} slots"
+    if maximum > 1 and raw[1:].max() - raw[1] <= SMALLEST_RISE:
+        return f"expected a curve that rises, found its highest progress, {raw[1]:.3g}, with one slot already"
+    return None
+
+
+def _ernest_problem(curve: ErnestCurve, maximum: int) -> str | None:
+    coefficients = (curve.a0, curve.a1, curve.a2, curve.a3)
+    if not all(math.isfinite(each) for each in coefficients):
+        return f"expected four finite coefficients, found {coefficients}"
+    low, high = _measured_range(curve, maximum)
+    if low < 1 or high < low:
+        return f"expected 1 <= lowest <= highest slots, found {curve.lowest} and {curve.highest}"
+    bottom = _lowest_of_form(coefficients, float(low), float(high))
+    if bottom <= 0:
+        return f"expected 1/p above 0 from {low} to {high} slots, found {bottom:.3g}: a pole or negative progress"
+    return None
+
+
+def _lowest_of_form(coefficients: tuple[float, float, float, float], low: float, high: float) -> float:
+    """Least value of a0 + a1 x + a2 / x + a3 ln x on [low, high]: at an end, or where a1 x² + a3 x - a2 = 0.
+
+    Exact, so that a pole between two whole numbers of slots is found too.
+    """
+    a0, a1, a2, a3 = coefficients
+    roots = np.roots([a1, a3, -a2]) if (a1 or a3) else np.zeros(0)
+    places = [low, high, *(float(root.real) for root in roots if low < root.real < high)]
+    return min(a0 + a1 * x + a2 / x + a3 * math.log(x) for x in places)
+
+
+def _points_problem(curve: PointsCurve) -> str | None:
+    slots, progress = curve.slots, curve.progress
+    if len(slots) != len(progress) or len(slots) < 2:
+        return f"expected at least two points, each with slots and progress, found {len(slots)} and {len(progress)} numbers"
+    if not all(math.isfinite(each) for each in (*slots, *progress)):
+        return "expected finite points, found one that is not"
+    if slots[0] < 0 or any(later <= earlier for earlier, later in itertools.pairwise(slots)):
+        return f"expected ascending slots >= 0, found {slots}"
+    if min(progress) < 0 or (slots[0] == 0 and progress[0] > 0):
+        return f"expected progress >= 0, and 0 without slots, found {progress[0]:.3g} at {slots[0]:g} slots, lowest {min(progress):.3g}"
+    return None
+
+
+def _measured_range(curve: ErnestCurve, maximum: int) -> tuple[int, int]:
+    low = 1 if curve.lowest is None else curve.lowest
+    high = max(maximum, 1) if curve.highest is None else curve.highest
+    return low, high
+
+
+def _raw(curve: Curve, maximum: int) -> FloatArray:
+    """(maximum + 1,) not clipped, of a curve without problem in its parameters."""
+    x = np.arange(maximum + 1, dtype=np.float64)
+    if isinstance(curve, PointsCurve):
+        slots, progress = np.array(curve.slots), np.array(curve.progress)
+        first = slots[0]
+        values: FloatArray = np.interp(x, slots, progress)
+        return np.where(x < first, progress[0] * x / max(first, 1e-300), values)
+    low, high = _measured_range(curve, maximum)
+    inside = np.clip(x, low, high)
+    values = 1.0 / (curve.a0 + curve.a1 * inside + curve.a2 / inside + curve.a3 * np.log(inside))
+    return values * np.minimum(x / low, 1.0)

@@ -1,0 +1,195 @@
+"""PAF inside the allocation: what the queues got is divided among their elastic jobs, fairly first and then by what slots are worth.
+
+Decides whole slots and says why. How much each queue has is DRF's business and stays so: where queues exchange slots, the moved ones
+still count as the giver's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
+from fairburst.policy.model import FloatArray, IntArray
+from fairburst.policy.paf.curves import problem, progress_rates
+from fairburst.policy.paf.jobs import ElasticJob, SlotDecision, SlotDivision, SlotReason
+from fairburst.policy.paf.shares import fair_slots
+from fairburst.policy.paf.transfer import transfer_slots
+from fairburst.policy.tolerance import LARGEST
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRules:
+    """fairness_knob: α of PAF; a giver keeps at least this part of its progress with fair slots. .99 as in the paper's strict case:
+    most of the gain for a loss that nobody notices. exchanging: names of queues that give slots to each other's jobs, by opt-in.
+    """
+
+    fairness_knob: float = 0.99
+    exchanging: frozenset[str] = frozenset()
+
+
+def divide_slots(jobs: Sequence[ElasticJob], available: Mapping[str, FloatArray], rules: SlotRules) -> SlotDivision:
+    """Whole slots for every job.
+
+    Parameters
+    ----------
+    jobs : names distinct; their order does not matter
+    available : (K,) resource units by queue, for its elastic jobs together
+    rules : α, and who exchanges
+
+    Returns
+    -------
+    A decision for each job, in the order of `jobs`, and what moved between queues.
+
+    Raises
+    ------
+    InvalidConfigError : α is not in (0, 1].
+    InvalidSnapshotError : names are not distinct, bounds, weights or requests are not what they should be, a queue has no amount.
+
+    Notes
+    -----
+    PAF Algorithm 1 in each *pool*: the jobs of one queue and category that have a curve, or those of one category in all exchanging
+    queues. A pool's resources are what its jobs' fair slots use; what a queue's fair slots leave over is added where the queue has one
+    category. Every job keeps α of its own fair progress, hence so does the mean of each queue, whoever exchanges.
+    Jobs without a usable curve, and those whose fair share is below their minimum, have their fair share and take no part.
+    """
+    _check(jobs, available, rules)
+    ordered = sorted(jobs, key=lambda job: job.name)
+    table = _Table.of(ordered, available)
+    given = table.fair.copy()
+    for rows in _pools(table, rules):
+        own = [table.progress[row] for row in rows]
+        amount = (table.fair[rows, None] * table.request[rows]).sum(axis=0) + _left_over(table, rows, available)
+        given[rows] = transfer_slots(own, table.fair[rows], table.minimum[rows], table.request[rows], amount, rules.fairness_knob)
+    decisions = {job.name: _decision(job, table, row, int(given[row]), rules) for row, job in enumerate(ordered)}
+    return SlotDivision(tuple(decisions[job.name] for job in jobs), _moved(table, given, available, rules))
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Jobs in order of name. refused: why the curve isn't used, None where it is or there is none. progress: empty without a curve."""
+
+    jobs: Sequence[ElasticJob]
+    minimum: IntArray
+    request: FloatArray
+    fair: IntArray
+    refused: Sequence[str | None]
+    progress: Sequence[FloatArray]
+
+    @classmethod
+    def of(cls, jobs: Sequence[ElasticJob], available: Mapping[str, FloatArray]) -> _Table:
+        width = len(next(iter(available.values()))) if available else 0
+        request = np.array([job.request for job in jobs], dtype=np.float64).reshape(len(jobs), width)
+        minimum, maximum = (np.array([getattr(job, name) for job in jobs], dtype=np.int64) for name in ("minimum", "maximum"))
+        weight = np.array([job.weight for job in jobs], dtype=np.float64)
+        fair = np.zeros(len(jobs), dtype=np.int64)
+        for rows in _by([job.queue for job in jobs]).values():
+            amount = available[jobs[rows[0]].queue]
+            fair[rows] = fair_slots(weight[rows], minimum[rows], maximum[rows], request[rows], amount)
+        refused = [None if job.curve is None else problem(job.curve, job.maximum) for job in jobs]
+        nothing = np.zeros(0)
+        progress = [
+            nothing if job.curve is None or found is not None else progress_rates(job.curve, job.maximum)
+            for job, found in zip(jobs, refused, strict=True)
+        ]
+        return cls(jobs, minimum, request, fair, refused, progress)
+
+    def takes_part(self, row: int) -> bool:
+        return len(self.progress[row]) > 0 and bool(self.fair[row] >= self.minimum[row])
+
+
+def _by(keys: Sequence[object]) -> dict[object, IntArray]:
+    """Rows of each key, ascending."""
+    rows: dict[object, list[int]] = {}
+    for row, key in enumerate(keys):
+        rows.setdefault(key, []).append(row)
+    return {key: np.array(found, dtype=np.int64) for key, found in rows.items()}
+
+
+def _pools(table: _Table, rules: SlotRules) -> list[IntArray]:
+    """The rows among which slots may move."""
+    keys = [
+        (None if job.queue in rules.exchanging else job.queue, job.category) if table.takes_part(row) else None
+        for row, job in enumerate(table.jobs)
+    ]
+    return [rows for key, rows in _by(keys).items() if key is not None]
+
+
+def _left_over(table: _Table, rows: IntArray, available: Mapping[str, FloatArray]) -> FloatArray:
+    """(K,) what the fair slots of the pool's queues leave over, of those queues whose jobs are all of one category."""
+    total = np.zeros(table.request.shape[1])
+    by_queue = _by([job.queue for job in table.jobs])
+    for queue in sorted({table.jobs[row].queue for row in rows}):
+        members = by_queue[queue]
+        if len({table.jobs[row].category for row in members}) == 1:
+            total += np.maximum(available[queue] - (table.fair[members, None] * table.request[members]).sum(axis=0), 0.0)
+    return total
+
+
+def _moved(table: _Table, given: IntArray, available: Mapping[str, FloatArray], rules: SlotRules) -> dict[str, FloatArray]:
+    """What each exchanging queue uses beyond what it has (positive), and what of its own others use (negative); sums to zero."""
+    exchanging = [queue for queue in sorted(rules.exchanging) if queue in available]
+    use = {queue: np.zeros(table.request.shape[1]) for queue in exchanging}
+    for row, job in enumerate(table.jobs):
+        if job.queue in use:
+            use[job.queue] = use[job.queue] + given[row] * table.request[row]
+    beyond = {queue: np.maximum(use[queue] - available[queue], 0.0) for queue in exchanging}
+    idle = {queue: np.maximum(available[queue] - use[queue], 0.0) for queue in exchanging}
+    borrowed, lendable = (np.sum(list(each.values()), axis=0) for each in (beyond, idle))
+    part = np.divide(borrowed, lendable, out=np.zeros_like(borrowed), where=lendable > 0) if exchanging else borrowed
+    moved = {queue: beyond[queue] - idle[queue] * part for queue in exchanging}
+    return {queue: amount for queue, amount in moved.items() if amount.any()}
+
+
+def _decision(job: ElasticJob, table: _Table, row: int, given: int, rules: SlotRules) -> SlotDecision:
+    fair, curve = int(table.fair[row]), table.progress[row]
+    before, after = (float(curve[fair]), float(curve[given])) if len(curve) else (None, None)
+    reason, message = _reason(job, table, row, given, rules)
+    return SlotDecision(job.name, job.queue, fair, given, before, after, reason.value, message)
+
+
+def _reason(job: ElasticJob, table: _Table, row: int, given: int, rules: SlotRules) -> tuple[SlotReason, str]:
+    fair, curve, refused = int(table.fair[row]), table.progress[row], table.refused[row]
+    kept = f"It keeps its fair share of {fair} slots"
+    if refused is not None:
+        return SlotReason.CURVE_REFUSED, f"{kept}: its progress curve can't be used, {refused}."
+    if len(curve) == 0:
+        return SlotReason.NO_CURVE, f"{kept}: no progress curve is known for it."
+    if fair < job.minimum:
+        return SlotReason.BELOW_MINIMUM, f"{kept}, which is below its minimum of {job.minimum}."
+    change = f"predicted progress {curve[fair]:.3f} -> {curve[given]:.3f}"
+    if given < fair:
+        floor = f"at least {rules.fairness_knob:g} of the fair progress is kept"
+        return SlotReason.GAVE, f"It gives {fair - given} of its {fair} fair slots, {change}; {floor}."
+    if given > fair:
+        return SlotReason.TOOK, f"It takes {given - fair} slots beside its {fair} fair ones, {change}."
+    return SlotReason.FAIR, f"{kept}, predicted progress {curve[fair]:.3f}: no move would raise the average."
+
+
+def _check(jobs: Sequence[ElasticJob], available: Mapping[str, FloatArray], rules: SlotRules) -> None:
+    if not 0 < rules.fairness_knob <= 1:
+        raise InvalidConfigError(f"fairness_knob: expected a number in (0, 1], found {rules.fairness_knob}")
+    if len({job.name for job in jobs}) != len(jobs):
+        raise InvalidSnapshotError("elastic jobs: expected distinct names")
+    for queue, amount in available.items():
+        if not (np.isfinite(amount).all() and (amount >= 0).all()):
+            raise InvalidSnapshotError(f"slots of {queue}: expected amounts >= 0, found {amount}")
+    for job in jobs:
+        _check_job(job, available)
+
+
+def _check_job(job: ElasticJob, available: Mapping[str, FloatArray]) -> None:
+    if job.queue not in available:
+        raise InvalidSnapshotError(f"elastic job {job.name}: expected a queue with an amount, found {job.queue}")
+    if not (math.isfinite(job.weight) and job.weight > 0):
+        raise InvalidSnapshotError(f"elastic job {job.name}: expected a weight above 0, found {job.weight}")
+    if not 0 <= job.minimum <= job.maximum:
+        raise InvalidSnapshotError(f"elastic job {job.name}: expected 0 <= minimum <= maximum, found {job.minimum} and {job.maximum}")
+    request = np.asarray(job.request)
+    if request.shape != available[job.queue].shape or not ((request >= 0) & (request <= LARGEST)).all() or not (request > 0).any():
+        raise InvalidSnapshotError(
+            f"elastic job {job.name}: expected a request of {available[job.queue].shape[0]} amounts >= 0, one above, found {request}"
+        )
