@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast lint crds lock bench cluster-build clean fuzz mutate
+.PHONY: demo test test-fast lint crds lock bench reproduce cluster-build clean fuzz mutate
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -41,6 +41,11 @@ crds: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
+
+## reproduce: every figure and table of the papers that can be, JSON and plots; says first how long; goes on where it was stopped
+SEED ?= 1
+reproduce: $(STAMP)
+	nice -n 15 $(BIN)/fairburst reproduce all --jobs 2 --seed $(SEED) --save build/reproduction
 
 lock: $(STAMP)
 	$(BIN)/pip install --quiet uv

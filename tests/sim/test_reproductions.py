@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from fairburst.cli import reproduce as command
 from fairburst.cli.main import main
 from fairburst.sim.plots import can_plot
-from fairburst.sim.reproductions import EXPERIMENTS
+from fairburst.sim.reproductions import EXPERIMENTS, suite
 from fairburst.sim.reproductions.alpha import MEAN_RATE, demands, replay, suffices
 from fairburst.sim.reproductions.result import Options, Reproduction
 
@@ -28,6 +29,24 @@ def verdicts(result: Reproduction) -> dict[str, str]:
 
 def test_the_command_offers_every_experiment() -> None:
     assert tuple(EXPERIMENTS) == command.NAMES
+
+
+def test_a_suite_that_was_stopped_runs_what_is_not_there_from_this_program_with_this_seed(tmp_path: Path) -> None:
+    names, options = ("bopf-motivation", "bopf-multi"), Options(seed=1, quick=True)
+    made_by = suite.origin(options)
+    assert suite.missing(names, made_by, tmp_path) == list(names)
+    suite.save(Reproduction("bopf-motivation", "", 1, []), made_by, tmp_path)
+    assert suite.missing(names, made_by, tmp_path) == ["bopf-multi"]
+    assert suite.missing(names, suite.origin(Options(seed=2, quick=True)), tmp_path) == list(names)
+    assert suite.missing(names, suite.origin(Options(seed=1)), tmp_path) == list(names)
+    assert suite.missing(names, made_by | {"program": "another"}, tmp_path) == list(names)
+    (tmp_path / "bopf-motivation.json").write_text('{"program": ')
+    assert suite.missing(names, made_by, tmp_path) == list(names)
+
+
+def test_the_suite_wants_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "all", "--quick"]) == 2
+    assert "expected --save DIR" in capsys.readouterr().err
 
 
 def test_bursts_that_outgrow_their_promise_hurt_batch_under_strict_priority_only() -> None:
@@ -75,12 +94,15 @@ def test_a_request_a_little_too_small_is_found_out() -> None:
 
 
 @needs_plots
-def test_plots_and_json_are_saved_and_are_the_same_each_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for folder in ("one", "two"):
-        assert main(["reproduce", "bopf-motivation", "--quick", "--json", "--save", str(tmp_path / folder)]) == 0
-    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert printed[0] == printed[1] == json.loads((tmp_path / "one" / "bopf-motivation.json").read_text())
-    names = sorted(path.name for path in (tmp_path / "one").iterdir())
+def test_plots_and_json_are_the_same_each_time_alone_and_in_the_suite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    assert main(["reproduce", "bopf-motivation", "--quick", "--json", "--save", str(alone)]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads((alone / "bopf-motivation.json").read_text())
+    with ThreadPoolExecutor(1) as executor:
+        done = dict(suite.run_all(["bopf-motivation"], Options(quick=True), together, executor))
+    assert list(done) == ["bopf-motivation"]
+    names = sorted(path.name for path in alone.iterdir())
     assert {"use-bopf-memory.svg", "use-bopf-memory.png"} <= set(names)
+    assert names == sorted(path.name for path in together.iterdir())
     for name in names:
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+        assert (alone / name).read_bytes() == (together / name).read_bytes(), name

@@ -8,13 +8,13 @@ from fairburst.sim.reproductions import alpha, sensitivity, several, table4, tes
 from fairburst.sim.reproductions.result import Experiment
 
 EXPERIMENTS: Mapping[str, Experiment] = {
-    "bopf-table4": Experiment("factors of improvement, simulator (BoPF Table 4)", table4.reproduce, takes_trace=True),
-    "bopf-table3": Experiment("factors of improvement, 40 nodes (BoPF Table 3)", testbed.table3),
-    "bopf-lq-times": Experiment("completion of latency jobs, 40 nodes (BoPF Figs. 7 and 8)", testbed.lq_times),
-    "bopf-protection": Experiment("protection of batch work (BoPF Fig. 9, BPF Fig. 8)", testbed.protection),
-    "bopf-multi": Experiment("three latency queues (BoPF §5.2.5, Figs. 10 and 11)", several.multi),
-    "bopf-motivation": Experiment("the motivating example (BoPF Fig. 6)", several.motivation),
-    "bopf-errors": Experiment("estimation errors (BoPF Fig. 13)", sensitivity.errors),
-    "bopf-alpha": Experiment("the α-strategy (BoPF Fig. 12)", alpha.reproduce),
-    "bpf-nonpreemption": Experiment("non-preemption (BPF Fig. 12)", sensitivity.nonpreemption),
+    "bopf-table4": Experiment("factors of improvement, simulator (BoPF Table 4)", table4.reproduce, 10, takes_trace=True),
+    "bopf-table3": Experiment("factors of improvement, 40 nodes (BoPF Table 3)", testbed.table3, 200),
+    "bopf-lq-times": Experiment("completion of latency jobs, 40 nodes (BoPF Figs. 7 and 8)", testbed.lq_times, 60),
+    "bopf-protection": Experiment("protection of batch work (BoPF Fig. 9, BPF Fig. 8)", testbed.protection, 80),
+    "bopf-multi": Experiment("three latency queues (BoPF §5.2.5, Figs. 10 and 11)", several.multi, 60),
+    "bopf-motivation": Experiment("the motivating example (BoPF Fig. 6)", several.motivation, 5),
+    "bopf-errors": Experiment("estimation errors (BoPF Fig. 13)", sensitivity.errors, 500),
+    "bopf-alpha": Experiment("the α-strategy (BoPF Fig. 12)", alpha.reproduce, 300),
+    "bpf-nonpreemption": Experiment("non-preemption (BPF Fig. 12)", sensitivity.nonpreemption, 400),
 }

@@ -54,10 +54,12 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A named experiment. `takes_trace`: whether --trace means something to it."""
+    """A named experiment. `seconds`: processor time of the whole run where docs/reproduction.md was written. `takes_trace`: whether
+    --trace means something to it."""
 
     title: str
     run: Callable[[Options, Progress], Reproduction]
+    seconds: float
     takes_trace: bool = False
 
 
