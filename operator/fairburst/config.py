@@ -217,6 +217,102 @@ class EnforcementConfig(_Group):
     )
 
 
+class SmallJobsConfig(_Group):
+    """A reserve for the small jobs of throughput queues (DRESS)."""
+
+    enabled: bool = Field(
+        default=False,
+        description="True keeps small jobs of throughput queues from waiting behind large ones; a queue with reserve: Off is left out.",
+    )
+    threshold_percent: int = Field(
+        default=10,
+        ge=1,
+        le=100,
+        description="θ of DRESS section IV-C: a job is small if its full request is at most this percent of the committed capacity in "
+        "every resource. 10 as in the paper. A queue's smallJobs.thresholdPercent goes before it.",
+    )
+    initial_reserve_percent: int = Field(
+        default=10,
+        ge=0,
+        le=100,
+        description="The reserve ratio δ to begin with, in percent of the elastic pool; from then on Algorithm 3 moves it. 10 as in the "
+        "paper.",
+    )
+    min_reserve_percent: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="Percent of the elastic pool below which the reserve ratio never falls. 0 as in the paper: a reserve nobody asks for "
+        "helps nobody.",
+    )
+    phase_window_seconds: int = Field(
+        default=10,
+        ge=1,
+        le=3600,
+        description="pw of DRESS Algorithms 1 and 2, in seconds: as long as tasks of a job keep starting within it they are one phase. "
+        "10 as in the paper.",
+    )
+    start_threshold: int = Field(
+        default=5,
+        ge=0,
+        le=100_000,
+        description="t_s: more tasks than this must start within a phase window for a phase to begin. 5 as in the paper.",
+    )
+    end_threshold: int = Field(
+        default=5,
+        ge=0,
+        le=100_000,
+        description="t_e: more tasks than this must end within a phase window before the phase counts as releasing; fewer are heading "
+        "tasks. 5 as in the paper.",
+    )
+
+
+class ElasticityConfig(_Group):
+    """How slots move between the jobs of throughput queues that ask for it (PAF)."""
+
+    fairness_percent: int = Field(
+        default=90,
+        ge=1,
+        le=100,
+        description="The fairness knob α of PAF section III-A, in percent: a job or queue that gives slots keeps at least this much of the "
+        "progress that its fair share gives it. 90 as in the paper's testbed: with few slots a whole one is more than a percent of a job. "
+        "A queue's elasticity.fairnessPercent goes before it.",
+    )
+    change_interval_seconds: int = Field(
+        default=60,
+        ge=1,
+        le=86_400,
+        description="Shortest time between two changes of one Job's parallelism, in seconds. 60: a pod that is deleted or started too "
+        "early costs more than a minute at the wrong size.",
+    )
+    hysteresis_percent: int = Field(
+        default=10,
+        ge=0,
+        le=100,
+        description="Percent of its parallelism (at least one pod) by which a Job's slots must change before it is written. 10 keeps "
+        "capacity that comes and goes from resizing every Job.",
+    )
+    status_jobs: int = Field(
+        default=10,
+        ge=0,
+        le=100,
+        description="Jobs that a queue's status names, those first whose slots differ most from the fair ones; the rest are counted. 10 "
+        "reads at a glance and keeps the object small.",
+    )
+    families: int = Field(
+        default=200,
+        ge=0,
+        le=1000,
+        description="Job families whose runs are remembered for learned curves; the one longest without a run is forgotten. 200, of some "
+        "runs each, fit well into a ConfigMap. 0 learns nothing.",
+    )
+    explore: bool = Field(
+        default=False,
+        description="True lets the first runs of a family without a curve have other sizes than the fair one, as far as the fairness knob "
+        "holds for any job that does not speed up more than linearly. False by default: the sizes that come by themselves often do.",
+    )
+
+
 class PriorityClassConfig(_Group):
     """Values of the PriorityClasses; they cannot change once installed. None of them preempts."""
 
@@ -281,6 +377,29 @@ class LogConfig(_Group):
     )
 
 
+class RecordingConfig(_Group):
+    """What is kept of the rounds, for `fairburst replay`."""
+
+    file: str | None = Field(
+        default=None,
+        description="File to which every round's snapshot and decision is written, for `fairburst replay` and bug reports "
+        "(docs/recordings.md). None, the default, records nothing and costs nothing.",
+    )
+    max_megabytes: int = Field(
+        default=64,
+        ge=1,
+        le=10_000,
+        description="Size at which the file is moved to FILE.1 and a new one begun. 64 holds hours of a small cluster and opens in an "
+        "editor.",
+    )
+    files: int = Field(
+        default=2,
+        ge=1,
+        le=100,
+        description="Number of files kept, the current one included. 2: the recent past survives the moment of the change.",
+    )
+
+
 class Config(_Group):
     """Everything the operator can be told."""
 
@@ -301,11 +420,18 @@ class Config(_Group):
     enforcement: EnforcementConfig = Field(
         default_factory=EnforcementConfig, description="What is written. By default never below a small pod."
     )
+    small_jobs: SmallJobsConfig = Field(
+        default_factory=SmallJobsConfig, description="The reserve for small jobs. By default as in the paper."
+    )
+    elasticity: ElasticityConfig = Field(
+        default_factory=ElasticityConfig, description="How slots move between elastic jobs. By default as in the paper, calmly."
+    )
     priority_classes: PriorityClassConfig = Field(
         default_factory=PriorityClassConfig, description="Values of the PriorityClasses. By default around those of ordinary services."
     )
     metrics: MetricsConfig = Field(default_factory=MetricsConfig, description="The HTTP endpoint. By default on all addresses.")
     log: LogConfig = Field(default_factory=LogConfig, description="What is logged. By default for people, on standard error.")
+    recording: RecordingConfig = Field(default_factory=RecordingConfig, description="What is kept of the rounds. By default nothing.")
 
     def policy(self) -> PolicyConfig:
         """The part that the decision core reads."""

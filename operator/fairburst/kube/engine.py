@@ -32,6 +32,7 @@ from fairburst.kube.stamp import stamp_of
 from fairburst.kube.status import StatusInput, StatusPlanner, StatusWrite, memory_of
 from fairburst.kube.wake import Room, WakePlanner
 from fairburst.policy.attainability import Attainability, attainability
+from fairburst.policy.baselines import Policy
 from fairburst.policy.decide import decide
 from fairburst.policy.model import (
     Burst,
@@ -130,8 +131,9 @@ class _Bounds:
 class Engine:
     """Holds the core's memory and the planners' between rounds. One per operator process."""
 
-    def __init__(self, config: Config, own_namespace: str) -> None:
+    def __init__(self, config: Config, own_namespace: str, policy: Policy = decide) -> None:
         self._config = config
+        self._decide = policy
         self._policy = config.policy()
         self._roster = RosterBuilder(config.pool.name, own_namespace)
         self._never_managed = NEVER_MANAGED | {own_namespace}
@@ -173,7 +175,7 @@ class Engine:
         self._refresh_demand(view, roster, resources, ending)
         snapshot = self._snapshot(view, roster, resources, now)
         started = time.perf_counter()
-        result, self.memory = decide(snapshot, self.memory, self._policy, wall)
+        result, self.memory = self._decide(snapshot, self.memory, self._policy, wall)
         plan = RoundPlan(result, snapshot, roster, time.perf_counter() - started)
         plan.due = min(now + max(0.0, result.next_boundary - wall), self._low_water.next_expiry(), self.lag.next_expiry(now))
         enforced = self._enforced(view, roster, plan, ending)

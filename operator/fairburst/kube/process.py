@@ -26,6 +26,7 @@ from fairburst.kube.pod_index import PodIndex
 from fairburst.kube.queue_watch import QueueWatch
 from fairburst.policy.model import QueueKind
 from fairburst.telemetry.log import event, set_up
+from fairburst.recording.writer import recorder_of
 from fairburst.telemetry.metrics import Metrics
 from fairburst.telemetry.web import WebServer
 
@@ -73,7 +74,8 @@ class Operator:
         self._client = client
         self.metrics = Metrics()
         self._namespace = config.namespace
-        self._engine = Engine(config, self._namespace)
+        self._recorder = recorder_of(config.recording)
+        self._engine = Engine(config, self._namespace, decide if self._recorder is None else self._recorder.decide)
         self._pods = Informer(client, "/api/v1/pods", Pod, self._mark, params=LIVE_PODS, on_event=self._on_pod)
         self._nodes = Informer(client, "/api/v1/nodes", Node, self._mark)
         self._namespaces = Informer(client, "/api/v1/namespaces", Namespace, self._mark)
@@ -103,6 +105,8 @@ class Operator:
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. Caches are complete before the first round, so a restart shows no flap."""
         web = WebServer(self.metrics.registry, healthy=self.unhealthy, ready=lambda: None if self._ready else "caches are not complete yet")
+        if self._recorder is not None:
+            self._recorder.start()
         port = await web.start(self._config.metrics.host, self._config.metrics.port)
         event(logger, logging.INFO, "started", pool=self._config.pool.name, port=port, server=self._client.credentials.server)
         ended = asyncio.create_task(stop.wait())
@@ -119,6 +123,8 @@ class Operator:
             await self._queues.stop()
             await web.stop()
 
+            if self._recorder is not None:
+                self._recorder.stop()
     async def _run_rounds(self) -> None:
         for informer in self._informers():
             await informer.synced.wait()

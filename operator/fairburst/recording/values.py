@@ -1,0 +1,78 @@
+"""Values of the core as JSON that says what it is, and back: for the parts of a snapshot and a result that not every operator has.
+
+A dataclass or an enum is written with its place below `fairburst.policy`, an array with its type and shape, so that reading needs no
+list of types. Nothing outside the core's values is ever made from a file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+_ROOT = "fairburst.policy."
+_KIND = "is"  # no field can have this name: it is a keyword
+
+
+def encode(value: object) -> Any:
+    """JSON values. Raises TypeError for what is not a value of the core."""
+    match value:
+        case enum.Enum():
+            encoded: Any = {_KIND: _name_of(type(value)), "value": value.value}
+        case None | bool() | int() | float() | str():
+            encoded = value
+        case np.generic():
+            encoded = value.item()
+        case np.ndarray():
+            encoded = {_KIND: "array", "dtype": str(value.dtype), "shape": list(value.shape), "values": value.ravel().tolist()}
+        case tuple() | list():
+            encoded = [encode(item) for item in value]
+        case Mapping():
+            encoded = {_KIND: "mapping", "items": [[encode(key), encode(item)] for key, item in value.items()]}
+        case _:
+            fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()  # of others _name_of tells what they are
+            encoded = {_KIND: _name_of(type(value))} | {field.name: encode(getattr(value, field.name)) for field in fields}
+    return encoded
+
+
+def decode(value: Any) -> Any:
+    """Inverse of `encode`; lists become tuples. Raises ValueError with what was expected and found."""
+    if isinstance(value, list):
+        return tuple(decode(item) for item in value)
+    if not isinstance(value, dict):
+        return value
+    try:
+        match value.get(_KIND):
+            case "array":
+                return np.array(value["values"], dtype=np.dtype(value["dtype"])).reshape(value["shape"])
+            case "mapping":
+                return {decode(key): decode(item) for key, item in value["items"]}
+            case name:
+                kind = _type_named(name)
+        if issubclass(kind, enum.Enum):
+            return kind(value["value"])
+        return kind(**{name: decode(item) for name, item in value.items() if name != _KIND})
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"expected the fields of {value.get(_KIND)}, found {', '.join(value)}: {error}") from error
+
+
+def _name_of(kind: type) -> str:
+    if not kind.__module__.startswith(_ROOT):
+        raise TypeError(f"expected a value of the core, found {kind.__module__}.{kind.__name__}")
+    return f"{kind.__module__.removeprefix(_ROOT)}.{kind.__name__}"
+
+
+def _type_named(name: object) -> type:
+    """Inverse of `_name_of`: only dataclasses and enums of the core."""
+    module, _, short = str(name).rpartition(".")
+    try:
+        kind = getattr(importlib.import_module(_ROOT + module), short)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"expected a value of the core, found {name!r}") from error
+    if not (isinstance(kind, type) and (dataclasses.is_dataclass(kind) or issubclass(kind, enum.Enum)) and _name_of(kind) == name):
+        raise ValueError(f"expected a dataclass or an enum of the core, found {name!r}")
+    return kind

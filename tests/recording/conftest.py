@@ -1,0 +1,3 @@
+from tests.support import profiles
+
+profiles.load()
