@@ -24,6 +24,7 @@ from fairburst.kube.loop import SchedulingLoop
 from fairburst.kube.objects import Deployment, Job, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
 from fairburst.kube.pod_index import PodIndex
 from fairburst.kube.queue_watch import QueueWatch
+from fairburst.policy.decide import decide
 from fairburst.policy.model import QueueKind
 from fairburst.telemetry.log import event, set_up
 from fairburst.recording.writer import recorder_of
