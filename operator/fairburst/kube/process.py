@@ -26,8 +26,8 @@ from fairburst.kube.pod_index import PodIndex
 from fairburst.kube.queue_watch import QueueWatch
 from fairburst.policy.decide import decide
 from fairburst.policy.model import QueueKind
-from fairburst.telemetry.log import event, set_up
 from fairburst.recording.writer import recorder_of
+from fairburst.telemetry.log import event, set_up
 from fairburst.telemetry.metrics import Metrics
 from fairburst.telemetry.web import WebServer
 
@@ -105,9 +105,9 @@ class Operator:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. Caches are complete before the first round, so a restart shows no flap."""
-        web = WebServer(self.metrics.registry, healthy=self.unhealthy, ready=lambda: None if self._ready else "caches are not complete yet")
         if self._recorder is not None:
             self._recorder.start()
+        web = WebServer(self.metrics.registry, healthy=self.unhealthy, ready=lambda: None if self._ready else "caches are not complete yet")
         port = await web.start(self._config.metrics.host, self._config.metrics.port)
         event(logger, logging.INFO, "started", pool=self._config.pool.name, port=port, server=self._client.credentials.server)
         ended = asyncio.create_task(stop.wait())
@@ -123,9 +123,9 @@ class Operator:
             await asyncio.gather(ended, *tasks, return_exceptions=True)
             await self._queues.stop()
             await web.stop()
-
             if self._recorder is not None:
                 self._recorder.stop()
+
     async def _run_rounds(self) -> None:
         for informer in self._informers():
             await informer.synced.wait()
