@@ -10,6 +10,9 @@ import numpy as np
 from fairburst.policy import windows
 from fairburst.policy.admission import needs_admission, settle
 from fairburst.policy.bopf import Standing, allocate
+from fairburst.policy.dress.memory import DressMemory
+from fairburst.policy.dress.round import Levels, dress_round
+from fairburst.policy.dress.values import DressResult
 from fairburst.policy.drf import (
     by_resource,
     dominant_share,
@@ -100,6 +103,9 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     events += spending.newly_spent(columns, account)
     boundary = min(windows.next_boundary(columns, current, account, now), _next_turn(columns))
     level = _level(columns, standing, allocation, account)
+    dress, dress_memory = _dress(columns, snapshot, allocation, level, memory.dress, config, now)
+    if dress is not None:
+        boundary = min(boundary, dress.next_boundary)
     if not (wants.any() or columns.ledger_rate.any() or columns.delivered_rate.any() or snapshot.usage.any() or snapshot.demand.any()):
         columns = replace(
             columns,
@@ -114,14 +120,31 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
         )
     view = Round(snapshot, config, columns, allocation, guaranteed, level, charge, account.fair, account.budget, now)
     told = tuple(_with_numbers(view, event) for event in events)
-    return _result(view, told, boundary), Memory(RememberedQueues(columns, AdmissionDecisions(view)), next_order, columns)
+    new_memory = Memory(RememberedQueues(columns, AdmissionDecisions(view)), next_order, columns, dress_memory)
+    return _result(view, told, boundary, dress), new_memory
 
 
-def _result(view: Round, events: tuple[RoundEvent, ...], boundary: float) -> RoundResult:
+def _dress(
+    columns: Columns, snapshot: ClusterSnapshot, allocation: FloatArray, level: FloatArray, memory: DressMemory | None,
+    config: PolicyConfig, now: float,
+) -> tuple[DressResult | None, DressMemory | None]:  # fmt: skip
+    """Divide levels between small and large jobs, where DRESS is on. Tot_R is what the queues that don't take part leave."""
+    if snapshot.jobs is None or config.dress is None:
+        return None, memory
+    part = ~columns.declared.latency if snapshot.jobs.taking_part is None else snapshot.jobs.taking_part
+    part = part & (columns.guarantee != NOT_ADMITTED)
+    pool = np.maximum(snapshot.live_capacity - allocation[~part].sum(axis=0), 0.0)
+    levels = Levels(columns.declared.row_of, snapshot.resources, snapshot.demand, snapshot.usage, level, part, snapshot.live_capacity, pool)
+    return dress_round(levels, snapshot.jobs, memory, config.dress, now)
+
+
+def _result(view: Round, events: tuple[RoundEvent, ...], boundary: float, dress: DressResult | None = None) -> RoundResult:
     return RoundResult(
         now=view.now, queues=view.snapshot.queues, classes=view.columns.classes, allocation=view.allocation,
         guaranteed=view.guaranteed, level=view.level, charge_rate=view.charge, events=events,
         next_boundary=max(boundary, view.now + TIME_STEP_SECONDS), decisions=QueueDecisions(view),
+        small_level=None if dress is None else dress.small_level,
+        reserve_ratio=None if dress is None else dress.reserve_ratio, dress=dress,
     )  # fmt: skip
 
 
@@ -140,7 +163,7 @@ def _quiet_round(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig
     """
     columns = memory.columns
     quiet = None if columns is None else columns.quiet
-    if columns is None or quiet is None or not now < quiet.until or needs_admission(snapshot, columns, config):
+    if columns is None or quiet is None or snapshot.jobs is not None or not now < quiet.until or needs_admission(snapshot, columns, config):
         return None
     shape = columns.declared.demand.shape
     if snapshot.unit.shape != shape:

@@ -70,6 +70,7 @@ class Job:
     request: (R,) resource units, everything it wants at one time when nothing stops it (request x parallelism).
     category: fixed at submission; None until somebody has fixed it (then it is decided against the pool of this round).
     wanted: (R,) what it wants now, running tasks and those still to start; None: its whole request.
+    used: (R,) what its running tasks hold; None: nothing while it is pending, all that it wants once it runs.
     family: jobs with the same family run alike (the same CronJob, the same template); "" if unknown.
     """
 
@@ -79,6 +80,7 @@ class Job:
     request: FloatArray
     category: DemandCategory | None = None
     wanted: FloatArray | None = None
+    used: FloatArray | None = None
     family: str = ""
 
 
@@ -139,8 +141,8 @@ class JobsPart:
     """The part of a snapshot that DRESS needs.
 
     pending: jobs of which nothing runs yet. running: jobs of which something runs. Both in any order; order of service is
-    (submitted, name). tasks: all tasks seen and not yet dropped. taking_part: (N,) which queues divide their level; None: all
-    throughput queues.
+    (submitted, name). tasks: all tasks of queues that take part, seen and not yet dropped. taking_part: (N,) which queues divide their
+    level; None: all throughput queues.
     """
 
     pending: Sequence[Job]

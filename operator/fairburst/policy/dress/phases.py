@@ -1,0 +1,142 @@
+"""Phases of running jobs from the start and end times of their tasks (DRESS §IV-A and IV-B, Algorithms 1 and 2).
+
+A phase is a group of a job's tasks that start together. Computed anew each round from the tasks that are there, for all jobs at once; what
+the paper keeps in variables between heartbeats is a function of the times, so nothing is lost by a restart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairburst.policy.dress.values import DressConfig, TaskTable
+from fairburst.policy.model import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Phases:
+    """The phases of all jobs, P of them, ascending by (job, start).
+
+    job: (P,) number of the job. small: (P,) its category. variation: (P,) Δps, seconds between the first and the last start.
+    first_finish: (P,) γ, NaN until the phase has begun to end. occupied: (P, R) c, all that its tasks and the trailing tasks carried into
+    it hold or held. running: (P, R) the part of it that runs now. odd: tasks left out because they end before they start.
+    """
+
+    job: IntArray
+    small: BoolArray
+    variation: FloatArray
+    first_finish: FloatArray
+    occupied: FloatArray
+    running: FloatArray
+    odd: int
+
+
+def find_phases(tasks: TaskTable, config: DressConfig, now: float) -> Phases:
+    """Group tasks into phases and say when each begins to release.
+
+    Parameters
+    ----------
+    tasks : M tasks; rows ascending by (job, started) save a sort
+    config : phase window pw, start and end thresholds t_s, t_e (counts of tasks)
+    now : seconds; starts after it (a clock that stepped back) count as now, ends after it as not yet
+
+    Returns
+    -------
+    Phases; those with too few tasks in a window to be one (Algorithm 1, line 11) have been merged into the job's next phase.
+
+    Notes
+    -----
+    Departures, each with its reason: in Algorithm 1 RT counts running tasks; here starts are counted, because with ends taken off, waves
+    of one phase that replace each other look like its end. In Algorithm 2 line 10 takes the minimum over all completed tasks; here it is
+    the first finish of the window in which more than t_e ended, because heading tasks, which the threshold is to filter out, ended long
+    before. O(M log M), one sort of the ended tasks.
+    """
+    rows, started, odd = _in_order(tasks, now)
+    job, request = tasks.job[rows], tasks.request[rows]
+    with np.errstate(invalid="ignore"):
+        ended = tasks.ended[rows] <= now
+    if rows.size == 0:
+        none = np.zeros((0, tasks.request.shape[1]))
+        return Phases(job, np.zeros(0, dtype=np.bool_), np.zeros(0), np.zeros(0), none, none, odd)
+    group, first = _groups(job, started, config.phase_window_seconds)
+    count = len(first)
+    last = np.append(first[1:], len(rows)) - 1
+    detected = _has_dense_window(group, started, config.start_threshold, config.phase_window_seconds, count)
+    first_finish, last_finish = _finishes(group, tasks.ended[rows], ended, config, count)
+    running = np.add.reduceat(request * ~ended[:, None], first, axis=0)
+    occupied = np.add.reduceat(request, first, axis=0)
+    # Algorithm 2, lines 11-12: nothing ended for a window although some still run: those are trailing tasks
+    trailing = ~np.isnan(first_finish) & (last_finish <= now - config.phase_window_seconds) & (running.max(axis=1) > 0)
+    successor = _next_detected(job[first], detected)
+    moved = (trailing | ~detected) & (successor >= 0)
+    carried = np.zeros_like(running)
+    np.add.at(carried, successor[moved], running[moved])
+    occupied = occupied - np.where(moved[:, None], running, 0.0) + carried
+    running = np.where(moved[:, None], 0.0, running) + carried
+    return Phases(
+        job[first][detected], tasks.small[rows][first][detected], (started[last] - started[first])[detected],
+        first_finish[detected], occupied[detected], running[detected], odd,
+    )  # fmt: skip
+
+
+def _in_order(tasks: TaskTable, now: float) -> tuple[IntArray, FloatArray, int]:
+    """(rows ascending by (job, started), their starts, how many were left out)."""
+    with np.errstate(invalid="ignore"):
+        backwards = tasks.ended < tasks.started
+    backwards |= np.isnan(tasks.started)
+    odd = int(np.count_nonzero(backwards))
+    rows = np.flatnonzero(~backwards) if odd else np.arange(len(tasks.job))
+    if not tasks.by_start:
+        rows = rows[np.lexsort((tasks.started[rows], tasks.job[rows]))]
+    return rows, np.minimum(tasks.started[rows], now), odd
+
+
+def _groups(job: IntArray, started: FloatArray, window: float) -> tuple[IntArray, IntArray]:
+    """(group of each row, first row of each group): a group ends when nothing starts for a window (Algorithm 1, line 14)."""
+    begins = np.ones(len(job), dtype=np.bool_)
+    begins[1:] = (job[1:] != job[:-1]) | (started[1:] - started[:-1] >= window)
+    return np.cumsum(begins) - 1, np.flatnonzero(begins)
+
+
+def _has_dense_window(group: IntArray, times: FloatArray, threshold: int, window: float, count: int) -> BoolArray:
+    """(count,) whether more than `threshold` of a group's ascending times lie within one window (Algorithm 1, line 11)."""
+    dense = np.zeros(count, dtype=np.bool_)
+    if len(group) > threshold:
+        until = len(group) - threshold
+        close = (group[threshold:] == group[:until]) & (times[threshold:] - times[:until] < window)
+        dense[group[:until][close]] = True
+    return dense
+
+
+def _finishes(
+    group: IntArray, ended: FloatArray, is_ended: BoolArray, config: DressConfig, count: int
+) -> tuple[FloatArray, FloatArray]:  # fmt: skip
+    """(γ of each group or NaN, its last finish or -inf): Algorithm 2, lines 8-10."""
+    first_finish, last_finish = np.full(count, np.nan), np.full(count, -np.inf)
+    rows = np.flatnonzero(is_ended)
+    if rows.size == 0:
+        return first_finish, last_finish
+    # one sort by (group, end): a stable sort of the ends, then one of the groups, which are nearly in order
+    rows = rows[np.argsort(ended[rows], kind="stable")]
+    rows = rows[np.argsort(group[rows], kind="stable")]
+    within, times = group[rows], ended[rows]
+    ends = np.flatnonzero(np.append(within[1:] != within[:-1], True))
+    last_finish[within[ends]] = times[ends]
+    threshold, window = config.end_threshold, config.phase_window_seconds
+    if len(within) > threshold:
+        until = len(within) - threshold
+        close = np.flatnonzero((within[threshold:] == within[:until]) & (times[threshold:] - times[:until] < window))
+        # descending, so that the first window of a group is written last
+        first_finish[within[close[::-1]]] = times[close[::-1]]
+    return first_finish, last_finish
+
+
+def _next_detected(job: IntArray, detected: BoolArray) -> IntArray:
+    """(P,) index of the next phase of the same job, -1 if there is none yet."""
+    count = len(job)
+    nearest = np.where(detected, np.arange(count), count)
+    following = np.minimum.accumulate(np.append(nearest[1:], count)[::-1])[::-1]
+    safe = np.minimum(following, count - 1)
+    result: IntArray = np.where((following < count) & (job[safe] == job), following, -1)
+    return result

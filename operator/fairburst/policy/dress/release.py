@@ -1,0 +1,65 @@
+"""Estimated release (DRESS equations 1, 5 and 9): how much of each resource running jobs will give back within a short time.
+
+The paper mixes cumulative functions and amounts; here everything that leaves this module is an amount released in (now, now + ahead].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fairburst.policy.dress.learned import FamilyDurations, ending_chance
+from fairburst.policy.dress.phases import Phases
+from fairburst.policy.dress.values import TaskTable
+from fairburst.policy.model import FloatArray
+
+
+def released_fraction(phases: Phases, time: float) -> FloatArray:
+    """(P,) part of c that has been released by `time`: p(t)/c of equation 9.
+
+    As printed, equation 9 falls back to 0 after γ + Δps although it is cumulative: here it stays at 1. With Δps = 0 it is a step at γ.
+    """
+    since = time - phases.first_finish
+    with np.errstate(invalid="ignore", divide="ignore"):
+        part = np.where(phases.variation > 0, since / phases.variation, np.where(since >= 0, 1.0, 0.0))
+    fraction: FloatArray = np.nan_to_num(np.clip(part, 0.0, 1.0), nan=0.0)
+    return fraction
+
+
+def phase_release(phases: Phases, now: float, ahead: float) -> FloatArray:
+    """(P, R) amounts that each phase releases in (now, now + ahead]: p(now + ahead) - p(now), never more than runs in it.
+
+    The cap is what keeps equation 5's "0 before α and after β": a job of which nothing runs releases nothing.
+    """
+    part = released_fraction(phases, now + ahead) - released_fraction(phases, now)
+    return np.minimum(part[:, None] * phases.occupied, phases.running)
+
+
+def by_phases(phases: Phases, now: float, ahead: float) -> tuple[FloatArray, FloatArray]:
+    """(F_1, F_2), (R,) each: the paper's estimate for small and large jobs.
+
+    Equation 1 puts A_c inside F and Algorithm 3 adds it again; F_1 and F_2 are sums of f only.
+    """
+    amounts = phase_release(phases, now, ahead)
+    return amounts[phases.small].sum(axis=0), amounts[~phases.small].sum(axis=0)
+
+
+def by_families(families: FamilyDurations, tasks: TaskTable, now: float) -> Callable[[float], tuple[FloatArray, FloatArray]]:
+    """The learned estimate as a function of the time ahead: (F_1, F_2), (R,) each; expected amounts."""
+    with np.errstate(invalid="ignore"):
+        running = ~(tasks.ended <= now) & (tasks.started <= now)
+
+    def ahead_of(ahead: float) -> tuple[FloatArray, FloatArray]:
+        chance = ending_chance(families, tasks, running, now, ahead)
+        return (chance * tasks.small) @ tasks.request, (chance * ~tasks.small) @ tasks.request
+
+    return ahead_of
+
+
+def actual_release(tasks: TaskTable, since: float, until: float) -> FloatArray:
+    """(R,) what tasks that ran at `since` gave back in (since, until]."""
+    with np.errstate(invalid="ignore"):
+        gone = (tasks.started <= since) & (tasks.ended > since) & (tasks.ended <= until)
+    amount: FloatArray = tasks.request[gone].sum(axis=0)
+    return amount

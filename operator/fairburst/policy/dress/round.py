@@ -1,0 +1,307 @@
+"""DRESS's part of one round: from jobs, tasks and the queues' levels to δ, its reasons, and the small part of each level."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairburst.policy.dress.category import category_of, size_limit
+from fairburst.policy.dress.divide import divide_by_category
+from fairburst.policy.dress.learned import learn
+from fairburst.policy.dress.memory import DressMemory
+from fairburst.policy.dress.phases import find_phases
+from fairburst.policy.dress.release import by_families, by_phases
+from fairburst.policy.dress.reserve import Adjustment, Balance, adjust_reserve, cap_for_waiting, split_free
+from fairburst.policy.dress.score import compare, learned_is_better, predict
+from fairburst.policy.dress.values import (
+    SETTLE_SECONDS,
+    DemandCategory,
+    DressConfig,
+    DressResult,
+    Job,
+    JobsPart,
+    NeverFits,
+    StartMode,
+)
+from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
+from fairburst.policy.model import BoolArray, FloatArray
+from fairburst.policy.tolerance import slack_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Levels:
+    """What fair sharing decided, over N queues. row_of: queue name to row. demand, usage, level: (N, K). taking_part: (N,) queues whose
+    level is divided. resources: K names. live_capacity, pool: (K,); pool is Tot_R, what is left to the queues that take part."""
+
+    row_of: Mapping[str, int]
+    resources: tuple[str, ...]
+    demand: FloatArray
+    usage: FloatArray
+    level: FloatArray
+    taking_part: BoolArray
+    live_capacity: FloatArray
+    pool: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Work:
+    """Jobs sorted out. small_demand: (N, K) all that small jobs want. small, large: waiting work with what each still requests, in order
+    of service. oldest_large: the first large job of which nothing runs. small_used: (K,). counts: small and large jobs."""
+
+    small_demand: FloatArray
+    small: Sequence[tuple[Job, FloatArray]]
+    large: Sequence[tuple[Job, FloatArray]]
+    oldest_large: tuple[Job, FloatArray] | None
+    never_fits: tuple[NeverFits, ...]
+    counts: tuple[int, int]
+    small_used: FloatArray
+
+    @property
+    def waiting_since(self) -> float | None:
+        """When the oldest large job was submitted of which nothing runs."""
+        return None if self.oldest_large is None else self.oldest_large[0].submitted
+
+    def has_waited(self, config: DressConfig, now: float) -> bool:
+        """Whether it has waited as long as it may."""
+        since = self.waiting_since
+        return since is not None and now - since >= config.max_wait_seconds
+
+
+def dress_round(
+    levels: Levels, jobs: JobsPart, memory: DressMemory | None, config: DressConfig, now: float
+) -> tuple[DressResult, DressMemory]:
+    """Adjust δ and divide the levels.
+
+    Parameters
+    ----------
+    levels : the queues and what they have
+    jobs : pending and running jobs and the tasks seen
+    memory : what the last round returned; None at first
+    config : settings
+    now : seconds since the epoch
+
+    Returns
+    -------
+    The outcome and the next memory. The same inputs give the same bytes; a second round at the same time changes nothing.
+
+    Raises
+    ------
+    InvalidSnapshotError, InvalidConfigError : shapes disagree or a setting is out of range.
+
+    Notes
+    -----
+    DRESS Algorithms 1 to 3. δ moves at most once in `step_seconds`: Algorithm 3 takes F(t + 1) off the reserve each time it runs, so run
+    more often it would count the same release several times.
+    """
+    check(levels, jobs, config)
+    memory = _learned(_kept(memory, config, now), jobs, levels.pool, now)
+    work = _sort_out(levels, jobs, config)
+    estimate, memory = _estimate(jobs, memory, config, now)
+    free = np.maximum(levels.pool - levels.usage[levels.taking_part].sum(axis=0), 0.0)
+    due = now >= memory.adjusted_at + config.step_seconds
+    adjustment = _adjustment(levels, work, free, estimate, memory.reserve_ratio, config, now, due)
+    ratio = adjustment.reserve_ratio
+    memory = replace(memory, reserve_ratio=ratio, adjusted_at=now if due else memory.adjusted_at)
+    small_free, large_free = split_free(ratio, levels.pool, free, work.small_used)
+    startable = _startable(levels, work, small_free, large_free) if config.start_mode is StartMode.WHOLE_JOBS else ()
+    width = len(levels.pool)
+    result = DressResult(
+        reserve_ratio=ratio, small_level=_small_level(levels, work, ratio, config, work.has_waited(config, now)),
+        size_limit=size_limit(levels.pool, config.size_threshold), pool=levels.pool, free=free, small_free=small_free,
+        large_free=large_free, small_release=estimate.small, large_release=estimate.large,
+        small_pending=_stack(work.small, width).sum(axis=0), large_pending=_stack(work.large, width).sum(axis=0),
+        small_jobs=work.counts[0], large_jobs=work.counts[1], waiting_since=work.waiting_since,
+        reason=adjustment.reason, message=adjustment.message, startable=startable, never_fits=work.never_fits,
+        estimator=estimate.name, phases_score=memory.phases_score, learned_score=memory.learned_score,
+        odd_tasks=estimate.odd_tasks, next_boundary=_next_boundary(work, memory, config, now),
+    )  # fmt: skip
+    return result, memory
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Estimate:
+    """F_1 and F_2 over the next step, by the better estimator."""
+
+    small: FloatArray
+    large: FloatArray
+    name: str
+    odd_tasks: int
+
+
+def _estimate(jobs: JobsPart, memory: DressMemory, config: DressConfig, now: float) -> tuple[_Estimate, DressMemory]:
+    phases = find_phases(jobs.tasks, config, now)
+    families = by_families(memory.families, jobs.tasks, now)
+    if memory.prediction is None:
+        small, large = by_phases(phases, now, config.horizon_seconds)
+        learned_small, learned_large = families(config.horizon_seconds)
+        memory = predict(memory, small + large, learned_small + learned_large, now, config.horizon_seconds)
+    if learned_is_better(memory):
+        return _Estimate(*families(config.step_seconds), "learned", phases.odd), memory
+    return _Estimate(*by_phases(phases, now, config.step_seconds), "phases", phases.odd), memory
+
+
+def _adjustment(
+    levels: Levels, work: _Work, free: FloatArray, estimate: _Estimate, ratio: float, config: DressConfig, now: float, due: bool
+) -> Adjustment:  # fmt: skip
+    """Algorithm 3 if it is due, and the bound on the oldest large job's wait, which holds at any time."""
+    adjustment = Adjustment(ratio, "Unchanged", f"The reserve ratio stays at {ratio:.1%} until the next step.")
+    if due:
+        width = len(levels.pool)
+        small_free, large_free = split_free(ratio, levels.pool, free, work.small_used)
+        requests = (_stack(work.small, width), _stack(work.large, width))
+        balance = Balance(levels.pool, small_free, large_free, estimate.small, estimate.large, *requests)
+        adjustment = adjust_reserve(ratio, balance, config.min_reserve)
+    if work.oldest_large is None or not work.has_waited(config, now) or not (levels.pool > 0).any():
+        return adjustment
+    job, request = work.oldest_large
+    ratio = cap_for_waiting(adjustment.reserve_ratio, request, levels.pool)
+    message = f"Job {job.name} has waited {now - job.submitted:.0f} s: the reserve ratio is at most {ratio:.1%} until it starts."
+    return Adjustment(ratio, "LargeWaited", message)
+
+
+def check(levels: Levels, jobs: JobsPart, config: DressConfig) -> None:
+    """Raise if shapes disagree or a setting is out of range."""
+    width = len(levels.pool)
+    count = len(jobs.tasks.job)
+    for name, want in (("request", (count, width)), ("started", (count,)), ("ended", (count,)), ("small", (count,)), ("family", (count,))):
+        shape = getattr(jobs.tasks, name).shape
+        if shape != want:
+            raise InvalidSnapshotError(f"tasks, {name}: expected shape {want}, found {shape}")
+    for job in (*jobs.pending, *jobs.running):
+        if job.request.shape != (width,) or not (np.isfinite(job.request).all() and (job.request >= 0).all()):
+            raise InvalidSnapshotError(f"job {job.name}: expected {width} amounts >= 0, found {job.request}")
+    fractions = {"size_threshold": config.size_threshold, "initial_reserve": config.initial_reserve, "min_reserve": config.min_reserve}
+    for name, value in fractions.items():
+        if not 0 <= value <= 1:
+            raise InvalidConfigError(f"{name}: expected a fraction between 0 and 1, found {value}")
+    seconds = {
+        "phase_window_seconds": config.phase_window_seconds, "step_seconds": config.step_seconds,
+        "horizon_seconds": config.horizon_seconds, "max_wait_seconds": config.max_wait_seconds,
+    }  # fmt: skip
+    for name, value in seconds.items():
+        if not value > 0:
+            raise InvalidConfigError(f"{name}: expected more than 0 seconds, found {value}")
+    if min(config.start_threshold, config.end_threshold) < 0:
+        raise InvalidConfigError(f"expected thresholds >= 0 tasks, found {config.start_threshold} and {config.end_threshold}")
+
+
+def _kept(memory: DressMemory | None, config: DressConfig, now: float) -> DressMemory:
+    """The memory to go on from; a clock that stepped back must not stop the adjustments until it has caught up."""
+    if memory is None:
+        return DressMemory(max(config.initial_reserve, config.min_reserve))
+    if now < memory.adjusted_at:
+        return replace(memory, adjusted_at=-math.inf, learned_until=min(memory.learned_until, now - SETTLE_SECONDS))
+    return memory
+
+
+def _learned(memory: DressMemory, jobs: JobsPart, pool: FloatArray, now: float) -> DressMemory:
+    """Compare what was predicted, and add the durations of tasks that have ended since."""
+    memory = compare(memory, jobs.tasks, pool, now)
+    until = now - SETTLE_SECONDS
+    if until <= memory.learned_until:
+        return memory
+    families = learn(memory.families, jobs.tasks, memory.learned_until, until)
+    return replace(memory, families=families, learned_until=until)
+
+
+def _sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> _Work:
+    small_demand = np.zeros_like(levels.level)
+    small_used = np.zeros(len(levels.pool))
+    waiting: dict[DemandCategory, list[tuple[Job, FloatArray]]] = {DemandCategory.SMALL: [], DemandCategory.LARGE: []}
+    counts = {DemandCategory.SMALL: 0, DemandCategory.LARGE: 0}
+    never: list[NeverFits] = []
+    whole = config.start_mode is StartMode.WHOLE_JOBS
+    slack = slack_of(levels.live_capacity)
+    for jobs_of, is_running in ((jobs.running, True), (jobs.pending, False)):
+        for job in jobs_of:
+            row = levels.row_of.get(job.queue)
+            if row is None or not levels.taking_part[row]:
+                continue  # its queue is gone; the job's owner will follow
+            category = job.category or category_of(job.request, levels.pool, config.size_threshold)
+            counts[category] += 1
+            wanted = job.request if job.wanted is None else job.wanted
+            held = job.used if job.used is not None else wanted if is_running else np.zeros_like(wanted)
+            if category is DemandCategory.SMALL:
+                small_demand[row] += np.maximum(wanted, held)
+                small_used += held
+            if not is_running and (job.request > levels.live_capacity + slack).any():
+                never.append(_never_fits(job, levels))
+                if whole:
+                    continue
+            missing = np.maximum(wanted - held, 0.0)
+            if (not is_running or not whole) and (missing > 0).any():
+                waiting[category].append((job, np.minimum(missing, levels.pool) if not whole else missing))
+    for entries in waiting.values():
+        entries.sort(key=lambda entry: (entry[0].submitted, entry[0].name))
+    pending = {id(job) for job in jobs.pending}
+    large = waiting[DemandCategory.LARGE]
+    oldest = next((entry for entry in large if id(entry[0]) in pending), None)
+    return _Work(
+        np.minimum(small_demand, levels.demand), waiting[DemandCategory.SMALL], large, oldest,
+        tuple(sorted(never, key=lambda item: (item.queue, item.job))),
+        (counts[DemandCategory.SMALL], counts[DemandCategory.LARGE]), small_used,
+    )  # fmt: skip
+
+
+def _never_fits(job: Job, levels: Levels) -> NeverFits:
+    at = int(np.argmax(job.request - levels.live_capacity))
+    return NeverFits(
+        job.name, job.queue, "NeverFits",
+        f"Job {job.name} requests {job.request[at]:g} {levels.resources[at]} in all and the pool has {levels.live_capacity[at]:g}: "
+        "it can never run whole at one time.",
+    )  # fmt: skip
+
+
+def _stack(waiting: Sequence[tuple[Job, FloatArray]], width: int) -> FloatArray:
+    return np.array([request for _, request in waiting], dtype=np.float64).reshape(len(waiting), width)
+
+
+def _small_level(levels: Levels, work: _Work, ratio: float, config: DressConfig, waited: bool) -> FloatArray:
+    """(N, K); levels of armed queues can exceed the pool, those of queues that take part cannot."""
+    part = levels.taking_part
+    small = np.zeros_like(levels.level)
+    if not part.any():
+        return small
+    totals = levels.level[part]
+    small_demand = work.small_demand[part]
+    large_demand = np.maximum(levels.demand[part] - small_demand, 0.0)
+    lend = config.start_mode is StartMode.TASK_BY_TASK
+    given, _ = divide_by_category(
+        totals, small_demand, large_demand, levels.pool, ratio, lend_to_small=lend and not waited, lend_to_large=lend
+    )
+    small[part] = given
+    return small
+
+
+def _startable(
+    levels: Levels, work: _Work, small_free: FloatArray, large_free: FloatArray
+) -> tuple[str, ...]:  # fmt: skip
+    """Pending jobs whose full demand fits their category's part and their queue's level, in order within each category: the first that
+    does not fit holds up the rest of its category, but not the other one."""
+    names: list[str] = []
+    slack = slack_of(levels.live_capacity)
+    room = levels.level - levels.usage
+    for waiting, free in ((work.small, small_free), (work.large, large_free)):
+        left = free.copy()
+        for job, request in waiting:
+            row = levels.row_of[job.queue]
+            if (request > left + slack).any() or (request > room[row] + slack).any():
+                break
+            left = left - request
+            room[row] -= request
+            names.append(job.name)
+    return tuple(names)
+
+
+def _next_boundary(work: _Work, memory: DressMemory, config: DressConfig, now: float) -> float:
+    """When δ may move again, while something waits; when the oldest large job has waited its time."""
+    boundary = math.inf
+    if work.small or work.large:
+        boundary = memory.adjusted_at + config.step_seconds
+    since = work.waiting_since
+    if since is not None and since + config.max_wait_seconds > now:
+        boundary = min(boundary, since + config.max_wait_seconds)
+    return boundary
