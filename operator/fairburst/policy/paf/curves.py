@@ -77,6 +77,11 @@ def problem(curve: Curve, maximum: int) -> str | None:
     return None
 
 
+def measured_up_to(curve: Curve) -> float:
+    """Slots up to which the curve says anything; infinite where nothing limits it."""
+    return math.inf if isinstance(curve, PointsCurve) or curve.highest is None else float(curve.highest)
+
+
 def _ernest_problem(curve: ErnestCurve, maximum: int) -> str | None:
     coefficients = (curve.a0, curve.a1, curve.a2, curve.a3)
     if not all(math.isfinite(each) for each in coefficients):

@@ -14,7 +14,7 @@ import numpy as np
 
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
 from fairburst.policy.model import FloatArray, IntArray
-from fairburst.policy.paf.curves import problem, progress_rates
+from fairburst.policy.paf.curves import measured_up_to, problem, progress_rates
 from fairburst.policy.paf.jobs import ElasticJob, SlotDecision, SlotDivision, SlotReason
 from fairburst.policy.paf.shares import fair_slots
 from fairburst.policy.paf.transfer import transfer_slots
@@ -83,7 +83,8 @@ class _Table:
     def of(cls, jobs: Sequence[ElasticJob], available: Mapping[str, FloatArray]) -> _Table:
         width = len(next(iter(available.values()))) if available else 0
         request = np.array([job.request for job in jobs], dtype=np.float64).reshape(len(jobs), width)
-        minimum, maximum = (np.array([getattr(job, name) for job in jobs], dtype=np.int64) for name in ("minimum", "maximum"))
+        minimum = np.array([job.minimum for job in jobs], dtype=np.int64)
+        maximum = np.array([job.maximum for job in jobs], dtype=np.int64)
         weight = np.array([job.weight for job in jobs], dtype=np.float64)
         fair = np.zeros(len(jobs), dtype=np.int64)
         for rows in _by([job.queue for job in jobs]).values():
@@ -95,7 +96,10 @@ class _Table:
             nothing if job.curve is None or found is not None else progress_rates(job.curve, job.maximum)
             for job, found in zip(jobs, refused, strict=True)
         ]
-        return cls(jobs, minimum, request, fair, refused, progress)
+        measured = np.array([math.inf if job.curve is None else measured_up_to(job.curve) for job in jobs])
+        # Beyond what was measured a curve stays flat, which would make a giver of a job of which nothing is known there.
+        least = np.where(fair > measured, np.maximum(minimum, fair), minimum)
+        return cls(jobs, least, request, fair, refused, progress)
 
     def takes_part(self, row: int) -> bool:
         return len(self.progress[row]) > 0 and bool(self.fair[row] >= self.minimum[row])

@@ -1,0 +1,97 @@
+"""What is remembered of completed runs, by job family: a value, bounded in every direction, written to and read from plain JSON values.
+
+A family is whatever the caller takes as "the same job again". Every number of slots keeps its latest runs, so that a hundred runs at the
+usual parallelism don't push out the few that tell the curve.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairburst.curves.runs import Run
+
+RUNS_EACH = 3  # of one family at one parallelism: a median of three survives one odd run
+POINTS = 8  # numbers of slots of one family; four coefficients need four, and the range some between
+FAMILIES = 256  # 8 x 3 runs of at most 24 bytes: within 150 kB, far below the megabyte of a ConfigMap
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """runs: latest last. seen: when the last one was recorded, seconds since the epoch."""
+
+    runs: tuple[Run, ...] = ()
+    seen: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """Completed runs by family. Never changed in place."""
+
+    families: Mapping[str, Family] = field(default_factory=dict)
+
+    def of(self, family: str) -> tuple[Run, ...]:
+        """The family's runs, latest last; none if it is unknown."""
+        return self.families[family].runs if family in self.families else ()
+
+
+def record(observations: Observations, family: str, run: Run, now: float) -> Observations:
+    """The observations with one run more. A run whose numbers no run can have is not recorded.
+
+    Forgotten first: the oldest runs at the same parallelism; then the parallelism, between the least and the most, that was seen longest
+    ago; then the family that was.
+    """
+    if not run.plausible:
+        return observations
+    runs = [*observations.of(family), run]
+    same = [place for place, each in enumerate(runs) if each.parallelism == run.parallelism]
+    for place in reversed(same[: max(len(same) - RUNS_EACH, 0)]):
+        del runs[place]
+    families = dict(observations.families)
+    families[family] = Family(tuple(_without_oldest_point(runs)), now)
+    while len(families) > FAMILIES:
+        del families[min(families, key=lambda name: (families[name].seen, name))]
+    return Observations(families)
+
+
+def _without_oldest_point(runs: list[Run]) -> list[Run]:
+    last = {run.parallelism: place for place, run in enumerate(runs)}
+    if len(last) <= POINTS:
+        return runs
+    lowest, highest, newest = min(last), max(last), runs[-1].parallelism
+    oldest = min((each for each in last if each not in {lowest, highest, newest}), key=last.__getitem__)
+    return [run for run in runs if run.parallelism != oldest]
+
+
+def as_values(observations: Observations) -> dict[str, Any]:
+    """Plain JSON values; `from_values` reads them."""
+    return {
+        name: {"seen": family.seen, "runs": [[run.parallelism, run.seconds] for run in family.runs]}
+        for name, family in sorted(observations.families.items())
+    }
+
+
+def from_values(values: object) -> Observations:
+    """What `as_values` wrote. Anything else in it is left out: lost observations are measured again, a round must not fail for them."""
+    if not isinstance(values, Mapping):
+        return Observations()
+    observations = Observations()
+    read = {name: _family(entry) for name, entry in values.items() if isinstance(name, str) and isinstance(entry, Mapping)}
+    for name, (seen, runs) in sorted(read.items(), key=lambda item: (item[1][0], item[0])):
+        for run in runs:
+            observations = record(observations, name, run, seen)
+    return observations
+
+
+def _family(entry: Mapping[Any, Any]) -> tuple[float, list[Run]]:
+    seen, runs = entry.get("seen"), entry.get("runs")
+    if not isinstance(seen, int | float) or isinstance(seen, bool) or not math.isfinite(seen) or not isinstance(runs, list):
+        return 0.0, []
+    found = [
+        Run(pair[0], float(pair[1]))
+        for pair in runs
+        if isinstance(pair, list) and len(pair) == 2 and type(pair[0]) is int and isinstance(pair[1], int | float)
+    ]
+    return float(seen), [run for run in found if run.plausible]
