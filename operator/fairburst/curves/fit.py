@@ -1,7 +1,8 @@
 """Fitting the four-term Ernest form (PAF §IV-A) to completed runs: T(x) = b0 + b1 x + b2 / x + b3 ln x, progress = shortest T / T(x).
 
-Decides coefficients, how good they are, and whether they may be used. Errors count as progress, the quantity that is decided on: residuals
-of T weigh 1 / T². Unconstrained by default: curves of real jobs have negative b1 and b3, which a non-negative fit can't follow.
+Decides coefficients, how good they are, and whether they may be used. Errors count as ratios, as α does: least squares of ln T, so that
+twice too long and half as long weigh the same. Unconstrained by default: curves of real jobs have negative b1 and b3, which a
+non-negative fit can't follow.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ MOST_ERROR = 0.2
 # Terms that so many distinct points can tell: two Amdahl's law, three the logarithm as well; four and more all.
 _TERMS = {2: (0, 2), 3: (0, 2, 3)}
 _ALL_TERMS = (0, 1, 2, 3)
+_LEAST_RATIO = 1e-3  # of fitted to measured time: below it a fit is as wrong as it can be, and a logarithm exists
 
 
 class RefusalReason(enum.Enum):
@@ -67,7 +69,11 @@ class Refusal:
 
 
 def fit_runs(runs: Sequence[Run], *, non_negative: bool = False, most_error: float = MOST_ERROR) -> Fit | Refusal:
-    """The curve of these runs of one job family, valid between the least and most slots seen; or why there is none."""
+    """The curve of these runs of one job family, valid between the least and most slots seen; or why there is none.
+
+    most_error: relative; a curve whose median error is larger is refused, and points at the low end where a run took longer than predicted
+    by more are outside the valid range.
+    """
     if not all(run.plausible for run in runs):
         odd = next(run for run in runs if not run.plausible)
         return _refuse(RefusalReason.NOT_FINITE, f"expected slots >= 1 and seconds above 0, found {odd.parallelism} and {odd.seconds}")
@@ -76,11 +82,19 @@ def fit_runs(runs: Sequence[Run], *, non_negative: bool = False, most_error: flo
         return _refuse(RefusalReason.TOO_FEW_POINTS, f"expected runs with at least 2 different numbers of slots, found {len(slots)}")
     coefficients = coefficients_of(slots, seconds, non_negative=non_negative)
     goodness = _goodness(slots, seconds, coefficients, non_negative)
-    predicted = runtime(coefficients, np.arange(slots[0], slots[-1] + 1))
+    lowest = _lowest_kept(slots, seconds, coefficients, most_error)
+    predicted = runtime(coefficients, np.arange(lowest, slots[-1] + 1))
     a0, a1, a2, a3 = (coefficients / abs(predicted.min() or 1.0)).tolist()
-    curve = ErnestCurve(a0, a1, a2, a3, lowest=int(slots[0]), highest=int(slots[-1]))
+    curve = ErnestCurve(a0, a1, a2, a3, lowest=lowest, highest=int(slots[-1]))
     found = _problem(curve, predicted, goodness, most_error)
     return Fit(curve, float(predicted.min()), goodness) if found is None else _refuse(*found, goodness)
+
+
+def _lowest_kept(slots: FloatArray, seconds: FloatArray, coefficients: FloatArray, most_error: float) -> int:
+    """The least slots from which on the curve keeps what it promises: a job that runs out of memory with few slots has a cliff there
+    that no Ernest curve can follow, and PAF would drive it over."""
+    short = np.flatnonzero(runtime(coefficients, slots) < seconds * (1.0 - most_error))
+    return int(slots[min(short[-1] + 1, len(slots) - 1) if short.size else 0])
 
 
 def _problem(curve: ErnestCurve, predicted: FloatArray, goodness: Goodness, most_error: float) -> tuple[RefusalReason, str] | None:
@@ -100,16 +114,21 @@ def _problem(curve: ErnestCurve, predicted: FloatArray, goodness: Goodness, most
 
 
 def coefficients_of(slots: FloatArray, seconds: FloatArray, *, non_negative: bool = False) -> FloatArray:
-    """(4,) b0 ... b3 of the least squares of progress; terms that the points can't tell apart are zero.
+    """(4,) b0 ... b3 of the least squares of ln T; terms that the points can't tell apart are zero.
 
-    slots, seconds: (P,) distinct points, P >= 2.
+    slots, seconds: (P,) distinct points, P >= 2. Starts at the linear least squares of relative errors, which is exact on exact curves.
     """
     columns = list(_TERMS.get(len(slots), _ALL_TERMS))
-    weight = (seconds.min() / seconds) ** 2 / seconds.min()
-    matrix, right = _terms(slots)[:, columns] * weight[:, None], seconds * weight
-    solved = optimize.nnls(matrix, right)[0] if non_negative else np.linalg.lstsq(matrix, right, rcond=None)[0]
+    terms = _terms(slots)[:, columns]
+    relative = terms / seconds[:, None]
+    ones = np.ones_like(seconds)
+    start = optimize.nnls(relative, ones)[0] if non_negative else np.linalg.lstsq(relative, ones, rcond=None)[0]
+    found = optimize.least_squares(
+        lambda coefficients: np.log(np.maximum(relative @ coefficients, _LEAST_RATIO)), start, x_scale="jac",
+        bounds=(0.0 if non_negative else -np.inf, np.inf),
+    )  # fmt: skip
     coefficients = np.zeros(4)
-    coefficients[columns] = solved
+    coefficients[columns] = found.x
     return coefficients
 
 

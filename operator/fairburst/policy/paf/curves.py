@@ -77,9 +77,11 @@ def problem(curve: Curve, maximum: int) -> str | None:
     return None
 
 
-def measured_up_to(curve: Curve) -> float:
-    """Slots up to which the curve says anything; infinite where nothing limits it."""
-    return math.inf if isinstance(curve, PointsCurve) or curve.highest is None else float(curve.highest)
+def measured_between(curve: Curve) -> tuple[float, float]:
+    """Slots between which the curve says anything: 0 and infinity where nothing limits it."""
+    if isinstance(curve, PointsCurve):
+        return 0.0, math.inf
+    return float(curve.lowest or 0), math.inf if curve.highest is None else float(curve.highest)
 
 
 def _ernest_problem(curve: ErnestCurve, maximum: int) -> str | None:

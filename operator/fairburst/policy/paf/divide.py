@@ -14,7 +14,7 @@ import numpy as np
 
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
 from fairburst.policy.model import FloatArray, IntArray
-from fairburst.policy.paf.curves import measured_up_to, problem, progress_rates
+from fairburst.policy.paf.curves import measured_between, problem, progress_rates
 from fairburst.policy.paf.jobs import ElasticJob, SlotDecision, SlotDivision, SlotReason
 from fairburst.policy.paf.shares import fair_slots
 from fairburst.policy.paf.transfer import transfer_slots
@@ -96,13 +96,20 @@ class _Table:
             nothing if job.curve is None or found is not None else progress_rates(job.curve, job.maximum)
             for job, found in zip(jobs, refused, strict=True)
         ]
-        measured = np.array([math.inf if job.curve is None else measured_up_to(job.curve) for job in jobs])
-        # Beyond what was measured a curve stays flat, which would make a giver of a job of which nothing is known there.
-        least = np.where(fair > measured, np.maximum(minimum, fair), minimum)
-        return cls(jobs, least, request, fair, refused, progress)
+        between = [(0.0, math.inf) if job.curve is None else measured_between(job.curve) for job in jobs]
+        return cls(jobs, np.maximum(minimum, _least_known(fair, np.array(between).reshape(-1, 2))), request, fair, refused, progress)
 
     def takes_part(self, row: int) -> bool:
         return len(self.progress[row]) > 0 and bool(self.fair[row] >= self.minimum[row])
+
+
+def _least_known(fair: IntArray, measured: FloatArray) -> IntArray:
+    """(N,) slots below which nothing may be taken for want of measurements: the least measured, or the fair share where it lies outside.
+
+    measured: (N, 2) least and most slots. Beyond the most a curve stays flat, which would make a giver of a job of which nothing is known.
+    """
+    low, high = np.minimum(measured[:, 0], fair), measured[:, 1]
+    return np.where(fair > high, fair, low).astype(np.int64)
 
 
 def _by(keys: Sequence[object]) -> dict[object, IntArray]:
