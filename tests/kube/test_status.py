@@ -202,7 +202,7 @@ class TestRoundTrip:
         crd = next(iter(all_crds().values()))
         known = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
         memory = replace(latency_memory(), residual_level=0.5, waiting_since=WALL, refused=latency_memory().promise)
-        assert set(known) == set(status_of(status_input(memory), {}, RESOURCES, WALL))
+        assert set(known) == set(status_of(replace(status_input(memory), elasticity={"jobs": 1}), {}, RESOURCES, WALL))
 
 
 def _paths(value: Any, prefix: str = "") -> set[str]:

@@ -99,6 +99,27 @@ def full_status() -> QueueStatus:
             "demand": amounts,
             "admission": {"class": "Hard", "reason": "Fits", "message": "All fits.", "safety": sides, "fairness": sides, "resource": sides},
             "history": {"bursts": 3, "met": 2, "missed": 1},
+            "elasticity": {
+                "mode": "Parallelism",
+                "fairnessPercent": 90,
+                "jobs": 2,
+                "fair": 16,
+                "given": 24,
+                "byReason": {"TookSlots": 2},
+                "moved": amounts,
+                "mostAffected": [
+                    {
+                        "name": "train",
+                        "fair": 8,
+                        "given": 12,
+                        "parallelism": 12,
+                        "predictedFairMilli": 700,
+                        "predictedMilli": 850,
+                        "measuredMilli": 840,
+                        "reason": "TookSlots",
+                    }
+                ],
+            },
             "conditions": [
                 {
                     "type": "Ready",

@@ -175,7 +175,20 @@ BAD = [
 BAD_THROUGHPUT = [
     pytest.param({"smallJobs": {"thresholdPercent": 10}}, "spec.smallJobs", "smallJobs is not supported yet", id="small jobs"),
     pytest.param({"reserve": {"initialPercent": 10}}, "spec.reserve", "reserve is not supported yet", id="reserve"),
-    pytest.param({"elasticity": {"fairnessPercent": 80}}, "spec.elasticity", "elasticity is not supported yet", id="elasticity"),
+    pytest.param({"elasticity": {"fairnessPercent": 0}}, "spec.elasticity.fairnessPercent", "greater than or equal to 1", id="no fairness"),
+    pytest.param({"elasticity": {"mode": "Both"}}, "spec.elasticity.mode", 'supported values: "Parallelism"', id="not a mode"),
+    pytest.param(
+        {"elasticity": {"minimumParallelism": 9, "maximumParallelism": 8}},
+        "spec.elasticity.minimumParallelism",
+        "expected minimumParallelism of at most maximumParallelism, found 9 > 8",
+        id="minimum above maximum",
+    ),
+    pytest.param(
+        {"elasticity": {"mode": "Quota"}},
+        "spec.elasticity.acrossQueues",
+        "expected acrossQueues: true beside mode: Quota",
+        id="quota alone",
+    ),
     pytest.param({"enforcement": "Gate"}, "spec.enforcement", "Gate or Suspend is not supported yet", id="gate"),
     pytest.param({"limits/cpu": 0}, "spec.limits[cpu]", "expected a quantity greater than zero, found 0", id="limit of zero"),
 ]

@@ -200,6 +200,37 @@ class PodTemplate(Struct):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
 
+class Owned(msgspec.Struct, gc=False):
+    """A field that a manager owns; what is below it is skipped while decoding."""
+
+
+class SpecFields(msgspec.Struct, gc=False):
+    """The fields of a Job's spec of which we ask who manages them. Whoever made the Job owns its template."""
+
+    parallelism: Owned | None = msgspec.field(name="f:parallelism", default=None)
+    template: Owned | None = msgspec.field(name="f:template", default=None)
+
+
+class Fields(msgspec.Struct, gc=False):
+    """What one manager has set."""
+
+    spec: SpecFields | None = msgspec.field(name="f:spec", default=None)
+
+
+class ManagedFields(Struct):
+    """Who set which fields. `operation` is "Apply" for a declared configuration, else "Update"."""
+
+    manager: str = ""
+    operation: str = ""
+    fields: Fields | None = msgspec.field(name="fieldsV1", default=None)
+
+
+class JobMetadata(Metadata):
+    """metav1.ObjectMeta of Jobs, whose parallelism others may manage."""
+
+    managed_fields: list[ManagedFields] | None = None
+
+
 class JobSpec(Struct):
     """batch/v1 JobSpec. `completions` None: any success ends the Job."""
 
@@ -228,6 +259,7 @@ class JobStatus(Struct):
 class Job(Object):
     """batch/v1 Job."""
 
+    metadata: JobMetadata = msgspec.field(default_factory=JobMetadata)
     spec: JobSpec = msgspec.field(default_factory=JobSpec)
     status: JobStatus = msgspec.field(default_factory=JobStatus)
 

@@ -24,6 +24,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 
 _MAX_RESOURCES = 16
 _MAX_SCHEDULED_BURSTS = 500
+_MAX_PARALLELISM = 100_000  # as many as a Job can have with indexed completion
 _YEAR = 31_536_000  # seconds; the longest duration anybody may declare
 _MICRO = 10**6
 _MILLI = 1000
@@ -135,6 +136,7 @@ Resources = Annotated[
 ]
 Amounts = Annotated[dict[str, Quantity], Field(max_length=64)]
 Seconds = Annotated[int, Field(ge=1, le=_YEAR)]
+Parallelism = Annotated[int, Field(ge=1, le=_MAX_PARALLELISM)]
 GuaranteeClassName = Literal["Hard", "Soft", "Elastic", "Rejected"]
 PoolName = Annotated[
     str,
@@ -409,9 +411,51 @@ class Reserve(SpecModel):
 
 
 class Elasticity(SpecModel):
-    """Shares move from jobs that lose little to jobs that gain much (PAF). Not supported yet."""
+    """Slots move from jobs that lose little progress to jobs that gain much (PAF). A job takes part once its progress curve is known."""
 
-    fairness_percent: int = Field(ge=1, le=100, description="A giving job keeps at least this percent of its fair-share progress.")
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            field="minimumParallelism",
+            expected="expected minimumParallelism of at most maximumParallelism",
+            cel="!has(self.minimumParallelism) || !has(self.maximumParallelism) || self.minimumParallelism <= self.maximumParallelism",
+            holds=lambda spec: (spec.minimum_parallelism or 1) <= (spec.maximum_parallelism or _MAX_PARALLELISM),
+            found=lambda spec: f"{spec.minimum_parallelism} > {spec.maximum_parallelism}",
+            cel_found=("%d > %d", "self.minimumParallelism, self.maximumParallelism"),
+        ),
+        Rule(
+            field="acrossQueues",
+            expected="expected acrossQueues: true beside mode: Quota, which moves nothing else",
+            cel="!has(self.mode) || self.mode != 'Quota' || (has(self.acrossQueues) && self.acrossQueues)",
+            holds=lambda spec: spec.mode != "Quota" or spec.across_queues,
+        ),
+    )
+
+    mode: Literal["Parallelism", "Quota"] = Field(
+        default="Parallelism",
+        description="What is changed. Parallelism: spec.parallelism of Jobs, and with acrossQueues the queues' levels too. Quota: only the "
+        "levels; Jobs stay as they are.",
+    )
+    minimum_parallelism: Parallelism | None = Field(
+        default=None,
+        description="Fewest pods at once for Jobs that don't say so by the annotation fairburst.dev/min-parallelism. Default 1.",
+    )
+    maximum_parallelism: Parallelism | None = Field(
+        default=None,
+        description="Most pods at once for Jobs that don't say so by the annotation fairburst.dev/max-parallelism. By default the "
+        "parallelism that the Job was created with.",
+    )
+    across_queues: bool = Field(
+        default=False,
+        description="True lets slots move between this queue and others of the pool that say so too. A queue's mean progress never falls "
+        "below fairnessPercent of what its fair share gives; slots that moved still count as the giver's.",
+    )
+    fairness_percent: int | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="A giving job keeps at least this percent of the progress that its fair share gives it. By default the operator's "
+        "elasticity.fairnessPercent.",
+    )
 
 
 class ThroughputQueueSpec(QueueSettings):
@@ -420,7 +464,6 @@ class ThroughputQueueSpec(QueueSettings):
     rules: ClassVar[tuple[Rule, ...]] = (
         _unsupported("smallJobs", "!has(self.smallJobs)", lambda spec: spec.small_jobs is None, "smallJobs"),
         _unsupported("reserve", "!has(self.reserve)", lambda spec: spec.reserve is None, "reserve"),
-        _unsupported("elasticity", "!has(self.elasticity)", lambda spec: spec.elasticity is None, "elasticity"),
         *_SHARED_RULES,
     )
 
@@ -429,7 +472,9 @@ class ThroughputQueueSpec(QueueSettings):
     )
     small_jobs: SmallJobs | None = Field(default=None, description="Small jobs before large ones. Not supported yet.")
     reserve: Reserve | None = Field(default=None, description="What small jobs may count on. Not supported yet.")
-    elasticity: Elasticity | None = Field(default=None, description="Moving shares between jobs by progress. Not supported yet.")
+    elasticity: Elasticity | None = Field(
+        default=None, description="Sizing the queue's jobs by what a slot is worth to each (PAF). By default their sizes are left alone."
+    )
 
 
 # --- status ---------------------------------------------------------------------------------------------------------------------
@@ -526,6 +571,40 @@ class History(KubeModel):
     missed: int = Field(description="Bursts that did not.")
 
 
+class ElasticJobStatus(KubeModel):
+    """One job's part of the division of slots. Progress rates in thousandths of the progress that the job makes alone."""
+
+    name: str = Field(max_length=253, description="Name of the Job.")
+    fair: int = Field(description="Slots that fair sharing gives it.")
+    given: int = Field(description="Slots that it is given.")
+    parallelism: int = Field(description="Its spec.parallelism now.")
+    predicted_fair_milli: int | None = Field(default=None, description="Progress rate that its curve foretells for the fair slots.")
+    predicted_milli: int | None = Field(default=None, description="Progress rate that its curve foretells for the given slots.")
+    measured_milli: int | None = Field(
+        default=None, description="Progress rate measured lately, where it is known how fast the job is alone."
+    )
+    reason: str = Field(max_length=64, description="CamelCase reason.")
+
+
+class ElasticityStatus(KubeModel):
+    """What the division of slots gives the queue's jobs: all of them as sums, the ones it matters most to by name."""
+
+    mode: Literal["Parallelism", "Quota"] = Field(description="What is changed.")
+    fairness_percent: int = Field(description="The fairness knob in force, in percent.")
+    jobs: int = Field(description="Jobs that share the queue's slots.")
+    fair: int = Field(description="Slots that fair sharing gives them in all.")
+    given: int = Field(description="Slots that they are given in all.")
+    by_reason: Annotated[dict[str, int], Field(max_length=32)] = Field(description="Jobs by the reason for what they are given.")
+    moved: Amounts | None = Field(
+        default=None, description="What came from other queues (negative: went to them), by resource. It counts as the giver's."
+    )
+    most_affected: list[ElasticJobStatus] = Field(
+        max_length=100,
+        description="The jobs with the largest difference between fair and given.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+
+
 class Condition(KubeModel):
     """A condition, as metav1.Condition."""
 
@@ -568,6 +647,7 @@ class QueueStatus(KubeModel):
     )
     rounding: Rounding | None = Field(default=None, description="Turns of queues whose share is less than one pod.")
     refused: Promise | None = Field(default=None, description="A changed spec that was refused; the promise stays.")
+    elasticity: ElasticityStatus | None = Field(default=None, description="How slots are divided among elastic jobs.")
     conditions: list[Condition] | None = Field(
         default=None,
         max_length=32,

@@ -52,6 +52,7 @@ _DRIFTING = (
     "rounding",
     "debtMilliseconds",
     "share",
+    "elasticity",
 )
 _WINDOW_DRIFTING = ("consumed", "budget")
 
@@ -67,6 +68,7 @@ class StatusInput:
     usage: FloatArray | None = None
     demand: FloatArray | None = None
     stamp: Mapping[str, Any] | None = None
+    elasticity: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,8 @@ def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[st
         status["rounding"] = {name: _time(since) for name, since in turns.items() if since is not None}
     if item.stamp is not None:
         status["stamp"] = dict(item.stamp)
+    if item.elasticity is not None:
+        status["elasticity"] = dict(item.elasticity)
     if decision.window is not None:
         status |= {
             "window": _window(decision),
