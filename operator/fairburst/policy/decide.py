@@ -11,8 +11,9 @@ from fairburst.policy import windows
 from fairburst.policy.admission import needs_admission, settle
 from fairburst.policy.bopf import Standing, allocate
 from fairburst.policy.dress.memory import DressMemory
-from fairburst.policy.dress.round import Levels, dress_round
+from fairburst.policy.dress.round import dress_round
 from fairburst.policy.dress.values import DressResult
+from fairburst.policy.dress.waiting import Levels
 from fairburst.policy.drf import (
     by_resource,
     dominant_share,
@@ -50,8 +51,13 @@ from fairburst.policy.table import (
     Quiet,
     RememberedQueues,
 )
-from fairburst.policy.tolerance import LARGEST, TIME_STEP_SECONDS
+from fairburst.policy.tolerance import LARGEST, LONGEST_SECONDS, TIME_STEP_SECONDS
 
+# What the settings may be. A cycle below a time step would divide by next to nothing; no cluster expects more weight than LARGEST.
+SETTINGS = (
+    ("expected_queues", 0.0, LARGEST), ("max_cycle_seconds", TIME_STEP_SECONDS, LONGEST_SECONDS), ("level_dead_band", 0.0, LARGEST),
+    ("max_profile_events", 0, LARGEST),
+)  # fmt: skip
 OPENING_FRACTION = 0.5  # of the guaranteed rate: less than that is a trickle, served by fair share
 
 
@@ -163,7 +169,9 @@ def _quiet_round(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig
     """
     columns = memory.columns
     quiet = None if columns is None else columns.quiet
-    if columns is None or quiet is None or snapshot.jobs is not None or not now < quiet.until or needs_admission(snapshot, columns, config):
+    if columns is None or quiet is None or snapshot.jobs is not None or not -LONGEST_SECONDS <= now < quiet.until:
+        return None
+    if needs_admission(snapshot, columns, config):
         return None
     shape = columns.declared.demand.shape
     if snapshot.unit.shape != shape:
@@ -216,12 +224,12 @@ def check(snapshot: ClusterSnapshot, config: PolicyConfig, now: float) -> None:
             row = int(np.argmax(~((array >= 0) & (array <= LARGEST)).reshape(want[0], -1).all(axis=1)))
             what = snapshot.queues[row].name if array.ndim == 2 else snapshot.resources[row]
             raise InvalidSnapshotError(f"{name} of {what}: expected amounts between 0 and {LARGEST:g}, found {array[row]}")
-    if not math.isfinite(now):
-        raise InvalidSnapshotError(f"now: expected seconds since the epoch, found {now}")
-    if not (0 <= config.expected_queues < math.inf and 0 < config.max_cycle_seconds < math.inf):
-        raise InvalidConfigError(
-            f"expected expected_queues >= 0 and max_cycle_seconds > 0, found {config.expected_queues} and {config.max_cycle_seconds}"
-        )
+    if not abs(now) <= LONGEST_SECONDS:
+        raise InvalidSnapshotError(f"now: expected seconds since the epoch, at most {LONGEST_SECONDS:g}, found {now}")
+    for name, least, most in SETTINGS:
+        found = getattr(config, name)
+        if not least <= found <= most:
+            raise InvalidConfigError(f"expected {name} between {least:g} and {most:g}, found {found}")
 
 
 def _wanted(columns: Columns, snapshot: ClusterSnapshot) -> FloatArray:

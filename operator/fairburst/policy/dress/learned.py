@@ -6,7 +6,6 @@ A bounded value: the last DURATIONS durations of each of at most FAMILIES famili
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,23 +13,26 @@ import numpy as np
 from typing_extensions import override
 
 from fairburst.policy.dress.values import TaskTable
-from fairburst.policy.model import BoolArray, FloatArray
+from fairburst.policy.model import BoolArray, FloatArray, IntArray
 
 DURATIONS = 32  # enough for a quantile of one in twenty
 FAMILIES = 1000
 LONGEST = 1e6  # seconds; longer tasks count as this long, so that a family and a duration fit in one sortable float64
+SPAN = 2.0 * LONGEST + 1.0
 FEWEST = 5  # durations below which a family says nothing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FamilyDurations:
-    """Durations by family. names: F families. durations: (F, DURATIONS) ascending in each row, infinite where there are fewer.
-    oldest_first: the same in the order in which they were seen, by name; seen: (F,) when a task of the family last ended."""
+    """Durations by family. oldest_first: in the order in which they were seen; seen: when a task of the family last ended. What follows is
+    computed from those two, for F families. row_of: name to row. ascending: (F x DURATIONS,) all families in one sorted row, family f
+    from f x SPAN on, padded with what no duration reaches. count: (F,) durations of each."""
 
     oldest_first: Mapping[str, tuple[float, ...]]
     seen: Mapping[str, float]
-    names: tuple[str, ...]
-    durations: FloatArray
+    row_of: Mapping[str, int]
+    ascending: FloatArray
+    count: IntArray
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -43,13 +45,14 @@ class FamilyDurations:
     @classmethod
     def of(cls, oldest_first: Mapping[str, Sequence[float]], seen: Mapping[str, float]) -> FamilyDurations:
         """From what was seen, cut to the bounds."""
-        kept = sorted(oldest_first, key=lambda name: (-seen[name], name))[:FAMILIES]
-        names = tuple(sorted(kept))
-        table = np.full((len(names), DURATIONS), math.inf)
-        rows = {name: tuple(oldest_first[name][-DURATIONS:]) for name in names}
-        for at, name in enumerate(names):
-            table[at, : len(rows[name])] = sorted(rows[name])
-        return cls(rows, {name: seen[name] for name in names}, names, table)
+        kept = sorted(sorted(oldest_first, key=lambda name: (-seen[name], name))[:FAMILIES])
+        rows = {name: tuple(oldest_first[name][-DURATIONS:]) for name in kept}
+        table = np.full((len(kept), DURATIONS), SPAN - 0.5)
+        for at, durations in enumerate(rows.values()):
+            table[at, : len(durations)] = sorted(durations)
+        table += SPAN * np.arange(len(kept))[:, None]
+        count = np.array([len(durations) for durations in rows.values()], dtype=np.int64)
+        return cls(rows, {name: seen[name] for name in kept}, {name: at for at, name in enumerate(kept)}, table.ravel(), count)
 
 
 def nothing_learned() -> FamilyDurations:
@@ -74,43 +77,43 @@ def learn(former: FamilyDurations, tasks: TaskTable, since: float, until: float)
     return FamilyDurations.of(durations, seen)
 
 
-def ending_chance(families: FamilyDurations, tasks: TaskTable, running: BoolArray, now: float, ahead: float) -> FloatArray:
-    """Chance that each task ends within `ahead` seconds, by the empirical distribution of its family given how long it has run.
+@dataclass(frozen=True, slots=True, eq=False)
+class Outlook:
+    """Running tasks whose family is known well enough, at one moment. small, request: their category and what they hold. age, base,
+    younger, longer: seconds they have run; where their family begins in the sorted row; how many durations end before their age in that
+    row; how many durations of their family are longer."""
 
-    Parameters
-    ----------
-    families : what has been learned
-    tasks : (M,) tasks
-    running : (M,) which of them run; the rest get 0
-    now, ahead : seconds
+    families: FamilyDurations
+    small: BoolArray
+    request: FloatArray
+    age: FloatArray
+    base: FloatArray
+    younger: IntArray
+    longer: IntArray
 
-    Returns
-    -------
-    (M,) in [0, 1]; 0 where the family is unknown, has fewer than FEWEST durations, or never ran as long as this task has.
+    @classmethod
+    def of(cls, families: FamilyDurations, tasks: TaskTable, now: float) -> Outlook:
+        """Look up every running task once. O(M log(F x DURATIONS))."""
+        place = np.array([families.row_of.get(name, -1) for name in tasks.families] + [-1], dtype=np.int64)
+        with np.errstate(invalid="ignore"):
+            running = ~(tasks.ended <= now) & (tasks.started <= now)
+        family = place[tasks.family]  # -1, the unknown family, finds the -1 at the end
+        enough = np.append(families.count >= FEWEST, False)
+        rows = np.flatnonzero(running & enough[family])
+        family = family[rows]
+        age = np.minimum(now - tasks.started[rows], LONGEST)
+        base = SPAN * family.astype(np.float64)
+        younger = np.searchsorted(families.ascending, base + age, side="right")
+        longer = family * DURATIONS + np.append(families.count, 0)[family] - younger
+        some = np.flatnonzero(longer > 0)
+        rows = rows[some]
+        return cls(families, tasks.small[rows], tasks.request[rows], age[some], base[some], younger[some], longer[some])
 
-    Notes
-    -----
-    P(D <= a + h | D > a) for a task of age a. O(M log(F x DURATIONS)) with one sorted table for all families.
-    """
-    chance = np.zeros(len(tasks.job))
-    if not families.names or not tasks.families:
+    def ending_chance(self, ahead: float) -> FloatArray:
+        """Chance that each task ends within `ahead` seconds: P(D <= age + ahead | D > age), by its family's durations.
+
+        A task that has run longer than its family ever did is not in here: nothing is known of when it ends.
+        """
+        by_then = np.searchsorted(self.families.ascending, self.base + np.minimum(self.age + ahead, LONGEST), side="right")
+        chance: FloatArray = (by_then - self.younger) / self.longer
         return chance
-    place = {name: at for at, name in enumerate(families.names)}
-    known = np.array([place.get(name, -1) for name in tasks.families], dtype=np.int64)
-    rows = np.flatnonzero(running & (tasks.family >= 0))
-    rows = rows[known[tasks.family[rows]] >= 0]
-    if rows.size == 0:
-        return chance
-    family = known[tasks.family[rows]]
-    age = np.clip(now - tasks.started[rows], 0.0, LONGEST)
-    span = 2.0 * LONGEST + 1.0
-    table = np.minimum(families.durations, span - 0.5) + span * np.arange(len(families.names))[:, None]
-    flat = table.ravel()
-    base = span * family
-    younger = np.searchsorted(flat, base + age, side="right")
-    by_then = np.searchsorted(flat, base + np.minimum(age + ahead, LONGEST), side="right")
-    count = np.isfinite(families.durations).sum(axis=1)[family]
-    longer = family * DURATIONS + count - younger
-    usable = (longer > 0) & (count >= FEWEST)
-    chance[rows] = np.where(usable, (by_then - younger) / np.maximum(longer, 1), 0.0)
-    return chance

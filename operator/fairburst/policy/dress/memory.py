@@ -68,7 +68,7 @@ def encode_dress(memory: DressMemory) -> dict[str, Any]:
         "reserve_ratio": memory.reserve_ratio,
         "adjusted_at": _finite(memory.adjusted_at),
         "learned_until": _finite(memory.learned_until),
-        "families": {name: [families.seen[name], *families.oldest_first[name]] for name in families.names},
+        "families": {name: [families.seen[name], *families.oldest_first[name]] for name in families.row_of},
         "prediction": None
         if prediction is None
         else [prediction.made_at, prediction.due, list(prediction.phases), list(prediction.learned)],

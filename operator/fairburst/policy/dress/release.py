@@ -5,11 +5,9 @@ The paper mixes cumulative functions and amounts; here everything that leaves th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from fairburst.policy.dress.learned import FamilyDurations, ending_chance
+from fairburst.policy.dress.learned import Outlook
 from fairburst.policy.dress.phases import Phases
 from fairburst.policy.dress.values import TaskTable
 from fairburst.policy.model import FloatArray
@@ -45,16 +43,11 @@ def by_phases(phases: Phases, now: float, ahead: float) -> tuple[FloatArray, Flo
     return amounts[phases.small].sum(axis=0), amounts[~phases.small].sum(axis=0)
 
 
-def by_families(families: FamilyDurations, tasks: TaskTable, now: float) -> Callable[[float], tuple[FloatArray, FloatArray]]:
-    """The learned estimate as a function of the time ahead: (F_1, F_2), (R,) each; expected amounts."""
-    with np.errstate(invalid="ignore"):
-        running = ~(tasks.ended <= now) & (tasks.started <= now)
-
-    def ahead_of(ahead: float) -> tuple[FloatArray, FloatArray]:
-        chance = ending_chance(families, tasks, running, now, ahead)
-        return (chance * tasks.small) @ tasks.request, (chance * ~tasks.small) @ tasks.request
-
-    return ahead_of
+def by_families(outlook: Outlook, ahead: float) -> tuple[FloatArray, FloatArray]:
+    """(F_1, F_2), (R,) each: the learned estimate, expected amounts."""
+    expected = outlook.ending_chance(ahead)[:, None] * outlook.request
+    small = expected[outlook.small].sum(axis=0)
+    return small, expected.sum(axis=0) - small
 
 
 def actual_release(tasks: TaskTable, since: float, until: float) -> FloatArray:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairburst.policy.dress.category import category_of, size_limit
+from fairburst.policy.dress.category import size_limit
 from fairburst.policy.dress.divide import divide_by_category
-from fairburst.policy.dress.learned import learn
+from fairburst.policy.dress.learned import Outlook, learn
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.dress.phases import find_phases
 from fairburst.policy.dress.release import by_families, by_phases
@@ -18,56 +17,15 @@ from fairburst.policy.dress.reserve import Adjustment, Balance, adjust_reserve, 
 from fairburst.policy.dress.score import compare, learned_is_better, predict
 from fairburst.policy.dress.values import (
     SETTLE_SECONDS,
-    DemandCategory,
     DressConfig,
     DressResult,
-    Job,
     JobsPart,
-    NeverFits,
     StartMode,
 )
+from fairburst.policy.dress.waiting import Levels, Work, sort_out
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
-from fairburst.policy.model import BoolArray, FloatArray
+from fairburst.policy.model import FloatArray
 from fairburst.policy.tolerance import slack_of
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Levels:
-    """What fair sharing decided, over N queues. row_of: queue name to row. demand, usage, level: (N, K). taking_part: (N,) queues whose
-    level is divided. resources: K names. live_capacity, pool: (K,); pool is Tot_R, what is left to the queues that take part."""
-
-    row_of: Mapping[str, int]
-    resources: tuple[str, ...]
-    demand: FloatArray
-    usage: FloatArray
-    level: FloatArray
-    taking_part: BoolArray
-    live_capacity: FloatArray
-    pool: FloatArray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Work:
-    """Jobs sorted out. small_demand: (N, K) all that small jobs want. small, large: waiting work with what each still requests, in order
-    of service. oldest_large: the first large job of which nothing runs. small_used: (K,). counts: small and large jobs."""
-
-    small_demand: FloatArray
-    small: Sequence[tuple[Job, FloatArray]]
-    large: Sequence[tuple[Job, FloatArray]]
-    oldest_large: tuple[Job, FloatArray] | None
-    never_fits: tuple[NeverFits, ...]
-    counts: tuple[int, int]
-    small_used: FloatArray
-
-    @property
-    def waiting_since(self) -> float | None:
-        """When the oldest large job was submitted of which nothing runs."""
-        return None if self.oldest_large is None else self.oldest_large[0].submitted
-
-    def has_waited(self, config: DressConfig, now: float) -> bool:
-        """Whether it has waited as long as it may."""
-        since = self.waiting_since
-        return since is not None and now - since >= config.max_wait_seconds
 
 
 def dress_round(
@@ -98,7 +56,7 @@ def dress_round(
     """
     check(levels, jobs, config)
     memory = _learned(_kept(memory, config, now), jobs, levels.pool, now)
-    work = _sort_out(levels, jobs, config)
+    work = sort_out(levels, jobs, config)
     estimate, memory = _estimate(jobs, memory, config, now)
     free = np.maximum(levels.pool - levels.usage[levels.taking_part].sum(axis=0), 0.0)
     due = now >= memory.adjusted_at + config.step_seconds
@@ -107,12 +65,11 @@ def dress_round(
     memory = replace(memory, reserve_ratio=ratio, adjusted_at=now if due else memory.adjusted_at)
     small_free, large_free = split_free(ratio, levels.pool, free, work.small_used)
     startable = _startable(levels, work, small_free, large_free) if config.start_mode is StartMode.WHOLE_JOBS else ()
-    width = len(levels.pool)
     result = DressResult(
         reserve_ratio=ratio, small_level=_small_level(levels, work, ratio, config, work.has_waited(config, now)),
         size_limit=size_limit(levels.pool, config.size_threshold), pool=levels.pool, free=free, small_free=small_free,
         large_free=large_free, small_release=estimate.small, large_release=estimate.large,
-        small_pending=_stack(work.small, width).sum(axis=0), large_pending=_stack(work.large, width).sum(axis=0),
+        small_pending=work.small.requests.sum(axis=0), large_pending=work.large.requests.sum(axis=0),
         small_jobs=work.counts[0], large_jobs=work.counts[1], waiting_since=work.waiting_since,
         reason=adjustment.reason, message=adjustment.message, startable=startable, never_fits=work.never_fits,
         estimator=estimate.name, phases_score=memory.phases_score, learned_score=memory.learned_score,
@@ -133,26 +90,24 @@ class _Estimate:
 
 def _estimate(jobs: JobsPart, memory: DressMemory, config: DressConfig, now: float) -> tuple[_Estimate, DressMemory]:
     phases = find_phases(jobs.tasks, config, now)
-    families = by_families(memory.families, jobs.tasks, now)
+    outlook = Outlook.of(memory.families, jobs.tasks, now)
     if memory.prediction is None:
         small, large = by_phases(phases, now, config.horizon_seconds)
-        learned_small, learned_large = families(config.horizon_seconds)
+        learned_small, learned_large = by_families(outlook, config.horizon_seconds)
         memory = predict(memory, small + large, learned_small + learned_large, now, config.horizon_seconds)
     if learned_is_better(memory):
-        return _Estimate(*families(config.step_seconds), "learned", phases.odd), memory
+        return _Estimate(*by_families(outlook, config.step_seconds), "learned", phases.odd), memory
     return _Estimate(*by_phases(phases, now, config.step_seconds), "phases", phases.odd), memory
 
 
 def _adjustment(
-    levels: Levels, work: _Work, free: FloatArray, estimate: _Estimate, ratio: float, config: DressConfig, now: float, due: bool
+    levels: Levels, work: Work, free: FloatArray, estimate: _Estimate, ratio: float, config: DressConfig, now: float, due: bool
 ) -> Adjustment:  # fmt: skip
     """Algorithm 3 if it is due, and the bound on the oldest large job's wait, which holds at any time."""
     adjustment = Adjustment(ratio, "Unchanged", f"The reserve ratio stays at {ratio:.1%} until the next step.")
     if due:
-        width = len(levels.pool)
         small_free, large_free = split_free(ratio, levels.pool, free, work.small_used)
-        requests = (_stack(work.small, width), _stack(work.large, width))
-        balance = Balance(levels.pool, small_free, large_free, estimate.small, estimate.large, *requests)
+        balance = Balance(levels.pool, small_free, large_free, estimate.small, estimate.large, work.small.requests, work.large.requests)
         adjustment = adjust_reserve(ratio, balance, config.min_reserve)
     if work.oldest_large is None or not work.has_waited(config, now) or not (levels.pool > 0).any():
         return adjustment
@@ -170,9 +125,6 @@ def check(levels: Levels, jobs: JobsPart, config: DressConfig) -> None:
         shape = getattr(jobs.tasks, name).shape
         if shape != want:
             raise InvalidSnapshotError(f"tasks, {name}: expected shape {want}, found {shape}")
-    for job in (*jobs.pending, *jobs.running):
-        if job.request.shape != (width,) or not (np.isfinite(job.request).all() and (job.request >= 0).all()):
-            raise InvalidSnapshotError(f"job {job.name}: expected {width} amounts >= 0, found {job.request}")
     fractions = {"size_threshold": config.size_threshold, "initial_reserve": config.initial_reserve, "min_reserve": config.min_reserve}
     for name, value in fractions.items():
         if not 0 <= value <= 1:
@@ -207,59 +159,7 @@ def _learned(memory: DressMemory, jobs: JobsPart, pool: FloatArray, now: float) 
     return replace(memory, families=families, learned_until=until)
 
 
-def _sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> _Work:
-    small_demand = np.zeros_like(levels.level)
-    small_used = np.zeros(len(levels.pool))
-    waiting: dict[DemandCategory, list[tuple[Job, FloatArray]]] = {DemandCategory.SMALL: [], DemandCategory.LARGE: []}
-    counts = {DemandCategory.SMALL: 0, DemandCategory.LARGE: 0}
-    never: list[NeverFits] = []
-    whole = config.start_mode is StartMode.WHOLE_JOBS
-    slack = slack_of(levels.live_capacity)
-    for jobs_of, is_running in ((jobs.running, True), (jobs.pending, False)):
-        for job in jobs_of:
-            row = levels.row_of.get(job.queue)
-            if row is None or not levels.taking_part[row]:
-                continue  # its queue is gone; the job's owner will follow
-            category = job.category or category_of(job.request, levels.pool, config.size_threshold)
-            counts[category] += 1
-            wanted = job.request if job.wanted is None else job.wanted
-            held = job.used if job.used is not None else wanted if is_running else np.zeros_like(wanted)
-            if category is DemandCategory.SMALL:
-                small_demand[row] += np.maximum(wanted, held)
-                small_used += held
-            if not is_running and (job.request > levels.live_capacity + slack).any():
-                never.append(_never_fits(job, levels))
-                if whole:
-                    continue
-            missing = np.maximum(wanted - held, 0.0)
-            if (not is_running or not whole) and (missing > 0).any():
-                waiting[category].append((job, np.minimum(missing, levels.pool) if not whole else missing))
-    for entries in waiting.values():
-        entries.sort(key=lambda entry: (entry[0].submitted, entry[0].name))
-    pending = {id(job) for job in jobs.pending}
-    large = waiting[DemandCategory.LARGE]
-    oldest = next((entry for entry in large if id(entry[0]) in pending), None)
-    return _Work(
-        np.minimum(small_demand, levels.demand), waiting[DemandCategory.SMALL], large, oldest,
-        tuple(sorted(never, key=lambda item: (item.queue, item.job))),
-        (counts[DemandCategory.SMALL], counts[DemandCategory.LARGE]), small_used,
-    )  # fmt: skip
-
-
-def _never_fits(job: Job, levels: Levels) -> NeverFits:
-    at = int(np.argmax(job.request - levels.live_capacity))
-    return NeverFits(
-        job.name, job.queue, "NeverFits",
-        f"Job {job.name} requests {job.request[at]:g} {levels.resources[at]} in all and the pool has {levels.live_capacity[at]:g}: "
-        "it can never run whole at one time.",
-    )  # fmt: skip
-
-
-def _stack(waiting: Sequence[tuple[Job, FloatArray]], width: int) -> FloatArray:
-    return np.array([request for _, request in waiting], dtype=np.float64).reshape(len(waiting), width)
-
-
-def _small_level(levels: Levels, work: _Work, ratio: float, config: DressConfig, waited: bool) -> FloatArray:
+def _small_level(levels: Levels, work: Work, ratio: float, config: DressConfig, waited: bool) -> FloatArray:
     """(N, K); levels of armed queues can exceed the pool, those of queues that take part cannot."""
     part = levels.taking_part
     small = np.zeros_like(levels.level)
@@ -277,7 +177,7 @@ def _small_level(levels: Levels, work: _Work, ratio: float, config: DressConfig,
 
 
 def _startable(
-    levels: Levels, work: _Work, small_free: FloatArray, large_free: FloatArray
+    levels: Levels, work: Work, small_free: FloatArray, large_free: FloatArray
 ) -> tuple[str, ...]:  # fmt: skip
     """Pending jobs whose full demand fits their category's part and their queue's level, in order within each category: the first that
     does not fit holds up the rest of its category, but not the other one."""
@@ -286,7 +186,7 @@ def _startable(
     room = levels.level - levels.usage
     for waiting, free in ((work.small, small_free), (work.large, large_free)):
         left = free.copy()
-        for job, request in waiting:
+        for job, request in zip(waiting.jobs, waiting.requests, strict=True):
             row = levels.row_of[job.queue]
             if (request > left + slack).any() or (request > room[row] + slack).any():
                 break
@@ -296,10 +196,10 @@ def _startable(
     return tuple(names)
 
 
-def _next_boundary(work: _Work, memory: DressMemory, config: DressConfig, now: float) -> float:
+def _next_boundary(work: Work, memory: DressMemory, config: DressConfig, now: float) -> float:
     """When δ may move again, while something waits; when the oldest large job has waited its time."""
     boundary = math.inf
-    if work.small or work.large:
+    if work.small.jobs or work.large.jobs:
         boundary = memory.adjusted_at + config.step_seconds
     since = work.waiting_since
     if since is not None and since + config.max_wait_seconds > now:

@@ -1,0 +1,139 @@
+"""Jobs sorted out for one round of DRESS: who is small, who waits and for how much, who can never run whole. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairburst.policy.dress.category import size_limit
+from fairburst.policy.dress.values import DemandCategory, DressConfig, Job, JobsPart, NeverFits, StartMode
+from fairburst.policy.errors import InvalidSnapshotError
+from fairburst.policy.model import BoolArray, FloatArray
+from fairburst.policy.tolerance import TOLERANCE, slack_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Levels:
+    """What fair sharing decided, over N queues. row_of: queue name to row. demand, usage, level: (N, K). taking_part: (N,) queues whose
+    level is divided. resources: K names. live_capacity, pool: (K,); pool is Tot_R, what is left to the queues that take part."""
+
+    row_of: Mapping[str, int]
+    resources: tuple[str, ...]
+    demand: FloatArray
+    usage: FloatArray
+    level: FloatArray
+    taking_part: BoolArray
+    live_capacity: FloatArray
+    pool: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waiting:
+    """Jobs of one category with something still to start, in order of service (submitted, name), and how much: (n, K)."""
+
+    jobs: Sequence[Job]
+    requests: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """small_demand: (N, K) all that small jobs want. oldest_large: the first large job of which nothing runs, with its request.
+    small_used: (K,). counts: small and large jobs."""
+
+    small_demand: FloatArray
+    small: Waiting
+    large: Waiting
+    oldest_large: tuple[Job, FloatArray] | None
+    never_fits: tuple[NeverFits, ...]
+    counts: tuple[int, int]
+    small_used: FloatArray
+
+    @property
+    def waiting_since(self) -> float | None:
+        """When the oldest large job was submitted of which nothing runs."""
+        return None if self.oldest_large is None else self.oldest_large[0].submitted
+
+    def has_waited(self, config: DressConfig, now: float) -> bool:
+        """Whether it has waited as long as it may."""
+        since = self.waiting_since
+        return since is not None and now - since >= config.max_wait_seconds
+
+
+def sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> Work:
+    """Sort the jobs of the queues that take part; jobs of other queues, or of queues that are gone, count nowhere.
+
+    Whole jobs wait until they run; task by task, a running job waits for the rest of its tasks, and no job for more than the pool.
+    Raises InvalidSnapshotError where a job's amounts are not K finite numbers >= 0.
+    """
+    takes_part = levels.taking_part.tolist()
+
+    def counts(job: Job) -> bool:
+        row = levels.row_of.get(job.queue)
+        return row is not None and takes_part[row]
+
+    running = [job for job in jobs.running if counts(job)]
+    listed = running + [job for job in jobs.pending if counts(job)]
+    width = len(levels.pool)
+    is_running = np.arange(len(listed)) < len(running)
+    request = _stacked(listed, [job.request for job in listed], width)
+    wanted = _stacked(listed, [job.request if job.wanted is None else job.wanted for job in listed], width)
+    told = np.array([job.used is not None for job in listed], dtype=np.bool_)
+    held = _stacked(listed, [job.request if job.used is None else job.used for job in listed], width)
+    held = np.where(told[:, None], held, np.where(is_running[:, None], wanted, 0.0))
+    small = _is_small(listed, request, levels.pool, config)
+    whole = config.start_mode is StartMode.WHOLE_JOBS
+    too_large = ~is_running & (request > levels.live_capacity + slack_of(levels.live_capacity)).any(axis=1)
+    missing = np.maximum(wanted - held, 0.0)
+    waits = (missing > 0).any(axis=1)
+    if whole:
+        waits &= ~is_running & ~too_large
+    else:
+        missing = np.minimum(missing, levels.pool)
+    rows = np.array([levels.row_of[job.queue] for job in listed], dtype=np.int64)
+    small_demand = np.zeros_like(levels.level)
+    np.add.at(small_demand, rows[small], np.maximum(wanted, held)[small])
+    large = _waiting(listed, missing, waits & ~small)
+    under_way = {id(job) for job in running}
+    oldest = next((entry for entry in zip(large.jobs, large.requests, strict=True) if id(entry[0]) not in under_way), None)
+    never = sorted((_never_fits(listed[at], levels) for at in np.flatnonzero(too_large)), key=lambda item: (item.queue, item.job))
+    count = int(np.count_nonzero(small))
+    return Work(
+        np.minimum(small_demand, levels.demand), _waiting(listed, missing, waits & small), large, oldest, tuple(never),
+        (count, len(listed) - count), held[small].sum(axis=0),
+    )  # fmt: skip
+
+
+def _stacked(jobs: Sequence[Job], amounts: Sequence[FloatArray], width: int) -> FloatArray:
+    """(n, K) from n vectors."""
+    if {amount.shape for amount in amounts} - {(width,)}:
+        job, found = next((job.name, amount) for job, amount in zip(jobs, amounts, strict=True) if amount.shape != (width,))
+        raise InvalidSnapshotError(f"job {job}: expected {width} amounts, found {found}")
+    result: FloatArray = np.concatenate([np.zeros(0), *amounts]).reshape(len(amounts), width)
+    odd = np.flatnonzero(~((result >= 0) & (result < np.inf)).all(axis=1))
+    if odd.size:
+        raise InvalidSnapshotError(f"job {jobs[odd[0]].name}: expected finite amounts >= 0, found {result[odd[0]]}")
+    return result
+
+
+def _is_small(jobs: Sequence[Job], request: FloatArray, pool: FloatArray, config: DressConfig) -> BoolArray:
+    """(n,) the category fixed at submission; for jobs without one, what `category_of` says of this round's pool."""
+    known = np.array([job.category is not None for job in jobs], dtype=np.bool_)
+    fixed = np.array([job.category is DemandCategory.SMALL for job in jobs], dtype=np.bool_)
+    result: BoolArray = np.where(known, fixed, (request <= size_limit(pool, config.size_threshold) * (1.0 + TOLERANCE)).all(axis=1))
+    return result
+
+
+def _waiting(jobs: Sequence[Job], missing: FloatArray, which: BoolArray) -> Waiting:
+    order = sorted(np.flatnonzero(which).tolist(), key=lambda at: (jobs[at].submitted, jobs[at].name))
+    return Waiting([jobs[at] for at in order], missing[order])
+
+
+def _never_fits(job: Job, levels: Levels) -> NeverFits:
+    at = int(np.argmax(job.request - levels.live_capacity))
+    return NeverFits(
+        job.name, job.queue, "NeverFits",
+        f"Job {job.name} requests {job.request[at]:g} {levels.resources[at]} in all and the pool has {levels.live_capacity[at]:g}: "
+        "it can never run whole at one time.",
+    )  # fmt: skip
