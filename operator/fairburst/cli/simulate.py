@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fairburst.sim.sink import Record
 
 TRACE_FORMATS = ("native", "stages", "dagsched-tpch", "swim", "azure", "generated")
-POLICIES = ("bopf", "drf", "sp", "n-bopf", "m-bvt", "capacity", "static")
+POLICIES = ("bopf", "drf", "sp", "n-bopf", "m-bvt", "capacity", "dress", "static")
 
 
 def add_to(commands: Commands) -> None:

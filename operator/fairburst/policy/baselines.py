@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from fairburst.policy.decide import check, decide
+from fairburst.policy.dress.values import DressConfig
 from fairburst.policy.drf import dominant_share, fill, row_maximum, take_in_order
 from fairburst.policy.explain import QueueDecisions, Round
 from fairburst.policy.model import (
@@ -109,8 +110,13 @@ def m_bvt(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: 
     return result, Memory(remembered, memory.next_admission_order)
 
 
+def dress(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[RoundResult, Memory]:
+    """BoPF with DRESS among the throughput queues, with its defaults where `config` has no settings for it."""
+    return decide(snapshot, memory, config if config.dress is not None else dataclasses.replace(config, dress=DressConfig()), now)
+
+
 POLICIES: Mapping[str, Policy] = {
-    "bopf": decide, "drf": drf, "sp": strict_priority, "n-bopf": naive_bopf, "m-bvt": m_bvt, "capacity": capacity_fifo,
+    "bopf": decide, "drf": drf, "sp": strict_priority, "n-bopf": naive_bopf, "m-bvt": m_bvt, "capacity": capacity_fifo, "dress": dress,
     "static": static_partition,
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ allocation that they have already.
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import enum
 import heapq
 import math
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fairburst.policy.baselines import POLICIES, Policy
+from fairburst.policy.dress.values import DemandCategory, DressConfig, StartMode
 from fairburst.policy.model import (
     BoolArray,
     ClusterSnapshot,
@@ -31,6 +33,7 @@ from fairburst.policy.model import (
 )
 from fairburst.sim.cluster import MILLIONTHS, Machines, snapshot
 from fairburst.sim.errors import ScenarioError
+from fairburst.sim.job_book import BookedJob, BookedTasks, JobBook
 from fairburst.sim.scenario import BurstPlan, NodeChange, Scenario, Submission
 from fairburst.sim.sink import JobRecord, Record
 from fairburst.sim.workload import DagJob
@@ -74,6 +77,7 @@ class Batch:
     node: int
     count: int
     started: float
+    booked: BookedTasks | None = None
 
 
 def run(
@@ -120,6 +124,8 @@ class _Run:
         self.record.guaranteed_seconds, self.record.capacity_seconds = np.zeros(shape[1]), np.zeros(shape[1])
         self.throughput_left = self.jobs_left = 0
         self.endless = any(plan.count is None for plan in scenario.bursts)
+        # whole jobs need to be known as jobs, whoever decides
+        self.book = JobBook(scenario.config.dress or DressConfig()) if name == "dress" or scenario.whole_jobs else None
 
     def run(self) -> Record:
         self._lay_out()
@@ -202,6 +208,8 @@ class _Run:
             pending=[stage.tasks for stage in spec.stages], unfinished=[stage.tasks for stage in spec.stages],
             waits_for=[len(stage.parents) for stage in spec.stages], stages_left=len(spec.stages),
         )  # fmt: skip
+        if self.book is not None and not self.latency[row]:
+            self.book.submit(job.serial, queue, spec, self.total / MILLIONTHS, EPOCH + self.now)
         self._offer(job, [index for index, count in enumerate(job.waits_for) if count == 0])
 
     def _deadline(self, row: int) -> float:
@@ -218,8 +226,18 @@ class _Run:
             bisect.insort(self.offering[job.queue], (job.serial, job), key=lambda item: item[0])
         for stage in stages:
             job.offered.append(stage)
-            self.pending[job.queue] += job.demand[stage] * job.pending[stage]
+            self._more_pending(job, stage, job.pending[stage])
         self.stale.add(job.queue)
+
+    def _more_pending(self, job: LiveJob, stage: int, count: int) -> None:
+        """`count` more (or, below zero, fewer) tasks of the stage wait to be started."""
+        self.pending[job.queue] += job.demand[stage] * count
+        booked = self._booked(job)
+        if booked is not None:
+            booked.offered += job.demand[stage] * count
+
+    def _booked(self, job: LiveJob) -> BookedJob | None:
+        return None if self.book is None else self.book.jobs.get(job.serial)
 
     def _end(self, batch: Batch) -> None:
         if batch.count == 0:
@@ -233,6 +251,8 @@ class _Run:
         job.stages_left -= 1
         if job.stages_left == 0:
             job.record.end = self.now
+            if self._booked(job) is not None and self.book is not None:
+                self.book.leave(job.serial)
             self.jobs_left -= 1
             if not self.latency[job.queue]:
                 self.throughput_left -= 1
@@ -251,6 +271,8 @@ class _Run:
         self.machines.release(batch.node, demand, count)
         self.usage[batch.job.queue] -= demand * count
         self.stale.add(batch.job.queue)
+        if batch.booked is not None and self.book is not None:
+            self.book.end(batch.booked, demand, count, EPOCH + self.now)
         if count == batch.count and self._tracks():
             self.running[batch.job.queue].remove(batch)
 
@@ -279,7 +301,7 @@ class _Run:
                 bisect.insort(self.offering[job.queue], (job.serial, job), key=lambda item: item[0])
             job.offered.insert(0, stage)
         job.pending[stage] += count
-        self.pending[job.queue] += job.demand[stage] * count
+        self._more_pending(job, stage, count)
         self.record.tasks_evicted += count
 
     # --- one round --------------------------------------------------------------------------------------------------------------
@@ -301,6 +323,8 @@ class _Run:
         given = snapshot(
             self.scenario.cluster.resources, self.total, self.committed, self.queues, self.demand, self.usage, self.unit
         )  # fmt: skip
+        if self.book is not None:
+            given = dataclasses.replace(given, jobs=self.book.part(len(self.total), EPOCH + self.now))
         result, self.memory = self.policy(given, self.memory, self.scenario.config, EPOCH + self.now)
         self.record.rounds += 1
         if result.events or self.record.rounds == 1:
@@ -351,7 +375,9 @@ class _Run:
         rows = [row for row in range(len(self.queues)) if self.offering[row]]
         rows.sort(key=lambda row: (_RANK[result.classes[row]], served[row], row))
         for row in rows:
-            started[row] = self._start_queue(row, allocation[row])
+            started[row] = (
+                self._start_queue_of_jobs(self.book, row, allocation[row], result) if self.book else self._start_queue(row, allocation[row])
+            )
         return started
 
     def _start_queue(self, row: int, allocation: IntArray) -> int:
@@ -365,26 +391,90 @@ class _Run:
             given = sum(number for _, number in placed)
             if given == 0:
                 break
-            for node, number in placed:
-                self._begin(job, stage, node, number)
-            usage += demand * given
-            self.pending[row] -= demand * given
-            job.pending[stage] -= given
+            self._started(job, stage, placed)
             started += given
-            self.stale.add(row)
-            if job.pending[stage] == 0:
-                job.offered.pop(0)
-                if not job.offered:
-                    offering.pop(0)
+            if not job.offered:
+                offering.pop(0)
             elif given < count:
                 break
         self.record.tasks_started += started
+        return started
+
+    def _started(self, job: LiveJob, stage: int, placed: list[tuple[int, int]]) -> None:
+        """Tasks of the job's first offered stage start where they were placed."""
+        given = sum(number for _, number in placed)
+        for node, number in placed:
+            self._begin(job, stage, node, number)
+        self.usage[job.queue] += job.demand[stage] * given
+        self._more_pending(job, stage, -given)
+        job.pending[stage] -= given
+        self.stale.add(job.queue)
+        if job.pending[stage] == 0:
+            job.offered.pop(0)
+
+    def _start_queue_of_jobs(self, book: JobBook, row: int, allocation: IntArray, result: RoundResult) -> int:
+        """Start tasks of a queue whose jobs are known to be small or large, or start whole."""
+        if self.latency[row]:
+            return self._start_queue(row, allocation)
+        started = 0
+        blocked: set[object] = set()
+        small_level = None if result.small_level is None else np.round(result.small_level[row] * MILLIONTHS).astype(np.int64)
+        whole = self.scenario.whole_jobs if result.dress is None else self._starts_whole()
+        for _, job in list(self.offering[row]):
+            booked = book.jobs[job.serial]
+            line: object = booked.category if small_level is not None else None
+            if line in blocked and not (whole and booked.started):
+                continue
+            if whole and not booked.started and not self._may_start_whole(booked, result):
+                blocked.add(line)
+                continue
+            level = allocation if small_level is None or whole else self._part(book, row, booked, allocation, small_level)
+            given = self._start_job(job, allocation, level)
+            started += given
+            if job.offered and not whole:
+                blocked.add(line)
+        self.offering[row] = [entry for entry in self.offering[row] if entry[1].offered]
+        self.record.tasks_started += started
+        return started
+
+    def _starts_whole(self) -> bool:
+        dress = self.scenario.config.dress
+        return dress is not None and dress.start_mode is StartMode.WHOLE_JOBS
+
+    def _may_start_whole(self, job: BookedJob, result: RoundResult) -> bool:
+        if result.dress is not None:
+            return job.name in result.dress.startable
+        return bool((np.round(job.request * MILLIONTHS) <= self.machines.free.clip(0).sum(axis=0)).all())
+
+    def _part(self, book: JobBook, row: int, booked: BookedJob, allocation: IntArray, small_level: IntArray) -> IntArray:
+        """What jobs of this category may use of the queue's allocation, less what the other jobs of the category use already."""
+        others = [job.held for job in book.jobs.values() if job.queue == booked.queue and job.category is booked.category]
+        part = small_level if booked.category is DemandCategory.SMALL else allocation - small_level
+        bound: IntArray = part - np.sum(others, axis=0) + self.usage[row]
+        return bound
+
+    def _start_job(self, job: LiveJob, allocation: IntArray, level: IntArray) -> int:
+        """Start what may be started of one job's offered stages: `level` and `allocation` both bound the queue's use."""
+        started = 0
+        while job.offered:
+            stage = job.offered[0]
+            demand, usage = job.demand[stage].tolist(), self.usage[job.queue].tolist()
+            count = min(_permitted(bound.tolist(), usage, demand, job.pending[stage]) for bound in (allocation, level))
+            placed = self.machines.place(job.demand[stage], count) if count else []
+            if not placed:
+                break
+            self._started(job, stage, placed)
+            started += sum(number for _, number in placed)
+            if job.offered and job.offered[0] == stage:
+                break
         return started
 
     def _begin(self, job: LiveJob, stage: int, node: int, count: int) -> None:
         if math.isnan(job.record.first_start):
             job.record.first_start = self.now
         batch = Batch(job, stage, node, count, self.now)
+        if self.book is not None and self._booked(job) is not None:
+            batch.booked = self.book.start(job.serial, stage, job.demand[stage], count, EPOCH + self.now)
         if self._tracks():
             self.running.setdefault(job.queue, []).append(batch)
         self._push(self.now + self.scenario.start_delay_seconds + job.spec.stages[stage].seconds, Kind.END, batch)

@@ -50,7 +50,8 @@ class Scenario:
     (their work is lost). start_delay_seconds: from a task's start to its work's. round_seconds: what happens in between is drained into
     the round at the next multiple of this (0: a round at every event, as the operator's within 20 ms). until: latest end. The run ends
     when the jobs of all
-    throughput queues have ended, or all jobs where there are none of those.
+    throughput queues have ended, or all jobs where there are none of those. whole_jobs: a job of a throughput queue starts only when all
+    that it wants at one time is free, in order (Capacity FIFO as DRESS §I and §V have it; policy `dress` has a setting of its own).
     """
 
     cluster: Cluster
@@ -63,6 +64,7 @@ class Scenario:
     start_delay_seconds: float = 0.0
     round_seconds: float = 0.0
     until: float = math.inf
+    whole_jobs: bool = False
 
     def check(self) -> None:
         """Raise ScenarioError where the parts don't fit each other."""

@@ -1,0 +1,114 @@
+"""The jobs and tasks of a run as DRESS sees them: what the engine starts and ends, turned into a JobsPart."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairburst.policy.dress.category import category_of
+from fairburst.policy.dress.values import DemandCategory, DressConfig, Job, JobsPart, TaskTable, keep_seconds
+from fairburst.policy.model import FloatArray, IntArray
+from fairburst.sim.cluster import MILLIONTHS
+from fairburst.sim.workload import DagJob
+
+
+@dataclass(slots=True, eq=False)
+class BookedTasks:
+    """`count` tasks of one stage of one job, started together. Times in the core's clock."""
+
+    serial: int
+    small: bool
+    request: FloatArray
+    family: str
+    count: int
+    started: float
+    ended: float = math.nan
+
+
+@dataclass(slots=True, eq=False)
+class BookedJob:
+    """One job: what it requests in all, what it holds and what else it could start, in millionths."""
+
+    serial: int
+    queue: str
+    spec: DagJob
+    submitted: float
+    request: FloatArray
+    category: DemandCategory
+    held: IntArray
+    offered: IntArray
+    started: bool = False
+
+    @property
+    def name(self) -> str:
+        """Unique in the run."""
+        return f"{self.serial}"
+
+
+class JobBook:
+    """Open jobs and recent tasks. A class because its lifetime is the run's."""
+
+    def __init__(self, config: DressConfig) -> None:
+        self.config = config
+        self.jobs: dict[int, BookedJob] = {}
+        self.tasks: list[BookedTasks] = []
+
+    def submit(self, serial: int, queue: str, spec: DagJob, pool: FloatArray, now: float) -> BookedJob:
+        """A job comes; its category is fixed here."""
+        request = np.array(spec.peak, dtype=np.float64)
+        category = category_of(request, pool, self.config.size_threshold)
+        nothing = np.zeros(len(pool), dtype=np.int64)
+        job = BookedJob(serial, queue, spec, now, request, category, nothing.copy(), nothing.copy())
+        self.jobs[serial] = job
+        return job
+
+    def start(self, serial: int, stage: int, demand: IntArray, count: int, now: float) -> BookedTasks:
+        """`count` tasks start."""
+        job = self.jobs[serial]
+        job.started = True
+        job.held += demand * count
+        family = f"{job.spec.name}/{job.spec.stages[stage].name}"
+        tasks = BookedTasks(serial, job.category is DemandCategory.SMALL, demand / MILLIONTHS, family, count, now)
+        self.tasks.append(tasks)
+        return tasks
+
+    def end(self, tasks: BookedTasks, demand: IntArray, count: int, now: float) -> None:
+        """`count` of them end (all of them, unless some are lost)."""
+        if count == tasks.count:
+            tasks.ended = now
+        tasks.count = count if count == tasks.count else tasks.count - count
+        self.jobs[tasks.serial].held -= demand * count
+
+    def leave(self, serial: int) -> None:
+        """The whole job has ended."""
+        del self.jobs[serial]
+
+    def part(self, width: int, now: float) -> JobsPart:
+        """What DRESS is given at `now`."""
+        oldest = now - keep_seconds(self.config)
+        self.tasks = [tasks for tasks in self.tasks if tasks.serial in self.jobs or not tasks.ended < oldest]
+        listed: tuple[list[Job], list[Job]] = ([], [])
+        for job in self.jobs.values():
+            held = job.held / MILLIONTHS
+            wanted = held + job.offered / MILLIONTHS if job.started else job.request
+            listed[job.started].append(Job(job.name, job.queue, job.submitted, job.request, job.category, wanted, held))
+        return JobsPart(*listed, _table(self.tasks, width))
+
+
+def _table(tasks: list[BookedTasks], width: int) -> TaskTable:
+    tasks = sorted(tasks, key=lambda one: (one.serial, one.started))
+    families = tuple(sorted({one.family for one in tasks}))
+    place = {name: at for at, name in enumerate(families)}
+    count = np.array([one.count for one in tasks], dtype=np.int64)
+    return TaskTable(
+        job=np.repeat(np.array([one.serial for one in tasks], dtype=np.int64), count),
+        small=np.repeat(np.array([one.small for one in tasks], dtype=np.bool_), count),
+        request=np.repeat(np.array([one.request for one in tasks], dtype=np.float64).reshape(len(tasks), width), count, axis=0),
+        started=np.repeat(np.array([one.started for one in tasks], dtype=np.float64), count),
+        ended=np.repeat(np.array([one.ended for one in tasks], dtype=np.float64), count),
+        family=np.repeat(np.array([place[one.family] for one in tasks], dtype=np.int64), count),
+        families=families,
+        by_start=True,
+    )
