@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # as fairburst.sim.reproductions.EXPERIMENTS, which is imported late; a test compares the two
 NAMES = (
     "bopf-table4", "bopf-table3", "bopf-lq-times", "bopf-protection", "bopf-multi", "bopf-motivation", "bopf-errors", "bopf-alpha",
-    "bpf-nonpreemption",
+    "bpf-nonpreemption", "paf-fig4", "paf-fig6", "paf-fig7", "paf-fig10", "paf-fits",
 )  # fmt: skip
 ALL = "all"
 
@@ -27,7 +27,12 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("name", metavar="NAME", choices=(*NAMES, ALL), help=f"{', '.join(NAMES)}, or {ALL} (with --save)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument("--seed", type=int, default=1, help="seed of the generated inputs (default 1)")
-    parser.add_argument("--trace", metavar="DIR", type=Path, help="bopf-table4: folder with bb.txt, tpcds.txt and tpch.txt (stage lists)")
+    parser.add_argument(
+        "--trace", metavar="PATH", type=Path,
+        help="inputs to use instead: a folder with bb.txt, tpcds.txt and tpch.txt (bopf-table4), a JSON file of jobs (paf-fig10), a folder "
+        "of curves (paf-fig4, paf-fig7) or of measured runs (paf-fits)",
+    )  # fmt: skip
+    parser.add_argument("--slots", type=int, metavar="N", help="paf-fig10: one cluster of so many slots")
     parser.add_argument("--save", metavar="DIR", type=Path, help="write the result as JSON and the plots as SVG and PNG")
     parser.add_argument("--quick", action="store_true", help="fewer points and jobs: a look at the trend, no comparison")
     parser.add_argument("--plain", action="store_true", help="interpret the loop even if numba is installed (same result, slower)")
@@ -42,9 +47,12 @@ def reproduce(given: argparse.Namespace) -> int:
     from fairburst.sim.reproductions import EXPERIMENTS  # noqa: PLC0415
     from fairburst.sim.reproductions.result import Options  # noqa: PLC0415
 
-    options = Options(given.seed, given.trace, False if given.plain else None, given.quick)
+    options = Options(given.seed, given.trace, False if given.plain else None, given.quick, given.slots)
+    if given.slots is not None and (given.slots < 1 or given.name != "paf-fig10"):
+        sys.stderr.write(f"fairburst reproduce: --slots: expected a number above 0 with paf-fig10, found {given.slots} with {given.name}\n")
+        return 2
     if given.trace is not None and (given.name == ALL or not EXPERIMENTS[given.name].takes_trace):
-        sys.stderr.write(f"fairburst reproduce: --trace: expected it with bopf-table4 only, found it with {given.name}\n")
+        sys.stderr.write(f"fairburst reproduce: --trace: {given.name} takes none\n")
         return 2
     if given.save is not None and not can_plot():
         sys.stderr.write("fairburst reproduce: no plots: matplotlib isn't installed (pip install fairburst[sim])\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fairburst.sim.reproductions import alpha, sensitivity, several, table4, testbed
+from fairburst.sim.reproductions import alpha, paf, paf_clusters, paf_fits, sensitivity, several, table4, testbed
 from fairburst.sim.reproductions.result import Experiment
 
 EXPERIMENTS: Mapping[str, Experiment] = {
@@ -17,4 +17,9 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "bopf-errors": Experiment("estimation errors (BoPF Fig. 13)", sensitivity.errors, 500),
     "bopf-alpha": Experiment("the α-strategy (BoPF Fig. 12)", alpha.reproduce, 300),
     "bpf-nonpreemption": Experiment("non-preemption (BPF Fig. 12)", sensitivity.nonpreemption, 400),
+    "paf-fig4": Experiment("two jobs on 32 slots (PAF Fig. 4)", paf.fig4, 1, takes_trace=True),
+    "paf-fig6": Experiment("the two-job example (PAF Fig. 6)", paf.fig6, 1),
+    "paf-fig7": Experiment("three jobs on 128 slots (PAF Figs. 7 to 9)", paf.fig7, 1, takes_trace=True),
+    "paf-fig10": Experiment("three clusters (PAF Figs. 10 to 12)", paf_clusters.reproduce, 60, takes_trace=True),
+    "paf-fits": Experiment("fits to measured runs (PAF §IV-A)", paf_fits.reproduce, 3, takes_trace=True),
 }

@@ -44,12 +44,14 @@ class Reproduction:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a run may be told. `trace`: a folder with stage lists, where the experiment takes one. `compiled` None: if numba is there."""
+    """What a run may be told. `trace`: a folder or file with inputs, where the experiment takes one. `compiled` None: if numba is there.
+    `slots`: of the cluster, where the experiment takes it."""
 
     seed: int = 1
     trace: Path | None = None
     compiled: bool | None = None
     quick: bool = False
+    slots: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from fairburst.sim.reproductions import EXPERIMENTS
 from fairburst.sim.reproductions.result import Options, Reproduction, as_json
 
 # What decides a result; the operator's own packages don't.
-SOURCES = ("policy", "sim")
+SOURCES = ("curves", "policy", "sim")
 
 
 def origin(options: Options) -> dict[str, Any]:
