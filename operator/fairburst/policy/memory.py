@@ -30,8 +30,10 @@ from fairburst.policy.model import (
     Window,
     WindowState,
 )
+from fairburst.policy.tolerance import LARGEST
 
 VERSION = 1
+MOST = 2**53  # bursts or queues ever counted: whole numbers up to here are the same in float64 and in every reader of JSON
 
 _NUMBERS = (
     "period_started", "ledger_value", "ledger_rate", "ledger_as_of", "debt", "delivered_value", "delivered_rate", "fair_value", "fair_rate",
@@ -73,7 +75,7 @@ def decode(value: object) -> Memory:
     try:
         queues = {name: decode_queue(item) for name, item in value["queues"].items()}
         dress = decode_dress(value["dress"]) if value.get("dress") is not None else None
-        memory = Memory(queues, int(value["nextAdmissionOrder"]), dress=dress)
+        memory = Memory(queues, _whole(value["nextAdmissionOrder"], "nextAdmissionOrder"), dress=dress)
     except (KeyError, AttributeError, TypeError, ValueError) as error:
         raise MemoryFormatError(f"memory of version {value['version']}: {type(error).__name__}: {error}") from error
     for name, item in queues.items():
@@ -116,18 +118,24 @@ def decode_queue(value: Mapping[str, Any]) -> QueueMemory:
         waiting_since=_maybe(value.get("waiting_since")),
         unit_held_since=_maybe(value.get("unit_held_since")),
         refused=decode_spec(value["refused"]) if value.get("refused") else None,
-        admission_order=int(value["admission_order"]),
-        bursts=int(value.get("bursts", 0)),
-        met=int(value.get("met", 0)),
-        missed=int(value.get("missed", 0)),
+        admission_order=_whole(value["admission_order"], "admission_order"),
+        bursts=_whole(value.get("bursts", 0), "bursts"),
+        met=_whole(value.get("met", 0), "met"),
+        missed=_whole(value.get("missed", 0), "missed"),
         **{name: _number(value.get(name, 0.0), name) for name in _NUMBERS},
     )
 
 
 def _number(value: object, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise MemoryFormatError(f"{name}: expected a finite number, found {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -LARGEST <= value <= LARGEST:
+        raise MemoryFormatError(f"{name}: expected a number of at most {LARGEST:g}, found {value!r}")
     return float(value)
+
+
+def _whole(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= MOST:
+        raise MemoryFormatError(f"{name}: expected a whole number between -1 (none yet) and {MOST}, found {value!r}")
+    return value
 
 
 def _finite(value: float) -> float | None:
@@ -224,7 +232,7 @@ def _decode_window(value: Mapping[str, Any] | None) -> Window | None:
         return None
     return Window(
         state=WindowState(value["state"]),
-        index=int(value["index"]),
+        index=_whole(value["index"], "index"),
         arms_at=_infinite(value["arms_at"]),
         opens_by=_infinite(value["opens_by"]),
         opened=_maybe(value["opened"]),

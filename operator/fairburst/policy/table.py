@@ -129,13 +129,13 @@ def compile_queues(queues: tuple[QueueSpec, ...], resources: tuple[str, ...], ma
     deadline, gap, jitter = np.zeros(count), np.full(count, math.inf), np.zeros(count)
     first = np.full(count, math.nan)
     unknown: dict[int, str] = {}
-    limits: list[tuple[int, Mapping[str, float]]] = []
+    limits: list[tuple[int, QueueSpec]] = []
     tables: dict[int, BurstTable] = {}
     for row, spec in enumerate(queues):
         weight[row] = spec.weight
         suspended[row] = spec.suspended
         if spec.limits:
-            limits.append((row, spec.limits))
+            limits.append((row, spec))
         if spec.kind is QueueKind.THROUGHPUT:
             continue
         latency[row] = True
@@ -247,12 +247,12 @@ def _lay_end_to_end(tables: Mapping[int, BurstTable], count: int, resources: tup
     return BurstRows(start=start, count=counts, arrival=arrival, demand=demand, rate=demand / deadline[:, None], deadline=deadline, gap=gap)
 
 
-def _limits(limits: Sequence[tuple[int, Mapping[str, float]]], count: int, column_of: Mapping[str, int]) -> FloatArray:
+def _limits(limits: Sequence[tuple[int, QueueSpec]], count: int, column_of: Mapping[str, int]) -> FloatArray:
     result = np.full((count, len(column_of)), math.inf, order="F")
-    for row, limit in limits:
-        for resource, amount in limit.items():
+    for row, spec in limits:
+        for resource, amount in spec.limits.items():
             if not amount >= 0:
-                raise InvalidSpecError(f"row {row}: expected a limit >= 0 for {resource}, found {amount}")
+                raise InvalidSpecError(f"queue {spec.name}: expected a limit >= 0 for {resource}, found {amount}")
             if resource in column_of:
                 result[row, column_of[resource]] = amount
     return result
