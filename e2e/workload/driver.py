@@ -93,12 +93,12 @@ class _JobRun:
 
 @dataclass(eq=False, slots=True)
 class _StageRun:
-    """A started stage: its pods by UID, as last seen."""
+    """A started stage: its pods by UID, as last seen. `running`: bound pods, with the time at which they were first seen so."""
 
     run: _JobRun
     index: int
     name: str
-    running: set[str] = field(default_factory=set)
+    running: dict[str, float] = field(default_factory=dict)
     succeeded: set[str] = field(default_factory=set)
 
     @property
@@ -169,6 +169,7 @@ class WorkloadDriver:
         self.jobs_done: Counter[str] = Counter()
         self.tasks_done: Counter[str] = Counter()
         self.api_errors = 0
+        self.overheads: list[float] = []
         self._latency = latency
         self._throughput = {plan.namespace: plan for plan in throughput}
         self._jobs: dict[str, Iterator[DagJob]] = {plan.namespace: iter(plan.jobs) for plan in throughput}
@@ -221,7 +222,14 @@ class WorkloadDriver:
     def record(self, seconds: float) -> WorkloadRecord:
         """What has been seen so far."""
         return WorkloadRecord(
-            seconds, self.capacity, tuple(self.bursts), tuple(self.samples), dict(self.jobs_done), dict(self.tasks_done), self.api_errors
+            seconds,
+            self.capacity,
+            tuple(self.bursts),
+            tuple(self.samples),
+            dict(self.jobs_done),
+            dict(self.tasks_done),
+            self.api_errors,
+            tuple(self.overheads),
         )
 
     async def cleanup(self, timeout_seconds: float = 120.0) -> None:
@@ -368,7 +376,7 @@ class WorkloadDriver:
         self._last_contact = time.monotonic()
         stored = {pod.metadata.uid for pod in pods.items}
         for stage in self._stages.values():
-            stage.running &= stored
+            stage.running = {uid: since for uid, since in stage.running.items() if uid in stored}
         for pod in pods.items:
             self._see_pod("ADDED", pod)
         if self._synced.is_set():
@@ -408,11 +416,13 @@ class WorkloadDriver:
             return
         uid = pod.metadata.uid
         if pod.status.phase == "Succeeded":
+            if uid in stage.running:
+                self.overheads.append(self.now - stage.running[uid] - stage.stage.seconds)
             stage.succeeded.add(uid)
         if event == "DELETED" or pod.status.phase in {"Succeeded", "Failed"}:
-            stage.running.discard(uid)
+            stage.running.pop(uid, None)
         elif pod.spec.node_name:
-            stage.running.add(uid)
+            stage.running.setdefault(uid, self.now)
         self._note_burst(stage)
         if len(stage.succeeded) >= stage.stage.tasks:
             self._finish(stage)

@@ -73,7 +73,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRecord:
-    """A whole run."""
+    """A whole run. overheads: of each task that succeeded, the seconds that it was bound beyond what it takes (its start, mostly)."""
 
     seconds: float
     capacity: Amounts
@@ -82,6 +82,7 @@ class WorkloadRecord:
     jobs_done: Mapping[str, int] = field(default_factory=dict)
     tasks_done: Mapping[str, int] = field(default_factory=dict)
     api_errors: int = 0
+    overheads: Sequence[float] = ()
 
 
 def fair_shares(weights: Mapping[str, float]) -> dict[str, float]:

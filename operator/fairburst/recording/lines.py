@@ -152,7 +152,7 @@ class LineEncoder:
             differs = array != self._last.arrays[name]
             rows = np.flatnonzero(differs.any(axis=1) if array.ndim == 2 else differs)
             if rows.size:
-                found[name] = {str(row): array[row].tolist() for row in rows}
+                found[name] = dict(zip(map(str, rows.tolist()), array[rows].tolist(), strict=True))
                 self._last.arrays[name] = array
         return found
 
