@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 # as fairburst.sim.reproductions.EXPERIMENTS, which is imported late; a test compares the two
 NAMES = (
     "bopf-table4", "bopf-table3", "bopf-lq-times", "bopf-protection", "bopf-multi", "bopf-motivation", "bopf-errors", "bopf-alpha",
-    "bpf-nonpreemption", "paf-fig4", "paf-fig6", "paf-fig7", "paf-fig10", "paf-fits",
+    "bpf-nonpreemption", "dress-fig1", "dress-table2", "dress-mixed", "dress-estimator",
+    "paf-fig4", "paf-fig6", "paf-fig7", "paf-fig10", "paf-fits",
 )  # fmt: skip
 ALL = "all"
 
@@ -30,7 +31,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--trace", metavar="PATH", type=Path,
         help="inputs to use instead: a folder with bb.txt, tpcds.txt and tpch.txt (bopf-table4), a JSON file of jobs (paf-fig10), a folder "
-        "of curves (paf-fig4, paf-fig7) or of measured runs (paf-fits)",
+        "of curves (paf-fig4, paf-fig7), of TPC-H profiles (dress-estimator) or of measured runs (paf-fits)",
     )  # fmt: skip
     parser.add_argument("--slots", type=int, metavar="N", help="paf-fig10: one cluster of so many slots")
     parser.add_argument("--save", metavar="DIR", type=Path, help="write the result as JSON and the plots as SVG and PNG")

@@ -69,7 +69,8 @@ class JobBook:
         job = self.jobs[serial]
         job.started = True
         job.held += demand * count
-        family = f"{job.spec.name}/{job.spec.stages[stage].name}"
+        # what follows "~" tells variants of one stage apart, which nobody knows beforehand
+        family = f"{job.spec.name}/{job.spec.stages[stage].name.partition('~')[0]}"
         tasks = BookedTasks(serial, job.category is DemandCategory.SMALL, demand / MILLIONTHS, family, count, now)
         self.tasks.append(tasks)
         return tasks

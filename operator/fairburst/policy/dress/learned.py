@@ -96,7 +96,7 @@ class Outlook:
         """Look up every running task once. O(M log(F x DURATIONS))."""
         place = np.array([families.row_of.get(name, -1) for name in tasks.families] + [-1], dtype=np.int64)
         with np.errstate(invalid="ignore"):
-            running = ~(tasks.ended <= now) & (tasks.started <= now)
+            running = ~(tasks.ended <= now) & (tasks.started < now)
         family = place[tasks.family]  # -1, the unknown family, finds the -1 at the end
         enough = np.append(families.count >= FEWEST, False)
         rows = np.flatnonzero(running & enough[family])

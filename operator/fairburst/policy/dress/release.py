@@ -51,8 +51,8 @@ def by_families(outlook: Outlook, ahead: float) -> tuple[FloatArray, FloatArray]
 
 
 def actual_release(tasks: TaskTable, since: float, until: float) -> FloatArray:
-    """(R,) what tasks that ran at `since` gave back in (since, until]."""
+    """(R,) what tasks that ran at `since` gave back in (since, until]; not those that started only then, after somebody predicted."""
     with np.errstate(invalid="ignore"):
-        gone = (tasks.started <= since) & (tasks.ended > since) & (tasks.ended <= until)
+        gone = (tasks.started < since) & (tasks.ended > since) & (tasks.ended <= until)
     amount: FloatArray = tasks.request[gone].sum(axis=0)
     return amount

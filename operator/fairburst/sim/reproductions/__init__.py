@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fairburst.sim.reproductions import alpha, paf, paf_clusters, paf_fits, sensitivity, several, table4, testbed
+from fairburst.sim.reproductions import alpha, dress, dress_estimator, paf, paf_clusters, paf_fits, sensitivity, several, table4, testbed
 from fairburst.sim.reproductions.result import Experiment
 
 EXPERIMENTS: Mapping[str, Experiment] = {
@@ -17,6 +17,10 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "bopf-errors": Experiment("estimation errors (BoPF Fig. 13)", sensitivity.errors, 500),
     "bopf-alpha": Experiment("the α-strategy (BoPF Fig. 12)", alpha.reproduce, 300),
     "bpf-nonpreemption": Experiment("non-preemption (BPF Fig. 12)", sensitivity.nonpreemption, 400),
+    "dress-fig1": Experiment("four jobs on six containers (DRESS Fig. 1)", dress.fig1, 1),
+    "dress-table2": Experiment("20 jobs on 100 containers (DRESS Table II, Figs. 6 to 9)", dress.table2, 60),
+    "dress-mixed": Experiment("10 to 40 % small jobs (DRESS Figs. 10 to 13)", dress.mixed, 120),
+    "dress-estimator": Experiment("release estimators on TPC-H stages (DRESS §III-B)", dress_estimator.reproduce, 60, takes_trace=True),
     "paf-fig4": Experiment("two jobs on 32 slots (PAF Fig. 4)", paf.fig4, 1, takes_trace=True),
     "paf-fig6": Experiment("the two-job example (PAF Fig. 6)", paf.fig6, 1),
     "paf-fig7": Experiment("three jobs on 128 slots (PAF Figs. 7 to 9)", paf.fig7, 1, takes_trace=True),
