@@ -98,18 +98,15 @@ def _lowest_kept(slots: FloatArray, seconds: FloatArray, coefficients: FloatArra
 
 
 def _problem(curve: ErnestCurve, predicted: FloatArray, goodness: Goodness, most_error: float) -> tuple[RefusalReason, str] | None:
+    error = goodness.median_error if goodness.left_out_error is None else goodness.left_out_error
+    if error > most_error:
+        return RefusalReason.POOR_FIT, f"expected a median error of at most {most_error:.0%}, found {error:.0%} over {goodness.points} points"
     found = problem(curve, int(curve.highest or 0))
     if found is not None:
         return RefusalReason.OUT_OF_RANGE if predicted.min() <= 0 or "1/p" in found else RefusalReason.NEVER_RISES, found
     if predicted.argmin() == 0:
         message = f"expected a curve that rises, found the shortest time, {predicted[0]:.3g} s, at {curve.lowest} slots, the fewest"
         return RefusalReason.NEVER_RISES, message
-    error = goodness.median_error if goodness.left_out_error is None else goodness.left_out_error
-    if error > most_error:
-        return (
-            RefusalReason.POOR_FIT,
-            f"expected a median error of at most {most_error:.0%}, found {error:.0%} over {goodness.points} points",
-        )
     return None
 
 
