@@ -15,6 +15,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
+from fairburst.policy.dress.values import DressConfig, StartMode
 from fairburst.policy.model import PolicyConfig
 from fairburst.quantity import parse_exact, parse_quantity
 from fairburst.validation import problems_of
@@ -265,6 +266,40 @@ class SmallJobsConfig(_Group):
         description="t_e: more tasks than this must end within a phase window before the phase counts as releasing; fewer are heading "
         "tasks. 5 as in the paper.",
     )
+    max_wait_seconds: int = Field(
+        default=900,
+        ge=1,
+        le=31_536_000,
+        description="Once the oldest large job of which nothing runs has waited this long, in seconds, what large jobs leave stays with "
+        "them and the reserve makes room for it. A quarter of an hour: far above the waits that a reserve of a tenth causes; the paper "
+        "has no bound.",
+    )
+    start_mode: Literal["TaskByTask", "WholeJobs"] = Field(
+        default="TaskByTask",
+        description="How waiting work starts. TaskByTask: with as many pods as there is room for, and what one size leaves is lent to "
+        "the other. WholeJobs, the paper's model, needs jobs to be held whole, which quotas cannot do: not supported yet.",
+    )
+
+    @model_validator(mode="after")
+    def _whole_jobs_are_not_held(self) -> SmallJobsConfig:
+        if self.start_mode == "WholeJobs":
+            raise ValueError("startMode: WholeJobs is not supported yet; expected TaskByTask")
+        return self
+
+    def policy(self) -> DressConfig | None:
+        """The part that the decision core reads; None where it is off."""
+        if not self.enabled:
+            return None
+        return DressConfig(
+            size_threshold=self.threshold_percent / 100,
+            initial_reserve=self.initial_reserve_percent / 100,
+            phase_window_seconds=float(self.phase_window_seconds),
+            start_threshold=self.start_threshold,
+            end_threshold=self.end_threshold,
+            min_reserve=self.min_reserve_percent / 100,
+            max_wait_seconds=float(self.max_wait_seconds),
+            start_mode=StartMode(self.start_mode),
+        )
 
 
 class ElasticityConfig(_Group):
@@ -440,6 +475,7 @@ class Config(_Group):
             max_cycle_seconds=float(self.admission.max_cycle_seconds),
             max_profile_events=self.admission.max_profile_events,
             level_dead_band=self.allocation.level_dead_band_percent / 100,
+            dress=self.small_jobs.policy(),
         )
 
 

@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from fairburst.kube.objects import ResourceQuota, ScopeSelector, ScopeSelectorTerm
-from fairburst.kube.quota_plan import QuotaPlanner, QuotaTarget, QuotaWrite, WriteOrder, amounts, quota_body, quota_key, resource_of
+from fairburst.kube.quota_plan import (
+    QUOTA_NAME,
+    QuotaPlanner,
+    QuotaTarget,
+    QuotaWrite,
+    WriteOrder,
+    amounts,
+    quota_body,
+    quota_key,
+    resource_of,
+)
 from tests.support.objects import quota
 
 OWNER = {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "name": "queue", "uid": "u"}
@@ -27,7 +37,7 @@ def stored(cpu: str, namespace: str = "batch", **more: Any) -> ResourceQuota:
 
 def plan(targets: list[QuotaTarget], quotas: list[ResourceQuota], now: float = 100.0, planner: QuotaPlanner | None = None) -> Any:
     planner = planner or QuotaPlanner("default", 1.0)
-    return planner.plan(targets, {one.metadata.namespace: one for one in quotas}, now)
+    return planner.plan(targets, {(one.metadata.namespace, one.metadata.name): one for one in quotas}, now)
 
 
 @pytest.mark.parametrize("resource", ["cpu", "memory", "ephemeral-storage", "nvidia.com/gpu"])
@@ -108,14 +118,14 @@ def test_a_surplus_that_goes_and_comes_again_starts_anew() -> None:
 
 def test_one_quota_is_written_at_most_once_an_interval() -> None:
     planner = QuotaPlanner("default", 1.0)
-    planner.written("batch", 100.0)
+    planner.written(("batch", QUOTA_NAME), 100.0)
     assert plan([target(20)], [stored("8")], 100.5, planner) == ([], 101.0)
     assert len(plan([target(20)], [stored("8")], 101.0, planner)[0]) == 1
 
 
 def test_a_deleted_quota_is_put_back_without_waiting() -> None:
     planner = QuotaPlanner("default", 1.0)
-    planner.written("batch", 100.0)
+    planner.written(("batch", QUOTA_NAME), 100.0)
     (write,), _ = plan([target(7)], [], 100.1, planner)
     assert write.create
 
@@ -195,6 +205,6 @@ def test_a_resource_that_is_counted_anew_is_written_with_its_use() -> None:
 
 def test_a_forgotten_namespace_is_written_again_without_waiting() -> None:
     planner = QuotaPlanner("default", 1.0)
-    planner.written("batch", 100.0)
+    planner.written(("batch", QUOTA_NAME), 100.0)
     planner.forget("batch")
     assert len(plan([target(20)], [stored("8")], 100.1, planner)[0]) == 1

@@ -17,7 +17,7 @@ from fairburst.kube.conditions import ConditionValue
 from fairburst.kube.crd import all_crds
 from fairburst.kube.roster import Member
 from fairburst.kube.schemas import parse_status, to_status
-from fairburst.kube.status import StatusInput, StatusPlanner, memory_of, merge_difference, status_of
+from fairburst.kube.status import ReserveView, StatusInput, StatusPlanner, memory_of, merge_difference, status_of
 from fairburst.policy.model import (
     AdmissionDecision,
     Arrival,
@@ -202,7 +202,8 @@ class TestRoundTrip:
         crd = next(iter(all_crds().values()))
         known = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
         memory = replace(latency_memory(), residual_level=0.5, waiting_since=WALL, refused=latency_memory().promise)
-        assert set(known) == set(status_of(replace(status_input(memory), elasticity={"jobs": 1}), {}, RESOURCES, WALL))
+        reserve = ReserveView(STAMP, {"cpu": 3.0, "memory": 2.0**32}, 0.1, np.array([2.0, 2.0**31]), small_jobs=3, large_jobs=1)
+        assert set(known) == set(status_of(replace(status_input(memory), elasticity={"jobs": 1}, reserve=reserve), {}, RESOURCES, WALL))
 
 
 def _paths(value: Any, prefix: str = "") -> set[str]:

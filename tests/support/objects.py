@@ -12,7 +12,7 @@ from fairburst.kube.engine import ClusterView, Engine, RoundPlan
 from fairburst.kube.manifests import MANAGED_LABEL
 from fairburst.kube.objects import Deployment, Job, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
 from fairburst.kube.pod_index import PodIndex
-from fairburst.kube.quota_plan import quota_body
+from fairburst.kube.quota_plan import OUR_QUOTAS, quota_body
 from fairburst.kube.schemas import API_VERSION
 from tests.support.fake_api import merge_patch
 
@@ -85,17 +85,21 @@ def quota(
     enforced: dict[str, str] | None = None, scoped: bool = True,
 ) -> ResourceQuota:  # fmt: skip
     """An umbrella quota (or, by another name, somebody else's), enforced as written unless told."""
-    body = quota_body_of(namespace, hard, pool) if scoped else {"metadata": {"namespace": namespace}, "spec": {"hard": hard}}
+    body = (
+        quota_body_of(namespace, hard, pool, name if name in OUR_QUOTAS else "fairburst")
+        if scoped
+        else {"metadata": {"namespace": namespace}, "spec": {"hard": hard}}
+    )
     body["metadata"]["name"] = name
     if pool is None:
         body["metadata"].pop("labels", None)
     return msgspec.convert(body | {"status": {"hard": hard if enforced is None else enforced, "used": used or {}}}, ResourceQuota)
 
 
-def quota_body_of(namespace: str, hard: dict[str, str], pool: str | None) -> JsonObject:
+def quota_body_of(namespace: str, hard: dict[str, str], pool: str | None, name: str = "fairburst") -> JsonObject:
     from fairburst.kube.quota_plan import QuotaWrite, WriteOrder
 
-    write = QuotaWrite(namespace, hard, {}, (), None, create=True, replace=False, order=WriteOrder.RAISE, size=1.0)
+    write = QuotaWrite(namespace, hard, {}, (), None, create=True, replace=False, order=WriteOrder.RAISE, size=1.0, name=name)
     return quota_body(write, pool or "default")
 
 
@@ -137,7 +141,7 @@ class World:
         self.limit_ranges: dict[tuple[str, str], LimitRange] = {}
         self.queues: dict[tuple[str, str, str], JsonObject] = {}
         self.view = ClusterView(
-            pods=PodIndex(self.config.pool.counted_resources),
+            pods=PodIndex(self.config.pool.counted_resources, by_class=self.config.small_jobs.enabled),
             stored_pods=self.pods,
             nodes=self.nodes,
             namespaces=self.namespaces,
@@ -165,7 +169,10 @@ class World:
     def put(self, new: Pod) -> None:
         """Create or change a pod, as the process does on an event."""
         key = (new.metadata.namespace, new.metadata.name)
-        self.view.pods.update(self.pods.get(key), new)
+        old = self.pods.get(key)
+        self.view.pods.update(old, new)
+        if self.engine.reserve is not None:
+            self.engine.reserve.pod_changed(old, new, self.view.pods, self.wall, self.now)
         self.pods[key] = new
         self.view.changed_namespaces.add(key[0])
 
@@ -173,7 +180,9 @@ class World:
         """A pod ends and leaves the informer's view."""
         old = self.pods.pop((namespace, name))
         self.view.pods.update(old, None)
-        self.engine.lag.ended(namespace, old, self.now)
+        self.engine.pod_ended(old, self.now)
+        if self.engine.reserve is not None:
+            self.engine.reserve.pod_changed(old, None, self.view.pods, self.wall, self.now)
         self.view.changed_namespaces.add(namespace)
 
     def controller(self, kind: str, old: Any, new: Any) -> None:
@@ -203,6 +212,8 @@ class World:
             self.namespace(name)
         for name in plan.labels:
             self.namespace(name, managed=True)
+        for key in plan.quota_deletions:
+            del self.quotas[key]
         for write in plan.quota_writes:
             self._take_quota(write)
             self.engine.quota_written(write, self.now)
@@ -212,14 +223,14 @@ class World:
             self.engine.status_written(status, self.now)
 
     def _take_quota(self, write: Any) -> None:
-        key = (write.namespace, "fairburst")
+        key = write.key
         before = None if write.create else self.quotas.get(key)
         used = dict(before.status.used or {}) if before is not None else {}
-        self.quotas[key] = quota(write.namespace, dict(write.hard), {**used, **write.used}, pool=self.config.pool.name)
+        self.quotas[key] = quota(write.namespace, dict(write.hard), {**used, **write.used}, write.name, self.config.pool.name)
 
-    def hard(self, namespace: str) -> dict[str, str]:
-        """What the namespace's umbrella quota says."""
-        return {key: str(text) for key, text in (self.quotas[namespace, "fairburst"].spec.hard or {}).items()}
+    def hard(self, namespace: str, quota: str = "fairburst") -> dict[str, str]:
+        """What one of the namespace's quotas says; the umbrella unless told."""
+        return {key: str(text) for key, text in (self.quotas[namespace, quota].spec.hard or {}).items()}
 
     def status(self, namespace: str, name: str = "queue", kind: str = "ThroughputQueue") -> JsonObject:
         status: JsonObject = self.queues[kind, namespace, name]["status"]

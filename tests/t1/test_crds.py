@@ -61,6 +61,7 @@ GOOD = [
     pytest.param("LatencyQueue", LATENCY_SPEC, {"burst/resources": {"cpu": "500m", "ephemeral-storage": "1.5Gi"}}, id="fractions"),
     pytest.param("ThroughputQueue", THROUGHPUT_SPEC, {}, id="limits"),
     pytest.param("ThroughputQueue", {"pool": POOL}, {}, id="nothing but a pool"),
+    pytest.param("ThroughputQueue", THROUGHPUT_SPEC, {"smallJobs": {"thresholdPercent": 20}, "reserve": "Off"}, id="small jobs"),
 ]
 
 BAD = [
@@ -173,8 +174,10 @@ BAD = [
     pytest.param({"burts": {}}, "spec.burts", "unknown field", id="misspelt field"),
 ]
 BAD_THROUGHPUT = [
-    pytest.param({"smallJobs": {"thresholdPercent": 10}}, "spec.smallJobs", "smallJobs is not supported yet", id="small jobs"),
-    pytest.param({"reserve": {"initialPercent": 10}}, "spec.reserve", "reserve is not supported yet", id="reserve"),
+    pytest.param(
+        {"smallJobs": {"thresholdPercent": 0}}, "spec.smallJobs.thresholdPercent", "greater than or equal to 1", id="no job is small"
+    ),
+    pytest.param({"reserve": "Sometimes"}, "spec.reserve", "Sometimes", id="reserve"),
     pytest.param({"elasticity": {"fairnessPercent": 0}}, "spec.elasticity.fairnessPercent", "greater than or equal to 1", id="no fairness"),
     pytest.param({"elasticity": {"mode": "Both"}}, "spec.elasticity.mode", 'supported values: "Parallelism"', id="not a mode"),
     pytest.param(

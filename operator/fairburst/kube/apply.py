@@ -20,7 +20,7 @@ from fairburst.kube.engine import RoundPlan
 from fairburst.kube.errors import AlreadyExists, ApiError, NotFound
 from fairburst.kube.manifests import MANAGED_LABEL
 from fairburst.kube.queue_watch import PLURALS
-from fairburst.kube.quota_plan import POOL_LABEL, QUOTA_NAME, QuotaWrite, quota_body
+from fairburst.kube.quota_plan import POOL_LABEL, QUOTA_NAME, QuotaKey, QuotaWrite, quota_body
 from fairburst.kube.roster import Member
 from fairburst.kube.schemas import API_VERSION, GROUP, VERSION, from_epoch
 from fairburst.kube.status import StatusWrite
@@ -65,6 +65,7 @@ class Applier:
             done &= await self._each("quota", writes, self._quota)
             for write in writes:
                 quota_written(write, time.monotonic())
+        done &= await self._each("quota", plan.quota_deletions, self._delete_quota)
         done &= await self._each("wake", plan.wakes, self._wake)
         done &= await self._each("status", plan.statuses, self._status)
         for status in plan.statuses:
@@ -101,7 +102,7 @@ class Applier:
     async def _quota(self, write: QuotaWrite) -> None:
         """Write spec.hard, then status.hard: admission enforces the latter, and kube-controller-manager copies slowly when many change."""
         collection = f"/api/v1/namespaces/{write.namespace}/resourcequotas"
-        path = f"{collection}/{QUOTA_NAME}"
+        path = f"{collection}/{write.name}"
         if write.replace:
             await self._client.delete(path)
         stale = dict.fromkeys(write.stale_keys)
@@ -114,6 +115,10 @@ class Applier:
         if write.used or stale:
             enforced["used"] = {**write.used, **stale}
         self._quota_seen(await self._client.merge_patch(f"{path}/status", {"status": enforced}))
+
+    async def _delete_quota(self, key: QuotaKey) -> None:
+        namespace, name = key
+        await self._client.delete(f"/api/v1/namespaces/{namespace}/resourcequotas/{name}")
 
     async def _wake(self, owner: Owner) -> None:
         path = CONTROLLER_PATHS[owner.kind].format(owner.namespace, owner.name)

@@ -1,11 +1,11 @@
-"""The five conditions on a queue, as views of a decision. Pure. A False one says what was expected, what was found and where."""
+"""The conditions on a queue, as views of a decision. Pure. A False one says what was expected, what was found and where."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairburst.kube.enforceability import Obstacle
+from fairburst.kube.enforceability import NAMED_AT_MOST, Obstacle
 from fairburst.kube.roster import Member
 from fairburst.policy.attainability import Attainability
 from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind
@@ -28,14 +28,20 @@ def conditions_of(
     obstacles: Sequence[Obstacle],
     *,
     observed_only: bool,
+    too_large: Sequence[str] | None = None,
 ) -> list[ConditionValue]:
-    """Admitted, Guaranteed, Attainable (latency queues only), Enforced and Ready. `decision` is None for a queue that governs nothing."""
+    """Admitted, Guaranteed, Attainable (latency queues only), Enforced, JobsFit (queues with a reserve only) and Ready.
+
+    `decision` is None for a queue that governs nothing. `too_large`: a sentence for each job that asks for more than there is.
+    """
     if decision is None:
         return _not_governing(member)
     found = [_admitted(decision)]
     if decision.kind is QueueKind.LATENCY:
         found += [_guaranteed(decision, attainable), _attainable(attainable)]
     found.append(_enforced(decision, obstacles, observed_only=observed_only))
+    if too_large is not None:
+        found.append(_jobs_fit(too_large))
     found.append(_ready(member, found, observed_only=observed_only))
     return found
 
@@ -87,6 +93,14 @@ def _enforced(decision: QueueDecision, obstacles: Sequence[Obstacle], *, observe
     if decision.guarantee_class is None:
         return ConditionValue("Enforced", "True", "Floor", "rejected: the namespace runs at the floor in the lowest class.")
     return ConditionValue("Enforced", "True", "Quota", "the namespace's ResourceQuota follows the allocation.")
+
+
+def _jobs_fit(too_large: Sequence[str]) -> ConditionValue:
+    if not too_large:
+        return ConditionValue("JobsFit", "True", "Fit", "every job asks for no more at once than the pool has.")
+    more = f" And {len(too_large) - NAMED_AT_MOST} more." if len(too_large) > NAMED_AT_MOST else ""
+    what = "It can never run whole at one time; it runs in parts, and its size says nothing about its wait."
+    return ConditionValue("JobsFit", "False", "NeverFits", f"{' '.join(too_large[:NAMED_AT_MOST])}{more} {what}")
 
 
 def _ready(member: Member, found: Sequence[ConditionValue], *, observed_only: bool) -> ConditionValue:

@@ -34,6 +34,14 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
+class Wish:
+    """What one controller wants, and the object that says so."""
+
+    owner: Owner
+    controller: Job | Deployment | ReplicaSet | StatefulSet
+
+
+@dataclass(frozen=True, slots=True)
 class Workloads:
     """The controllers of one namespace, by kind."""
 
@@ -45,12 +53,16 @@ class Workloads:
 
 @dataclass(slots=True)
 class NamespaceDemand:
-    """One namespace: what it wants in all, its largest pod, and the controllers that lack pods. Resource units."""
+    """One namespace: what it wants in all, its largest pod, and the controllers that lack pods. Resource units.
+
+    wishes: every controller that wants or has pods.
+    """
 
     demand: dict[str, float] = field(default_factory=dict)
     unit: dict[str, float] = field(default_factory=dict)
     lacking: list[Owner] = field(default_factory=list)
     unrequested: list[str] = field(default_factory=list)
+    wishes: list[Wish] = field(default_factory=list)
 
 
 def namespace_demand(
@@ -66,10 +78,13 @@ def namespace_demand(
     """
     result = NamespaceDemand(unit=dict(usage.largest))
     announced: dict[str, float] = {}
-    for owner, template in _owners(workloads, owner_usage):
+    for owner, controller in _owners(workloads, owner_usage):
+        template = controller.spec.template
         charge = owner.charge or _counted(template_charge(template.spec), resources)
         priced = Owner(owner.kind, owner.namespace, owner.name, owner.uid, owner.wanted, owner.existing, charge)
         pods = max(owner.wanted, owner.existing)
+        if pods:
+            result.wishes.append(Wish(priced, controller))
         for resource, amount in charge.items():
             result.demand[resource] = result.demand.get(resource, 0.0) + pods * amount
             announced[resource] = announced.get(resource, 0.0) + owner.existing * amount
@@ -82,21 +97,23 @@ def namespace_demand(
     return result
 
 
-def _owners(workloads: Workloads, owner_usage: Callable[[str], OwnerUsage]) -> Iterable[tuple[Owner, PodTemplate]]:
-    """Every controller with pods of its own, with its template. A Deployment is read through its newest ReplicaSet's uid."""
+def _owners(
+    workloads: Workloads, owner_usage: Callable[[str], OwnerUsage]
+) -> Iterable[tuple[Owner, Job | Deployment | ReplicaSet | StatefulSet]]:
+    """Every controller with pods of its own, and what it wants. A Deployment is read through its newest ReplicaSet's uid."""
     for job in workloads.jobs:
         wanted = _job_pods(job)
         if wanted is not None:
-            yield _owner("Job", job, wanted, owner_usage), job.spec.template
+            yield _owner("Job", job, wanted, owner_usage), job
     for stateful_set in workloads.stateful_sets:
-        yield _owner("StatefulSet", stateful_set, _replicas(stateful_set), owner_usage), stateful_set.spec.template
+        yield _owner("StatefulSet", stateful_set, _replicas(stateful_set), owner_usage), stateful_set
     unborn = {deployment.metadata.uid: deployment for deployment in workloads.deployments}
     for replica_set in workloads.replica_sets:
-        yield _owner("ReplicaSet", replica_set, _replicas(replica_set), owner_usage), replica_set.spec.template
+        yield _owner("ReplicaSet", replica_set, _replicas(replica_set), owner_usage), replica_set
         reference = controller_of(replica_set.metadata)
         unborn.pop(reference.uid if reference is not None else "", None)
     for deployment in unborn.values():  # its ReplicaSet is not seen yet
-        yield _owner("Deployment", deployment, _replicas(deployment), owner_usage), deployment.spec.template
+        yield _owner("Deployment", deployment, _replicas(deployment), owner_usage), deployment
 
 
 def _owner(

@@ -24,9 +24,23 @@ from fairburst.kube.enforceability import Obstacle, obstacles
 from fairburst.kube.manifests import MANAGED_LABEL
 from fairburst.kube.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
 from fairburst.kube.pace import PaceMeter
-from fairburst.kube.pod_index import PodIndex
-from fairburst.kube.quota_plan import POOL_LABEL, QUOTA_NAME, QuotaPlanner, QuotaTarget, QuotaWrite, amounts, pool_of
-from fairburst.kube.release_lag import ReleaseLag
+from fairburst.kube.pod_index import NamespaceUsage, PodIndex
+from fairburst.kube.quota_plan import (
+    LARGE_QUOTA,
+    OUR_QUOTAS,
+    PART_QUOTAS,
+    POOL_LABEL,
+    QUOTA_NAME,
+    SMALL_QUOTA,
+    QuotaKey,
+    QuotaPlanner,
+    QuotaTarget,
+    QuotaWrite,
+    amounts,
+    pool_of,
+)
+from fairburst.kube.release_lag import ReleaseLag, lag_key
+from fairburst.kube.reserve import CLASS_OF, QUOTA_OF, Reserve, left_over
 from fairburst.kube.roster import KINDS, NEVER_MANAGED, Member, ObjectKey, Roster, RosterBuilder, pool_name
 from fairburst.kube.stamp import stamp_of
 from fairburst.kube.status import StatusInput, StatusPlanner, StatusWrite, memory_of
@@ -34,6 +48,7 @@ from fairburst.kube.wake import Room, WakePlanner
 from fairburst.policy.attainability import Attainability, attainability
 from fairburst.policy.baselines import Policy
 from fairburst.policy.decide import decide
+from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.model import (
     Burst,
     ClusterSnapshot,
@@ -80,6 +95,7 @@ class RoundPlan:
     wakes: list[Owner] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     releases: list[str] = field(default_factory=list)
+    quota_deletions: list[QuotaKey] = field(default_factory=list)
     statuses: list[StatusWrite] = field(default_factory=list)
     statuses_planned: bool = False
     events: list[tuple[Member, RoundEvent]] = field(default_factory=list)
@@ -120,7 +136,7 @@ class _Bounds:
     def of(cls, view: ClusterView) -> _Bounds:
         quotas: dict[str, list[ResourceQuota]] = {}
         for (namespace, name), quota in view.quotas.items():
-            if name != QUOTA_NAME:
+            if name not in OUR_QUOTAS:
                 quotas.setdefault(namespace, []).append(quota)
         limit_ranges: dict[str, list[LimitRange]] = {}
         for (namespace, _), limit_range in view.limit_ranges.items():
@@ -142,6 +158,7 @@ class Engine:
         self._statuses = StatusPlanner(config.rounds.status_interval_seconds)
         self._low_water = LowWaterMark(config.pool.capacity_window_seconds)
         self.lag = ReleaseLag()
+        self.reserve = Reserve.of(config)
         self._bursts = BurstSizes()
         self._standing: object = None
         self._statuses_at = -math.inf
@@ -156,6 +173,10 @@ class Engine:
         """Take over the low-water mark of an earlier process."""
         self._low_water.observe(resources, committed, as_of_monotonic)
 
+    def remember_reserve(self, memory: DressMemory) -> None:
+        """Take over the reserve ratio and what was learned by an earlier process."""
+        self.memory = Memory(self.memory.queues, self.memory.next_admission_order, self.memory.columns, memory)
+
     def round(self, view: ClusterView, wall: float, now: float) -> RoundPlan:
         """Compute one round. `wall` is seconds since the epoch, `now` monotonic seconds."""
         ending = frozenset(
@@ -168,12 +189,15 @@ class Engine:
         roster = self._roster.build(queues, self.memory, ending | gone)
         resources = self._resources(roster, view)
         if view.pods.resources != resources:
-            view.pods = PodIndex.rebuilt(resources, view.stored_pods.values())
+            view.pods = PodIndex.rebuilt(resources, view.stored_pods.values(), by_class=self.reserve is not None)
         if view.pods.expire(wall):
             self._demand.clear()
         self._kinds = {member.namespace: member.spec.kind for member in roster.governing if member.spec is not None}
+        changed = set(view.changed_namespaces)
         self._refresh_demand(view, roster, resources, ending)
         snapshot = self._snapshot(view, roster, resources, now)
+        if self.reserve is not None:
+            snapshot = self.reserve.part(snapshot, roster, self._demand, changed, view.pods, view.stored_pods.values(), wall, now)
         started = time.perf_counter()
         result, self.memory = self._decide(snapshot, self.memory, self._policy, wall)
         plan = RoundPlan(result, snapshot, roster, time.perf_counter() - started)
@@ -187,13 +211,20 @@ class Engine:
         plan.events = [(members[event.queue], event) for event in result.events if event.queue in members]
         return plan
 
+    def pod_ended(self, pod: Pod, now: float) -> None:
+        """A counted pod has ended or is gone: its charge is to be released from every quota that counts it."""
+        namespace, stamped = pod.metadata.namespace, pod.spec.priority_class_name
+        self.lag.ended(namespace, pod, now)
+        if self.reserve is not None and stamped in QUOTA_OF:
+            self.lag.ended(lag_key(namespace, QUOTA_OF[stamped]), pod, now)
+
     def kind_of(self, namespace: str) -> QueueKind | None:
         """Kind of the queue that governed the namespace in the last round."""
         return self._kinds.get(namespace)
 
     def quota_written(self, write: QuotaWrite, now: float) -> None:
         """Tell the planner that a quota write was sent."""
-        self._quotas.written(write.namespace, now)
+        self._quotas.written(write.key, now)
 
     def status_written(self, write: StatusWrite, now: float) -> None:
         """Tell the planner that a status write was sent."""
@@ -219,7 +250,7 @@ class Engine:
             changed |= _forget(known, *gone.split("/", 1))
         if changed:
             following = 1 + max((entry.admission_order for entry in known.values()), default=-1)
-            self.memory = Memory(queues=known, next_admission_order=max(self.memory.next_admission_order, following))
+            self.memory = Memory(known, max(self.memory.next_admission_order, following), dress=self.memory.dress)
 
     def _resources(self, roster: Roster, view: ClusterView) -> tuple[str, ...]:
         """The K counted resources: the configured ones, and extended ones that a queue names and a node has."""
@@ -328,20 +359,37 @@ class Engine:
         return np.zeros(len(resources)) if burst is None else _rate(burst, resources)
 
     def _plan_quotas(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, now: float) -> None:
-        resources, targets, current = plan.snapshot.resources, [], {}
+        resources, targets, current = plan.snapshot.resources, list[QuotaTarget](), dict[QuotaKey, ResourceQuota]()
+        rows = {member.key: row for row, member in enumerate(plan.roster.governing)}
         for item in enforced:
-            quota = view.quotas.get((item.namespace, QUOTA_NAME))
-            if quota is not None:
-                current[item.namespace] = quota
-            stored = view.pods.namespace(item.namespace).stored
-            if quota is not None and quota.status.used:
-                self.lag.observe(item.namespace, amounts(quota.status.used), stored, now)
-            if quota is None and any(obstacle.blocks for obstacle in item.obstacles):
+            usage = view.pods.namespace(item.namespace)
+            current |= self._quotas_of(view, item.namespace, usage, now)
+            if (item.namespace, QUOTA_NAME) not in current and any(obstacle.blocks for obstacle in item.obstacles):
                 continue
-            targets.append(self._target(item, stored, resources))
+            umbrella = self._target(item, usage.stored, resources)
+            targets.append(umbrella)
+            if self.reserve is not None and item.member is not None:
+                row = rows[item.member.key]
+                targets += self.reserve.targets(umbrella, item.member, row, plan.snapshot, plan.result, usage.by_class, self.lag)
         plan.quota_writes, due = self._quotas.plan(targets, current, now)
+        plan.quota_deletions = left_over(view.quotas, {target.key for target in targets}, self._config.pool.name)
         plan.due = min(plan.due, due)
         plan.quotas_out_of_sync = sum(amounts(quota.spec.hard) != amounts(quota.status.hard) for quota in current.values())
+
+    def _quotas_of(self, view: ClusterView, namespace: str, usage: NamespaceUsage, now: float) -> dict[QuotaKey, ResourceQuota]:
+        """The quotas of a namespace that are ours; notes how far the release of charges is behind in each."""
+        found = {}
+        for name in (QUOTA_NAME,) if self.reserve is None else (QUOTA_NAME, *PART_QUOTAS):
+            quota = view.quotas.get((namespace, name))
+            if quota is None:
+                continue
+            found[namespace, name] = quota
+            if quota.status.used:
+                part = usage.by_class.get(CLASS_OF[name]) if name in CLASS_OF else None
+                stored = part.stored if part is not None else usage.stored if name == QUOTA_NAME else {}
+                key = namespace if name == QUOTA_NAME else lag_key(namespace, name)
+                self.lag.observe(key, amounts(quota.status.used), stored, now)
+        return found
 
     def _target(self, item: _Enforced, stored: Mapping[str, float], resources: tuple[str, ...]) -> QuotaTarget:
         level = dict(zip(resources, item.level.tolist(), strict=True))
@@ -356,17 +404,33 @@ class Engine:
         return QuotaTarget(item.namespace, level, lag, unit, stored, owner, latency)
 
     def _plan_wakes(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, now: float) -> None:
-        written = {write.namespace: write for write in plan.quota_writes}
+        written = {write.key: write for write in plan.quota_writes}
         rooms = []
         for item in enforced:
             if not item.demand.lacking:
                 continue
-            quota, write = view.quotas.get((item.namespace, QUOTA_NAME)), written.get(item.namespace)
-            hard = amounts(write.hard) if write is not None else amounts(quota.status.hard) if quota is not None else {}
-            stored = view.pods.namespace(item.namespace).stored
-            rooms.append(Room({name: limit - stored.get(name, 0.0) for name, limit in hard.items()}, item.demand.lacking))
+            usage = view.pods.namespace(item.namespace)
+            free = _room(view, written, (item.namespace, QUOTA_NAME), usage.stored)
+            if self.reserve is None:
+                rooms.append(Room(free, item.demand.lacking))
+            else:
+                rooms += self._rooms_by_size(view, written, item, usage, free)
         plan.wakes, due = self._wakes.plan(rooms, now)
         plan.due = min(plan.due, due)
+
+    def _rooms_by_size(
+        self, view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], item: _Enforced, usage: NamespaceUsage, free: Mapping[str, float]
+    ) -> list[Room]:
+        """What small and large controllers may still create: room in their own quota, if there is one, and below the umbrella."""
+        small_owners = self.reserve.small_owners(item.namespace) if self.reserve is not None else frozenset()
+        rooms = []
+        for name, small in ((SMALL_QUOTA, True), (LARGE_QUOTA, False)):
+            part = usage.by_class.get(CLASS_OF[name])
+            own = _room(view, written, (item.namespace, name), part.stored if part is not None else {})
+            lacking = [owner for owner in item.demand.lacking if (owner.uid in small_owners) is small]
+            if lacking:
+                rooms.append(Room({key: min(limit, own.get(key, math.inf)) for key, limit in free.items()}, lacking))
+        return rooms
 
     def _plan_statuses_in_time(self, view: ClusterView, enforced: Sequence[_Enforced], plan: RoundPlan, wall: float, now: float) -> None:
         """Look at the statuses when there is news for users, else twice a second: that is most of a round's work, and figures may wait."""
@@ -392,15 +456,27 @@ class Engine:
             decision = plan.result.decisions[row]
             observed_only = _observed_only(member)
             attainable = self._attainable(view, plan.snapshot, decision, row, now)
+            reserve, too_large = None, None
+            if self.reserve is not None:
+                reserve = self.reserve.view(member, row, plan.snapshot, plan.result, observed_only=observed_only)
+                too_large = self.reserve.too_large(member, plan.snapshot)
             inputs.append(
                 StatusInput(
                     member,
-                    conditions_of(member, decision, attainable, blocked.get(member.key, ()), observed_only=observed_only),
+                    conditions_of(
+                        member,
+                        decision,
+                        attainable,
+                        blocked.get(member.key, ()),
+                        observed_only=observed_only,
+                        too_large=too_large,
+                    ),
                     decision,
                     self.memory.queues[member.qualified_name],
                     plan.snapshot.usage[row],
                     plan.snapshot.demand[row],
                     None if observed_only else stamp_of(decision.guarantee_class, self._config),
+                    reserve=reserve,
                 )
             )
         for item in inputs:
@@ -471,6 +547,13 @@ def _vector(resources: tuple[str, ...], amounts_by_name: Mapping[str, float]) ->
 
 def _labelled(namespaces: Mapping[tuple[str, str], Namespace]) -> set[str]:
     return {name for (_, name), item in namespaces.items() if (item.metadata.labels or {}).get(MANAGED_LABEL) == "true"}
+
+
+def _room(view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], key: QuotaKey, stored: Mapping[str, float]) -> dict[str, float]:
+    """What a quota will still admit by resource once this round is written; empty where there is none."""
+    quota, write = view.quotas.get(key), written.get(key)
+    hard = amounts(write.hard) if write is not None else amounts(quota.status.hard) if quota is not None else {}
+    return {name: limit - stored.get(name, 0.0) for name, limit in hard.items()}
 
 
 def _observed_only(member: Member) -> bool:

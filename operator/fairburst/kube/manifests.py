@@ -1,7 +1,8 @@
 """What an installation needs besides the operator's process: CRDs, priority classes, admission policies, RBAC. Values, written as YAML.
 
 The admission policies stamp pods at their creation, inside the API server: with the class of the queue that governs their
-namespace (its status.stamp), else with the lowest class. They never fail closed: the quota is the net below them.
+namespace (its status.stamp), else with the lowest class. Jobs get their size written into them (job_size.py), by which the pods of
+throughput queues are stamped. They never fail closed: the quota is the net below them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import yaml
 
 from fairburst.config import Config
 from fairburst.kube.crd import all_crds
+from fairburst.kube.job_size import SIZE_LABEL, SMALL, label_patches, size_variables
 from fairburst.kube.schemas import API_VERSION, GROUP
 
 Manifest = dict[str, Any]
@@ -21,6 +23,9 @@ Manifest = dict[str, Any]
 MANAGED_LABEL = f"{GROUP}/managed"
 PRIORITY_CLASS_PREFIX = "fairburst-"
 LOWEST_CLASS = f"{PRIORITY_CLASS_PREFIX}large"
+# Classes of the pods of elastic queues, by the size of their Job.
+SMALL_CLASS, LARGE_CLASS = f"{PRIORITY_CLASS_PREFIX}small", LOWEST_CLASS
+SIZE_CLASSES = (SMALL_CLASS, LARGE_CLASS)
 SERVICE_ACCOUNT = "fairburst"
 _POLICY_API = "admissionregistration.k8s.io/v1"
 _RBAC_API = "rbac.authorization.k8s.io/v1"
@@ -77,24 +82,43 @@ def priority_classes(config: Config) -> list[Manifest]:
 
 
 def policies(config: Config) -> list[Manifest]:
-    """The stamping policies with their bindings: one per queue kind, and the default for namespaces without a valid queue."""
+    """The policies with their bindings: stamps by queue kind, the default for namespaces without a valid queue, and the size of Jobs."""
     pool = config.pool.name
+    sizes = _size_policy(f"fairburst-size-throughputqueue.{pool}", config) if config.small_jobs.enabled else []
     return [
         *_queue_policy(f"fairburst-stamp-latencyqueue.{pool}", "LatencyQueue", config),
         *_queue_policy(f"fairburst-stamp-throughputqueue.{pool}", "ThroughputQueue", config),
         *_default_policy(f"fairburst-stamp-default.{pool}", config),
+        *sizes,
     ]
 
 
 def _queue_policy(name: str, kind: str, config: Config) -> list[Manifest]:
-    stamped = f"has(params.status) && has(params.status.stamp) && params.spec.pool == {_text(config.pool.name)}"
-    patches = _class_patches("params.status.stamp.value", "params.status.stamp.preemptionPolicy", "params.status.stamp.className")
-    expression = f"!({stamped}) ? [] : {patches}{_node_selector_patches(config.pool.node_selector)}"
-    policy = _policy(name, expression, [])
+    patches = _stamp_patches("params.status.stamp")
+    if kind == "ThroughputQueue" and config.small_jobs.enabled:
+        patches = f"(has(params.status.smallStamp) && {_OF_A_SMALL_JOB} ? {_stamp_patches('params.status.smallStamp')} : {patches})"
+    expression = f"!({_governs(config)}) ? [] : {patches}{_node_selector_patches(config.pool.node_selector)}"
+    policy = _policy(name, _PODS, [expression], _NOT_OF_THE_SYSTEM)
+    return _with_queue(policy, _binding(name, config), kind)
+
+
+def _size_policy(name: str, config: Config) -> list[Manifest]:
+    """Writes the size of each Job into it and into its pod template; also in updates, since a suspended Job's template can be edited."""
+    policy = _policy(name, _JOBS, label_patches(_governs(config)), [])
+    policy["spec"]["variables"] = size_variables("params.?status.?sizeThreshold.orValue({})")
+    return _with_queue(policy, _binding(name, config), "ThroughputQueue")
+
+
+def _with_queue(policy: Manifest, binding: Manifest, kind: str) -> list[Manifest]:
+    """The pair with the queues of the object's namespace as parameters; where there is none, nothing is done."""
     policy["spec"]["paramKind"] = {"apiVersion": API_VERSION, "kind": kind}
-    binding = _binding(name, config)
     binding["spec"]["paramRef"] = {"selector": {}, "parameterNotFoundAction": "Allow"}
     return [policy, binding]
+
+
+def _governs(config: Config) -> str:
+    """CEL for whether the parameter is a queue of this pool that is in force."""
+    return f"has(params.status) && has(params.status.stamp) && params.spec.pool == {_text(config.pool.name)}"
 
 
 def _default_policy(name: str, config: Config) -> list[Manifest]:
@@ -105,10 +129,31 @@ def _default_policy(name: str, config: Config) -> list[Manifest]:
         "name": "not-stamped",
         "expression": f"!has(object.spec.priorityClassName) || !(object.spec.priorityClassName in [{ours}])",
     }
-    return [_policy(name, _class_patches(str(values[LOWEST_CLASS]), "'Never'", _text(LOWEST_CLASS)), [foreign]), _binding(name, config)]
+    patches = _class_patches(str(values[LOWEST_CLASS]), "'Never'", _text(LOWEST_CLASS))
+    return [_policy(name, _PODS, [patches], [*_NOT_OF_THE_SYSTEM, foreign]), _binding(name, config)]
 
 
-def _policy(name: str, expression: str, conditions: list[Manifest]) -> Manifest:
+_PODS: Manifest = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+_JOBS: Manifest = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["jobs"]}
+_NOT_OF_THE_SYSTEM = [
+    {
+        "name": "not-system",
+        "expression": "!has(object.spec.priorityClassName) || !object.spec.priorityClassName.startsWith('system-')",
+    },
+    {
+        "name": "not-daemonset",
+        "expression": "!has(object.metadata.ownerReferences) || "
+        "!object.metadata.ownerReferences.exists(one, one.kind == 'DaemonSet' && has(one.controller) && one.controller)",
+    },
+]
+# Only a Job's template is labelled by us: a label that somebody puts on a pod of another kind counts for nothing.
+_OF_A_SMALL_JOB = (
+    f"object.metadata.?labels[?'{SIZE_LABEL}'].orValue('') == '{SMALL}' && has(object.metadata.ownerReferences) && "
+    "object.metadata.ownerReferences.exists(one, one.kind == 'Job' && has(one.controller) && one.controller)"
+)
+
+
+def _policy(name: str, rule: Manifest, expressions: list[str], conditions: list[Manifest]) -> Manifest:
     return {
         "apiVersion": _POLICY_API,
         "kind": "MutatingAdmissionPolicy",
@@ -116,22 +161,9 @@ def _policy(name: str, expression: str, conditions: list[Manifest]) -> Manifest:
         "spec": {
             "failurePolicy": "Ignore",  # a pod that is not stamped is still held by the quota; one that is refused is lost
             "reinvocationPolicy": "IfNeeded",
-            "matchConstraints": {
-                "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
-            },
-            "matchConditions": [
-                {
-                    "name": "not-system",
-                    "expression": "!has(object.spec.priorityClassName) || !object.spec.priorityClassName.startsWith('system-')",
-                },
-                {
-                    "name": "not-daemonset",
-                    "expression": "!has(object.metadata.ownerReferences) || "
-                    "!object.metadata.ownerReferences.exists(one, one.kind == 'DaemonSet' && has(one.controller) && one.controller)",
-                },
-                *conditions,
-            ],
-            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
+            "matchConstraints": {"resourceRules": [rule]},
+            "matchConditions": conditions,
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}} for expression in expressions],
         },
     }
 
@@ -153,6 +185,10 @@ def _binding(name: str, config: Config) -> Manifest:
             },
         },
     }
+
+
+def _stamp_patches(stamp: str) -> str:
+    return _class_patches(f"{stamp}.value", f"{stamp}.preemptionPolicy", f"{stamp}.className")
 
 
 def _class_patches(value: str, preemption_policy: str, name: str) -> str:

@@ -11,9 +11,10 @@ import heapq
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fairburst.kube.charge import containers_without_requests, counted_until, milli_charge
+from fairburst.kube.manifests import SIZE_CLASSES
 from fairburst.kube.objects import Pod, controller_of
 
 # What an owner's newest pod was charged outlives the pod, for a Job whose next pod a quota holds back; so many are kept.
@@ -27,6 +28,14 @@ Amounts = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
+class ClassUsage:
+    """What the counted pods of one priority class amount to in a namespace: their charge, and the largest of them per resource."""
+
+    stored: Amounts
+    largest: Amounts
+
+
+@dataclass(frozen=True, slots=True)
 class NamespaceUsage:
     """What the pods of one namespace amount to, without unmanaged ones.
 
@@ -34,7 +43,8 @@ class NamespaceUsage:
     counted pod, per resource. pods_without_requests: names of counted pods that name no cpu or memory request where one
     is counted. unannounced: names of pods, not ended, whose successors no object that we read announces: bare ones, and those of
     other controllers. pods: how many quota counts.
-    unmanaged_bound: charge of the namespace's unmanaged pods, bound to ended.
+    unmanaged_bound: charge of the namespace's unmanaged pods, bound to ended. by_class: of counted pods, by the classes that tell small
+    jobs from large ones, as far as there are any.
     """
 
     bound: Amounts
@@ -44,6 +54,7 @@ class NamespaceUsage:
     unannounced: frozenset[str]
     pods: int
     unmanaged_bound: Amounts
+    by_class: dict[str, ClassUsage] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +96,41 @@ class _Sum:
             self.amounts[index] += sign * amount
 
 
+class _Stored:
+    """A sum of charges, and the largest of them."""
+
+    __slots__ = ("_largest", "_shapes", "sum")
+
+    def __init__(self, width: int) -> None:
+        self.sum = _Sum(width)
+        self._shapes: Counter[Shape] = Counter()
+        self._largest: Shape | None = None
+
+    def add(self, shape: Shape, sign: int) -> None:
+        """Put a charge in (+1) or take it out (-1)."""
+        self.sum.add(shape, sign)
+        self._shapes[shape] += sign
+        if self._shapes[shape] == 0:
+            del self._shapes[shape]
+            self._largest = None
+        elif self._shapes[shape] == 1 and sign > 0:
+            self._largest = None
+
+    @property
+    def largest(self) -> Shape:
+        """The largest charge per resource; empty without any."""
+        if self._largest is None:
+            self._largest = tuple(max(column) for column in zip(*self._shapes, strict=True)) if self._shapes else ()
+        return self._largest
+
+
 class _Namespace:
-    __slots__ = ("bound", "largest", "shapes", "stored", "total", "unannounced", "unmanaged_bound", "without_requests")
+    __slots__ = ("bound", "by_class", "stored", "total", "unannounced", "unmanaged_bound", "without_requests")
 
     def __init__(self, width: int) -> None:
         self.total = 0
-        self.bound, self.stored, self.unmanaged_bound = _Sum(width), _Sum(width), _Sum(width)
-        self.shapes: Counter[Shape] = Counter()
-        self.largest: Shape | None = None
+        self.bound, self.stored, self.unmanaged_bound = _Sum(width), _Stored(width), _Sum(width)
+        self.by_class: dict[str, _Stored] = {}
         self.without_requests: set[str] = set()
         self.unannounced: set[str] = set()
 
@@ -120,6 +158,7 @@ class _Facts:
     owner_kind: str
     born: tuple[str, str]
     shape: Shape
+    size_class: str
     ended: bool
     bound: bool
     counted: bool
@@ -134,10 +173,12 @@ class PodIndex:
     Parameters
     ----------
     resources : the counted resources, the order of every vector. A change of them means a new index.
+    by_class : whether to add up small and large jobs' pods apart.
     """
 
-    def __init__(self, resources: Sequence[str]) -> None:
+    def __init__(self, resources: Sequence[str], *, by_class: bool = False) -> None:
         self.resources = tuple(resources)
+        self.by_class = by_class
         self._facts: dict[tuple[str, str], _Facts] = {}
         self._namespaces: dict[str, _Namespace] = {}
         self._owners: dict[str, _Owner] = {}
@@ -148,9 +189,9 @@ class PodIndex:
         self._shapes: dict[Shape, Shape] = {}
 
     @classmethod
-    def rebuilt(cls, resources: Sequence[str], pods: Iterable[Pod]) -> PodIndex:
+    def rebuilt(cls, resources: Sequence[str], pods: Iterable[Pod], *, by_class: bool = False) -> PodIndex:
         """An index of these pods, from scratch."""
-        index = cls(resources)
+        index = cls(resources, by_class=by_class)
         for pod in pods:
             index.update(None, pod)
         return index
@@ -198,17 +239,23 @@ class PodIndex:
     def namespace(self, namespace: str) -> NamespaceUsage:
         """Usage of one namespace; zeros where it has no pods."""
         entry = self._namespaces.get(namespace) or _Namespace(len(self.resources))
-        if entry.largest is None:
-            entry.largest = tuple(max(column) for column in zip(*entry.shapes, strict=True)) if entry.shapes else ()
         return NamespaceUsage(
             bound=self._amounts(entry.bound.amounts),
-            stored=self._amounts(entry.stored.amounts),
-            largest=self._amounts(entry.largest),
+            stored=self._amounts(entry.stored.sum.amounts),
+            largest=self._amounts(entry.stored.largest),
             pods_without_requests=frozenset(entry.without_requests),
             unannounced=frozenset(entry.unannounced),
-            pods=entry.stored.count,
+            pods=entry.stored.sum.count,
             unmanaged_bound=self._amounts(entry.unmanaged_bound.amounts),
+            by_class={
+                name: ClassUsage(self._amounts(each.sum.amounts), self._amounts(each.largest)) for name, each in entry.by_class.items()
+            },
         )
+
+    def charge_of(self, pod: Pod) -> Shape:
+        """What a pod that is in the index was charged, in thousandths, in the order of `resources`; zeros for one that is not."""
+        facts = self._facts.get((pod.metadata.namespace, pod.metadata.name))
+        return (0,) * len(self.resources) if facts is None else facts.shape
 
     def namespaces(self) -> Collection[str]:
         """Namespaces that have pods."""
@@ -254,6 +301,7 @@ class PodIndex:
             owner_kind=owner.kind if owner is not None else "Pod",
             born=(metadata.creation_timestamp or "", metadata.name),
             shape=self._shapes.setdefault(shape, shape),
+            size_class=pod.spec.priority_class_name if self.by_class and pod.spec.priority_class_name in SIZE_CLASSES else "",
             ended=ended,
             bound=pod.bound,
             counted=not ended,
@@ -289,7 +337,8 @@ class PodIndex:
                 entry.bound.add(facts.shape, sign)
             if facts.counted:
                 entry.stored.add(facts.shape, sign)
-                self._account_shape(entry, facts.shape, sign)
+                if facts.size_class:
+                    self._account_class(entry, facts, sign)
                 if facts.lacks_requests:
                     _mark(entry.without_requests, facts.name, sign)
             if facts.owner_kind not in ANNOUNCED_KINDS and not facts.ended:
@@ -297,13 +346,13 @@ class PodIndex:
         if not entry.total:
             del self._namespaces[facts.namespace]
 
-    def _account_shape(self, entry: _Namespace, shape: Shape, sign: int) -> None:
-        entry.shapes[shape] += sign
-        if entry.shapes[shape] == 0:
-            del entry.shapes[shape]
-            entry.largest = None
-        elif entry.shapes[shape] == 1 and sign > 0:
-            entry.largest = None
+    def _account_class(self, entry: _Namespace, facts: _Facts, sign: int) -> None:
+        each = entry.by_class.get(facts.size_class)
+        if each is None:
+            each = entry.by_class[facts.size_class] = _Stored(len(self.resources))
+        each.add(facts.shape, sign)
+        if not each.sum.count:
+            del entry.by_class[facts.size_class]
 
     def _account_owner(self, facts: _Facts, sign: int) -> None:
         entry = self._owners.get(facts.owner)

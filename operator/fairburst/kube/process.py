@@ -88,7 +88,7 @@ class Operator:
         }
         self._queues = QueueWatch(client, on_change=self._mark)
         self._view = ClusterView(
-            pods=PodIndex(config.pool.counted_resources),
+            pods=PodIndex(config.pool.counted_resources, by_class=config.small_jobs.enabled),
             stored_pods=self._pods.store,
             controllers=ControllerIndex(),
             nodes=self._nodes.store,
@@ -161,7 +161,9 @@ class Operator:
         self._view.changed_namespaces.add(namespace)
         ended = old is not None and not old.ended and (new is None or new.ended)
         if ended and old is not None:
-            self._engine.lag.ended(namespace, old, now)
+            self._engine.pod_ended(old, now)
+        if self._engine.reserve is not None:
+            self._engine.reserve.pod_changed(old, new, self._view.pods, time.time(), now)
         if self._pods.synced.is_set():  # a first list is no measure of how fast pods come
             self._view.pace.observe(old, new, now, elastic=self._engine.kind_of(namespace) is QueueKind.THROUGHPUT)
 

@@ -1,6 +1,7 @@
-"""From levels to ResourceQuota writes: what each namespace's umbrella quota should say, and which quotas to write now.
+"""From levels to ResourceQuota writes: what each namespace's quotas should say, and which of them to write now.
 
-Pure but for the memory of when each quota was last written, which keeps the rate down. Decides no level: levels come from
+The umbrella holds a namespace to its level; where the queue keeps a reserve, one quota each for its small and its large jobs
+subdivides it. Pure but for the memory of when each quota was last written, which keeps the rate down. Decides no level: levels come from
 the core. `hard = max(level, floor) + charges not released yet + one pod`, so that a finished pod's place is taken at once.
 """
 
@@ -12,12 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fairburst.kube.manifests import LARGE_CLASS, SMALL_CLASS
 from fairburst.kube.objects import Quantity, ResourceQuota
 from fairburst.quantity import format_quantity, parse_quantity
 
 QUOTA_NAME = "fairburst"
+SMALL_QUOTA, LARGE_QUOTA = f"{QUOTA_NAME}-small", f"{QUOTA_NAME}-large"
+PART_QUOTAS = (SMALL_QUOTA, LARGE_QUOTA)
+OUR_QUOTAS = frozenset({QUOTA_NAME, *PART_QUOTAS})
 POOL_LABEL = "fairburst.dev/pool"
 SYSTEM_CLASSES = ("system-node-critical", "system-cluster-critical")
+QuotaKey = tuple[str, str]  # namespace, name
 LOWER_AFTER_SECONDS = 10.0  # a small surplus is worth a write only once it has lasted
 RAISE_FRACTION = 0.02  # raises below this part of the quota wait for the next one
 LOWER_FRACTION = 0.05
@@ -40,8 +46,37 @@ def amounts(hard_or_used: Mapping[str, Quantity] | None) -> dict[str, float]:
 
 
 @dataclass(frozen=True, slots=True)
+class Scope:
+    """Which pods a quota counts, by their priority class: `operator` is In or NotIn."""
+
+    operator: str
+    classes: tuple[str, ...]
+
+    def body(self) -> dict[str, Any]:
+        """As a ResourceQuota's scopeSelector."""
+        return {"matchExpressions": [{"operator": self.operator, "scopeName": "PriorityClass", "values": list(self.classes)}]}
+
+    def is_of(self, quota: ResourceQuota) -> bool:
+        """Whether the quota counts just these pods; its scope may have been changed by hand."""
+        selector = quota.spec.scope_selector
+        terms = selector.match_expressions or [] if selector is not None else []
+        if len(terms) != 1 or quota.spec.scopes:
+            return False
+        only = terms[0]
+        return only.scope_name == "PriorityClass" and only.operator == self.operator and set(only.values or ()) == set(self.classes)
+
+
+# The umbrella also matches pods without a class.
+SCOPES = {
+    QUOTA_NAME: Scope("NotIn", SYSTEM_CLASSES),
+    SMALL_QUOTA: Scope("In", (SMALL_CLASS,)),
+    LARGE_QUOTA: Scope("In", (LARGE_CLASS,)),
+}
+
+
+@dataclass(frozen=True, slots=True)
 class QuotaTarget:
-    """What one namespace's umbrella quota should permit, by resource, in resource units.
+    """What one quota of a namespace should permit, by resource, in resource units. `name` says which.
 
     `level`: from the core, not below the floor. `lag`: charges not released yet. `unit`: the largest pod's charge.
     `counted`: charge of the pods that exist, written as `used` with a new key. `owner`: ownerReference of the queue, if there is one.
@@ -55,6 +90,12 @@ class QuotaTarget:
     counted: Mapping[str, float]
     owner: Mapping[str, Any] | None
     latency: bool
+    name: str = QUOTA_NAME
+
+    @property
+    def key(self) -> QuotaKey:
+        """Namespace and name."""
+        return self.namespace, self.name
 
     def hard(self, resource: str) -> float:
         """The value to write for `resource`: rounded down to what a quota can hold (millicores, whole bytes and devices)."""
@@ -63,11 +104,15 @@ class QuotaTarget:
 
 
 class WriteOrder(enum.IntEnum):
-    """Order of quota writes within a round: raise the bursts, shrink the largest, raise the rest."""
+    """Order of quota writes within a round: raise the bursts, shrink the largest, raise the rest.
+
+    A part of a namespace's level is raised before the other shrinks: the umbrella holds their sum.
+    """
 
     RAISE_BURST = 0
-    SHRINK = 1
-    RAISE = 2
+    RAISE_PART = 1
+    SHRINK = 2
+    RAISE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +132,12 @@ class QuotaWrite:
     replace: bool
     order: WriteOrder
     size: float
+    name: str = QUOTA_NAME
+
+    @property
+    def key(self) -> QuotaKey:
+        """Namespace and name."""
+        return self.namespace, self.name
 
 
 class QuotaPlanner:
@@ -98,45 +149,46 @@ class QuotaPlanner:
     def __init__(self, pool: str, min_interval_seconds: float) -> None:
         self._pool = pool
         self._min_interval = min_interval_seconds
-        self._written_at: dict[str, float] = {}
-        self._surplus_since: dict[str, float] = {}
+        self._written_at: dict[QuotaKey, float] = {}
+        self._surplus_since: dict[QuotaKey, float] = {}
 
-    def plan(self, targets: Sequence[QuotaTarget], quotas: Mapping[str, ResourceQuota], now: float) -> tuple[list[QuotaWrite], float]:
+    def plan(self, targets: Sequence[QuotaTarget], quotas: Mapping[QuotaKey, ResourceQuota], now: float) -> tuple[list[QuotaWrite], float]:
         """The writes due now, in order, and the time at which a deferred one falls due (infinite if there is none).
 
-        `quotas` are this pool's umbrella quotas by namespace; `now` is monotonic seconds.
+        `quotas` are this pool's quotas by namespace and name; `now` is monotonic seconds.
         """
         writes: list[QuotaWrite] = []
         due = math.inf
         for target in targets:
-            write = self._difference(target, quotas.get(target.namespace), now)
+            write = self._difference(target, quotas.get(target.key), now)
             if write is None:
                 continue
             if isinstance(write, float):
                 due = min(due, write)
                 continue
-            earliest = self._written_at.get(target.namespace, -math.inf) + self._min_interval
+            earliest = self._written_at.get(target.key, -math.inf) + self._min_interval
             if earliest > now and not write.create:
                 due = min(due, earliest)
             else:
                 writes.append(write)
-        writes.sort(key=lambda write: (write.order, -write.size, write.namespace))
+        writes.sort(key=lambda write: (write.order, -write.size, write.key))
         return writes, due
 
-    def written(self, namespace: str, now: float) -> None:
+    def written(self, quota: QuotaKey, now: float) -> None:
         """Note that a write was sent, successful or not."""
-        self._written_at[namespace] = now
-        self._surplus_since.pop(namespace, None)
+        self._written_at[quota] = now
+        self._surplus_since.pop(quota, None)
 
     def forget(self, namespace: str) -> None:
         """Drop a namespace that is no longer managed."""
-        self._written_at.pop(namespace, None)
-        self._surplus_since.pop(namespace, None)
+        for name in OUR_QUOTAS:
+            self._written_at.pop((namespace, name), None)
+            self._surplus_since.pop((namespace, name), None)
 
     def _difference(self, target: QuotaTarget, quota: ResourceQuota | None, now: float) -> QuotaWrite | float | None:
         """A write, the time at which a small surplus becomes worth one, or None where the quota is right."""
         want = {resource: target.hard(resource) for resource in target.level}
-        if quota is None or not _scope_is_ours(quota):
+        if quota is None or not SCOPES[target.name].is_of(quota):
             return self._write(target, want, {}, create=True, replace=quota is not None)
         have, enforced = amounts(quota.spec.hard), amounts(quota.status.hard)
         stale = tuple(sorted(key for key in quota.spec.hard or {} if resource_of(key) not in want))
@@ -146,9 +198,9 @@ class QuotaPlanner:
         if any(_worth_lowering(want[r], have[r], target.unit.get(r, 0.0)) for r in want):
             return self._write(target, want, have, stale=stale)
         if all(_same(want[r], have[r]) for r in want) and (not enforced or all(_same(have[r], enforced.get(r, math.inf)) for r in want)):
-            self._surplus_since.pop(target.namespace, None)
+            self._surplus_since.pop(target.key, None)
             return None
-        since = self._surplus_since.setdefault(target.namespace, now)
+        since = self._surplus_since.setdefault(target.key, now)
         if now >= since + LOWER_AFTER_SECONDS:
             return self._write(target, want, have, stale=stale)
         return since + LOWER_AFTER_SECONDS
@@ -166,7 +218,8 @@ class QuotaPlanner:
         new = [resource for resource in want if resource not in have]
         growth = max((want[r] - have[r]) / max(have[r], want[r], 1e-9) for r in want if r in have) if have else 1.0
         shrink = max(((have[r] - want[r]) / max(have[r], 1e-9) for r in want if r in have), default=0.0)
-        order = WriteOrder.SHRINK if shrink > growth else WriteOrder.RAISE_BURST if target.latency else WriteOrder.RAISE
+        raising = WriteOrder.RAISE_PART if target.name in PART_QUOTAS else WriteOrder.RAISE_BURST if target.latency else WriteOrder.RAISE
+        order = WriteOrder.SHRINK if shrink > growth else raising
         return QuotaWrite(
             namespace=target.namespace,
             hard={quota_key(r): format_quantity(r, want[r]) for r in sorted(want)},
@@ -177,36 +230,26 @@ class QuotaPlanner:
             replace=replace,
             order=order,
             size=max(growth, shrink),
+            name=target.name,
         )
 
 
 def quota_body(write: QuotaWrite, pool: str) -> dict[str, Any]:
-    """The whole ResourceQuota object for a creation. Its scope also matches pods without a class."""
-    metadata: dict[str, Any] = {"name": QUOTA_NAME, "namespace": write.namespace, "labels": {POOL_LABEL: pool}}
+    """The whole ResourceQuota object for a creation."""
+    metadata: dict[str, Any] = {"name": write.name, "namespace": write.namespace, "labels": {POOL_LABEL: pool}}
     if write.owner is not None:
         metadata["ownerReferences"] = [dict(write.owner)]
-    scope = {"operator": "NotIn", "scopeName": "PriorityClass", "values": list(SYSTEM_CLASSES)}
     return {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
         "metadata": metadata,
-        "spec": {"hard": dict(write.hard), "scopeSelector": {"matchExpressions": [scope]}},
+        "spec": {"hard": dict(write.hard), "scopeSelector": SCOPES[write.name].body()},
     }
 
 
 def pool_of(quota: ResourceQuota) -> str | None:
     """The pool whose operator wrote the quota; None where the label was removed by hand, or never was."""
     return (quota.metadata.labels or {}).get(POOL_LABEL)
-
-
-def _scope_is_ours(quota: ResourceQuota) -> bool:
-    """Whether the quota still covers every pod but those of the system classes."""
-    selector = quota.spec.scope_selector
-    terms = selector.match_expressions or [] if selector is not None else []
-    if len(terms) != 1 or quota.spec.scopes:
-        return False
-    only = terms[0]
-    return only.scope_name == "PriorityClass" and only.operator == "NotIn" and set(only.values or ()) == set(SYSTEM_CLASSES)
 
 
 def _same(left: float, right: float) -> bool:

@@ -1,5 +1,7 @@
 """How far kube-controller-manager is behind in releasing the charge of ended pods, per namespace. Decides no level.
 
+Kept by quota: a namespace's name stands for its umbrella, `lag_key` makes the names of the others.
+
 ResourceQuota admission compares with `status.used`, which the controller lowers only after a queue of its own
 (docs/decisions/0003-quota-slack.md). Until then an ended pod still occupies quota, so the quota is written higher by that lag.
 """
@@ -12,6 +14,11 @@ from collections.abc import Collection, Mapping
 
 from fairburst.kube.charge import charge
 from fairburst.kube.objects import Pod
+
+
+def lag_key(namespace: str, quota: str) -> str:
+    """What the lag of a namespace's further quota is kept under; `retain` reads the namespace back."""
+    return f"{namespace}/{quota}"
 
 
 class ReleaseLag:
@@ -67,9 +74,9 @@ class ReleaseLag:
 
     def retain(self, namespaces: Collection[str]) -> None:
         """Drop every other namespace: they are not managed."""
-        for by_namespace in (self._samples, self._ended):
-            for namespace in by_namespace.keys() - set(namespaces):
-                del by_namespace[namespace]
+        for by_quota in (self._samples, self._ended):
+            for key in [key for key in by_quota if key.partition("/")[0] not in namespaces]:
+                del by_quota[key]
 
 
 def _expire(samples: deque[tuple[float, dict[str, float]]], before: float) -> None:

@@ -399,15 +399,14 @@ class LatencyQueueSpec(QueueSettings):
 
 
 class SmallJobs(SpecModel):
-    """Small jobs are kept from waiting behind large ones (DRESS). Not supported yet."""
+    """Which of the queue's jobs are small (DRESS)."""
 
-    threshold_percent: int = Field(ge=1, le=100, description="A job is small if its demand is at most this percent of the pool's capacity.")
-
-
-class Reserve(SpecModel):
-    """The part of the queue's level that small jobs may count on (DRESS). Not supported yet."""
-
-    initial_percent: int = Field(ge=0, le=100, description="The reserve ratio to begin with, in percent.")
+    threshold_percent: int = Field(
+        ge=1,
+        le=100,
+        description="A job is small if its full request (one pod's, times the pods that it wants at once) is at most this percent of the "
+        "pool's committed capacity, in every resource. Fixed at a Job's creation.",
+    )
 
 
 class Elasticity(SpecModel):
@@ -461,17 +460,19 @@ class Elasticity(SpecModel):
 class ThroughputQueueSpec(QueueSettings):
     """Long-running work that wants its fair share over time."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        _unsupported("smallJobs", "!has(self.smallJobs)", lambda spec: spec.small_jobs is None, "smallJobs"),
-        _unsupported("reserve", "!has(self.reserve)", lambda spec: spec.reserve is None, "reserve"),
-        *_SHARED_RULES,
-    )
+    rules: ClassVar[tuple[Rule, ...]] = _SHARED_RULES
 
     limits: Resources | None = Field(
         default=None, description="The most the queue is ever allocated, by resource. A resource that is not named is not limited."
     )
-    small_jobs: SmallJobs | None = Field(default=None, description="Small jobs before large ones. Not supported yet.")
-    reserve: Reserve | None = Field(default=None, description="What small jobs may count on. Not supported yet.")
+    small_jobs: SmallJobs | None = Field(
+        default=None, description="Which jobs are small; by default the operator's smallJobs.thresholdPercent says so."
+    )
+    reserve: Literal["Auto", "Off"] | None = Field(
+        default=None,
+        description="Whether part of the queue's level is kept for its small jobs (DRESS). Auto, the default: as much as the reserve ratio "
+        "says, if the operator's smallJobs.enabled is true. Off: its jobs are served in the order in which they come.",
+    )
     elasticity: Elasticity | None = Field(
         default=None, description="Sizing the queue's jobs by what a slot is worth to each (PAF). By default their sizes are left alone."
     )
@@ -500,6 +501,15 @@ class Promise(KubeModel):
     limits: Amounts | None = Field(default=None, description="Accepted limits.")
     suspended: bool = Field(default=False, description="Whether the accepted queue is held.")
     admission_order: int | None = Field(default=None, description="Position in which it was admitted; classes come back in this order.")
+
+
+class ReserveStatus(KubeModel):
+    """What is kept for the queue's small jobs."""
+
+    ratio_milli: int = Field(description="The reserve ratio of the elastic pool, in thousandths.")
+    level: Amounts | None = Field(default=None, description="The part of the queue's level that is for small jobs now.")
+    small_jobs: int = Field(description="Small jobs that run or wait.")
+    large_jobs: int = Field(description="Large jobs that run or wait.")
 
 
 class WindowStatus(KubeModel):
@@ -627,6 +637,13 @@ class QueueStatus(KubeModel):
         "Elastic: a fair share. Rejected: nothing beyond the floor, for it would break an earlier promise.",
     )
     stamp: Stamp | None = Field(default=None, description="What pods of this queue are stamped with at creation.")
+    small_stamp: Stamp | None = Field(
+        default=None, description="What pods of small Jobs are stamped with instead, while there is a reserve."
+    )
+    reserve: ReserveStatus | None = Field(default=None, description="What is kept for small jobs (DRESS).")
+    size_threshold: Amounts | None = Field(
+        default=None, description="A Job whose full request is at most this in every resource is small; decided at its creation."
+    )
     promise: Promise | None = Field(default=None, description="The accepted spec in force.")
     share: str | None = Field(default=None, max_length=16, description="Weight over the sum of admitted weights, in percent.")
     window: WindowStatus | None = Field(default=None, description="The window that the queue is in or waits for.")

@@ -18,4 +18,13 @@ def stamp_of(guarantee_class: GuaranteeClass | None, config: Config) -> dict[str
             name = class_name("soft")
         case GuaranteeClass.ELASTIC | None:
             name = class_name("large")
+    return _stamp(name, config)
+
+
+def small_stamp(config: Config) -> dict[str, Any]:
+    """status.smallStamp: what the pods of a throughput queue's small Jobs get instead (kube/job_size.py)."""
+    return _stamp(class_name("small"), config)
+
+
+def _stamp(name: str, config: Config) -> dict[str, Any]:
     return {"className": name, "value": class_values(config)[name], "preemptionPolicy": "Never"}

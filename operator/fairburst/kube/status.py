@@ -53,13 +53,33 @@ _DRIFTING = (
     "debtMilliseconds",
     "share",
     "elasticity",
+    "reserve",
+    "sizeThreshold",
 )
 _WINDOW_DRIFTING = ("consumed", "budget")
 
 
 @dataclass(frozen=True, slots=True)
+class ReserveView:
+    """What a queue's status says of its small jobs. `threshold` and `level` in resource units, `ratio` a fraction of the elastic pool.
+
+    `small_stamp` is None where nothing is stamped.
+    """
+
+    small_stamp: Mapping[str, Any] | None
+    threshold: Mapping[str, float]
+    ratio: float
+    level: FloatArray
+    small_jobs: int
+    large_jobs: int
+
+
+@dataclass(frozen=True, slots=True)
 class StatusInput:
-    """All that one queue's status is made of. `decision`, `memory` and the arrays are None for a queue that governs nothing."""
+    """All that one queue's status is made of. `decision`, `memory` and the arrays are None for a queue that governs nothing.
+
+    `reserve` is None for a queue without one.
+    """
 
     member: Member
     conditions: Sequence[ConditionValue]
@@ -69,6 +89,7 @@ class StatusInput:
     demand: FloatArray | None = None
     stamp: Mapping[str, Any] | None = None
     elasticity: Mapping[str, Any] | None = None
+    reserve: ReserveView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +157,8 @@ def _told_by(item: StatusInput) -> tuple[Any, ...]:
     if decision is None or memory is None:
         return item.member.generation, verdicts
     counted = memory.bursts, memory.met, memory.missed, memory.refused
-    return item.member.generation, verdicts, decision.guarantee_class, decision.window, memory.promise, counted, decision.admission
+    told = item.member.generation, verdicts, decision.guarantee_class, decision.window, memory.promise, counted, decision.admission
+    return (*told, item.reserve is not None)
 
 
 def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[str, ...], wall: float) -> dict[str, Any]:
@@ -168,6 +190,8 @@ def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[st
         status["stamp"] = dict(item.stamp)
     if item.elasticity is not None:
         status["elasticity"] = dict(item.elasticity)
+    if item.reserve is not None:
+        status |= _reserve(item.reserve, resources)
     if decision.window is not None:
         status |= {
             "window": _window(decision),
@@ -177,6 +201,19 @@ def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[st
         if math.isfinite(memory.residual_level):
             status["residualLevelMicro"] = round(memory.residual_level * MICRO)
     return status
+
+
+def _reserve(view: ReserveView, resources: tuple[str, ...]) -> dict[str, Any]:
+    stamp = {} if view.small_stamp is None else {"smallStamp": dict(view.small_stamp)}
+    return stamp | {
+        "sizeThreshold": to_amounts(view.threshold),
+        "reserve": {
+            "ratioMilli": round(view.ratio * MILLI),
+            "level": _amounts(resources, view.level),
+            "smallJobs": view.small_jobs,
+            "largeJobs": view.large_jobs,
+        },
+    }
 
 
 def memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
