@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-long test-fast lint crds lock bench reproduce cluster-build clean fuzz mutate
+.PHONY: demo test test-long test-fast lint crds chart lock bench reproduce cluster-build clean fuzz mutate
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -42,6 +42,10 @@ cluster-build: $(STAMP)
 ## crds: regenerate crds/*.yaml from the pydantic models
 crds: $(STAMP)
 	$(BIN)/fairburst crds --output crds
+
+## chart: regenerate the parts of charts/fairburst that come from the operator's sources, from values.yaml and from pyproject.toml
+chart: $(STAMP)
+	$(BIN)/python -m release chart
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

@@ -1,0 +1,71 @@
+{{- define "fairburst.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "fairburst.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "fairburst.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "fairburst.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "fairburst.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "fairburst.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "fairburst.serviceAccountName" -}}
+{{- default (ternary (include "fairburst.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{- define "fairburst.image" -}}
+{{- with .Values.image -}}
+{{- $name := ternary .repository (printf "%s/%s" (trimSuffix "/" .registry) .repository) (empty .registry) -}}
+{{- if .digest }}{{ $name }}@{{ .digest }}{{ else }}{{ $name }}:{{ default $.Chart.AppVersion .tag }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The configuration file: what the user gave, and the namespace, which is the release's. */ -}}
+{{- define "fairburst.configuration" -}}
+{{- merge (dict "namespace" .Release.Namespace) .Values.config | toYaml -}}
+{{- end -}}
+
+{{- /* What every container of ours has: no root, no writing but to volumes, no capability. */ -}}
+{{- define "fairburst.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "fairburst.containerSecurityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{- /* Whether a cluster is asked: without one (`helm template`, `helm lint`) Helm knows versions of APIs, but no kinds. */ -}}
+{{- define "fairburst.live" -}}
+{{- if .Capabilities.APIVersions.Has "apps/v1/Deployment" }}true{{ end -}}
+{{- end -}}
+
+{{- define "fairburst.antiAffinity" -}}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "fairburst.selectorLabels" . | fromYaml)) -}}
+{{- if eq .Values.podAntiAffinity "Required" -}}
+{{- dict "podAntiAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term)) | toYaml -}}
+{{- else -}}
+{{- dict "podAntiAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100 "podAffinityTerm" $term))) | toYaml -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,47 @@
+"""`python -m release chart`: write the generated parts of charts/fairburst, or say which of them are not what they should be."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from release.readme import with_table
+from release.schema import to_json, values_schema
+from release.templates import generated
+
+ROOT = Path(__file__).parents[1]
+CHART = ROOT / "charts" / "fairburst"
+
+
+def package_version(root: Path = ROOT) -> str:
+    """The one place where the version is written: pyproject.toml."""
+    return str(tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
+
+
+def files() -> dict[Path, str]:
+    """What the generated files, and those with a generated part, should say."""
+    texts = {CHART / "templates" / name: text for name, text in generated().items()}
+    texts[CHART / "values.schema.json"] = to_json(values_schema())
+    texts[CHART / "README.md"] = with_table(_text("README.md"), _text("values.yaml"))
+    version = package_version()
+    texts[CHART / "Chart.yaml"] = re.sub(r"(?m)^(version|appVersion): .*$", rf"\g<1>: {version}", _text("Chart.yaml"))
+    return texts
+
+
+def drifted() -> list[Path]:
+    """Files that do not say what they should."""
+    return [path for path, text in files().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+
+
+def write() -> list[Path]:
+    """Write what differs; the paths written."""
+    changed = drifted()
+    texts = files()
+    for path in changed:
+        path.write_text(texts[path], encoding="utf-8")
+    return changed
+
+
+def _text(name: str) -> str:
+    return (CHART / name).read_text(encoding="utf-8")

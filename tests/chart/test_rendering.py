@@ -1,0 +1,253 @@
+"""What the chart renders: the default as a snapshot, options one by one, pods that the restricted Pod Security standard admits."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fairburst.kube.schemas import parse_queue
+from fairburst.telemetry.metrics import definitions
+from release.chart import CHART
+from tests.chart.conftest import NAMESPACE, Helm, HelmError, Render, names, objects_in, the
+
+SNAPSHOT = Path(__file__).parent / "default.yaml"
+GENERATED = ("CustomResourceDefinition", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")  # see test_drift.py
+OPTIONAL = {
+    "PodDisruptionBudget": {"podDisruptionBudget": {"enabled": True}},
+    "ServiceMonitor": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
+    "NetworkPolicy": {"networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {}}]}},
+    "FlowSchema": {"flowSchema": {"enabled": True}},
+}
+EVERYTHING = {
+    **{key: value for values in OPTIONAL.values() for key, value in values.items()},
+    "config": {"pool": {"name": "gpu", "nodeSelector": {"pool": "gpu"}}},
+    "image": {"registry": "images.example.com", "digest": "sha256:" + "0" * 64},
+    "imagePullSecrets": [{"name": "pull"}],
+    "rbac": {"aggregateEdit": True},
+    "serviceAccount": {"annotations": {"a": "b"}},
+    "priorityClassName": "system-cluster-critical",
+    "tolerations": [{"operator": "Exists"}],
+    "podAntiAffinity": "Required",
+    "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
+    "podAnnotations": {"a": "b"},
+    "podLabels": {"team": "platform"},
+    "extraEnv": [{"name": "A", "value": "b"}],
+    "extraVolumes": [{"name": "recordings", "emptyDir": {}}],
+    "extraVolumeMounts": [{"name": "recordings", "mountPath": "/recordings"}],
+    "dashboard": {"enabled": True, "annotations": {"folder": "Platform"}},
+    "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-extra"}}],
+}
+
+
+def pods(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The spec of every pod that the chart makes, in whatever kind."""
+    specs = [one["spec"] for one in objects if one["kind"] == "Pod"]
+    return specs + [one["spec"]["template"]["spec"] for one in objects if one["kind"] in {"Deployment", "Job"}]
+
+
+def operator(objects: list[dict[str, Any]]) -> dict[str, Any]:
+    spec: dict[str, Any] = the(objects, "Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+def test_the_default_rendering_is_the_snapshot(render: Render) -> None:
+    """`UPDATE_SNAPSHOT=1` writes it anew; the reason belongs into the commit."""
+    objects = [one for one in render() if one["kind"] not in GENERATED]
+    text = yaml.safe_dump_all(objects, sort_keys=False, width=140)
+    if os.environ.get("UPDATE_SNAPSHOT"):
+        SNAPSHOT.write_text(text)
+    assert list(yaml.safe_load_all(text)) == list(yaml.safe_load_all(SNAPSHOT.read_text()))
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+def test_helm_lint_is_content(helm: Helm, values: dict[str, Any]) -> None:
+    assert "0 chart(s) failed" in helm.run("lint", "--strict", values=values)
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+def test_every_pod_meets_the_restricted_standard_and_writes_nothing(render: Render, values: dict[str, Any]) -> None:
+    specs = pods(render(values))
+    assert len(specs) == 3, "operator, test and cleanup"
+    for spec in specs:
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["runAsUser"] > 0
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+        assert not [volume for volume in spec.get("volumes", []) if "hostPath" in volume]
+        for container in spec["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["resources"]["limits"]["memory"]
+
+
+@pytest.mark.parametrize("kind", OPTIONAL)
+def test_options_are_off_by_default_and_on_when_asked_for(render: Render, kind: str) -> None:
+    assert names(render(), kind) == []
+    assert len(names(render(OPTIONAL[kind]), kind)) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "gone"),
+    [
+        pytest.param({"crds": {"install": False}}, "CustomResourceDefinition", id="CRDs"),
+        pytest.param({"priorityClasses": {"install": False}}, "PriorityClass", id="priority classes"),
+        pytest.param({"admissionPolicies": {"install": False}}, "MutatingAdmissionPolicy", id="policies"),
+        pytest.param({"rbac": {"create": False}, "cleanup": {"enabled": False}}, "ClusterRoleBinding", id="rights"),
+        pytest.param({"cleanup": {"enabled": False}}, "Job", id="cleaning up"),
+    ],
+)
+def test_parts_that_others_bring_are_left_out(render: Render, values: dict[str, Any], gone: str) -> None:
+    assert names(render(), gone)
+    assert names(render(values), gone) == []
+
+
+@pytest.mark.parametrize(("keep", "want"), [(True, {"helm.sh/resource-policy": "keep"}), (False, {})])
+def test_crds_are_kept_at_an_uninstallation_if_wanted(render: Render, keep: bool, want: dict[str, str]) -> None:
+    crds = [one for one in render({"crds": {"keep": keep}}) if one["kind"] == "CustomResourceDefinition"]
+    assert [crd["metadata"].get("annotations", {}) for crd in crds] == [want, want]
+
+
+def test_a_changed_configuration_restarts_the_operator_and_nothing_else_does(render: Render) -> None:
+    def checksum(values: dict[str, Any]) -> str:
+        return str(the(render(values), "Deployment")["spec"]["template"]["metadata"]["annotations"]["checksum/config"])
+
+    assert checksum({}) == checksum({"dashboard": {"enabled": True}})
+    assert checksum({}) != checksum({"config": {"pool": {"headRoomPercent": 5}}})
+
+
+def test_there_is_one_operator_at_a_time(render: Render) -> None:
+    deployment = the(render(), "Deployment")["spec"]
+    assert (deployment["replicas"], deployment["strategy"]) == (1, {"type": "Recreate"})
+
+
+def test_the_operator_reads_the_configuration_that_is_mounted(render: Render) -> None:
+    objects = render({"config": {"metrics": {"port": 1234}}})
+    spec = operator(objects)
+    (container,) = spec["containers"]
+    assert container["args"] == ["run", "--config", "/etc/fairburst/fairburst.yaml"]
+    assert container["volumeMounts"][0]["mountPath"] == "/etc/fairburst"
+    mounted = the(objects, "ConfigMap", spec["volumes"][0]["configMap"]["name"])
+    assert yaml.safe_load(mounted["data"]["fairburst.yaml"]) == {"namespace": NAMESPACE, "metrics": {"port": 1234}}
+    assert container["ports"][0]["containerPort"] == the(objects, "Service")["spec"]["ports"][0]["port"] == 1234
+    assert the(objects, "Pod")["spec"]["containers"][0]["command"][-1].endswith(f"-metrics.{NAMESPACE}.svc:1234")
+
+
+@pytest.mark.parametrize(
+    ("image", "want"),
+    [
+        pytest.param({}, r"^fairburst/fairburst:\d+\.\d+\.\d+$", id="the version of the chart"),
+        pytest.param({"tag": "x"}, "^fairburst/fairburst:x$", id="a tag"),
+        pytest.param({"tag": "x", "digest": "sha256:" + "a" * 64}, "^fairburst/fairburst@sha256:a{64}$", id="a digest"),
+        pytest.param({"registry": "images.example.com/"}, "^images.example.com/fairburst/fairburst:", id="a registry"),
+    ],
+)
+def test_every_pod_has_the_image_asked_for(render: Render, image: dict[str, Any], want: str) -> None:
+    found = {container["image"] for spec in pods(render({"image": image})) for container in spec["containers"]}
+    assert len(found) == 1
+    assert re.match(want, found.pop())
+
+
+def test_placement_is_as_asked_for(render: Render) -> None:
+    assert "affinity" not in operator(render())
+    asked = operator(render(EVERYTHING))
+    assert asked["priorityClassName"] == "system-cluster-critical"
+    ours = {"app.kubernetes.io/name": "fairburst", "app.kubernetes.io/instance": "fb"}
+    assert asked["topologySpreadConstraints"][0]["labelSelector"] == {"matchLabels": ours}
+    (term,) = asked["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term["labelSelector"] == {"matchLabels": ours}
+    own = {"nodeAffinity": {"a": "b"}}
+    assert operator(render({"podAntiAffinity": "Preferred", "affinity": own}))["affinity"] == own
+    selector = {"matchLabels": {"x": "y"}}
+    given = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}]
+    assert operator(render({"topologySpreadConstraints": given}))["topologySpreadConstraints"] == given
+
+
+def test_tenants_read_queues_and_never_write_a_status(render: Render) -> None:
+    def tenants(values: dict[str, Any]) -> list[dict[str, Any]]:
+        return [one for one in render(values) if "rbac.authorization.k8s.io/aggregate-to-edit" in one["metadata"]["labels"]]
+
+    (view,) = tenants({})
+    assert {verb for rule in view["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    both = tenants({"rbac": {"aggregateEdit": True}})
+    assert {resource for role in both for rule in role["rules"] for resource in rule["resources"]} == {"latencyqueues", "throughputqueues"}
+    assert tenants({"rbac": {"aggregateView": False}}) == []
+
+
+def test_what_is_left_to_clean_up_needs_few_rights(render: Render) -> None:
+    hooks = [one for one in render() if one["metadata"].get("annotations", {}).get("helm.sh/hook") == "post-delete"]
+    rules = {one["kind"]: one["rules"] for one in hooks if "rules" in one}
+    assert rules == {
+        "ClusterRole": [{"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["list", "delete"]}],
+        "Role": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["delete"]}],
+    }
+    assert sorted(one["kind"] for one in hooks) == [
+        "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Job", "Role", "RoleBinding", "ServiceAccount",
+    ]  # fmt: skip
+    for one in hooks:
+        assert "hook-succeeded" in one["metadata"]["annotations"]["helm.sh/hook-delete-policy"], "nothing of it stays"
+
+
+def test_objects_of_two_releases_for_two_pools_do_not_collide(helm: Helm) -> None:
+    def cluster_wide(release: str, pool: str) -> set[tuple[str, str]]:
+        values = {"config": {"pool": {"name": pool}}, "crds": {"install": False}, "priorityClasses": {"install": False}}
+        objects = objects_in(helm.run("template", release, values=values | {"flowSchema": {"enabled": True}}))
+        return {(one["kind"], one["metadata"]["name"]) for one in objects if "namespace" not in one["metadata"]}
+
+    assert not cluster_wide("red", "red") & cluster_wide("blue", "blue")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        pytest.param(["--kube-version", "1.34.4"], "expected Kubernetes 1.36 or newer", id="too old, as it is said"),
+        pytest.param(["--api-versions", "apps/v1/Deployment"], "does not serve MutatingAdmissionPolicy", id="a cluster without the API"),
+        pytest.param(["--kube-version", "1.29.0"], "chart requires kubeVersion: >=1.30.0-0", id="far too old"),
+    ],
+)
+def test_a_cluster_that_cannot_stamp_is_refused_in_words(helm: Helm, arguments: list[str], want: str) -> None:
+    with pytest.raises(HelmError) as refused:
+        helm.render({}, *arguments)
+    assert want in str(refused.value)
+
+
+def test_quotas_alone_need_no_new_cluster(render: Render) -> None:
+    assert names(render({"admissionPolicies": {"install": False}}, "--kube-version", "1.34.4"), "Deployment") == ["fb-fairburst"]
+
+
+@pytest.mark.parametrize(("namespace", "want"), [("kube-system", "found kube-system"), ("n" * 41, "at most 40 characters")])
+def test_a_namespace_that_cannot_be_the_operators_is_refused(helm: Helm, namespace: str, want: str) -> None:
+    with pytest.raises(HelmError, match=want):
+        helm.run("template", "fb", namespace=namespace)
+
+
+def test_the_dashboard_asks_for_metrics_that_exist(render: Render) -> None:
+    dashboard = json.loads(the(render({"dashboard": {"enabled": True}}), "ConfigMap", "fb-fairburst-dashboard")["data"]["fairburst.json"])
+    served = {name: (kind, set(labels)) for name, kind, labels, _ in definitions()}
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert len(expressions) > 10
+    for expression in expressions:
+        asked = re.findall(r"fairburst_[a-z_]+", expression)
+        assert asked
+        for name in asked:
+            kind, labels = served[name.removesuffix("_bucket")]
+            assert name.endswith("_bucket") == (kind == "histogram")
+            selected = re.findall(rf"{name}{{([^}}]*)}}", expression)
+            assert {label for group in selected for label in re.findall(r"(\w+)=", group)} <= labels
+
+
+def test_the_examples_for_artifact_hub_are_valid_queues() -> None:
+    annotations = yaml.safe_load((CHART / "Chart.yaml").read_text())["annotations"]
+    examples = yaml.safe_load(annotations["artifacthub.io/crdsExamples"])
+    for example in examples:
+        parse_queue({**example, "metadata": {**example["metadata"], "creationTimestamp": "2026-01-01T00:00:00Z"}})
+    described = {crd["kind"]: crd["name"] for crd in yaml.safe_load(annotations["artifacthub.io/crds"])}
+    assert described == {example["kind"]: f"{example['kind'].lower()}s.fairburst.dev" for example in examples}
