@@ -191,6 +191,8 @@ class TestMalformed:
             pytest.param(lambda text: changed(text, 3, demand={"9": [1, 2]}), 3, "rows 0 to 2 in `demand`, found '9'", id="row"),
             pytest.param(lambda text: changed(text, 3, usage={"1": [1]}), 3, "2 numbers in row 1 of `usage`", id="too few numbers"),
             pytest.param(lambda text: changed(text, 3, unit={"1": [1, "x"]}), 3, "2 numbers in row 1 of `unit`", id="no number"),
+            pytest.param(lambda text: changed(text, 3, unit={"1": [1, 10**400]}), 3, "int too large", id="beyond all numbers"),
+            pytest.param(lambda text: text + "[" * 100_000 + "\n", None, "maximum recursion depth", id="too deep"),
             pytest.param(lambda text: changed(text, 3, live={"0": [1]}), 3, "1 number in row 0 of `live`", id="list for a number"),
             pytest.param(lambda text: changed(text, 3, result=None), 3, "expected `result` as a JSON object, found None", id="no result"),
             pytest.param(lambda text: changed(text, 3, result={"classes": ["Firm"]}), 3, "a class among Hard, Soft", id="class"),
@@ -200,14 +202,14 @@ class TestMalformed:
         ],
     )
     def test_a_damaged_file_is_refused_with_file_line_and_what_was_expected(
-        self, recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[str], str], line: int, want: str
+        self, recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[str], str], line: int | None, want: str
     ) -> None:
         path = tmp_path / "damaged.jsonl"
         path.write_text(damage(recording.read_text()))
         assert main(["replay", str(path)]) == 1
         said = capsys.readouterr()
         assert said.out == ""
-        assert said.err.startswith(f"fairburst replay: {path}:{line}: ")
+        assert said.err.startswith(f"fairburst replay: {path}:{'' if line is None else f'{line}: '}")
         assert want in said.err
 
     def test_bytes_that_are_no_text_are_refused(self, recording: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ class RecordingReader:
             raise RecordingError(f"{path}:1: expected the header of a recording, found an empty file")
         try:
             self.config: PolicyConfig = decode_header(text)
-        except ValueError as error:
+        except (ValueError, OverflowError, RecursionError) as error:
             raise RecordingError(f"{path}:1: {error}") from error
 
     def rounds(self) -> Iterator[tuple[int, RecordedRound]]:
@@ -32,7 +32,7 @@ class RecordingReader:
                 continue
             try:
                 yield number, decoder.decode(text)
-            except ValueError as error:
+            except (ValueError, OverflowError, RecursionError) as error:
                 raise RecordingError(f"{self.path}:{number}: {error}") from error
 
     def _lines(self) -> Iterator[tuple[int, str]]:
