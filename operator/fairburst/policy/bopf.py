@@ -45,47 +45,49 @@ def allocate(standing: Standing, capacity: FloatArray) -> tuple[FloatArray, Floa
     If capacity fell below the sum of hard rates, hard queues are served in admission order: the earliest promises are kept whole, the
     first that doesn't fit gets what there is, and later ones get what it leaves.
     """
-    wanted = standing.wanted
-    guaranteed = np.zeros_like(wanted)
     slack = slack_of(capacity)
     left = capacity.copy()
+    served: list[tuple[IntArray, FloatArray]] = []
     if standing.hard.size:
-        left = _serve_hard(standing, guaranteed, capacity)
+        granted, left = _serve_hard(standing, capacity)
+        served.append((standing.hard, granted))
     if standing.overdue.size:
         rows = standing.overdue
-        claim = np.minimum(units_up(standing.rate, standing.unit, rows), take_rows(wanted, rows))
-        left = _serve_in_order(rows, claim, guaranteed, left, slack)
+        claim = np.minimum(units_up(standing.rate, standing.unit, rows), take_rows(standing.wanted, rows))
+        granted, left = _serve_in_order(claim, left, slack)
+        served.append((rows, granted))
     if standing.soft.size:
-        left = _serve_in_order(standing.soft, take_rows(wanted, standing.soft), guaranteed, left, slack)
-    _serve_elastic(standing, guaranteed, capacity, left)
+        granted, left = _serve_in_order(take_rows(standing.wanted, standing.soft), left, slack)
+        served.append((standing.soft, granted))
+    guaranteed = _serve_elastic(standing, capacity, left)
+    for rows, granted in served:
+        put_rows(guaranteed, rows, granted)
     return guaranteed, _serve_spare(standing, guaranteed, capacity)
 
 
-def _serve_in_order(rows: IntArray, claim: FloatArray, guaranteed: FloatArray, left: FloatArray, slack: FloatArray) -> FloatArray:
+def _serve_in_order(claim: FloatArray, left: FloatArray, slack: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(granted, left) of `claim` (M, K), row after row."""
     granted = claim * take_in_order(claim, left, slack)[:, None]
-    put_rows(guaranteed, rows, granted)
-    rest: FloatArray = np.maximum(left - column_sum(granted), 0.0)
-    return rest
+    return granted, np.maximum(left - column_sum(granted), 0.0)
 
 
-def _serve_hard(standing: Standing, guaranteed: FloatArray, capacity: FloatArray) -> FloatArray:
-    """min(rate, demand), the rate rounded up to whole units where all hold. Returns what hard queues leave *uncommitted*.
+def _serve_hard(standing: Standing, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """min(rate, demand), the rate rounded up to whole units where all hold. Returns it and what hard queues leave *uncommitted*.
 
     What a hard queue leaves unused of its rate stays committed here and goes to spare, not to soft queues.
     """
     rows, slack = standing.hard, slack_of(capacity)
     rate, wanted = take_rows(standing.rate, rows), take_rows(standing.wanted, rows)
-    exact = np.minimum(rate, wanted)
     whole = np.minimum(standing.whole_rate, wanted)
     if (column_sum(whole) <= capacity + slack).all():
         granted = whole
-    elif (column_sum(exact) <= capacity + slack).all():
-        granted = exact + _extras_that_fit(whole - exact, capacity - column_sum(exact))
     else:
-        granted = exact * take_in_order(exact, capacity, slack)[:, None]
-    put_rows(guaranteed, rows, granted)
-    uncommitted: FloatArray = np.maximum(capacity - column_sum(np.maximum(granted, rate)), 0.0)
-    return uncommitted
+        exact = np.minimum(rate, wanted)
+        if (column_sum(exact) <= capacity + slack).all():
+            granted = exact + _extras_that_fit(whole - exact, capacity - column_sum(exact))
+        else:
+            granted = exact * take_in_order(exact, capacity, slack)[:, None]
+    return granted, np.maximum(capacity - column_sum(np.maximum(granted, rate)), 0.0)
 
 
 def _extras_that_fit(extra: FloatArray, left: FloatArray) -> FloatArray:
@@ -98,42 +100,43 @@ def _extras_that_fit(extra: FloatArray, left: FloatArray) -> FloatArray:
     return result
 
 
-def _serve_elastic(standing: Standing, guaranteed: FloatArray, capacity: FloatArray, left: FloatArray) -> None:
-    """Elastic queues, and latency queues outside their windows up to their residual share, by weighted DRF."""
+def _serve_elastic(standing: Standing, capacity: FloatArray, left: FloatArray) -> FloatArray:
+    """(N, K): elastic queues, and latency queues outside their windows up to their residual share, by weighted DRF; nothing for others."""
     if standing.elastic.all():
         multiple = fill(standing.wanted, standing.level_cap, standing.weight, capacity, left)
-        np.multiply(standing.wanted, multiple[:, None], out=guaranteed)
-        return
-    rows = np.flatnonzero(standing.elastic)
-    if rows.size == 0:
-        return
-    direction = take_rows(standing.wanted, rows)
-    multiple = fill(direction, standing.level_cap[rows], standing.weight[rows], capacity, left)
-    put_rows(guaranteed, rows, direction * multiple[:, None])
+    else:
+        rows = np.flatnonzero(standing.elastic)
+        multiple = np.zeros(len(standing.elastic))
+        multiple[rows] = fill(take_rows(standing.wanted, rows), standing.level_cap[rows], standing.weight[rows], capacity, left)
+    result: FloatArray = standing.wanted * multiple[:, None]
+    return result
 
 
 def _serve_spare(standing: Standing, guaranteed: FloatArray, capacity: FloatArray) -> FloatArray:
     """What is left goes to unmet demand by weighted DRF (Pareto efficiency)."""
     left = np.maximum(capacity - column_sum(guaranteed), 0.0)
-    if (left <= slack_of(capacity)).all():
-        return np.zeros_like(guaranteed)
     blocked = left <= slack_of(capacity)
-    rows = np.flatnonzero(~row_any(standing.wanted[:, blocked] > 0))
-    unmet = _unmet(standing.wanted, guaranteed, rows)
-    short = np.flatnonzero(row_maximum(unmet) > 0)
-    spare = np.zeros_like(guaranteed)
-    if short.size:
-        rows, unmet = rows[short], unmet if short.size == rows.size else take_rows(unmet, short)
-        multiple = fill(unmet, np.full(rows.size, np.inf), standing.weight[rows], capacity, left)
-        put_rows(spare, rows, unmet * multiple[:, None])
-    return spare
+    if blocked.all():
+        return np.zeros_like(guaranteed)
+    unmet = _unmet(standing.wanted, guaranteed)
+    short = row_maximum(unmet) > 0
+    if blocked.any():
+        short &= ~row_any(standing.wanted[:, blocked] > 0)
+    rows = np.flatnonzero(short)
+    multiple = np.zeros(len(short))
+    if rows.size:
+        multiple[rows] = fill(take_rows(unmet, rows), np.full(rows.size, np.inf), standing.weight[rows], capacity, left)
+    unmet *= multiple[:, None]
+    return unmet
 
 
-def _unmet(wanted: FloatArray, guaranteed: FloatArray, rows: IntArray) -> FloatArray:
-    """(M, K) what `rows` want beyond what they are guaranteed; zero where that is within the tolerance."""
-    result = np.empty((rows.size, wanted.shape[1]), order="F")
+def _unmet(wanted: FloatArray, guaranteed: FloatArray) -> FloatArray:
+    """(N, K) what is wanted beyond what is guaranteed; zero where that is within the tolerance."""
+    result = np.empty_like(wanted)
+    within = np.empty(len(wanted))
     for column in range(wanted.shape[1]):
-        some = wanted[:, column][rows]
-        more = some - guaranteed[:, column][rows]
-        np.multiply(more, more > TOLERANCE * some, out=result[:, column])
+        more = result[:, column]
+        np.subtract(wanted[:, column], guaranteed[:, column], out=more)
+        np.multiply(wanted[:, column], TOLERANCE, out=within)
+        more *= more > within
     return result

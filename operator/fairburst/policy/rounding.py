@@ -96,7 +96,7 @@ class _Offer:
     def of(cls, rows: IntArray, total: FloatArray, guaranteed: FloatArray, firm: BoolArray, wanted: FloatArray, unit: FloatArray) -> _Offer:
         """Resource by resource, so that what is computed in between stays in the processor's cache."""
         floor, step = _empty(rows.size, total.shape[1]), _empty(rows.size, total.shape[1])
-        fraction, whole = np.zeros(rows.size), firm[rows]
+        fraction, whole = np.zeros(rows.size), np.flatnonzero(firm[rows])
         for column in range(total.shape[1]):
             amount, one = total[:, column][rows], unit[:, column][rows]
             number = _in_units(amount, one)
@@ -105,10 +105,15 @@ class _Offer:
             np.maximum(fraction, number - below, out=fraction)
             down, up = floor[:, column], step[:, column]
             _as_amount(below, amount, one, out=down)
-            np.maximum(down, np.minimum(guaranteed[:, column][rows] * whole, amount), out=down)
-            _as_amount(np.ceil(number - margin), amount, one, out=up)
+            if whole.size:
+                promised = np.minimum(guaranteed[:, column][rows[whole]], amount[whole])
+                down[whole] = np.maximum(down[whole], promised)
+            number -= margin
+            np.ceil(number, out=number)
+            _as_amount(number, amount, one, out=up)
             np.minimum(up, wanted[:, column][rows], out=up)
-            np.maximum(up - down, 0.0, out=up)
+            up -= down
+            np.maximum(up, 0.0, out=up)
         return cls(rows, floor, step, fraction)
 
 
@@ -120,19 +125,19 @@ def _order(offer: _Offer, count: int, first: IntArray, name_rank: IntArray, turn
     """Positions in the offer in the order in which they are offered a further unit, and the (N,) mask of those at zero."""
     rows = offer.rows
     zero = row_maximum(offer.floor) <= 0
+    keys = [name_rank[rows], -np.round(offer.fraction, 6)]  # the last key ranks first; one that is the same for all is left out
     group = np.where(zero, 1, 2)
-    rank = np.zeros(len(rows), dtype=np.int64)
+    if zero.any():
+        held, waiting = turns.unit_held_since[rows], turns.waiting_since[rows]
+        longest = np.where(np.isnan(waiting), np.where(np.isnan(held), now, math.inf), waiting)
+        keys.append(np.where(zero, np.where(now - held < TURN_SECONDS, -math.inf, longest), 0.0))
     if first.size:
         place = np.full(count, len(first), dtype=np.int64)
         place[first] = np.arange(len(first))
         rank = place[rows]
         group[rank < len(first)] = 0
-    longest = np.zeros(len(rows))
-    if zero.any():
-        held, waiting = turns.unit_held_since[rows], turns.waiting_since[rows]
-        longest = np.where(np.isnan(waiting), np.where(np.isnan(held), now, math.inf), waiting)
-        longest = np.where(zero, np.where(now - held < TURN_SECONDS, -math.inf, longest), 0.0)
-    order = np.lexsort((name_rank[rows], -np.round(offer.fraction, 6), longest, rank, group))
+        keys.append(rank)
+    order = np.lexsort((*keys, group))
     at_zero = np.zeros(count, dtype=bool)
     at_zero[rows[zero & (offer.fraction > 0)]] = True
     return order, at_zero
@@ -172,8 +177,10 @@ def _next_unit(rows: IntArray, given: FloatArray, wanted: FloatArray, unit: Floa
 
 def _give(rows: IntArray, step: FloatArray, given: FloatArray, left: FloatArray) -> FloatArray:
     """Add to the rows `rows` of `given` their whole row of `step` where it fits, one after the other. Returns what is left."""
+    fits = row_maximum(step) > 0
     while rows.size:
-        fits = (row_maximum(step) > 0) & ~row_any(step > left)
+        for column, most in enumerate(left):
+            fits &= step[:, column] <= most
         if not fits.all():
             fitting = np.flatnonzero(fits)
             rows, step = rows[fitting], take_rows(step, fitting)
@@ -181,6 +188,7 @@ def _give(rows: IntArray, step: FloatArray, given: FloatArray, left: FloatArray)
         add_to_rows(given, rows[:count], step[:count])
         left = left - column_sum(step[:count])
         rows, step = rows[count:], step[count:]
+        fits = np.ones(rows.size, dtype=bool)
     return left
 
 

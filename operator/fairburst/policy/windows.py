@@ -188,41 +188,45 @@ def advance(
 
 def _judge(columns: Columns, current: Current, budget: FloatArray, wants: BoolArray, now: float, events: list[RoundEvent]) -> bool:
     """End windows at their deadline; count each burst once, as soon as the answer is known."""
-    state = columns.state
-    is_open = state == OPEN
-    overdue = state == OVERDUE
-    if not (is_open.any() or overdue.any()):
+    rows = np.flatnonzero((columns.state == OPEN) | (columns.state == OVERDUE))
+    if rows.size == 0:
         return False
-    columns.demanded[:] |= is_open & wants & (now < columns.deadline)
-    until = np.minimum(now, np.where(is_open, columns.deadline, now))
-    delivered = columns.delivered_value + columns.delivered_rate * np.maximum(0.0, until - columns.ledger_as_of)
-    pending = is_open & columns.demanded & ~columns.judged
-    ended = is_open & (now >= columns.deadline)
-    met = pending & (spent(delivered, current.burst) | (ended & ~wants))
+    is_open, deadline, wanting = columns.state[rows] == OPEN, columns.deadline[rows], wants[rows]
+    as_of, burst = columns.ledger_as_of[rows], current.burst[rows]
+    demanded = columns.demanded[rows] | (is_open & wanting & (now < deadline))
+    columns.demanded[rows] = demanded
+    until = np.minimum(now, np.where(is_open, deadline, now))
+    delivered = columns.delivered_value[rows] + columns.delivered_rate[rows] * np.maximum(0.0, until - as_of)
+    pending = is_open & demanded & ~columns.judged[rows]
+    ended = is_open & (now >= deadline)
+    met = pending & (spent(delivered, burst) | (ended & ~wanting))
     missed = pending & ended & ~met
-    columns.judged[:] |= met | missed
-    columns.met[:] += met
-    columns.missed[:] += missed
-    columns.bursts[:] += met | missed
-    _tell_judged(columns, met, missed, delivered, current.burst, events)
-    unspent = ~spent(columns.ledger(now) - columns.debt, budget)
-    late = missed & unspent & wants
-    state[ended] = CLOSED
-    state[late] = OVERDUE
-    done = overdue & (~unspent | ~wants)
-    state[done] = CLOSED
-    _after_end(columns, current, ended | done)
-    return bool(ended.any() or done.any())
+    columns.judged[rows] |= met | missed
+    columns.met[rows] += met
+    columns.missed[rows] += missed
+    columns.bursts[rows] += met | missed
+    _tell_judged(columns, rows, met, missed, delivered, burst, events)
+    ledger = columns.ledger_value[rows] + columns.ledger_rate[rows] * np.maximum(0.0, now - as_of)
+    unspent = ~spent(ledger - columns.debt[rows], budget[rows])
+    done = ~is_open & (~unspent | ~wanting)
+    columns.state[rows[ended | done]] = CLOSED
+    columns.state[rows[missed & unspent & wanting]] = OVERDUE
+    over = np.zeros(len(columns.state), dtype=bool)
+    over[rows[ended | done]] = True
+    _after_end(columns, current, over)
+    return bool(over.any())
 
 
 def _tell_judged(
-    columns: Columns, met: BoolArray, missed: BoolArray, delivered: FloatArray, declared_burst: FloatArray, events: list[RoundEvent]
-) -> None:
+    columns: Columns, rows: IntArray, met: BoolArray, missed: BoolArray, delivered: FloatArray, declared_burst: FloatArray,
+    events: list[RoundEvent],
+) -> None:  # fmt: skip
+    """One event for each of `rows` that was met or missed; the other arrays are those of `rows`."""
     names = columns.declared.names
-    for row in np.flatnonzero(met):
+    for row in rows[met]:
         events.append(RoundEvent(names[row], EventKind.BURST_MET, f"Burst {columns.index[row]} was served within its deadline."))
-    for row in np.flatnonzero(missed):
-        part = 100.0 * delivered[row] / declared_burst[row] if declared_burst[row] > 0 else 100.0
+    for row, part_of, whole in zip(rows[missed], delivered[missed], declared_burst[missed], strict=True):
+        part = 100.0 * part_of / whole if whole > 0 else 100.0
         message = f"Burst {columns.index[row]} was not served by its deadline: {part:.0f} % of the declared demand had been delivered."
         events.append(RoundEvent(names[row], EventKind.BURST_MISSED, message, warning=bool(columns.guarantee[row] == HARD)))
 
@@ -356,7 +360,8 @@ def next_boundary(columns: Columns, current: Current, account: Account, now: flo
     times = [
         at[np.flatnonzero(state == code)] for code, at in ((CLOSED, columns.arms_at), (ARMED, columns.opens_by), (OPEN, columns.deadline))
     ]
-    times.append((columns.period_started + current.period)[np.flatnonzero(live & (state != OPEN))])
+    waits = np.flatnonzero(live & (state != OPEN))
+    times.append(columns.period_started[waits] + current.period[waits])
     if (state == OVERDUE).any():
         times.append(next_arming(columns, current)[0][state == OVERDUE])
     running = ((state == OPEN) | (state == OVERDUE)) & (columns.ledger_rate > 0)
