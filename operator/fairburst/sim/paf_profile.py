@@ -19,6 +19,7 @@ from fairburst.policy.model import FloatArray
 FIRST_FREE_SECONDS = 1.0  # when the blocker's first task ends
 BETWEEN_FREE_SECONDS = 0.001  # and how long after it each further one does
 _NO_MOVE = 1e-12
+_NOISE = 1e-9  # of a slot: what summation leaves of a whole one
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,8 @@ def adjust(jobs: Sequence[SlotJob], fair: FloatArray, fairness_knob: float) -> F
     sacrifice = np.array([_step_down(steps[row], amount[row]) for row in range(len(jobs))])
     benefit = np.array([_step_up(steps[row], amount[row]) for row in range(len(jobs))])
     while True:
-        loss = np.where((amount - 1 >= least - 1e-9) & ~took, sacrifice, np.inf)
-        gain = np.where((amount < demand) & ~gave, benefit, -np.inf)
+        loss = np.where((amount - 1 >= least - _NOISE) & ~took, sacrifice, np.inf)
+        gain = np.where((amount < demand - _NOISE) & ~gave, benefit, -np.inf)
         giver, taker = _pair(loss, gain)
         if giver == taker or not loss[giver] + _NO_MOVE < gain[taker]:
             return amount
