@@ -19,6 +19,9 @@ from fairburst.policy.baselines import drf
 from fairburst.policy.decide import decide
 from fairburst.policy.dress.values import DemandCategory, DressConfig, Job, JobsPart, StartMode, Task
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig, RoundResult, Sporadic
+from fairburst.policy.paf.curves import PointsCurve
+from fairburst.policy.paf.divide import SlotRules
+from fairburst.policy.paf.jobs import ElasticJob
 from fairburst.recording.errors import RecordingError
 from fairburst.recording.reader import RecordingReader
 from fairburst.recording.replay import replay
@@ -143,6 +146,20 @@ class TestFurtherParts:
         assert recorded.snapshot.jobs is not None
         assert json.dumps(encode(recorded.snapshot.jobs)) == json.dumps(encode(jobs))
         assert replay(reader).differences == []
+
+    def test_elastic_jobs_and_their_rules_are_kept(self, tmp_path: Path) -> None:
+        curve = PointsCurve((1.0, 8.0), (0.5, 1.0))
+        elastic = (ElasticJob("j", "a/q", 1.0, 1, 8, 0, np.array([1.0, 1.0]), curve),)
+        rules = SlotRules(0.9, frozenset({"b/q", "a/q"}), {"a/q": 0.95})
+        recorder = Recorder(tmp_path / "rounds.jsonl", MEGABYTE, 1)
+        recorder.start()
+        given = replace(snapshot((throughput("a/q"),), [8.0, 8.0], [[4.0, 4.0]]), elastic_jobs=elastic, elastic_rules=rules)
+        result, _ = recorder.decide(given, Memory(), PolicyConfig(), START)
+        recorder.stop()
+        [(_, recorded)] = RecordingReader(tmp_path / "rounds.jsonl").rounds()
+        assert recorded.snapshot.elastic_rules == rules
+        again, _ = decide(recorded.snapshot, Memory(), PolicyConfig(), START)
+        assert again.slots == result.slots != ()
 
     @pytest.mark.parametrize(
         ("value", "want"),

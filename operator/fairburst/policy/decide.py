@@ -38,6 +38,8 @@ from fairburst.policy.model import (
     RoundEvent,
     RoundResult,
 )
+from fairburst.policy.paf.jobs import SlotDivision
+from fairburst.policy.paf.round import slot_round
 from fairburst.policy.rounding import Turns, round_to_units, units_up
 from fairburst.policy.table import (
     ARMED,
@@ -109,6 +111,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     events += spending.newly_spent(columns, account)
     boundary = min(windows.next_boundary(columns, current, account, now), _next_turn(columns))
     level = _level(columns, standing, allocation, account)
+    slots, level = slot_round(snapshot, columns.declared.row_of, allocation, level) if snapshot.elastic_jobs else (None, level)
     dress, dress_memory = _dress(columns, snapshot, allocation, level, memory.dress, config, now)
     if dress is not None:
         boundary = min(boundary, dress.next_boundary)
@@ -127,7 +130,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     view = Round(snapshot, config, columns, allocation, guaranteed, level, charge, account.fair, account.budget, now)
     told = tuple(_with_numbers(view, event) for event in events)
     new_memory = Memory(RememberedQueues(columns, AdmissionDecisions(view)), next_order, columns, dress_memory)
-    return _result(view, told, boundary, dress), new_memory
+    return _result(view, told, boundary, dress, slots), new_memory
 
 
 def _dress(
@@ -144,13 +147,16 @@ def _dress(
     return dress_round(levels, snapshot.jobs, memory, config.dress, now)
 
 
-def _result(view: Round, events: tuple[RoundEvent, ...], boundary: float, dress: DressResult | None = None) -> RoundResult:
+def _result(
+    view: Round, events: tuple[RoundEvent, ...], boundary: float, dress: DressResult | None = None, slots: SlotDivision | None = None
+) -> RoundResult:
     return RoundResult(
         now=view.now, queues=view.snapshot.queues, classes=view.columns.classes, allocation=view.allocation,
         guaranteed=view.guaranteed, level=view.level, charge_rate=view.charge, events=events,
         next_boundary=max(boundary, view.now + TIME_STEP_SECONDS), decisions=QueueDecisions(view),
         small_level=None if dress is None else dress.small_level,
         reserve_ratio=None if dress is None else dress.reserve_ratio, dress=dress,
+        slots=() if slots is None else slots.decisions, moved={} if slots is None else slots.moved,
     )  # fmt: skip
 
 

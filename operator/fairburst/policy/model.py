@@ -20,6 +20,8 @@ from typing_extensions import override
 if TYPE_CHECKING:
     from fairburst.policy.dress.memory import DressMemory
     from fairburst.policy.dress.values import DressConfig, DressResult, JobsPart
+    from fairburst.policy.paf.divide import SlotRules
+    from fairburst.policy.paf.jobs import ElasticJob, SlotDecision
     from fairburst.policy.table import Columns
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -155,6 +157,7 @@ class ClusterSnapshot:
     usage: (N, K) charge of the queue's pods from bound to ended.
     unit: (N, K) charge of the queue's largest pod; whole units of it are what the queue can use. Zero rows: unknown, divisible.
     jobs: jobs and tasks for DRESS; None: DRESS is off.
+    elastic_jobs: jobs among which PAF divides the slots of their queues, and elastic_rules how; none: PAF is off.
     """
 
     resources: tuple[str, ...]
@@ -165,6 +168,8 @@ class ClusterSnapshot:
     usage: FloatArray
     unit: FloatArray
     jobs: JobsPart | None = None
+    elastic_jobs: tuple[ElasticJob, ...] = ()
+    elastic_rules: SlotRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +382,8 @@ class RoundResult:
     runs out); infinite if nothing does.
     small_level: (N, K) the part of `level` for small jobs of elastic queues, the rest is for large ones; None: DRESS is off.
     reserve_ratio: δ; None: DRESS is off. dress: its numbers and reasons.
+    slots: what PAF gives each of the snapshot's elastic jobs. moved: (K,) by queue what came from other queues by it (negative: went to
+        them); `level` contains it, `allocation` does not: it counts as the giver's.
     """
 
     now: float
@@ -392,3 +399,5 @@ class RoundResult:
     small_level: FloatArray | None = None
     reserve_ratio: float | None = None
     dress: DressResult | None = None
+    slots: tuple[SlotDecision, ...] = ()
+    moved: Mapping[str, FloatArray] = field(default_factory=dict)

@@ -31,6 +31,8 @@ def encode(value: object) -> Any:
             encoded = {_KIND: "array", "dtype": str(value.dtype), "shape": list(value.shape), "values": value.ravel().tolist()}
         case tuple() | list():
             encoded = [encode(item) for item in value]
+        case frozenset():
+            encoded = {_KIND: "set", "items": sorted(encode(item) for item in value)}
         case Mapping():
             encoded = {_KIND: "mapping", "items": [[encode(key), encode(item)] for key, item in value.items()]}
         case _:
@@ -49,8 +51,9 @@ def decode(value: Any) -> Any:
         match value.get(_KIND):
             case "array":
                 return np.array(value["values"], dtype=np.dtype(value["dtype"])).reshape(value["shape"])
-            case "mapping":
-                return {decode(key): decode(item) for key, item in value["items"]}
+            case "set" | "mapping" as form:
+                items = decode(value["items"])
+                return frozenset(items) if form == "set" else dict(items)
             case name:
                 kind = _type_named(name)
         if issubclass(kind, enum.Enum):

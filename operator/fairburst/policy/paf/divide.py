@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -25,10 +25,16 @@ from fairburst.policy.tolerance import LARGEST
 class SlotRules:
     """fairness_knob: α of PAF; a giver keeps at least this part of its progress with fair slots. .99 as in the paper's strict case:
     most of the gain for a loss that nobody notices. exchanging: names of queues that give slots to each other's jobs, by opt-in.
+    knobs: α by queue where it is another: a job keeps that of its own queue.
     """
 
     fairness_knob: float = 0.99
     exchanging: frozenset[str] = frozenset()
+    knobs: Mapping[str, float] = field(default_factory=dict)
+
+    def knob(self, queue: str) -> float:
+        """α of a queue's jobs."""
+        return self.knobs.get(queue, self.fairness_knob)
 
 
 def divide_slots(jobs: Sequence[ElasticJob], available: Mapping[str, FloatArray], rules: SlotRules) -> SlotDivision:
@@ -63,7 +69,8 @@ def divide_slots(jobs: Sequence[ElasticJob], available: Mapping[str, FloatArray]
     for rows in _pools(table, rules):
         own = [table.progress[row] for row in rows]
         amount = (table.fair[rows, None] * table.request[rows]).sum(axis=0) + _left_over(table, rows, available)
-        given[rows] = transfer_slots(own, table.fair[rows], table.minimum[rows], table.request[rows], amount, rules.fairness_knob)
+        knobs = np.array([rules.knob(ordered[row].queue) for row in rows])
+        given[rows] = transfer_slots(own, table.fair[rows], table.minimum[rows], table.request[rows], amount, knobs)
     decisions = {job.name: _decision(job, table, row, int(given[row]), rules) for row, job in enumerate(ordered)}
     return SlotDivision(tuple(decisions[job.name] for job in jobs), _moved(table, given, available, rules))
 
@@ -173,7 +180,7 @@ def _reason(job: ElasticJob, table: _Table, row: int, given: int, rules: SlotRul
         return SlotReason.BELOW_MINIMUM, f"{kept}, which is below its minimum of {job.minimum}."
     change = f"predicted progress {curve[fair]:.3f} -> {curve[given]:.3f}"
     if given < fair:
-        floor = f"at least {rules.fairness_knob:g} of the fair progress is kept"
+        floor = f"at least {rules.knob(job.queue):g} of the fair progress is kept"
         return SlotReason.GAVE, f"It gives {fair - given} of its {fair} fair slots, {change}; {floor}."
     if given > fair:
         return SlotReason.TOOK, f"It takes {given - fair} slots beside its {fair} fair ones, {change}."
@@ -181,8 +188,9 @@ def _reason(job: ElasticJob, table: _Table, row: int, given: int, rules: SlotRul
 
 
 def _check(jobs: Sequence[ElasticJob], available: Mapping[str, FloatArray], rules: SlotRules) -> None:
-    if not 0 < rules.fairness_knob <= 1:
-        raise InvalidConfigError(f"fairness_knob: expected a number in (0, 1], found {rules.fairness_knob}")
+    for knob in (rules.fairness_knob, *rules.knobs.values()):
+        if not 0 < knob <= 1:
+            raise InvalidConfigError(f"fairness_knob: expected a number in (0, 1], found {knob}")
     if len({job.name for job in jobs}) != len(jobs):
         raise InvalidSnapshotError("elastic jobs: expected distinct names")
     for queue, amount in available.items():

@@ -24,7 +24,7 @@ _SECOND_LOOKS = 64
 _TAKEN_BACK = 1024
 
 
-def least_slots(progress: Sequence[FloatArray], fair: IntArray, minimum: IntArray, fairness_knob: float) -> IntArray:
+def least_slots(progress: Sequence[FloatArray], fair: IntArray, minimum: IntArray, fairness_knob: float | FloatArray) -> IntArray:
     """(N,) the fewest slots, not below the minimum, with at least `fairness_knob` of the progress with fair slots (Algorithm 1, line 4).
 
     A job whose fair share is below its minimum keeps exactly that.
@@ -33,7 +33,12 @@ def least_slots(progress: Sequence[FloatArray], fair: IntArray, minimum: IntArra
 
 
 def transfer_slots(
-    progress: Sequence[FloatArray], fair: IntArray, minimum: IntArray, request: FloatArray, available: FloatArray, fairness_knob: float
+    progress: Sequence[FloatArray],
+    fair: IntArray,
+    minimum: IntArray,
+    request: FloatArray,
+    available: FloatArray,
+    fairness_knob: float | FloatArray,
 ) -> IntArray:
     """Move slots until no move raises total progress (PAF Algorithm 1).
 
@@ -44,7 +49,7 @@ def transfer_slots(
     minimum : (N,) int array, slots that a job needs in any case
     request : (N, K) resource units of one slot of each job
     available : (K,) resource units
-    fairness_knob : α in (0, 1]
+    fairness_knob : α in (0, 1], of all jobs or (N,) of each
 
     Returns
     -------
@@ -112,7 +117,7 @@ class _Curves:
         return value
 
 
-def _least(curves: _Curves, fair: IntArray, minimum: IntArray, fairness_knob: float) -> IntArray:
+def _least(curves: _Curves, fair: IntArray, minimum: IntArray, fairness_knob: float | FloatArray) -> IntArray:
     enough = (curves.value >= (fairness_knob * curves.at(fair))[curves.owner]) & (curves.slots >= np.minimum(minimum, fair)[curves.owner])
     return curves.slots[_first_of_each(np.flatnonzero(enough), curves.owner, len(fair))]
 
