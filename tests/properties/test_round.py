@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairburst.policy.decide import decide
-from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig, RoundResult, WindowState
+from fairburst.policy.model import (
+    Burst,
+    ClusterSnapshot,
+    GuaranteeClass,
+    Memory,
+    PolicyConfig,
+    QueueSpec,
+    RoundResult,
+    Schedule,
+    ScheduledBurst,
+    WindowState,
+)
 from tests.support.strategies import START, snapshots
 
 CONFIG = PolicyConfig()
@@ -121,6 +132,15 @@ class TestDeterminism:
         assert kept_memory == restarted_memory
 
     @given(snapshots())
+    def test_the_order_of_names_in_a_specs_mappings_changes_nothing(self, value: ClusterSnapshot) -> None:
+        turned = dataclasses.replace(value, queues=tuple(_turned(spec) for spec in value.queues))
+        for (first, memory), (second, other) in zip(rounds(value, TIMES), rounds(turned, TIMES), strict=True):
+            assert first.allocation.tobytes() == second.allocation.tobytes()
+            assert first.level.tobytes() == second.level.tobytes()
+            assert (first.classes, first.events) == (second.classes, second.events)
+            assert memory == other
+
+    @given(snapshots())
     def test_a_settled_cluster_changes_nothing_in_memory(self, value: ClusterSnapshot) -> None:
         _, memory = rounds(value, TIMES[:2])[-1]
         result, memory = decide(value, memory, CONFIG, TIMES[1])
@@ -129,6 +149,19 @@ class TestDeterminism:
         assert again.level.tobytes() == result.level.tobytes()
         assert memory_again == memory
         assert again.events == ()
+
+
+def _turned(spec: QueueSpec) -> QueueSpec:
+    """The same declaration with every mapping in reverse order."""
+
+    def reverse(burst: Burst) -> Burst:
+        return dataclasses.replace(burst, resources=dict(reversed(burst.resources.items())))
+
+    arrival = spec.arrival
+    if isinstance(arrival, Schedule):
+        arrival = Schedule(tuple(ScheduledBurst(item.arrival, reverse(item.burst)) for item in arrival.bursts))
+    limits = dict(reversed(spec.limits.items()))
+    return dataclasses.replace(spec, burst=None if spec.burst is None else reverse(spec.burst), arrival=arrival, limits=limits)
 
 
 class TestQueuesWithoutStanding:

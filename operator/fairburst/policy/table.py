@@ -178,7 +178,7 @@ def _read_burst(burst: Burst, name: str, column_of: Mapping[str, int], row: int,
         if column is not None:
             out[column] = amount * burst.duration_seconds
         elif amount > 0:
-            unknown.setdefault(row, resource)
+            unknown[row] = min(resource, unknown.get(row, resource))  # the first by name: a mapping's order decides nothing
     if not (TIME_STEP_SECONDS <= burst.duration_seconds <= burst.deadline_seconds <= LONGEST_SECONDS):
         raise InvalidSpecError(
             f"queue {name}: expected {TIME_STEP_SECONDS} s <= duration <= deadline <= {LONGEST_SECONDS:g} s, "
@@ -227,7 +227,7 @@ def _read_schedule(table: BurstTable, row: int, declared: Declared, column_of: M
         if column is not None:
             declared.worst[row, column], declared.highest_rate[row, column] = worst[position], highest[position]
         elif worst[position] > 0:
-            declared.unknown.setdefault(row, resource)
+            declared.unknown[row] = min(resource, declared.unknown.get(row, resource))
 
 
 def _lay_end_to_end(tables: Mapping[int, BurstTable], count: int, resources: tuple[str, ...]) -> BurstRows:
