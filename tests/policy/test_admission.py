@@ -98,7 +98,7 @@ def test_a_burst_of_an_unknown_resource_is_rejected_by_name(spec: QueueSpec, wan
 @pytest.mark.parametrize("names", [("tpu", "fpga"), ("fpga", "tpu")])
 @pytest.mark.parametrize("scheduled", [False, True], ids=["periodic", "scheduled"])
 def test_of_two_unknown_resources_the_same_is_named_in_any_order(names: tuple[str, str], scheduled: bool) -> None:
-    burst = Burst({name: 1.0 for name in names}, 1, 1)
+    burst = Burst(dict.fromkeys(names, 1.0), 1, 1)
     spec = QueueSpec("l/q", QueueKind.LATENCY, (0.0, "l/q"), 1.0, burst, Sporadic(9))
     if scheduled:
         spec = dataclasses.replace(spec, burst=None, arrival=Schedule((ScheduledBurst(START, burst),)))
