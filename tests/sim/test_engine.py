@@ -40,6 +40,19 @@ def test_stages_wait_for_their_parents_and_jobs_for_those_before_them() -> None:
     assert record.tasks_started == 9
 
 
+def test_under_strict_priority_room_that_comes_back_bit_by_bit_goes_to_latency_queues_first() -> None:
+    """Batch tasks end one a second from t=2 on; the burst of six gets the first six places, though an idle batch queue is allocated some."""
+    ends = tuple(Stage(f"s{number}", 1, 2.0 + number, (1.0,)) for number in range(10))
+    queues = (
+        throughput_spec("tq-0", 0.0),
+        throughput_spec("tq-1", 1.0),
+        latency_spec("lq", 2.0, ("cpu",), (10.0,), 10.0, 500.0, first=1.0),
+    )
+    work = [Submission(0.0, "tq-0", DagJob("ends", ends)), Submission(1.0, "tq-1", single(10, 50.0))]
+    scenario = Scenario(MACHINE, queues, work, [BurstPlan("lq", 1.0, 500.0, [single(6, 100.0)], 1)])
+    assert run(scenario, "sp").of("lq")[0].end == 7.0 + 100.0
+
+
 def test_a_start_delay_holds_the_room_before_the_work() -> None:
     record = run(one_queue(single(10, 5.0), single(1, 1.0), start_delay_seconds=2.0))
     assert [job.end for job in record.jobs] == [7.0, 10.0]

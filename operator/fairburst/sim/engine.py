@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairburst.policy.baselines import POLICIES, Policy
+from fairburst.policy.baselines import POLICIES, Policy, strict_priority
 from fairburst.policy.dress.values import DemandCategory, DressConfig, StartMode
 from fairburst.policy.model import (
     BoolArray,
@@ -117,6 +117,7 @@ class _Run:
         self.serial = 0
         self.memory = Memory()
         self.now, self.wake = 0.0, math.inf
+        self.latency_first = policy is strict_priority
         self.granted: BoolArray = np.zeros(len(self.queues), dtype=bool)
         self.record_use = record_use
         self.record = Record(self.queues, scenario.cluster.resources, name)
@@ -373,12 +374,16 @@ class _Run:
         capacity = np.maximum(self.total, 1)
         served = (self.usage / capacity).max(axis=1) / np.maximum((allocation / capacity).max(axis=1), 1e-12)
         rows = [row for row in range(len(self.queues)) if self.offering[row]]
-        rows.sort(key=lambda row: (_RANK[result.classes[row]], served[row], row))
+        rows.sort(key=lambda row: (self._rank(row, result), served[row], row))
         for row in rows:
             started[row] = (
                 self._start_queue_of_jobs(self.book, row, allocation[row], result) if self.book else self._start_queue(row, allocation[row])
             )
         return started
+
+    def _rank(self, row: int, result: RoundResult) -> int:
+        """Whose tasks are placed first. Strict Priority knows no classes, but means it of latency queues."""
+        return _RANK[GuaranteeClass.HARD if self.latency_first and self.latency[row] else result.classes[row]]
 
     def _start_queue(self, row: int, allocation: IntArray) -> int:
         offering, usage, started = self.offering[row], self.usage[row], 0
