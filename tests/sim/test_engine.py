@@ -41,7 +41,7 @@ def test_stages_wait_for_their_parents_and_jobs_for_those_before_them() -> None:
 
 
 def test_under_strict_priority_room_that_comes_back_bit_by_bit_goes_to_latency_queues_first() -> None:
-    """Batch tasks end one a second from t=2 on; the burst of six gets the first six places, though an idle batch queue is allocated some."""
+    """A batch task ends every second from t=2; the burst of six gets the first six places, though an idle batch queue has an allocation."""
     ends = tuple(Stage(f"s{number}", 1, 2.0 + number, (1.0,)) for number in range(10))
     queues = (
         throughput_spec("tq-0", 0.0),
