@@ -12,7 +12,8 @@ from fairburst.config import Config
 from fairburst.kube.manifests import Manifest, Subject, all_manifests, policies, priority_classes
 from release.chart import CHART, ROOT, drifted
 from release.templates import CARRIED, UnknownInfluenceError, influences, rights, switches, with_values
-from tests.chart.conftest import NAMESPACE, Render
+from tests.chart.conftest import Render
+from tests.support.helm import NAMESPACE
 
 SWITCHES = switches(lambda config: [*policies(config), *rights(config)])
 SELECTOR = {"node.example.com/pool": "gpu", "zone": "b", "a.example.com/x": "y"}

@@ -14,7 +14,8 @@ import yaml
 from fairburst.kube.schemas import parse_queue
 from fairburst.telemetry.metrics import definitions
 from release.chart import CHART
-from tests.chart.conftest import NAMESPACE, Helm, HelmError, Render, names, objects_in, the
+from tests.chart.conftest import Render
+from tests.support.helm import NAMESPACE, Helm, HelmError, names, objects_in, the
 
 SNAPSHOT = Path(__file__).parent / "default.yaml"
 GENERATED = ("CustomResourceDefinition", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")  # see test_drift.py
@@ -67,7 +68,7 @@ def test_the_default_rendering_is_the_snapshot(render: Render) -> None:
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
 def test_helm_lint_is_content(helm: Helm, values: dict[str, Any]) -> None:
-    assert "0 chart(s) failed" in helm.run("lint", "--strict", values=values)
+    assert "0 chart(s) failed" in helm.on_chart("lint", "--strict", values=values)
 
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
@@ -199,7 +200,7 @@ def test_what_is_left_to_clean_up_needs_few_rights(render: Render) -> None:
 def test_objects_of_two_releases_for_two_pools_do_not_collide(helm: Helm) -> None:
     def cluster_wide(release: str, pool: str) -> set[tuple[str, str]]:
         values = {"config": {"pool": {"name": pool}}, "crds": {"install": False}, "priorityClasses": {"install": False}}
-        objects = objects_in(helm.run("template", release, values=values | {"flowSchema": {"enabled": True}}))
+        objects = objects_in(helm.on_chart("template", release, values=values | {"flowSchema": {"enabled": True}}))
         return {(one["kind"], one["metadata"]["name"]) for one in objects if "namespace" not in one["metadata"]}
 
     assert not cluster_wide("red", "red") & cluster_wide("blue", "blue")
@@ -226,7 +227,7 @@ def test_quotas_alone_need_no_new_cluster(render: Render) -> None:
 @pytest.mark.parametrize(("namespace", "want"), [("kube-system", "found kube-system"), ("n" * 41, "at most 40 characters")])
 def test_a_namespace_that_cannot_be_the_operators_is_refused(helm: Helm, namespace: str, want: str) -> None:
     with pytest.raises(HelmError, match=want):
-        helm.run("template", "fb", namespace=namespace)
+        helm.on_chart("template", "fb", namespace=namespace)
 
 
 def test_the_dashboard_asks_for_metrics_that_exist(render: Render) -> None:

@@ -13,7 +13,8 @@ from release.chart import CHART
 from release.readme import UndocumentedValueError, documented
 from release.schema import SET_BY_THE_CHART
 from release.templates import variations
-from tests.chart.conftest import NAMESPACE, Helm, HelmError, Render, the
+from tests.chart.conftest import Render
+from tests.support.helm import NAMESPACE, Helm, HelmError, the
 
 VALUES = (CHART / "values.yaml").read_text()
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
