@@ -1,0 +1,267 @@
+"""The reserve for small jobs in rounds on a hand-built cluster: sizes and classes in, quotas by class and figures out. No I/O."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairburst.kube.engine import RoundPlan
+from fairburst.kube.job_size import SIZE_LABEL
+from fairburst.kube.objects import Job, Pod
+from fairburst.policy.dress.memory import DressMemory
+from fairburst.quantity import parse_quantity
+from tests.support.objects import GI, World, job, latency_spec, pod, pod_spec, requesting
+
+TQ, LQ = "ThroughputQueue", "LatencyQueue"
+ON = "smallJobs: {enabled: true}"
+PARTS = ("fairburst-small", "fairburst-large")
+
+
+def sized_job(namespace: str, name: str, pods: int, size: str | None, **spec: Any) -> Job:
+    """A Job as the API server stores it: with its size in the template."""
+    template = {"metadata": {"labels": {SIZE_LABEL: size}} if size else {}, "spec": pod_spec()}
+    metadata = {"namespace": namespace, "name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return msgspec.convert({"metadata": metadata, "spec": {"parallelism": pods, "template": template, **spec}}, Job)
+
+
+def sized_pod(namespace: str, number: int, owner: str, size: str, *, running: bool = True, **metadata: Any) -> Pod:
+    """A pod of that Job with the class of its size."""
+    stored = pod(namespace, f"{owner}-{number}", owner=("Job", owner), node=f"node-{number % 2}" if running else "", **metadata)
+    stored.spec.priority_class_name = f"fairburst-{size}"
+    if running:
+        stored.status.phase, stored.status.start_time = "Running", "2026-01-01T00:00:00Z"
+    return stored
+
+
+def submit(world: World, namespace: str, name: str, pods: int, size: str, running: int = 0) -> None:
+    world.controller("Job", None, sized_job(namespace, name, pods, size))
+    for number in range(running):
+        world.put(sized_pod(namespace, number, name, size))
+
+
+def batch(world: World, namespace: str = "batch", large: int = 100, running: int = 64, **queue: Any) -> None:
+    """A throughput queue whose large Job fills the cluster of 64 cpu."""
+    world.queue(TQ, namespace, **queue)
+    submit(world, namespace, "large", large, "large", running)
+
+
+def cpu(world: World, quota: str, namespace: str = "batch") -> float:
+    return parse_quantity(world.hard(namespace, quota)["requests.cpu"])
+
+
+def settle(world: World, seconds: float = 30.0) -> list[RoundPlan]:
+    """Rounds as the loop would run them."""
+    until, plans = world.now + seconds, []
+    while world.now < until:
+        plan = world.round()
+        plans.append(plan)
+        world.after(max(0.05, min(plan.due, world.now + 10.0) - world.now))
+    return plans
+
+
+def test_a_queue_gets_a_quota_for_small_and_one_for_large_jobs_below_its_umbrella() -> None:
+    world = World(ON)
+    batch(world)
+    world.round()
+    assert {name for namespace, name in world.quotas if namespace == "batch"} == {"fairburst", *PARTS}
+    assert (cpu(world, "fairburst"), cpu(world, "fairburst-large")) == (65, 65), "without small jobs large ones may have it all"
+    for name, size in zip(PARTS, ("small", "large"), strict=True):
+        selector = world.quotas["batch", name].spec.scope_selector
+        assert selector is not None
+        (term,) = selector.match_expressions or []
+        assert (term.scope_name, term.operator, term.values) == ("PriorityClass", "In", [f"fairburst-{size}"])
+
+
+def test_small_jobs_get_their_part_at_once_and_large_ones_shrink_by_it() -> None:
+    world = World(ON)
+    batch(world)
+    settle(world)
+    submit(world, "batch", "small", 4, "small")
+    world.after(1.0)
+    plan = world.round()
+    assert plan.result.small_level is not None
+    assert plan.result.small_level[0, 0] == pytest.approx(4.0)
+    assert cpu(world, "fairburst-small") >= 5, "what they want, and one pod more"
+    assert cpu(world, "fairburst-large") == 61, "the rest of the level, and one pod"
+    assert cpu(world, "fairburst") == 65, "the umbrella is as it was"
+    orders = [(write.name, write.order) for write in plan.quota_writes]
+    assert orders == sorted(orders, key=lambda pair: pair[1]), "raised before shrunk"
+
+
+def test_small_jobs_can_be_created_before_anybody_asks_as_far_as_the_reserve_goes() -> None:
+    world = World("smallJobs: {enabled: true, minReservePercent: 20}")
+    batch(world)
+    settle(world)
+    assert cpu(world, "fairburst-small") == pytest.approx(0.2 * 64, abs=1.01)
+
+
+def test_some_pod_of_either_size_can_always_be_created() -> None:
+    world = World(ON)
+    batch(world, large=2, running=2)
+    submit(world, "batch", "small", 62, "small", running=62)
+    settle(world)
+    for name in PARTS:
+        used = 62.0 if name == "fairburst-small" else 2.0
+        assert cpu(world, name) >= min(used, 1.0) + 1.0
+
+
+def test_the_core_moves_nothing_between_queues() -> None:
+    """design §4: δ chooses the split inside the queues' totals."""
+    off, on = World(), World(ON)
+    for world in (off, on):
+        batch(world, running=32)
+        world.queue(TQ, "other", created="2026-01-01T00:00:01Z")
+        submit(world, "other", "small", 40, "small", running=32)
+        settle(world)
+    for namespace in ("batch", "other"):
+        assert off.hard(namespace) == on.hard(namespace)
+
+
+def test_the_status_carries_threshold_and_both_stamps() -> None:
+    world = World(ON)
+    batch(world)
+    submit(world, "batch", "small", 4, "small")
+    settle(world)
+    status = world.status("batch")
+    assert status["sizeThreshold"] == {"cpu": "6400m", "memory": str(int(12.8 * GI))}
+    assert status["stamp"] == {"className": "fairburst-large", "value": -2, "preemptionPolicy": "Never"}
+    assert status["smallStamp"] == {"className": "fairburst-small", "value": -1, "preemptionPolicy": "Never"}
+    assert (status["reserve"]["smallJobs"], status["reserve"]["largeJobs"]) == (1, 1)
+    assert world.condition(TQ, "batch", "JobsFit")[:2] == ("False", "NeverFits"), "a hundred pods on 64 cpu"
+
+
+def test_a_queues_own_threshold_goes_before_the_pools() -> None:
+    world = World(ON)
+    batch(world, spec={"smallJobs": {"thresholdPercent": 50}})
+    world.round()
+    assert world.status("batch")["sizeThreshold"]["cpu"] == "32"
+
+
+@pytest.mark.parametrize("spec", [{"reserve": "Off"}, {"enforcement": "Observe"}])
+def test_a_queue_without_a_reserve_has_no_quotas_by_size_and_loses_those_it_had(spec: dict[str, Any]) -> None:
+    world = World(ON)
+    batch(world)
+    settle(world)
+    world.queue(TQ, "batch", spec=spec, generation=2, status=world.status("batch"))
+    settle(world)
+    assert not {name for _, name in world.quotas} & set(PARTS)
+    assert "smallStamp" not in world.status("batch")
+    if "reserve" in spec:
+        assert not {"sizeThreshold", "reserve"} & set(world.status("batch"))
+
+
+def test_latency_queues_and_namespaces_without_a_queue_have_none() -> None:
+    world = World(ON)
+    world.queue(LQ, "burst", spec=latency_spec())
+    world.namespace("left", managed=True)
+    settle(world)
+    assert {name for _, name in world.quotas} == {"fairburst"}
+    assert "smallStamp" not in world.status("burst", kind=LQ)
+
+
+def test_an_operator_without_a_reserve_removes_what_an_earlier_one_left() -> None:
+    world = World(ON)
+    batch(world)
+    settle(world)
+    again = World()
+    for name in ("nodes", "namespaces", "quotas", "queues"):
+        getattr(again, name).update(getattr(world, name))
+    again.controller("Job", None, sized_job("batch", "large", 100, "large"))
+    settle(again)
+    assert {name for _, name in again.quotas} == {"fairburst"}
+    assert not {"smallStamp", "sizeThreshold", "reserve"} & set(again.status("batch"))
+
+
+def test_without_a_reserve_nothing_is_different_from_what_it_was() -> None:
+    """Off is the absence of every part: no jobs in the snapshot, no small level, no quota by class, no field in the status."""
+    world = World()
+    batch(world)
+    submit(world, "batch", "small", 4, "small", running=2)
+    for plan in settle(world):
+        assert (plan.snapshot.jobs, plan.result.small_level, plan.result.dress) == (None, None, None)
+    assert {name for _, name in world.quotas} == {"fairburst"}
+    assert not {"smallStamp", "sizeThreshold", "reserve"} & set(world.status("batch"))
+    assert {one["type"] for one in world.status("batch")["conditions"]} == {"Admitted", "Enforced", "Ready"}
+
+
+def test_a_settled_cluster_with_a_reserve_gets_no_writes() -> None:
+    world = World(ON)
+    batch(world, large=20, running=20)
+    submit(world, "batch", "small", 4, "small", running=4)
+    settle(world, 60.0)
+    for plan in settle(world, 60.0):
+        assert (plan.labels, plan.quota_writes, plan.quota_deletions, plan.statuses, plan.events) == ([], [], [], [], [])
+
+
+def test_a_small_job_that_a_full_namespace_has_blocked_is_woken_when_there_is_room() -> None:
+    world = World(ON)
+    batch(world)
+    settle(world)
+    submit(world, "batch", "small", 4, "small")
+    world.round()
+    for number in range(4):
+        world.end("batch", f"large-{number}")
+    plans = settle(world, 8.0)
+    woken = [owner.name for plan in plans for owner in plan.wakes]
+    assert "small" in woken
+
+
+def test_a_job_without_a_label_is_sized_by_the_operators_own_arithmetic_and_keeps_its_size() -> None:
+    world = World(ON)
+    batch(world, spec={"enforcement": "Observe"}, large=0, running=0)
+    world.controller("Job", None, sized_job("batch", "three", 3, None))
+    world.controller("Job", None, sized_job("batch", "seven", 7, None))
+    plan = world.round()
+    assert plan.snapshot.jobs is not None
+    sizes = {one.name: one.category.value for one in plan.snapshot.jobs.pending if one.category}
+    assert sizes == {"Job batch/three": "small", "Job batch/seven": "large"}
+    world.controller("Job", sized_job("batch", "three", 3, None), sized_job("batch", "three", 30, None))
+    plan = world.round()
+    assert plan.snapshot.jobs is not None
+    assert {one.name: one.category.value for one in plan.snapshot.jobs.pending if one.category} == sizes
+
+
+def test_pods_of_one_group_are_one_job() -> None:
+    world = World(ON)
+    world.queue(TQ, "batch")
+    for number in range(3):
+        one = sized_job("batch", f"part-{number}", 2, "large")
+        one.spec.template.metadata.labels = {SIZE_LABEL: "large", "fairburst.dev/job": "whole"}
+        world.controller("Job", None, one)
+    plan = world.round()
+    assert plan.snapshot.jobs is not None
+    (whole,) = plan.snapshot.jobs.pending
+    assert whole.request.tolist() == [6.0, 6 * GI]
+
+
+def test_a_bare_pod_is_a_job_of_its_own() -> None:
+    world = World(ON)
+    world.queue(TQ, "batch")
+    world.put(pod("batch", "bare"))
+    plan = world.round()
+    assert plan.snapshot.jobs is not None
+    assert [(one.name, one.request.tolist()) for one in plan.snapshot.jobs.pending] == [("Pod batch/bare", [1.0, GI])]
+
+
+def test_the_memory_of_an_earlier_process_is_taken_over() -> None:
+    world = World(ON)
+    world.engine.remember_reserve(DressMemory(0.25))
+    batch(world)
+    submit(world, "batch", "small", 30, "small")
+    plan = world.round()
+    assert plan.result.reserve_ratio is not None
+    assert plan.result.reserve_ratio >= 0.2
+    assert world.engine.memory.dress is not None
+
+
+def test_a_queue_of_which_no_job_is_labelled_still_runs() -> None:
+    """Jobs from before the policy: their pods are stamped large, and counted so from the first on."""
+    world = World(ON)
+    world.queue(TQ, "batch")
+    world.controller("Job", None, job("batch", "old", 5, requesting()))
+    world.round()
+    world.put(sized_pod("batch", 0, "old", "large"))
+    settle(world)
+    assert cpu(world, "fairburst-large") == 6
