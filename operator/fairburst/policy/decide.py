@@ -27,6 +27,7 @@ from fairburst.policy.drf import (
 )
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
 from fairburst.policy.explain import AdmissionDecisions, QueueDecisions, Round
+from fairburst.policy.holding import holds, limit_growth
 from fairburst.policy.model import (
     BoolArray,
     ClusterSnapshot,
@@ -105,9 +106,11 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     spending = _Spending.of(columns, budget)
     events += windows.advance(columns, current, budget, inverse, wants, now)
     current = windows.current_bursts(columns, inverse, current)
+    hold = holds(columns, snapshot, memory.dress, config, current, wanted, now)
+    wanted = wanted if hold is None else limit_growth(wanted, snapshot, columns, hold)
     guaranteed, spare, standing, account = _grant(columns, snapshot, config, current, wanted, wants, inverse, now, events)
     allocation, guaranteed = _whole_units(columns, snapshot, standing, guaranteed, spare, now)
-    charge = _charge(columns, snapshot, allocation, guaranteed, inverse, now)
+    charge = _charge(columns, snapshot, allocation, guaranteed, inverse, now, None if hold is None else hold.cost)
     events += spending.newly_spent(columns, account)
     boundary = min(windows.next_boundary(columns, current, account, now), _next_turn(columns))
     level = _level(columns, standing, allocation, account)
@@ -129,8 +132,10 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
         )
     view = Round(snapshot, config, columns, allocation, guaranteed, level, charge, account.fair, account.budget, now)
     told = tuple(_with_numbers(view, event) for event in events)
+    lead_time = () if hold is None else hold.decisions
     new_memory = Memory(RememberedQueues(columns, AdmissionDecisions(view)), next_order, columns, dress_memory)
-    return _result(view, told, boundary, dress, slots), new_memory
+    result = _result(view, told, boundary, dress, slots)
+    return (replace(result, lead_time=lead_time) if lead_time else result), new_memory
 
 
 def _dress(
@@ -392,15 +397,19 @@ def _whole_units(
         return rounded, rounded
     firm_part = np.empty_like(rounded)
     for column in range(rounded.shape[1]):
-        above = np.maximum(rounded[:, column] - guaranteed[:, column], 0.0)
-        np.subtract(rounded[:, column], np.minimum(above, spare[:, column]), out=firm_part[:, column])
+        part = firm_part[:, column]
+        np.subtract(rounded[:, column], guaranteed[:, column], out=part)
+        np.maximum(part, 0.0, out=part)
+        np.minimum(part, spare[:, column], out=part)
+        np.subtract(rounded[:, column], part, out=part)
     return rounded, firm_part
 
 
 def _charge(
-    columns: Columns, snapshot: ClusterSnapshot, allocation: FloatArray, guaranteed: FloatArray, inverse: FloatArray, now: float
-) -> FloatArray:
-    """(N,) rate at which each latency queue's ledger grows now: its use beyond what this round grants as spare.
+    columns: Columns, snapshot: ClusterSnapshot, allocation: FloatArray, guaranteed: FloatArray, inverse: FloatArray, now: float,
+    held: FloatArray | None = None,
+) -> FloatArray:  # fmt: skip
+    """(N,) rate at which each latency queue's ledger grows now: its use beyond what this round grants as spare, and what is held for it.
 
     Writes ledgers only where a rate changed, so that a settled cluster has nothing to save.
     """
@@ -412,10 +421,15 @@ def _charge(
     if allocation is guaranteed:
         charge = delivered
     else:
+        share = np.empty_like(charge)
         for column, scale in enumerate(inverse):
-            spare = allocation[:, column] - guaranteed[:, column]
-            np.maximum(charge, (snapshot.usage[:, column] - spare) * scale, out=charge)
+            np.subtract(allocation[:, column], guaranteed[:, column], out=share)
+            np.subtract(snapshot.usage[:, column], share, out=share)
+            share *= scale
+            np.maximum(charge, share, out=charge)
         charge *= guarded
+    if held is not None:
+        charge = charge + held
     changed = np.flatnonzero((charge != columns.ledger_rate) | (delivered != columns.delivered_rate))
     since = np.maximum(0.0, now - columns.ledger_as_of[changed])
     columns.ledger_value[changed] += columns.ledger_rate[changed] * since

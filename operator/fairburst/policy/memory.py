@@ -194,6 +194,7 @@ def encode_spec(spec: QueueSpec) -> dict[str, Any]:
         "arrival": _encode_arrival(spec.arrival),
         "limits": dict(spec.limits),
         "suspended": spec.suspended,
+        **({"lead_time": True} if spec.lead_time else {}),
     }
 
 
@@ -209,6 +210,7 @@ def decode_spec(value: Mapping[str, Any]) -> QueueSpec:
         arrival=_decode_arrival(value["arrival"]),
         limits={str(name): _number(amount, name) for name, amount in value["limits"].items()},
         suspended=bool(value["suspended"]),
+        lead_time=bool(value.get("lead_time", False)),
     )
 
 

@@ -20,6 +20,7 @@ from typing_extensions import override
 if TYPE_CHECKING:
     from fairburst.policy.dress.memory import DressMemory
     from fairburst.policy.dress.values import DressConfig, DressResult, JobsPart
+    from fairburst.policy.lead_time import LeadTimeDecision
     from fairburst.policy.paf.divide import SlotRules
     from fairburst.policy.paf.jobs import ElasticJob, SlotDecision
     from fairburst.policy.table import Columns
@@ -113,6 +114,7 @@ class QueueSpec:
     (and `burst` is None where the arrival is a Schedule, which carries its own).
     `limits` caps the allocation of a throughput queue per resource;
     resources it does not name are uncapped. `suspended` holds all new work: no allocation, no weight in the division.
+    `lead_time`: room is made ahead of a predictable burst (lead_time.py).
     """
 
     name: str
@@ -123,6 +125,7 @@ class QueueSpec:
     arrival: Arrival | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
     suspended: bool = False
+    lead_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,7 @@ class PolicyConfig:
     soft_class: False makes it N-BoPF, the baseline of BoPF §5.1: who fails the resource condition is elastic.
     level_dead_band: relative change of an out-of-window latency queue's residual level below which it keeps the old one.
     dress: settings of DRESS; None: off, and no level is divided between small and large jobs.
+    max_lead_seconds: how far ahead of a burst room may begin to be held; ten minutes is longer than most tasks run.
     """
 
     expected_queues: float = 1.0
@@ -144,6 +148,7 @@ class PolicyConfig:
     level_dead_band: float = 0.05
     soft_class: bool = True
     dress: DressConfig | None = None
+    max_lead_seconds: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +386,7 @@ class RoundResult:
     next_boundary: the earliest time after `now` at which something changes by itself (a window arms, opens or ends, a budget
     runs out); infinite if nothing does.
     small_level: (N, K) the part of `level` for small jobs of elastic queues, the rest is for large ones; None: DRESS is off.
-    reserve_ratio: δ; None: DRESS is off. dress: its numbers and reasons.
+    reserve_ratio: δ; None: DRESS is off. dress: its numbers and reasons. lead_time: what is held for expected bursts, and why.
     slots: what PAF gives each of the snapshot's elastic jobs. moved: (K,) by queue what came from other queues by it (negative: went to
         them); `level` contains it, `allocation` does not: it counts as the giver's.
     """
@@ -399,5 +404,6 @@ class RoundResult:
     small_level: FloatArray | None = None
     reserve_ratio: float | None = None
     dress: DressResult | None = None
+    lead_time: tuple[LeadTimeDecision, ...] = ()
     slots: tuple[SlotDecision, ...] = ()
     moved: Mapping[str, FloatArray] = field(default_factory=dict)

@@ -69,9 +69,8 @@ class JobBook:
         job = self.jobs[serial]
         job.started = True
         job.held += demand * count
-        # what follows "~" tells variants of one stage apart, which nobody knows beforehand
-        family = f"{job.spec.name}/{job.spec.stages[stage].name.partition('~')[0]}"
-        tasks = BookedTasks(serial, job.category is DemandCategory.SMALL, demand / MILLIONTHS, family, count, now)
+        small = job.category is DemandCategory.SMALL
+        tasks = BookedTasks(serial, small, demand / MILLIONTHS, _family(job.spec, stage), count, now)
         self.tasks.append(tasks)
         return tasks
 
@@ -94,8 +93,14 @@ class JobBook:
         for job in self.jobs.values():
             held = job.held / MILLIONTHS
             wanted = held + job.offered / MILLIONTHS if job.started else job.request
-            listed[job.started].append(Job(job.name, job.queue, job.submitted, job.request, job.category, wanted, held))
+            family = _family(job.spec, 0)
+            listed[job.started].append(Job(job.name, job.queue, job.submitted, job.request, job.category, wanted, held, family))
         return JobsPart(*listed, _table(self.tasks, width))
+
+
+def _family(spec: DagJob, stage: int) -> str:
+    """Name of a stage of a recurring job; what follows "~" tells variants of one stage apart, which nobody knows beforehand."""
+    return f"{spec.name}/{spec.stages[stage].name.partition('~')[0]}"
 
 
 def _table(tasks: list[BookedTasks], width: int) -> TaskTable:

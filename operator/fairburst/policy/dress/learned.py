@@ -117,3 +117,11 @@ class Outlook:
         by_then = np.searchsorted(self.families.ascending, self.base + np.minimum(self.age + ahead, LONGEST), side="right")
         chance: FloatArray = (by_then - self.younger) / self.longer
         return chance
+
+    def cautious_release(self, ahead: float, deviations: float) -> FloatArray:
+        """(R,) what these tasks release within `ahead` seconds: the mean less so many standard deviations, at least 0."""
+        chance = self.ending_chance(ahead)[:, None]
+        mean = (chance * self.request).sum(axis=0)
+        variance = (chance * (1.0 - chance) * self.request**2).sum(axis=0)
+        release: FloatArray = np.maximum(mean - deviations * np.sqrt(variance), 0.0)
+        return release

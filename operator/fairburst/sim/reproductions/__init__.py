@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fairburst.sim.reproductions import alpha, dress, dress_estimator, paf, paf_clusters, paf_fits, sensitivity, several, table4, testbed
+from fairburst.sim.reproductions import (
+    alpha,
+    dress,
+    dress_estimator,
+    dress_lead_time,
+    paf,
+    paf_clusters,
+    paf_fits,
+    sensitivity,
+    several,
+    table4,
+    testbed,
+)
 from fairburst.sim.reproductions.result import Experiment
 
 EXPERIMENTS: Mapping[str, Experiment] = {
@@ -21,6 +33,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "dress-table2": Experiment("20 jobs on 100 containers (DRESS Table II, Figs. 6 to 9)", dress.table2, 60),
     "dress-mixed": Experiment("10 to 40 % small jobs (DRESS Figs. 10 to 13)", dress.mixed, 120),
     "dress-estimator": Experiment("release estimators on TPC-H stages (DRESS §III-B)", dress_estimator.reproduce, 60, takes_trace=True),
+    "dress-lead-time": Experiment("bursts without preemption at 95 % load (ours)", dress_lead_time.reproduce, 300),
     "paf-fig4": Experiment("two jobs on 32 slots (PAF Fig. 4)", paf.fig4, 1, takes_trace=True),
     "paf-fig6": Experiment("the two-job example (PAF Fig. 6)", paf.fig6, 1),
     "paf-fig7": Experiment("three jobs on 128 slots (PAF Figs. 7 to 9)", paf.fig7, 1, takes_trace=True),

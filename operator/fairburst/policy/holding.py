@@ -1,0 +1,104 @@
+"""Lead time inside a round: which bursts are expected, what is free, and how far other queues may grow while room is held."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairburst.policy import windows
+from fairburst.policy.dress.learned import Outlook
+from fairburst.policy.dress.memory import DressMemory
+from fairburst.policy.lead_time import Expected, LeadTimeDecision, plan_holds
+from fairburst.policy.model import ClusterSnapshot, FloatArray, PolicyConfig
+from fairburst.policy.rounding import units_up
+from fairburst.policy.table import ARMED, CLOSED, FLOATING, HARD, OPEN, OVERDUE, PERIODIC, SCHEDULE, Columns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """room: (K,) what others may take of what is free. extra: (N, K) beside it, for small jobs that end in time. cost: (N,) dominant
+    share that is charged to the ledger of each queue that room is held for."""
+
+    room: FloatArray
+    extra: FloatArray
+    cost: FloatArray
+    decisions: tuple[LeadTimeDecision, ...]
+
+
+def holds(
+    columns: Columns, snapshot: ClusterSnapshot, memory: DressMemory | None, config: PolicyConfig, current: windows.Current,
+    wanted: FloatArray, now: float,
+) -> Held | None:  # fmt: skip
+    """What is held in this round; None where no queue asks for lead time or no jobs are known (both without a look at the arrays)."""
+    if snapshot.jobs is None or config.dress is None:
+        return None
+    rows = [row for row, spec in enumerate(snapshot.queues) if spec.lead_time and columns.guarantee[row] == HARD]
+    if not rows:
+        return None
+    account = windows.Account.of(columns, current, now)
+    whole_rate = units_up(current.rate, snapshot.unit, np.array(rows, dtype=np.int64))
+    arrival, slack = np.maximum(columns.arms_at, now), account.fair - account.ledger
+    bursts = [
+        Expected(snapshot.queues[row].name, float(arrival[row]), rate, float(slack[row]))
+        for row, rate in zip(rows, whole_rate, strict=True)
+        if _is_expected(columns, row)
+    ]
+    if not bursts:
+        return None
+    outlook = None if memory is None else Outlook.of(memory.families, snapshot.jobs.tasks, now)
+    hold = plan_holds(bursts, _free(columns, snapshot, current, account, wanted), snapshot.live_capacity, outlook, snapshot.jobs.pending,
+                      now, config.max_lead_seconds)  # fmt: skip
+    cost, extra = np.zeros(len(wanted)), np.zeros_like(wanted)
+    row_of = columns.declared.row_of
+    for decision in hold.decisions:
+        cost[row_of[decision.queue]] = decision.cost_rate
+    for queue, request in hold.extra:
+        if queue in row_of:
+            extra[row_of[queue]] += request
+    return Held(hold.room, extra, cost, hold.decisions)
+
+
+def _is_expected(columns: Columns, row: int) -> bool:
+    """Whether the row's next burst has a known time: a phase or a schedule, and it has not begun. A window without a known end of the
+    waiting (armed until work arrives) expects nothing."""
+    kind, state = columns.declared.kind[row], columns.state[row]
+    if state == CLOSED:
+        return kind in {PERIODIC, SCHEDULE, FLOATING} and bool(np.isfinite(columns.arms_at[row]))
+    return bool(state == ARMED and kind in {PERIODIC, SCHEDULE} and np.isfinite(columns.opens_by[row]))
+
+
+def _free(
+    columns: Columns, snapshot: ClusterSnapshot, current: windows.Current, account: windows.Account, wanted: FloatArray
+) -> FloatArray:  # fmt: skip
+    """(K,) what nobody uses and no open guarantee claims."""
+    claims = (columns.guarantee == HARD) & ((columns.state == OPEN) | (columns.state == OVERDUE)) & account.unspent
+    unserved = np.maximum(np.minimum(current.rate, wanted) - snapshot.usage, 0.0)[claims].sum(axis=0)
+    free: FloatArray = np.maximum(snapshot.live_capacity - snapshot.usage.sum(axis=0) - unserved, 0.0)
+    return free
+
+
+def limit_growth(wanted: FloatArray, snapshot: ClusterSnapshot, columns: Columns, held: Held) -> FloatArray:
+    """(N, K) what queues may want while room is held: guaranteed queues what they want; throughput queues what they use, and beyond it
+    whole units as far as the room goes, and small jobs that end in time.
+
+    All of them grow by the same part of what they want more; who deserves it most is fair sharing's business once the hold is over.
+    """
+    if not any(decision.holding for decision in held.decisions):
+        return wanted
+    limited = ~columns.declared.latency
+    growth = np.maximum(wanted - snapshot.usage, 0.0) * limited[:, None]
+    total = growth.sum(axis=0)
+    part = float(np.min(np.divide(held.room, total, out=np.ones_like(held.room), where=total > 0), initial=1.0))
+    allowed = _whole(growth * part, snapshot.unit) + held.extra
+    result: FloatArray = np.where(limited[:, None], np.minimum(wanted, snapshot.usage + allowed), wanted)
+    return result
+
+
+def _whole(amount: FloatArray, unit: FloatArray) -> FloatArray:
+    """(N, K) whole multiples of the unit, where it is known: rounding would fill up a part of a unit from what is held."""
+    known = unit.max(axis=1) > 0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        count = np.floor(np.min(np.where(unit > 0, amount / unit, np.inf), axis=1) + 1e-9)
+    result: FloatArray = np.where(known[:, None], np.where(known, count, 0.0)[:, None] * unit, amount)
+    return result

@@ -1,0 +1,152 @@
+"""Lead time (ours): room ahead of a predictable burst without preempting anybody.
+
+Running tasks end by themselves. From learned durations it is known how much of what runs will have ended by the arrival; as long as that
+and what is free exceed the burst's rate, the rest may be handed out. So the hold begins by itself at the latest moment from which releases
+alone free the rate by the arrival, and gives back what turns out not to be needed. Work that is expected to end before the arrival takes
+nothing from it and may start.
+
+The capacity that stands idle is charged to the queue's ledger, as far as its fair share F of the period has slack; so neither the burst's
+budget nor the long-term bound changes. Without slack, or without history, nothing is held.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairburst.policy.dress.learned import FEWEST, FamilyDurations, Outlook
+from fairburst.policy.dress.values import DemandCategory, Job
+from fairburst.policy.model import FloatArray
+from fairburst.policy.tolerance import slack_of
+
+CAUTION = 1.0  # standard deviations of the release that are not counted on: five arrivals in six find the room
+SURE = 0.95  # quantile of a family's durations by which a job that is to start now must end
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expected:
+    """A burst that is expected. arrival: the earliest, seconds. rate: (K,) that must be free then. slack: F - ledger of its queue,
+    dominant-share-seconds."""
+
+    queue: str
+    arrival: float
+    rate: FloatArray
+    slack: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeadTimeDecision:
+    """What is held for one expected burst, and why. (K,) resource units each: needed by the arrival, free now, expected to be released by
+    then, held now. cost_rate: dominant share that is charged while it is held. may_start: small jobs that end before the arrival."""
+
+    queue: str
+    arrival: float
+    needed: FloatArray
+    free: FloatArray
+    expected_release: FloatArray
+    held: FloatArray
+    cost_rate: float
+    slack: float
+    may_start: tuple[str, ...]
+    reason: str
+    message: str
+
+    @property
+    def holding(self) -> bool:
+        """Whether anything is kept from others now."""
+        return self.reason == "Holding"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hold:
+    """One round's holds. room: (K,) of what is free, how much others may take; decisions in order of arrival; extra: requests of small jobs
+    that may start beside it, by queue name."""
+
+    room: FloatArray
+    decisions: tuple[LeadTimeDecision, ...]
+    extra: tuple[tuple[str, FloatArray], ...]
+
+
+def plan_holds(
+    bursts: Sequence[Expected], free: FloatArray, capacity: FloatArray, outlook: Outlook | None, pending: Sequence[Job], now: float,
+    max_lead_seconds: float,
+) -> Hold:  # fmt: skip
+    """What may still be handed out so that expected bursts find their rates free.
+
+    Parameters
+    ----------
+    bursts : expected bursts of hard queues with lead time on
+    free : (K,) resource units, free now and not owed to a guaranteed queue
+    capacity : (K,) resource units, live capacity
+    outlook : running tasks with learned durations; None: nothing has been learned
+    pending : jobs that wait
+    now : seconds
+    max_lead_seconds : bursts further away than this are not looked at
+
+    Returns
+    -------
+    Hold; `room` is `free` where nothing is held.
+
+    Notes
+    -----
+    Design §5; no paper has it. For bursts in order of arrival T_j: room = min_j(free + release by T_j - sum of the rates up to j), in
+    [0, free]. The release is the mean less CAUTION standard deviations, tasks taken as independent. O(M log) a burst.
+    """
+    room = free.copy()
+    needed = np.zeros_like(free)
+    decisions = []
+    extra: dict[str, tuple[str, FloatArray]] = {}
+    for burst in sorted(bursts, key=lambda one: (one.arrival, one.queue)):
+        ahead = max(burst.arrival - now, 0.0)
+        if ahead > max_lead_seconds:
+            continue
+        refusal = _refusal(burst, outlook)
+        if refusal is not None or outlook is None:
+            nothing = np.zeros_like(free)
+            reason, message = refusal or ("NoHistory", "")
+            decisions.append(LeadTimeDecision(
+                burst.queue, burst.arrival, burst.rate, free, nothing, nothing, 0.0, burst.slack, (), reason, message
+            ))  # fmt: skip
+            continue
+        needed = needed + burst.rate
+        release = outlook.cautious_release(ahead, CAUTION)
+        before = room
+        room = np.clip(np.minimum(room, free + release - needed), 0.0, None)
+        held = np.minimum(before - room, burst.rate)
+        starters = [job for job in pending if ends_in_time(job, outlook.families, ahead)] if (held > slack_of(capacity)).any() else []
+        extra |= {job.name: (job.queue, job.request) for job in starters}
+        decisions.append(_decision(burst, free, release, held, capacity, tuple(job.name for job in starters), ahead))
+    return Hold(room, tuple(decisions), tuple(extra.values()))
+
+
+def _refusal(burst: Expected, outlook: Outlook | None) -> tuple[str, str] | None:
+    if burst.slack <= 0:
+        return "NoSlack", f"No room is held for the burst: its fair share of the period has no slack ({burst.slack:.2f} share-seconds)."
+    if outlook is None or len(outlook.age) == 0:
+        return "NoHistory", "No room is held for the burst: nothing is known of when the running work ends."
+    return None
+
+
+def _decision(
+    burst: Expected, free: FloatArray, release: FloatArray, held: FloatArray, capacity: FloatArray, may_start: tuple[str, ...], ahead: float
+) -> LeadTimeDecision:
+    share = float(np.divide(held, capacity, out=np.zeros_like(held), where=capacity > 0).max(initial=0.0))
+    at = int(np.argmax(np.divide(burst.rate, capacity, out=np.zeros_like(held), where=capacity > 0)))
+    holding = bool((held > slack_of(capacity)).any())
+    numbers = f"needs {burst.rate[at]:g}, {free[at]:g} free now, {release[at]:g} more expected by then"
+    message = f"A burst in {ahead:.0f} s {numbers}: {f'{held[at]:g} held' if holding else 'nothing needs to be held yet'}."
+    return LeadTimeDecision(
+        burst.queue, burst.arrival, burst.rate, free, release, held, share if holding else 0.0, burst.slack, may_start,
+        "Holding" if holding else "EnoughExpected", message,
+    )  # fmt: skip
+
+
+def ends_in_time(job: Job, families: FamilyDurations, ahead: float) -> bool:
+    """Whether a small job whose tasks start now is expected to be gone in `ahead` seconds, by what its family took before."""
+    if job.category is not DemandCategory.SMALL or job.family not in families.row_of:
+        return False
+    durations = sorted(families.oldest_first[job.family])
+    return len(durations) >= FEWEST and durations[math.ceil(SURE * len(durations)) - 1] <= ahead
