@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import policy
+from benchmarks import paf, policy
 from benchmarks.informer import informer_path
 from benchmarks.measure import REGISTRY, Measurement, figure
 from fairburst.policy.decide import decide
 from fairburst.policy.drf import fill
+from fairburst.policy.paf.transfer import transfer_slots
 
 TINY: dict[str, Callable[[], Iterator[Measurement]]] = {
     "decide_round": lambda: policy.round_of(12, None, None),
@@ -26,6 +27,7 @@ TINY: dict[str, Callable[[], Iterator[Measurement]]] = {
     "admission_scheduled": lambda: policy.scheduled_admission(6, 4, 10),
     "admission": lambda: policy.periodic_admission(5),
     "informer": lambda: informer_path(30, 10),
+    "paf": lambda: iter([*paf.division_of(4, 40, None), *paf.round_of_jobs(4, 40)]),
 }
 
 
@@ -68,6 +70,16 @@ def test_the_plain_python_reference_divides_as_the_core_does() -> None:
         busy = demand.any(axis=1)  # an idle queue's multiple means nothing
         found = fill(demand, np.full(12, math.inf), weight, capacity, capacity)
         assert found[busy] == pytest.approx(np.array(want)[busy], abs=1e-6)
+
+
+def test_the_papers_heaps_divide_slots_as_the_core_does() -> None:
+    for seed in range(5):
+        curves = paf.make_curves(12, 300, concave=True, seed=seed)
+        fair = np.minimum(25, [len(curve) - 1 for curve in curves])
+        want = paf.plain_heaps([curve.tolist() for curve in curves], fair.tolist(), paf.KNOB)
+        ours = transfer_slots(curves, fair, np.zeros_like(fair), np.ones((12, 1)), np.array([float(fair.sum())]), paf.KNOB)
+        found, reference = (sum(curve[own] for curve, own in zip(curves, slots, strict=True)) for slots in (ours, want))
+        assert found == pytest.approx(reference, abs=1e-9)
 
 
 def fastest(run: Callable[[], object], repeats: int = 5) -> float:

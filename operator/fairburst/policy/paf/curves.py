@@ -5,6 +5,7 @@ Decides whether a curve is fit for use; where curves come from (fits, measured p
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from dataclasses import dataclass
@@ -54,14 +55,21 @@ def progress_rates(curve: Curve, maximum: int) -> FloatArray:
 
     Raises InvalidSpecError for a curve that `problem` refuses.
     """
-    found = problem(curve, maximum)
-    if found is not None:
+    found = examine(curve, maximum)
+    if isinstance(found, str):
         raise InvalidSpecError(found)
-    return np.clip(_raw(curve, maximum), 0.0, 1.0)
+    return found
 
 
 def problem(curve: Curve, maximum: int) -> str | None:
-    """Why the curve can't be used up to `maximum` slots, as a sentence; None if it can.
+    """Why the curve can't be used up to `maximum` slots, as a sentence; None if it can."""
+    found = examine(curve, maximum)
+    return found if isinstance(found, str) else None
+
+
+@functools.lru_cache(maxsize=1024)  # rounds come many a second, and a job's curve stays as it is for all of them
+def examine(curve: Curve, maximum: int) -> FloatArray | str:
+    """The progress rates, read-only, or why there are none.
 
     Refused: numbers that are none, a pole or a negative value in range, fewer than two points, slots out of order, and a curve that
     never rises.
@@ -69,12 +77,14 @@ def problem(curve: Curve, maximum: int) -> str | None:
     found = _ernest_problem(curve, maximum) if isinstance(curve, ErnestCurve) else _points_problem(curve)
     if found is not None:
         return found
-    raw = np.clip(_raw(curve, maximum), 0.0, 1.0)
-    if maximum > 0 and raw[1:].max() <= SMALLEST_RISE:
+    rates = np.minimum(_raw(curve, maximum), 1.0)
+    highest = float(rates.max())
+    if maximum > 0 and highest <= SMALLEST_RISE:
         return f"expected a curve that rises, found none above {SMALLEST_RISE:g} up to {maximum} slots"
-    if maximum > 1 and raw[1:].max() - raw[1] <= SMALLEST_RISE:
-        return f"expected a curve that rises, found its highest progress, {raw[1]:.3g}, with one slot already"
-    return None
+    if maximum > 1 and highest - rates[1] <= SMALLEST_RISE:
+        return f"expected a curve that rises, found its highest progress, {rates[1]:.3g}, with one slot already"
+    rates.flags.writeable = False
+    return rates
 
 
 def measured_between(curve: Curve) -> tuple[float, float]:
@@ -103,9 +113,19 @@ def _lowest_of_form(coefficients: tuple[float, float, float, float], low: float,
     Exact, so that a pole between two whole numbers of slots is found too.
     """
     a0, a1, a2, a3 = coefficients
-    roots = np.roots([a1, a3, -a2]) if (a1 or a3) else np.zeros(0)
-    places = [low, high, *(float(root.real) for root in roots if low < root.real < high)]
+    places = [low, high, *(root for root in _real_roots(a1, a3, -a2) if low < root < high)]
     return min(a0 + a1 * x + a2 / x + a3 * math.log(x) for x in places)
+
+
+def _real_roots(square: float, linear: float, constant: float) -> list[float]:
+    """Real roots of square x² + linear x + constant, by the formula that does not cancel."""
+    if square == 0:
+        return [-constant / linear] if linear else []
+    under = linear * linear - 4 * square * constant
+    if under < 0:
+        return []
+    larger = -(linear + math.copysign(math.sqrt(under), linear)) / 2
+    return [larger / square, constant / larger] if larger else [0.0]
 
 
 def _points_problem(curve: PointsCurve) -> str | None:
@@ -134,8 +154,9 @@ def _raw(curve: Curve, maximum: int) -> FloatArray:
         slots, progress = np.array(curve.slots), np.array(curve.progress)
         first = slots[0]
         values: FloatArray = np.interp(x, slots, progress)
-        return np.where(x < first, progress[0] * x / max(first, 1e-300), values)
+        return np.where(x < first, progress[0] * x / first, values) if first > 0 else values
     low, high = _measured_range(curve, maximum)
-    inside = np.clip(x, low, high)
+    inside = np.minimum(np.maximum(x, low), high)
     values = 1.0 / (curve.a0 + curve.a1 * inside + curve.a2 / inside + curve.a3 * np.log(inside))
-    return values * np.minimum(x / low, 1.0)
+    values[:low] *= x[:low] / low
+    return values

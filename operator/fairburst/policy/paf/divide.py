@@ -14,11 +14,13 @@ import numpy as np
 
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
 from fairburst.policy.model import FloatArray, IntArray
-from fairburst.policy.paf.curves import measured_between, problem, progress_rates
+from fairburst.policy.paf.curves import examine, measured_between
 from fairburst.policy.paf.jobs import ElasticJob, SlotDecision, SlotDivision, SlotReason
 from fairburst.policy.paf.shares import fair_slots
 from fairburst.policy.paf.transfer import transfer_slots
 from fairburst.policy.tolerance import LARGEST
+
+_NOTHING = np.zeros(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +99,9 @@ class _Table:
         for rows in _by([job.queue for job in jobs]).values():
             amount = available[jobs[rows[0]].queue]
             fair[rows] = fair_slots(weight[rows], minimum[rows], maximum[rows], request[rows], amount)
-        refused = [None if job.curve is None else problem(job.curve, job.maximum) for job in jobs]
-        nothing = np.zeros(0)
-        progress = [
-            nothing if job.curve is None or found is not None else progress_rates(job.curve, job.maximum)
-            for job, found in zip(jobs, refused, strict=True)
-        ]
+        seen = [_NOTHING if job.curve is None else examine(job.curve, job.maximum) for job in jobs]
+        refused = [each if isinstance(each, str) else None for each in seen]
+        progress = [_NOTHING if isinstance(each, str) else each for each in seen]
         between = [(0.0, math.inf) if job.curve is None else measured_between(job.curve) for job in jobs]
         return cls(jobs, np.maximum(minimum, _least_known(fair, np.array(between).reshape(-1, 2))), request, fair, refused, progress)
 

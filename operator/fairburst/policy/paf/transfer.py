@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize
 
-from fairburst.policy.drf import dominant_share, row_any
+from fairburst.policy.drf import dominant_share, inverse_capacity, largest_share, row_any
 from fairburst.policy.model import BoolArray, FloatArray, IntArray
 from fairburst.policy.paf.fitting import take_that_fit
 from fairburst.policy.tolerance import slack_of
@@ -206,9 +206,16 @@ def _swap_in(
     owner, gain = stretches.owner[order], stretches.gain[order]
     refused = np.flatnonzero(~taken)
     losers = np.unique(owner[refused])
-    first = np.sort(_first_of_each(refused, owner, len(slots))[losers])
-    for place in first[:_SECOND_LOOKS]:
-        need = _use(slots, request) + cost[place] - capacity
+    first = np.sort(_first_of_each(refused, owner, len(slots))[losers])[:_SECOND_LOOKS]
+    inverse = inverse_capacity(capacity)
+    share = largest_share(cost, inverse)
+    lowest = float(np.min(gain[taken] / share[taken], initial=np.inf, where=share[taken] > 0))
+    used = _use(slots, request)
+    for place in first.tolist():
+        need = used + cost[place] - capacity
+        # whatever is taken back frees at least this dominant share, at this rate or a higher one
+        if gain[place] <= lowest * float((need * inverse).max()):
+            continue
         back = np.flatnonzero(taken)[: -_TAKEN_BACK - 1 : -1]
         back = back[owner[back] != owner[place]]
         enough = ~row_any(np.cumsum(cost[back], axis=0) < need)
@@ -220,6 +227,7 @@ def _swap_in(
             taken[back] = False
             slots[owner[place]] += stretches.size[order[place]]
             taken[place] = True
+            used = _use(slots, request)
 
 
 def _spend_parts(slots: IntArray, curves: _Curves, least_progress: FloatArray, request: FloatArray, capacity: FloatArray) -> None:
