@@ -52,6 +52,7 @@ class Rules:
     """The experiment's numbers. Capacity in units, the same for cpu and memory; times in seconds.
 
     share_grain: shares compare in steps of 1 / share_grain; the authors' rounding to two decimals is 100, a finer one shows its effect.
+    fullest_resource: a burst's budget is spent when one resource is, as in the decision core; by the authors' rule only when all are.
     most_bursts: so many latency jobs have arrived and batch work still isn't done: it starves, the run is given up.
     """
 
@@ -62,6 +63,7 @@ class Rules:
     period: int = 1000
     on_seconds: int = 25
     share_grain: int = 100
+    fullest_resource: bool = False
     most_bursts: int = 16_384
 
 
@@ -139,6 +141,7 @@ def run_jobs(
             rules.period,
             rules.on_seconds,
             rules.share_grain,
+            int(rules.fullest_resource),
             _hundredths(rules.capacity),
             *state.values(),
         )

@@ -14,7 +14,7 @@ DONE, OUT_OF_BURSTS = 0, 1
 
 
 def run_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0915  compiled as a whole; split up, it would pass thirty arrays on
-    policy, queues, period, on_seconds, grain, capacity, wheel,
+    policy, queues, period, on_seconds, grain, fullest, capacity, wheel,
     job_begin, job_arrival, job_stage, stage_job, stage_seconds, stage_cpu, stage_memory, child_begin, children, waits_for,
     queue_of_job, runnable, offered_from, offered_to, not_started, not_ended, last_batch, last_start, job_left, first_start, end,
     wheel_head, batch_next, batch_stage, batch_count, cursor, usage_cpu, usage_memory, share, out, dirty, log_cpu, log_memory, answer,
@@ -23,7 +23,8 @@ def run_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0915  compil
 
     queues: throughput queues 0 .. queues-2, the latency queue is the last. Jobs are laid out by queue, in order of arrival within it:
     jobs of queue q are job_begin[q] .. job_begin[q+1]-1; stages of job j are job_stage[j] .. job_stage[j+1]-1 in file order.
-    grain: shares are rounded to 1/grain; 100 is the authors'. waits_for: parents not yet ended. runnable: the stages of a job in the
+    grain: shares are rounded to 1/grain; 100 is the authors'. fullest: the budget is spent with its first resource (1), not only with
+    all of them (0, the authors'). waits_for: parents not yet ended. runnable: the stages of a job in the
     order in which they became runnable, at the same positions as its stages; offered_from/to bound those with tasks not started.
     cursor: first job of the queue that may offer a task.
     The batches of `wheel_head[t % wheel]` end at t. first_start, end: -1 until then. log: usage of the latency queue at the end of each
@@ -116,6 +117,8 @@ def run_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0915  compil
             received_memory = log_memory[logged] - log_memory[back]
             in_window = since <= on_seconds
             short = received_cpu < on_seconds * capacity or received_memory < on_seconds * capacity
+            if fullest == 1:
+                short = received_cpu < on_seconds * capacity and received_memory < on_seconds * capacity
             if not (in_window or short):
                 over = queues * (period - on_seconds)
                 limit_cpu = max(0, capacity * period - queues * received_cpu) // over

@@ -15,12 +15,15 @@ from fairburst.sim.figures import mean
 from fairburst.sim.generate import generate
 from fairburst.sim.reproductions.result import Options, Progress, Reproduction, Row, holds, within
 from fairburst.sim.stage_list import RESOURCES
-from fairburst.sim.table4 import WORKLOADS, latency_jobs
+from fairburst.sim.table4 import WORKLOADS, Rules, latency_jobs, run_jobs
 from fairburst.sim.workload import DagJob, Stage, scaled, with_stages
 
 CAPACITY = 100.0
 PERIOD, ON_SECONDS, QUEUES = 350.0, 27.0, 8
 DRF_SECONDS = 162.0
+BATCH_TASKS = 4.0
+ROBUST = 1.25  # "robust" without a number: a quarter more
+ERRORS_CAUSE = "in part: our budget ends with its first resource, see the rows of the authors' rules"
 SHORTEST_ERROR = -0.9  # a job of a negative size makes no sense
 
 
@@ -39,22 +42,38 @@ def with_error(job: DagJob, error: float) -> DagJob:
     return scaled(job, seconds=factor, demand=factor)
 
 
-def _mean_seconds(benchmark: str, options: Options, deviation: float, policy: str, batch_seconds: float = 1.0) -> float:
+def _inputs(benchmark: str, options: Options, deviation: float, batch_seconds: float = 1.0) -> tuple[list[DagJob], list[DagJob]]:
+    """Batch jobs, and bursts with their errors."""
     rng = np.random.default_rng(options.seed)
     jobs = [six_resources(job, rng) for job in generate(benchmark, options.seed)]
     # hundred jobs, or as many copies of the list as keep the queues busy for the bursts that are wanted
     bursts = 8 if options.quick else 30
-    capacity = (CAPACITY,) * len(RESOURCES)
-    batch = [scaled(job, tasks=4.0, seconds=batch_seconds) for job in jobs]
+    batch = [scaled(job, tasks=BATCH_TASKS, seconds=batch_seconds) for job in jobs]
     workload = WORKLOADS[benchmark]
-    chosen = [fill_capacity(scaled(job, seconds=workload.latency_seconds), capacity) for job in latency_jobs(jobs, workload)]
+    chosen = [
+        fill_capacity(scaled(job, seconds=workload.latency_seconds), (CAPACITY,) * len(RESOURCES)) for job in latency_jobs(jobs, workload)
+    ]
     errors = np.random.default_rng([options.seed, 13]).normal(0.0, 1.0, bursts) * deviation
-    plan = [with_error(chosen[number % len(chosen)], float(error)) for number, error in enumerate(errors)]
+    return batch, [with_error(chosen[number % len(chosen)], float(error)) for number, error in enumerate(errors)]
+
+
+def _mean_seconds(benchmark: str, options: Options, deviation: float, policy: str, batch_seconds: float = 1.0) -> float:
+    batch, plan = _inputs(benchmark, options, deviation, batch_seconds)
     scenario = batch_with_bursts(
-        one_machine(RESOURCES, capacity), batch, QUEUES, plan, period=PERIOD, on_seconds=ON_SECONDS, until=PERIOD * (bursts + 1),
-        count=bursts, round_seconds=1.0,
+        one_machine(RESOURCES, (CAPACITY,) * len(RESOURCES)), batch, QUEUES, plan, period=PERIOD, on_seconds=ON_SECONDS,
+        until=PERIOD * (len(plan) + 1), count=len(plan), round_seconds=1.0,
     )  # fmt: skip
     return mean([job.completion for job in run(scenario, policy).ended(LATENCY_QUEUE)])
+
+
+def _by_the_authors_rules(benchmark: str, options: Options, deviation: float, *, fullest_resource: bool) -> float:
+    """The same inputs by the rules of the authors' simulator (cpu and memory only): mean of end - first start under BoPF."""
+    batch, plan = _inputs(benchmark, options, deviation)
+    queues = [batch[number::QUEUES] for number in range(QUEUES)]
+    rules = Rules(capacity=CAPACITY, throughput_tasks=1, period=int(PERIOD), on_seconds=int(ON_SECONDS), fullest_resource=fullest_resource)
+    as_they_are = dataclasses.replace(WORKLOADS[benchmark], latency_tasks=1, latency_seconds=1)
+    ended = [seconds for seconds in run_jobs(queues, plan, as_they_are, "bopf", rules, compiled=options.compiled).latency if seconds > 0]
+    return mean(ended[: len(plan)])
 
 
 def errors(options: Options, progress: Progress) -> Reproduction:
@@ -65,6 +84,7 @@ def errors(options: Options, progress: Progress) -> Reproduction:
     done, runs = 0, len(names) * (len(deviations) + 1)
     rows = []
     fair: dict[str, float] = {}
+    authors: dict[tuple[str, str], list[float]] = {}
     for name in names:
         means[name] = []
         for deviation in deviations:
@@ -75,11 +95,18 @@ def errors(options: Options, progress: Progress) -> Reproduction:
         done += 1
         at_20 = means[name][deviations.index(0.2)] / means[name][0]
         title = WORKLOADS[name].title
+        for fullest, label in ((False, "authors' rules"), (True, "authors' rules, budget spent with its first resource")):
+            authors[label, name] = [_by_the_authors_rules(name, options, deviation, fullest_resource=fullest) for deviation in deviations]
+            growth = authors[label, name][deviations.index(0.2)] / authors[label, name][0]
+            rows.append(Row(f"{title}, {label}: at 20 % / at 0 %", None if fullest else 1.0, growth, holds(growth < ROBUST)))
         rows.append(Row(f"{title}: DRF, s", DRF_SECONDS, fair[name], *within(DRF_SECONDS, fair[name], 0.25, "other lists")))
-        rows.append(Row(f"{title}: BoPF at 20 % / at 0 %", 1.0, at_20, holds(at_20 < 1.25)))
+        rows.append(Row(f"{title}: BoPF at 20 % / at 0 %", 1.0, at_20, holds(at_20 < ROBUST), ERRORS_CAUSE if growth >= ROBUST else ""))
         rows.append(Row(f"{title}: largest BoPF / DRF", None, max(means[name]) / fair[name], holds(max(means[name]) < fair[name])))
     chart = _chart("fig13-errors", "Estimation errors (Fig. 13)", "deviation of the error", deviations, means)
-    data = {"deviations": deviations, "lq_mean_seconds": means, "drf_seconds": fair}
+    data = {
+        "deviations": deviations, "lq_mean_seconds": means, "drf_seconds": fair,
+        "by_the_authors_rules": {f"{name}, {label}": values for (label, name), values in authors.items()},
+    }  # fmt: skip
     return Reproduction("bopf-errors", "mean completion of latency jobs under estimation errors", options.seed, rows, data, [chart])
 
 
