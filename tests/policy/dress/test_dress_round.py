@@ -1,0 +1,206 @@
+"""DRESS inside decide: memory and restarts, bad input, what it leaves alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from fairburst.policy.decide import decide
+from fairburst.policy.dress.learned import DURATIONS, FAMILIES, FamilyDurations, Outlook, learn, nothing_learned
+from fairburst.policy.dress.memory import dump_dress, load_dress
+from fairburst.policy.dress.values import DemandCategory, DressConfig, DressResult, Job, JobsPart, StartMode, Task, TaskTable
+from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError, MemoryFormatError, NewerMemoryError
+from fairburst.policy.memory import dump, load
+from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, RoundResult
+from tests.support.policy import snapshot, throughput
+
+NOW = 1_000_000.0
+CONFIG = PolicyConfig(dress=DressConfig())
+SMALL, LARGE = DemandCategory.SMALL, DemandCategory.LARGE
+
+
+def job(name: str, cpu: float, queue: str = "a/q", submitted: float = NOW - 10, category: DemandCategory | None = None) -> Job:
+    return Job(name, queue, submitted, np.array([cpu]), category)
+
+
+def tasks_of(count: int, started: float, ended: float | None, name: str = "run", family: str = "") -> list[Task]:
+    return [Task(f"{name}-{at}", name, "a/q", LARGE, np.array([1.0]), started, ended, family) for at in range(count)]
+
+
+def cluster(pending: list[Job], tasks: list[Task] | None = None, running: list[Job] | None = None, used: float = 0.0) -> ClusterSnapshot:
+    value = snapshot((throughput("a/q"),), [100.0], [[200.0]], [[used]])
+    return dataclasses.replace(value, jobs=JobsPart.of(pending, running or [], tasks or [], 1))
+
+
+def dress_of(result: RoundResult) -> DressResult:
+    assert result.dress is not None
+    return result.dress
+
+
+class TestMemory:
+    def run_a_while(self) -> Memory:
+        memory = Memory()
+        for second in range(40):
+            ended = NOW + 5 if second > 5 else None
+            value = cluster([job("one", 5.0), job("two", 60.0)], tasks_of(20, NOW - 55, ended, family="etl"), used=20.0)
+            _, memory = decide(value, memory, CONFIG, NOW + second)
+        return memory
+
+    def test_a_restart_keeps_the_ratio_the_scores_and_what_was_learned(self) -> None:
+        memory = self.run_a_while()
+        assert memory.dress is not None
+        assert memory.dress.families.oldest_first["etl"] == (60.0,) * 20
+        assert memory.dress.phases_score.count > 0
+        assert load(dump(memory)) == memory
+        assert load_dress(dump_dress(memory.dress)) == memory.dress
+        value = cluster([job("one", 5.0)], used=20.0)
+        before, after = (decide(value, one, CONFIG, NOW + 60)[0] for one in (memory, load(dump(memory))))
+        assert before.reserve_ratio == after.reserve_ratio
+
+    def test_without_dress_the_saved_bytes_do_not_know_it(self) -> None:
+        _, memory = decide(snapshot((throughput("a/q"),), [100.0], [[50.0]]), Memory(), PolicyConfig(), NOW)
+        assert "dress" not in dump(memory)
+
+    @pytest.mark.parametrize(
+        ("text", "error"),
+        [
+            pytest.param("{", MemoryFormatError, id="no JSON"),
+            pytest.param("[]", MemoryFormatError, id="no object"),
+            pytest.param('{"version": 2}', NewerMemoryError, id="newer"),
+            pytest.param('{"version": 1}', MemoryFormatError, id="fields missing"),
+        ],
+    )
+    def test_damaged_memory_is_refused_as_a_whole(self, text: str, error: type[Exception]) -> None:
+        with pytest.raises(error):
+            load_dress(text)
+
+    def test_a_ratio_outside_its_range_is_refused(self) -> None:
+        memory = self.run_a_while().dress
+        assert memory is not None
+        with pytest.raises(MemoryFormatError, match="expected a fraction between 0 and 1, found 7"):
+            load_dress(dump_dress(dataclasses.replace(memory, reserve_ratio=7.0)))
+
+    def test_what_is_learned_is_bounded(self) -> None:
+        many = FamilyDurations.of({f"f{at}": [1.0] * 99 for at in range(FAMILIES + 5)}, {f"f{at}": float(at) for at in range(FAMILIES + 5)})
+        assert len(many.row_of) == FAMILIES
+        assert "f0" not in many.row_of
+        assert len(many.oldest_first["f99"]) == DURATIONS
+
+
+class TestLearnedDurations:
+    def test_a_task_is_expected_to_end_when_those_of_its_family_did(self) -> None:
+        done = TaskTable.of(tasks_of(10, NOW - 100, NOW - 40, family="etl"), 1)
+        families = learn(nothing_learned(), done, -math.inf, NOW)
+        running = TaskTable.of(tasks_of(3, NOW - 55, None, family="etl") + tasks_of(1, NOW - 55, None, "new", "new"), 1)
+        outlook = Outlook.of(families, running, NOW)
+        assert outlook.ending_chance(4.0).tolist() == [0.0] * 3
+        assert outlook.ending_chance(5.0).tolist() == [1.0] * 3
+
+    def test_a_task_that_runs_longer_than_its_family_ever_did_is_expected_at_no_time(self) -> None:
+        families = FamilyDurations.of({"etl": [60.0] * 10}, {"etl": NOW})
+        running = TaskTable.of(tasks_of(1, NOW - 61, None, family="etl"), 1)
+        assert len(Outlook.of(families, running, NOW).age) == 0
+
+    def test_the_chance_is_that_of_the_durations_longer_than_its_age(self) -> None:
+        families = FamilyDurations.of({"etl": [10.0, 20.0, 30.0, 40.0, 50.0]}, {"etl": NOW})
+        running = TaskTable.of(tasks_of(1, NOW - 15, None, family="etl"), 1)
+        assert Outlook.of(families, running, NOW).ending_chance(15.0).tolist() == [0.5]
+
+
+class TestRound:
+    def test_a_second_round_at_the_same_time_moves_nothing(self) -> None:
+        value = cluster([job("one", 5.0)])
+        first, memory = decide(value, Memory(), CONFIG, NOW)
+        second, _ = decide(value, memory, CONFIG, NOW)
+        assert first.reserve_ratio == second.reserve_ratio
+        assert dress_of(second).reason == "Unchanged"
+
+    def test_levels_of_queues_are_those_of_fair_sharing(self) -> None:
+        value = snapshot((throughput("a/q"), throughput("b/q", 1.0)), [100.0], [[80.0], [90.0]])
+        jobs = JobsPart.of([job("s", 4.0), job("l", 80.0), job("m", 90.0, "b/q")], [], [], 1)
+        plain, _ = decide(value, Memory(), CONFIG, NOW)
+        divided, _ = decide(dataclasses.replace(value, jobs=jobs), Memory(), CONFIG, NOW)
+        assert np.array_equal(plain.level, divided.level)
+        assert np.array_equal(plain.allocation, divided.allocation)
+        assert divided.small_level is not None
+        assert divided.small_level.tolist() == [[4.0], [0.0]]
+        assert plain.small_level is None
+
+    def test_the_category_is_the_one_fixed_at_submission(self) -> None:
+        result, _ = decide(cluster([job("was-small", 50.0, category=SMALL), job("was-large", 5.0, category=LARGE)]), Memory(), CONFIG, NOW)
+        dress = dress_of(result)
+        assert dress.small_pending.tolist() == [50.0]
+        assert dress.large_pending.tolist() == [5.0]
+
+    def test_a_tenth_of_the_pool_is_small_and_more_is_large(self) -> None:
+        dress = dress_of(decide(cluster([job("a", 10.0), job("b", 10.1)]), Memory(), CONFIG, NOW)[0])
+        assert (dress.small_jobs, dress.large_jobs) == (1, 1)
+        assert dress.size_limit.tolist() == [10.0]
+
+    def test_the_part_of_the_oldest_large_job_is_kept_once_it_has_waited(self) -> None:
+        config = PolicyConfig(dress=DressConfig(max_wait_seconds=60.0, initial_reserve=0.9, min_reserve=0.5))
+        pending = [job("big", 70.0, submitted=NOW - 61), job("one", 5.0)]
+        result, _ = decide(cluster(pending, used=90.0), Memory(), config, NOW)
+        assert result.reserve_ratio == pytest.approx(0.3)
+        assert dress_of(result).reason == "LargeWaited"
+
+    def test_whole_jobs_start_in_order_within_a_category_and_the_first_that_does_not_fit_holds_up_its_own(self) -> None:
+        config = PolicyConfig(dress=DressConfig(start_mode=StartMode.WHOLE_JOBS, initial_reserve=0.1))
+        pending = [
+            job("big", 95.0, submitted=NOW - 9), job("next", 30.0, submitted=NOW - 8), job("s1", 6.0, submitted=NOW - 7),
+            job("s2", 3.0, submitted=NOW - 6),
+        ]  # fmt: skip
+        assert dress_of(decide(cluster(pending), Memory(), config, NOW)[0]).startable == ("s1", "s2")
+
+
+class TestBadInput:
+    def test_a_job_that_requests_more_than_there_is_can_never_run_whole(self) -> None:
+        dress = dress_of(decide(cluster([job("huge", 120.0)]), Memory(), CONFIG, NOW)[0])
+        assert [one.message for one in dress.never_fits] == [
+            "Job huge requests 120 cpu in all and the pool has 100: it can never run whole at one time."
+        ]
+
+    def test_a_job_that_can_never_run_whole_holds_nobody_up(self) -> None:
+        config = PolicyConfig(dress=DressConfig(start_mode=StartMode.WHOLE_JOBS))
+        pending = [job("huge", 120.0, submitted=NOW - 9), job("fits", 40.0, submitted=NOW - 5)]
+        assert dress_of(decide(cluster(pending), Memory(), config, NOW)[0]).startable == ("fits",)
+
+    def test_jobs_of_a_queue_that_is_gone_count_nowhere(self) -> None:
+        dress = dress_of(decide(cluster([job("orphan", 5.0, "gone/q")]), Memory(), CONFIG, NOW)[0])
+        assert (dress.small_jobs, dress.large_jobs) == (0, 0)
+
+    def test_tasks_whose_job_was_deleted_in_mid_phase_still_release(self) -> None:
+        ended = tasks_of(8, NOW - 30, NOW - 3)
+        value = cluster([], ended + tasks_of(8, NOW - 29, None, "run"), used=8.0)
+        assert dress_of(decide(value, Memory(), CONFIG, NOW)[0]).odd_tasks == 0
+
+    def test_tasks_that_end_before_they_start_are_counted_and_left_out(self) -> None:
+        assert dress_of(decide(cluster([], tasks_of(2, NOW, NOW - 50)), Memory(), CONFIG, NOW)[0]).odd_tasks == 2
+
+    def test_a_clock_that_stepped_back_does_not_stop_the_adjustments(self) -> None:
+        value = cluster([job("one", 5.0)])
+        _, memory = decide(value, Memory(), CONFIG, NOW)
+        result, _ = decide(value, memory, CONFIG, NOW - 3600)
+        assert dress_of(result).reason != "Unchanged"
+
+    def test_an_empty_pool_leaves_the_ratio(self) -> None:
+        value = snapshot((throughput("a/q"),), [0.0], [[200.0]])
+        result, _ = decide(dataclasses.replace(value, jobs=JobsPart.of([job("one", 5.0)], [], [], 1)), Memory(), CONFIG, NOW)
+        assert (result.reserve_ratio, dress_of(result).reason) == (0.1, "EmptyPool")
+
+    @pytest.mark.parametrize("amount", [[1.0, 2.0], [-1.0], [math.nan], [math.inf]])
+    def test_a_job_without_proper_amounts_is_refused_by_name(self, amount: list[float]) -> None:
+        with pytest.raises(InvalidSnapshotError, match="job odd: expected"):
+            decide(cluster([Job("odd", "a/q", NOW, np.array(amount))]), Memory(), CONFIG, NOW)
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [("size_threshold", 1.5), ("initial_reserve", -0.1), ("min_reserve", math.nan), ("step_seconds", 0.0), ("start_threshold", -1)],
+    )
+    def test_a_setting_out_of_range_is_refused_by_name(self, name: str, value: float) -> None:
+        config = PolicyConfig(dress=dataclasses.replace(DressConfig(), **{name: value}))
+        with pytest.raises(InvalidConfigError, match=r"expected"):
+            decide(cluster([]), Memory(), config, NOW)
