@@ -10,6 +10,7 @@ from hypothesis import given
 
 from fairburst.policy.decide import decide
 from fairburst.policy.drf import divide_tasks, fill
+from fairburst.policy.errors import InvalidSnapshotError
 from fairburst.policy.model import (
     Burst,
     ClusterSnapshot,
@@ -82,6 +83,17 @@ class TestUnitsOfMeasureDoNotMatter:
                 assert same.charge_rate == pytest.approx(result.charge_rate, rel=1e-6, abs=1e-9)
                 plain = dataclasses.replace(plain, usage=result.allocation.copy())
                 other = dataclasses.replace(other, usage=result.allocation * factor)
+
+
+@pytest.mark.parametrize("field", ["live_capacity", "committed_capacity", "demand", "usage", "unit"])
+def test_a_quiet_round_too_refuses_a_shape_that_disagrees(field: str) -> None:
+    """Where nothing happens nearly nothing is looked at; one axis more has the same bytes."""
+    value = snapshot((throughput("t/q"),), [4.0], [[0.0]])
+    _, memory = decide(value, Memory(), CONFIG, START)
+    assert memory.columns is not None
+    assert memory.columns.quiet is not None
+    with pytest.raises(InvalidSnapshotError, match=f"{field}: expected shape"):
+        decide(dataclasses.replace(value, **{field: getattr(value, field)[None]}), memory, CONFIG, START + 1)
 
 
 class TestAccountingPeriods:

@@ -185,7 +185,7 @@ def _quiet_round(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig
     if needs_admission(snapshot, columns, config):
         return None
     shape = columns.declared.demand.shape
-    if snapshot.unit.shape != shape:
+    if snapshot.unit.shape != shape or snapshot.committed_capacity.shape != shape[1:]:
         return None
     for array in (snapshot.demand, snapshot.usage):
         if array.shape != shape or not _all_zero(array):

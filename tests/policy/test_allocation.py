@@ -1,0 +1,61 @@
+"""What one class leaves to the next, in amounts that a person can check: the edges at which something is just exhausted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from fairburst.policy.bopf import Standing, allocate
+from fairburst.policy.drf import inverse_capacity
+from fairburst.policy.rounding import units_up
+
+NOBODY: tuple[int, ...] = ()
+
+
+def standing(
+    wanted: Sequence[Sequence[float]], rate: Sequence[Sequence[float]], unit: float = 0.0, hard: Sequence[int] = NOBODY,
+    overdue: Sequence[int] = NOBODY, soft: Sequence[int] = NOBODY,
+) -> Standing:  # fmt: skip
+    """Queues that are in none of the row sets are elastic, with weight 1 and no cap."""
+    rows = [np.array(some, dtype=np.int64) for some in (hard, overdue, soft)]
+    elastic = np.ones(len(wanted), dtype=bool)
+    elastic[np.concatenate(rows)] = False
+    rates, units = np.asfortranarray(rate, dtype=np.float64), np.full((len(wanted), len(wanted[0])), unit, order="F")
+    return Standing(
+        wanted=np.asfortranarray(wanted, dtype=np.float64), rate=rates, whole_rate=units_up(rates, units, rows[0]), unit=units,
+        weight=np.ones(len(wanted)), hard=rows[0], overdue=rows[1], soft=rows[2], elastic=elastic,
+        level_cap=np.full(len(wanted), math.inf),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("claim", ["hard", "overdue", "soft"])
+def test_elastic_queues_get_nothing_of_what_a_stronger_claim_exhausts(claim: str) -> None:
+    guaranteed, spare = allocate(standing([[10.0], [5.0]], [[10.0], [0.0]], **{claim: [0]}), np.array([10.0]))
+    assert guaranteed.tolist() == [[10.0], [0.0]]
+    assert not spare.any()
+
+
+def test_a_rate_is_rounded_up_where_that_takes_exactly_what_is_left() -> None:
+    """1.5 and 1 of two resources; rates (0.5, 1) and (0.5, 0). One of the two halves can be made whole, and the first is, although
+    nothing at all is left of the second resource, of which it needs no more."""
+    guaranteed, _ = allocate(standing([[1.0, 1.0], [1.0, 0.0]], [[0.5, 1.0], [0.5, 0.0]], unit=1.0, hard=[0, 1]), np.array([1.5, 1.0]))
+    assert guaranteed.tolist() == [[1.0, 1.0], [0.5, 0.0]]
+
+
+def test_spare_goes_to_those_who_do_not_need_the_exhausted_resource() -> None:
+    """The hard queue is promised all memory and uses 1; the first resource is exhausted by another. What is unused of the promise is
+    not lost: the third queue wants memory alone."""
+    wanted = [[0.0, 1.0], [20.0, 0.0], [0.0, 5.0], [5.0, 5.0]]
+    guaranteed, spare = allocate(standing(wanted, [[0.0, 10.0], *[[0.0, 0.0]] * 3], hard=[0]), np.array([10.0, 10.0]))
+    assert guaranteed.tolist() == [[0.0, 1.0], [10.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    assert spare.tolist() == [[0.0, 0.0], [0.0, 0.0], [0.0, 5.0], [0.0, 0.0]]
+
+
+def test_a_resource_that_is_not_there_counts_nothing_in_a_share() -> None:
+    capacity = np.array([2.0, 0.0, 4.0])
+    poison = np.full(3, math.nan)  # what was in the memory before shows where nothing is written
+    del poison
+    assert inverse_capacity(capacity).tolist() == [0.5, 0.0, 0.25]
