@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from benchmarks.measure import Measurement, benchmark, figure, timed, timed_once
-from fairburst.policy.model import FloatArray
+from fairburst.policy.model import FloatArray, IntArray
 from fairburst.policy.paf.curves import ErnestCurve
 from fairburst.policy.paf.divide import SlotRules, divide_slots
 from fairburst.policy.paf.jobs import ElasticJob
 from fairburst.policy.paf.transfer import transfer_slots
 
 KNOB = 0.9
+KINDS = ("concave", "noise", "steps", "packing", "convex", "mixed")
 
 
 def make_curves(jobs: int, slots: int, *, concave: bool, seed: int = 1) -> list[FloatArray]:
@@ -54,6 +55,60 @@ def plain_heaps(curves: Sequence[Sequence[float]], fair: Sequence[int], fairness
         else:
             heapq.heappop(takers)
     return slots
+
+
+def drawn_jobs(kind: str, seed: int, jobs: int = 40) -> tuple[list[FloatArray], IntArray, float]:
+    """Curves of a kind, fair slots, and a fairness knob. `packing`: tasks of equal length on x slots."""
+    rng = np.random.default_rng([seed, KINDS.index(kind)])
+    curves: list[FloatArray] = []
+    for _ in range(jobs):
+        length = int(rng.integers(10, 60))
+        x = np.arange(length + 1, dtype=np.float64)
+        match str(rng.choice(KINDS[:-1])) if kind == "mixed" else kind:
+            case "concave":
+                curves.append((x / length) ** rng.uniform(0.1, 0.9))
+            case "noise":
+                curves.append(np.concatenate(([0.0], rng.random(length))))
+            case "steps":
+                size = int(rng.integers(2, 9))
+                curves.append(np.minimum(x // size * size / length, 1.0) * rng.random())
+            case "packing":
+                curves.append(np.concatenate(([0.0], 1 / np.ceil(int(rng.integers(1, 60)) / x[1:]))))
+            case _:
+                curves.append((x / length) ** rng.uniform(1, 4))
+    fair = np.array([int(rng.integers(0, len(curve))) for curve in curves])
+    return curves, fair, float(rng.choice([0.5, 0.9, 0.99]))
+
+
+def dynamic_programming(curves: Sequence[FloatArray], fair: Sequence[int], slots: int, fairness_knob: float) -> float:
+    """The best sum of progress of all divisions of slots that are alike and keep α, in O(jobs x slots²)."""
+    best = np.zeros(slots + 1)
+    for curve, own in zip(curves, fair, strict=True):
+        following = np.full(slots + 1, -np.inf)
+        for x in range(min(len(curve) - 1, slots) + 1):
+            if curve[x] >= fairness_knob * curve[own]:
+                following[x:] = np.maximum(following[x:], best[: slots + 1 - x] + curve[x])
+        best = following
+    return float(best.max())
+
+
+@benchmark
+def paf_gap() -> Iterator[Measurement]:
+    """How far below the best division (dynamic programming) 40 jobs end, by shape of their curves; 15 draws each."""
+    yield from gaps_of(15)
+
+
+def gaps_of(draws: int, jobs: int = 40) -> Iterator[Measurement]:
+    for kind in KINDS:
+        gaps = []
+        for seed in range(draws):
+            curves, fair, knob = drawn_jobs(kind, seed, jobs)
+            slots = int(fair.sum())
+            given = transfer_slots(curves, fair, np.zeros_like(fair), np.ones((jobs, 1)), np.array([float(slots)]), knob)
+            best = dynamic_programming(curves, fair.tolist(), slots, knob)
+            gaps.append(1.0 - sum(float(curve[own]) for curve, own in zip(curves, given, strict=True)) / best if best else 0.0)
+        yield figure(f"paf gap: {jobs} jobs, {kind} curves, mean", 100 * float(np.mean(gaps)), "%")
+        yield figure(f"paf gap: {jobs} jobs, {kind} curves, worst", 100 * max(gaps), "%")
 
 
 @benchmark

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import paf, policy
+from benchmarks import dress, paf, policy
 from benchmarks.informer import informer_path
 from benchmarks.measure import REGISTRY, Measurement, figure
 from fairburst.policy.decide import decide
@@ -27,6 +27,8 @@ TINY: dict[str, Callable[[], Iterator[Measurement]]] = {
     "admission_scheduled": lambda: policy.scheduled_admission(6, 4, 10),
     "admission": lambda: policy.periodic_admission(5),
     "informer": lambda: informer_path(30, 10),
+    "dress": lambda: dress.round_of_jobs(10, 100, None),
+    "paf_gap": lambda: paf.gaps_of(1, 4),
     "paf": lambda: iter([*paf.division_of(4, 40, None), *paf.round_of_jobs(4, 40)]),
 }
 

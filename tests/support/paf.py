@@ -1,4 +1,4 @@
-"""Slow, obvious references for the division of slots: the paper's heaps, every division there is, dynamic programming."""
+"""Slow, obvious references for the division of slots: the paper's heaps, every division there is."""
 
 from __future__ import annotations
 
@@ -58,15 +58,3 @@ def brute_force(
     limit = available * (1 + 1e-9)
     fitting = (each for each in itertools.product(*choices) if ((np.array(each)[:, None] * request).sum(axis=0) <= limit).all())
     return max(total(progress, each) for each in fitting)
-
-
-def dynamic_programming(progress: Curves, fair: Sequence[int], slots: int, fairness_knob: float) -> float:
-    """The same for slots that are alike, in O(N x slots²)."""
-    best = np.zeros(slots + 1)
-    for curve, own in zip(progress, fair, strict=True):
-        following = np.full(slots + 1, -np.inf)
-        for x in range(min(len(curve) - 1, slots) + 1):
-            if curve[x] >= fairness_knob * curve[own]:
-                following[x:] = np.maximum(following[x:], best[: slots + 1 - x] + curve[x])
-        best = following
-    return float(best.max())
