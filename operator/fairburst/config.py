@@ -334,12 +334,10 @@ class ElasticityConfig(_Group):
         description="Jobs that a queue's status names, those first whose slots differ most from the fair ones; the rest are counted. 10 "
         "reads at a glance and keeps the object small.",
     )
-    families: int = Field(
-        default=200,
-        ge=0,
-        le=1000,
-        description="Job families whose runs are remembered for learned curves; the one longest without a run is forgotten. 200, of some "
-        "runs each, fit well into a ConfigMap. 0 learns nothing.",
+    learn: bool = Field(
+        default=True,
+        description="Whether completed runs of elastic queues' job families are remembered, and curves fitted to them. True by default: it "
+        "costs a ConfigMap of at most some 150 kB, and a curve that people must keep up to date is soon wrong.",
     )
     explore: bool = Field(
         default=False,

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from fairburst.kube.apply import Applier
+from fairburst.kube.elasticity import ElasticPlan, JobEvent
 from fairburst.kube.engine import RoundPlan
+from fairburst.kube.job_annotations import Mark, mark_annotations, read_mark
 from fairburst.kube.manifests import MANAGED_LABEL
+from fairburst.kube.parallelism_plan import ParallelismWrite
 from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import FakeApi, status
 from tests.support.objects import World, job, latency_spec, pod, quota
@@ -25,7 +28,8 @@ class Site:
         self.api, self.world, self.metrics = api, world, Metrics()
         self.client = api.client()
         self.seen: list[dict[str, Any]] = []
-        self.applier = Applier(self.client, "default", self.metrics, quota_seen=self.seen.append, queue_seen=self.seen.append)
+        seen = self.seen.append
+        self.applier = Applier(self.client, "default", self.metrics, quota_seen=seen, queue_seen=seen, job_seen=seen)
         self.quotas_written: list[str] = []
         self.statuses_written: list[str] = []
         for _, name in world.namespaces:
@@ -105,6 +109,54 @@ async def test_a_write_that_fails_stops_no_other_and_is_counted(site: Site) -> N
     assert site.writes("quota", "ok") == 1.0
     assert site.writes("status", "ok") == 2.0
     assert len(site.quotas_written) == 2, "a failed write counts for the rate as well"
+
+
+async def test_a_job_is_resized_with_our_notes_as_ourselves_and_told_why(site: Site) -> None:
+    plan = site.world.plan()
+    write = ParallelismWrite("batch", "work", "102", 4, 2, Mark(4, 2, 0.0))
+    events = [JobEvent("batch", "work", "uid-1", "ParallelismChanged", "parallelism 4 -> 2.", warning=False)]
+    plan.elastic = ElasticPlan([write], events)
+    assert await site.apply(plan)
+    stored = site.api.objects[JOBS]["batch", "work"]
+    assert stored["spec"]["parallelism"] == 2
+    assert read_mark(stored["metadata"]["annotations"]) == Mark(4, 2, 0.0)
+    [params] = [query for method, path, query in site.api.requests if method == "PATCH" and path.endswith("/jobs/work")]
+    assert params == {"fieldManager": "fairburst"}
+    told = [event for event in site.api.objects[EVENTS].values() if event["involvedObject"]["kind"] == "Job"]
+    assert [(event["reason"], event["involvedObject"]["uid"], event["type"]) for event in told] == [
+        ("ParallelismChanged", "uid-1", "Normal")
+    ]
+
+
+async def test_a_job_that_gets_its_parallelism_back_keeps_no_note_of_ours(site: Site) -> None:
+    plan = site.world.plan()
+    site.api.put(JOBS, {"metadata": {"name": "work", "namespace": "batch", "annotations": {"other": "x", **marked()}}})
+    plan.elastic = ElasticPlan([ParallelismWrite("batch", "work", "103", 2, 4, None)])
+    assert await site.apply(plan)
+    assert site.api.objects[JOBS]["batch", "work"]["metadata"]["annotations"] == {"other": "x"}
+
+
+async def test_slots_are_freed_before_quotas_and_taken_after_them(site: Site) -> None:
+    site.api.put(JOBS, {"metadata": {"name": "other", "namespace": "batch"}})
+    plan = site.world.plan()
+    sizes = [("work", 4, 2), ("other", 2, 4)]
+    plan.elastic = ElasticPlan([ParallelismWrite("batch", name, "1", before, after, None) for name, before, after in reversed(sizes)])
+    await site.apply(plan)
+    order = [path.rsplit("/", 1)[1] for _, path in site.paths() if "/jobs/" in path or path.endswith("/resourcequotas")]
+    assert order == ["work", "resourcequotas", "resourcequotas", "other"]
+
+
+async def test_a_job_that_has_changed_since_is_overtaken_and_no_error(site: Site) -> None:
+    plan = site.world.plan()
+    plan.labels, plan.quota_writes, plan.wakes = [], [], []
+    plan.elastic = ElasticPlan([ParallelismWrite("batch", "work", "1", 4, 2, None)])
+    site.api.fail(1, 409, status(409, "Conflict"))
+    assert not await site.apply(plan)
+    assert site.writes("parallelism", "overtaken") == 1.0
+
+
+def marked() -> dict[str, str]:
+    return {name: text for name, text in mark_annotations(Mark(4, 2, 0.0)).items() if text is not None}
 
 
 async def test_what_is_gone_in_the_meantime_is_overtaken_and_no_error(site: Site) -> None:

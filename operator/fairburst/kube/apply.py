@@ -16,9 +16,12 @@ from typing import Any, TypeVar
 
 from fairburst.kube.client import ApiClient
 from fairburst.kube.demand import Owner
+from fairburst.kube.elasticity import JobEvent
 from fairburst.kube.engine import RoundPlan
-from fairburst.kube.errors import AlreadyExists, ApiError, NotFound
+from fairburst.kube.errors import ApiError, Conflict, NotFound
+from fairburst.kube.job_annotations import FIELD_MANAGER, mark_annotations
 from fairburst.kube.manifests import MANAGED_LABEL
+from fairburst.kube.parallelism_plan import ParallelismWrite
 from fairburst.kube.queue_watch import PLURALS
 from fairburst.kube.quota_plan import POOL_LABEL, QUOTA_NAME, QuotaKey, QuotaWrite, quota_body
 from fairburst.kube.roster import Member
@@ -44,14 +47,16 @@ Seen = Callable[[dict[str, Any]], None]
 
 
 class Applier:
-    """Sends plans through one client. `quota_seen` and `queue_seen` take the objects that the server answers with."""
+    """Sends plans through one client. `quota_seen`, `queue_seen` and `job_seen` take the objects that the server answers
+    with."""
 
-    def __init__(self, client: ApiClient, pool: str, metrics: Metrics, *, quota_seen: Seen, queue_seen: Seen) -> None:
+    def __init__(self, client: ApiClient, pool: str, metrics: Metrics, *, quota_seen: Seen, queue_seen: Seen, job_seen: Seen) -> None:
         self._client = client
         self._pool = pool
         self._metrics = metrics
         self._quota_seen = quota_seen
         self._queue_seen = queue_seen
+        self._job_seen = job_seen
         self._limit = asyncio.Semaphore(CONCURRENT_WRITES)
 
     async def apply(
@@ -60,16 +65,20 @@ class Applier:
         """Send everything; True if all of it succeeded. The callbacks learn of each write sent, successful or not."""
         done = await self._each("label", plan.labels, self._label)
         done &= await self._each("release", plan.releases, self._release)
+        resized = plan.elastic.writes
+        done &= await self._each("parallelism", [write for write in resized if write.shrinks], self._parallelism)
         for _, step in groupby(plan.quota_writes, key=lambda write: write.order):
             writes = list(step)
             done &= await self._each("quota", writes, self._quota)
             for write in writes:
                 quota_written(write, time.monotonic())
         done &= await self._each("quota", plan.quota_deletions, self._delete_quota)
+        done &= await self._each("parallelism", [write for write in resized if not write.shrinks], self._parallelism)
         done &= await self._each("wake", plan.wakes, self._wake)
         done &= await self._each("status", plan.statuses, self._status)
         for status in plan.statuses:
             status_written(status, time.monotonic())
+        done &= await self._each("event", plan.elastic.events, self._job_event)
         return await self._each("event", plan.events, self._event) and done
 
     async def _each(self, kind: str, items: Iterable[Item], send: Callable[[Item], Awaitable[None]]) -> bool:
@@ -80,7 +89,7 @@ class Applier:
         try:
             async with self._limit:
                 await send(item)
-        except (NotFound, AlreadyExists) as error:  # overtaken by a change whose event is still on its way
+        except (NotFound, Conflict) as error:  # overtaken by a change whose event is still on its way
             event(logger, logging.DEBUG, "write overtaken", kind=kind, problem=str(error))
             self._metrics.writes.labels(kind, "overtaken").inc()
             return False
@@ -120,6 +129,12 @@ class Applier:
         namespace, name = key
         await self._client.delete(f"/api/v1/namespaces/{namespace}/resourcequotas/{name}")
 
+    async def _parallelism(self, write: ParallelismWrite) -> None:
+        """Resize a Job, unless it has changed since we looked: then the next round looks again."""
+        metadata = {"annotations": mark_annotations(write.mark), "resourceVersion": write.resource_version}
+        path, params = CONTROLLER_PATHS["Job"].format(write.namespace, write.name), {"fieldManager": FIELD_MANAGER}
+        self._job_seen(await self._client.merge_patch(path, {"metadata": metadata, "spec": {"parallelism": write.parallelism}}, params))
+
     async def _wake(self, owner: Owner) -> None:
         path = CONTROLLER_PATHS[owner.kind].format(owner.namespace, owner.name)
         await self._client.merge_patch(path, {"metadata": {"annotations": {WOKEN_ANNOTATION: from_epoch(time.time()).isoformat()}}})
@@ -132,6 +147,16 @@ class Applier:
     async def _event(self, item: tuple[Member, RoundEvent]) -> None:
         member, what = item
         kind, namespace, name = member.key
+        involved = {"apiVersion": API_VERSION, "kind": kind, "namespace": namespace, "name": name, "uid": member.uid}
+        await self._tell(involved, what.kind.value, what.message, warning=what.warning)
+
+    async def _job_event(self, what: JobEvent) -> None:
+        involved = {"apiVersion": "batch/v1", "kind": "Job", "namespace": what.namespace, "name": what.name, "uid": what.uid}
+        await self._tell(involved, what.reason, what.message, warning=what.warning)
+
+    async def _tell(self, involved: dict[str, str], reason: str, message: str, *, warning: bool) -> None:
+        """Create an Event on an object."""
+        namespace, name = involved["namespace"], involved["name"]
         now = from_epoch(time.time()).isoformat().replace("+00:00", "Z")
         await self._client.create(
             f"/api/v1/namespaces/{namespace}/events",
@@ -139,10 +164,10 @@ class Applier:
                 "apiVersion": "v1",
                 "kind": "Event",
                 "metadata": {"name": f"{name}.{uuid.uuid4().hex[:16]}", "namespace": namespace},
-                "involvedObject": {"apiVersion": API_VERSION, "kind": kind, "namespace": namespace, "name": name, "uid": member.uid},
-                "reason": what.kind.value,
-                "message": what.message[:1024],
-                "type": "Warning" if what.warning else "Normal",
+                "involvedObject": involved,
+                "reason": reason,
+                "message": message[:1024],
+                "type": "Warning" if warning else "Normal",
                 "eventTime": now,
                 "firstTimestamp": now[:19] + "Z",
                 "lastTimestamp": now[:19] + "Z",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from typing import Any
 
 from fairburst.kube.demand import Workloads
+from fairburst.kube.job_annotations import read_mark
+from fairburst.kube.objects import Job
 
 
 class ControllerIndex:
@@ -13,6 +16,7 @@ class ControllerIndex:
 
     def __init__(self) -> None:
         self._by_namespace: dict[str, dict[str, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
+        self._marked: dict[tuple[str, str], Job] = {}
 
     def update(self, kind: str, old: Any, new: Any) -> None:
         """Apply one change of a controller; `kind` is its Kubernetes kind."""
@@ -22,6 +26,16 @@ class ControllerIndex:
             of_kind.pop(metadata.name, None)
         else:
             of_kind[metadata.name] = new
+        if kind == "Job":
+            key = metadata.namespace, metadata.name
+            if new is not None and read_mark(new.metadata.annotations) is not None:
+                self._marked[key] = new
+            else:
+                self._marked.pop(key, None)
+
+    def marked_jobs(self) -> Collection[Job]:
+        """Jobs that carry our notes of having been resized, in whatever namespace."""
+        return self._marked.values()
 
     def workloads(self, namespace: str) -> Workloads:
         """The controllers of one namespace; empty where there are none."""

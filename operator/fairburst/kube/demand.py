@@ -70,10 +70,12 @@ def namespace_demand(
     usage: NamespaceUsage,
     owner_usage: Callable[[str], OwnerUsage],
     resources: tuple[str, ...],
+    elastic: Mapping[str, int] | None = None,
 ) -> NamespaceDemand:
     """Add up the wishes of one namespace.
 
-    `owner_usage` answers by the uid of a pod's controller. `unrequested` names controllers whose template requests less
+    `owner_usage` answers by the uid of a pod's controller. `elastic`: by uid, pods that a Job would have if it had not been made smaller:
+    what it was given must not become what it is thought to want. `unrequested` names controllers whose template requests less
     than a quota on cpu and memory demands.
     """
     result = NamespaceDemand(unit=dict(usage.largest))
@@ -82,7 +84,7 @@ def namespace_demand(
         template = controller.spec.template
         charge = owner.charge or _counted(template_charge(template.spec), resources)
         priced = Owner(owner.kind, owner.namespace, owner.name, owner.uid, owner.wanted, owner.existing, charge)
-        pods = max(owner.wanted, owner.existing)
+        pods = max(owner.wanted, owner.existing, (elastic or {}).get(owner.uid, 0))
         if pods:
             result.wishes.append(Wish(priced, controller))
         for resource, amount in charge.items():

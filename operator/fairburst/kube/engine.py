@@ -20,6 +20,8 @@ from fairburst.kube.capacity import LowWaterMark, allocatable, counts
 from fairburst.kube.conditions import conditions_of
 from fairburst.kube.controller_index import ControllerIndex
 from fairburst.kube.demand import NamespaceDemand, Owner, namespace_demand
+from fairburst.kube.elastic_view import condition, status_part
+from fairburst.kube.elasticity import ElasticPlan, SlotPlanner, frozen_namespaces
 from fairburst.kube.enforceability import Obstacle, obstacles
 from fairburst.kube.manifests import MANAGED_LABEL
 from fairburst.kube.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
@@ -92,6 +94,7 @@ class RoundPlan:
     roster: Roster
     decide_seconds: float
     quota_writes: list[QuotaWrite] = field(default_factory=list)
+    elastic: ElasticPlan = field(default_factory=ElasticPlan)
     wakes: list[Owner] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     releases: list[str] = field(default_factory=list)
@@ -159,6 +162,7 @@ class Engine:
         self._low_water = LowWaterMark(config.pool.capacity_window_seconds)
         self.lag = ReleaseLag()
         self.reserve = Reserve.of(config)
+        self.slots = SlotPlanner(config.elasticity)
         self._bursts = BurstSizes()
         self._standing: object = None
         self._statuses_at = -math.inf
@@ -193,15 +197,20 @@ class Engine:
         if view.pods.expire(wall):
             self._demand.clear()
         self._kinds = {member.namespace: member.spec.kind for member in roster.governing if member.spec is not None}
+        view.changed_namespaces |= self.slots.prepare(view.controllers, view.pods, roster)
         changed = set(view.changed_namespaces)
         self._refresh_demand(view, roster, resources, ending)
         snapshot = self._snapshot(view, roster, resources, now)
         if self.reserve is not None:
             snapshot = self.reserve.part(snapshot, roster, self._demand, changed, view.pods, view.stored_pods.values(), wall, now)
+        snapshot = self.slots.part(snapshot)
         started = time.perf_counter()
         result, self.memory = self._decide(snapshot, self.memory, self._policy, wall)
         plan = RoundPlan(result, snapshot, roster, time.perf_counter() - started)
         plan.due = min(now + max(0.0, result.next_boundary - wall), self._low_water.next_expiry(), self.lag.next_expiry(now))
+        marked, frozen = view.controllers.marked_jobs(), frozen_namespaces(roster, ending)
+        plan.elastic = self.slots.plan(result.slots, result.moved, marked, frozen, wall, now)
+        plan.due = min(plan.due, now + plan.elastic.wait)
         enforced = self._enforced(view, roster, plan, ending)
         self._plan_quotas(view, enforced, plan, now)
         self._plan_wakes(view, enforced, plan, now)
@@ -282,7 +291,11 @@ class Engine:
         for namespace in managed:
             if namespace in stale or namespace not in self._demand:
                 self._demand[namespace] = namespace_demand(
-                    view.controllers.workloads(namespace), view.pods.namespace(namespace), view.pods.owner, resources
+                    view.controllers.workloads(namespace),
+                    view.pods.namespace(namespace),
+                    view.pods.owner,
+                    resources,
+                    self.slots.wishes(namespace),
                 )
         for namespace in self._demand.keys() - managed:
             del self._demand[namespace]
@@ -460,23 +473,23 @@ class Engine:
             if self.reserve is not None:
                 reserve = self.reserve.view(member, row, plan.snapshot, plan.result, observed_only=observed_only)
                 too_large = self.reserve.too_large(member, plan.snapshot)
+            conditions = conditions_of(
+                member, decision, attainable, blocked.get(member.key, ()), observed_only=observed_only, too_large=too_large
+            )
+            elastic = plan.elastic.queues.get(member.qualified_name)
             inputs.append(
                 StatusInput(
                     member,
-                    conditions_of(
-                        member,
-                        decision,
-                        attainable,
-                        blocked.get(member.key, ()),
-                        observed_only=observed_only,
-                        too_large=too_large,
-                    ),
+                    conditions if elastic is None else [*conditions, condition(elastic)],
                     decision,
                     self.memory.queues[member.qualified_name],
                     plan.snapshot.usage[row],
                     plan.snapshot.demand[row],
                     None if observed_only else stamp_of(decision.guarantee_class, self._config),
                     reserve=reserve,
+                    elasticity=None
+                    if elastic is None
+                    else status_part(elastic, plan.snapshot.resources, self._config.elasticity.status_jobs),
                 )
             )
         for item in inputs:

@@ -269,6 +269,12 @@ class Job(Object):
         endings = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
         return any(condition.type in endings and condition.status == "True" for condition in self.status.conditions or ())
 
+    @property
+    def succeeded(self) -> bool:
+        """True once it is complete, or is about to be marked so."""
+        endings = ("Complete", "SuccessCriteriaMet")
+        return any(condition.type in endings and condition.status == "True" for condition in self.status.conditions or ())
+
 
 class RollingUpdate(Struct):
     """Bounds of a rolling update: numbers or percentages."""

@@ -17,9 +17,11 @@ from fairburst.kube.apply import Applier
 from fairburst.kube.client import ApiClient
 from fairburst.kube.committed import CommittedCapacity
 from fairburst.kube.controller_index import ControllerIndex
+from fairburst.kube.elastic_view import figures
 from fairburst.kube.engine import ClusterView, Engine, RoundPlan
 from fairburst.kube.errors import ApiError, CredentialsError
 from fairburst.kube.informer import Informer
+from fairburst.kube.learned_curves import RunStore
 from fairburst.kube.loop import SchedulingLoop
 from fairburst.kube.objects import Deployment, Job, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
 from fairburst.kube.pod_index import PodIndex
@@ -98,8 +100,16 @@ class Operator:
             limit_ranges=self._limit_ranges.store,
             read_queues=lambda: self._queues.objects,
         )
-        self._applier = Applier(client, config.pool.name, self.metrics, quota_seen=self._quota_seen, queue_seen=self._queues.observe)
+        self._applier = Applier(
+            client,
+            config.pool.name,
+            self.metrics,
+            quota_seen=self._quota_seen,
+            queue_seen=self._queues.observe,
+            job_seen=lambda obj: self._controllers["Job"].observe(msgspec.convert(obj, Job)),
+        )
         self._committed = CommittedCapacity(client, self._namespace, config.pool.name)
+        self._job_runs = RunStore(client, self._namespace, config.pool.name)
         self._reserve_memory = ReserveMemory(client, self._namespace, config.pool.name)
         self._loop = SchedulingLoop(self._engine, self._view, self._send, config.rounds, self.metrics)
         self._loop.after_round = self._after_round
@@ -138,6 +148,8 @@ class Operator:
         learned = await self._reserve_memory.load() if self._engine.reserve is not None else None
         if learned is not None:
             self._engine.remember_reserve(learned)
+        if self._config.elasticity.learn:
+            self._engine.slots.learned.remember(await self._job_runs.load())
         gc.freeze()  # what is cached now lives long: keep it out of collections
         self._ready = True
         event(logger, logging.INFO, "ready", pods=len(self._pods.store), nodes=len(self._nodes.store), queues=len(self._queues.objects))
@@ -169,6 +181,8 @@ class Operator:
             self._engine.pod_ended(old, now)
         if self._engine.reserve is not None:
             self._engine.reserve.pod_changed(old, new, self._view.pods, time.time(), now)
+        if namespace in self._engine.slots.namespaces:
+            self._engine.slots.runs.pod_changed(old, new, now, watched=self._pods.synced.is_set())
         if self._pods.synced.is_set():  # a first list is no measure of how fast pods come
             self._view.pace.observe(old, new, now, elastic=self._engine.kind_of(namespace) is QueueKind.THROUGHPUT)
 
@@ -176,6 +190,8 @@ class Operator:
         def changed(_: str, old: Any, new: Any) -> None:
             self._view.controllers.update(kind, old, new)
             self._view.changed_namespaces.add((new or old).metadata.namespace)
+            if kind == "Job":
+                self._engine.slots.job_changed(old, new, time.time(), time.monotonic())
             if new is None:
                 self._view.pods.forget_owner(old.metadata.uid)
 
@@ -191,6 +207,8 @@ class Operator:
         if plan.statuses_planned:
             self._show(plan)
         await self._committed.save(plan.snapshot.resources, plan.snapshot.committed_capacity)
+        if self._config.elasticity.learn:
+            await self._job_runs.save(self._engine.slots.learned.observations)
         await self._reserve_memory.save(self._engine.memory.dress)
 
     def _show(self, plan: RoundPlan) -> None:
@@ -213,6 +231,9 @@ class Operator:
         self.metrics.forget_queues(keep)
         if plan.result.dress is not None:
             self.metrics.show_reserve(plan.result.dress)
+        self.metrics.show_elasticity({name: figures(view) for name, view in plan.elastic.queues.items()})
+        learned = self._engine.slots.learned
+        self.metrics.show_families(len(learned.curves), len(learned.refusals), unreadable=self._job_runs.unreadable is not None)
         self.metrics.queue_watch_restarts.set(self._queues.restarts)
         for informer in self._informers():
             self.metrics.informer_relists.labels(informer.path).set(informer.lists)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
@@ -11,8 +12,19 @@ from fairburst.policy.dress.values import DressResult
 from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind, WindowState
 
 CLASSES = (*(item.value for item in GuaranteeClass), "Rejected")
-CONDITIONS = ("Admitted", "Guaranteed", "Attainable", "Enforced", "JobsFit", "Ready")
+CONDITIONS = ("Admitted", "Guaranteed", "Attainable", "Enforced", "JobsFit", "Elastic", "Ready")
 _ROUND_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticFigures:
+    """One elastic queue: slots in all and mean predicted progress (None: no curve), with fair shares and as given; jobs by reason."""
+
+    fair_slots: int
+    given_slots: int
+    fair_progress: float | None
+    given_progress: float | None
+    jobs: Mapping[str, int]
 
 
 class Metrics:
@@ -24,6 +36,7 @@ class Metrics:
         self._capacity_gauges()
         self._queue_gauges()
         self._reserve_gauges()
+        self._elastic_gauges()
         self._loop_metrics()
 
     def _capacity_gauges(self) -> None:
@@ -103,6 +116,36 @@ class Metrics:
             "fairburst_release_estimator", "1 for the estimator in use (phases, learned), else 0.", ["estimator"], registry=registry
         )
 
+    def _elastic_gauges(self) -> None:
+        registry, labels = self.registry, ["namespace", "queue", "division"]
+        self.elastic_slots = Gauge(
+            "fairburst_elastic_slots",
+            "Slots of an elastic queue's jobs by division (fair: by fair sharing, given: by what they are worth).",
+            labels,
+            registry=registry,
+        )
+        self.elastic_progress = Gauge(
+            "fairburst_elastic_progress_ratio",
+            "Mean predicted progress rate of an elastic queue's jobs with a curve, by division (fair, given); 1 is alone at full size.",
+            labels,
+            registry=registry,
+        )
+        self.elastic_jobs = Gauge(
+            "fairburst_elastic_jobs",
+            "Jobs of an elastic queue by the reason for the slots they are given (docs/policies/paf.md).",
+            ["namespace", "queue", "reason"],
+            registry=registry,
+        )
+        self.job_families = Gauge(
+            "fairburst_job_families",
+            "Job families whose runs are remembered, by state (learned: their curve is in use, refused: it is not yet known or no good).",
+            ["state"],
+            registry=registry,
+        )
+        self.job_runs_unreadable = Gauge(
+            "fairburst_job_runs_unreadable", "1 while the saved runs of job families can't be read: the log says why.", registry=registry
+        )
+
     def _loop_metrics(self) -> None:
         registry = self.registry
         self.rounds = Counter("fairburst_rounds_total", "Scheduling rounds run.", registry=registry)
@@ -146,6 +189,26 @@ class Metrics:
             self.estimator_error.labels(name).set(score.absolute_error)
             self.estimator_bias.labels(name).set(score.bias)
             self.estimator_used.labels(name).set(outcome.estimator == name)
+
+    def show_elasticity(self, queues: Mapping[str, ElasticFigures]) -> None:
+        """Publish all elastic queues, by namespace/name; those that are not named have no series any more."""
+        for gauge in (self.elastic_slots, self.elastic_progress, self.elastic_jobs):
+            gauge.clear()
+        for qualified, figures in queues.items():
+            namespace, _, name = qualified.partition("/")
+            self.elastic_slots.labels(namespace, name, "fair").set(figures.fair_slots)
+            self.elastic_slots.labels(namespace, name, "given").set(figures.given_slots)
+            if figures.fair_progress is not None and figures.given_progress is not None:
+                self.elastic_progress.labels(namespace, name, "fair").set(figures.fair_progress)
+                self.elastic_progress.labels(namespace, name, "given").set(figures.given_progress)
+            for reason, count in figures.jobs.items():
+                self.elastic_jobs.labels(namespace, name, reason).set(count)
+
+    def show_families(self, learned: int, refused: int, *, unreadable: bool) -> None:
+        """Publish how many families have a curve and how many have none, and whether what was saved could be read."""
+        self.job_families.labels("learned").set(learned)
+        self.job_families.labels("refused").set(refused)
+        self.job_runs_unreadable.set(unreadable)
 
     def show_queue(
         self, decision: QueueDecision, *, allocated: float, used: float, met: int, missed: int, false_conditions: set[str]

@@ -1,0 +1,389 @@
+"""Elastic queues through whole rounds: Jobs are sized by what slots are worth, given back, left alone, and told about. No I/O."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairburst.curves.runs import Run
+from fairburst.kube.engine import RoundPlan
+from fairburst.kube.job_annotations import (
+    CURVE,
+    GIVEN,
+    MAXIMUM,
+    MINIMUM,
+    ORIGINAL,
+    Declaration,
+    declaration_annotations,
+    mark_annotations,
+    parallelism_of,
+    read_mark,
+)
+from fairburst.kube.objects import Job
+from fairburst.policy.paf.curves import PointsCurve
+from tests.support.objects import World, job, node, pod
+
+TQ = "ThroughputQueue"
+FLAT = PointsCurve((1.0, 2.0, 16.0), (0.5, 0.95, 1.0))
+STEEP = PointsCurve((1.0, 16.0), (1 / 16, 1.0))
+ELASTIC: dict[str, Any] = {"mode": "Parallelism"}
+
+
+def cluster(capacity: int = 16) -> World:
+    """One node of so many one-cpu slots."""
+    world = World("elasticity: {changeIntervalSeconds: 60, fairnessPercent: 90}", nodes=0)
+    world.nodes["", "node"] = node("node", cpu=str(capacity), memory=f"{capacity}Gi")
+    return world
+
+
+def queue(world: World, namespace: str = "batch", **elasticity: Any) -> None:
+    world.queue(TQ, namespace, spec={"elasticity": {**ELASTIC, **elasticity}})
+
+
+def elastic(world: World, name: str, curve: PointsCurve | None, namespace: str = "batch", parallelism: int = 16, **spec: Any) -> Job:
+    """A Job whose pods all run."""
+    made = job(namespace, name, parallelism, **({"completions": 1000} | spec))
+    made.metadata.annotations = declaration_annotations(Declaration(curve, 100.0 if curve else None))
+    made.metadata.resource_version = "1"
+    world.controller("Job", None, made)
+    return made
+
+
+def run_pods(world: World, made: Job, count: int) -> None:
+    for number in range(count):
+        name = f"{made.metadata.name}-{number}"
+        world.put(pod(made.metadata.namespace, name, owner=("Job", made.metadata.name), node="node", phase="Running"))
+
+
+def present(world: World, made: Job) -> Job:
+    for one in world.view.controllers.workloads(made.metadata.namespace).jobs:
+        if one.metadata.name == made.metadata.name:
+            return one
+    raise AssertionError(f"no Job {made.metadata.name}")
+
+
+def resize(world: World, made: Job, parallelism: int, annotations: dict[str, str | None] | None = None) -> None:
+    """What a patch makes of a Job."""
+    old = present(world, made)
+    new = msgspec.convert(msgspec.to_builtins(old), Job)
+    new.spec.parallelism = parallelism
+    merged = {**(new.metadata.annotations or {}), **(annotations or {})}
+    new.metadata.annotations = {name: text for name, text in merged.items() if text is not None}
+    new.metadata.resource_version = str(int(new.metadata.resource_version or 0) + 1)
+    world.controller("Job", old, new)
+
+
+def take_sizes(world: World, plan: RoundPlan) -> None:
+    for write in plan.elastic.writes:
+        [old] = [one for one in world.view.controllers.workloads(write.namespace).jobs if one.metadata.name == write.name]
+        assert old.metadata.resource_version == write.resource_version
+        resize(world, old, write.parallelism, mark_annotations(write.mark))
+
+
+def round_(world: World) -> RoundPlan:
+    plan = world.round()
+    take_sizes(world, plan)
+    return plan
+
+
+def sizes(world: World, namespace: str = "batch") -> dict[str, int]:
+    return {one.metadata.name: parallelism_of(one) for one in world.view.controllers.workloads(namespace).jobs}
+
+
+def settled(seconds: float = 300.0) -> World:
+    world = cluster()
+    queue(world)
+    elastic(world, "flat", FLAT)
+    elastic(world, "steep", STEEP)
+    return run_for(world, seconds)
+
+
+def run_for(world: World, seconds: float) -> World:
+    until = world.now + seconds
+    while world.now < until:
+        plan = round_(world)
+        world.after(max(0.05, min(plan.due, world.now + 10.0) - world.now))
+    return world
+
+
+def test_slots_move_from_the_job_that_loses_little_to_the_one_that_gains_much() -> None:
+    world = settled()
+    assert sizes(world) == {"flat": 2, "steep": 14}
+    shown = world.status("batch")["elasticity"]
+    assert (shown["jobs"], shown["fair"], shown["given"], shown["fairnessPercent"]) == (2, 16, 16, 90)
+    assert shown["mostAffected"][0] == {
+        "name": "flat",
+        "fair": 8,
+        "given": 2,
+        "parallelism": 2,
+        "predictedFairMilli": 971,
+        "predictedMilli": 950,
+        "reason": "GaveSlots",
+    }
+    assert world.condition(TQ, "batch", "Elastic")[:2] == ("True", "Divided")
+
+
+def test_a_settled_elastic_queue_gets_no_writes() -> None:
+    world = settled()
+    for _ in range(60):
+        plan = world.plan()
+        assert (plan.elastic.writes, plan.elastic.events, plan.quota_writes, plan.statuses) == ([], [], [], [])
+        world.after(max(0.05, min(plan.due, world.now + 10.0) - world.now))
+
+
+def test_the_size_that_was_given_does_not_become_what_the_job_is_thought_to_want() -> None:
+    world = settled()
+    assert world.status("batch")["demand"]["cpu"] == "32", "sixteen each, as their owner asked"
+
+
+def test_with_elasticity_off_a_round_is_the_same_to_the_byte() -> None:
+    plans = []
+    for annotated in (False, True):
+        world = cluster()
+        world.queue(TQ, "batch")
+        made = elastic(world, "flat", FLAT if annotated else None)
+        run_pods(world, made, 5)
+        plan = world.round()
+        plans.append((plan.quota_writes, plan.statuses[0].patch, plan.result.level.tobytes(), plan.elastic.writes, plan.elastic.events))
+        assert plan.snapshot.elastic_jobs == ()
+        assert "elasticity" not in world.status("batch")
+        assert "Elastic" not in {one["type"] for one in world.status("batch")["conditions"]}
+    assert plans[0] == plans[1]
+    assert plans[0][3:] == ([], [])
+
+
+def test_a_job_is_resized_at_most_once_an_interval_also_after_a_restart() -> None:
+    world = cluster()
+    queue(world)
+    flat, _ = elastic(world, "flat", FLAT), elastic(world, "steep", STEEP)
+    assert {write.name for write in round_(world).elastic.writes} == {"flat", "steep"}
+    elastic(world, "third", STEEP)  # which changes what is fair
+    restarted = cluster()
+    queue(restarted)
+    for one in world.view.controllers.workloads("batch").jobs:
+        restarted.controller("Job", None, one)
+    restarted.after(10.0)
+    plan = round_(restarted)
+    assert {write.name for write in plan.elastic.writes} == {"third"}, "the others were resized ten seconds ago"
+    assert plan.due <= restarted.now + 50.0 + 1e-6
+    restarted.after(51.0)
+    assert "steep" in {write.name for write in round_(restarted).elastic.writes}
+    assert read_mark(flat.metadata.annotations) is None, "the caches' objects are never changed in place"
+
+
+def test_a_change_smaller_than_the_hysteresis_is_not_made() -> None:
+    world = cluster()
+    queue(world)
+    made = elastic(world, "steep", STEEP, parallelism=15, completions=None)
+    made.metadata.annotations = {**(made.metadata.annotations or {}), MAXIMUM: "16"}
+    assert round_(world).elastic.writes == [], "one more than fifteen is within ten percent, rounded up"
+
+
+def test_pods_that_are_about_to_complete_stay() -> None:
+    world = cluster()
+    queue(world)
+    flat = elastic(world, "flat", FLAT)
+    elastic(world, "steep", STEEP)
+    runs = world.engine.slots.runs
+
+    def change(name: str, before: str | None, after: str | None) -> None:
+        old, new = (
+            None if phase is None else pod("batch", name, owner=("Job", "flat"), node="node", phase=phase) for phase in (before, after)
+        )
+        runs.pod_changed(old, new, world.now, watched=True)
+
+    change("first", "Pending", "Running")
+    world.after(10.0)
+    change("first", "Running", None)
+    for number in range(5):
+        change(f"p{number}", "Pending", "Running")
+    world.after(6.0)
+    assert runs.completing("flat", world.now) == 5
+    round_(world)
+    assert sizes(world)["flat"] == 5, "two are what it is given, five are nearly done"
+    assert flat.spec.parallelism == 16
+
+
+def test_a_job_whose_whole_rest_runs_already_is_not_made_smaller() -> None:
+    world = cluster()
+    queue(world)
+    flat = elastic(world, "flat", FLAT, completions=6)
+    elastic(world, "steep", STEEP)
+    run_pods(world, flat, 6)
+    round_(world)
+    assert sizes(world)["flat"] == 16
+
+
+def test_bounds_are_kept() -> None:
+    world = cluster()
+    queue(world)
+    flat, steep = elastic(world, "flat", FLAT), elastic(world, "steep", STEEP)
+    resize(world, flat, 16, {MINIMUM: "5"})
+    resize(world, steep, 16, {MAXIMUM: "10"})
+    run_for(world, 130.0)
+    assert sizes(world) == {"flat": 6, "steep": 10}
+
+
+@pytest.mark.parametrize("how", ["off", "quota", "observe", "deleted", "curve gone"])
+def test_what_was_changed_is_undone(how: str) -> None:
+    world = settled()
+    if how == "off":
+        world.queue(TQ, "batch", generation=2)
+    elif how == "quota":
+        world.queue(TQ, "batch", spec={"elasticity": {"mode": "Quota", "acrossQueues": True}}, generation=2)
+    elif how == "observe":
+        world.queue(TQ, "batch", spec={"elasticity": ELASTIC, "enforcement": "Observe"}, generation=2)
+    elif how == "deleted":
+        del world.queues[TQ, "batch", "queue"]
+    else:
+        for one in list(world.view.controllers.workloads("batch").jobs):
+            resize(world, one, parallelism_of(one), {CURVE: None})
+    world.after(1.0)
+    round_(world)
+    assert sizes(world) == {"flat": 16, "steep": 16}
+    for one in world.view.controllers.workloads("batch").jobs:
+        assert {ORIGINAL, GIVEN}.isdisjoint(one.metadata.annotations or {})
+    assert world.plan().elastic.writes == []
+
+
+@pytest.mark.parametrize("how", ["suspended", "invalid"])
+def test_while_a_queue_is_held_or_its_spec_is_invalid_its_jobs_stay_as_they_are(how: str) -> None:
+    world = settled()
+    spec = {"elasticity": ELASTIC, "suspended": True} if how == "suspended" else {"elasticity": {"mode": "Both"}}
+    world.queue(TQ, "batch", spec=spec, generation=2, status=world.status("batch"))
+    run_for(world, 130.0)
+    assert sizes(world) == {"flat": 2, "steep": 14}
+
+
+def test_a_job_that_somebody_else_resizes_is_left_alone_and_told_so_once() -> None:
+    world = settled()
+    flat = present(world, job("batch", "flat"))
+    resize(world, flat, 9)
+    events = []
+    for _ in range(20):
+        plan = round_(world)
+        events += [event for event in plan.elastic.events if event.reason == "ForeignManager"]
+        world.after(10.0)
+    assert sizes(world)["flat"] == 9
+    assert [(event.name, event.warning) for event in events] == [("flat", True)]
+    assert world.condition(TQ, "batch", "Elastic")[0] == "True", "that is no fault of the queue's"
+
+
+@pytest.mark.parametrize(
+    ("operation", "fields"),
+    [
+        pytest.param("Apply", {"f:parallelism": {}, "f:template": {}}, id="declared configuration"),
+        pytest.param("Update", {"f:parallelism": {}}, id="autoscaler"),
+    ],
+)
+def test_a_job_whose_parallelism_another_manager_owns_is_left_alone(operation: str, fields: dict[str, Any]) -> None:
+    world = cluster()
+    queue(world)
+    made = elastic(world, "flat", FLAT)
+    elastic(world, "steep", STEEP)
+    owned = msgspec.to_builtins(made)
+    owned["metadata"]["managedFields"] = [{"manager": "other", "operation": operation, "fieldsV1": {"f:spec": fields}}]
+    world.controller("Job", made, msgspec.convert(owned, Job))
+    run_for(world, 130.0)
+    assert sizes(world)["flat"] == 16
+
+
+def test_the_creator_of_a_job_is_not_taken_for_another_manager() -> None:
+    world = cluster()
+    queue(world)
+    made = elastic(world, "flat", FLAT)
+    owned = msgspec.to_builtins(made)
+    template = {"f:parallelism": {}, "f:template": {"f:spec": {}}}
+    creator = {"manager": "kubectl-create", "operation": "Update", "fieldsV1": {"f:spec": template}}
+    ours = {"manager": "fairburst", "operation": "Update", "fieldsV1": {"f:spec": {"f:parallelism": {}}}}
+    owned["metadata"]["managedFields"] = [creator, ours]
+    world.controller("Job", made, msgspec.convert(owned, Job))
+    elastic(world, "steep", STEEP)
+    round_(world)
+    assert sizes(world)["flat"] == 2
+
+
+@pytest.mark.parametrize(
+    ("annotations", "want_reason", "want_message"),
+    [
+        pytest.param({CURVE: "{"}, "MalformedAnnotation", "expected JSON", id="no JSON"),
+        pytest.param({CURVE: '{"points": [[1, 0.5]]}'}, "MalformedAnnotation", "at least two points", id="one point"),
+        pytest.param({CURVE: '{"points": [[1, 0.5], [9, NaN]]}'}, "MalformedAnnotation", "expected points", id="no number"),
+        pytest.param({CURVE: '{"points": [[1, 0.5], [2, 0.5]]}'}, "MalformedAnnotation", "expected a curve that rises", id="never rises"),
+        pytest.param({CURVE: '{"coefficients": [-1, 0, 4, 0]}'}, "CurveRefused", "pole or negative", id="a pole below its own size"),
+        pytest.param({CURVE: '{"coefficients": [-1, 0, 4, 0]}', MAXIMUM: "16"}, "MalformedAnnotation", "pole or negative", id="a pole"),
+        pytest.param({MINIMUM: "many"}, "MalformedAnnotation", "expected a whole number", id="no bound"),
+    ],
+)
+def test_what_is_malformed_is_told_on_the_job_and_the_queue_and_disturbs_nobody(
+    annotations: dict[str, str], want_reason: str, want_message: str
+) -> None:
+    world = cluster(24)
+    queue(world)
+    elastic(world, "flat", FLAT)
+    elastic(world, "steep", STEEP)
+    bad = elastic(world, "bad", None)
+    resize(world, bad, 16, dict(annotations))
+    plan = round_(world)
+    told = [event for event in plan.elastic.events if event.name == "bad"]
+    assert [(event.reason, event.warning) for event in told] == [(want_reason, True)]
+    assert want_message in told[0].message
+    status, reason, message = world.condition(TQ, "batch", "Elastic")
+    assert (status, reason) == ("False", want_reason)
+    assert message.startswith("Job bad: ")
+    decided = {one.job: one for one in plan.result.slots}
+    assert decided["batch/bad"].given == decided["batch/bad"].fair == 8
+    assert sizes(world) == {"flat": 2, "steep": 14, "bad": 16}, "eight of 24 slots are left to it, and its size is its own business"
+    assert world.condition(TQ, "batch", "Ready")[0] == "True"
+    assert round_(world).elastic.events == []
+
+
+def test_slots_move_between_queues_that_have_opted_in() -> None:
+    world = cluster()
+    for namespace, curve in (("one", FLAT), ("two", STEEP)):
+        queue(world, namespace, acrossQueues=True)
+        elastic(world, f"{namespace}-work", curve, namespace)
+    run_for(world, 130.0)
+    assert (sizes(world, "one"), sizes(world, "two")) == ({"one-work": 2}, {"two-work": 14})
+    assert world.hard("one")["requests.cpu"] == "3", "two, and one more for quick succession"
+    assert world.hard("two")["requests.cpu"] == "15"
+    assert world.status("one")["elasticity"]["moved"]["cpu"] == "-6"
+    assert world.status("one")["allocation"]["cpu"] == "8", "what moved still counts as the giver's"
+
+
+def test_in_quota_mode_levels_move_and_jobs_stay_as_they_are() -> None:
+    world = cluster()
+    for namespace, curve in (("one", FLAT), ("two", STEEP)):
+        queue(world, namespace, acrossQueues=True, mode="Quota")
+        elastic(world, f"{namespace}-work", curve, namespace)
+    run_for(world, 130.0)
+    assert (sizes(world, "one"), sizes(world, "two")) == ({"one-work": 16}, {"two-work": 16})
+    assert world.hard("one")["requests.cpu"] == "3"
+    assert world.hard("two")["requests.cpu"] == "15"
+
+
+def test_a_family_without_a_curve_of_its_own_uses_the_learned_one() -> None:
+    world = cluster()
+    queue(world)
+    for name, alone in (("flat-x7k2p", [58.0, 54.0, 52.0, 51.0, 50.5]), ("steep-x7k2p", [1600.0, 800.0, 400.0, 200.0, 100.0])):
+        elastic(world, name, None)
+        for slots, seconds in zip((1, 2, 4, 8, 16), alone, strict=True):
+            world.engine.slots.learned.completed(f"batch/{name.split('-')[0]}/1000", Run(slots, seconds), world.wall)
+    run_for(world, 130.0)
+    found = sizes(world)
+    assert found["flat-x7k2p"] <= 4
+    assert found["steep-x7k2p"] >= 12
+
+
+def test_status_names_a_few_jobs_and_counts_the_rest() -> None:
+    world = cluster(256)
+    queue(world)
+    for number in range(40):
+        elastic(world, f"job-{number:02d}", FLAT if number % 2 else STEEP)
+    run_for(world, 10.0)
+    shown = world.status("batch")["elasticity"]
+    assert shown["jobs"] == 40
+    assert len(shown["mostAffected"]) == 10
+    assert sum(shown["byReason"].values()) == 40
