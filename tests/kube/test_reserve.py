@@ -186,6 +186,14 @@ def test_without_a_reserve_nothing_is_different_from_what_it_was() -> None:
     assert {one["type"] for one in world.status("batch")["conditions"]} == {"Admitted", "Enforced", "Ready"}
 
 
+def test_an_idle_queue_keeps_its_quotas() -> None:
+    world = World(ON)
+    world.queue(TQ, "batch")
+    for plan in settle(world, 60.0):
+        assert plan.quota_deletions == []
+    assert {name for _, name in world.quotas} == {"fairburst", *PARTS}
+
+
 def test_a_settled_cluster_with_a_reserve_gets_no_writes() -> None:
     world = World(ON)
     batch(world, large=20, running=20)

@@ -39,6 +39,7 @@ class Reserve:
     index: JobIndex
     _builder: JobPartBuilder = field(default_factory=JobPartBuilder)
     _jobs: dict[str, NamespaceJobs] = field(default_factory=dict)
+    _ratio: float = 0.0  # of the last round that divided anything; a round of an idle cluster does not
 
     @classmethod
     def of(cls, config: Config) -> Reserve | None:
@@ -105,10 +106,10 @@ class Reserve:
         Small jobs may have what the core gives them, and without asking what the reserve ratio keeps for them; large ones the rest of the
         level. Together they may exceed the level, which the umbrella holds.
         """
-        if not takes_part(member) or result.classes[row] is not GuaranteeClass.ELASTIC or result.small_level is None:
+        if not _divides(member, row, result):
             return []
-        level, small = result.level[row], result.small_level[row]
-        kept = np.maximum(small, (result.reserve_ratio or 0.0) * level)
+        level, small = result.level[row], _small_level(result, row)
+        kept = np.maximum(small, self._ratio_of(result) * level)
         jobs = self._jobs.get(member.namespace, NamespaceJobs())
         parts = ((SMALL_QUOTA, kept, jobs.small_unit), (LARGE_QUOTA, level - small, jobs.large_unit))
         return [self._target(umbrella, name, part, unit, snapshot.resources, by_class, lag) for name, part, unit in parts]
@@ -140,17 +141,22 @@ class Reserve:
 
     def view(self, member: Member, row: int, snapshot: ClusterSnapshot, result: RoundResult, *, observed_only: bool) -> ReserveView | None:
         """What the queue's status says; None for a queue that keeps no reserve."""
-        if not takes_part(member) or result.classes[row] is not GuaranteeClass.ELASTIC or result.small_level is None:
+        if not _divides(member, row, result):
             return None
         jobs = self._jobs.get(member.namespace, NamespaceJobs())
         return ReserveView(
             small_stamp=None if observed_only else small_stamp(self.config),
             threshold=self.threshold(member, snapshot),
-            ratio=result.reserve_ratio or 0.0,
-            level=result.small_level[row],
+            ratio=self._ratio_of(result),
+            level=_small_level(result, row),
             small_jobs=jobs.small_count,
             large_jobs=len(jobs.pending) + len(jobs.running) - jobs.small_count,
         )
+
+    def _ratio_of(self, result: RoundResult) -> float:
+        if result.reserve_ratio is not None:
+            self._ratio = result.reserve_ratio
+        return self._ratio
 
     def too_large(self, member: Member, snapshot: ClusterSnapshot) -> list[str] | None:
         """A sentence for each of the queue's jobs that can never run whole at one time; None for a queue that keeps no reserve."""
@@ -164,6 +170,16 @@ class Reserve:
 def takes_part(member: Member) -> bool:
     """Whether the queue keeps a reserve for its small jobs: throughput queues do, unless they say Off (as written, also in a bad edit)."""
     return member.key[0] == "ThroughputQueue" and member.obj["spec"].get("reserve") != "Off"
+
+
+def _divides(member: Member, row: int, result: RoundResult) -> bool:
+    """Whether the queue's level is divided in this round: it keeps a reserve and has been admitted."""
+    return takes_part(member) and result.classes[row] is GuaranteeClass.ELASTIC
+
+
+def _small_level(result: RoundResult, row: int) -> FloatArray:
+    """(K,) what is for small jobs; nothing where the round had nothing to divide."""
+    return np.zeros(result.level.shape[1]) if result.small_level is None else result.small_level[row]
 
 
 def left_over(quotas: Mapping[QuotaKey, ResourceQuota], wanted: Collection[QuotaKey], pool: str) -> list[QuotaKey]:
