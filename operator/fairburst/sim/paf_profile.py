@@ -38,8 +38,8 @@ class SlotJob:
 
     @property
     def parallelism(self) -> int:
-        """Slots that the job can use at once."""
-        return min(len(self.task_seconds), len(self.curve) - 1)
+        """Slots that the job asks for: as many as its curve tells."""
+        return len(self.curve) - 1
 
 
 FairShare = Callable[[Sequence[SlotJob], float], FloatArray]
