@@ -12,6 +12,7 @@ import pytest
 from fairburst.cli.main import main
 from fairburst.sim.errors import ScenarioError
 from fairburst.sim.generate import generate
+from fairburst.sim.reproductions.profiles import as_scenario
 from fairburst.sim.stage_list import write_stage_list
 from fairburst.sim.table4 import (
     THROUGHPUT_QUEUES,
@@ -36,6 +37,20 @@ W = DagJob("W", (Stage("w", 10, 2, (2.0, 2.0)),))
 
 needs_numba = pytest.mark.skipif(not has_numba(), reason="numba isn't installed (extra sim)")
 WAYS = [pytest.param(False, id="plain"), pytest.param(True, id="compiled", marks=needs_numba)]
+
+
+def test_both_profiles_get_the_same_input() -> None:
+    """Same tasks in the same queues, and bursts in whole seconds, rounded half up (TPC-H: durations x 0.5)."""
+    jobs, rules = generate("tpch", 1), Rules(slots=30)
+    scenario = as_scenario(jobs, WORKLOADS["tpch"], 4, rules)
+    want = [sum(stage.tasks * 40 for job in queue for stage in job.stages) for queue in throughput_slots(jobs, 4, rules.slots)]
+    have = dict.fromkeys(sorted({item.queue for item in scenario.submissions}), 0)
+    for item in scenario.submissions:
+        have[item.queue] += item.job.tasks
+    assert list(have.values()) == want
+    query22 = next(job for job in scenario.bursts[0].jobs if job.name == "TPC-H query22")
+    assert [(stage.tasks, stage.seconds) for stage in query22.stages][2:5] == [(5 * 56, 4), (50 * 56, 5), (35 * 56, 4)]
+    assert [stage.seconds for stage in query22.stages][-1] == 2  # 3 x 0.5 = 1.5
 
 
 @pytest.mark.parametrize("compiled", WAYS)

@@ -195,7 +195,7 @@ class _Layout:
             for index, stage in enumerate(job.stages):
                 stage_job.append(number)
                 tasks.append(max(1, math.floor(stage.tasks * task_factor)))
-                seconds.append(max(1, _half_up(Decimal(repr(stage.seconds)) * Decimal(repr(time_factor)))))
+                seconds.append(whole_seconds(stage.seconds, time_factor))
                 cpu.append(_hundredths(stage.demand[0]))
                 memory.append(_hundredths(stage.demand[1]))
                 waits.append(len(stage.parents))
@@ -255,6 +255,11 @@ def _check_fit(batch: Sequence[Sequence[DagJob]], bursts: Sequence[DagJob], rule
                 raise ScenarioError(
                     f"{job.name}, stage {stage.name}: expected cpu and memory demands of at most {rules.capacity:g}, found {stage.demand}"
                 )
+
+
+def whole_seconds(seconds: float, factor: float) -> int:
+    """seconds x factor, rounded half up, at least 1."""
+    return max(1, _half_up(Decimal(repr(seconds)) * Decimal(repr(factor))))
 
 
 def _half_up(value: Decimal) -> int:
