@@ -153,9 +153,7 @@ class Model:
         return sorted(running + [(start, end) for _, start, end in self.ended if end > now - KEEP])
 
 
-events = st.lists(
-    st.tuples(st.sampled_from(["come", "start", "end", "die", "go"]), st.integers(0, 5), st.sampled_from([0.0, 1.0, 15.0])), max_size=60
-)
+event = st.tuples(st.sampled_from(["come", "start", "end", "die", "go"]), st.integers(0, 5), st.sampled_from([0.0, 1.0, 15.0]))
 
 
 @given(st.lists(event, max_size=60))
