@@ -35,6 +35,7 @@ def test_nothing_is_held_while_releases_until_the_arrival_are_enough() -> None:
     hold = plan([burst(50.0)], 5.0, SPREAD)
     assert hold.room.tolist() == [5.0]
     assert hold.decisions[0].reason == "EnoughExpected"
+    assert hold.decisions[0].planned_start == NOW + 15.0  # 35 of the 60 tasks end within 35 s
 
 
 def test_what_the_releases_lack_is_held_of_what_is_free() -> None:

@@ -40,10 +40,12 @@ class Expected:
 @dataclass(frozen=True, slots=True, eq=False)
 class LeadTimeDecision:
     """What is held for one expected burst, and why. (K,) resource units each: needed by the arrival, free now, expected to be released by
-    then, held now. cost_rate: dominant share that is charged while it is held. may_start: small jobs that end before the arrival."""
+    then, held now. cost_rate: dominant share that is charged while it is held. may_start: small jobs that end before the arrival.
+    planned_start: when holding is expected to begin if work goes on ending as it does now; infinite where nothing will be held."""
 
     queue: str
     arrival: float
+    planned_start: float
     needed: FloatArray
     free: FloatArray
     expected_release: FloatArray
@@ -108,7 +110,7 @@ def plan_holds(
             nothing = np.zeros_like(free)
             reason, message = refusal or ("NoHistory", "")
             decisions.append(LeadTimeDecision(
-                burst.queue, burst.arrival, burst.rate, free, nothing, nothing, 0.0, burst.slack, (), reason, message
+                burst.queue, burst.arrival, math.inf, burst.rate, free, nothing, nothing, 0.0, burst.slack, (), reason, message
             ))  # fmt: skip
             continue
         needed = needed + burst.rate
@@ -118,7 +120,8 @@ def plan_holds(
         held = np.minimum(before - room, burst.rate)
         starters = [job for job in pending if ends_in_time(job, outlook.families, ahead)] if (held > slack_of(capacity)).any() else []
         extra |= {job.name: (job.queue, job.request) for job in starters}
-        decisions.append(_decision(burst, free, release, held, capacity, tuple(job.name for job in starters), ahead))
+        start = burst.arrival - _seconds_to_free(needed - free, outlook, max_lead_seconds)
+        decisions.append(_decision(burst, start, free, release, held, capacity, tuple(job.name for job in starters), ahead))
     return Hold(room, tuple(decisions), tuple(extra.values()))
 
 
@@ -131,17 +134,31 @@ def _refusal(burst: Expected, outlook: Outlook | None) -> tuple[str, str] | None
 
 
 def _decision(
-    burst: Expected, free: FloatArray, release: FloatArray, held: FloatArray, capacity: FloatArray, may_start: tuple[str, ...], ahead: float
-) -> LeadTimeDecision:
+    burst: Expected, start: float, free: FloatArray, release: FloatArray, held: FloatArray, capacity: FloatArray,
+    may_start: tuple[str, ...], ahead: float,
+) -> LeadTimeDecision:  # fmt: skip
     share = float(np.divide(held, capacity, out=np.zeros_like(held), where=capacity > 0).max(initial=0.0))
     at = int(np.argmax(np.divide(burst.rate, capacity, out=np.zeros_like(held), where=capacity > 0)))
     holding = bool((held > slack_of(capacity)).any())
     numbers = f"needs {burst.rate[at]:g}, {free[at]:g} free now, {release[at]:g} more expected by then"
     message = f"A burst in {ahead:.0f} s {numbers}: {f'{held[at]:g} held' if holding else 'nothing needs to be held yet'}."
     return LeadTimeDecision(
-        burst.queue, burst.arrival, burst.rate, free, release, held, share if holding else 0.0, burst.slack, may_start,
+        burst.queue, burst.arrival, start, burst.rate, free, release, held, share if holding else 0.0, burst.slack, may_start,
         "Holding" if holding else "EnoughExpected", message,
     )  # fmt: skip
+
+
+def _seconds_to_free(missing: FloatArray, outlook: Outlook, most: float) -> float:
+    """About the shortest time in which running work releases `missing`; at most `most`. To tell people, nothing is decided by it: the
+    mean release only grows with time, but what caution takes off it may grow faster for a moment."""
+    if (missing <= 0).all():
+        return 0.0
+    low, high = 0, math.ceil(most)
+    while low < high:
+        middle = (low + high) // 2
+        enough = bool((outlook.cautious_release(float(middle), CAUTION) >= missing).all())
+        low, high = (low, middle) if enough else (middle + 1, high)
+    return float(low)
 
 
 def ends_in_time(job: Job, families: FamilyDurations, ahead: float) -> bool:

@@ -71,7 +71,7 @@ def reproduce(options: Options, progress: Progress) -> Reproduction:
         rows.append(Row(f"{label}: batch work's part of the capacity", None, float(np.mean(used)), "load"))
         rows.append(Row(f"{label}: first / second batch queue's use", None, _evenness(outcomes[name]), "fairness among batch queues"))
     idle_part = float(np.mean([watch.share_seconds / record.end for record, watch in outcomes["with"]]))
-    rows.append(Row("capacity held idle / capacity", None, idle_part, holds(idle_part <= 0.03)))
+    rows.append(Row("capacity held idle, % of capacity", None, 100.0 * idle_part, holds(idle_part <= 0.03)))
     over = max(watch.largest_overdraft for runs in outcomes.values() for _, watch in runs)
     rows.append(Row("largest ledger above F, share-seconds", None, over, holds(over <= 1.0)))
     chart = Chart(
