@@ -69,11 +69,15 @@ fuzz: $(STAMP)
 	end=$$(( $$(date +%s) + $(FUZZ_SECONDS) )); while [ $$(date +%s) -lt $$end ]; do \
 	  FAIRBURST_HYPOTHESIS=fuzz $(BIN)/python -m pytest -q tests/properties/test_fuzz.py || exit 1; done
 
-## mutate: mutation testing of the modules that decide (most of an hour on one core; not part of `test`); MUTANTS="fairburst.policy.drf*" for some
-MUTANTS ?=
+## mutate: mutation testing of the modules that decide (hours; not part of `test`); MUTANTS="drf bopf" for some. Goes on where it was, unless a source changed
+MUTANTS ?= bopf drf admission windows rounding decide schedule table profile memory uncertainty baselines
 mutate: $(STAMP)
 	$(BIN)/pip install --quiet --no-build-isolation -e ".[mutation]"
 	mkdir -p build/mutation && cp -r pyproject.toml tests benchmarks build/mutation/
+	diff -qrx __pycache__ operator build/mutation/src > /dev/null 2>&1 || rm -f build/mutation/results.jsonl
 	rm -rf build/mutation/src && cp -r operator build/mutation/src
-	cd build/mutation && FAIRBURST_HYPOTHESIS=mutation nice -n 19 $(abspath $(BIN))/mutmut run --max-children 1 $(MUTANTS)
-	cd build/mutation && $(abspath $(BIN))/mutmut results | grep -v 'not checked' || true
+	@# one mutant only: this generates all of them, and notes which test reaches which function
+	cd build/mutation && FAIRBURST_HYPOTHESIS=mutation nice -n 19 $(abspath $(BIN))/mutmut run --max-children 2 \
+	  "fairburst.policy.bopf.x__extras_that_fit__mutmut_1" > mutmut.log
+	cd build/mutation/mutants && export FAIRBURST_HYPOTHESIS=mutation PYTHONPATH=src:. && for longest in 0.6 inf; do \
+	  MUTATION_LONGEST_TEST=$$longest nice -n 19 $(abspath $(BIN))/python -m tests.support.mutants ../results.jsonl $(MUTANTS); done

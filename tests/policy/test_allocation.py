@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fairburst.policy.bopf import Standing, allocate
-from fairburst.policy.drf import inverse_capacity
+from fairburst.policy.drf import inverse_capacity, row_any_short
 from fairburst.policy.rounding import units_up
 
 NOBODY: tuple[int, ...] = ()
@@ -59,3 +59,9 @@ def test_a_resource_that_is_not_there_counts_nothing_in_a_share() -> None:
     poison = np.full(3, math.nan)  # what was in the memory before shows where nothing is written
     del poison
     assert inverse_capacity(capacity).tolist() == [0.5, 0.0, 0.25]
+
+
+def test_a_queue_is_short_if_it_is_short_of_any_resource() -> None:
+    wanted = np.array([[2.0, 2.0], [2.0, 2.0], [2.0, 2.0]])
+    given = np.array([[1.0, 2.0], [2.0, 1.0], [2.0, 2.0]])
+    assert row_any_short(given, wanted).tolist() == [True, True, False]
