@@ -426,6 +426,8 @@ class _Run:
         small_level = None if result.small_level is None else np.round(result.small_level[row] * MILLIONTHS).astype(np.int64)
         whole = self.scenario.whole_jobs if result.dress is None else self._starts_whole()
         for _, job in list(self.offering[row]):
+            if len(blocked) == len(DemandCategory) and not whole:
+                break
             booked = book.jobs[job.serial]
             line: object = booked.category if small_level is not None else None
             if line in blocked and not (whole and booked.started):
@@ -453,9 +455,8 @@ class _Run:
 
     def _part(self, book: JobBook, row: int, booked: BookedJob, allocation: IntArray, small_level: IntArray) -> IntArray:
         """What jobs of this category may use of the queue's allocation, less what the other jobs of the category use already."""
-        others = [job.held for job in book.jobs.values() if job.queue == booked.queue and job.category is booked.category]
         part = small_level if booked.category is DemandCategory.SMALL else allocation - small_level
-        bound: IntArray = part - np.sum(others, axis=0) + self.usage[row]
+        bound: IntArray = part - book.held[booked.queue, booked.category] + self.usage[row]
         return bound
 
     def _start_job(self, job: LiveJob, allocation: IntArray, level: IntArray) -> int:

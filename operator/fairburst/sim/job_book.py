@@ -54,6 +54,7 @@ class JobBook:
         self.config = config
         self.jobs: dict[int, BookedJob] = {}
         self.tasks: list[BookedTasks] = []
+        self.held: dict[tuple[str, DemandCategory], IntArray] = {}
 
     def submit(self, serial: int, queue: str, spec: DagJob, pool: FloatArray, now: float) -> BookedJob:
         """A job comes; its category is fixed here."""
@@ -62,6 +63,7 @@ class JobBook:
         nothing = np.zeros(len(pool), dtype=np.int64)
         job = BookedJob(serial, queue, spec, now, request, category, nothing.copy(), nothing.copy())
         self.jobs[serial] = job
+        self.held.setdefault((queue, category), nothing.copy())
         return job
 
     def start(self, serial: int, stage: int, demand: IntArray, count: int, now: float) -> BookedTasks:
@@ -69,6 +71,7 @@ class JobBook:
         job = self.jobs[serial]
         job.started = True
         job.held += demand * count
+        self.held[job.queue, job.category] += demand * count
         small = job.category is DemandCategory.SMALL
         tasks = BookedTasks(serial, small, demand / MILLIONTHS, _family(job.spec, stage), count, now)
         self.tasks.append(tasks)
@@ -79,7 +82,9 @@ class JobBook:
         if count == tasks.count:
             tasks.ended = now
         tasks.count = count if count == tasks.count else tasks.count - count
-        self.jobs[tasks.serial].held -= demand * count
+        job = self.jobs[tasks.serial]
+        job.held -= demand * count
+        self.held[job.queue, job.category] -= demand * count
 
     def leave(self, serial: int) -> None:
         """The whole job has ended."""
