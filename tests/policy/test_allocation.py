@@ -45,6 +45,18 @@ def test_a_rate_is_rounded_up_where_that_takes_exactly_what_is_left() -> None:
     assert guaranteed.tolist() == [[1.0, 1.0], [0.5, 0.0]]
 
 
+def test_rates_that_fit_whole_are_whole_whatever_the_last_bit_says() -> None:
+    """In float64, 2 - (0.1 + 0.2) is too little for 0.9 and then 0.8."""
+    guaranteed, _ = allocate(standing([[1.0], [1.0]], [[0.1], [0.2]], unit=1.0, hard=[0, 1]), np.array([2.0]))
+    assert guaranteed.tolist() == [[1.0], [1.0]]
+
+
+def test_a_rate_is_rounded_up_beside_a_resource_that_rates_exhaust_exactly() -> None:
+    wanted, rate = [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [[0.5, 0.0], [0.5, 0.0], [0.0, 0.5]]
+    guaranteed, _ = allocate(standing(wanted, rate, unit=1.0, hard=[0, 1, 2]), np.array([1.0, 10.0]))
+    assert guaranteed.tolist() == [[0.5, 0.0], [0.5, 0.0], [0.0, 1.0]]
+
+
 def test_spare_goes_to_those_who_do_not_need_the_exhausted_resource() -> None:
     """The hard queue is promised all memory and uses 1; the first resource is exhausted by another. What is unused of the promise is
     not lost: the third queue wants memory alone."""
