@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize
+import scipy  # not its parts, which it loads when first asked for: half a second of start-up and 70 MB that few clusters need
 
 from fairburst.curves.runs import Run, medians
 from fairburst.policy.model import FloatArray
@@ -100,7 +100,10 @@ def _lowest_kept(slots: FloatArray, seconds: FloatArray, coefficients: FloatArra
 def _problem(curve: ErnestCurve, predicted: FloatArray, goodness: Goodness, most_error: float) -> tuple[RefusalReason, str] | None:
     error = goodness.median_error if goodness.left_out_error is None else goodness.left_out_error
     if error > most_error:
-        return RefusalReason.POOR_FIT, f"expected a median error of at most {most_error:.0%}, found {error:.0%} over {goodness.points} points"
+        return (
+            RefusalReason.POOR_FIT,
+            f"expected a median error of at most {most_error:.0%}, found {error:.0%} over {goodness.points} points",
+        )
     found = problem(curve, int(curve.highest or 0))
     if found is not None:
         return RefusalReason.OUT_OF_RANGE if predicted.min() <= 0 or "1/p" in found else RefusalReason.NEVER_RISES, found
@@ -119,8 +122,8 @@ def coefficients_of(slots: FloatArray, seconds: FloatArray, *, non_negative: boo
     terms = _terms(slots)[:, columns]
     relative = terms / seconds[:, None]
     ones = np.ones_like(seconds)
-    start = optimize.nnls(relative, ones)[0] if non_negative else np.linalg.lstsq(relative, ones, rcond=None)[0]
-    found = optimize.least_squares(
+    start = scipy.optimize.nnls(relative, ones)[0] if non_negative else np.linalg.lstsq(relative, ones, rcond=None)[0]
+    found = scipy.optimize.least_squares(
         lambda coefficients: np.log(np.maximum(relative @ coefficients, _LEAST_RATIO)), start, x_scale="jac",
         bounds=(0.0 if non_negative else -np.inf, np.inf),
     )  # fmt: skip

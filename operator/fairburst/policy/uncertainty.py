@@ -11,7 +11,7 @@ import enum
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, stats
+import scipy  # not its parts, which it loads when first asked for: half a second of start-up and 70 MB that few clusters need
 
 from fairburst.policy.errors import InvalidSpecError
 from fairburst.policy.model import FloatArray
@@ -45,7 +45,7 @@ def request_normal(
     _check(mean, deviation, confidence)
     varying = np.flatnonzero(deviation > 0)
     quantile = _common_quantile(varying, confidence, assumption, correlation)
-    demand = np.maximum(mean + deviation * stats.norm.ppf(quantile), 0.0)
+    demand = np.maximum(mean + deviation * scipy.stats.norm.ppf(quantile), 0.0)
     return _request(demand, mean, quantile)
 
 
@@ -79,8 +79,10 @@ def compare_assumptions(mean: FloatArray, deviation: FloatArray, confidence: flo
 
 def joint_confidence(quantile: float, correlation: FloatArray) -> float:
     """Probability that K standard normals with this correlation all stay below their common quantile."""
-    level = np.full(len(correlation), stats.norm.ppf(quantile))
-    joint = stats.multivariate_normal(np.zeros(len(correlation)), correlation, allow_singular=True, seed=0, maxpts=200_000, abseps=1e-7)
+    level = np.full(len(correlation), scipy.stats.norm.ppf(quantile))
+    joint = scipy.stats.multivariate_normal(
+        np.zeros(len(correlation)), correlation, allow_singular=True, seed=0, maxpts=200_000, abseps=1e-7
+    )
     return float(joint.cdf(level))
 
 
@@ -101,7 +103,9 @@ def _common_quantile(varying: np.ndarray, confidence: float, assumption: Correla
             lowest, highest = confidence, 1 - (1 - confidence) / len(varying) + 1e-9
             if joint_confidence(lowest, matrix) >= confidence - 1e-6:
                 return confidence
-            return float(optimize.brentq(lambda quantile: joint_confidence(quantile, matrix) - confidence, lowest, highest, xtol=1e-6))
+            return float(
+                scipy.optimize.brentq(lambda quantile: joint_confidence(quantile, matrix) - confidence, lowest, highest, xtol=1e-6)
+            )
 
 
 def _checked_correlation(correlation: FloatArray) -> FloatArray:

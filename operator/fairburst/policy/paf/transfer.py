@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize
+import scipy  # not its parts, which it loads when first asked for: half a second of start-up and 70 MB that few clusters need
 
 from fairburst.policy.drf import dominant_share, inverse_capacity, largest_share, row_any
 from fairburst.policy.model import BoolArray, FloatArray, IntArray
@@ -177,7 +177,7 @@ def _on_majorant(value: FloatArray, owner: IntArray) -> BoolArray:
     # The slopes of the majorant are the antitonic regression of the steps; a fall of 3 between jobs keeps their blocks apart, for the
     # steps of curves in [0, 1] differ by 2 at most.
     rows = np.flatnonzero(inside)
-    blocks = optimize.isotonic_regression(step[rows] - 3.0 * owner[rows], increasing=False).blocks
+    blocks = scipy.optimize.isotonic_regression(step[rows] - 3.0 * owner[rows], increasing=False).blocks
     begin, end = rows[blocks[:-1]], rows[blocks[1:] - 1] + 1
     length = end - begin
     block = np.repeat(np.arange(len(begin)), length)
