@@ -31,9 +31,9 @@ STEEP = PointsCurve((1.0, 16.0), (1 / 16, 1.0))
 ELASTIC: dict[str, Any] = {"mode": "Parallelism"}
 
 
-def cluster(capacity: int = 16) -> World:
+def cluster(capacity: int = 16, *, explore: bool = False) -> World:
     """One node of so many one-cpu slots."""
-    world = World("elasticity: {changeIntervalSeconds: 60, fairnessPercent: 90}", nodes=0)
+    world = World(f"elasticity: {{changeIntervalSeconds: 60, fairnessPercent: 90, explore: {str(explore).lower()}}}", nodes=0)
     world.nodes["", "node"] = node("node", cpu=str(capacity), memory=f"{capacity}Gi")
     return world
 
@@ -375,6 +375,31 @@ def test_a_family_without_a_curve_of_its_own_uses_the_learned_one() -> None:
     found = sizes(world)
     assert found["flat-x7k2p"] <= 4
     assert found["steep-x7k2p"] >= 12
+
+
+def test_the_first_runs_of_a_family_are_explored_without_falling_below_alpha_and_keep_their_size() -> None:
+    world = cluster(explore=True)
+    queue(world, fairnessPercent=50)
+    world.engine.slots.learned.completed("batch/new/1000", Run(8, 60.0), world.wall)
+    elastic(world, "new-x7k2p", None)
+    other = elastic(world, "steep", STEEP)
+    run_for(world, 5.0)
+    assert sizes(world)["new-x7k2p"] == 4, "half of its fair eight is the least, and furthest from the eight that were tried"
+    run_for(world, 200.0)
+    assert sizes(world)["new-x7k2p"] == 4, "a run of changing size would teach nothing"
+    world.controller("Job", present(world, other), None)
+    run_for(world, 200.0)
+    assert sizes(world)["new-x7k2p"] == 8, "half of the sixteen that are fair now"
+
+
+def test_nothing_is_explored_unless_asked() -> None:
+    world = cluster()
+    queue(world, fairnessPercent=50)
+    world.engine.slots.learned.completed("batch/new/1000", Run(8, 60.0), world.wall)
+    elastic(world, "new-x7k2p", None)
+    elastic(world, "steep", STEEP)
+    run_for(world, 100.0)
+    assert sizes(world)["new-x7k2p"] == 16
 
 
 def test_status_names_a_few_jobs_and_counts_the_rest() -> None:

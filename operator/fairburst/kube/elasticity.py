@@ -7,7 +7,7 @@ of it. Whatever is wrong with a Job is that Job's own problem.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fairburst.config import ElasticityConfig
@@ -22,7 +22,7 @@ from fairburst.kube.parallelism_plan import Calmness, ParallelismWrite, plan_par
 from fairburst.kube.pod_index import PodIndex
 from fairburst.kube.roster import Member, Roster
 from fairburst.kube.schemas import Elasticity, ThroughputQueueSpec
-from fairburst.policy.model import ClusterSnapshot, FloatArray
+from fairburst.policy.model import ClusterSnapshot, FloatArray, RoundResult
 from fairburst.policy.paf.divide import SlotRules
 from fairburst.policy.paf.jobs import SlotDecision, SlotReason
 
@@ -159,35 +159,35 @@ class SlotPlanner:
         found: dict[str, dict[str, int]] = {}
         for name, queue in self._queues.items():
             if queue.elasticity.mode == "Parallelism" and queue.enforced:
-                found[queue.member.namespace] = {one.job.metadata.uid: one.wished for one in self._candidates[name] if one.elastic}
+                found[queue.member.namespace] = {one.job.metadata.uid: one.wished for one in self._candidates[name]}
         return found
 
     # After it ---------------------------------------------------------------------------------------------------------------------
 
     def plan(
         self,
-        slots: Iterable[SlotDecision],
-        moved: Mapping[str, FloatArray],
-        marked: Iterable[Job],
-        frozen: frozenset[str],
+        result: RoundResult,
+        marked: Collection[Job],
+        roster: Roster,
+        ending: frozenset[str],
         wall: float,
         now: float,
     ) -> ElasticPlan:
         """New sizes, sizes to give back, events and views.
 
-        `marked`: Jobs that carry our notes. `frozen`: namespaces in which nothing is given back either. `wall` is seconds since the epoch,
-        `now` monotonic seconds.
+        `marked`: Jobs that carry our notes. `ending`: namespaces that are being deleted. `wall` is seconds since the epoch, `now` monotonic
+        seconds.
         """
-        marked = list(marked)
         if not self._queues and not marked:
             return ElasticPlan()
-        decisions = {decision.job: decision for decision in slots}
-        queues = {name: self._view(name, decisions, moved.get(name), now) for name in self._queues}
+        decisions = {decision.job: decision for decision in result.slots}
+        queues = {name: self._view(name, decisions, result.moved.get(name), now) for name in self._queues}
         sized = [pair for name in sorted(queues) for pair in self._sized(self._queues[name], queues[name])]
         writes, wait = plan_parallelism(sized, lambda uid: self.runs.completing(uid, now), self._calmness, wall)
         kept = {candidate.job.metadata.uid for candidate, _ in sized} | {
             one.candidate.job.metadata.uid for view in queues.values() for one in view.jobs if _is_foreign(one.candidate)
         }
+        frozen = _frozen_namespaces(roster) | ending if marked else ending
         orphans = [job for job in marked if job.metadata.uid not in kept and job.metadata.namespace not in frozen]
         events = self._events(queues.values(), writes, {f"{c.job.metadata.namespace}/{c.job.metadata.name}": (c, d) for c, d in sized})
         return ElasticPlan(writes + plan_restores(orphans), events, queues, wait)
@@ -248,13 +248,13 @@ class SlotPlanner:
         return events
 
 
-def frozen_namespaces(roster: Roster, ending: frozenset[str]) -> frozenset[str]:
-    """Namespaces in which Jobs are neither resized nor given back: those that end, another pool's, held ones, and those of which the
-    queue's present spec is invalid, so that nobody knows what it wants."""
+def _frozen_namespaces(roster: Roster) -> frozenset[str]:
+    """Namespaces in which Jobs are neither resized nor given back: another pool's, held ones, and those of which the queue's present spec
+    is invalid, so that nobody knows what it wants."""
     unknown = {
         member.namespace for member in roster.governing if member.queue is None or (member.spec is not None and member.spec.suspended)
     }
-    return ending | roster.elsewhere | unknown
+    return roster.elsewhere | unknown
 
 
 def _elastic_queue(member: Member) -> _ElasticQueue | None:

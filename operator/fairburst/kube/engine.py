@@ -21,7 +21,7 @@ from fairburst.kube.conditions import conditions_of
 from fairburst.kube.controller_index import ControllerIndex
 from fairburst.kube.demand import NamespaceDemand, Owner, namespace_demand
 from fairburst.kube.elastic_view import condition, status_part
-from fairburst.kube.elasticity import ElasticPlan, SlotPlanner, frozen_namespaces
+from fairburst.kube.elasticity import ElasticPlan, SlotPlanner
 from fairburst.kube.enforceability import Obstacle, obstacles
 from fairburst.kube.manifests import MANAGED_LABEL
 from fairburst.kube.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
@@ -208,8 +208,7 @@ class Engine:
         result, self.memory = self._decide(snapshot, self.memory, self._policy, wall)
         plan = RoundPlan(result, snapshot, roster, time.perf_counter() - started)
         plan.due = min(now + max(0.0, result.next_boundary - wall), self._low_water.next_expiry(), self.lag.next_expiry(now))
-        marked, frozen = view.controllers.marked_jobs(), frozen_namespaces(roster, ending)
-        plan.elastic = self.slots.plan(result.slots, result.moved, marked, frozen, wall, now)
+        plan.elastic = self.slots.plan(result, view.controllers.marked_jobs(), roster, ending, wall, now)
         plan.due = min(plan.due, now + plan.elastic.wait)
         enforced = self._enforced(view, roster, plan, ending)
         self._plan_quotas(view, enforced, plan, now)

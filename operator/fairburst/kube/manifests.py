@@ -239,7 +239,7 @@ def cluster_rules() -> list[Manifest]:
         _rule("", ["namespaces"], [*_READ, "patch"]),  # puts the managed label back
         _rule("", ["resourcequotas"], [*_READ, "create", "update", "patch", "delete"]),
         _rule("", ["resourcequotas/status"], ["get", "update", "patch"]),
-        _rule("batch", ["jobs"], [*_READ, "patch"]),  # an annotation wakes a controller that a quota has blocked
+        _rule("batch", ["jobs"], [*_READ, "patch"]),  # an annotation wakes a controller that a quota has blocked; elastic Jobs are sized
         _rule("apps", ["replicasets", "deployments", "statefulsets"], [*_READ, "patch"]),
         _rule("scheduling.k8s.io", ["priorityclasses"], _READ),
         _rule("", ["events"], ["create", "patch"]),

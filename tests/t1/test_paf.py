@@ -1,0 +1,270 @@
+"""Elastic Jobs on a real control plane: sized, left alone, given back; and with speed-ups that are known, faster on average than by DRF.
+
+Run times follow known curves: see e2e/workload/speed_up.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.cluster import Cluster
+from e2e.harness import OperatorProcess
+from e2e.waiting import PATIENCE_SECONDS, until
+from e2e.workload.speed_up import PlayedJob, SpeedUpPlayer, work_done
+from fairburst.curves.fit import Fit, fit_runs
+from fairburst.curves.observations import from_values
+from fairburst.kube.client import ApiClient
+from fairburst.kube.job_annotations import FAMILY, GIVEN, ORIGINAL, Declaration, declaration_annotations
+from fairburst.policy.paf.curves import PointsCurve, progress_rates
+
+SLOTS = 24
+
+
+def flat(slots: int) -> float:
+    """Progress of a job that takes 10 + 3 / slots: a few slots do."""
+    return (10.0 + 3.0 / SLOTS) / (10.0 + 3.0 / slots) if slots else 0.0
+
+
+def steep(slots: int) -> float:
+    """Progress of a job that is as fast as it has slots."""
+    return min(slots / SLOTS, 1.0)
+
+
+def points(progress: Callable[[int], float]) -> PointsCurve:
+    slots = tuple(range(1, SLOTS + 1))
+    return PointsCurve(tuple(map(float, slots)), tuple(map(progress, slots)))
+
+
+def throughput_queue(namespace: str, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": "queue", "namespace": namespace}
+    return {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "metadata": metadata, "spec": spec}
+
+
+def job(namespace: str, name: str, parallelism: int, completions: int, declared: Declaration | None = None, **more: Any) -> dict[str, Any]:
+    """One-cpu pods. `run_seconds`: how long each runs, else until somebody says so; `family`: its label."""
+    container = {"name": "task", "image": "task", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    annotations = {"run-seconds": more["run_seconds"]} if "run_seconds" in more else {}
+    metadata = {"name": name, "namespace": namespace, "annotations": declaration_annotations(declared or Declaration())}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata | ({"labels": {FAMILY: more["family"]}} if "family" in more else {}),
+        "spec": {
+            "parallelism": parallelism,
+            "completions": completions,
+            "template": {"metadata": {"annotations": annotations}, "spec": {"restartPolicy": "Never", "containers": [container]}},
+        },
+    }
+
+
+def create(cluster: Cluster, *objects: dict[str, Any]) -> None:
+    cluster.kubectl("create", "-f", "-", input=yaml.safe_dump_all(objects))
+
+
+def get(cluster: Cluster, kind: str, namespace: str, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(cluster.kubectl("get", kind, name, "-n", namespace, "-o", "json"))
+    return found
+
+
+def parallelism(cluster: Cluster, namespace: str) -> dict[str, int]:
+    items = json.loads(cluster.kubectl("get", "jobs", "-n", namespace, "-o", "json"))["items"]
+    return {item["metadata"]["name"]: item["spec"]["parallelism"] for item in items}
+
+
+def told(cluster: Cluster, namespace: str, name: str) -> list[tuple[str, str]]:
+    """(reason, message) of our events on a Job."""
+    items = json.loads(cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))["items"]
+    ours = [item for item in items if item.get("reportingComponent") == "fairburst.dev/operator"]
+    return [(item["reason"], item["message"]) for item in ours if item["involvedObject"]["name"] == name]
+
+
+def condition(cluster: Cluster, namespace: str, type_: str) -> tuple[str, str]:
+    status = get(cluster, "tq", namespace, "queue").get("status") or {}
+    return next(((one["status"], one["reason"]) for one in status.get("conditions", []) if one["type"] == type_), ("", ""))
+
+
+def test_jobs_are_sized_left_alone_where_others_size_them_and_given_back(fresh_cluster: Callable[..., Cluster]) -> None:
+    cluster = fresh_cluster(nodes=3, node_cpu="8", node_memory="16Gi")
+    with OperatorProcess(cluster, {"elasticity": {"fairnessPercent": 90}}, "paf"):
+        cluster.kubectl("create", "namespace", "batch")
+        create(cluster, throughput_queue("batch", elasticity={}))
+        declared = {name: Declaration(points(curve)) for name, curve in (("flat", flat), ("steep", steep))}
+        create(cluster, *(job("batch", name, SLOTS, 999, each) for name, each in declared.items()))
+        until(lambda: parallelism(cluster, "batch").get("steep", SLOTS) < SLOTS, PATIENCE_SECONDS, "the Jobs to be sized")
+        first = until(lambda: sized(cluster), PATIENCE_SECONDS, "both sizes to be written")
+        assert first["flat"] + first["steep"] == SLOTS
+        assert flat(first["flat"]) >= 0.9 * flat(SLOTS // 2)
+        assert first["flat"] <= 4
+        annotations = get(cluster, "job", "batch", "flat")["metadata"]["annotations"]
+        assert (annotations[ORIGINAL], annotations[GIVEN]) == (str(SLOTS), str(first["flat"]))
+        assert "ParallelismChanged" in dict(told(cluster, "batch", "flat"))
+        shown = until(lambda: (get(cluster, "tq", "batch", "queue").get("status") or {}).get("elasticity"), PATIENCE_SECONDS, "a status")
+        assert {one["name"]: one["given"] for one in shown["mostAffected"]} == first
+        assert condition(cluster, "batch", "Elastic") == ("True", "Divided")
+        bad_and_foreign(cluster)
+        given_back(cluster)
+
+
+def sized(cluster: Cluster) -> dict[str, int] | None:
+    found = parallelism(cluster, "batch")
+    return found if all(size < SLOTS for size in found.values()) else None
+
+
+def bad_and_foreign(cluster: Cluster) -> None:
+    """A bad curve is told on the Job and the queue; a Job that is declared by somebody else is left alone."""
+    bad = job("batch", "bad", 2, 999)
+    bad["metadata"]["annotations"] = {"fairburst.dev/progress-curve": '{"points": [[1, 1]]}'}
+    create(cluster, bad)
+    gitops = yaml.safe_dump(job("batch", "gitops", 5, 999, Declaration(points(flat))))
+    cluster.kubectl("apply", "--server-side", "--field-manager=gitops", "-f", "-", input=gitops)
+    until(lambda: condition(cluster, "batch", "Elastic") == ("False", "MalformedAnnotation"), PATIENCE_SECONDS, "the queue to say so")
+    assert "at least two points" in dict(told(cluster, "batch", "bad"))["MalformedAnnotation"]
+    message = until(lambda: dict(told(cluster, "batch", "gitops")).get("ForeignManager"), PATIENCE_SECONDS, "the Job to be told")
+    assert "gitops" in message
+    cluster.kubectl("delete", "job", "bad", "-n", "batch")
+    assert parallelism(cluster, "batch")["gitops"] == 5
+
+
+def given_back(cluster: Cluster) -> None:
+    """Deleting the queue gives every Job what its owner asked for, and takes our notes off."""
+    cluster.kubectl("delete", "tq", "queue", "-n", "batch")
+    until(
+        lambda: {parallelism(cluster, "batch")[name] for name in ("flat", "steep")} == {SLOTS}, PATIENCE_SECONDS, "sizes to be given back"
+    )
+    for name in ("flat", "steep"):
+        assert ORIGINAL not in get(cluster, "job", "batch", name)["metadata"]["annotations"]
+
+
+WEIGHTS = {"flat-a": 2, "flat-b": 2, "steep": 1}
+CURVES = {"flat-a": flat, "flat-b": flat, "steep": steep}
+TASKS_PER_SECOND = 0.1
+COMPLETIONS = 500
+FAIRNESS_PERCENT = 90
+MEASURED_SECONDS = 60.0
+SETTLE_SECONDS = 25.0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+async def test_jobs_get_on_faster_on_average_than_by_drf_alone_and_nobody_falls_below_alpha(fresh_cluster: Callable[..., Cluster]) -> None:
+    """Three queues of weights 2, 2 and 1, one elastic Job each, that exchange slots: fair shares first, then PAF, in one run."""
+    cluster = fresh_cluster(nodes=3, node_cpu="8", node_memory="16Gi")
+    settings = {"elasticity": {"fairnessPercent": FAIRNESS_PERCENT, "changeIntervalSeconds": 10}}
+    with OperatorProcess(cluster, settings, "paf-average"):
+        for name, weight in WEIGHTS.items():
+            cluster.kubectl("create", "namespace", name)
+            create(cluster, throughput_queue(name, weight=weight))
+            declared = Declaration(points(CURVES[name]), alone_seconds=COMPLETIONS / TASKS_PER_SECOND)
+            create(cluster, job(name, "work-" + name, SLOTS, COMPLETIONS, declared))
+        async with await ApiClient.connect(str(cluster.kubeconfig)) as client:
+            played = [PlayedJob(name, "work-" + name, CURVES[name], TASKS_PER_SECOND) for name in WEIGHTS]
+            playing = asyncio.create_task(SpeedUpPlayer(client, played).run())
+            try:
+                fair = await measured(played, playing)
+                for name in WEIGHTS:
+                    body = {"spec": {"elasticity": {"mode": "Parallelism", "acrossQueues": True}}}
+                    cluster.kubectl("patch", "tq", "queue", "-n", name, "--type=merge", "-p", json.dumps(body))
+                given = await measured(played, playing)
+            finally:
+                playing.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await playing
+        statuses = {name: get(cluster, "tq", name, "queue")["status"]["elasticity"]["mostAffected"][0] for name in WEIGHTS}
+    fair_slots = {name: statuses[name]["fair"] for name in WEIGHTS}
+    by_drf = {name: max(fair[f"work-{name}"], CURVES[name](fair_slots[name])) for name in WEIGHTS}  # whichever is harder to beat
+    by_paf = {name: given[f"work-{name}"] for name in WEIGHTS}
+    lost = {one.name: round(one.lost, 1) for one in played}
+    print(f"fair slots {fair_slots}; progress by DRF {fair}, at fair slots {by_drf}; by PAF {given}; work of deleted pods {lost} s alone")
+    print(json.dumps(statuses, indent=1))
+    assert sum(by_paf.values()) >= 1.10 * sum(by_drf.values())
+    for name in WEIGHTS:
+        assert by_paf[name] >= FAIRNESS_PERCENT / 100 * CURVES[name](fair_slots[name]), name
+        assert statuses[name]["predictedMilli"] / 1000 == pytest.approx(by_paf[name], rel=0.1), "what was foretold"
+
+
+async def measured(played: list[PlayedJob], playing: asyncio.Task[None]) -> dict[str, float]:
+    """Progress rate of each Job over a minute, once sizes have settled."""
+    await settle(SETTLE_SECONDS, playing)
+    before, began = dict(work_done(played)), time.monotonic()
+    await settle(MEASURED_SECONDS, playing)
+    seconds = time.monotonic() - began
+    return {name: (done - before[name]) / seconds for name, done in work_done(played).items()}
+
+
+async def settle(seconds: float, playing: asyncio.Task[None]) -> None:
+    done, _ = await asyncio.wait([playing], timeout=seconds)
+    for task in done:
+        task.result()  # it never ends by itself: let its error surface
+
+
+SIZES = (1, 2, 4, 8, 16)
+FAMILIES: dict[str, Callable[[int], float]] = {
+    "saturating": lambda slots: 12.0 + 4.0 / slots,
+    "amdahl": lambda slots: 8.0 + 32.0 / slots,
+    "linear": lambda slots: 64.0 / slots,
+}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_curves_learned_from_five_runs_each_are_within_a_tenth_of_the_true_ones_and_survive_a_restart(
+    fresh_cluster: Callable[..., Cluster],
+) -> None:
+    cluster = fresh_cluster(nodes=6, node_cpu="16", node_memory="32Gi")
+    with OperatorProcess(cluster, {"elasticity": {"fairnessPercent": 90, "changeIntervalSeconds": 10}}, "paf-learning") as operator:
+        cluster.kubectl("create", "namespace", "batch")
+        create(cluster, throughput_queue("batch", elasticity={}))
+        until(lambda: condition(cluster, "batch", "Elastic")[0] == "True", PATIENCE_SECONDS, "the queue to be elastic")
+        runs = [
+            job("batch", f"{family}-{slots}", slots, slots, run_seconds=f"{seconds(slots):.3f}s", family=family)
+            for family, seconds in FAMILIES.items()
+            for slots in SIZES
+        ]
+        create(cluster, *runs)
+        saved = until(lambda: learned(cluster), 300.0, "five runs of each family to be saved")
+        for family, seconds in FAMILIES.items():
+            found = fit_runs(saved.of(f"batch/{family}"))
+            assert isinstance(found, Fit), found
+            shortest = min(map(seconds, range(1, SIZES[-1] + 1)))
+            for slots in range(1, SIZES[-1] + 1):
+                truth, foretold = shortest / seconds(slots), progress_of(found, slots)
+                print(f"{family} {slots}: true {truth:.3f}, learned {foretold:.3f}")
+                assert foretold == pytest.approx(truth, rel=0.1), (family, slots)
+        operator.kill()
+        operator.start()
+        restarted(cluster)
+
+
+def progress_of(found: Fit, slots: int) -> float:
+    return float(progress_rates(found.curve, slots)[slots])
+
+
+def learned(cluster: Cluster) -> Any:
+    """The saved runs, once there are five sizes of every family."""
+    items = json.loads(cluster.kubectl("get", "configmaps", "-n", "fairburst-system", "-o", "json"))["items"]
+    for item in items:
+        if item["metadata"]["name"] == "fairburst-job-runs-default":
+            saved = from_values(json.loads(item["data"]["job-runs.json"])["families"])
+            if all({run.parallelism for run in saved.of(f"batch/{family}")} == set(SIZES) for family in FAMILIES):
+                return saved
+    return None
+
+
+def restarted(cluster: Cluster) -> None:
+    """Jobs of learned families, which declare nothing themselves, are sized by what was learned before the restart."""
+    cluster.kubectl("delete", "jobs", "--all", "-n", "batch")
+    cluster.kubectl("patch", "tq", "queue", "-n", "batch", "--type=merge", "-p", '{"spec": {"limits": {"cpu": "20"}}}')
+    create(cluster, *(job("batch", f"big-{family}", 16, 999, family=family) for family in ("saturating", "linear")))
+    until(
+        lambda: parallelism(cluster, "batch")["big-saturating"] < 8 < parallelism(cluster, "batch")["big-linear"],
+        PATIENCE_SECONDS,
+        "the saturating job to be made smaller",
+    )
