@@ -47,7 +47,7 @@ def _inputs(benchmark: str, options: Options, deviation: float, batch_seconds: f
     rng = np.random.default_rng(options.seed)
     jobs = [six_resources(job, rng) for job in generate(benchmark, options.seed)]
     # hundred jobs, or as many copies of the list as keep the queues busy for the bursts that are wanted
-    bursts = 8 if options.quick else 30
+    bursts = 4 if options.quick else 30
     batch = [scaled(job, tasks=BATCH_TASKS, seconds=batch_seconds) for job in jobs]
     workload = WORKLOADS[benchmark]
     chosen = [

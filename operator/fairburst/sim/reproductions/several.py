@@ -30,13 +30,13 @@ ORDER_NOTE = (
 def multi(options: Options, progress: Progress) -> Reproduction:
     """Three latency queues and a throughput queue under four schedulers."""
     burst = fill_capacity(QUERY27, CAPACITY)
-    length = 900.0 if options.quick else 3000.0
+    length = 600.0 if options.quick else 3000.0
     queues = [throughput_spec("tq-0", 0.0)]
     plans = []
     for number, (name, first, period) in enumerate(LATENCY):
         queues.append(latency_spec(name, 1.0 + number, ("cpu", "memory"), CAPACITY, 27.0, period, first))
         plans.append(BurstPlan(name, first, period, [burst], int((length - first) // period) + 1))
-    batch = [in_resources(job, 2) for job in generate("bb", options.seed)[: 12 if options.quick else 40]]
+    batch = [in_resources(job, 2) for job in generate("bb", options.seed)[: 8 if options.quick else 40]]
     scenario = Scenario(
         Cluster(("cpu", "memory"), ((1.0, 1.0),) * 40), tuple(queues), [Submission(0.0, "tq-0", job) for job in batch], plans,
         round_seconds=1.0, start_delay_seconds=1.0,

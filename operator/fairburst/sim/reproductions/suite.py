@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,12 +23,17 @@ SOURCES = ("curves", "policy", "sim")
 
 def origin(options: Options) -> dict[str, Any]:
     """What a result comes from: program, seed and form. `program` is the version with a digest of the sources that decide a result."""
+    return {"program": _program(), "seed": options.seed, "quick": options.quick}
+
+
+@functools.cache  # what this process has loaded doesn't change when the files do
+def _program() -> str:
     root = Path(fairburst.__file__).parent
     digest = hashlib.sha256()
     for package in SOURCES:
         for path in sorted((root / package).rglob("*.py")):
             digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return {"program": f"{version('fairburst')}+{digest.hexdigest()[:12]}", "seed": options.seed, "quick": options.quick}
+    return f"{version('fairburst')}+{digest.hexdigest()[:12]}"
 
 
 def save(result: Reproduction, made_by: Mapping[str, Any], folder: Path) -> None:

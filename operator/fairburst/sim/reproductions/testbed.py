@@ -22,6 +22,7 @@ from fairburst.sim.table4 import WORKLOADS, latency_jobs
 from fairburst.sim.workload import DagJob, scaled
 
 NODES, PERIOD, ON_SECONDS = 40, 300.0, 27.0
+QUICK_JOBS = 16
 TABLE3 = {"bb": (1.18, 1.42, 1.86, 4.66), "tpcds": (1.35, 1.61, 2.29, 5.38), "tpch": (1.10, 1.37, 2.01, 5.12)}
 TESTBED_CAUSE = "a testbed with allocation overheads that are not simulated, and other jobs"
 PROTECTION = {"drf": (979, 975, 978, 1000), "sp": (1039, 1338, 2055, 3462), "bopf": (1024, 1226, 1192, 1135)}
@@ -61,7 +62,7 @@ def table3(options: Options, progress: Progress) -> Reproduction:
         for queues in counts:
             progress(done / (len(names) * len(counts)), f"{name}, {queues} throughput queues")
             done += 1
-            scenario = _scenario(name, options.seed, queues, 30 if options.quick else 100)
+            scenario = _scenario(name, options.seed, queues, QUICK_JOBS if options.quick else 100)
             factor = _latency_mean(run(scenario, "drf")) / _latency_mean(run(scenario, "bopf"))
             factors[name].append(factor)
             paper = TABLE3[name][(1, 2, 4, 8).index(queues)]
@@ -81,7 +82,7 @@ def lq_times(options: Options, progress: Progress) -> Reproduction:
     means: dict[str, list[float]] = {policy: [] for policy in policies}
     charts, done = [], 0
     for queues in counts:
-        scenario = _scenario("bb", options.seed, queues, 30 if options.quick else 100, bursts=None if queues else 10)
+        scenario = _scenario("bb", options.seed, queues, QUICK_JOBS if options.quick else 100, bursts=None if queues else 10)
         completions = []
         for policy in policies:
             progress(done / (len(counts) * 3), f"{policy}, {queues} throughput queues")
@@ -122,7 +123,7 @@ def protection(options: Options, progress: Progress) -> Reproduction:
     use: dict[str, dict[str, dict[str, float]]] = {}
     done = 0
     for factor in factors:
-        scenario = _scenario("bb", options.seed, 8, 30 if options.quick else 100, burst_tasks=factor)
+        scenario = _scenario("bb", options.seed, 8, QUICK_JOBS if options.quick else 100, burst_tasks=factor)
         for policy in PROTECTION:
             progress(done / (len(factors) * 3), f"{policy}, latency tasks x {factor}")
             done += 1
