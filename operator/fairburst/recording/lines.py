@@ -55,9 +55,10 @@ class Outcome:
 
 
 def _further(value: ClusterSnapshot | RoundResult, usual: frozenset[str]) -> dict[str, Any]:
-    """Fields that only some operators have, where they are set."""
+    """Fields that only some operators have, where there is something in them."""
     names = [field.name for field in dataclasses.fields(value) if field.name not in usual]
-    return {name: item for name in names if (item := getattr(value, name)) is not None}
+    items = {name: getattr(value, name) for name in names}
+    return {name: item for name, item in items.items() if item is not None and not (isinstance(item, tuple | Mapping) and not item)}
 
 
 Refusal: TypeAlias = str  # the error that `decide` raised, as "InvalidSnapshotError: demand of a/b: ..."
