@@ -181,6 +181,15 @@ def test_a_change_smaller_than_the_hysteresis_is_not_made() -> None:
     assert round_(world).elastic.writes == [], "one more than fifteen is within ten percent, rounded up"
 
 
+def test_a_job_below_its_due_grows_by_however_little() -> None:
+    world = cluster()
+    queue(world, fairnessPercent=100)
+    made = elastic(world, "steep", STEEP, parallelism=15, completions=None)
+    resize(world, made, 15, {MAXIMUM: "16"})
+    round_(world)
+    assert sizes(world) == {"steep": 16}, "fifteen of sixteen is less than all of its fair progress"
+
+
 def test_pods_that_are_about_to_complete_stay() -> None:
     world = cluster()
     queue(world)

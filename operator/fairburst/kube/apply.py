@@ -19,7 +19,7 @@ from fairburst.kube.demand import Owner
 from fairburst.kube.elasticity import JobEvent
 from fairburst.kube.engine import RoundPlan
 from fairburst.kube.errors import ApiError, Conflict, NotFound
-from fairburst.kube.job_annotations import FIELD_MANAGER, mark_annotations
+from fairburst.kube.job_annotations import FIELD_MANAGER
 from fairburst.kube.manifests import MANAGED_LABEL
 from fairburst.kube.parallelism_plan import ParallelismWrite
 from fairburst.kube.queue_watch import PLURALS
@@ -131,9 +131,8 @@ class Applier:
 
     async def _parallelism(self, write: ParallelismWrite) -> None:
         """Resize a Job, unless it has changed since we looked: then the next round looks again."""
-        metadata = {"annotations": mark_annotations(write.mark), "resourceVersion": write.resource_version}
-        path, params = CONTROLLER_PATHS["Job"].format(write.namespace, write.name), {"fieldManager": FIELD_MANAGER}
-        self._job_seen(await self._client.merge_patch(path, {"metadata": metadata, "spec": {"parallelism": write.parallelism}}, params))
+        path = CONTROLLER_PATHS["Job"].format(write.namespace, write.name)
+        self._job_seen(await self._client.merge_patch(path, write.patch(), {"fieldManager": FIELD_MANAGER}))
 
     async def _wake(self, owner: Owner) -> None:
         path = CONTROLLER_PATHS[owner.kind].format(owner.namespace, owner.name)

@@ -18,7 +18,7 @@ from fairburst.kube.job_annotations import family_of, read_mark
 from fairburst.kube.job_runs import JobRuns
 from fairburst.kube.learned_curves import LearnedCurves
 from fairburst.kube.objects import Job
-from fairburst.kube.parallelism_plan import Calmness, ParallelismWrite, plan_parallelism, plan_restores
+from fairburst.kube.parallelism_plan import Calmness, ParallelismWrite, Sizing, plan_parallelism, plan_restores
 from fairburst.kube.pod_index import PodIndex
 from fairburst.kube.roster import Member, Roster
 from fairburst.kube.schemas import Elasticity, ThroughputQueueSpec
@@ -182,14 +182,14 @@ class SlotPlanner:
             return ElasticPlan()
         decisions = {decision.job: decision for decision in result.slots}
         queues = {name: self._view(name, decisions, result.moved.get(name), now) for name in self._queues}
-        sized = [pair for name in sorted(queues) for pair in self._sized(self._queues[name], queues[name])]
+        sized = [one for name in sorted(queues) for one in self._sized(self._queues[name], queues[name])]
         writes, wait = plan_parallelism(sized, lambda uid: self.runs.completing(uid, now), self._calmness, wall)
-        kept = {candidate.job.metadata.uid for candidate, _ in sized} | {
+        kept = {one.candidate.job.metadata.uid for one in sized} | {
             one.candidate.job.metadata.uid for view in queues.values() for one in view.jobs if _is_foreign(one.candidate)
         }
         frozen = _frozen_namespaces(roster) | ending if marked else ending
         orphans = [job for job in marked if job.metadata.uid not in kept and job.metadata.namespace not in frozen]
-        events = self._events(queues.values(), writes, {f"{c.job.metadata.namespace}/{c.job.metadata.name}": (c, d) for c, d in sized})
+        events = self._events(queues.values(), writes, {one.decision.job: one for one in sized})
         return ElasticPlan(writes + plan_restores(orphans), events, queues, wait)
 
     def _view(self, name: str, decisions: Mapping[str, SlotDecision], moved: FloatArray | None, now: float) -> QueueView:
@@ -203,16 +203,17 @@ class SlotPlanner:
         problems += [_refused(one) for one in jobs if one.decision.reason == SlotReason.CURVE_REFUSED.value]
         return QueueView(queue.elasticity, self._knob(queue), jobs, moved, problems)
 
-    def _sized(self, queue: _ElasticQueue, view: QueueView) -> list[tuple[Candidate, SlotDecision]]:
+    def _sized(self, queue: _ElasticQueue, view: QueueView) -> list[Sizing]:
         """The Jobs that are given a size now: those with a curve, and those whose family's curve is being explored."""
         if queue.elasticity.mode != "Parallelism" or not queue.enforced:
             return []
-        found = [(one.candidate, one.decision) for one in view.jobs if one.candidate.elastic and one.decision.predicted is not None]
+        curved = [one for one in view.jobs if one.candidate.elastic and one.decision.predicted is not None]
+        found = [Sizing(one.candidate, one.decision, view.fairness_knob) for one in curved]
         if self._config.explore:
-            found += [pair for one in view.jobs if (pair := self._exploring(one, view)) is not None]
+            found += [sizing for one in view.jobs if (sizing := self._exploring(one, view)) is not None]
         return found
 
-    def _exploring(self, one: JobView, view: QueueView) -> tuple[Candidate, SlotDecision] | None:
+    def _exploring(self, one: JobView, view: QueueView) -> Sizing | None:
         """A size at which the family was not seen yet, for a Job that is about to begin; it is kept for the whole run."""
         candidate, decision = one.candidate, one.decision
         family = family_of(candidate.job)
@@ -227,13 +228,11 @@ class SlotPlanner:
             value = candidate.value
             size = next_parallelism(runs, decision.fair, value.minimum, value.maximum, 0, view.fairness_knob)
         message = f"It runs with {size} slots, {decision.fair} being fair, to learn how its family speeds up."
-        return candidate, replace(decision, given=size, reason=EXPLORING, message=message)
+        return Sizing(candidate, replace(decision, given=size, reason=EXPLORING, message=message), view.fairness_knob)
 
     # What is told -----------------------------------------------------------------------------------------------------------------
 
-    def _events(
-        self, queues: Iterable[QueueView], writes: Iterable[ParallelismWrite], sized: Mapping[str, tuple[Candidate, SlotDecision]]
-    ) -> list[JobEvent]:
+    def _events(self, queues: Iterable[QueueView], writes: Iterable[ParallelismWrite], sized: Mapping[str, Sizing]) -> list[JobEvent]:
         events, told = [], set()
         for problem in (problem for view in queues for problem in view.problems):
             key = problem.uid, problem.reason, problem.message
@@ -242,9 +241,11 @@ class SlotPlanner:
                 events.append(JobEvent(problem.namespace, problem.name, problem.uid, problem.reason, problem.message, warning=True))
         self._told = told
         for write in writes:
-            candidate, decision = sized[f"{write.namespace}/{write.name}"]
-            message = f"parallelism {write.present} -> {write.parallelism}. {decision.message}"
-            events.append(JobEvent(write.namespace, write.name, candidate.job.metadata.uid, "ParallelismChanged", message, warning=False))
+            one = sized[f"{write.namespace}/{write.name}"]
+            message = f"parallelism {write.present} -> {write.parallelism}. {one.decision.message}"
+            events.append(
+                JobEvent(write.namespace, write.name, one.candidate.job.metadata.uid, "ParallelismChanged", message, warning=False)
+            )
         return events
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from fairburst.kube.elastic_jobs import Candidate
-from fairburst.kube.job_annotations import Mark, original_parallelism, parallelism_of, read_mark
+from fairburst.kube.job_annotations import Mark, mark_annotations, original_parallelism, parallelism_of, read_mark
 from fairburst.kube.objects import Job
+from fairburst.policy.paf.curves import progress_rates
 from fairburst.policy.paf.jobs import SlotDecision
 
 
@@ -32,6 +34,20 @@ class ParallelismWrite:
         """Whether it frees slots, which others wait for."""
         return self.parallelism < self.present
 
+    def patch(self) -> dict[str, Any]:
+        """The merge patch that does it."""
+        metadata = {"annotations": mark_annotations(self.mark), "resourceVersion": self.resource_version}
+        return {"metadata": metadata, "spec": {"parallelism": self.parallelism}}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """A Job that is given a size: what it is, what was decided, and α of its queue."""
+
+    candidate: Candidate
+    decision: SlotDecision
+    fairness_knob: float
+
 
 @dataclass(frozen=True, slots=True)
 class Calmness:
@@ -42,18 +58,19 @@ class Calmness:
 
 
 def plan_parallelism(
-    decided: Iterable[tuple[Candidate, SlotDecision]], completing: Callable[[str], int], calmness: Calmness, wall: float
+    sizings: Iterable[Sizing], completing: Callable[[str], int], calmness: Calmness, wall: float
 ) -> tuple[list[ParallelismWrite], float]:
     """Changes due now, and in how many seconds one that has to wait falls due (infinite: none waits).
 
     `completing` answers, by a Job's uid, how many of its pods are about to complete. `wall` is seconds since the epoch.
     """
     writes, wait = [], math.inf
-    for candidate, decision in decided:
-        job = candidate.job
+    for sizing in sizings:
+        job = sizing.candidate.job
         present, mark = parallelism_of(job), read_mark(job.metadata.annotations)
-        wanted = size_for(candidate, decision.given, completing(job.metadata.uid))
-        if abs(wanted - present) < max(1, math.ceil(calmness.hysteresis * present)):
+        wanted = size_for(sizing.candidate, sizing.decision.given, completing(job.metadata.uid))
+        worth_it = abs(wanted - present) >= max(1, math.ceil(calmness.hysteresis * present))
+        if not worth_it and not (wanted > present and _below_its_due(sizing, present)):
             continue
         # A clock that was set back must not stop all changes: a time far in the future is nobody's last change.
         since = abs(wall - mark.changed_at) if mark is not None else math.inf
@@ -75,6 +92,14 @@ def size_for(candidate: Candidate, given: int, completing: int) -> int:
     if wanted < present and left <= value.slots:
         return present  # all that is left to do runs already
     return max(wanted, min(completing, present)) if wanted < present else wanted
+
+
+def _below_its_due(sizing: Sizing, present: int) -> bool:
+    """Whether its present size gives a Job less than α of its fair progress: then the smallest change is worth it."""
+    value, due = sizing.candidate.value, sizing.decision.predicted_fair
+    if value.curve is None or due is None:
+        return False
+    return bool(progress_rates(value.curve, value.maximum)[min(present, value.maximum)] < sizing.fairness_knob * due)
 
 
 def plan_restores(jobs: Iterable[Job]) -> list[ParallelismWrite]:
