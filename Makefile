@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-long test-fast lint crds chart lock bench reproduce cluster-build clean fuzz mutate
+.PHONY: demo test test-long test-fast lint crds chart image release-check lock bench reproduce cluster-build clean fuzz mutate
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -46,6 +46,20 @@ crds: $(STAMP)
 ## chart: regenerate the parts of charts/fairburst that come from the operator's sources, from values.yaml and from pyproject.toml
 chart: $(STAMP)
 	$(BIN)/python -m release chart
+
+## image: build the operator's image twice and check it, with its size and start-up; BASE is another base with Python 3.11 or newer
+BASE  ?= python:3.13-slim
+IMAGE ?= fairburst:dev
+image: $(STAMP)
+	for name in $(IMAGE) $(IMAGE)-again; do \
+	  docker build --network host --no-cache --build-arg BASE=$(BASE) --build-arg REVISION=$$(git rev-parse HEAD) \
+	    --build-arg VERSION=$$($(BIN)/fairburst --version | cut -d' ' -f2) -t $$name . || exit 1; done
+	$(BIN)/python -m release image $(IMAGE) $(IMAGE)-again
+
+## release-check: what must hold before a version is given out; build/sbom.json is its bill of materials
+release-check: $(STAMP)
+	$(BIN)/python -m release check
+	mkdir -p build && $(BIN)/python -m release sbom --output build/sbom.json
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

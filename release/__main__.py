@@ -1,23 +1,59 @@
-"""`python -m release chart|sbom|check`: the chart's generated parts, the bill of materials, the checks before a release."""
+"""`python -m release chart|sbom|check|image`: the chart's generated parts, the bill of materials, the checks before a release."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from release import chart
+from release import chart, image
+from release.check import NotReadyError, check
+from release.sbom import bill_of_materials, to_json
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; 1 where a check failed."""
     parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("chart", help="write the generated parts of charts/fairburst")
+    sbom = commands.add_parser("sbom", help="print the bill of materials, or write it")
+    sbom.add_argument("--output", type=Path, metavar="FILE")
+    commands.add_parser("check", help="whether this version can be given out")
+    built = commands.add_parser("image", help="whether a built image is what the Dockerfile promises, with its size and start-up")
+    built.add_argument(
+        "names", nargs="+", metavar="IMAGE", help="the image; a second one, built from the same commit, must hold the same files"
+    )
     given = parser.parse_args(arguments)
-    if given.command == "chart":
-        for path in chart.write():
-            sys.stdout.write(f"{path.relative_to(chart.ROOT)}\n")
+    try:
+        _run(given)
+    except NotReadyError as error:
+        sys.stderr.write(f"not ready: {error}\n")
+        return 1
     return 0
+
+
+def _run(given: argparse.Namespace) -> None:
+    match given.command:
+        case "chart":
+            for path in chart.write():
+                _say(str(path.relative_to(chart.ROOT)))
+        case "sbom":
+            texts = [(chart.ROOT / name).read_text(encoding="utf-8") for name in ("requirements.lock", "pyproject.toml")]
+            document = to_json(bill_of_materials(texts[0], texts[1], chart.package_version()))
+            if given.output:
+                given.output.write_text(document, encoding="utf-8")
+            else:
+                sys.stdout.write(document)
+        case "check":
+            check(_say)
+        case _:
+            image.check(given.names, chart.package_version(), _say)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,112 @@
+"""`python -m release image IMAGE`: whether a built image is what the Dockerfile promises, asked of Docker."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from release.check import NotReadyError
+
+# As Kubernetes runs it with the chart's values: nothing to write to, no capability, no way to gain one; and here no network either.
+_LOCKED = ("--read-only", "--network=none", "--cap-drop=ALL", "--security-opt=no-new-privileges")
+_COMPILERS = ("gcc", "g++", "cc", "c++", "clang", "ld", "as", "make", "rustc", "go")
+_EXTRAS = ("numba", "matplotlib", "pyarrow", "pytest", "hypothesis", "setuptools")
+START_UP_SECONDS = 1.5
+_STARTS = 7
+# Processor time from the start of the process until everything that `fairburst run` needs is loaded: what is left is the cluster's answers.
+_START_UP = (
+    "import fairburst.cli.main, fairburst.kube.process, resource; r = resource.getrusage(resource.RUSAGE_SELF); "
+    "print(r.ru_utime + r.ru_stime, r.ru_maxrss / 1024)"
+)
+
+
+def check(names: Sequence[str], version: str, report: Callable[[str], None]) -> None:
+    """Every check of the first image, with a line about each; others must hold the same files. Raises NotReadyError."""
+    name = names[0]
+    for text in (settings(name), runs_locked(name, version), nothing_to_build_with(name), size(name), start_up(name)):
+        report(text)
+    for other in names[1:]:
+        report(same_files(name, other))
+
+
+def settings(name: str) -> str:
+    """A user other than root by number, no HEALTHCHECK (Kubernetes has probes), labels."""
+    config = _inspect(name)["Config"]
+    if not config["User"] or config["User"].split(":")[0] in {"0", "root"}:
+        raise NotReadyError(f"{name}: expected a user other than root, found {config['User']!r}")
+    if config.get("Healthcheck"):
+        raise NotReadyError(f"{name}: expected no HEALTHCHECK, found {config['Healthcheck']}")
+    labels = {key.rpartition(".")[2] for key in config.get("Labels") or {} if key.startswith("org.opencontainers.image.")}
+    if not {"title", "description", "licenses", "version", "revision"} <= labels:
+        raise NotReadyError(f"{name}: expected labels of title, description, licenses, version and revision, found {sorted(labels)}")
+    return f"{name} runs as {config['User']}, has no HEALTHCHECK, and labels for {', '.join(sorted(labels))}"
+
+
+def runs_locked(name: str, version: str) -> str:
+    """With a read-only root file system, no network and no capability the command works, and cannot write."""
+    said = _run("run", "--rm", *_LOCKED, name, "--version").strip()
+    if said != f"fairburst {version}":
+        raise NotReadyError(f"{name}: expected `fairburst {version}`, found {said!r}")
+    _run("run", "--rm", *_LOCKED, name, "manifests")
+    writable = _shell(name, "find / -xdev -writable -not -type l -not -path '/proc/*' -not -path '/dev/*' 2>/dev/null; true")
+    beyond = [path for path in writable.split() if path not in {"/tmp", "/var/tmp", "/run/lock"}]  # noqa: S108  everybody's, in every base
+    if beyond:
+        raise NotReadyError(f"{name}: expected nothing that its user may write to, found {beyond[:5]}")
+    return f"{name} works with a read-only root, no network and no capability, and its user owns no file"
+
+
+def nothing_to_build_with(name: str) -> str:
+    """No compiler, and no package for simulation or development."""
+    found = _shell(name, f"for one in {' '.join(_COMPILERS)}; do command -v $one; done; true").split()
+    modules = _shell(
+        name, f"python -c 'import importlib.util as u; print([m for m in {list(_EXTRAS)!r} if u.find_spec(m)])'".replace("'m", "m")
+    )
+    if found or modules.strip() != "[]":
+        raise NotReadyError(f"{name}: expected neither compilers nor extras, found {found} and {modules.strip()}")
+    return f"{name} has no compiler and none of {', '.join(_EXTRAS)}"
+
+
+def size(name: str) -> str:
+    """How large it is, and how much of it is the base."""
+    whole = int(_inspect(name)["Size"])
+    ours = int(_shell(name, "du -s --block-size=1 /opt/fairburst").split()[0])
+    return f"{name} is {whole / 1e6:.0f} MB unpacked, of which {ours / 1e6:.0f} MB are ours and the rest the base"
+
+
+def start_up(name: str) -> str:
+    """Processor time to start; that of one run depends on what else the machine does, so the median counts."""
+    seconds, megabytes = zip(*(map(float, _shell(name, f'python -c "{_START_UP}"').split()) for _ in range(_STARTS)), strict=True)
+    middle = statistics.median(seconds)
+    spread = f"median of {_STARTS}, {min(seconds):.2f} to {max(seconds):.2f}"
+    told = f"{middle:.2f} s of processor time ({spread}) and {max(megabytes):.0f} MB to start"
+    if middle > START_UP_SECONDS:
+        raise NotReadyError(f"{name}: expected at most {START_UP_SECONDS} s, found {told}")
+    return f"{name} needs {told}"
+
+
+def same_files(name: str, other: str) -> str:
+    """Two builds hold the same files of ours, with the same bytes and times."""
+    listing = "cd /opt/fairburst && find . -type f -printf '%P %T@ %m ' -exec sha256sum {} ';' | sort"
+    first, second = (_shell(one, listing).splitlines() for one in (name, other))
+    if first != second:
+        raise NotReadyError(f"{name} and {other}: expected the same files, found {sorted(set(first) ^ set(second))[:4]}")
+    return f"{name} and {other} hold the same {len(first)} files, byte for byte"
+
+
+def _shell(name: str, command: str) -> str:
+    return _run("run", "--rm", *_LOCKED, "--entrypoint=sh", name, "-c", command)
+
+
+def _inspect(name: str) -> dict[str, Any]:
+    (described,) = json.loads(_run("image", "inspect", name))
+    return dict(described)
+
+
+def _run(*arguments: str) -> str:
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, timeout=300, check=False)  # noqa: S603, S607
+    if done.returncode != 0:
+        raise NotReadyError(f"`docker {' '.join(arguments)[:200]}` ended with {done.returncode}: {done.stderr.strip()[-1000:]}")
+    return done.stdout
