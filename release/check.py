@@ -55,7 +55,7 @@ def versions_agree(version: str) -> str:
 def changelog_names(version: str, changelog: str | None = None) -> str:
     """The changelog has a section for the version."""
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8") if changelog is None else changelog
-    if not re.search(rf"(?m)^## {re.escape(version)}\b", text):
+    if not re.search(rf"(?m)^## {re.escape(version)}(?![\w.])", text):
         raise NotReadyError(f"CHANGELOG.md: expected a section `## {version}`, found {re.findall(r'(?m)^## .*', text)}")
     return f"the changelog has a section for {version}"
 
