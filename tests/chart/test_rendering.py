@@ -187,7 +187,10 @@ def test_what_is_left_to_clean_up_needs_few_rights(render: Render) -> None:
     hooks = [one for one in render() if one["metadata"].get("annotations", {}).get("helm.sh/hook") == "post-delete"]
     rules = {one["kind"]: one["rules"] for one in hooks if "rules" in one}
     assert rules == {
-        "ClusterRole": [{"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["list", "delete"]}],
+        "ClusterRole": [
+            {"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["list", "delete"]},
+            {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "patch"]},
+        ],
         "Role": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["delete"]}],
     }
     assert sorted(one["kind"] for one in hooks) == [

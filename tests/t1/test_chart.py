@@ -138,13 +138,25 @@ class TestLife:
 
         kubeconfig = account_kubeconfig(cluster, home, "fairburst", tmp_path)
         running = configuration(cluster, home, "fairburst") | {"kubeconfig": str(kubeconfig)}
-        with OperatorProcess(cluster, running, subject_user=None, install=False):
+        with OperatorProcess(cluster, running, subject_user=None, install=False) as operator:
+            self.ask_as_helm_test_does(helm, home, operator)
             until(lambda: self.classed(cluster, queue), PATIENCE_SECONDS, "the queue of the notes to get its class")
             cluster.kubectl("patch", "tq", queue, "-n", queue, "--type=merge", "-p", '{"spec": {"enforcement": "Quota"}}')
             until(lambda: self.quota(cluster, queue), PATIENCE_SECONDS, "the quota of the queue's namespace")
             self.upgrade(cluster, helm, home)
 
         self.uninstall(cluster, helm, home, queue, tmp_path)
+
+    @staticmethod
+    def ask_as_helm_test_does(helm: Helm, home: str, operator: OperatorProcess) -> None:
+        """The command of the pod of `helm test`, but for the operator's address."""
+        (container,) = the(helm.render(namespace=home), "Pod")["spec"]["containers"]
+        program, *arguments = container["command"]
+        assert program == "python"
+        asked = [sys.executable, *arguments[:-1], f"http://127.0.0.1:{operator.port}"]
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=90, check=False)
+        assert done.returncode == 0, done.stderr
+        assert re.fullmatch(r"ready, \d+ rounds run\n", done.stdout)
 
     @staticmethod
     def follow_the_notes(cluster: Cluster, said: str) -> str:
