@@ -64,11 +64,15 @@ def run_all(names: Sequence[str], options: Options, folder: Path, executor: Exec
     """Run and save each; yields, as they end, its name with how often it got each verdict, or with what went wrong."""
     made_by = origin(options)
     pending = {executor.submit(_run_one, name, options, made_by, folder): name for name in names}
-    for done in as_completed(pending):
-        try:
-            yield pending[done], done.result()
-        except SimulationError as error:
-            yield pending[done], str(error)
+    try:
+        for done in as_completed(pending):
+            try:
+                yield pending[done], done.result()
+            except SimulationError as error:
+                yield pending[done], str(error)
+    finally:  # interrupted: what hasn't begun must not begin
+        for waiting in pending:
+            waiting.cancel()
 
 
 def _run_one(name: str, options: Options, made_by: Mapping[str, Any], folder: Path) -> dict[str, int]:
