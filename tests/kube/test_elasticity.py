@@ -266,6 +266,16 @@ def test_while_a_queue_is_held_or_its_spec_is_invalid_its_jobs_stay_as_they_are(
     assert sizes(world) == {"flat": 2, "steep": 14}
 
 
+def test_a_job_that_wants_no_pods_for_now_keeps_the_size_it_has() -> None:
+    world = settled()
+    old = present(world, job("batch", "flat"))
+    held = msgspec.convert(msgspec.to_builtins(old), Job)
+    held.spec.suspend = True
+    world.controller("Job", old, held)
+    run_for(world, 130.0)
+    assert sizes(world) == {"flat": 2, "steep": 16}
+
+
 def test_a_job_that_somebody_else_resizes_is_left_alone_and_told_so_once() -> None:
     world = settled()
     flat = present(world, job("batch", "flat"))

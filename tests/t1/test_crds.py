@@ -61,6 +61,10 @@ GOOD = [
     pytest.param("LatencyQueue", LATENCY_SPEC, {"burst/resources": {"cpu": "500m", "ephemeral-storage": "1.5Gi"}}, id="fractions"),
     pytest.param("ThroughputQueue", THROUGHPUT_SPEC, {}, id="limits"),
     pytest.param("ThroughputQueue", {"pool": POOL}, {}, id="nothing but a pool"),
+    pytest.param("ThroughputQueue", {"pool": POOL, "elasticity": {}}, {}, id="elasticity, all by default"),
+    pytest.param(
+        "ThroughputQueue", {"pool": POOL, "elasticity": {"mode": "Quota", "acrossQueues": True, "fairnessPercent": 95}}, {}, id="elasticity"
+    ),
     pytest.param("ThroughputQueue", THROUGHPUT_SPEC, {"smallJobs": {"thresholdPercent": 20}, "reserve": "Off"}, id="small jobs"),
 ]
 

@@ -77,6 +77,11 @@ class _ElasticQueue:
     elasticity: Elasticity
     enforced: bool
 
+    @property
+    def resizes(self) -> bool:
+        """Whether its Jobs are given sizes."""
+        return self.enforced and self.elasticity.mode == "Parallelism"
+
 
 class SlotPlanner:
     """Holds between rounds what is learned of Jobs and what has been told. One per operator process."""
@@ -158,7 +163,7 @@ class SlotPlanner:
     def _all_wishes(self) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = {}
         for name, queue in self._queues.items():
-            if queue.elasticity.mode == "Parallelism" and queue.enforced:
+            if queue.resizes:
                 found[queue.member.namespace] = {one.job.metadata.uid: one.wished for one in self._candidates[name]}
         return found
 
@@ -184,13 +189,29 @@ class SlotPlanner:
         queues = {name: self._view(name, decisions, result.moved.get(name), now) for name in self._queues}
         sized = [one for name in sorted(queues) for one in self._sized(self._queues[name], queues[name])]
         writes, wait = plan_parallelism(sized, lambda uid: self.runs.completing(uid, now), self._calmness, wall)
-        kept = {one.candidate.job.metadata.uid for one in sized} | {
-            one.candidate.job.metadata.uid for view in queues.values() for one in view.jobs if _is_foreign(one.candidate)
-        }
-        frozen = _frozen_namespaces(roster) | ending if marked else ending
-        orphans = [job for job in marked if job.metadata.uid not in kept and job.metadata.namespace not in frozen]
+        given = {one.candidate.job.metadata.uid for one in sized}
+        orphans = self._orphans(marked, given, _frozen_namespaces(roster) | ending) if marked else []
         events = self._events(queues.values(), writes, {one.decision.job: one for one in sized})
         return ElasticPlan(writes + plan_restores(orphans), events, queues, wait)
+
+    def _orphans(self, marked: Collection[Job], sized: set[str], frozen: frozenset[str]) -> list[Job]:
+        """Jobs to give back: those that we have resized and that have no size from us now.
+
+        Where Jobs are sized, one that somebody else sizes or that wants no pods (suspended, all done) keeps what it has.
+        """
+        resized = {
+            queue.member.namespace: {one.job.metadata.uid: one for one in self._candidates[name]}
+            for name, queue in self._queues.items()
+            if queue.resizes
+        }
+        found = []
+        for job in marked:
+            namespace, uid = job.metadata.namespace, job.metadata.uid
+            candidate = resized[namespace].get(uid) if namespace in resized else None
+            rests = namespace in resized and (candidate is None or _is_foreign(candidate))
+            if not rests and uid not in sized and namespace not in frozen:
+                found.append(job)
+        return found
 
     def _view(self, name: str, decisions: Mapping[str, SlotDecision], moved: FloatArray | None, now: float) -> QueueView:
         queue = self._queues[name]
@@ -205,7 +226,7 @@ class SlotPlanner:
 
     def _sized(self, queue: _ElasticQueue, view: QueueView) -> list[Sizing]:
         """The Jobs that are given a size now: those with a curve, and those whose family's curve is being explored."""
-        if queue.elasticity.mode != "Parallelism" or not queue.enforced:
+        if not queue.resizes:
             return []
         curved = [one for one in view.jobs if one.candidate.elastic and one.decision.predicted is not None]
         found = [Sizing(one.candidate, one.decision, view.fairness_knob) for one in curved]
