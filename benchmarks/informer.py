@@ -21,6 +21,7 @@ from fairburst.kube.auth import Credentials
 from fairburst.kube.charge import milli_charge
 from fairburst.kube.client import ApiClient
 from fairburst.kube.informer import Informer
+from fairburst.kube.job_index import JobIndex
 from fairburst.kube.objects import Pod
 from fairburst.kube.pod_index import PodIndex
 
@@ -144,5 +145,18 @@ def informer_path(pods: int, events: int) -> Iterator[Measurement]:
     yield figure(f"informer: {events} events, first sent to last indexed, wall", burst * 1e3, "ms")
     yield figure(f"informer: {events} events, processor", burst_processor * 1e3, "ms")
     decoded = [msgspec.convert(pod_body(number, number), Pod) for number in range(pods)]
+    for pod in decoded:
+        pod.spec.priority_class_name, pod.status.start_time = "fairburst-large", "2026-01-01T00:00:00Z"
     yield timed(f"informer: charge of {pods} pods", lambda: [milli_charge(pod) for pod in decoded], repeats=5)
     yield timed(f"informer: index of {pods} pods", lambda: PodIndex.rebuilt(RESOURCES, decoded), repeats=5)
+    yield timed(f"informer: index of {pods} pods and their jobs", lambda: with_jobs(decoded), repeats=5)
+
+
+def with_jobs(pods: list[Pod]) -> JobIndex:
+    """The index of pods, and that of jobs following all of their namespaces: every pod running as a task."""
+    index, jobs = PodIndex(RESOURCES, by_class=True), JobIndex(RESOURCES, keep_seconds=22.0)
+    jobs.follow(frozenset(pod.metadata.namespace for pod in pods), (), 0.0, 0.0)
+    for pod in pods:
+        index.update(None, pod)
+        jobs.update(None, pod, index.charge_of(pod), 1.8e9, 0.0)
+    return jobs

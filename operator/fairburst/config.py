@@ -266,6 +266,13 @@ class SmallJobsConfig(_Group):
         description="t_e: more tasks than this must end within a phase window before the phase counts as releasing; fewer are heading "
         "tasks. 5 as in the paper.",
     )
+    step_seconds: int = Field(
+        default=1,
+        ge=1,
+        le=31_536_000,
+        description="The step of Algorithm 3, in seconds: the reserve ratio moves at most once in it, by what will end meanwhile. "
+        "1, about the heartbeat of the paper's scheduler. A step longer than the operator runs keeps the initial ratio.",
+    )
     max_wait_seconds: int = Field(
         default=900,
         ge=1,
@@ -297,6 +304,7 @@ class SmallJobsConfig(_Group):
             start_threshold=self.start_threshold,
             end_threshold=self.end_threshold,
             min_reserve=self.min_reserve_percent / 100,
+            step_seconds=float(self.step_seconds),
             max_wait_seconds=float(self.max_wait_seconds),
             start_mode=StartMode(self.start_mode),
         )

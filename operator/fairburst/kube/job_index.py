@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,11 +29,11 @@ from fairburst.policy.model import BoolArray, FloatArray, IntArray
 
 # Labels by which others group pods, and ours; the first that a pod has counts.
 GROUP_LABELS = ("fairburst.dev/job", "scheduling.x-k8s.io/pod-group", "kueue.x-k8s.io/pod-group-name", "spark-app-selector")
+GROUP_LABEL_SET = frozenset(GROUP_LABELS)
 STEP_SECONDS = 0.5  # a wall clock that has moved by more against the monotonic one was set
 
 
-@dataclass(frozen=True, slots=True)
-class JobKey:
+class JobKey(NamedTuple):
     """Which job a pod belongs to: the uid of its controller (or its own), or the group's name; and the class that its pods are stamped
     with, "" where nothing is stamped."""
 
@@ -160,10 +161,12 @@ class JobIndex:
     def update(self, old: Pod | None, new: Pod | None, shape: Shape, wall: float, now: float) -> None:
         """Take in one change, as the informer reports it. `shape`: the pod's charge; `wall`: seconds since the epoch, `now`: monotonic."""
         pod = new if new is not None else old
-        if pod is None or pod.metadata.namespace not in self._followed or pod.unmanaged:
+        if pod is None or pod.metadata.namespace not in self._followed:
             return
         key = (pod.metadata.namespace, pod.metadata.name)
         known = self._pods.get(key)
+        if known is None and (new is None or new.ended or new.unmanaged):
+            return
         if known is not None and known.uid != pod.metadata.uid:  # another pod of this name has come while we did not look
             self._remove(key, now, natural=False)
             known = None
@@ -317,7 +320,9 @@ def _is_small(pod: Pod) -> bool:
 
 def group_of(metadata: Metadata) -> str:
     """The pod group that the object names, "" for none; the label's name is part of it."""
-    labels = metadata.labels or {}
+    labels = metadata.labels
+    if labels is None or GROUP_LABEL_SET.isdisjoint(labels):
+        return ""
     return next((f"{label}={labels[label]}" for label in GROUP_LABELS if labels.get(label)), "")
 
 

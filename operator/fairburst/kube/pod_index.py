@@ -202,11 +202,14 @@ class PodIndex:
         if subject is None:
             return
         key = (subject.metadata.namespace, subject.metadata.name)
-        before = self._facts.pop(key, None)
+        before, after = self._facts.get(key), None if new is None else self._read(new)
         if before is not None:
+            if before == after and not before.terminating:  # most changes of a pod's status mean nothing here
+                return
+            del self._facts[key]
             self._account(before, -1)
-        if new is not None:
-            after = self._facts[key] = self._read(new)
+        if new is not None and after is not None:
+            self._facts[key] = after
             self._account(after, +1)
             until = counted_until(new) if after.counted and after.terminating else math.inf
             if until < math.inf:
