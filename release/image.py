@@ -61,9 +61,7 @@ def runs_locked(name: str, version: str) -> str:
 def nothing_to_build_with(name: str) -> str:
     """No compiler, and no package for simulation or development."""
     found = _shell(name, f"for one in {' '.join(_COMPILERS)}; do command -v $one; done; true").split()
-    modules = _shell(
-        name, f"python -c 'import importlib.util as u; print([m for m in {list(_EXTRAS)!r} if u.find_spec(m)])'".replace("'m", "m")
-    )
+    modules = _python(name, f"import importlib.util as u; print([m for m in {list(_EXTRAS)!r} if u.find_spec(m)])")
     if found or modules.strip() != "[]":
         raise NotReadyError(f"{name}: expected neither compilers nor extras, found {found} and {modules.strip()}")
     return f"{name} has no compiler and none of {', '.join(_EXTRAS)}"
@@ -78,7 +76,7 @@ def size(name: str) -> str:
 
 def start_up(name: str) -> str:
     """Processor time to start; that of one run depends on what else the machine does, so the median counts."""
-    seconds, megabytes = zip(*(map(float, _shell(name, f'python -c "{_START_UP}"').split()) for _ in range(_STARTS)), strict=True)
+    seconds, megabytes = zip(*(map(float, _python(name, _START_UP).split()) for _ in range(_STARTS)), strict=True)
     middle = statistics.median(seconds)
     spread = f"median of {_STARTS}, {min(seconds):.2f} to {max(seconds):.2f}"
     told = f"{middle:.2f} s of processor time ({spread}) and {max(megabytes):.0f} MB to start"
@@ -98,6 +96,10 @@ def same_files(name: str, other: str) -> str:
 
 def _shell(name: str, command: str) -> str:
     return _run("run", "--rm", *_LOCKED, "--entrypoint=sh", name, "-c", command)
+
+
+def _python(name: str, code: str) -> str:
+    return _run("run", "--rm", *_LOCKED, "--entrypoint=python", name, "-c", code)
 
 
 def _inspect(name: str) -> dict[str, Any]:
