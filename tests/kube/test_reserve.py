@@ -26,12 +26,12 @@ def sized_job(namespace: str, name: str, pods: int, size: str | None, **spec: An
     return msgspec.convert({"metadata": metadata, "spec": {"parallelism": pods, "template": template, **spec}}, Job)
 
 
-def sized_pod(namespace: str, number: int, owner: str, size: str, *, running: bool = True, **metadata: Any) -> Pod:
-    """A pod of that Job with the class of its size."""
+def sized_pod(namespace: str, number: int, owner: str, size: str, *, running: bool = True, started: int = 0, **metadata: Any) -> Pod:
+    """A pod of that Job with the class of its size; if it runs, since `started` seconds after the beginning."""
     stored = pod(namespace, f"{owner}-{number}", owner=("Job", owner), node=f"node-{number % 2}" if running else "", **metadata)
     stored.spec.priority_class_name = f"fairburst-{size}"
     if running:
-        stored.status.phase, stored.status.start_time = "Running", "2026-01-01T00:00:00Z"
+        stored.status.phase, stored.status.start_time = "Running", f"2026-01-01T00:00:{started:02d}Z"
     return stored
 
 

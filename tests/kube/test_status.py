@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from fairburst.kube.conditions import ConditionValue
 from fairburst.kube.crd import all_crds
+from fairburst.kube.lead_time_view import LeadTimeView
 from fairburst.kube.roster import Member
 from fairburst.kube.schemas import parse_status, to_status
 from fairburst.kube.status import ReserveView, StatusInput, StatusPlanner, memory_of, merge_difference, status_of
@@ -203,7 +204,9 @@ class TestRoundTrip:
         known = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
         memory = replace(latency_memory(), residual_level=0.5, waiting_since=WALL, refused=latency_memory().promise)
         reserve = ReserveView(STAMP, {"cpu": 3.0, "memory": 2.0**32}, 0.1, np.array([2.0, 2.0**31]), small_jobs=3, large_jobs=1)
-        assert set(known) == set(status_of(replace(status_input(memory), elasticity={"jobs": 1}, reserve=reserve), {}, RESOURCES, WALL))
+        lead_time = LeadTimeView(None, learning=True)
+        item = replace(status_input(memory), elasticity={"jobs": 1}, reserve=reserve, lead_time=lead_time)
+        assert set(known) == set(status_of(item, {}, RESOURCES, WALL))
 
 
 def _paths(value: Any, prefix: str = "") -> set[str]:

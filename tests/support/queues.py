@@ -60,6 +60,7 @@ def full_status() -> QueueStatus:
         "suspended": False,
         "admissionOrder": 4,
         "limits": amounts,
+        "leadTime": "Auto",
     } | LATENCY_SPEC
     return QueueStatus.model_validate(
         {
@@ -68,6 +69,14 @@ def full_status() -> QueueStatus:
             "stamp": {"className": "fairburst-hard", "value": 2000, "preemptionPolicy": "Never"},
             "smallStamp": {"className": "fairburst-small", "value": -1, "preemptionPolicy": "Never"},
             "sizeThreshold": amounts,
+            "leadTime": {
+                "reason": "Holding",
+                "message": "Held.",
+                "arrival": time,
+                "held": amounts,
+                "expectedFree": amounts,
+                "reallyFree": amounts,
+            },
             "reserve": {"ratioMilli": 125, "level": amounts, "smallJobs": 7, "largeJobs": 2},
             "promise": promise,
             "refused": promise,

@@ -59,6 +59,7 @@ GOOD = [
         id="schedule in another time zone, deadline and next arrival together",
     ),
     pytest.param("LatencyQueue", LATENCY_SPEC, {"burst/resources": {"cpu": "500m", "ephemeral-storage": "1.5Gi"}}, id="fractions"),
+    pytest.param("LatencyQueue", LATENCY_SPEC, {"leadTime": "Auto"}, id="lead time"),
     pytest.param("ThroughputQueue", THROUGHPUT_SPEC, {}, id="limits"),
     pytest.param("ThroughputQueue", {"pool": POOL}, {}, id="nothing but a pool"),
     pytest.param("ThroughputQueue", {"pool": POOL, "elasticity": {}}, {}, id="elasticity, all by default"),
@@ -168,7 +169,7 @@ BAD = [
     pytest.param({"weight": 1.5}, "spec.weight", "must be of type integer", id="a fraction of weight"),
     pytest.param({"uncertainty": {"confidencePercent": 95}}, "spec.uncertainty", "uncertainty is not supported yet", id="uncertainty"),
     pytest.param({"reclaim": "Evict"}, "spec.reclaim", "reclaim: Evict is not supported yet; expected Never", id="reclaim"),
-    pytest.param({"leadTime": "Auto"}, "spec.leadTime", "leadTime: Auto is not supported yet; expected Off", id="lead time"),
+    pytest.param({"leadTime": "Always"}, "spec.leadTime", "Always", id="lead time"),
     pytest.param({"enforcement": "Gate"}, "spec.enforcement", "Gate or Suspend is not supported yet; expected Quota or Observe", id="gate"),
     pytest.param(
         {"enforcement": "Suspend"}, "spec.enforcement", "Gate or Suspend is not supported yet; expected Quota or Observe", id="suspend"

@@ -23,6 +23,7 @@ from fairburst.kube.demand import NamespaceDemand, Owner, namespace_demand
 from fairburst.kube.elastic_view import condition, status_part
 from fairburst.kube.elasticity import ElasticPlan, SlotPlanner
 from fairburst.kube.enforceability import Obstacle, obstacles
+from fairburst.kube.lead_time_view import LeadTimeBook, LeadTimeView
 from fairburst.kube.manifests import MANAGED_LABEL
 from fairburst.kube.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
 from fairburst.kube.pace import PaceMeter
@@ -99,6 +100,7 @@ class RoundPlan:
     labels: list[str] = field(default_factory=list)
     releases: list[str] = field(default_factory=list)
     quota_deletions: list[QuotaKey] = field(default_factory=list)
+    lead_times: Mapping[str, LeadTimeView] = field(default_factory=dict)
     statuses: list[StatusWrite] = field(default_factory=list)
     statuses_planned: bool = False
     events: list[tuple[Member, RoundEvent]] = field(default_factory=list)
@@ -162,6 +164,7 @@ class Engine:
         self._low_water = LowWaterMark(config.pool.capacity_window_seconds)
         self.lag = ReleaseLag()
         self.reserve = Reserve.of(config)
+        self._lead_times = LeadTimeBook(learning=self.reserve is not None)
         self.slots = SlotPlanner(config.elasticity)
         self._bursts = BurstSizes()
         self._standing: object = None
@@ -210,6 +213,7 @@ class Engine:
         plan.due = min(now + max(0.0, result.next_boundary - wall), self._low_water.next_expiry(), self.lag.next_expiry(now))
         plan.elastic = self.slots.plan(result, view.controllers.marked_jobs(), roster, ending, wall, now)
         plan.due = min(plan.due, now + plan.elastic.wait)
+        plan.lead_times = self._lead_times.views(snapshot, result)
         enforced = self._enforced(view, roster, plan, ending)
         self._plan_quotas(view, enforced, plan, now)
         self._plan_wakes(view, enforced, plan, now)
@@ -486,6 +490,7 @@ class Engine:
                     plan.snapshot.demand[row],
                     None if observed_only else stamp_of(decision.guarantee_class, self._config),
                     reserve=reserve,
+                    lead_time=plan.lead_times.get(member.qualified_name),
                     elasticity=None
                     if elastic is None
                     else status_part(elastic, plan.snapshot.resources, self._config.elasticity.status_jobs),

@@ -376,13 +376,6 @@ class LatencyQueueSpec(QueueSettings):
             cel_found=("%d < %d", f"self.arrival.sporadic.minInterarrivalSeconds, {_CEL_DEADLINE}"),
         ),
         _unsupported("uncertainty", "!has(self.uncertainty)", lambda spec: spec.uncertainty is None, "uncertainty"),
-        _unsupported(
-            "leadTime",
-            "!has(self.leadTime) || self.leadTime != 'Auto'",
-            lambda spec: spec.lead_time != "Auto",
-            "leadTime: Auto",
-            "expected Off",
-        ),
         *_SHARED_RULES,
     )
 
@@ -394,7 +387,10 @@ class LatencyQueueSpec(QueueSettings):
     arrival: Arrival = Field(description="When bursts come: exactly one of periodic, sporadic and schedule.")
     uncertainty: Uncertainty | None = Field(default=None, description="The demand as a distribution. Not supported yet.")
     lead_time: Literal["Auto", "Off"] | None = Field(
-        default=None, description="Whether room is made ahead of a predictable burst. Off: never. Auto is not supported yet."
+        default=None,
+        description="Whether room is made ahead of a periodic or scheduled burst, for a queue of class Hard. Auto: as work ends by itself, "
+        "charged to what the queue's fair share leaves beside its bursts; it needs durations that have been learned, hence "
+        "smallJobs.enabled in the operator's configuration. Off, the default: a burst waits for work to end.",
     )
 
 
@@ -499,6 +495,7 @@ class Promise(KubeModel):
     burst: Burst | None = Field(default=None, description="Accepted burst.")
     arrival: Arrival | None = Field(default=None, description="Accepted arrival.")
     limits: Amounts | None = Field(default=None, description="Accepted limits.")
+    lead_time: Literal["Auto"] | None = Field(default=None, description="Auto where room is made ahead of bursts.")
     suspended: bool = Field(default=False, description="Whether the accepted queue is held.")
     admission_order: int | None = Field(default=None, description="Position in which it was admitted; classes come back in this order.")
 
@@ -510,6 +507,17 @@ class ReserveStatus(KubeModel):
     level: Amounts | None = Field(default=None, description="The part of the queue's level that is for small jobs now.")
     small_jobs: int = Field(description="Small jobs that run or wait.")
     large_jobs: int = Field(description="Large jobs that run or wait.")
+
+
+class LeadTimeStatus(KubeModel):
+    """Room held ahead of the next burst, and how the forecast for the last one came out."""
+
+    reason: str = Field(max_length=1024, description="CamelCase reason.")
+    message: str = Field(max_length=32768, description="What is held, or why nothing is, with the numbers.")
+    arrival: Timestamp | None = Field(default=None, description="When the burst is expected at the earliest.")
+    held: Amounts | None = Field(default=None, description="Kept from others now.")
+    expected_free: Amounts | None = Field(default=None, description="What was expected to be free when the last burst opened.")
+    really_free: Amounts | None = Field(default=None, description="What was free when the last burst opened, its own pods included.")
 
 
 class WindowStatus(KubeModel):
@@ -640,6 +648,7 @@ class QueueStatus(KubeModel):
     small_stamp: Stamp | None = Field(
         default=None, description="What pods of small Jobs are stamped with instead, while there is a reserve."
     )
+    lead_time: LeadTimeStatus | None = Field(default=None, description="Room ahead of bursts, for a queue with leadTime: Auto.")
     reserve: ReserveStatus | None = Field(default=None, description="What is kept for small jobs (DRESS).")
     size_threshold: Amounts | None = Field(
         default=None, description="A Job whose full request is at most this in every resource is small; decided at its creation."
@@ -773,6 +782,7 @@ def to_queue_spec(queue: Queue) -> core.QueueSpec:
         arrival=_to_core_arrival(spec.arrival) if isinstance(spec, LatencyQueueSpec) else None,
         limits=_to_units(spec.limits or {}) if isinstance(spec, ThroughputQueueSpec) else {},
         suspended=spec.suspended,
+        lead_time=isinstance(spec, LatencyQueueSpec) and spec.lead_time == "Auto",
     )
 
 
@@ -792,6 +802,7 @@ def promise_to_status(spec: core.QueueSpec) -> dict[str, Any]:
         arrival=_from_core_arrival(spec.arrival) if spec.arrival else None,
         limits=to_amounts(spec.limits) or None,
         suspended=spec.suspended,
+        lead_time="Auto" if spec.lead_time else None,
     )
     return promise.model_dump(mode="json", by_alias=True, exclude_none=True)
 
@@ -811,6 +822,7 @@ def promise_from_status(promise: Mapping[str, Any]) -> core.QueueSpec:
         arrival=_to_core_arrival(read.arrival) if read.arrival else None,
         limits=_to_units(read.limits or {}),
         suspended=read.suspended,
+        lead_time=read.lead_time == "Auto",
     )
 
 

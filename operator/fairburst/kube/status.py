@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from fairburst.kube.conditions import ConditionValue
+from fairburst.kube.lead_time_view import LeadTimeView
 from fairburst.kube.roster import Member
 from fairburst.kube.schemas import (
     ConditionSides,
@@ -55,6 +56,7 @@ _DRIFTING = (
     "elasticity",
     "reserve",
     "sizeThreshold",
+    "leadTime",
 )
 _WINDOW_DRIFTING = ("consumed", "budget")
 
@@ -78,7 +80,7 @@ class ReserveView:
 class StatusInput:
     """All that one queue's status is made of. `decision`, `memory` and the arrays are None for a queue that governs nothing.
 
-    `reserve` is None for a queue without one.
+    `reserve` and `lead_time` are None for a queue without one.
     """
 
     member: Member
@@ -90,6 +92,7 @@ class StatusInput:
     stamp: Mapping[str, Any] | None = None
     elasticity: Mapping[str, Any] | None = None
     reserve: ReserveView | None = None
+    lead_time: LeadTimeView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +195,8 @@ def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[st
         status["elasticity"] = dict(item.elasticity)
     if item.reserve is not None:
         status |= _reserve(item.reserve, resources)
+    if item.lead_time is not None:
+        status["leadTime"] = _lead_time(item.lead_time, resources)
     if decision.window is not None:
         status |= {
             "window": _window(decision),
@@ -214,6 +219,16 @@ def _reserve(view: ReserveView, resources: tuple[str, ...]) -> dict[str, Any]:
             "largeJobs": view.large_jobs,
         },
     }
+
+
+def _lead_time(view: LeadTimeView, resources: tuple[str, ...]) -> dict[str, Any]:
+    written: dict[str, Any] = {"reason": view.reason, "message": view.message}
+    if view.decision is not None:
+        written |= {"arrival": _time(view.decision.arrival), "held": _amounts(resources, view.decision.held)}
+    for name, amount in (("expectedFree", view.expected_free), ("reallyFree", view.really_free)):
+        if amount is not None and len(amount) == len(resources):
+            written[name] = _amounts(resources, amount)
+    return written
 
 
 def memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:

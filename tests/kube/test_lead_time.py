@@ -1,0 +1,127 @@
+"""Lead time in rounds on a hand-built cluster: room is held ahead of a burst, and the queue says so. No I/O."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fairburst.kube.job_annotations import FAMILY
+from fairburst.policy.dress.learned import FamilyDurations
+from fairburst.policy.dress.memory import DressMemory
+from tests.kube.test_reserve import ON, TQ, sized_job, sized_pod
+from tests.support.objects import WALL, World, latency_spec
+
+LQ = "LatencyQueue"
+ARRIVAL_SECONDS, TASK_SECONDS = 30.0, 20.0
+
+
+def spec(**more: Any) -> dict[str, Any]:
+    """16 of 64 cpu for 10 s every minute, first half a minute after the beginning."""
+    wanted = latency_spec(duration=10, leadTime="Auto", **more)
+    return wanted | {"arrival": {"periodic": {"periodSeconds": 60, "firstArrival": "2026-01-01T00:00:30Z"}}}
+
+
+def learned() -> DressMemory:
+    """Tasks of the family run for twenty seconds, as they always have."""
+    families = FamilyDurations.of({"batch/recurring": [TASK_SECONDS] * 32}, {"batch/recurring": WALL})
+    return DressMemory(0.0, families=families)
+
+
+def busy(world: World) -> None:
+    """A throughput queue fills the cluster with a Job of that family, all of it started at the beginning."""
+    world.queue(LQ, "burst", spec=spec())
+    world.queue(TQ, "batch", created="2026-01-01T00:00:01Z")
+    job = sized_job("batch", "large", 200, "large")
+    job.metadata.labels = {FAMILY: "recurring"}
+    world.controller("Job", None, job)
+    for number in range(64):
+        world.put(sized_pod("batch", number, "large", "large"))
+
+
+def batch_level(world: World) -> float:
+    plan = world.round()
+    return float(plan.result.level[[spec.name for spec in plan.snapshot.queues].index("batch/queue"), 0])
+
+
+def test_what_running_work_gives_back_in_time_is_not_held_and_what_it_does_not_is() -> None:
+    world = World(ON)
+    world.engine.remember_reserve(learned())
+    busy(world)
+    world.after(5.0)
+    assert batch_level(world) == 64, "all of it ends before the burst comes"
+    assert world.status("burst", kind=LQ)["leadTime"]["reason"] == "EnoughExpected"
+    world.after(15.0)
+    for number in range(20):
+        world.end("batch", f"large-{number}")
+    for number in range(4):  # some places are taken by tasks that will not end before the burst comes
+        world.put(sized_pod("batch", 100 + number, "large", "large", started=int(TASK_SECONDS)))
+    for number in range(20, 64):
+        world.end("batch", f"large-{number}")
+    for number in range(20, 64):
+        world.put(sized_pod("batch", 200 + number, "large", "large", started=int(TASK_SECONDS)))
+    world.after(0.5)
+    assert batch_level(world) <= 64 - 16
+    world.after(5.0)
+    world.round()
+    status = world.status("burst", kind=LQ)["leadTime"]
+    assert (status["reason"], status["held"]["cpu"], status["arrival"]) == ("Holding", "16", "2026-01-01T00:00:30Z")
+
+
+def test_without_a_reserve_nothing_is_learned_and_the_queue_says_so() -> None:
+    world = World()
+    busy(world)
+    assert batch_level(world) == 64
+    status = world.status("burst", kind=LQ)["leadTime"]
+    assert status["reason"] == "NotLearning"
+    assert "smallJobs.enabled" in status["message"]
+
+
+def test_without_history_nothing_is_held() -> None:
+    world = World(ON)
+    busy(world)
+    world.after(20.0)
+    assert batch_level(world) == 64
+    assert world.status("burst", kind=LQ)["leadTime"]["reason"] == "NoHistory"
+
+
+def test_when_the_burst_opens_the_queue_says_what_was_foretold_and_what_was_free() -> None:
+    world = World(ON)
+    world.engine.remember_reserve(learned())
+    busy(world)
+    world.after(21.0)
+    for number in range(24):
+        world.end("batch", f"large-{number}")
+    world.round()
+    world.after(ARRIVAL_SECONDS - 21.0 + 0.5)
+    world.controller("Job", None, sized_job("burst", "burst", 16, None))
+    world.round()
+    world.after(6.0)
+    world.round()
+    status = world.status("burst", kind=LQ)["leadTime"]
+    assert status["reallyFree"]["cpu"] == "24"
+    assert float(status["expectedFree"]["cpu"].rstrip("m")) > 0
+
+
+def test_the_promise_remembers_lead_time_so_a_restart_changes_nothing() -> None:
+    world = World(ON)
+    busy(world)
+    world.round()
+    assert world.status("burst", kind=LQ)["promise"]["leadTime"] == "Auto"
+    again = World(ON)
+    for name in ("nodes", "namespaces", "quotas", "queues"):
+        getattr(again, name).update(getattr(world, name))
+    plan = again.plan()
+    assert plan.events == []
+
+
+@pytest.mark.parametrize("lead_time", ["Off", None])
+def test_a_queue_that_does_not_ask_has_no_lead_time(lead_time: str | None) -> None:
+    world = World(ON)
+    wanted = spec() | ({"leadTime": lead_time} if lead_time else {})
+    if lead_time is None:
+        del wanted["leadTime"]
+    world.queue(LQ, "burst", spec=wanted)
+    world.round()
+    assert "leadTime" not in world.status("burst", kind=LQ)
+    assert "leadTime" not in world.status("burst", kind=LQ)["promise"]

@@ -1,0 +1,152 @@
+"""The reserve for small jobs on a real control plane: how long small jobs wait behind a large one, without a reserve and with it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.cluster import Cluster
+from e2e.harness import OperatorProcess
+from e2e.waiting import PATIENCE_SECONDS, until
+
+pytestmark = pytest.mark.long
+
+NODES, NODE_CPU = 10, 8  # 80 cpu, 40 for each of the two queues
+LARGE_PODS = 500
+# In turn, so that places become free all the time and not in waves; one in twelve a heading task, one a trailing task.
+LARGE_SECONDS = "26s,30s,27s,31s,28s,32s,29s,4s,26s,30s,28s,48s"
+OTHER_SECONDS = "88s,91s,89s,92s"
+# As large as small jobs are here. Without a reserve the floor of the quota still lets two of their pods in at a time.
+SMALL_JOBS, SMALL_PODS, SMALL_SECONDS, APART_SECONDS = 4, 8, "8s", 8.0
+LEAD_SECONDS = 15.0  # how long the large job has run when the first small one comes
+NO_RESERVE = {"initialReservePercent": 0, "stepSeconds": 10_000_000}  # δ = 0, and it stays
+
+
+@dataclass(frozen=True)
+class Run:
+    """Waits of the small jobs' pods, seconds from the Job's submission to the pod's start, mean by job. ratios: δ, and errors: the mean
+    absolute error of the release ten seconds ahead (fraction of the pool), as the operator published them when a small job came."""
+
+    waits: tuple[float, ...]
+    ratios: tuple[float, ...]
+    errors: tuple[float, ...]
+    status: dict[str, Any]
+    classes: set[str]
+
+
+def queue(namespace: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "fairburst.dev/v1alpha1",
+        "kind": "ThroughputQueue",
+        "metadata": {"name": "queue", "namespace": namespace},
+        "spec": {},
+    }
+
+
+def job(namespace: str, name: str, pods: int, seconds: str, completions: int | None = None) -> dict[str, Any]:
+    container = {"name": "task", "image": "task", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    template = {
+        "metadata": {"annotations": {"run-seconds": seconds}},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
+    spec = {"parallelism": pods, "completions": completions or pods, "completionMode": "Indexed", "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+def create(cluster: Cluster, *objects: dict[str, Any]) -> None:
+    cluster.kubectl("create", "-f", "-", input=yaml.safe_dump_all(objects))
+
+
+def running(cluster: Cluster, namespace: str) -> int:
+    output = cluster.kubectl("get", "pods", "-n", namespace, "--field-selector=status.phase=Running", "-o", "name")
+    return len(output.split())
+
+
+def seconds_of(timestamp: str) -> float:
+    return datetime.fromisoformat(timestamp).timestamp()
+
+
+def run(cluster: Cluster, name: str, settings: dict[str, Any]) -> Run:
+    """The same input, into namespaces of its own, under an operator of its own that remembers nothing."""
+    ours, theirs = f"{name}-a", f"{name}-b"
+    with OperatorProcess(cluster, {"smallJobs": {"enabled": True, **settings}}, name) as operator:
+        for namespace in (ours, theirs):
+            create(cluster, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}, queue(namespace))
+            cluster.kubectl("wait", "tq/queue", "-n", namespace, "--for=jsonpath={.status.class}=Elastic", "--timeout=60s", timeout=70)
+        create(cluster, job(theirs, "other", 60, OTHER_SECONDS, 9999), job(ours, "large", LARGE_PODS, LARGE_SECONDS))
+        until(lambda: running(cluster, ours) + running(cluster, theirs) > 75, 2 * PATIENCE_SECONDS, "the cluster to be full")
+        time.sleep(LEAD_SECONDS)
+        seen = []
+        for number in range(SMALL_JOBS):
+            create(cluster, job(ours, f"small-{number}", SMALL_PODS, SMALL_SECONDS))
+            time.sleep(APART_SECONDS)
+            seen.append(operator.metrics())
+        status = json.loads(cluster.kubectl("get", "tq/queue", "-n", ours, "-o", "json"))["status"]
+        smalls = [f"small-{number}" for number in range(SMALL_JOBS)]
+        until(lambda: all(len(starts(cluster, ours).get(one, ())) == SMALL_PODS for one in smalls), 500.0, "every small pod to start")
+        seen.append(operator.metrics())
+        waits = tuple(statistics.mean(starts(cluster, ours)[one]) for one in smalls)
+        classes = {pod["spec"]["priorityClassName"] for pod in pods(cluster, ours)}
+    cluster.kubectl("delete", "namespace", ours, theirs, "--wait=false")
+    cluster.kubectl("delete", "configmap", "fairburst-memory-default", "-n", "fairburst-system")
+    until(lambda: running(cluster, ours) + running(cluster, theirs) == 0, 2 * PATIENCE_SECONDS, "the namespaces to be empty")
+    return Run(waits, tuple(one["fairburst_reserve_ratio"] for one in seen), tuple(error_of(one) for one in seen), status, classes)
+
+
+def error_of(metrics: dict[str, float]) -> float:
+    """Mean absolute error of the estimator that is in use."""
+    used = next(name for name in ("phases", "learned") if metrics[f'fairburst_release_estimator{{estimator="{name}"}}'])
+    return metrics[f'fairburst_release_estimate_error_ratio{{estimator="{used}"}}']
+
+
+def pods(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
+    return found
+
+
+def starts(cluster: Cluster, namespace: str) -> dict[str, list[float]]:
+    """For each Job, how long after its submission each pod started that has."""
+    jobs = json.loads(cluster.kubectl("get", "jobs", "-n", namespace, "-o", "json"))["items"]
+    submitted = {one["metadata"]["name"]: seconds_of(one["metadata"]["creationTimestamp"]) for one in jobs}
+    found: dict[str, list[float]] = {}
+    for pod in pods(cluster, namespace):
+        name, at = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"], pod["status"].get("startTime")
+        if at is not None:
+            found.setdefault(name, []).append(seconds_of(at) - submitted[name])
+    return found
+
+
+@pytest.fixture(scope="module")
+def runs(fresh_cluster: Callable[..., Cluster]) -> tuple[Run, Run]:
+    cluster = fresh_cluster(nodes=NODES, node_cpu=str(NODE_CPU), node_memory="64Gi")
+    return run(cluster, "without", NO_RESERVE), run(cluster, "with", {})
+
+
+@pytest.mark.timeout(1500)
+def test_small_jobs_wait_at_most_half_as_long_with_a_reserve_as_without(runs: tuple[Run, Run]) -> None:
+    """Two throughput queues, a 500-pod job ahead of small jobs in one of them, δ = 0 against the reserve as it comes, one run each."""
+    without, reserved = runs
+    print(f"δ = 0: {without}\nwith a reserve: {reserved}")
+    assert set(without.ratios) == {0.0}
+    assert statistics.mean(reserved.waits) <= 0.5 * statistics.mean(without.waits), (without.waits, reserved.waits)
+
+
+def test_pods_of_small_jobs_had_their_class_and_the_status_says_how(runs: tuple[Run, Run]) -> None:
+    for one in runs:
+        assert one.classes == {"fairburst-small", "fairburst-large"}
+        assert one.status["smallStamp"]["className"] == "fairburst-small"
+        assert one.status["sizeThreshold"]["cpu"] == "8"
+
+
+def test_free_capacity_ten_seconds_ahead_is_foretold_within_a_tenth_of_capacity(runs: tuple[Run, Run]) -> None:
+    """With heading and trailing tasks among the large job's. The published error is a recent mean; its median over both runs counts."""
+    errors = [error for one in runs for error in one.errors]
+    assert statistics.median(errors) <= 0.10, errors
