@@ -86,3 +86,28 @@ def test_the_printed_documents_are_all_manifests(capsys: pytest.CaptureFixture[s
     printed = list(yaml.safe_load_all(capsys.readouterr().out))
     assert printed == all_manifests(Config(), Subject(user="somebody"))
     assert printed == list(yaml.safe_load_all(to_yaml(printed)))
+
+
+def test_without_a_reserve_for_small_jobs_no_policy_looks_at_jobs_or_sizes() -> None:
+    printed = to_yaml(policies(Config()))
+    assert "smallStamp" not in printed
+    assert "fairburst.dev/size" not in printed
+    watched = {rule["resources"][0] for one in of_kind(policies(Config()), "MutatingAdmissionPolicy") for rule in resource_rules(one)}
+    assert watched == {"pods"}
+
+
+def test_with_a_reserve_a_further_policy_sizes_jobs_and_only_throughput_queues_stamp_by_it() -> None:
+    manifests = policies(parse_config("smallJobs: {enabled: true}"))
+    bindings = of_kind(manifests, "MutatingAdmissionPolicyBinding")
+    assert len(bindings) == 4
+    assert {binding["spec"].get("paramRef", {}).get("parameterNotFoundAction", "Allow") for binding in bindings} == {"Allow"}
+    by_name = {one["metadata"]["name"]: one["spec"] for one in of_kind(manifests, "MutatingAdmissionPolicy")}
+    sizes = by_name["fairburst-size-throughputqueue.default"]
+    assert (sizes["failurePolicy"], sizes["paramKind"]["kind"]) == ("Ignore", "ThroughputQueue")
+    assert "smallStamp" in str(by_name["fairburst-stamp-throughputqueue.default"])
+    assert "smallStamp" not in str(by_name["fairburst-stamp-latencyqueue.default"])
+
+
+def resource_rules(policy: dict[str, Any]) -> list[dict[str, Any]]:
+    rules_of: list[dict[str, Any]] = policy["spec"]["matchConstraints"]["resourceRules"]
+    return rules_of
