@@ -33,8 +33,9 @@ LABEL org.opencontainers.image.title="fairburst" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /opt/fairburst /opt/fairburst
-ENV PATH=/opt/fairburst/bin:/usr/local/bin:/usr/bin:/bin PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
-# Any user but root will do; this one has a number of its own, so that Kubernetes can see that it is not root.
+# USER, since Kopf asks for the user's name, and a number need not have one in /etc/passwd.
+ENV PATH=/opt/fairburst/bin:/usr/local/bin:/usr/bin:/bin USER=fairburst PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+# Any number but root's will do. It is a number, so that Kubernetes can see that it is not root.
 USER 65532:65532
 WORKDIR /
 ENTRYPOINT ["fairburst"]

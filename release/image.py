@@ -51,6 +51,9 @@ def runs_locked(name: str, version: str) -> str:
     if said != f"fairburst {version}":
         raise NotReadyError(f"{name}: expected `fairburst {version}`, found {said!r}")
     _run("run", "--rm", *_LOCKED, name, "manifests")
+    anybody = _run("run", "--rm", *_LOCKED, "--user=12345", "--entrypoint=python", name, "-c", "import getpass; print(getpass.getuser())")
+    if not anybody.strip():
+        raise NotReadyError(f"{name}: expected a name for a user of any number, since Kopf asks for it")
     writable = _shell(name, "find / -xdev -writable -not -type l -not -path '/proc/*' -not -path '/dev/*' 2>/dev/null; true")
     beyond = [path for path in writable.split() if path not in {"/tmp", "/var/tmp", "/run/lock"}]  # noqa: S108  everybody's, in every base
     if beyond:
