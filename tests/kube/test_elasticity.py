@@ -23,7 +23,7 @@ from fairburst.kube.job_annotations import (
 )
 from fairburst.kube.objects import Job
 from fairburst.policy.paf.curves import PointsCurve
-from tests.support.objects import World, job, node, pod
+from tests.support.objects import World, job, node, pod, requesting
 
 TQ = "ThroughputQueue"
 FLAT = PointsCurve((1.0, 2.0, 16.0), (0.5, 0.95, 1.0))
@@ -419,6 +419,28 @@ def test_nothing_is_explored_unless_asked() -> None:
     elastic(world, "steep", STEEP)
     run_for(world, 100.0)
     assert sizes(world)["new-x7k2p"] == 16
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "request_", "want"),
+    [
+        pytest.param(2_000_000_000, requesting("1", "1Gi"), 10, id="more pods than anybody has"),
+        pytest.param(2_000_000_000, requesting("1e15", "1e30"), 0, id="and each larger than any cluster"),
+        pytest.param(16, requesting("30", "1Gi"), 0, id="a pod larger than the pool"),
+        pytest.param(0, requesting("1", "1Gi"), None, id="no pods at all"),
+    ],
+)
+def test_a_job_that_asks_for_the_impossible_stops_no_round(parallelism: int, request_: Any, want: int | None) -> None:
+    world = cluster(20)
+    queue(world)
+    elastic(world, "steep", STEEP)
+    made = job("batch", "huge", parallelism, request_, completions=2_000_000_000)
+    made.metadata.annotations = declaration_annotations(Declaration(STEEP))
+    world.controller("Job", None, made)
+    plan = round_(world)
+    decided = {one.job: one.fair for one in plan.result.slots}
+    assert decided.get("batch/huge") == want
+    assert "batch/steep" in decided
 
 
 def test_status_names_a_few_jobs_and_counts_the_rest() -> None:

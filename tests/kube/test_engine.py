@@ -48,6 +48,17 @@ def test_the_first_round_labels_the_namespace_and_writes_quota_and_status() -> N
     assert [event.kind.value for _, event in plan.events] == ["Admitted"]
 
 
+@pytest.mark.parametrize("parallelism", [1, 2_000_000_000])
+def test_a_job_that_requests_more_than_a_quantity_can_hold_stops_no_round(parallelism: int) -> None:
+    world = World()
+    batch(world)
+    batch(world, "other", pods=2, wanted=4)
+    world.controller("Job", None, job("batch", "absurd", parallelism, requesting("1e15", "1e30"), completions=parallelism))
+    world.round()
+    assert world.status("other")["usage"]["cpu"] == "2"
+    assert world.status("batch")["class"] == "Elastic"
+
+
 def test_a_settled_cluster_gets_no_writes() -> None:
     world = World()
     batch(world, pods=10)

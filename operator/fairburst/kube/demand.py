@@ -14,6 +14,9 @@ from fairburst.kube.charge import template_charge, template_lacks_requests
 from fairburst.kube.objects import Deployment, Job, PodTemplate, ReplicaSet, StatefulSet, controller_of
 from fairburst.kube.pod_index import NamespaceUsage, OwnerUsage
 
+# A quarter of the largest quantity, so that a level, what lags behind it and one pod more can still be written. Nobody has as much of
+# anything; a Job may ask for it all the same, and must not stop the round for it.
+MOST = 2.0**61
 GROWTH_FRACTION = 0.10  # step of unannounced work above what exists; at least one pod
 
 
@@ -96,6 +99,8 @@ def namespace_demand(
             result.lacking.append(priced)
             result.unrequested += [f"{owner.kind} {owner.name}"] if _lacks_requests(owner, template, resources) else []
     _add_unannounced(result, usage, announced)
+    for amounts in (result.demand, result.unit):
+        amounts.update({resource: MOST for resource, amount in amounts.items() if amount > MOST})
     return result
 
 

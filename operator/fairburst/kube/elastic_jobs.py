@@ -13,6 +13,7 @@ import numpy as np
 
 from fairburst.kube.charge import template_charge
 from fairburst.kube.job_annotations import (
+    MOST_PARALLELISM,
     Declaration,
     MalformedAnnotationError,
     family_of,
@@ -108,6 +109,7 @@ def _candidate(
 ) -> Candidate:  # fmt: skip
     metadata, original = job.metadata, original_parallelism(job)
     declared, trouble = read
+    original = min(original, MOST_PARALLELISM)  # the API takes two thousand million
     most = declared.maximum or elasticity.maximum_parallelism or original
     curve, alone = declared.curve, declared.alone_seconds
     if curve is None and trouble is None:

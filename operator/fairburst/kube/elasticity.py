@@ -14,7 +14,7 @@ from fairburst.config import ElasticityConfig
 from fairburst.curves.explore import next_parallelism, safe_slots
 from fairburst.kube.controller_index import ControllerIndex
 from fairburst.kube.elastic_jobs import Candidate, DeclarationReader, JobProblem, candidates
-from fairburst.kube.job_annotations import family_of, read_mark
+from fairburst.kube.job_annotations import MOST_PARALLELISM, family_of, read_mark
 from fairburst.kube.job_runs import JobRuns
 from fairburst.kube.learned_curves import LearnedCurves
 from fairburst.kube.objects import Job
@@ -24,7 +24,7 @@ from fairburst.kube.roster import Member, Roster
 from fairburst.kube.schemas import Elasticity, ThroughputQueueSpec
 from fairburst.policy.model import ClusterSnapshot, FloatArray, RoundResult
 from fairburst.policy.paf.divide import SlotRules
-from fairburst.policy.paf.jobs import SlotDecision, SlotReason
+from fairburst.policy.paf.jobs import ElasticJob, SlotDecision, SlotReason
 
 EXPLORING = "Exploring"
 
@@ -145,7 +145,8 @@ class SlotPlanner:
 
     def part(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
         """The snapshot with the jobs that the core divides slots among; the same one where there are none."""
-        jobs = tuple(one.value for name in sorted(self._candidates) for one in self._candidates[name] if one.value.request.any())
+        values = (one.value for name in sorted(self._candidates) for one in self._candidates[name] if one.value.request.any())
+        jobs = tuple(_within(value, snapshot.live_capacity) for value in values)
         return replace(snapshot, elastic_jobs=jobs, elastic_rules=self._rules()) if jobs else snapshot
 
     def _rules(self) -> SlotRules:
@@ -268,6 +269,13 @@ class SlotPlanner:
                 JobEvent(write.namespace, write.name, one.candidate.job.metadata.uid, "ParallelismChanged", message, warning=False)
             )
         return events
+
+
+def _within(job: ElasticJob, capacity: FloatArray) -> ElasticJob:
+    """The job with no more slots than the pool has: nobody may make us draw a curve over millions of them."""
+    asked = job.request > 0
+    fits = int(min(float((capacity[asked] / job.request[asked]).min()) + 1e-9, MOST_PARALLELISM))
+    return job if job.maximum <= fits else replace(job, maximum=fits, minimum=min(job.minimum, fits))
 
 
 def _frozen_namespaces(roster: Roster) -> frozenset[str]:
