@@ -7,13 +7,14 @@ FROM ${BASE} AS build
 ARG SOURCE_DATE_EPOCH=1767225600
 ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
-COPY requirements.lock pyproject.toml README.md ./
+COPY requirements.lock pyproject.toml ./
 COPY release/lock.py release/lock.py
 RUN python3 -m venv /build && python3 -m venv --without-pip /opt/fairburst \
  && python3 release/lock.py setuptools > build.lock \
  && python3 release/lock.py --project > image.lock \
  && /build/bin/pip install --quiet --require-hashes --only-binary :all: -r build.lock \
  && /build/bin/pip --python /opt/fairburst/bin/python install --quiet --no-compile --require-hashes --only-binary :all: -r image.lock
+COPY README.md LICENSE ./
 COPY operator operator
 # Tests of numpy and scipy are 48 MB. The bytecode is made here, since the root file system is read-only later, and is trusted without
 # looking at the files' times. Models of `kubernetes`, which only a
