@@ -21,6 +21,7 @@ from fairburst.kube.job_annotations import (
     parallelism_of,
     read_mark,
 )
+from fairburst.kube.job_size import SIZE_LABEL
 from fairburst.kube.objects import Job
 from fairburst.policy.paf.curves import PointsCurve
 from tests.support.objects import World, job, node, pod, requesting
@@ -357,6 +358,18 @@ def test_what_is_malformed_is_told_on_the_job_and_the_queue_and_disturbs_nobody(
     assert sizes(world) == {"flat": 2, "steep": 14, "bad": 16}, "eight of 24 slots are left to it, and its size is its own business"
     assert world.condition(TQ, "batch", "Ready")[0] == "True"
     assert round_(world).elastic.events == []
+
+
+@pytest.mark.parametrize(("other", "want"), [("small", {"flat": 2, "steep": 14}), ("large", {"flat": 8, "steep": 8})])
+def test_slots_move_only_between_jobs_of_one_size_category(other: str, want: dict[str, int]) -> None:
+    world = cluster()
+    queue(world)
+    for name, curve, size in (("flat", FLAT, "small"), ("steep", STEEP, other)):
+        made = job("batch", name, 16, completions=1000)
+        made.metadata.annotations, made.metadata.labels = declaration_annotations(Declaration(curve)), {SIZE_LABEL: size}
+        world.controller("Job", None, made)
+    round_(world)
+    assert sizes(world) == want
 
 
 def test_slots_move_between_queues_that_have_opted_in() -> None:
