@@ -264,6 +264,18 @@ def test_the_memory_of_an_earlier_process_is_taken_over() -> None:
     assert world.engine.memory.dress is not None
 
 
+@pytest.mark.parametrize("requests", [requesting("1", "8Ei"), requesting("1e15", "1e30")])
+def test_a_job_that_asks_for_more_than_any_cluster_has_stops_no_round(requests: dict[str, Any]) -> None:
+    world = World(ON)
+    batch(world, large=4, running=4)
+    monster = job("batch", "monster", 2_000_000_000, requests)
+    monster.spec.template.metadata.labels = {SIZE_LABEL: "large"}
+    world.controller("Job", None, monster)
+    settle(world, 5.0)
+    assert world.condition(TQ, "batch", "JobsFit")[:2] == ("False", "NeverFits")
+    assert {name for _, name in world.quotas} == {"fairburst", *PARTS}
+
+
 def test_a_queue_of_which_no_job_is_labelled_still_runs() -> None:
     """Jobs from before the policy: their pods are stamped large, and counted so from the first on."""
     world = World(ON)

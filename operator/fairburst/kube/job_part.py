@@ -13,7 +13,7 @@ from datetime import datetime
 
 import numpy as np
 
-from fairburst.kube.demand import NamespaceDemand, Wish
+from fairburst.kube.demand import MOST, NamespaceDemand, Wish
 from fairburst.kube.job_annotations import family_of
 from fairburst.kube.job_index import JobIndex, JobKey, JobPods, group_of
 from fairburst.kube.job_size import SIZE_LABEL, SMALL, pods_at_once, size_of
@@ -78,7 +78,7 @@ class JobPartBuilder:
             if small:
                 small_owners.add(wish.owner.uid)
             for resource, amount in wish.owner.charge.items():
-                units[small][resource] = max(units[small].get(resource, 0.0), amount)
+                units[small][resource] = min(max(units[small].get(resource, 0.0), amount), MOST)
         if kept:
             self._fixed[namespace] = kept
         for pods in index.jobs(namespace):
