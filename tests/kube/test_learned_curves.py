@@ -10,7 +10,7 @@ import pytest
 from fairburst.curves.observations import Observations
 from fairburst.curves.runs import Run
 from fairburst.kube.learned_curves import KEY, LearnedCurves, RunStore
-from tests.support.fake_api import FakeApi
+from tests.support.fake_api import FakeApi, status
 
 CONFIGMAPS = "/api/v1/configmaps"
 NAME = "fairburst-job-runs-default"
@@ -102,11 +102,20 @@ async def test_damaged_entries_are_left_out_and_the_rest_is_kept() -> None:
     assert found.of("bad") == ()
 
 
-async def test_a_server_that_fails_costs_no_round() -> None:
-    api = FakeApi(CONFIGMAPS)
-    async with api:
-        client = api.client()
-    async with client:
+async def test_what_the_server_would_not_give_us_is_not_written_over() -> None:
+    content = json.dumps({"version": 1, "families": {"batch/old": {"seen": 1.0, "runs": [[2, 5.0]]}}})
+    async with FakeApi(CONFIGMAPS) as api, api.client() as client:
+        api.put(CONFIGMAPS, {"metadata": {"name": NAME, "namespace": "fairburst-system"}, "data": {KEY: content}})
         store = RunStore(client, "fairburst-system", "default")
+        api.fail(1, 403, status(403, "Forbidden"))
         assert await store.load() == Observations()
+        assert store.unreadable is not None
         await store.save(learned().observations)
+        assert api.objects[CONFIGMAPS]["fairburst-system", NAME]["data"][KEY] == content
+
+
+async def test_a_server_that_fails_for_a_moment_is_asked_again() -> None:
+    async with FakeApi(CONFIGMAPS) as api, api.client() as client:
+        await RunStore(client, "fairburst-system", "default").save(learned().observations)
+        api.fail(1, 503, status(503, "ServiceUnavailable"))
+        assert await RunStore(client, "fairburst-system", "default").load() == learned().observations

@@ -1,12 +1,13 @@
 """Progress curves learned from completed runs of job families, and the ConfigMap in which the runs survive a restart.
 
-What is saved is the runs, not the curves: a better fit then needs no migration. A version that this operator does not know is left as it
-is and nothing is learned until it has gone; what cannot be read at all starts anew. Either is said in the log, in a metric, and harms
-nothing else: a job without a curve keeps its fair share.
+What is saved is the runs, not the curves: a better fit then needs no migration. A version that this operator does not know is left as
+it is, and so is what the API server would not give us; then nothing is saved until a restart. What is corrupt starts anew. All of it is
+said in the log and in a metric, and harms nothing else: a job without a curve keeps its fair share.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -15,9 +16,9 @@ from collections.abc import Mapping
 from fairburst.curves.fit import Fit, Refusal, fit_runs
 from fairburst.curves.observations import Observations, as_values, from_values, record
 from fairburst.curves.runs import Run
-from fairburst.kube.client import ApiClient
+from fairburst.kube.client import ApiClient, JsonObject
 from fairburst.kube.elastic_jobs import LearnedCurve
-from fairburst.kube.errors import AlreadyExists, ApiError, NotFound
+from fairburst.kube.errors import AlreadyExists, ApiError, NotFound, TooManyRequests, Unavailable
 from fairburst.telemetry.log import event
 
 logger = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ VERSION = 1
 KEY = "job-runs.json"
 SAVE_SECONDS = 10.0  # between two saves: many small jobs end at about the same time
 RETRY_SECONDS = 30.0
+LOAD_RETRY_SECONDS = (0.2, 1.0, 3.0)
 
 
 class LearnedCurves:
@@ -76,25 +78,35 @@ class RunStore:
         self._name = f"fairburst-job-runs-{pool}"
         self._saved = Observations()
         self._next_save = 0.0
-        self._newer = False
+        self._untouchable = False
         self.unreadable: str | None = None
 
     async def load(self) -> Observations:
         """What is saved; nothing where nothing usable is."""
         try:
-            stored = await self._client.get_json(f"{self._collection}/{self._name}")
+            stored = await self._stored()
             self._saved = self._read((stored.get("data") or {}).get(KEY))
         except NotFound:
             return self._saved
         except (ApiError, ValueError, RecursionError) as error:
+            self._untouchable |= isinstance(error, ApiError)  # nobody knows what is there: it must not be written over
             self.unreadable = str(error)
             event(logger, logging.ERROR, "job runs not readable, no curve is learned from them", name=self._name, problem=str(error))
         return self._saved
 
+    async def _stored(self) -> JsonObject:
+        path = f"{self._collection}/{self._name}"
+        for seconds in LOAD_RETRY_SECONDS:
+            try:
+                return await self._client.get_json(path)
+            except (Unavailable, TooManyRequests):
+                await asyncio.sleep(seconds)
+        return await self._client.get_json(path)
+
     async def save(self, observations: Observations) -> None:
         """Write the runs if they differ from the saved ones; a failure is logged and tried again later."""
         now = time.monotonic()
-        if observations == self._saved or self._newer or now < self._next_save:
+        if observations == self._saved or self._untouchable or now < self._next_save:
             return
         content = json.dumps({"version": VERSION, "families": as_values(observations)})
         path = f"{self._collection}/{self._name}"
@@ -117,7 +129,7 @@ class RunStore:
             raise ValueError(f"expected JSON with families in {KEY}, found something else; it is replaced by what is learned from now on")
         version = content.get("version")
         if version != VERSION:
-            self._newer = True
+            self._untouchable = True
             raise ValueError(
                 f"expected version {VERSION} of {KEY}, found {version!r}; it is left as it is. Delete the ConfigMap to begin anew, or run "
                 "the operator that wrote it"
