@@ -23,7 +23,7 @@ RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /whe
  && /build/bin/pip --python /opt/fairburst/bin/python install --quiet --no-compile --no-deps /wheels/*.whl \
  && rm -rf /opt/fairburst/lib/python3*/site-packages/fairburst-*.dist-info/direct_url.json \
  && find /opt/fairburst/lib -path '*/site-packages/*' -type d -name tests -prune -exec rm -rf {} + \
- && PYTHONHASHSEED=0 /opt/fairburst/bin/python -m compileall -q -x '/site-packages/kubernetes/(aio|client/models)/' --invalidation-mode unchecked-hash /opt/fairburst/lib \
+ && PYTHONHASHSEED=0 /opt/fairburst/bin/python -m compileall -q -f -x '/site-packages/kubernetes/(aio|client/models)/' --invalidation-mode unchecked-hash /opt/fairburst/lib \
  && find /opt/fairburst -exec touch -h -d "@${SOURCE_DATE_EPOCH}" {} +
 
 FROM ${BASE}
