@@ -10,7 +10,7 @@ import pytest
 
 from fairburst.cli.main import main
 from fairburst.policy.model import QueueDecision, WindowState
-from fairburst.telemetry.metrics import Metrics, definitions, to_markdown
+from fairburst.telemetry.metrics import ElasticFigures, Metrics, definitions, to_markdown
 from tests.support.objects import World, latency_spec
 
 ROOT = Path(__file__).parents[2]
@@ -69,6 +69,28 @@ def test_capacity_is_shown_by_resource() -> None:
     metrics.show_capacity(("cpu", "memory"), (64.0, 128.0), (32.0, 64.0))
     assert metrics.registry.get_sample_value("fairburst_capacity_live", {"resource": "cpu"}) == 64.0
     assert metrics.registry.get_sample_value("fairburst_capacity_committed", {"resource": "memory"}) == 64.0
+
+
+def test_elastic_queues_show_both_divisions_and_go_when_they_are_elastic_no_more() -> None:
+    metrics = Metrics()
+    metrics.show_elasticity(
+        {"batch/queue": ElasticFigures(16, 18, 0.73, 0.85, {"TookSlots": 2}), "odd/queue": ElasticFigures(1, 1, None, None, {})}
+    )
+    read = metrics.registry.get_sample_value
+    here = {"namespace": "batch", "queue": "queue"}
+    assert read("fairburst_elastic_slots", here | {"division": "given"}) == 18
+    assert read("fairburst_elastic_progress_ratio", here | {"division": "fair"}) == 0.73
+    assert read("fairburst_elastic_jobs", here | {"reason": "TookSlots"}) == 2
+    assert read("fairburst_elastic_progress_ratio", {"namespace": "odd", "queue": "queue", "division": "fair"}) is None
+    metrics.show_elasticity({})
+    assert read("fairburst_elastic_slots", here | {"division": "given"}) is None
+
+
+def test_runs_that_cannot_be_read_are_told() -> None:
+    metrics = Metrics()
+    metrics.show_families(3, 1, unreadable=True)
+    assert metrics.registry.get_sample_value("fairburst_job_families", {"state": "learned"}) == 3
+    assert metrics.registry.get_sample_value("fairburst_job_runs_unreadable") == 1
 
 
 def test_each_process_counts_by_itself() -> None:
