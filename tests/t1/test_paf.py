@@ -105,12 +105,17 @@ def test_jobs_are_sized_left_alone_where_others_size_them_and_given_back(fresh_c
         assert first["flat"] <= 4
         annotations = get(cluster, "job", "batch", "flat")["metadata"]["annotations"]
         assert (annotations[ORIGINAL], annotations[GIVEN]) == (str(SLOTS), str(first["flat"]))
-        assert "ParallelismChanged" in dict(told(cluster, "batch", "flat"))
-        shown = until(lambda: (get(cluster, "tq", "batch", "queue").get("status") or {}).get("elasticity"), PATIENCE_SECONDS, "a status")
-        assert {one["name"]: one["given"] for one in shown["mostAffected"]} == first
+        until(lambda: "ParallelismChanged" in dict(told(cluster, "batch", "flat")), PATIENCE_SECONDS, "the Job to be told")
+        until(lambda: shown(cluster, "batch") == first, PATIENCE_SECONDS, "the status to show what is given")
         assert condition(cluster, "batch", "Elastic") == ("True", "Divided")
         bad_and_foreign(cluster)
         given_back(cluster)
+
+
+def shown(cluster: Cluster, namespace: str) -> dict[str, int]:
+    """Slots given to the Jobs that the queue's status names."""
+    status = get(cluster, "tq", namespace, "queue").get("status") or {}
+    return {one["name"]: one["given"] for one in status.get("elasticity", {}).get("mostAffected", [])}
 
 
 def sized(cluster: Cluster) -> dict[str, int] | None:
@@ -126,7 +131,8 @@ def bad_and_foreign(cluster: Cluster) -> None:
     gitops = yaml.safe_dump(job("batch", "gitops", 5, 999, Declaration(points(flat))))
     cluster.kubectl("apply", "--server-side", "--field-manager=gitops", "-f", "-", input=gitops)
     until(lambda: condition(cluster, "batch", "Elastic") == ("False", "MalformedAnnotation"), PATIENCE_SECONDS, "the queue to say so")
-    assert "at least two points" in dict(told(cluster, "batch", "bad"))["MalformedAnnotation"]
+    malformed = until(lambda: dict(told(cluster, "batch", "bad")).get("MalformedAnnotation"), PATIENCE_SECONDS, "the Job to be told")
+    assert "at least two points" in malformed
     message = until(lambda: dict(told(cluster, "batch", "gitops")).get("ForeignManager"), PATIENCE_SECONDS, "the Job to be told")
     assert "gitops" in message
     cluster.kubectl("delete", "job", "bad", "-n", "batch")
