@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 import yaml
@@ -42,14 +43,25 @@ def run(fresh_cluster: Callable[..., Cluster], tmp_path_factory: pytest.TempPath
     recording = tmp_path_factory.mktemp("recording") / "rounds.jsonl"
     cluster = fresh_cluster(nodes=NODES, node_cpu="32", node_memory="64Gi")
     with OperatorProcess(cluster, CONFIG | {"recording": {"file": str(recording), "maxMegabytes": 1000}}, "replay"):
-        started, planned = float(round(time.time()) + 25), plans()
+        started, planned = float(round(time.time()) + 45), plans()
         for plan in planned:
             cluster.kubectl("create", "namespace", plan.namespace)
-        cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(queue_documents(started)))
-        for name, granted in (("serving", "Hard"), ("reports", "Soft")):
-            cluster.kubectl("wait", "lq/queue", "-n", name, f"--for=jsonpath={{.status.class}}={granted}", "--timeout=15s", timeout=20)
+        for document in queue_documents(started):  # one by one: creation order is admission order, and it counts in whole seconds
+            admit(cluster, document)
         record = asyncio.run(drive(cluster, planned, started))
     return Run(planned, started, record, recording)
+
+
+CLASSES = {"serving": "Hard", "reports": "Soft"}
+
+
+def admit(cluster: Cluster, document: dict[str, Any]) -> None:
+    """Create the queue, and wait for the class that it is meant to get."""
+    namespace, kind = document["metadata"]["namespace"], document["kind"].lower()
+    cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump(document))
+    want = f"--for=jsonpath={{.status.class}}={CLASSES.get(namespace, 'Elastic')}"
+    cluster.kubectl("wait", f"{kind}/queue", "-n", namespace, want, "--timeout=30s", timeout=35)
+    time.sleep(1.0)
 
 
 async def drive(cluster: Cluster, planned: Sequence[LatencyPlan], started: float) -> WorkloadRecord:
