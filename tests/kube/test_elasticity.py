@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fairburst.curves.runs import Run
 from fairburst.kube.engine import RoundPlan
@@ -19,11 +22,12 @@ from fairburst.kube.job_annotations import (
     declaration_annotations,
     mark_annotations,
     parallelism_of,
+    read_declaration,
     read_mark,
 )
 from fairburst.kube.job_size import SIZE_LABEL
 from fairburst.kube.objects import Job
-from fairburst.policy.paf.curves import PointsCurve
+from fairburst.policy.paf.curves import PointsCurve, progress_rates
 from tests.support.objects import World, job, node, pod, requesting
 
 TQ = "ThroughputQueue"
@@ -454,6 +458,38 @@ def test_a_job_that_asks_for_the_impossible_stops_no_round(parallelism: int, req
     decided = {one.job: one.fair for one in plan.result.slots}
     assert decided.get("batch/huge") == want
     assert "batch/steep" in decided
+
+
+gains = st.lists(st.floats(0.01, 1.0), min_size=16, max_size=16)
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(
+    curves=st.lists(st.tuples(gains, st.booleans()), min_size=2, max_size=5),
+    slots=st.integers(4, 40),
+    percent=st.sampled_from([80, 95, 100]),
+)
+def test_whatever_the_curves_no_size_is_below_alpha_of_the_fair_progress_and_all_fit(
+    curves: list[tuple[list[float], bool]], slots: int, percent: int
+) -> None:
+    """PAF section III-A, on the sizes that are written: hysteresis and bounds included."""
+    world = cluster(slots)
+    queue(world, fairnessPercent=percent)
+    for number, (steps, concave) in enumerate(curves):
+        raised = np.cumsum(sorted(steps, reverse=True) if concave else steps)
+        curve = PointsCurve(tuple(map(float, range(1, 17))), tuple((raised / raised[-1]).tolist()))
+        elastic(world, f"job-{number}", curve)
+    run_for(world, 130.0)
+    last = world.plan().result.slots
+    written = sizes(world)
+    assert sum(written.values()) <= max(slots, len(written))
+    for one in last:
+        name = one.job.removeprefix("batch/")
+        declared = read_declaration(present(world, job("batch", name)).metadata.annotations)
+        assert declared.curve is not None
+        assert one.predicted_fair is not None
+        reached = progress_rates(declared.curve, 16)[written[name]]
+        assert reached >= percent / 100 * one.predicted_fair - 1e-9
 
 
 def test_status_names_a_few_jobs_and_counts_the_rest() -> None:
