@@ -9,6 +9,7 @@ import pytest
 
 from fairburst.kube.manifests import MANAGED_LABEL
 from fairburst.policy.model import QueueKind
+from fairburst.quantity import parse_quantity
 from tests.support.objects import GI, World, job, latency_spec, limit_range, node, pod, quota, requesting
 
 TQ, LQ = "ThroughputQueue", "LatencyQueue"
@@ -57,6 +58,21 @@ def test_a_job_that_requests_more_than_a_quantity_can_hold_stops_no_round(parall
     world.round()
     assert world.status("other")["usage"]["cpu"] == "2"
     assert world.status("batch")["class"] == "Elastic"
+
+
+def test_a_pod_that_fits_no_node_does_not_lift_its_quota_beyond_a_nodes_worth() -> None:
+    """Else a tenant would get any quota by wanting one absurd pod, and use it for small ones."""
+    world = World()  # 2 nodes of 32 cpu, 32 Gi
+    batch(world, "greedy", pods=2, wanted=4)
+    world.controller("Job", None, job("greedy", "absurd", 1, requesting("500", "500Gi")))
+    batch(world, "other", wanted=100)
+    world.round()
+    assert parse_quantity(world.hard("greedy")["requests.cpu"]) <= 2 * 32
+    grown = World("pool: {autoscaled: true, declaredCapacity: {cpu: '1000', memory: 1000Gi}}")
+    grown.queue(TQ, "wide")
+    grown.controller("Job", None, job("wide", "fits-a-larger-node", 1, requesting("500", "500Gi")))
+    grown.round()
+    assert parse_quantity(grown.hard("wide")["requests.cpu"]) >= 500, "an autoscaler may bring a node for it"
 
 
 def test_a_settled_cluster_gets_no_writes() -> None:

@@ -33,6 +33,13 @@ def allocatable(nodes: Iterable[Node], resources: tuple[str, ...]) -> FloatArray
     return total
 
 
+def largest_node(nodes: Iterable[Node], resources: tuple[str, ...]) -> FloatArray:
+    """(K,) the most that any one node offers: no larger pod can run. Infinite without nodes, of which nothing is known then."""
+    offers = [allocatable((node,), resources) for node in nodes]
+    largest: FloatArray = np.max(offers, axis=0) if offers else np.full(len(resources), np.inf)
+    return largest
+
+
 class LowWaterMark:
     """Elementwise minimum of samples of the last `window_seconds`, kept up to a tenth of the window longer (in buckets of a tenth)."""
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from fairburst.config import Config, natural_units
 from fairburst.kube.burst_sizes import BurstSizes
-from fairburst.kube.capacity import LowWaterMark, allocatable, counts
+from fairburst.kube.capacity import LowWaterMark, allocatable, counts, largest_node
 from fairburst.kube.conditions import conditions_of
 from fairburst.kube.controller_index import ControllerIndex
 from fairburst.kube.demand import NamespaceDemand, Owner, namespace_demand
@@ -175,6 +175,7 @@ class Engine:
         self._kinds: dict[str, QueueKind] = {}
         self._demand_resources: tuple[str, ...] = ()
         self._floors = natural_units(config.enforcement.floors)
+        self._largest_node: dict[str, float] = {}
 
     def remember_committed(self, resources: tuple[str, ...], committed: FloatArray, as_of_monotonic: float) -> None:
         """Take over the low-water mark of an earlier process."""
@@ -325,6 +326,8 @@ class Engine:
         nodes = {name: node for (_, name), node in view.nodes.items() if counts(node, pool.node_selector)}
         head_room, declared = natural_units(pool.head_room), natural_units(pool.declared_capacity)
         offered = allocatable(nodes.values(), resources)
+        most = np.full(len(resources), np.inf) if pool.autoscaled else largest_node(nodes.values(), resources)
+        self._largest_node = dict(zip(resources, most.tolist(), strict=True))
         reserve = offered * pool.head_room_percent / 100 + _vector(resources, head_room)
         governed = frozenset(member.namespace for member in roster.governing)
         orphaned = self._orphans(view, roster, frozenset())
@@ -357,7 +360,8 @@ class Engine:
     def _enforce(self, view: ClusterView, namespace: str, member: Member | None, level: FloatArray, bounds: _Bounds) -> _Enforced:
         resources = view.pods.resources
         wanted = self._demand[namespace]
-        floor = [max(self._floors.get(resource, 0.0), wanted.unit.get(resource, 0.0)) for resource in resources]
+        unit = self._creatable_unit(wanted, resources)
+        floor = [max(self._floors.get(resource, 0.0), unit[resource]) for resource in resources]
         promise = dict(zip(resources, np.maximum(level, self._burst_rate(member, resources)).tolist(), strict=True))
         blocked = obstacles(
             unrequested=[*view.pods.namespace(namespace).pods_without_requests, *wanted.unrequested],
@@ -367,6 +371,10 @@ class Engine:
             unit=wanted.unit,
         )
         return _Enforced(namespace, member, wanted, np.maximum(level, floor), blocked)
+
+    def _creatable_unit(self, wanted: NamespaceDemand, resources: tuple[str, ...]) -> dict[str, float]:
+        """The largest pod for which a quota always leaves room; at most what a node holds, so that wanting an absurd pod lifts no quota."""
+        return {resource: min(wanted.unit.get(resource, 0.0), self._largest_node.get(resource, math.inf)) for resource in resources}
 
     def _burst_rate(self, member: Member | None, resources: tuple[str, ...]) -> FloatArray:
         """(K,) rate that a hard or soft queue is promised in its windows, also while it has none; zeros for others."""
@@ -409,7 +417,7 @@ class Engine:
 
     def _target(self, item: _Enforced, stored: Mapping[str, float], resources: tuple[str, ...]) -> QuotaTarget:
         level = dict(zip(resources, item.level.tolist(), strict=True))
-        unit = {resource: item.demand.unit.get(resource, 0.0) for resource in resources}
+        unit = self._creatable_unit(item.demand, resources)
         lag = {resource: self.lag.allowance(item.namespace, resource, unit[resource], level[resource]) for resource in resources}
         member = item.member
         owner = None
