@@ -1,7 +1,8 @@
 """Which Jobs share the slots of elastic queues, and what each brings along: bounds, size, curve. Pure; decides no slots.
 
 Every unfinished Job of an elastic queue takes part, for it has a fair share. One without a usable curve keeps that share and is not
-resized. A malformed annotation becomes a problem on its own Job and nothing else.
+resized. A malformed annotation becomes a problem on its own Job and nothing else. A curve is the Job's own, else the one that its family
+has taught, else the queue's.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairburst.kube.charge import template_charge
+from fairburst.kube.curve_text import MOST_PARALLELISM, MalformedCurveError, read_curve
 from fairburst.kube.job_annotations import (
-    MOST_PARALLELISM,
     Declaration,
     MalformedAnnotationError,
     family_of,
@@ -52,6 +53,7 @@ class Candidate:
     wished: int
     alone_seconds: float | None
     problem: JobProblem | None
+    queues_curve: bool = False  # whether the curve is the one of the queue's spec
 
     @property
     def elastic(self) -> bool:
@@ -67,11 +69,21 @@ class LearnedCurve:
     alone_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class QueueCurve:
+    """The curve of a queue's spec, for Jobs that have no other. `problem`: why there is none although one is declared."""
+
+    curve: Curve | None = None
+    alone_seconds: float | None = None
+    problem: str | None = None
+
+
 class DeclarationReader:
-    """Reads what Jobs declare, each version of a Job once: a round must not parse a thousand curves."""
+    """Reads what Jobs and queues declare, each version of it once: a round must not parse a thousand curves."""
 
     def __init__(self) -> None:
         self._read: dict[str, tuple[str, Declaration, JobProblem | None]] = {}
+        self._read_of_queues: dict[str, tuple[Elasticity, QueueCurve]] = {}
 
     def read(self, job: Job) -> tuple[Declaration, JobProblem | None]:
         """What the Job declares; nothing and the reason where that is malformed or somebody else sizes the Job."""
@@ -81,9 +93,17 @@ class DeclarationReader:
             known = self._read[uid] = (version, *_declared(job))
         return known[1:]
 
-    def keep(self, uids: Iterable[str]) -> None:
-        """Forget all other Jobs."""
+    def queue_curve(self, queue: str, elasticity: Elasticity) -> QueueCurve:
+        """The curve that the queue's spec declares."""
+        known = self._read_of_queues.get(queue)
+        if known is None or known[0] != elasticity:
+            known = self._read_of_queues[queue] = (elasticity, _queue_curve(elasticity))
+        return known[1]
+
+    def keep(self, uids: Iterable[str], queues: Iterable[str]) -> None:
+        """Forget all other Jobs and queues."""
         self._read = {uid: self._read[uid] for uid in uids if uid in self._read}
+        self._read_of_queues = {name: self._read_of_queues[name] for name in queues if name in self._read_of_queues}
 
 
 def candidates(
@@ -100,12 +120,15 @@ def candidates(
     `owner_usage` answers by the uid of a pod's controller, `learned` by family.
     """
     wanting = sorted((job for job in jobs if _wants_pods(job)), key=lambda job: job.metadata.name)
-    return [_candidate(queue, elasticity, job, reader.read(job), owner_usage(job.metadata.uid), resources, learned) for job in wanting]
+    default = reader.queue_curve(queue, elasticity)
+    return [
+        _candidate(queue, elasticity, job, reader.read(job), owner_usage(job.metadata.uid), resources, learned, default) for job in wanting
+    ]
 
 
 def _candidate(
     queue: str, elasticity: Elasticity, job: Job, read: tuple[Declaration, JobProblem | None], pods: OwnerUsage,
-    resources: tuple[str, ...], learned: Mapping[str, LearnedCurve],
+    resources: tuple[str, ...], learned: Mapping[str, LearnedCurve], default: QueueCurve,
 ) -> Candidate:  # fmt: skip
     metadata, original = job.metadata, original_parallelism(job)
     declared, trouble = read
@@ -114,6 +137,9 @@ def _candidate(
     curve, alone = declared.curve, declared.alone_seconds
     if curve is None and trouble is None:
         curve, alone = _learned(job, most, learned)
+    queues_curve = curve is None and trouble is None and default.curve is not None
+    if queues_curve:
+        curve, alone = default.curve, default.alone_seconds
     if curve is None or elasticity.mode == "Quota":
         most = original
     left = most if job.spec.completions is None else max(0, job.spec.completions - job.status.succeeded)
@@ -130,7 +156,7 @@ def _candidate(
         curve=curve,
         category=(metadata.labels or {}).get(SIZE_LABEL),
     )
-    return Candidate(job, value, wished, alone, trouble)
+    return Candidate(job, value, wished, alone, trouble, queues_curve)
 
 
 def _declared(job: Job) -> tuple[Declaration, JobProblem | None]:
@@ -147,6 +173,15 @@ def _declared(job: Job) -> tuple[Declaration, JobProblem | None]:
         f"parallelism out of what is applied, or declare no curve."
     )
     return Declaration(weight=declared.weight), JobProblem(metadata.namespace, metadata.name, metadata.uid, "ForeignManager", message)
+
+
+def _queue_curve(elasticity: Elasticity) -> QueueCurve:
+    if elasticity.curve is None:
+        return QueueCurve()
+    try:
+        return QueueCurve(*read_curve(elasticity.curve, elasticity.maximum_parallelism))
+    except MalformedCurveError as error:
+        return QueueCurve(problem=str(error))
 
 
 def _learned(job: Job, most: int, learned: Mapping[str, LearnedCurve]) -> tuple[Curve | None, float | None]:

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairburst.kube.conditions import ConditionValue
+from fairburst.kube.elastic_jobs import JobProblem
 from fairburst.kube.elasticity import JobView, QueueView
 from fairburst.kube.enforceability import NAMED_AT_MOST
 from fairburst.kube.job_annotations import parallelism_of
 from fairburst.kube.schemas import to_amounts
+from fairburst.policy.paf.jobs import SlotReason
 from fairburst.telemetry.metrics import ElasticFigures
 
 MILLI = 1000
@@ -47,16 +49,27 @@ def _job(one: JobView) -> dict[str, Any]:
 
 
 def condition(view: QueueView) -> ConditionValue:
-    """`Elastic`: False while a job's annotations or its curve can't be used, with the first few of them by name."""
+    """`Elastic`: False while the queue's curve, a job's annotations or its curve can't be used, with the first few jobs by name."""
     wrong = [problem for problem in view.problems if problem.reason != "ForeignManager"]
-    if wrong:
-        more = f" And {len(wrong) - NAMED_AT_MOST} more." if len(wrong) > NAMED_AT_MOST else ""
-        named = " ".join(f"Job {problem.name}: {problem.message}" for problem in wrong[:NAMED_AT_MOST])
-        return ConditionValue("Elastic", "False", wrong[0].reason, f"{named}{more} Each keeps its fair share.")
+    if view.curve_problem is not None or wrong:
+        return _what_is_wrong(view.curve_problem, wrong)
     alone = len(view.problems) - len(wrong)
     left = f" {alone} sized by somebody else stay as they are." if alone else ""
     said = f"slots are divided by what they are worth, with mode: {view.elasticity.mode}.{left}"
     return ConditionValue("Elastic", "True", "Divided", said)
+
+
+def _what_is_wrong(curve_problem: str | None, problems: Sequence[JobProblem]) -> ConditionValue:
+    reasons, said = [problem.reason for problem in problems], []
+    if curve_problem is not None:
+        reasons.insert(0, SlotReason.CURVE_REFUSED.value)
+        said.append(f"spec.elasticity.curve: {curve_problem}. Jobs without a curve of their own keep their fair share.")
+    said += [f"Job {problem.name}: {problem.message}" for problem in problems[:NAMED_AT_MOST]]
+    if len(problems) > NAMED_AT_MOST:
+        said.append(f"And {len(problems) - NAMED_AT_MOST} more.")
+    if problems:
+        said.append("Each keeps its fair share.")
+    return ConditionValue("Elastic", "False", reasons[0], " ".join(said))
 
 
 def figures(view: QueueView) -> ElasticFigures:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from fairburst.config import ElasticityConfig
 from fairburst.curves.explore import next_parallelism, safe_slots
 from fairburst.kube.controller_index import ControllerIndex
+from fairburst.kube.curve_text import MOST_PARALLELISM
 from fairburst.kube.elastic_jobs import Candidate, DeclarationReader, JobProblem, candidates
-from fairburst.kube.job_annotations import MOST_PARALLELISM, family_of, read_mark
+from fairburst.kube.job_annotations import family_of, read_mark
 from fairburst.kube.job_runs import JobRuns
 from fairburst.kube.learned_curves import LearnedCurves
 from fairburst.kube.objects import Job
@@ -52,13 +53,17 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """One elastic queue's part: its settings, its Jobs, what moved to it (K,), and what is wrong with some of them."""
+    """One elastic queue's part: its settings, its Jobs, what moved to it (K,), and what is wrong with some of them.
+
+    curve_problem: why the curve of its own spec can't be used, if one is declared and it can't.
+    """
 
     elasticity: Elasticity
     fairness_knob: float
     jobs: Sequence[JobView]
     moved: FloatArray | None
     problems: Sequence[JobProblem]
+    curve_problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +140,7 @@ class SlotPlanner:
             )
             for name, queue in self._queues.items()
         }
-        self._reader.keep(one.job.metadata.uid for found in self._candidates.values() for one in found)
+        self._reader.keep((one.job.metadata.uid for found in self._candidates.values() for one in found), self._queues)
         former, self._wishes = self._wishes, self._all_wishes()
         return {namespace for namespace in former.keys() | self._wishes.keys() if former.get(namespace) != self._wishes.get(namespace)}
 
@@ -223,7 +228,8 @@ class SlotPlanner:
         ]
         problems = [one.problem for one in self._candidates[name] if one.problem is not None]
         problems += [_refused(one) for one in jobs if one.decision.reason == SlotReason.CURVE_REFUSED.value]
-        return QueueView(queue.elasticity, self._knob(queue), jobs, moved, problems)
+        declared = self._reader.queue_curve(name, queue.elasticity)
+        return QueueView(queue.elasticity, self._knob(queue), jobs, moved, problems, declared.problem)
 
     def _sized(self, queue: _ElasticQueue, view: QueueView) -> list[Sizing]:
         """The Jobs that are given a size now: those with a curve, and those whose family's curve is being explored."""
@@ -295,8 +301,10 @@ def _elastic_queue(member: Member) -> _ElasticQueue | None:
 
 
 def _refused(one: JobView) -> JobProblem:
-    metadata = one.candidate.job.metadata
-    return JobProblem(metadata.namespace, metadata.name, metadata.uid, one.decision.reason, one.decision.message)
+    metadata, message = one.candidate.job.metadata, one.decision.message
+    if one.candidate.queues_curve:
+        message += " The curve is that of the queue's spec."
+    return JobProblem(metadata.namespace, metadata.name, metadata.uid, one.decision.reason, message)
 
 
 def _is_foreign(candidate: Candidate) -> bool:

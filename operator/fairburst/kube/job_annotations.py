@@ -6,17 +6,15 @@ notes the parallelism it found, the one it wrote and when, so that it can undo i
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
+from fairburst.kube.curve_text import MOST_PARALLELISM, MalformedCurveError, curve_text, read_curve
 from fairburst.kube.objects import Job, controller_of
 from fairburst.kube.schemas import from_epoch, to_epoch
-from fairburst.policy.paf.curves import Curve, ErnestCurve, PointsCurve, problem
+from fairburst.policy.paf.curves import Curve
 from fairburst.validation import found
 
 CURVE = "fairburst.dev/progress-curve"
@@ -29,8 +27,6 @@ GIVEN = "fairburst.dev/given-parallelism"
 CHANGED_AT = "fairburst.dev/parallelism-changed-at"
 
 FIELD_MANAGER = "fairburst"
-MOST_PARALLELISM = 100_000  # as many as a Job can have with indexed completion
-MOST_POINTS = 256
 MOST_WEIGHT = 1_000_000
 # "clean-28391040" and "clean-x7k2p" are runs of "clean": what a CronJob and generateName append.
 _GENERATED = re.compile(r"-(\d{6,}|[bcdfghjklmnpqrstvwxz2456789]{5})$")
@@ -64,7 +60,7 @@ def declaration_annotations(declaration: Declaration) -> dict[str, str]:
     """The annotations that declare it; inverse of `read_declaration`."""
     written = {}
     if declaration.curve is not None:
-        written[CURVE] = json.dumps(_curve_content(declaration.curve, declaration.alone_seconds))
+        written[CURVE] = curve_text(declaration.curve, declaration.alone_seconds)
     if declaration.minimum is not None:
         written[MINIMUM] = str(declaration.minimum)
     if declaration.maximum is not None:
@@ -85,7 +81,7 @@ def read_declaration(annotations: Mapping[str, str] | None) -> Declaration:
     minimum, maximum = _whole(given, MINIMUM), _whole(given, MAXIMUM)
     if minimum is not None and maximum is not None and minimum > maximum:
         raise MalformedAnnotationError(f"{MINIMUM}: expected at most {MAXIMUM}, found {minimum} > {maximum}")
-    curve, alone = _read_curve(given[CURVE], maximum) if CURVE in given else (None, None)
+    curve, alone = _curve(given, maximum)
     return Declaration(curve, alone, minimum, maximum, _weight(given))
 
 
@@ -158,69 +154,13 @@ def foreign_manager(job: Job) -> str | None:
     return "somebody else" if mark is not None and mark.given != parallelism_of(job) else None
 
 
-def _curve_content(curve: Curve, alone_seconds: float | None) -> dict[str, Any]:
-    alone = {} if alone_seconds is None else {"aloneSeconds": alone_seconds}
-    match curve:
-        case PointsCurve(slots, progress):
-            return {"points": [list(pair) for pair in zip(slots, progress, strict=True)], **alone}
-        case ErnestCurve(a0, a1, a2, a3, lowest, highest):
-            bounds = {key: bound for key, bound in (("lowest", lowest), ("highest", highest)) if bound is not None}
-            return {"coefficients": [a0, a1, a2, a3], **bounds, **alone}
-
-
-def _read_curve(text: str, maximum: int | None) -> tuple[Curve, float | None]:
+def _curve(given: Mapping[str, str], maximum: int | None) -> tuple[Curve | None, float | None]:
+    if CURVE not in given:
+        return None, None
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise MalformedAnnotationError(f"{CURVE}: expected JSON, found {found(text)}") from error
-    forms = {"coefficients", "points"} & set(content) if isinstance(content, dict) else set()
-    if len(forms) != 1:
-        raise MalformedAnnotationError(f'{CURVE}: expected an object with "coefficients" or "points", found {found(text)}')
-    unknown = set(content) - forms - {"aloneSeconds"} - ({"lowest", "highest"} if "coefficients" in forms else set())
-    if unknown:
-        raise MalformedAnnotationError(f"{CURVE}: no such key: {', '.join(sorted(unknown))}")
-    curve: Curve = _read_points(content["points"]) if "points" in content else _read_coefficients(content)
-    trouble = problem(curve, maximum or _natural_end(curve))
-    if trouble is not None:
-        raise MalformedAnnotationError(f"{CURVE}: {trouble}")
-    alone = content.get("aloneSeconds")
-    if alone is not None and (not _is_number(alone) or alone <= 0):
-        raise MalformedAnnotationError(f"{CURVE}: expected aloneSeconds greater than zero, found {found(alone)}")
-    return curve, None if alone is None else float(alone)
-
-
-def _read_points(content: Any) -> PointsCurve:
-    pairs: list[Any] = content if isinstance(content, list) else []
-    if pairs != content or not all(isinstance(pair, list) and len(pair) == 2 and all(map(_is_number, pair)) for pair in pairs):
-        raise MalformedAnnotationError(f"{CURVE}: expected points as [[slots, progress], ...], found {found(content)}")
-    if len(pairs) > MOST_POINTS:
-        raise MalformedAnnotationError(f"{CURVE}: expected at most {MOST_POINTS} points, found {len(pairs)}")
-    return PointsCurve(tuple(float(slots) for slots, _ in pairs), tuple(float(progress) for _, progress in pairs))
-
-
-def _read_coefficients(content: Mapping[str, Any]) -> ErnestCurve:
-    coefficients = content["coefficients"]
-    if not (isinstance(coefficients, list) and len(coefficients) == 4 and all(map(_is_number, coefficients))):
-        raise MalformedAnnotationError(f"{CURVE}: expected four coefficients a0 to a3, found {found(coefficients)}")
-    for bound in ("lowest", "highest"):
-        value = content.get(bound)
-        if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_PARALLELISM):
-            raise MalformedAnnotationError(f"{CURVE}: expected {bound} between 1 and {MOST_PARALLELISM}, found {found(value)}")
-    a0, a1, a2, a3 = map(float, coefficients)
-    return ErnestCurve(a0, a1, a2, a3, content.get("lowest"), content.get("highest"))
-
-
-def _natural_end(curve: Curve) -> int:
-    """Up to where a curve is looked at where nobody declares a maximum; the division looks again, up to the Job's own."""
-    match curve:
-        case PointsCurve(slots, _):
-            return int(min(max(slots, default=1.0), MOST_PARALLELISM))
-        case ErnestCurve(highest=highest):
-            return highest or 1
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300 and math.isfinite(value)
+        return read_curve(given[CURVE], maximum)
+    except MalformedCurveError as error:
+        raise MalformedAnnotationError(f"{CURVE}: {error}") from error
 
 
 def _whole(given: Mapping[str, str], name: str) -> int | None:

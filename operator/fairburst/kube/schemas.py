@@ -25,6 +25,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 _MAX_RESOURCES = 16
 _MAX_SCHEDULED_BURSTS = 500
 _MAX_PARALLELISM = 100_000  # as many as a Job can have with indexed completion
+_MAX_CURVE = 16_384  # characters: twice what the most points take with every digit of theirs
 _YEAR = 31_536_000  # seconds; the longest duration anybody may declare
 _MICRO = 10**6
 _MILLI = 1000
@@ -450,6 +451,14 @@ class Elasticity(SpecModel):
         le=100,
         description="A giving job keeps at least this percent of the progress that its fair share gives it. By default the operator's "
         "elasticity.fairnessPercent.",
+    )
+    curve: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=_MAX_CURVE,
+        description="Progress curve of the queue's Jobs that carry none and whose family has taught none: the same text as in the "
+        'annotation fairburst.dev/progress-curve, such as {"points": [[1, 0.2], [8, 0.9], [16, 1]]} or {"coefficients": [a0, a1, a2, a3]}. '
+        "With one that can't be used the condition Elastic says why, and those Jobs keep their fair share.",
     )
 
 
