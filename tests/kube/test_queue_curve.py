@@ -102,6 +102,17 @@ def test_a_jobs_annotation_goes_before_what_was_learned_and_that_before_the_queu
     assert curve_of(world, "plain-x7k2p") is None
 
 
+@pytest.mark.parametrize(("more", "want"), [({}, 4), ({"curve": STEEP_TEXT}, 8)], ids=["explored", "not explored"])
+def test_a_family_is_not_explored_where_the_queues_curve_is_known(more: dict[str, Any], want: int) -> None:
+    world = cluster(explore=True)
+    queue(world, fairnessPercent=50, **more)
+    world.engine.slots.learned.completed("batch/new/1000", Run(8, 60.0), world.wall)
+    elastic(world, "new-x7k2p", None)
+    elastic(world, "steep", STEEP)
+    run_for(world, 5.0)
+    assert sizes(world)["new-x7k2p"] == want
+
+
 def test_the_queues_curve_says_how_long_its_jobs_take_alone() -> None:
     world = cluster()
     queue(world, curve=curve_text(STEEP, 600.0))
@@ -186,6 +197,17 @@ def test_a_curve_that_has_a_pole_within_one_jobs_size_is_refused_for_that_job_al
     assert (told.name, told.reason) == ("many", "CurveRefused")
     assert told.message.endswith("a pole or negative progress. The curve is that of the queue's spec.")
     assert world.condition(TQ, "batch", "Elastic")[:2] == ("False", "CurveRefused")
+
+
+def test_a_curve_is_looked_at_up_to_the_maximum_that_the_queue_declares() -> None:
+    world = cluster(24)
+    queue(world, curve='{"coefficients": [-1, 0, 12, 0]}', maximumParallelism=16)
+    elastic(world, "plain", None)
+    plan = round_(world)
+    assert [event for event in plan.elastic.events if event.warning] == []
+    _, reason, message = world.condition(TQ, "batch", "Elastic")
+    assert reason == "CurveRefused"
+    assert "expected 1/p above 0 from 1 to 16 slots, found -0.25" in message
 
 
 def test_the_queues_curve_and_a_jobs_are_both_told_if_both_are_bad() -> None:
