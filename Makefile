@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-long test-fast lint crds chart image release-check lock bench reproduce cluster-build clean fuzz mutate
+.PHONY: demo test test-slow test-long test-fast lint crds chart image release-check lock bench reproduce cluster-build clean fuzz mutate
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -18,16 +18,20 @@ demo: $(STAMP)
 
 ## test: style, types, contracts, then every test; builds the control plane first if it is not cached
 test: lint cluster-build
-	$(BIN)/python -m pytest -m "not measure and not long" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not measure and not slow and not long" -n 2 --dist loadfile
 	$(BIN)/python -m pytest -m "measure and not long"
 
-## test-long: what needs more than a minute on the control plane: five minutes recorded, replayed and simulated
+## test-slow: the chart on an API server, and the papers' experiments in their quick forms; CI runs it too
+test-slow: $(STAMP) cluster-build
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile
+
+## test-long: figures that take minutes each on the control plane and want the machine for themselves; half an hour, not in CI
 test-long: $(STAMP) cluster-build
 	$(BIN)/python -m pytest -m long
 
 ## test-fast: the tests that need no control plane
 test-fast: $(STAMP)
-	$(BIN)/python -m pytest -m "not t1 and not measure and not long"
+	$(BIN)/python -m pytest -m "not t1 and not measure and not slow and not long"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

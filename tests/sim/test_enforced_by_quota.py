@@ -20,6 +20,8 @@ from tests.support.five_minutes import CONFIG, NODES, SECONDS, WITHIN, Outcomes,
 from tests.support.objects import World
 from tests.support.quota_cluster import QuotaCluster
 
+pytestmark = pytest.mark.slow
+
 OVERHEAD_SECONDS = 1.0
 
 

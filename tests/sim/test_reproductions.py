@@ -16,6 +16,7 @@ from fairburst.sim.reproductions import EXPERIMENTS, suite
 from fairburst.sim.reproductions.alpha import MEAN_RATE, demands, replay, suffices
 from fairburst.sim.reproductions.result import Options, Reproduction
 
+pytestmark = pytest.mark.slow
 needs_plots = pytest.mark.skipif(not can_plot(), reason="matplotlib isn't installed (extra sim)")
 
 

@@ -24,6 +24,8 @@ from e2e.waiting import PATIENCE_SECONDS, until
 from tests.support.helm import Helm, HelmError, Values, objects_in, the
 from tests.t1.conftest import unique_name
 
+pytestmark = pytest.mark.slow
+
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
 CRDS = ["latencyqueues.fairburst.dev", "throughputqueues.fairburst.dev"]
 CLUSTER_WIDE = "crd,priorityclass,clusterrole,clusterrolebinding,mutatingadmissionpolicy,mutatingadmissionpolicybinding,flowschema"

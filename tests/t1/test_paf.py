@@ -91,6 +91,7 @@ def condition(cluster: Cluster, namespace: str, type_: str) -> tuple[str, str]:
     return next(((one["status"], one["reason"]) for one in status.get("conditions", []) if one["type"] == type_), ("", ""))
 
 
+@pytest.mark.slow
 def test_jobs_are_sized_left_alone_where_others_size_them_and_given_back(fresh_cluster: Callable[..., Cluster]) -> None:
     cluster = fresh_cluster(nodes=3, node_cpu="8", node_memory="16Gi")
     with OperatorProcess(cluster, {"elasticity": {"fairnessPercent": 90}}, "paf"):
