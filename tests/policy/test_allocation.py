@@ -77,3 +77,7 @@ def test_a_queue_is_short_if_it_is_short_of_any_resource() -> None:
     wanted = np.array([[2.0, 2.0], [2.0, 2.0], [2.0, 2.0]])
     given = np.array([[1.0, 2.0], [2.0, 1.0], [2.0, 2.0]])
     assert row_any_short(given, wanted).tolist() == [True, True, False]
+
+
+def test_a_queue_is_not_short_of_what_it_does_not_want() -> None:
+    assert row_any_short(np.array([[2.0, 0.0]]), np.array([[2.0, 0.0]])).tolist() == [False]

@@ -151,3 +151,24 @@ def test_order_of_queues_does_not_matter(problem: tuple[np.ndarray, np.ndarray, 
     ours = fill(demand, np.full(len(demand), np.inf), weight, capacity, capacity)
     shuffled = fill(demand[order], np.full(len(demand), np.inf), weight[order], capacity, capacity)
     assert shuffled == pytest.approx(ours[order], abs=1e-9)
+
+
+class TestEdges:
+    """Cases that mutants of the code survived before (docs/mutation.md)."""
+
+    def test_who_comes_after_a_claim_that_does_not_fit_gets_its_own_and_who_came_before_is_not_served_again(self) -> None:
+        """The second claim exhausts the first resource; the first claim keeps its 4 of the other, and the last gets the 6 left of it."""
+        claim, left = np.array([[0.0, 4.0], [20.0, 0.0], [0.0, 6.0]]), np.array([10.0, 10.0])
+        assert take_in_order(claim, left, left * 1e-9).tolist() == [1.0, 0.5, 1.0]
+
+    def test_a_pool_smaller_than_one_of_its_units_is_divided_like_any_other(self) -> None:
+        """Half a core, of which two queues want one each."""
+        half = np.array([0.5])
+        assert fill(np.ones((2, 1)), np.full(2, np.inf), np.ones(2), half, half) == pytest.approx([0.25, 0.25])
+
+    def test_a_demand_too_small_to_have_a_share_is_met(self) -> None:
+        capacity = np.array([1e12])
+        assert fill(np.array([[1e-9]]), np.full(1, np.inf), np.ones(1), capacity, capacity).tolist() == [1.0]
+
+    def test_tasks_are_started_beside_a_resource_that_is_not_there(self) -> None:
+        assert divide_tasks(np.array([[1.0, 0.0]]), np.array([9]), np.ones(1), np.array([4.0, 0.0])).tolist() == [4]
