@@ -13,6 +13,7 @@ from fairburst.policy.model import (
     EventKind,
     GuaranteeClass,
     Memory,
+    Periodic,
     PolicyConfig,
     QueueKind,
     QueueSpec,
@@ -60,7 +61,8 @@ def bursting(name: str, order: float, cores: float, seconds: float = 10.0, weigh
 
 class TestCandidates:
     def test_a_resource_that_is_not_there_and_not_asked_for_decides_nothing(self) -> None:
-        assert Pool(10.0, 0.0).round(latency("l/q", 0.0, [5.0, 0.0], 10, Sporadic(100))).classes == (HARD,)
+        queues = (throughput("t/q"), latency("l/q", 1.0, [5.0, 0.0], 10, Sporadic(100)))
+        assert Pool(10.0, 0.0).round(*queues).classes == (ELASTIC, HARD)
 
     @pytest.mark.parametrize(
         "last",
@@ -185,6 +187,22 @@ class TestChanges:
         assert pool.round(spec).classes == (HARD,)
         assert pool.round(dataclasses.replace(spec, weight=2.0)).classes == (HARD,)
         assert pool.promise("l/q").weight == 2.0
+
+    def test_are_tested_against_the_windows_of_others_only(self) -> None:
+        """Rates of 8 and 8 on 10 cores in windows that never meet; a rate of 9 meets its own old window and no other."""
+        first, second = (latency(f"{name}/q", at, [8.0], 10, Periodic(40, START + 20 * at)) for at, name in enumerate("ab"))
+        pool = Pool(10.0)
+        assert pool.round(first, second).classes == (HARD, HARD)
+        assert pool.round(first, dataclasses.replace(second, burst=Burst({"cpu": 9.0}, 10, 10))).classes == (HARD, HARD)
+
+    def test_to_an_elastic_promise_free_a_second_change_of_the_same_round(self) -> None:
+        """A burst of 0.4 leaves room for a weight of 2.5; one of 0.6 is no longer fair, and protects nothing."""
+        spec, other = bursting("a/q", 0.0, 10.0, 40.0), throughput("b/q", 1.0)
+        pool = Pool(10.0)
+        assert pool.round(spec, other).classes == (HARD, ELASTIC)
+        changed = dataclasses.replace(spec, burst=Burst({"cpu": 10.0}, 60, 60))
+        assert pool.round(changed, dataclasses.replace(other, weight=2.0)).classes == (ELASTIC, ELASTIC)
+        assert pool.promise("b/q").weight == 2.0
 
     def test_that_are_refused_cost_nothing(self) -> None:
         """The change would break another promise and be unfair itself; asking for it changes no class."""

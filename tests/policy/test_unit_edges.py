@@ -85,6 +85,7 @@ class TestTheNextUnit:
             pytest.param(10.9, [2.3, 99.0], [1.0, 5.0], [2.0, 8.9], [2.3, 5.0], id="no more than that part"),
             pytest.param(153.0, [99.0, 56.0, 99.0], [40.0, 0.5, 0.5], None, [40.0, 56.0, 57.0], id="many units after one another"),
             pytest.param(153.0, [99.0, 55.0, 99.0], [40.0, 0.5, 0.5], None, [40.0, 55.0, 58.0], id="many units but to who has enough"),
+            pytest.param(10.0, [99.0] * 3, [1.0, 1.0, 5.0], [3.0, 3.0, 4.0], [5.0, 5.0, 0.0], id="one each in turn"),
             pytest.param(3.5, [99.0, 99.0], [1.0, 1.0], None, [2.0, 1.0], id="the first by name of equal losses"),
         ],
     )
