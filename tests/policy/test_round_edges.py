@@ -63,7 +63,7 @@ def test_use_is_charged_in_shares_of_committed_capacity(committed: float, live: 
 def test_use_is_charged_in_shares_of_live_capacity_where_nothing_is_committed() -> None:
     """Of a resource that no burst asks for: cores are committed, memory is not."""
     queues = (throughput("t/q"), latency("l/q", 1.0, [1.0], 10, Sporadic(100)))
-    value = snapshot(queues, [10.0, 10.0], [[99.0, 99.0], [1.0, 5.0]], [[0.0, 0.0], [1.0, 5.0]], committed=[10.0, 0.0])
+    value = snapshot(queues, [10.0, 10.0], [[99.0, 99.0], [1.0, 0.0]], [[0.0, 0.0], [1.0, 5.0]], committed=[10.0, 0.0])
     result, _ = decide(value, Memory(), CONFIG, START)
     assert result.decisions[1].charge_rate == pytest.approx(0.5)
 
@@ -91,6 +91,15 @@ def test_a_quiet_round_notices_that_pods_are_of_another_size(unit: float, want: 
     assert result.level.tolist() == [[0.0], [3.0]]
     result, _ = decide(dataclasses.replace(value, unit=np.full((2, 1), unit)), memory, CONFIG, START + 1)
     assert result.level.tolist() == [[0.0], [want]]
+    assert result.charge_rate.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("field", ["demand", "usage"])
+def test_a_quiet_round_refuses_an_amount_below_nothing(field: str) -> None:
+    value = snapshot((throughput("t/q"),), [10.0], [[0.0]])
+    _, memory = decide(value, Memory(), CONFIG, START)
+    with pytest.raises(InvalidSnapshotError, match=f"{field} of t/q"):
+        decide(dataclasses.replace(value, **{field: np.array([[-1.0]])}), memory, CONFIG, START + 1)
 
 
 def test_a_round_holds_room_for_an_expected_burst_and_charges_its_queue() -> None:
@@ -106,6 +115,16 @@ def test_a_round_holds_room_for_an_expected_burst_and_charges_its_queue() -> Non
     assert result.allocation[:, 0].tolist() == [0.0, 90.0]
     assert result.decisions[0].charge_rate == pytest.approx(0.1)
     assert memory.queues["l/q"].ledger_rate == pytest.approx(0.1)
+
+
+def test_the_pool_that_small_and_large_jobs_divide_is_what_other_queues_leave() -> None:
+    """DRESS's Tot_R: 100 of either resource less the burst's 40 and 20, and less the 10 and 5 of a queue that does not take part."""
+    queues = (latency("l/q", 0.0, [40.0, 20.0], 10, Sporadic(100)), throughput("a/q", 1.0), throughput("b/q", 2.0))
+    value = snapshot(queues, [100.0, 100.0], [[40.0, 20.0], [99.0, 9.0], [10.0, 5.0]])
+    jobs = dataclasses.replace(JobsPart.of([], [], [], 2), taking_part=np.array([False, True, False]))
+    result, _ = decide(dataclasses.replace(value, jobs=jobs), Memory(), PolicyConfig(dress=DressConfig()), START)
+    assert result.dress is not None
+    assert result.dress.pool.tolist() == [50.0, 75.0]
 
 
 class TestLimits:
@@ -159,11 +178,18 @@ class TestOneLatencyQueue:
         results, _ = self.play([(0, 8.0, 8.0), (10, 10.0, 0.0)], live=20.0)
         assert results[-1].guaranteed[1, 0] == pytest.approx(10 * 42 / 90)
 
-    def test_the_end_of_its_budget_is_told_when_it_comes_and_by_name(self) -> None:
-        results, _ = self.play([(0, 8.0, 8.0), (9, 8.0, 8.0), (10, 8.0, 8.0)], deadline=15.0)
+    @pytest.mark.parametrize(
+        ("rounds", "want"),
+        [
+            pytest.param([(0, 8.0, 8.0), (9, 8.0, 8.0), (10, 8.0, 4.0), (11, 8.0, 4.0)], [0, 0, 1, 0], id="once"),
+            pytest.param([(0, 8.0, 7.0), (15, 0.0, 7.0), (100, 8.0, 8.0), (110, 8.0, 8.0)], [0, 0, 0, 1], id="beside a debt of 20 too"),
+        ],
+    )
+    def test_the_end_of_its_budget_is_told_by_name(self, rounds: list[tuple[float, float, float]], want: list[int]) -> None:
+        results, _ = self.play(rounds, deadline=15.0)
         spent = [[event for event in one.events if event.kind is EventKind.BUDGET_SPENT] for one in results]
-        assert [[event.queue for event in some] for some in spent] == [[], [], ["l/q"]]
-        assert spent[2][0].message.startswith("The declared burst has been delivered in full")
+        assert [[event.queue for event in some] for some in spent] == [["l/q"] * count for count in want]
+        assert all(event.message.startswith("The declared burst has been delivered in full") for some in spent for event in some)
 
     def test_what_was_delivered_at_different_rates_adds_up(self) -> None:
         """5 s of 8 cores and 10 s of 4 are the 80 core-seconds declared."""
