@@ -192,9 +192,9 @@ class TestOneLatencyQueue:
         assert all(event.message.startswith("The declared burst has been delivered in full") for some in spent for event in some)
 
     def test_what_was_delivered_at_different_rates_adds_up(self) -> None:
-        """5 s of 8 cores and 10 s of 4 are the 80 core-seconds declared."""
-        results, _ = self.play([(0, 8.0, 8.0), (5, 8.0, 4.0), (14.9, 8.0, 4.0), (15, 8.0, 4.0)], deadline=20.0)
-        assert [EventKind.BURST_MET in [event.kind for event in one.events] for one in results] == [False, False, False, True]
+        """2.5 s of 8 cores, 10 s of 4 and 2.5 s of 8 are the 80 core-seconds declared."""
+        results, _ = self.play([(0, 8.0, 8.0), (2.5, 8.0, 4.0), (12.5, 8.0, 8.0), (14.9, 8.0, 8.0), (15, 8.0, 8.0)], deadline=20.0)
+        assert [EventKind.BURST_MET in [event.kind for event in one.events] for one in results] == [False] * 4 + [True]
 
     def test_its_ledger_is_exact_where_use_changes_twice_in_a_second(self) -> None:
         results, _ = self.play([(0, 8.0, 8.0), (0.5, 8.0, 4.0), (1.0, 8.0, 4.0)])
@@ -205,12 +205,30 @@ class TestOneLatencyQueue:
         [
             pytest.param([(0, 0.0, 0.0)], 10.0, 8.0, id="armed: its rate"),
             pytest.param([(0, 0.0, 0.0)], 1.0, 0.8, id="armed for a small burst: its rate"),
+            pytest.param([(0, 8.0, 8.0), (5, 1.0, 1.0)], 10.0, 8.0, id="open: its rate, whatever it wants at the moment"),
             pytest.param([(0, 8.0, 8.0), (10, 0.0, 0.0)], 10.0, 0.0, id="closed: what it is given"),
             pytest.param([(0, 8.0, 10.0), (10, 0.0, 10.0), (100, 0.0, 10.0)], 10.0, 0.0, id="armed without a budget: what it is given"),
         ],
     )
     def test_its_quota_follows_its_window(self, rounds: list[tuple[float, float, float]], seconds: float, want: float) -> None:
         assert self.play(rounds, seconds=seconds)[0][-1].level[1, 0] == pytest.approx(want)
+
+
+def test_half_the_guaranteed_rate_is_a_burst() -> None:
+    """Exactly half, and no more than the fair share (docs/decisions/0010-a-burst-that-fits-its-fair-share.md)."""
+    queues = (throughput("t/q"), latency("l/q", 1.0, [8.0], 10, Sporadic(100)))
+    result, _ = decide(snapshot(queues, [10.0], [[99.0], [4.0]]), Memory(), CONFIG, START)
+    window = result.decisions[1].window
+    assert window is not None
+    assert window.state is WindowState.OPEN
+
+
+def test_spare_that_is_given_in_whole_units_is_not_charged() -> None:
+    """8 of 10.5 cores are promised; of the rest, two whole pods are spare."""
+    queues = (latency("l/q", 0.0, [8.0], 10, Sporadic(100)),)
+    result, _ = decide(snapshot(queues, [10.5], [[20.0]], [[10.0]], [[1.0]]), Memory(), CONFIG, START)
+    assert (result.allocation.tolist(), result.guaranteed.tolist()) == ([[10.0]], [[8.0]])
+    assert result.charge_rate.tolist() == pytest.approx([8 / 10.5])
 
 
 class TestARestart:
