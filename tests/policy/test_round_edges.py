@@ -231,6 +231,23 @@ def test_spare_that_is_given_in_whole_units_is_not_charged() -> None:
     assert result.charge_rate.tolist() == pytest.approx([8 / 10.5])
 
 
+def test_a_round_leaves_the_memory_it_was_given_as_it_was() -> None:
+    queues = (throughput("t/q"), latency("l/q", 1.0, [8.0], 10, Sporadic(100)))
+    value = snapshot(queues, [10.0], [[99.0], [8.0]], [[0.0], [8.0]])
+    _, memory = decide(value, Memory(), CONFIG, START)
+    before = dict(memory.queues)
+    decide(dataclasses.replace(value, usage=np.array([[0.0], [4.0]])), memory, CONFIG, START + 12)
+    assert dict(memory.queues) == before
+
+
+def test_a_fair_share_is_exact_where_it_changes_twice_in_a_second() -> None:
+    """Half a second of one half, then 99.5 s of a third."""
+    queues = (throughput("t/q"), latency("l/q", 1.0, [8.0], 10, Sporadic(100)), throughput("u/q", 2.0))
+    _, memory = decide(snapshot(queues[:2], [10.0], [[0.0]] * 2), Memory(), CONFIG, START)
+    result, _ = decide(snapshot(queues, [10.0], [[0.0]] * 3), memory, CONFIG, START + 0.5)
+    assert result.decisions[1].fair_share_of_period == pytest.approx(0.25 + 99.5 / 3)
+
+
 class TestARestart:
     """What is saved is plain values; the round after reads like the round that would have been."""
 
