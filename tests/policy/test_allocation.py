@@ -31,6 +31,13 @@ def standing(
     )  # fmt: skip
 
 
+def test_spare_goes_to_a_queue_that_has_all_it_wants_of_what_is_exhausted() -> None:
+    """Pareto efficiency (BoPF §3.4): 8 cores are left, no memory, and the queue wants 3 cores more but no more memory."""
+    guaranteed, spare = allocate(standing([[5.0, 5.0]], [[2.0, 5.0]], hard=[0]), np.array([10.0, 5.0]))
+    assert guaranteed.tolist() == [[2.0, 5.0]]
+    assert spare.tolist() == [[3.0, 0.0]]
+
+
 @pytest.mark.parametrize("claim", ["hard", "overdue", "soft"])
 def test_elastic_queues_get_nothing_of_what_a_stronger_claim_exhausts(claim: str) -> None:
     guaranteed, spare = allocate(standing([[10.0], [5.0]], [[10.0], [0.0]], **{claim: [0]}), np.array([10.0]))

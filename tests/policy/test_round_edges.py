@@ -182,6 +182,7 @@ class TestOneLatencyQueue:
         ("rounds", "want"),
         [
             pytest.param([(0, 8.0, 8.0), (9, 8.0, 8.0), (10, 8.0, 4.0), (11, 8.0, 4.0)], [0, 0, 1, 0], id="once"),
+            pytest.param([(at, 8.0, 8.0) for at in range(14)], [0] * 10 + [1, 0, 0, 0], id="once, though its use goes on as before"),
             pytest.param([(0, 8.0, 7.0), (15, 0.0, 7.0), (100, 8.0, 8.0), (110, 8.0, 8.0)], [0, 0, 0, 1], id="beside a debt of 20 too"),
         ],
     )

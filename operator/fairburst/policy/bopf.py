@@ -121,7 +121,7 @@ def _serve_spare(standing: Standing, guaranteed: FloatArray, capacity: FloatArra
     unmet = _unmet(standing.wanted, guaranteed)
     short = row_maximum(unmet) > 0
     if blocked.any():
-        short &= ~row_any(standing.wanted[:, blocked] > 0)
+        short &= ~row_any(unmet[:, blocked] > 0)
     rows = np.flatnonzero(short)
     multiple = np.zeros(len(short))
     if rows.size:

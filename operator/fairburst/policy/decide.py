@@ -110,8 +110,9 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     wanted = wanted if hold is None else limit_growth(wanted, snapshot, columns, hold)
     guaranteed, spare, standing, account = _grant(columns, snapshot, config, current, wanted, wants, inverse, now, events)
     allocation, guaranteed = _whole_units(columns, snapshot, standing, guaranteed, spare, now)
-    charge = _charge(columns, snapshot, allocation, guaranteed, inverse, now, None if hold is None else hold.cost)
-    events += spending.newly_spent(columns, account)
+    spent = spending.newly_spent(columns, account)
+    charge = _charge(columns, snapshot, allocation, guaranteed, inverse, now, spent, None if hold is None else hold.cost)
+    events += _spent_events(columns, spent)
     boundary = min(windows.next_boundary(columns, current, account, now), _next_turn(columns))
     level = _level(columns, standing, allocation, account)
     slots, level = slot_round(snapshot, columns.declared.row_of, allocation, level) if snapshot.elastic_jobs else (None, level)
@@ -269,14 +270,15 @@ class _Spending:
         unspent = (columns.state == OPEN) & ~windows.spent(columns.ledger_value - columns.debt, budget)
         return cls(unspent, columns.opened.copy())
 
-    def newly_spent(self, columns: Columns, account: windows.Account) -> list[RoundEvent]:
-        """One event for each window whose budget ran out since."""
+    def newly_spent(self, columns: Columns, account: windows.Account) -> IntArray:
+        """Rows whose window's budget ran out since; their ledger is to be written now, or the next round would find it unspent again."""
         still = self.unspent & (columns.state == OPEN) & columns.demanded & (columns.opened == self.opened)
-        if not still.any():
-            return []
-        done = still & ~account.unspent
-        message = "The declared burst has been delivered in full; until the next window the queue has its residual share."
-        return [RoundEvent(columns.declared.names[row], EventKind.BUDGET_SPENT, message) for row in np.flatnonzero(done)]
+        return np.flatnonzero(still & ~account.unspent) if still.any() else np.zeros(0, dtype=np.int64)
+
+
+def _spent_events(columns: Columns, rows: IntArray) -> list[RoundEvent]:
+    message = "The declared burst has been delivered in full; until the next window the queue has its residual share."
+    return [RoundEvent(columns.declared.names[row], EventKind.BUDGET_SPENT, message) for row in rows]
 
 
 def _grant(
@@ -407,11 +409,11 @@ def _whole_units(
 
 def _charge(
     columns: Columns, snapshot: ClusterSnapshot, allocation: FloatArray, guaranteed: FloatArray, inverse: FloatArray, now: float,
-    held: FloatArray | None = None,
+    spent: IntArray, held: FloatArray | None = None,
 ) -> FloatArray:  # fmt: skip
     """(N,) rate at which each latency queue's ledger grows now: its use beyond what this round grants as spare, and what is held for it.
 
-    Writes ledgers only where a rate changed, so that a settled cluster has nothing to save.
+    Writes ledgers only where a rate changed or a budget was `spent`, so that a settled cluster has nothing to save.
     """
     guarded = columns.state != NO_WINDOW
     charge = np.zeros(len(guarded))
@@ -431,6 +433,8 @@ def _charge(
     if held is not None:
         charge = charge + held
     changed = np.flatnonzero((charge != columns.ledger_rate) | (delivered != columns.delivered_rate))
+    if spent.size:
+        changed = np.union1d(changed, spent)
     since = np.maximum(0.0, now - columns.ledger_as_of[changed])
     columns.ledger_value[changed] += columns.ledger_rate[changed] * since
     columns.delivered_value[changed] += columns.delivered_rate[changed] * since
