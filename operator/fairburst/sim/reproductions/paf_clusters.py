@@ -247,10 +247,10 @@ def _trends(drawn: Sequence[Sequence[Drawn]], outcomes: Sequence[Outcome]) -> li
         rows += [
             Row(f"{label}: gain, {third} third", None, own, "-") for third, own in zip(("lowest", "middle", "highest"), bins, strict=True)
         ]
-        difference = bins[2] - bins[0]
-        rows.append(
-            Row(f"{label}: highest third gains {'more' if rising else 'less'}", None, difference, holds((difference > 0) == rising))
-        )
+        # a trend goes through the middle third; half a percent between the outer ones is none
+        steps = np.diff(bins) if rising else -np.diff(bins)
+        trend = bool((steps >= -0.005).all() and steps.sum() > 0.01)
+        rows.append(Row(f"{label}: gain {'rises' if rising else 'falls'} from third to third", None, bins[2] - bins[0], holds(trend)))
     return rows
 
 
