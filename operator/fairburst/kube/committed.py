@@ -10,7 +10,8 @@ import time
 import numpy as np
 
 from fairburst.kube.client import ApiClient
-from fairburst.kube.errors import AlreadyExists, ApiError, NotFound
+from fairburst.kube.errors import ApiError, NotFound
+from fairburst.kube.saved import SavedText, memory_name
 from fairburst.policy.model import FloatArray
 from fairburst.telemetry.log import event
 
@@ -24,17 +25,14 @@ class CommittedCapacity:
     """Loads and saves one pool's mark. Written only when it changes by more than rounding."""
 
     def __init__(self, client: ApiClient, namespace: str, pool: str) -> None:
-        self._client = client
-        self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
-        self._name = f"fairburst-memory-{pool}"
+        self._text = SavedText(client, namespace, memory_name(pool), KEY)
         self._saved: dict[str, float] = {}
         self._retry_at = 0.0
 
     async def load(self) -> tuple[tuple[str, ...], FloatArray, float] | None:
         """(resources, amounts, monotonic time of the mark), or None where nothing usable is saved: the mark then starts anew."""
         try:
-            stored = await self._client.get_json(f"{self._collection}/{self._name}")
-            content = json.loads(stored["data"][KEY])
+            content = json.loads(await self._text.read() or "")
             if content["version"] != VERSION:
                 raise ValueError(f"expected version {VERSION}, found {content['version']}")
             amounts = {str(resource): float(amount) for resource, amount in content["committed"].items()}
@@ -44,7 +42,7 @@ class CommittedCapacity:
         except NotFound:
             return None
         except (ApiError, AttributeError, KeyError, TypeError, ValueError) as error:
-            event(logger, logging.WARNING, "committed capacity not readable, starting anew", name=self._name, problem=str(error))
+            event(logger, logging.WARNING, "committed capacity not readable, starting anew", name=self._text.name, problem=str(error))
             return None
         self._saved = amounts
         return tuple(amounts), np.array(list(amounts.values())), time.monotonic() - max(0.0, time.time() - as_of)
@@ -55,15 +53,9 @@ class CommittedCapacity:
         if current == self._saved or time.monotonic() < self._retry_at:
             return
         content = json.dumps({"version": VERSION, "asOf": time.time(), "committed": current})
-        path = f"{self._collection}/{self._name}"
         try:
-            try:
-                await self._client.merge_patch(path, {"data": {KEY: content}})
-            except NotFound:
-                await self._client.create(self._collection, {"metadata": {"name": self._name}, "data": {KEY: content}})
-            self._saved = current
-        except AlreadyExists:
-            return
+            if await self._text.write(content):
+                self._saved = current
         except ApiError as error:
             self._retry_at = time.monotonic() + 30.0
-            event(logger, logging.WARNING, "committed capacity not saved", name=self._name, problem=str(error))
+            event(logger, logging.WARNING, "committed capacity not saved", name=self._text.name, problem=str(error))

@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from fairburst.curves.fit import Fit, Refusal, fit_runs
 from fairburst.curves.observations import Observations, as_values, from_values, record
 from fairburst.curves.runs import Run
-from fairburst.kube.client import ApiClient, JsonObject
+from fairburst.kube.client import ApiClient
 from fairburst.kube.elastic_jobs import LearnedCurve
-from fairburst.kube.errors import AlreadyExists, ApiError, NotFound, TooManyRequests, Unavailable
+from fairburst.kube.errors import ApiError, NotFound, TooManyRequests, Unavailable
+from fairburst.kube.saved import SavedText, job_runs_name
 from fairburst.telemetry.log import event
 
 logger = logging.getLogger(__name__)
@@ -73,9 +74,7 @@ class RunStore:
     """Loads and saves one pool's runs. `unreadable` says why what is saved cannot be used; None if it can."""
 
     def __init__(self, client: ApiClient, namespace: str, pool: str) -> None:
-        self._client = client
-        self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
-        self._name = f"fairburst-job-runs-{pool}"
+        self._text = SavedText(client, namespace, job_runs_name(pool), KEY)
         self._saved = Observations()
         self._next_save = 0.0
         self._untouchable = False
@@ -84,24 +83,22 @@ class RunStore:
     async def load(self) -> Observations:
         """What is saved; nothing where nothing usable is."""
         try:
-            stored = await self._stored()
-            self._saved = self._read((stored.get("data") or {}).get(KEY))
+            self._saved = self._read(await self._stored())
         except NotFound:
             return self._saved
         except (ApiError, ValueError, RecursionError) as error:
             self._untouchable |= isinstance(error, ApiError)  # nobody knows what is there: it must not be written over
             self.unreadable = str(error)
-            event(logger, logging.ERROR, "job runs not readable, no curve is learned from them", name=self._name, problem=str(error))
+            event(logger, logging.ERROR, "job runs not readable, no curve is learned from them", name=self._text.name, problem=str(error))
         return self._saved
 
-    async def _stored(self) -> JsonObject:
-        path = f"{self._collection}/{self._name}"
+    async def _stored(self) -> str | None:
         for seconds in LOAD_RETRY_SECONDS:
             try:
-                return await self._client.get_json(path)
+                return await self._text.read()
             except (Unavailable, TooManyRequests):
                 await asyncio.sleep(seconds)
-        return await self._client.get_json(path)
+        return await self._text.read()
 
     async def save(self, observations: Observations) -> None:
         """Write the runs if they differ from the saved ones; a failure is logged and tried again later."""
@@ -109,19 +106,13 @@ class RunStore:
         if observations == self._saved or self._untouchable or now < self._next_save:
             return
         content = json.dumps({"version": VERSION, "families": as_values(observations)})
-        path = f"{self._collection}/{self._name}"
         self._next_save = now + SAVE_SECONDS
         try:
-            try:
-                await self._client.merge_patch(path, {"data": {KEY: content}})
-            except NotFound:
-                await self._client.create(self._collection, {"metadata": {"name": self._name}, "data": {KEY: content}})
-            self._saved, self.unreadable = observations, None
-        except AlreadyExists:
-            return
+            if await self._text.write(content):
+                self._saved, self.unreadable = observations, None
         except ApiError as error:
             self._next_save = now + RETRY_SECONDS
-            event(logger, logging.WARNING, "job runs not saved", name=self._name, problem=str(error))
+            event(logger, logging.WARNING, "job runs not saved", name=self._text.name, problem=str(error))
 
     def _read(self, text: object) -> Observations:
         content = json.loads(text) if isinstance(text, str) else None

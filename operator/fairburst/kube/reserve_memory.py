@@ -11,7 +11,8 @@ import math
 import time
 
 from fairburst.kube.client import ApiClient
-from fairburst.kube.errors import AlreadyExists, ApiError, NotFound
+from fairburst.kube.errors import ApiError, NotFound
+from fairburst.kube.saved import SavedText, memory_name
 from fairburst.policy.dress.memory import DressMemory, dump_dress, load_dress
 from fairburst.policy.errors import PolicyError
 from fairburst.telemetry.log import event
@@ -27,21 +28,19 @@ class ReserveMemory:
     """Loads and saves one pool's memory of DRESS. Written only when there is something new in it, and not more than twice a minute."""
 
     def __init__(self, client: ApiClient, namespace: str, pool: str) -> None:
-        self._client = client
-        self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
-        self._name = f"fairburst-memory-{pool}"
+        self._text = SavedText(client, namespace, memory_name(pool), KEY)
         self._saved: DressMemory | None = None
         self._next_at = -math.inf
 
     async def load(self) -> DressMemory | None:
         """What is saved; None where there is nothing that can be used."""
         try:
-            stored = await self._client.get_json(f"{self._collection}/{self._name}")
-            self._saved = load_dress(stored["data"][KEY])
-        except (NotFound, KeyError):
+            text = await self._text.read()
+            self._saved = None if text is None else load_dress(text)
+        except NotFound:
             return None
         except (ApiError, PolicyError, AttributeError, TypeError) as error:
-            event(logger, logging.WARNING, "memory of small jobs not readable, starting anew", name=self._name, problem=str(error))
+            event(logger, logging.WARNING, "memory of small jobs not readable, starting anew", name=self._text.name, problem=str(error))
             return None
         return self._saved
 
@@ -51,17 +50,11 @@ class ReserveMemory:
         if memory is None or now < self._next_at or not _is_news(memory, self._saved):
             return
         self._next_at = now + INTERVAL_SECONDS
-        data = {"data": {KEY: dump_dress(memory)}}
         try:
-            try:
-                await self._client.merge_patch(f"{self._collection}/{self._name}", data)
-            except NotFound:
-                await self._client.create(self._collection, {"metadata": {"name": self._name}, **data})
-            self._saved = memory
-        except AlreadyExists:
-            return
+            if await self._text.write(dump_dress(memory)):
+                self._saved = memory
         except ApiError as error:
-            event(logger, logging.WARNING, "memory of small jobs not saved", name=self._name, problem=str(error))
+            event(logger, logging.WARNING, "memory of small jobs not saved", name=self._text.name, problem=str(error))
 
 
 def _is_news(memory: DressMemory, saved: DressMemory | None) -> bool:

@@ -16,8 +16,7 @@ from fairburst.kube.job_annotations import FIELD_MANAGER
 from fairburst.kube.objects import Job
 from fairburst.kube.parallelism_plan import plan_restores
 from fairburst.kube.quota_plan import POOL_LABEL
-
-_MEMORY = ("fairburst-memory-{pool}", "fairburst-job-runs-{pool}")  # names of ConfigMaps, see committed.py and learned_curves.py
+from fairburst.kube.saved import job_runs_name, memory_name
 
 
 async def uninstall(client: ApiClient, config: Config) -> list[str]:
@@ -25,7 +24,7 @@ async def uninstall(client: ApiClient, config: Config) -> list[str]:
     pool = config.pool.name
     quotas = await client.get_json("/api/v1/resourcequotas", {"labelSelector": f"{POOL_LABEL}={pool}"})
     found = [("resourcequotas", quota["metadata"]["namespace"], quota["metadata"]["name"]) for quota in quotas["items"]]
-    found += [("configmaps", config.namespace, name.format(pool=pool)) for name in _MEMORY]
+    found += [("configmaps", config.namespace, name) for name in (memory_name(pool), job_runs_name(pool))]
     given_back = [job for namespace in sorted({namespace for _, namespace, _ in found}) for job in await _give_back(client, namespace)]
     return given_back + [f"{kind} {namespace}/{name}" for kind, namespace, name in found if await _delete(client, kind, namespace, name)]
 
