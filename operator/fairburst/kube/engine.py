@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,7 +42,7 @@ from fairburst.kube.quota_plan import (
     amounts,
     pool_of,
 )
-from fairburst.kube.release_lag import ReleaseLag, lag_key
+from fairburst.kube.release_lag import ReleaseLag
 from fairburst.kube.reserve import CLASS_OF, QUOTA_OF, Reserve, left_over
 from fairburst.kube.roster import KINDS, NEVER_MANAGED, Member, ObjectKey, Roster, RosterBuilder, pool_name
 from fairburst.kube.stamp import stamp_of
@@ -121,11 +121,16 @@ class RoundPlan:
 
 @dataclass(slots=True)
 class _Enforced:
-    """One managed namespace in a round: its governing queue, if any, and what its quota should be."""
+    """One managed namespace in a round: its governing queue and that one's row, if any, and what its quota should be.
+
+    `unit`: the largest pod for which the quota always leaves room, by resource.
+    """
 
     namespace: str
     member: Member | None
+    row: int | None
     demand: NamespaceDemand
+    unit: Mapping[str, float]
     level: FloatArray
     obstacles: list[Obstacle]
 
@@ -227,9 +232,9 @@ class Engine:
     def pod_ended(self, pod: Pod, now: float) -> None:
         """A counted pod has ended or is gone: its charge is to be released from every quota that counts it."""
         namespace, stamped = pod.metadata.namespace, pod.spec.priority_class_name
-        self.lag.ended(namespace, pod, now)
+        self.lag.ended((namespace, QUOTA_NAME), pod, now)
         if self.reserve is not None and stamped in QUOTA_OF:
-            self.lag.ended(lag_key(namespace, QUOTA_OF[stamped]), pod, now)
+            self.lag.ended((namespace, QUOTA_OF[stamped]), pod, now)
 
     def kind_of(self, namespace: str) -> QueueKind | None:
         """Kind of the queue that governed the namespace in the last round."""
@@ -349,15 +354,17 @@ class Engine:
                 continue
             if member.namespace not in labelled:
                 plan.labels.append(member.namespace)
-            found.append(self._enforce(view, member.namespace, member, plan.result.level[row], bounds))
+            found.append(self._enforce(view, member.namespace, member, row, plan.result.level[row], bounds))
         for namespace in sorted(self._orphans(view, roster, ending)):
-            found.append(self._enforce(view, namespace, None, np.zeros(len(resources)), bounds))
+            found.append(self._enforce(view, namespace, None, None, np.zeros(len(resources)), bounds))
         return found
 
     def _is_ours(self, quota: ResourceQuota | None) -> bool:
         return quota is not None and (quota.metadata.labels or {}).get(POOL_LABEL) == self._config.pool.name
 
-    def _enforce(self, view: ClusterView, namespace: str, member: Member | None, level: FloatArray, bounds: _Bounds) -> _Enforced:
+    def _enforce(
+        self, view: ClusterView, namespace: str, member: Member | None, row: int | None, level: FloatArray, bounds: _Bounds
+    ) -> _Enforced:
         resources = view.pods.resources
         wanted = self._demand[namespace]
         unit = self._creatable_unit(wanted, resources)
@@ -370,7 +377,7 @@ class Engine:
             promise=promise,
             unit=wanted.unit,
         )
-        return _Enforced(namespace, member, wanted, np.maximum(level, floor), blocked)
+        return _Enforced(namespace, member, row, wanted, unit, np.maximum(level, floor), blocked)
 
     def _creatable_unit(self, wanted: NamespaceDemand, resources: tuple[str, ...]) -> dict[str, float]:
         """The largest pod for which a quota always leaves room; at most what a node holds, so that wanting an absurd pod lifts no quota."""
@@ -384,7 +391,6 @@ class Engine:
 
     def _plan_quotas(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, now: float) -> None:
         resources, targets, current = plan.snapshot.resources, list[QuotaTarget](), dict[QuotaKey, ResourceQuota]()
-        rows = {member.key: row for row, member in enumerate(plan.roster.governing)}
         for item in enforced:
             usage = view.pods.namespace(item.namespace)
             current |= self._quotas_of(view, item.namespace, usage, now)
@@ -392,9 +398,8 @@ class Engine:
                 continue
             umbrella = self._target(item, usage.stored, resources)
             targets.append(umbrella)
-            if self.reserve is not None and item.member is not None:
-                row = rows[item.member.key]
-                targets += self.reserve.targets(umbrella, item.member, row, plan.snapshot, plan.result, usage.by_class, self.lag)
+            if self.reserve is not None and item.member is not None and item.row is not None:
+                targets += self.reserve.targets(umbrella, item.member, item.row, plan.snapshot, plan.result, usage.by_class, self.lag)
         plan.quota_writes, due = self._quotas.plan(targets, current, now)
         plan.quota_deletions = left_over(view.quotas, {target.key for target in targets}, self._config.pool.name)
         plan.due = min(plan.due, due)
@@ -411,21 +416,20 @@ class Engine:
             if quota.status.used:
                 part = usage.by_class.get(CLASS_OF[name]) if name in CLASS_OF else None
                 stored = part.stored if part is not None else usage.stored if name == QUOTA_NAME else {}
-                key = namespace if name == QUOTA_NAME else lag_key(namespace, name)
-                self.lag.observe(key, amounts(quota.status.used), stored, now)
+                self.lag.observe((namespace, name), amounts(quota.status.used), stored, now)
         return found
 
     def _target(self, item: _Enforced, stored: Mapping[str, float], resources: tuple[str, ...]) -> QuotaTarget:
         level = dict(zip(resources, item.level.tolist(), strict=True))
-        unit = self._creatable_unit(item.demand, resources)
-        lag = {resource: self.lag.allowance(item.namespace, resource, unit[resource], level[resource]) for resource in resources}
+        quota = item.namespace, QUOTA_NAME
+        lag = {resource: self.lag.allowance(quota, resource, item.unit[resource], level[resource]) for resource in resources}
         member = item.member
         owner = None
         if member is not None:
             kind, _, name = member.key
             owner = {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "name": name, "uid": member.uid}
         latency = member is not None and member.key[0] == "LatencyQueue"
-        return QuotaTarget(item.namespace, level, lag, unit, stored, owner, latency)
+        return QuotaTarget(item.namespace, level, lag, item.unit, stored, owner, latency)
 
     def _plan_wakes(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, now: float) -> None:
         written = {write.key: write for write in plan.quota_writes}
@@ -438,23 +442,9 @@ class Engine:
             if self.reserve is None:
                 rooms.append(Room(free, item.demand.lacking))
             else:
-                rooms += self._rooms_by_size(view, written, item, usage, free)
+                rooms += _rooms_by_size(self.reserve.small_owners(item.namespace), view, written, item, usage, free)
         plan.wakes, due = self._wakes.plan(rooms, now)
         plan.due = min(plan.due, due)
-
-    def _rooms_by_size(
-        self, view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], item: _Enforced, usage: NamespaceUsage, free: Mapping[str, float]
-    ) -> list[Room]:
-        """What small and large controllers may still create: room in their own quota, if there is one, and below the umbrella."""
-        small_owners = self.reserve.small_owners(item.namespace) if self.reserve is not None else frozenset()
-        rooms = []
-        for name, small in ((SMALL_QUOTA, True), (LARGE_QUOTA, False)):
-            part = usage.by_class.get(CLASS_OF[name])
-            own = _room(view, written, (item.namespace, name), part.stored if part is not None else {})
-            lacking = [owner for owner in item.demand.lacking if (owner.uid in small_owners) is small]
-            if lacking:
-                rooms.append(Room({key: min(limit, own.get(key, math.inf)) for key, limit in free.items()}, lacking))
-        return rooms
 
     def _plan_statuses_in_time(self, view: ClusterView, enforced: Sequence[_Enforced], plan: RoundPlan, wall: float, now: float) -> None:
         """Look at the statuses when there is news for users, else twice a second: that is most of a round's work, and figures may wait."""
@@ -579,6 +569,25 @@ def _room(view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], key: QuotaK
     quota, write = view.quotas.get(key), written.get(key)
     hard = amounts(write.hard) if write is not None else amounts(quota.status.hard) if quota is not None else {}
     return {name: limit - stored.get(name, 0.0) for name, limit in hard.items()}
+
+
+def _rooms_by_size(
+    small_owners: Collection[str],
+    view: ClusterView,
+    written: Mapping[QuotaKey, QuotaWrite],
+    item: _Enforced,
+    usage: NamespaceUsage,
+    free: Mapping[str, float],
+) -> list[Room]:
+    """What small and large controllers may still create: room in their own quota, if there is one, and below the umbrella."""
+    rooms = []
+    for name, small in ((SMALL_QUOTA, True), (LARGE_QUOTA, False)):
+        part = usage.by_class.get(CLASS_OF[name])
+        own = _room(view, written, (item.namespace, name), part.stored if part is not None else {})
+        lacking = [owner for owner in item.demand.lacking if (owner.uid in small_owners) is small]
+        if lacking:
+            rooms.append(Room({key: min(limit, own.get(key, math.inf)) for key, limit in free.items()}, lacking))
+    return rooms
 
 
 def _observed_only(member: Member) -> bool:

@@ -91,7 +91,7 @@ class Operator:
         }
         self._queues = QueueWatch(client, on_change=self._mark)
         self._view = ClusterView(
-            pods=PodIndex(config.pool.counted_resources, by_class=config.small_jobs.enabled),
+            pods=PodIndex(config.pool.counted_resources, by_class=self._engine.reserve is not None),
             stored_pods=self._pods.store,
             controllers=ControllerIndex(),
             nodes=self._nodes.store,

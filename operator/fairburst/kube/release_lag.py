@@ -1,6 +1,4 @@
-"""How far kube-controller-manager is behind in releasing the charge of ended pods, per namespace. Decides no level.
-
-Kept by quota: a namespace's name stands for its umbrella, `lag_key` makes the names of the others.
+"""How far kube-controller-manager is behind in releasing the charge of ended pods, by quota. Decides no level.
 
 ResourceQuota admission compares with `status.used`, which the controller lowers only after a queue of its own
 (docs/decisions/0003-quota-slack.md). Until then an ended pod still occupies quota, so the quota is written higher by that lag.
@@ -14,34 +12,30 @@ from collections.abc import Collection, Mapping
 
 from fairburst.kube.charge import charge
 from fairburst.kube.objects import Pod
-
-
-def lag_key(namespace: str, quota: str) -> str:
-    """What the lag of a namespace's further quota is kept under; `retain` reads the namespace back."""
-    return f"{namespace}/{quota}"
+from fairburst.kube.quota_plan import QuotaKey
 
 
 class ReleaseLag:
-    """Largest lag of the last `hold_seconds`, per namespace and resource: raised at once, lowered late, so quotas don't flap."""
+    """Largest lag of the last `hold_seconds`, by quota and resource: raised at once, lowered late, so quotas don't flap."""
 
     def __init__(self, hold_seconds: float = 15.0) -> None:
         self._hold_seconds = hold_seconds
-        self._samples: dict[str, deque[tuple[float, dict[str, float]]]] = {}
-        self._ended: dict[str, deque[tuple[float, dict[str, float]]]] = {}
+        self._samples: dict[QuotaKey, deque[tuple[float, dict[str, float]]]] = {}
+        self._ended: dict[QuotaKey, deque[tuple[float, dict[str, float]]]] = {}
 
-    def ended(self, namespace: str, pod: Pod, now: float) -> None:
-        """A counted pod has ended or is gone: its charge is to be released."""
-        ended = self._ended.setdefault(namespace, deque())
+    def ended(self, quota: QuotaKey, pod: Pod, now: float) -> None:
+        """A pod that the quota counts has ended or is gone: its charge is to be released."""
+        ended = self._ended.setdefault(quota, deque())
         ended.append((now, charge(pod)))
         _expire(ended, now - self._hold_seconds)
 
-    def observe(self, namespace: str, charged: Mapping[str, float], counted: Mapping[str, float], now: float) -> None:
+    def observe(self, quota: QuotaKey, charged: Mapping[str, float], counted: Mapping[str, float], now: float) -> None:
         """Record one observation: `charged` is the quota's status.used, `counted` the charge of pods that still exist.
 
         A difference is a lag only as far as pods have ended lately: a pod that was charged but has not reached our cache yet
         is none.
         """
-        ended = self._ended.get(namespace, deque())
+        ended = self._ended.get(quota, deque())
         _expire(ended, now - self._hold_seconds)
         positive: dict[str, float] = {}
         for resource, amount in charged.items():
@@ -49,16 +43,16 @@ class ReleaseLag:
             if difference > 0 and ended:
                 lag = min(difference, sum(one.get(resource, 0.0) for _, one in ended))
                 positive |= {resource: lag} if lag > 0 else {}
-        samples = self._samples.setdefault(namespace, deque())
+        samples = self._samples.setdefault(quota, deque())
         _expire(samples, now - self._hold_seconds)
         if positive:
             samples.append((now, positive))
         elif not samples:
-            del self._samples[namespace]
+            del self._samples[quota]
 
-    def allowance(self, namespace: str, resource: str, unit: float, cap: float) -> float:
+    def allowance(self, quota: QuotaKey, resource: str, unit: float, cap: float) -> float:
         """Extra quota for charges not released yet, in whole `unit`s (one pod's charge) and at most `cap`, resource units."""
-        largest = max((sample.get(resource, 0.0) for _, sample in self._samples.get(namespace, ())), default=0.0)
+        largest = max((sample.get(resource, 0.0) for _, sample in self._samples.get(quota, ())), default=0.0)
         if largest <= 0 or unit <= 0:
             return min(max(largest, 0.0), cap)
         pods = math.ceil(largest / unit - 1e-9)
@@ -66,16 +60,16 @@ class ReleaseLag:
 
     def next_expiry(self, now: float) -> float:
         """Earliest time after `now` at which an allowance may shrink by itself; infinite without samples."""
-        for namespace, samples in list(self._samples.items()):  # also of namespaces that nobody observes any more
+        for quota, samples in list(self._samples.items()):  # also of quotas that nobody observes any more
             _expire(samples, now - self._hold_seconds)
             if not samples:
-                del self._samples[namespace]
+                del self._samples[quota]
         return min((samples[0][0] + self._hold_seconds for samples in self._samples.values()), default=math.inf)
 
     def retain(self, namespaces: Collection[str]) -> None:
-        """Drop every other namespace: they are not managed."""
+        """Drop the quotas of every other namespace: they are not managed."""
         for by_quota in (self._samples, self._ended):
-            for key in [key for key in by_quota if key.partition("/")[0] not in namespaces]:
+            for key in [key for key in by_quota if key[0] not in namespaces]:
                 del by_quota[key]
 
 

@@ -19,7 +19,7 @@ from fairburst.kube.manifests import LARGE_CLASS, SMALL_CLASS
 from fairburst.kube.objects import Pod, ResourceQuota
 from fairburst.kube.pod_index import ClassUsage, PodIndex
 from fairburst.kube.quota_plan import LARGE_QUOTA, PART_QUOTAS, SMALL_QUOTA, QuotaKey, QuotaTarget, pool_of
-from fairburst.kube.release_lag import ReleaseLag, lag_key
+from fairburst.kube.release_lag import ReleaseLag
 from fairburst.kube.roster import Member, Roster
 from fairburst.kube.schemas import ThroughputQueue
 from fairburst.kube.stamp import small_stamp
@@ -128,8 +128,7 @@ class Reserve:
             resource: max(amount, floors.get(resource, 0.0), pod[resource])
             for resource, amount in zip(resources, part.tolist(), strict=True)
         }
-        key = lag_key(umbrella.namespace, name)
-        late = {resource: lag.allowance(key, resource, pod[resource], level[resource]) for resource in resources}
+        late = {resource: lag.allowance((umbrella.namespace, name), resource, pod[resource], level[resource]) for resource in resources}
         stored = seen.stored if seen is not None else dict.fromkeys(resources, 0.0)
         return QuotaTarget(umbrella.namespace, level, late, pod, stored, umbrella.owner, latency=False, name=name)
 
