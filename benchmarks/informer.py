@@ -17,13 +17,13 @@ import msgspec
 from aiohttp import web
 
 from benchmarks.measure import Measurement, benchmark, figure, timed
-from fairburst.kube.auth import Credentials
-from fairburst.kube.charge import milli_charge
-from fairburst.kube.client import ApiClient
-from fairburst.kube.informer import Informer
-from fairburst.kube.job_index import JobIndex
-from fairburst.kube.objects import Pod
-from fairburst.kube.pod_index import PodIndex
+from fairburst.kube.api.auth import Credentials
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.informer import Informer
+from fairburst.kube.api.objects import Pod
+from fairburst.kube.jobs.job_index import JobIndex
+from fairburst.kube.usage.charge import milli_charge
+from fairburst.kube.usage.pod_index import PodIndex
 
 PODS = "/api/v1/pods"
 RESOURCES = ("cpu", "memory")

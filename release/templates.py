@@ -18,8 +18,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from fairburst.config import Config
-from fairburst.kube.crd import all_crds
-from fairburst.kube.manifests import Manifest, Subject, access, policies, priority_classes
+from fairburst.kube.install.crd import all_crds
+from fairburst.kube.install.manifests import Manifest, Subject, access, policies, priority_classes
 
 Objects = Callable[[Config], list[Manifest]]
 

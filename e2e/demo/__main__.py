@@ -25,8 +25,8 @@ from e2e.harness import OperatorError, OperatorProcess, end_in_good_order, unins
 from e2e.workload.driver import WorkloadError, cluster_capacity
 from e2e.workload.metrics import Amounts, WorkloadRecord
 from e2e.workload.stages import TraceError, read_stage_list
-from fairburst.kube.client import ApiClient
-from fairburst.kube.errors import ApiError, CredentialsError
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import ApiError, CredentialsError
 
 NODES, NODE_CPU, NODE_MEMORY = 20, "32", "64Gi"
 LEAD_SECONDS = 3.0  # from declaring to the start, so that nothing is late already

@@ -15,8 +15,8 @@ from e2e.demo.scenario import Scenario, plans, queue_objects
 from e2e.demo.table import Screen, rows
 from e2e.workload.driver import WorkloadDriver
 from e2e.workload.metrics import WorkloadRecord
-from fairburst.kube.client import ApiClient
-from fairburst.kube.errors import ApiError
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import ApiError
 
 REFRESH_SECONDS = 1.0
 ADMISSION_SECONDS = 60.0

@@ -18,8 +18,8 @@ import msgspec
 
 from e2e.workload.metrics import Amounts, BurstRecord, Sample, WorkloadRecord
 from e2e.workload.stages import DagJob, Stage
-from fairburst.kube.client import ApiClient
-from fairburst.kube.errors import AlreadyExists, ApiError, Gone, NotFound
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import AlreadyExists, ApiError, Gone, NotFound
 from fairburst.quantity import parse_quantity
 
 RUN_LABEL = "workload-run"

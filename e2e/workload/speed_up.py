@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from fairburst.kube.client import ApiClient
+from fairburst.kube.api.client import ApiClient
 
 TICK_SECONDS = 0.5
 JOB_LABEL = "batch.kubernetes.io/job-name"

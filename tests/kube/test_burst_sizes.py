@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairburst.kube.burst_sizes import BURSTS, BurstSizes
+from fairburst.kube.usage.burst_sizes import BURSTS, BurstSizes
 
 RATE = np.array([160.0, 320.0])
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from fairburst.kube.capacity import LowWaterMark, allocatable, counts
+from fairburst.kube.usage.capacity import LowWaterMark, allocatable, counts
 from tests.support.objects import GI, node
 
 CPU = ("cpu",)

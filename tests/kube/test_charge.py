@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairburst.kube.charge import charge, containers_without_requests, counted_until, template_charge
-from fairburst.kube.objects import Pod, PodSpec
+from fairburst.kube.api.objects import Pod, PodSpec
+from fairburst.kube.usage.charge import charge, containers_without_requests, counted_until, template_charge
 
 MEBIBYTE = 2.0**20
 

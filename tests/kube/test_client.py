@@ -14,10 +14,10 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairburst.kube import auth
-from fairburst.kube.auth import Credentials, from_kubeconfig, from_service_account
-from fairburst.kube.client import ApiClient, RateLimiter
-from fairburst.kube.errors import (
+from fairburst.kube.api import auth
+from fairburst.kube.api.auth import Credentials, from_kubeconfig, from_service_account
+from fairburst.kube.api.client import ApiClient, RateLimiter
+from fairburst.kube.api.errors import (
     AlreadyExists,
     ApiError,
     Conflict,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairburst.kube.committed import KEY, CommittedCapacity
+from fairburst.kube.usage.committed import KEY, CommittedCapacity
 from tests.support.fake_api import FakeApi
 
 MAPS = "/api/v1/configmaps"

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from fairburst.config import Config, parse_config
-from fairburst.kube.conditions import conditions_of
-from fairburst.kube.enforceability import Obstacle
-from fairburst.kube.roster import Member, Problem
-from fairburst.kube.stamp import stamp_of
+from fairburst.kube.enforce.enforceability import Obstacle
+from fairburst.kube.enforce.stamp import stamp_of
+from fairburst.kube.queues.roster import Member, Problem
+from fairburst.kube.views.conditions import conditions_of
 from fairburst.policy.attainability import Attainability
 from fairburst.policy.model import GuaranteeClass, QueueDecision
 from tests.support.objects import World, latency_spec

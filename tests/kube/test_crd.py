@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fairburst.kube.crd import all_crds, structural_problems, to_yaml, write_crds
+from fairburst.kube.install.crd import all_crds, structural_problems, to_yaml, write_crds
 from tests.support.queues import full_status
 
 ROOT = Path(__file__).parents[2]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube.controller_index import ControllerIndex
-from fairburst.kube.demand import NamespaceDemand, namespace_demand
-from fairburst.kube.objects import Deployment, Pod, ReplicaSet, StatefulSet
-from fairburst.kube.pod_index import PodIndex
+from fairburst.kube.api.objects import Deployment, Pod, ReplicaSet, StatefulSet
+from fairburst.kube.usage.controller_index import ControllerIndex
+from fairburst.kube.usage.demand import NamespaceDemand, namespace_demand
+from fairburst.kube.usage.pod_index import PodIndex
 from tests.support.objects import GI, job, pod, replicated, requesting
 
 RESOURCES = ("cpu", "memory")

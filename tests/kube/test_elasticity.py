@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairburst.curves.runs import Run
+from fairburst.kube.api.objects import Job
 from fairburst.kube.engine import RoundPlan
-from fairburst.kube.job_annotations import (
+from fairburst.kube.jobs.job_size import SIZE_LABEL
+from fairburst.kube.queues.job_annotations import (
     CURVE,
     GIVEN,
     MAXIMUM,
@@ -25,8 +27,6 @@ from fairburst.kube.job_annotations import (
     read_declaration,
     read_mark,
 )
-from fairburst.kube.job_size import SIZE_LABEL
-from fairburst.kube.objects import Job
 from fairburst.policy.paf.curves import PointsCurve, progress_rates
 from tests.support.objects import World, job, node, pod, requesting
 

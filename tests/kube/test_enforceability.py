@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube.enforceability import obstacles
-from fairburst.kube.objects import LimitRange, ResourceQuota
+from fairburst.kube.api.objects import LimitRange, ResourceQuota
+from fairburst.kube.enforce.enforceability import obstacles
 from tests.support.objects import GI, limit_range, quota
 
 DEFAULTS = limit_range("n", "defaults", type="Container", defaultRequest={"cpu": "100m", "memory": "64Mi"})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube.manifests import MANAGED_LABEL
+from fairburst.kube.names import MANAGED_LABEL
 from fairburst.policy.model import QueueKind
 from fairburst.quantity import parse_quantity
 from tests.support.objects import GI, World, job, latency_spec, limit_range, node, pod, quota, requesting

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairburst.kube.informer import Backoff, Informer
-from fairburst.kube.objects import Pod
+from fairburst.kube.api.informer import Backoff, Informer
+from fairburst.kube.api.objects import Pod
 from tests.support.fake_api import FakeApi
 
 PODS = "/api/v1/pods"

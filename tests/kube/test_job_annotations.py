@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairburst.kube.job_annotations import (
+from fairburst.kube.api.objects import Job
+from fairburst.kube.queues.job_annotations import (
     CURVE,
     GIVEN,
     JOB_WEIGHT,
@@ -24,7 +25,6 @@ from fairburst.kube.job_annotations import (
     read_declaration,
     read_mark,
 )
-from fairburst.kube.objects import Job
 from fairburst.policy.paf.curves import ErnestCurve, PointsCurve
 from tests.support.objects import job
 
@@ -144,7 +144,7 @@ def made(name: str, owner: str = "", label: str = "", completions: int = 40) -> 
 
 
 def job_owner(name: str):  # type: ignore[no-untyped-def]
-    from fairburst.kube.objects import OwnerReference
+    from fairburst.kube.api.objects import OwnerReference
 
     return OwnerReference(uid=name, kind="CronJob", name=name, controller=True)
 

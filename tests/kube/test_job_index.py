@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairburst.kube.job_index import JobIndex, job_key
-from fairburst.kube.objects import Pod
+from fairburst.kube.api.objects import Pod
+from fairburst.kube.jobs.job_index import JobIndex, job_key
 from tests.support.objects import WALL, pod
 
 KEEP = 20.0

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fairburst.curves.runs import Run
-from fairburst.kube.job_runs import JobRuns
-from fairburst.kube.objects import Job, Pod
+from fairburst.kube.api.objects import Job, Pod
+from fairburst.kube.jobs.job_runs import JobRuns
 from tests.support.objects import job, pod
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube.job_annotations import FAMILY
+from fairburst.kube.queues.job_annotations import FAMILY
 from fairburst.policy.dress.learned import FamilyDurations
 from fairburst.policy.dress.memory import DressMemory
 from tests.kube.test_reserve import ON, TQ, sized_job, sized_pod

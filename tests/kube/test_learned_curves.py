@@ -9,7 +9,7 @@ import pytest
 
 from fairburst.curves.observations import Observations
 from fairburst.curves.runs import Run
-from fairburst.kube.learned_curves import KEY, LearnedCurves, RunStore
+from fairburst.kube.jobs.learned_curves import KEY, LearnedCurves, RunStore
 from tests.support.fake_api import FakeApi, status
 
 CONFIGMAPS = "/api/v1/configmaps"

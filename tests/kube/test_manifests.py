@@ -9,7 +9,8 @@ import yaml
 
 from fairburst.cli.main import main
 from fairburst.config import Config, parse_config
-from fairburst.kube.manifests import MANAGED_LABEL, Subject, access, all_manifests, policies, priority_classes, to_yaml
+from fairburst.kube.install.manifests import Subject, access, all_manifests, policies, priority_classes, to_yaml
+from fairburst.kube.names import MANAGED_LABEL
 
 
 def of_kind(manifests: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:

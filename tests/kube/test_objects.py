@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairburst.kube.objects import (
+from fairburst.kube.api.objects import (
     Deployment,
     Job,
     LimitRange,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairburst.kube.pace import PaceMeter
+from fairburst.kube.usage.pace import PaceMeter
 from fairburst.policy.attainability import ClusterPace
 from tests.support.objects import pod
 

@@ -9,10 +9,10 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairburst.kube import pod_index
-from fairburst.kube.charge import charge, containers_without_requests
-from fairburst.kube.objects import Pod, controller_of
-from fairburst.kube.pod_index import PodIndex
+from fairburst.kube.api.objects import Pod, controller_of
+from fairburst.kube.usage import pod_index
+from fairburst.kube.usage.charge import charge, containers_without_requests
+from fairburst.kube.usage.pod_index import PodIndex
 
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairburst.kube.errors import NotFound
-from fairburst.kube.queue_watch import QueueStore, QueueWatch
+from fairburst.kube.api.errors import NotFound
+from fairburst.kube.queues.queue_watch import QueueStore, QueueWatch
 from tests.support.fake_api import FakeApi
 
 LATENCY = "/apis/fairburst.dev/v1alpha1/latencyqueues"

@@ -7,18 +7,9 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube.objects import ResourceQuota, ScopeSelector, ScopeSelectorTerm
-from fairburst.kube.quota_plan import (
-    QUOTA_NAME,
-    QuotaPlanner,
-    QuotaTarget,
-    QuotaWrite,
-    WriteOrder,
-    amounts,
-    quota_body,
-    quota_key,
-    resource_of,
-)
+from fairburst.kube.api.objects import ResourceQuota, ScopeSelector, ScopeSelectorTerm
+from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget, QuotaWrite, WriteOrder, amounts, quota_body, quota_key, resource_of
+from fairburst.kube.names import QUOTA_NAME
 from tests.support.objects import quota
 
 OWNER = {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "name": "queue", "uid": "u"}

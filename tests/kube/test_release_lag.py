@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from fairburst.kube.quota_plan import QUOTA_NAME
-from fairburst.kube.release_lag import ReleaseLag
+from fairburst.kube.enforce.release_lag import ReleaseLag
+from fairburst.kube.names import QUOTA_NAME
 from tests.support.objects import pod, requesting
 
 BATCH = ("batch", QUOTA_NAME)

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from fairburst.kube.api.objects import Job, Pod
 from fairburst.kube.engine import RoundPlan
-from fairburst.kube.job_size import SIZE_LABEL
-from fairburst.kube.objects import Job, Pod
+from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.quantity import parse_quantity
 from tests.support.objects import GI, World, job, latency_spec, pod, pod_spec, requesting

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairburst.kube import reserve_memory
-from fairburst.kube.committed import CommittedCapacity
-from fairburst.kube.reserve_memory import INTERVAL_SECONDS, KEY, ReserveMemory
+from fairburst.kube.jobs import reserve_memory
+from fairburst.kube.jobs.reserve_memory import INTERVAL_SECONDS, KEY, ReserveMemory
+from fairburst.kube.usage.committed import CommittedCapacity
 from fairburst.policy.dress.learned import FamilyDurations
 from fairburst.policy.dress.memory import DressMemory
 from tests.support.fake_api import FakeApi

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube.roster import Member, ObjectKey, Roster, RosterBuilder
+from fairburst.kube.queues.roster import Member, ObjectKey, Roster, RosterBuilder
 from fairburst.policy.model import Memory, QueueMemory
 from tests.support.objects import latency_spec, stored_queue
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairburst.kube.rules import KubeModel, SpecModel
-from fairburst.kube.schemas import (
+from fairburst.kube.queues.rules import KubeModel, SpecModel
+from fairburst.kube.queues.schemas import (
     InvalidQueueError,
     from_epoch,
     parse_queue,

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairburst.kube.conditions import ConditionValue
-from fairburst.kube.crd import all_crds
-from fairburst.kube.lead_time_view import LeadTimeView
-from fairburst.kube.roster import Member
-from fairburst.kube.schemas import parse_status, to_status
-from fairburst.kube.status import ReserveView, StatusInput, StatusPlanner, memory_of, merge_difference, status_of
+from fairburst.kube.install.crd import all_crds
+from fairburst.kube.jobs.reserve import ReserveView
+from fairburst.kube.queues.roster import Member
+from fairburst.kube.queues.schemas import parse_status, to_status
+from fairburst.kube.views.conditions import ConditionValue
+from fairburst.kube.views.lead_time_view import LeadTimeView
+from fairburst.kube.views.status import StatusInput, StatusPlanner, memory_of, merge_difference, status_of
 from fairburst.policy.model import (
     AdmissionDecision,
     Arrival,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fairburst.config import parse_config
-from fairburst.kube.job_annotations import Mark, mark_annotations
-from fairburst.kube.uninstall import uninstall
+from fairburst.kube.install.uninstall import uninstall
+from fairburst.kube.queues.job_annotations import Mark, mark_annotations
 from tests.support.fake_api import FakeApi
 
 QUOTAS, MAPS, JOBS = "/api/v1/resourcequotas", "/api/v1/configmaps", "/apis/batch/v1/jobs"

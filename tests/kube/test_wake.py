@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 
-from fairburst.kube.demand import Owner
-from fairburst.kube.wake import MOST_AWAITED, Room, WakePlanner
+from fairburst.kube.enforce.wake import MOST_AWAITED, Room, WakePlanner
+from fairburst.kube.usage.demand import Owner
 
 
 def lacking(existing: int = 2, uid: str = "a") -> Owner:

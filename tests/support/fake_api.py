@@ -15,8 +15,8 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from fairburst.kube.auth import Credentials
-from fairburst.kube.client import ApiClient
+from fairburst.kube.api.auth import Credentials
+from fairburst.kube.api.client import ApiClient
 
 JsonObject = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube.objects import Quantity
+from fairburst.kube.api.objects import Quantity
 
 THRESHOLD: dict[str, Quantity] = {"cpu": "3", "memory": "6Gi", "example.com/gpu": "2"}
 SIDECAR = {"restartPolicy": "Always"}

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from fairburst.config import Config, parse_config
+from fairburst.kube.api.objects import Deployment, Job, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
+from fairburst.kube.enforce.quota_plan import quota_body
 from fairburst.kube.engine import ClusterView, Engine, RoundPlan
-from fairburst.kube.manifests import MANAGED_LABEL
-from fairburst.kube.objects import Deployment, Job, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
-from fairburst.kube.pod_index import PodIndex
-from fairburst.kube.quota_plan import OUR_QUOTAS, quota_body
-from fairburst.kube.schemas import API_VERSION
+from fairburst.kube.names import MANAGED_LABEL, OUR_QUOTAS
+from fairburst.kube.queues.schemas import API_VERSION
+from fairburst.kube.usage.pod_index import PodIndex
 from tests.support.fake_api import merge_patch
 
 JsonObject = dict[str, Any]
@@ -97,7 +97,7 @@ def quota(
 
 
 def quota_body_of(namespace: str, hard: dict[str, str], pool: str | None, name: str = "fairburst") -> JsonObject:
-    from fairburst.kube.quota_plan import QuotaWrite, WriteOrder
+    from fairburst.kube.enforce.quota_plan import QuotaWrite, WriteOrder
 
     write = QuotaWrite(namespace, hard, {}, (), None, create=True, replace=False, order=WriteOrder.RAISE, size=1.0, name=name)
     return quota_body(write, pool or "default")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from fairburst.kube.schemas import API_VERSION, QueueStatus
+from fairburst.kube.queues.schemas import API_VERSION, QueueStatus
 
 CREATED = "2026-01-01T00:00:00Z"
 LATENCY_SPEC: dict[str, Any] = {

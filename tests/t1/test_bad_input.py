@@ -13,7 +13,7 @@ import yaml
 from e2e.cluster import Cluster, ClusterError
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
-from fairburst.kube.manifests import MANAGED_LABEL
+from fairburst.kube.names import MANAGED_LABEL
 from tests.support.queues import schedule, scheduled
 
 NODES = 4  # of 32 cpu, 64 Gi

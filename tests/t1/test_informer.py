@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from e2e.cluster import Cluster
-from fairburst.kube.client import ApiClient
-from fairburst.kube.informer import Informer
-from fairburst.kube.objects import Pod
-from fairburst.kube.pod_index import PodIndex
-from fairburst.kube.queue_watch import QueueWatch
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.informer import Informer
+from fairburst.kube.api.objects import Pod
+from fairburst.kube.queues.queue_watch import QueueWatch
+from fairburst.kube.usage.pod_index import PodIndex
 
 ROOT = Path(__file__).parents[2]
 PODS = "/api/v1/pods"

@@ -12,8 +12,9 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.config import parse_config
-from fairburst.kube.job_size import SIZE_LABEL
-from fairburst.kube.manifests import MANAGED_LABEL, Subject, all_manifests, to_yaml
+from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
+from fairburst.kube.jobs.job_size import SIZE_LABEL
+from fairburst.kube.names import MANAGED_LABEL
 from tests.support.job_sizes import SIZES, THRESHOLD, container, job_manifest
 from tests.support.queues import queue
 

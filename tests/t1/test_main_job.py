@@ -24,7 +24,7 @@ from e2e.workload.arrivals import compressed_bursts, read_requests, request_trac
 from e2e.workload.driver import LatencyPlan, PlannedBurst, ThroughputPlan, WorkloadDriver
 from e2e.workload.metrics import Amounts, WorkloadRecord, average_dominant_shares, backlogged_fraction
 from e2e.workload.stages import GIB, DagJob, Stage, data_folder, reshaped, tpch_jobs
-from fairburst.kube.client import ApiClient
+from fairburst.kube.api.client import ApiClient
 from fairburst.quantity import parse_quantity
 
 CAPACITY = Amounts(20 * 32.0, 20 * 64 * GIB)

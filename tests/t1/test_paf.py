@@ -21,8 +21,8 @@ from e2e.waiting import PATIENCE_SECONDS, until
 from e2e.workload.speed_up import PlayedJob, SpeedUpPlayer, work_done
 from fairburst.curves.fit import Fit, fit_runs
 from fairburst.curves.observations import from_values
-from fairburst.kube.client import ApiClient
-from fairburst.kube.job_annotations import FAMILY, GIVEN, ORIGINAL, Declaration, declaration_annotations
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.queues.job_annotations import FAMILY, GIVEN, ORIGINAL, Declaration, declaration_annotations
 from fairburst.policy.paf.curves import PointsCurve, progress_rates
 
 SLOTS = 24

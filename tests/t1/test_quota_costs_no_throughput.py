@@ -17,7 +17,7 @@ import pytest
 
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
-from fairburst.kube.client import ApiClient
+from fairburst.kube.api.client import ApiClient
 
 POD_SECONDS = 12
 POOL_CPU = 10 * 32

@@ -22,7 +22,7 @@ from e2e.harness import OperatorProcess
 from e2e.workload.driver import LatencyPlan, WorkloadDriver
 from e2e.workload.metrics import Amounts, WorkloadRecord
 from fairburst.cli.main import main
-from fairburst.kube.client import ApiClient
+from fairburst.kube.api.client import ApiClient
 from tests.support.five_minutes import CONFIG, NODE_CPU, NODE_MEMORY, NODES, SECONDS, WITHIN, compare, plans, queue_documents
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]

@@ -11,7 +11,7 @@ from e2e.cluster import Cluster
 from e2e.workload.driver import LatencyPlan, PlannedBurst, ThroughputPlan, WorkloadDriver, WorkloadError, cluster_capacity
 from e2e.workload.metrics import Amounts, average_dominant_shares, backlogged_fraction, largest_total_share
 from e2e.workload.stages import GIB, DagJob, Stage
-from fairburst.kube.client import ApiClient
+from fairburst.kube.api.client import ApiClient
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from e2e.demo.scenario import BURST_SECONDS, LONGEST_TASK_SECONDS, SHORTEST_TASK
 from e2e.demo.summary import summary
 from e2e.demo.table import Screen, rows
 from e2e.workload.metrics import Amounts, BurstRecord, Sample, WorkloadRecord
-from fairburst.kube.schemas import parse_queue
+from fairburst.kube.queues.schemas import parse_queue
 
 GIB = 1024**3
 CAPACITY = Amounts(cpu=640, memory=1280 * GIB)

@@ -18,7 +18,7 @@ def add_to(commands: Commands) -> None:
 
 def write(given: argparse.Namespace) -> int:
     """Write the files and name them."""
-    from fairburst.kube.crd import write_crds  # noqa: PLC0415  keeps `fairburst --help` quick
+    from fairburst.kube.install.crd import write_crds  # noqa: PLC0415  keeps `fairburst --help` quick
 
     for path in write_crds(given.output):
         sys.stdout.write(f"{path}\n")

@@ -18,7 +18,7 @@ def add_to(commands: Commands) -> None:
 
 def show(given: argparse.Namespace) -> int:
     """Print every manifest."""
-    from fairburst.kube.manifests import Subject, all_manifests, to_yaml  # noqa: PLC0415  keeps `fairburst --help` quick
+    from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml  # noqa: PLC0415  keeps `fairburst --help` quick
 
     sys.stdout.write(to_yaml(all_manifests(config_of(given), Subject(user=given.subject_user))))
     return 0

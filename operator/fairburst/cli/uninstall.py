@@ -19,7 +19,7 @@ def add_to(commands: Commands) -> None:
 
 def uninstall(given: argparse.Namespace) -> int:
     """Delete them and name each."""
-    from fairburst.kube.errors import ApiError, CredentialsError  # noqa: PLC0415  keeps `fairburst --help` quick
+    from fairburst.kube.api.errors import ApiError, CredentialsError  # noqa: PLC0415  keeps `fairburst --help` quick
 
     try:
         deleted = asyncio.run(_delete(config_of(given)))
@@ -31,8 +31,8 @@ def uninstall(given: argparse.Namespace) -> int:
 
 
 async def _delete(config: Config) -> list[str]:
-    from fairburst.kube.client import ApiClient  # noqa: PLC0415
-    from fairburst.kube.uninstall import uninstall as delete  # noqa: PLC0415
+    from fairburst.kube.api.client import ApiClient  # noqa: PLC0415
+    from fairburst.kube.install.uninstall import uninstall as delete  # noqa: PLC0415
 
     async with await ApiClient.connect(config.kubeconfig, config.context) as client:
         return await delete(client, config)

@@ -14,20 +14,20 @@ from collections.abc import Awaitable, Callable, Iterable
 from itertools import groupby
 from typing import Any, TypeVar
 
-from fairburst.kube.client import ApiClient
-from fairburst.kube.demand import Owner
-from fairburst.kube.elasticity import JobEvent
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import ApiError, Conflict, NotFound
+from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, quota_body
+from fairburst.kube.enforce.wake import WOKEN_ANNOTATION
 from fairburst.kube.engine import RoundPlan
-from fairburst.kube.errors import ApiError, Conflict, NotFound
-from fairburst.kube.job_annotations import FIELD_MANAGER
-from fairburst.kube.manifests import MANAGED_LABEL
-from fairburst.kube.parallelism_plan import ParallelismWrite
-from fairburst.kube.queue_watch import PLURALS
-from fairburst.kube.quota_plan import POOL_LABEL, QUOTA_NAME, QuotaKey, QuotaWrite, quota_body
-from fairburst.kube.roster import Member
-from fairburst.kube.schemas import API_VERSION, GROUP, VERSION, from_epoch
-from fairburst.kube.status import StatusWrite
-from fairburst.kube.wake import WOKEN_ANNOTATION
+from fairburst.kube.jobs.elasticity import JobEvent
+from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
+from fairburst.kube.names import GROUP, MANAGED_LABEL, POOL_LABEL, QUOTA_NAME
+from fairburst.kube.queues.job_annotations import FIELD_MANAGER
+from fairburst.kube.queues.queue_watch import PLURALS
+from fairburst.kube.queues.roster import Member
+from fairburst.kube.queues.schemas import API_VERSION, VERSION, from_epoch
+from fairburst.kube.usage.demand import Owner
+from fairburst.kube.views.status import StatusWrite
 from fairburst.policy.model import RoundEvent
 from fairburst.telemetry.log import event
 from fairburst.telemetry.metrics import Metrics

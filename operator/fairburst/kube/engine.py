@@ -15,39 +15,26 @@ from typing import Any
 import numpy as np
 
 from fairburst.config import Config, natural_units
-from fairburst.kube.burst_sizes import BurstSizes
-from fairburst.kube.capacity import LowWaterMark, allocatable, counts, largest_node
-from fairburst.kube.conditions import conditions_of
-from fairburst.kube.controller_index import ControllerIndex
-from fairburst.kube.demand import NamespaceDemand, Owner, namespace_demand
-from fairburst.kube.elastic_view import condition, status_part
-from fairburst.kube.elasticity import ElasticPlan, SlotPlanner
-from fairburst.kube.enforceability import Obstacle, obstacles
-from fairburst.kube.lead_time_view import LeadTimeBook, LeadTimeView
-from fairburst.kube.manifests import MANAGED_LABEL
-from fairburst.kube.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
-from fairburst.kube.pace import PaceMeter
-from fairburst.kube.pod_index import NamespaceUsage, PodIndex
-from fairburst.kube.quota_plan import (
-    LARGE_QUOTA,
-    OUR_QUOTAS,
-    PART_QUOTAS,
-    POOL_LABEL,
-    QUOTA_NAME,
-    SMALL_QUOTA,
-    QuotaKey,
-    QuotaPlanner,
-    QuotaTarget,
-    QuotaWrite,
-    amounts,
-    pool_of,
-)
-from fairburst.kube.release_lag import ReleaseLag
-from fairburst.kube.reserve import CLASS_OF, QUOTA_OF, Reserve, left_over
-from fairburst.kube.roster import KINDS, NEVER_MANAGED, Member, ObjectKey, Roster, RosterBuilder, pool_name
-from fairburst.kube.stamp import stamp_of
-from fairburst.kube.status import StatusInput, StatusPlanner, StatusWrite, memory_of
-from fairburst.kube.wake import Room, WakePlanner
+from fairburst.kube.api.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
+from fairburst.kube.enforce.enforceability import Obstacle, obstacles
+from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaPlanner, QuotaTarget, QuotaWrite, amounts, pool_of
+from fairburst.kube.enforce.release_lag import ReleaseLag
+from fairburst.kube.enforce.stamp import stamp_of
+from fairburst.kube.enforce.wake import Room, WakePlanner
+from fairburst.kube.jobs.elasticity import ElasticPlan, SlotPlanner
+from fairburst.kube.jobs.reserve import CLASS_OF, QUOTA_OF, Reserve, left_over
+from fairburst.kube.names import LARGE_QUOTA, MANAGED_LABEL, OUR_QUOTAS, PART_QUOTAS, POOL_LABEL, QUOTA_NAME, SMALL_QUOTA
+from fairburst.kube.queues.roster import KINDS, NEVER_MANAGED, Member, ObjectKey, Roster, RosterBuilder, pool_name
+from fairburst.kube.usage.burst_sizes import BurstSizes
+from fairburst.kube.usage.capacity import LowWaterMark, allocatable, counts, largest_node
+from fairburst.kube.usage.controller_index import ControllerIndex
+from fairburst.kube.usage.demand import NamespaceDemand, Owner, namespace_demand
+from fairburst.kube.usage.pace import PaceMeter
+from fairburst.kube.usage.pod_index import NamespaceUsage, PodIndex
+from fairburst.kube.views.conditions import conditions_of
+from fairburst.kube.views.elastic_view import condition, status_part
+from fairburst.kube.views.lead_time_view import LeadTimeBook, LeadTimeView
+from fairburst.kube.views.status import StatusInput, StatusPlanner, StatusWrite, memory_of
 from fairburst.policy.attainability import Attainability, attainability
 from fairburst.policy.baselines import Policy
 from fairburst.policy.decide import decide

@@ -13,20 +13,20 @@ from typing import Any
 import msgspec
 
 from fairburst.config import Config
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import ApiError, CredentialsError
+from fairburst.kube.api.informer import Informer
+from fairburst.kube.api.objects import Deployment, Job, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
 from fairburst.kube.apply import Applier
-from fairburst.kube.client import ApiClient
-from fairburst.kube.committed import CommittedCapacity
-from fairburst.kube.controller_index import ControllerIndex
-from fairburst.kube.elastic_view import figures
 from fairburst.kube.engine import ClusterView, Engine, RoundPlan
-from fairburst.kube.errors import ApiError, CredentialsError
-from fairburst.kube.informer import Informer
-from fairburst.kube.learned_curves import RunStore
+from fairburst.kube.jobs.learned_curves import RunStore
+from fairburst.kube.jobs.reserve_memory import ReserveMemory
 from fairburst.kube.loop import SchedulingLoop
-from fairburst.kube.objects import Deployment, Job, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
-from fairburst.kube.pod_index import PodIndex
-from fairburst.kube.queue_watch import QueueWatch
-from fairburst.kube.reserve_memory import ReserveMemory
+from fairburst.kube.queues.queue_watch import QueueWatch
+from fairburst.kube.usage.committed import CommittedCapacity
+from fairburst.kube.usage.controller_index import ControllerIndex
+from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.views.elastic_view import figures
 from fairburst.policy.decide import decide
 from fairburst.policy.model import QueueKind
 from fairburst.recording.writer import recorder_of

@@ -1,0 +1,137 @@
+"""Where the API server is and how we prove who we are: from a kubeconfig, or from a pod's service account.
+
+Tokens are read through a function because both kinds change: projected service account tokens rotate hourly, exec plug-ins
+and OIDC hand out short-lived ones.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fairburst.kube.api.errors import CredentialsError
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+TOKEN_MAX_AGE_SECONDS = 60.0
+
+ReadToken = Callable[[bool], str | None]
+
+
+@dataclass
+class Credentials:
+    """An endpoint and its credentials. `read_token(force)` may block (file, plug-in); `force` drops anything it remembers."""
+
+    server: str
+    read_token: ReadToken = field(default=lambda force: None)  # noqa: ARG005
+    ca_path: str | None = None
+    certificate_path: str | None = None
+    key_path: str | None = None
+    tls_server_name: str | None = None
+    proxy: str | None = None
+    insecure: bool = False
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """None for plain HTTP, which only `kubectl proxy` and tests use."""
+        if not self.server.startswith("https"):
+            return None
+        context = ssl.create_default_context(cafile=self.ca_path)
+        if self.certificate_path:
+            context.load_cert_chain(self.certificate_path, self.key_path)
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+class TokenCache:
+    """The token in use, read again once it is older than `max_age_seconds`. Not for several threads at once: make one each."""
+
+    def __init__(self, read: ReadToken) -> None:
+        self._read = read
+        self._token: str | None = None
+        self._read_at = float("-inf")
+
+    def stale(self, max_age_seconds: float = TOKEN_MAX_AGE_SECONDS) -> bool:
+        """True where `refresh` should be called before the next request."""
+        return time.monotonic() - self._read_at > max_age_seconds
+
+    def refresh(self, force: bool = False) -> None:
+        """Read the token now. May block."""
+        self._token = self._read(force)
+        self._read_at = time.monotonic()
+
+    @property
+    def token(self) -> str | None:
+        """The bearer token, None where certificates do the work."""
+        return self._token
+
+
+def load_credentials(kubeconfig: str | None, context: str | None = None) -> Credentials:
+    """Credentials from a kubeconfig file, or those of the pod's service account when `kubeconfig` is None. May block.
+
+    Raises
+    ------
+    CredentialsError : the file or the service account is missing or unusable.
+    """
+    return from_service_account() if kubeconfig is None else from_kubeconfig(kubeconfig, context)
+
+
+def from_service_account(directory: Path = SERVICE_ACCOUNT) -> Credentials:
+    """The pod's own identity, as the kubelet projects it."""
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
+    token_path, ca_path = directory / "token", directory / "ca.crt"
+    if not host or not port or not token_path.exists():
+        raise CredentialsError(
+            f"expected to run in a pod with a service account, found KUBERNETES_SERVICE_HOST={host!r} and "
+            f"{token_path} {'present' if token_path.exists() else 'missing'}; give a kubeconfig instead"
+        )
+    host = f"[{host}]" if ":" in host else host
+
+    def read_token(force: bool) -> str:  # noqa: ARG001 (a file is never remembered)
+        return token_path.read_text().strip()
+
+    return Credentials(f"https://{host}:{port}", read_token, ca_path=str(ca_path) if ca_path.exists() else None)
+
+
+def from_kubeconfig(path: str, context: str | None = None) -> Credentials:
+    """What `kubectl` would use, exec plug-ins and OIDC included."""
+    from kubernetes import client as kubernetes_client  # noqa: PLC0415 (36 MB, and not needed in a pod)
+    from kubernetes import config as kubernetes_config  # noqa: PLC0415
+
+    def load() -> Any:
+        configuration = kubernetes_client.Configuration()
+        try:
+            kubernetes_config.load_kube_config(  # type: ignore[no-untyped-call]
+                path, context=context, client_configuration=configuration, persist_config=False
+            )
+        except Exception as error:  # the library lets through whatever YAML and its own lookups raise
+            where = f"context {context!r}" if context else "the current context"
+            raise CredentialsError(f"expected a kubeconfig with {where} at {path}, found: {error}") from error
+        return configuration
+
+    current = load()
+
+    def read_token(force: bool) -> str | None:
+        nonlocal current
+        if force:
+            current = load()
+        elif current.refresh_api_key_hook is not None:
+            current.refresh_api_key_hook(current)
+        bearer = current.api_key.get("BearerToken") or current.api_key.get("authorization")
+        return str(bearer).removeprefix("Bearer ") if bearer else None
+
+    return Credentials(
+        server=str(current.host).rstrip("/"),
+        read_token=read_token,
+        ca_path=current.ssl_ca_cert,
+        certificate_path=current.cert_file,
+        key_path=current.key_file,
+        tls_server_name=getattr(current, "tls_server_name", None),
+        proxy=getattr(current, "proxy", None),
+        insecure=not current.verify_ssl,
+    )

@@ -1,0 +1,278 @@
+"""A thin asynchronous Kubernetes API client: bytes in, bytes or plain dictionaries out, errors translated, writes rate-limited.
+
+It knows nothing of kinds: callers give paths ("/api/v1/pods"). One aiohttp session; a PATCH costs about 0.13 ms of CPU.
+Belongs to the event loop it was made in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+import aiohttp
+import msgspec
+
+from fairburst.kube.api.auth import Credentials, TokenCache, load_credentials
+from fairburst.kube.api.errors import Unavailable, api_error
+
+REQUEST_TIMEOUT_SECONDS = 30.0
+CONNECT_TIMEOUT_SECONDS = 10.0
+# Bookmarks come about once a minute, so a watch silent for longer than this has lost its peer.
+INACTIVITY_TIMEOUT_SECONDS = 70.0
+CONNECTIONS = 64
+
+JsonObject = dict[str, Any]
+Params = Mapping[str, str]
+
+
+class RateLimiter:
+    """Token bucket. `rate` per second, at most `burst` saved up; waiters are served in order of arrival."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._interval = 1.0 / rate
+        self._tolerance = self._interval * (burst - 1)
+        # Time at which the bucket would be full again (generic cell rate algorithm: one number is the whole state).
+        self._full_at = 0.0
+
+    async def acquire(self) -> None:
+        """Take one token, waiting for it if need be."""
+        now = time.monotonic()
+        self._full_at = max(self._full_at, now) + self._interval
+        wait = self._full_at - self._interval - self._tolerance - now
+        if wait > 0:
+            await asyncio.sleep(wait)
+
+    def pause(self, seconds: float) -> None:
+        """Grant nothing for `seconds`: the server asked for it (Retry-After)."""
+        self._full_at = max(self._full_at, time.monotonic() + seconds + self._tolerance)
+
+
+class ApiClient:
+    """See the module. Use as `async with await ApiClient.connect(...) as client`, or call `close`."""
+
+    def __init__(self, credentials: Credentials, writes: RateLimiter | None = None) -> None:
+        self.credentials = credentials
+        self.writes = writes or RateLimiter(300.0, 1000)
+        self._token = TokenCache(credentials.read_token)
+        self._ssl = credentials.ssl_context()
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=self._ssl if self._ssl is not None else False),
+            timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS, sock_connect=CONNECT_TIMEOUT_SECONDS),
+            read_bufsize=1 << 20,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    @classmethod
+    async def connect(
+        cls, kubeconfig: str | None, context: str | None = None, *, write_rate: float = 300.0, write_burst: int = 1000
+    ) -> Self:
+        """Client for a kubeconfig's cluster, or for the pod's own when `kubeconfig` is None. Sends nothing yet.
+
+        Raises
+        ------
+        CredentialsError : no usable credentials.
+        """
+        credentials = await asyncio.to_thread(load_credentials, kubeconfig, context)
+        return cls(credentials, RateLimiter(write_rate, write_burst))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End all requests and watches."""
+        await self._session.close()
+
+    async def get(self, path: str, params: Params | None = None, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> bytes:
+        """The body of a GET."""
+        return await self._send("GET", path, params, timeout_seconds=timeout_seconds)
+
+    async def get_json(self, path: str, params: Params | None = None) -> JsonObject:
+        """The object of a GET."""
+        return _object(await self.get(path, params))
+
+    async def create(self, path: str, obj: object, params: Params | None = None) -> JsonObject:
+        """POST to a collection or subresource; the stored object."""
+        return await self._write("POST", path, obj, "application/json", params)
+
+    async def replace(self, path: str, obj: object, params: Params | None = None) -> JsonObject:
+        """PUT; with a resourceVersion in the object it is a compare-and-swap (Leases)."""
+        return await self._write("PUT", path, obj, "application/json", params)
+
+    async def merge_patch(self, path: str, obj: object, params: Params | None = None) -> JsonObject:
+        """RFC 7386: null deletes a key, lists are replaced whole."""
+        return await self._write("PATCH", path, obj, "application/merge-patch+json", params)
+
+    async def json_patch(self, path: str, ops: list[JsonObject], params: Params | None = None) -> JsonObject:
+        """RFC 6902; a failed `test` operation is an Invalid error."""
+        return await self._write("PATCH", path, ops, "application/json-patch+json", params)
+
+    async def apply(self, path: str, obj: object, field_manager: str = "fairburst", *, force: bool = True) -> JsonObject:
+        """Server-side apply: creates the object if need be."""
+        params = {"fieldManager": field_manager, "force": "true" if force else "false"}
+        return await self._write("PATCH", path, obj, "application/apply-patch+yaml", params)
+
+    async def delete(self, path: str, params: Params | None = None, options: JsonObject | None = None) -> JsonObject:
+        """DELETE, with DeleteOptions in the body if given."""
+        return await self._write("DELETE", path, options, "application/json", params)
+
+    async def stream(
+        self, path: str, params: Params | None = None, *, inactivity_seconds: float = INACTIVITY_TIMEOUT_SECONDS
+    ) -> AsyncIterator[bytes]:
+        """Lines of a watch as they come. See `stream_batches`."""
+        async for lines in self.stream_batches(path, params, inactivity_seconds=inactivity_seconds):
+            for line in lines:
+                yield line
+
+    async def stream_batches(
+        self, path: str, params: Params | None = None, *, inactivity_seconds: float = INACTIVITY_TIMEOUT_SECONDS
+    ) -> AsyncIterator[list[bytes]]:
+        """Lines of a watch, all that were buffered at each wake-up; an unfinished line waits for its end, however long it is.
+
+        Ends when the server ends the response in good order.
+
+        Raises
+        ------
+        Unavailable : connection lost, or nothing came for `inactivity_seconds`.
+        ApiError : the server refused the watch.
+        """
+        # A watch may be the first request for minutes; a fresh token lets it live.
+        if self._token.stale(1.0):
+            await asyncio.to_thread(self._token.refresh)
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=inactivity_seconds)
+        async with self._response("GET", path, params, headers={"Accept-Encoding": "identity"}, limits=limits) as response:
+            pending: list[bytes] = []
+            with _translated("GET", path):
+                async for chunk in response.content.iter_any():
+                    head, newline, tail = chunk.rpartition(b"\n")
+                    if not newline:
+                        pending.append(chunk)
+                        continue
+                    lines = [line for line in b"".join([*pending, head]).split(b"\n") if line]
+                    pending = [tail] if tail else []
+                    yield lines
+
+    async def _write(self, method: str, path: str, obj: object, content_type: str, params: Params | None) -> JsonObject:
+        await self.writes.acquire()
+        body = None if obj is None else msgspec.json.encode(obj)
+        return _object(await self._send(method, path, params, body=body, headers={"Content-Type": content_type}))
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float = REQUEST_TIMEOUT_SECONDS,
+    ) -> bytes:
+        limits = aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=CONNECT_TIMEOUT_SECONDS)
+        async with self._response(method, path, params, body=body, headers=headers or {}, limits=limits) as response:
+            with _translated(method, path):
+                return await response.read()
+
+    @asynccontextmanager
+    async def _response(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str],
+        limits: aiohttp.ClientTimeout,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A successful response; a 401 is tried once more with credentials read anew."""
+        if self._token.stale():
+            await asyncio.to_thread(self._token.refresh)
+        for last_attempt in (False, True):
+            with _translated(method, path):
+                response = await self._session.request(
+                    method,
+                    self.credentials.server + path,
+                    params=params,
+                    data=body,
+                    headers={**headers, **self._authorization()},
+                    timeout=limits,
+                    server_hostname=self.credentials.tls_server_name,
+                    proxy=self.credentials.proxy,
+                )
+            async with response:
+                if response.status == 401 and not last_attempt:
+                    await asyncio.to_thread(self._token.refresh, True)
+                    continue
+                if response.status >= 400:
+                    await self._refuse(method, path, response)
+                yield response
+                return
+
+    def _authorization(self) -> dict[str, str]:
+        token = self._token.token
+        return {} if token is None else {"Authorization": f"Bearer {token}"}
+
+    async def _refuse(self, method: str, path: str, response: aiohttp.ClientResponse) -> None:
+        """Raise the error that the response stands for."""
+        with _translated(method, path):
+            body = await response.read()
+        status = _status(body)
+        retry_after = _seconds(response.headers.get("Retry-After"))
+        if response.status == 429 and status is None:
+            # Priority and fairness answers in plain text and means all of us; a Status object (an eviction that a
+            # disruption budget forbids) means this request only.
+            self.writes.pause(1.0 if retry_after is None else retry_after)
+        reason = (status.reason if status else "") or response.reason or "Unknown"
+        message = status.message if status else body[:500].decode("utf-8", "replace").strip()
+        raise api_error(response.status, reason, f"{method} {path}: {message}", retry_after)
+
+
+class _Status(msgspec.Struct):
+    kind: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+_status_decoder = msgspec.json.Decoder(_Status)
+
+
+def _status(body: bytes) -> _Status | None:
+    """The API's error object, None where the body is something else (a proxy's page, plain text)."""
+    try:
+        status = _status_decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return status if status.kind == "Status" else None
+
+
+def _seconds(header: str | None) -> float | None:
+    """Retry-After in seconds; its date form, which the API server never sends, counts as absent."""
+    try:
+        return None if header is None else max(0.0, float(header))
+    except ValueError:
+        return None
+
+
+def _object(body: bytes) -> JsonObject:
+    decoded = msgspec.json.decode(body) if body else {}
+    return decoded if isinstance(decoded, dict) else {"value": decoded}
+
+
+class _translated:  # noqa: N801 (reads as a statement)
+    """Turn what aiohttp raises into Unavailable, keeping the cause."""
+
+    def __init__(self, method: str, path: str) -> None:
+        self._what = f"{method} {path}"
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, TimeoutError):
+            raise Unavailable(0, "Timeout", f"{self._what}: no answer in time") from error
+        if isinstance(error, aiohttp.ClientError | ConnectionError | OSError):
+            raise Unavailable(0, "Unavailable", f"{self._what}: {error or type(error).__name__}") from error

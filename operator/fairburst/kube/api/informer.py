@@ -1,0 +1,310 @@
+"""A live copy of one collection of the API server: list, watch, and whatever it takes to stay right.
+
+Promise: at quiescence `store` equals the server's truth, whatever was lost in between. A watch resumes from the last
+resourceVersion; when that is refused (410), or on any ERROR event, the collection is listed again and the store is
+compared with the list, so that objects deleted in the gap are reported as deleted. Bookmarks show that a silent watch is alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+import msgspec
+
+from fairburst.kube.api.client import INACTIVITY_TIMEOUT_SECONDS, ApiClient
+from fairburst.kube.api.errors import ApiError, Unavailable
+from fairburst.kube.api.objects import ErrorObject, ListMetadata, Metadata, Object, ObjectList, WatchEvent, event_decoder, list_decoder
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=Object)
+Key = tuple[str, str]
+
+# 500 pods are decoded in 5 ms: no page holds the event loop for longer than a round may wait.
+PAGE_SIZE = 500
+# The server ends each watch after about this long, at random so that not all of them end at once (client-go: 5 to 10 minutes).
+WATCH_SECONDS = (240, 480)
+BACKOFF_SECONDS = (0.5, 30.0)
+# A watch that ends sooner than this without having told us anything counts as a failure.
+SHORTEST_WATCH_SECONDS = 1.0
+# Answers after which resuming from the same version may still work; after any other the version itself is in doubt.
+_KEEPS_VERSION = frozenset({0, 401, 403, 429, 502, 503})
+
+
+class Backoff:
+    """Delays that double from the first to the last, each spread over its upper half."""
+
+    def __init__(self, first: float, last: float, source: random.Random | None = None) -> None:
+        self._first, self._last = first, last
+        self._next = first
+        self._random = source or random.Random()  # noqa: S311 (jitter, not a secret)
+
+    def reset(self) -> None:
+        """Begin anew after a success."""
+        self._next = self._first
+
+    def delay(self) -> float:
+        """Seconds to wait before the next attempt."""
+        ceiling = self._next
+        self._next = min(self._last, 2 * ceiling)
+        return ceiling * self._random.uniform(0.5, 1.0)
+
+
+class _WatchError(Exception):
+    """An ERROR event."""
+
+
+def _ignore_event(kind: str, old: Object | None, new: Object | None) -> None:
+    """The default of `on_event`."""
+
+
+class Informer(Generic[T]):
+    """Keeps `store` like the collection at `path`. Run `run()` as a task; cancel it to end.
+
+    Parameters
+    ----------
+    client, path : where; for example "/api/v1/pods" or "/apis/batch/v1/namespaces/x/jobs".
+    kind : the struct to decode to.
+    on_change : called once per batch of events, after the store has them all.
+    params : selectors, for example {"fieldSelector": "status.phase!=Failed,status.phase!=Succeeded"}.
+    on_event : called for each change with ("ADDED" | "MODIFIED" | "DELETED", old, new), the store already changed.
+        Must not raise: an error ends `run`.
+
+    Attributes
+    ----------
+    store : (namespace, name) to object; never changed in place by anybody.
+    synced : set after the first complete list.
+    last_contact : `time.monotonic()` of the last list page, event or bookmark; minus infinity before the first.
+    lists, undecodable : counters: complete lists so far, events skipped because they broke our schema.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        path: str,
+        kind: type[T],
+        on_change: Callable[[], None],
+        *,
+        params: Mapping[str, str] | None = None,
+        on_event: Callable[[str, T | None, T | None], None] = _ignore_event,
+        inactivity_seconds: float = INACTIVITY_TIMEOUT_SECONDS,
+        backoff_seconds: tuple[float, float] = BACKOFF_SECONDS,
+        page_size: int = PAGE_SIZE,
+    ) -> None:
+        self.store: dict[Key, T] = {}
+        self.synced = asyncio.Event()
+        self.last_contact = float("-inf")
+        self.lists = 0
+        self.undecodable = 0
+        self._client, self.path, self._params = client, path, dict(params or {})
+        self._on_change, self._on_event = on_change, on_event
+        self._inactivity_seconds = inactivity_seconds
+        self._page_size = page_size
+        self._kind = kind
+        self._backoff = Backoff(*backoff_seconds)
+        self._lists = list_decoder(kind)
+        self._events = event_decoder(kind)
+        self._version: str | None = None
+        # Versions of objects that our own writes brought, until the watch has caught up with them.
+        self._ahead: dict[Key, int] = {}
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        while True:
+            try:
+                if self._version is None:
+                    await self._list()
+                if await self._watch():
+                    self._backoff.reset()
+                    continue
+                problem = "the watch ended at once"
+            except ApiError as error:
+                if error.status not in _KEEPS_VERSION:
+                    self._version = None
+                problem = str(error)
+            except _WatchError as error:
+                self._version = None
+                problem = str(error)
+            delay = self._backoff.delay()
+            logger.warning("informer retries", extra={"path": self.path, "problem": problem, "delay_seconds": round(delay, 2)})
+            await asyncio.sleep(delay)
+
+    def observe(self, new: T) -> None:
+        """Take an object that a write of ours was answered with, ahead of the watch, whose older events then don't bring back the past.
+
+        Calls no `on_change`: who wrote it knows.
+        """
+        version = _number(new.metadata.resource_version)
+        if version is not None:
+            self._ahead[_key(new)] = version
+        self._put(_key(new), new)
+
+    async def _list(self) -> None:
+        """Replace the store by the server's list, reporting only what differs."""
+        found: dict[Key, T] = {}
+        token = ""
+        while True:
+            params = {**self._params, "limit": str(self._page_size)} | ({"continue": token} if token else {})
+            page = self._page(await self._client.get(self.path, params))
+            self.last_contact = time.monotonic()
+            found.update((_key(item), item) for item in page.items or ())
+            token = page.metadata.continue_token
+            if not token:
+                break
+        self._reconcile(found)
+        self._version = page.metadata.resource_version
+        self.lists += 1
+        self.synced.set()
+        self._on_change()
+
+    def _reconcile(self, found: dict[Key, T]) -> None:
+        """Turn the difference between the store and a complete list into events."""
+        self._ahead.clear()
+        for key in [key for key in self.store if key not in found]:
+            self._on_event("DELETED", self.store.pop(key), None)
+        for key, new in found.items():
+            self._put(key, new)
+
+    def _put(self, key: Key, new: T) -> bool:
+        old = self.store.get(key)
+        if old is not None and old.metadata.resource_version == new.metadata.resource_version:
+            return False
+        if key in self._ahead and self._is_behind(key, new):
+            return False
+        self.store[key] = new
+        self._on_event("ADDED" if old is None else "MODIFIED", old, new)
+        return True
+
+    def _is_behind(self, key: Key, new: T) -> bool:
+        """Whether the watch has not yet come to what `observe` took; forgets the mark once it has."""
+        version = _number(new.metadata.resource_version)
+        if version is not None and version < self._ahead[key]:
+            return True
+        if version is None or version > self._ahead[key]:
+            del self._ahead[key]
+        return False
+
+    async def _watch(self) -> bool:
+        """Follow the collection from the last version until the server ends the watch; True if that was worth something."""
+        params = {
+            **self._params,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version or "",
+            "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),  # noqa: S311 (jitter)
+        }
+        started, before = time.monotonic(), self._version
+        async for lines in self._client.stream_batches(self.path, params, inactivity_seconds=self._inactivity_seconds):
+            self.last_contact = time.monotonic()
+            changed = False
+            try:
+                for line in lines:
+                    changed |= self._apply(line)
+            finally:
+                # Also when an ERROR event ends the batch: what came before it is in the store.
+                if changed:
+                    self._on_change()
+            self._backoff.reset()
+        return self._version != before or time.monotonic() - started >= SHORTEST_WATCH_SECONDS
+
+    def _apply(self, line: bytes) -> bool:
+        """Take one line into the store; True if that changed it.
+
+        Raises
+        ------
+        _WatchError : an ERROR event, or a line that is not JSON.
+        """
+        event = self._decode(line)
+        if event is None:
+            return False
+        new = event.object
+        self._version = new.metadata.resource_version or self._version
+        if event.type in {"ADDED", "MODIFIED"}:
+            return self._put(_key(new), new)
+        if event.type == "DELETED":
+            self._ahead.pop(_key(new), None)
+            old = self.store.pop(_key(new), None)
+            if old is not None:
+                self._on_event("DELETED", old, None)
+            return old is not None
+        return False
+
+    def _decode(self, line: bytes) -> WatchEvent[T] | None:
+        try:
+            event = self._events.decode(line)
+        except msgspec.ValidationError as error:
+            # An ERROR event's object is a Status, which seldom fits our kind; anything else that does not fit is skipped.
+            raw = _raw_event_decoder.decode(line)
+            if raw.type == "BOOKMARK":  # an empty object of the kind, with null where the kind has a list
+                metadata = msgspec.json.decode(raw.object, type=_Bookmark).metadata
+                return WatchEvent(raw.type, self._kind(metadata=metadata))
+            if raw.type != "ERROR":
+                self._skip(raw.object, error)
+                return None
+            raise _error_event(line) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise _WatchError(f"expected a line of JSON, found {line[:100]!r}: {error}") from error
+        if event.type == "ERROR":
+            raise _error_event(line)
+        return event
+
+    def _page(self, body: bytes) -> ObjectList[T]:
+        """One page; objects that break our schema are left out rather than blocking all others."""
+        try:
+            return self._lists.decode(body)
+        except msgspec.ValidationError:
+            raw = _raw_list_decoder.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Unavailable(0, "NotJson", f"GET {self.path}: expected a list in JSON, found {body[:100]!r}") from error
+        items: list[T] = []
+        for item in raw.items or ():
+            try:
+                items.append(msgspec.json.decode(item, type=self._kind))
+            except msgspec.ValidationError as error:
+                self._skip(item, error)
+        return ObjectList(raw.metadata, items)
+
+    def _skip(self, item: msgspec.Raw, error: Exception) -> None:
+        self.undecodable += 1
+        logger.error("informer skips an object", extra={"path": self.path, "error": str(error), "object": bytes(item)[:300]})
+
+
+class _RawEvent(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Bookmark(msgspec.Struct):
+    metadata: Metadata
+
+
+class _RawList(msgspec.Struct):
+    metadata: ListMetadata = msgspec.field(default_factory=ListMetadata)
+    items: list[msgspec.Raw] | None = None
+
+
+class _ErrorEvent(msgspec.Struct):
+    object: ErrorObject
+
+
+_raw_event_decoder = msgspec.json.Decoder(_RawEvent)
+_raw_list_decoder = msgspec.json.Decoder(_RawList)
+_error_decoder = msgspec.json.Decoder(_ErrorEvent)
+
+
+def _error_event(line: bytes) -> _WatchError:
+    status = _error_decoder.decode(line).object
+    return _WatchError(f"ERROR event: {status.code} {status.reason}: {status.message}")
+
+
+def _number(version: str) -> int | None:
+    return int(version) if version.isdecimal() else None
+
+
+def _key(item: Object) -> Key:
+    return item.metadata.namespace, item.metadata.name

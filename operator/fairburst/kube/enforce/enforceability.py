@@ -1,0 +1,104 @@
+"""What stands in the way of a namespace's quota: pods without requests, foreign quotas, limit ranges. Pure; decides no level.
+
+A quota on cpu and memory makes the API server refuse every pod that does not request them. A namespace that runs such pods
+gets a condition instead of a quota, until it has a LimitRange that supplies defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from fairburst.kube.api.objects import LimitRange, ResourceQuota
+from fairburst.kube.enforce.quota_plan import amounts
+from fairburst.quantity import format_quantity, parse_quantity
+
+NAMED_AT_MOST = 5
+PLAIN_KEYS = frozenset({"cpu", "memory", "ephemeral-storage"})
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why enforcement is not as promised. `blocks`: no quota is written while it lasts."""
+
+    reason: str
+    message: str
+    blocks: bool
+
+
+def obstacles(
+    *,
+    unrequested: Collection[str],
+    foreign_quotas: Iterable[ResourceQuota],
+    limit_ranges: Iterable[LimitRange],
+    promise: Mapping[str, float],
+    unit: Mapping[str, float],
+) -> list[Obstacle]:
+    """Everything that keeps the namespace from its promise, the blocking ones first.
+
+    `unrequested`: pods and controllers whose containers lack cpu or memory requests. `promise`: the level promised, `unit`: the
+    largest pod, both in resource units.
+    """
+    ranges = list(limit_ranges)
+    found = []
+    if unrequested and not _defaults_requests(ranges):
+        found.append(_unrequested(unrequested))
+    found += [obstacle for quota in foreign_quotas if (obstacle := _foreign_quota(quota, promise)) is not None]
+    found += [obstacle for limit_range in ranges if (obstacle := _limit_range(limit_range, unit)) is not None]
+    return found
+
+
+def _unrequested(names: Collection[str]) -> Obstacle:
+    listed = ", ".join(sorted(names)[:NAMED_AT_MOST]) + (f" and {len(names) - NAMED_AT_MOST} more" if len(names) > NAMED_AT_MOST else "")
+    return Obstacle(
+        "PodsWithoutRequests",
+        f"expected cpu and memory requests on every container, found none on {listed}; a quota would refuse their successors, so none is "
+        "written. Add requests, or a LimitRange with defaultRequest for cpu and memory (type Container).",
+        blocks=True,
+    )
+
+
+def _foreign_quota(quota: ResourceQuota, promise: Mapping[str, float]) -> Obstacle | None:
+    for resource, limit in sorted(_requests_limited(quota).items()):
+        wanted = promise.get(resource, 0.0)
+        if limit < wanted - 1e-9:
+            return Obstacle(
+                "ForeignQuotaBelowPromise",
+                f"ResourceQuota {quota.metadata.name} limits {resource} to {format_quantity(resource, limit)}, the promise is "
+                f"{format_quantity(resource, wanted)}; raise or delete it.",
+                blocks=False,
+            )
+    return None
+
+
+def _requests_limited(quota: ResourceQuota) -> dict[str, float]:
+    """What the quota limits, by resource: "cpu" in a quota is another name for "requests.cpu"."""
+    plain = {key: parse_quantity(text) for key, text in (quota.spec.hard or {}).items() if key in PLAIN_KEYS}
+    requests = amounts(quota.spec.hard)
+    return requests | {key: min(limit, requests.get(key, limit)) for key, limit in plain.items()}
+
+
+def _limit_range(limit_range: LimitRange, unit: Mapping[str, float]) -> Obstacle | None:
+    for item in limit_range.spec.limits:
+        if item.type != "Pod":
+            continue
+        for resource, text in sorted((item.max or {}).items()):
+            largest = unit.get(resource, 0.0)
+            if parse_quantity(str(text)) < largest - 1e-9:
+                return Obstacle(
+                    "LimitRangeBelowPod",
+                    f"LimitRange {limit_range.metadata.name} allows pods at most {text} {resource}, the largest pod needs "
+                    f"{format_quantity(resource, largest)}; raise the maximum.",
+                    blocks=False,
+                )
+    return None
+
+
+def _defaults_requests(limit_ranges: Iterable[LimitRange]) -> bool:
+    """Whether new containers get cpu and memory requests by default; limits count as requests where no request is given."""
+    supplied: set[str] = set()
+    for limit_range in limit_ranges:
+        for item in limit_range.spec.limits:
+            if item.type == "Container":
+                supplied |= set(item.default_request or {}) | set(item.default or {})
+    return {"cpu", "memory"} <= supplied

@@ -1,0 +1,260 @@
+"""From levels to ResourceQuota writes: what each namespace's quotas should say, and which of them to write now.
+
+The umbrella holds a namespace to its level; where the queue keeps a reserve, one quota each for its small and its large jobs
+subdivides it. Pure but for the memory of when each quota was last written, which keeps the rate down. Decides no level: levels come from
+the core. `hard = max(level, floor) + charges not released yet + one pod`, so that a finished pod's place is taken at once.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairburst.kube.api.objects import Quantity, ResourceQuota
+from fairburst.kube.names import LARGE_CLASS, LARGE_QUOTA, OUR_QUOTAS, PART_QUOTAS, POOL_LABEL, QUOTA_NAME, SMALL_CLASS, SMALL_QUOTA
+from fairburst.quantity import format_quantity, parse_quantity
+
+SYSTEM_CLASSES = ("system-node-critical", "system-cluster-critical")
+QuotaKey = tuple[str, str]  # namespace, name
+LOWER_AFTER_SECONDS = 10.0  # a small surplus is worth a write only once it has lasted
+RAISE_FRACTION = 0.02  # raises below this part of the quota wait for the next one
+LOWER_FRACTION = 0.05
+
+
+def quota_key(resource: str) -> str:
+    """Name of a resource inside a ResourceQuota: requests.<name>; read back by `resource_of`."""
+    return f"requests.{resource}"
+
+
+def resource_of(key: str) -> str | None:
+    """Inverse of `quota_key`; None for keys that no counted resource writes."""
+    prefix, _, resource = key.partition("requests.")
+    return resource if not prefix and resource else None
+
+
+def amounts(hard_or_used: Mapping[str, Quantity] | None) -> dict[str, float]:
+    """A quota's figures by resource, resource units; keys that no counted resource writes are left out."""
+    return {resource: parse_quantity(text) for key, text in (hard_or_used or {}).items() if (resource := resource_of(key)) is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which pods a quota counts, by their priority class: `operator` is In or NotIn."""
+
+    operator: str
+    classes: tuple[str, ...]
+
+    def body(self) -> dict[str, Any]:
+        """As a ResourceQuota's scopeSelector."""
+        return {"matchExpressions": [{"operator": self.operator, "scopeName": "PriorityClass", "values": list(self.classes)}]}
+
+    def is_of(self, quota: ResourceQuota) -> bool:
+        """Whether the quota counts just these pods; its scope may have been changed by hand."""
+        selector = quota.spec.scope_selector
+        terms = selector.match_expressions or [] if selector is not None else []
+        if len(terms) != 1 or quota.spec.scopes:
+            return False
+        only = terms[0]
+        return only.scope_name == "PriorityClass" and only.operator == self.operator and set(only.values or ()) == set(self.classes)
+
+
+# The umbrella also matches pods without a class.
+SCOPES = {
+    QUOTA_NAME: Scope("NotIn", SYSTEM_CLASSES),
+    SMALL_QUOTA: Scope("In", (SMALL_CLASS,)),
+    LARGE_QUOTA: Scope("In", (LARGE_CLASS,)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaTarget:
+    """What one quota of a namespace should permit, by resource, in resource units. `name` says which.
+
+    `level`: from the core, not below the floor. `lag`: charges not released yet. `unit`: the largest pod's charge.
+    `counted`: charge of the pods that exist, written as `used` with a new key. `owner`: ownerReference of the queue, if there is one.
+    `latency`: raises of latency queues go first.
+    """
+
+    namespace: str
+    level: Mapping[str, float]
+    lag: Mapping[str, float]
+    unit: Mapping[str, float]
+    counted: Mapping[str, float]
+    owner: Mapping[str, Any] | None
+    latency: bool
+    name: str = QUOTA_NAME
+
+    @property
+    def key(self) -> QuotaKey:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+    def hard(self, resource: str) -> float:
+        """The value to write for `resource`: rounded down to what a quota can hold (millicores, whole bytes and devices)."""
+        grain = 1000 if resource == "cpu" else 1
+        return math.floor((self.level[resource] + self.lag.get(resource, 0.0) + self.unit.get(resource, 0.0)) * grain + 1e-6) / grain
+
+
+class WriteOrder(enum.IntEnum):
+    """Order of quota writes within a round: raise the bursts, shrink the largest, raise the rest.
+
+    A part of a namespace's level is raised before the other shrinks: the umbrella holds their sum.
+    """
+
+    RAISE_BURST = 0
+    RAISE_PART = 1
+    SHRINK = 2
+    RAISE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaWrite:
+    """One quota to create, patch or replace. `hard` by quota key in canonical text; `used` for keys that are new to the quota.
+
+    `size` is the change as a fraction of the old value, for ordering. `replace`: its scope was changed by hand, which only a
+    new object can mend.
+    """
+
+    namespace: str
+    hard: Mapping[str, str]
+    used: Mapping[str, str]
+    stale_keys: tuple[str, ...]
+    owner: Mapping[str, Any] | None
+    create: bool
+    replace: bool
+    order: WriteOrder
+    size: float
+    name: str = QUOTA_NAME
+
+    @property
+    def key(self) -> QuotaKey:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+
+class QuotaPlanner:
+    """Compares targets with the quotas there are. Holds when each was last written and since when it has been a little too large.
+
+    One quota is written at most every `min_interval_seconds`: with more, pod creation in its namespace meets 409 conflicts.
+    """
+
+    def __init__(self, pool: str, min_interval_seconds: float) -> None:
+        self._pool = pool
+        self._min_interval = min_interval_seconds
+        self._written_at: dict[QuotaKey, float] = {}
+        self._surplus_since: dict[QuotaKey, float] = {}
+
+    def plan(self, targets: Sequence[QuotaTarget], quotas: Mapping[QuotaKey, ResourceQuota], now: float) -> tuple[list[QuotaWrite], float]:
+        """The writes due now, in order, and the time at which a deferred one falls due (infinite if there is none).
+
+        `quotas` are this pool's quotas by namespace and name; `now` is monotonic seconds.
+        """
+        writes: list[QuotaWrite] = []
+        due = math.inf
+        for target in targets:
+            write = self._difference(target, quotas.get(target.key), now)
+            if write is None:
+                continue
+            if isinstance(write, float):
+                due = min(due, write)
+                continue
+            earliest = self._written_at.get(target.key, -math.inf) + self._min_interval
+            if earliest > now and not write.create:
+                due = min(due, earliest)
+            else:
+                writes.append(write)
+        writes.sort(key=lambda write: (write.order, -write.size, write.key))
+        return writes, due
+
+    def written(self, quota: QuotaKey, now: float) -> None:
+        """Note that a write was sent, successful or not."""
+        self._written_at[quota] = now
+        self._surplus_since.pop(quota, None)
+
+    def forget(self, namespace: str) -> None:
+        """Drop a namespace that is no longer managed."""
+        for name in OUR_QUOTAS:
+            self._written_at.pop((namespace, name), None)
+            self._surplus_since.pop((namespace, name), None)
+
+    def _difference(self, target: QuotaTarget, quota: ResourceQuota | None, now: float) -> QuotaWrite | float | None:
+        """A write, the time at which a small surplus becomes worth one, or None where the quota is right."""
+        want = {resource: target.hard(resource) for resource in target.level}
+        if quota is None or not SCOPES[target.name].is_of(quota):
+            return self._write(target, want, {}, create=True, replace=quota is not None)
+        have, enforced = amounts(quota.spec.hard), amounts(quota.status.hard)
+        stale = tuple(sorted(key for key in quota.spec.hard or {} if resource_of(key) not in want))
+        edited = stale or set(have) != set(want) or pool_of(quota) != self._pool
+        if edited or any(_worth_raising(want[r], have[r], target.unit.get(r, 0.0)) for r in want):
+            return self._write(target, want, have, stale=stale)
+        if any(_worth_lowering(want[r], have[r], target.unit.get(r, 0.0)) for r in want):
+            return self._write(target, want, have, stale=stale)
+        if all(_same(want[r], have[r]) for r in want) and (not enforced or all(_same(have[r], enforced.get(r, math.inf)) for r in want)):
+            self._surplus_since.pop(target.key, None)
+            return None
+        since = self._surplus_since.setdefault(target.key, now)
+        if now >= since + LOWER_AFTER_SECONDS:
+            return self._write(target, want, have, stale=stale)
+        return since + LOWER_AFTER_SECONDS
+
+    def _write(
+        self,
+        target: QuotaTarget,
+        want: Mapping[str, float],
+        have: Mapping[str, float],
+        *,
+        stale: tuple[str, ...] = (),
+        create: bool = False,
+        replace: bool = False,
+    ) -> QuotaWrite:
+        new = [resource for resource in want if resource not in have]
+        growth = max((want[r] - have[r]) / max(have[r], want[r], 1e-9) for r in want if r in have) if have else 1.0
+        shrink = max(((have[r] - want[r]) / max(have[r], 1e-9) for r in want if r in have), default=0.0)
+        raising = WriteOrder.RAISE_PART if target.name in PART_QUOTAS else WriteOrder.RAISE_BURST if target.latency else WriteOrder.RAISE
+        order = WriteOrder.SHRINK if shrink > growth else raising
+        return QuotaWrite(
+            namespace=target.namespace,
+            hard={quota_key(r): format_quantity(r, want[r]) for r in sorted(want)},
+            used={quota_key(r): format_quantity(r, target.counted.get(r, 0.0)) for r in sorted(new)},
+            stale_keys=stale,
+            owner=target.owner,
+            create=create,
+            replace=replace,
+            order=order,
+            size=max(growth, shrink),
+            name=target.name,
+        )
+
+
+def quota_body(write: QuotaWrite, pool: str) -> dict[str, Any]:
+    """The whole ResourceQuota object for a creation."""
+    metadata: dict[str, Any] = {"name": write.name, "namespace": write.namespace, "labels": {POOL_LABEL: pool}}
+    if write.owner is not None:
+        metadata["ownerReferences"] = [dict(write.owner)]
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": metadata,
+        "spec": {"hard": dict(write.hard), "scopeSelector": SCOPES[write.name].body()},
+    }
+
+
+def pool_of(quota: ResourceQuota) -> str | None:
+    """The pool whose operator wrote the quota; None where the label was removed by hand, or never was."""
+    return (quota.metadata.labels or {}).get(POOL_LABEL)
+
+
+def _same(left: float, right: float) -> bool:
+    return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-6)
+
+
+def _worth_raising(want: float, have: float, unit: float) -> bool:
+    """A pod's worth, or a visible part of the quota; anything at all where no pod's size is known."""
+    return want - have > max(1e-6, min(0.999 * unit, RAISE_FRACTION * want) if unit > 0 else 1e-9 * want)
+
+
+def _worth_lowering(want: float, have: float, unit: float) -> bool:
+    return have - want > max(1e-6, 0.999 * unit, LOWER_FRACTION * have)

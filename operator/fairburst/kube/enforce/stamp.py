@@ -1,0 +1,35 @@
+"""What the admission policy writes into a queue's pods: the PriorityClass of the queue's granted class, never of its window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairburst.config import Config
+from fairburst.kube.names import class_name
+from fairburst.policy.model import GuaranteeClass
+
+
+def class_values(config: Config) -> dict[str, int]:
+    """Value of each PriorityClass by name."""
+    return {class_name(rung): value for rung, value in config.priority_classes.model_dump(by_alias=False).items()}
+
+
+def stamp_of(guarantee_class: GuaranteeClass | None, config: Config) -> dict[str, Any]:
+    """status.stamp for a class; rejected queues run in the lowest. None of the classes preempts."""
+    match guarantee_class:
+        case GuaranteeClass.HARD:
+            name = class_name("hard")
+        case GuaranteeClass.SOFT:
+            name = class_name("soft")
+        case GuaranteeClass.ELASTIC | None:
+            name = class_name("large")
+    return _stamp(name, config)
+
+
+def small_stamp(config: Config) -> dict[str, Any]:
+    """status.smallStamp: what the pods of a throughput queue's small Jobs get instead (kube/jobs/job_size.py)."""
+    return _stamp(class_name("small"), config)
+
+
+def _stamp(name: str, config: Config) -> dict[str, Any]:
+    return {"className": name, "value": class_values(config)[name], "preemptionPolicy": "Never"}

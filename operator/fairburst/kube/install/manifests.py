@@ -1,0 +1,256 @@
+"""What an installation needs besides the operator's process: CRDs, priority classes, admission policies, RBAC. Values, written as YAML.
+
+The admission policies stamp pods at their creation, inside the API server: with the class of the queue that governs their
+namespace (its status.stamp), else with the lowest class. Jobs get their size written into them (job_size.py), by which the pods of
+throughput queues are stamped. They never fail closed: the quota is the net below them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from fairburst.config import Config
+from fairburst.kube.enforce.stamp import class_values
+from fairburst.kube.install.crd import all_crds
+from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, label_patches, size_variables
+from fairburst.kube.names import GROUP, LOWEST_CLASS, MANAGED_LABEL
+from fairburst.kube.queues.schemas import API_VERSION
+
+Manifest = dict[str, Any]
+
+SERVICE_ACCOUNT = "fairburst"
+_POLICY_API = "admissionregistration.k8s.io/v1"
+_RBAC_API = "rbac.authorization.k8s.io/v1"
+_READ = ["get", "list", "watch"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Who the operator is to the API server: a user by name, or (None) the service account that comes with the manifests."""
+
+    user: str | None = None
+
+    def reference(self, namespace: str) -> Manifest:
+        """The subject of a role binding."""
+        if self.user is not None:
+            return {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": self.user}
+        return {"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": namespace}
+
+
+def all_manifests(config: Config, subject: Subject) -> list[Manifest]:
+    """Everything, in an order in which it can be applied."""
+    return [*all_crds().values(), *priority_classes(config), *policies(config), *access(config, subject)]
+
+
+def to_yaml(manifests: list[Manifest]) -> str:
+    """One multi-document text for `kubectl apply -f -`."""
+    return yaml.safe_dump_all(manifests, sort_keys=False, width=140, explicit_start=True)
+
+
+def priority_classes(config: Config) -> list[Manifest]:
+    """The priority ladder. It orders the scheduler's queue; none of it ever preempts."""
+    return [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+            "globalDefault": False,
+            "preemptionPolicy": "Never",
+            "description": "Given by fairburst's admission policies to pods of managed namespaces.",
+        }
+        for name, value in class_values(config).items()
+    ]
+
+
+def policies(config: Config) -> list[Manifest]:
+    """The policies with their bindings: stamps by queue kind, the default for namespaces without a valid queue, and the size of Jobs."""
+    pool = config.pool.name
+    sizes = _size_policy(f"fairburst-size-throughputqueue.{pool}", config) if config.small_jobs.enabled else []
+    return [
+        *_queue_policy(f"fairburst-stamp-latencyqueue.{pool}", "LatencyQueue", config),
+        *_queue_policy(f"fairburst-stamp-throughputqueue.{pool}", "ThroughputQueue", config),
+        *_default_policy(f"fairburst-stamp-default.{pool}", config),
+        *sizes,
+    ]
+
+
+def _queue_policy(name: str, kind: str, config: Config) -> list[Manifest]:
+    patches = _stamp_patches("params.status.stamp")
+    if kind == "ThroughputQueue" and config.small_jobs.enabled:
+        patches = f"(has(params.status.smallStamp) && {_OF_A_SMALL_JOB} ? {_stamp_patches('params.status.smallStamp')} : {patches})"
+    expression = f"!({_governs(config)}) ? [] : {patches}{_node_selector_patches(config.pool.node_selector)}"
+    policy = _policy(name, _PODS, [expression], _NOT_OF_THE_SYSTEM)
+    return _with_queue(policy, _binding(name, config), kind)
+
+
+def _size_policy(name: str, config: Config) -> list[Manifest]:
+    """Writes the size of each Job into it and into its pod template; also in updates, since a suspended Job's template can be edited."""
+    policy = _policy(name, _JOBS, label_patches(_governs(config)), [])
+    policy["spec"]["variables"] = size_variables("params.?status.?sizeThreshold.orValue({})")
+    return _with_queue(policy, _binding(name, config), "ThroughputQueue")
+
+
+def _with_queue(policy: Manifest, binding: Manifest, kind: str) -> list[Manifest]:
+    """The pair with the queues of the object's namespace as parameters; where there is none, nothing is done."""
+    policy["spec"]["paramKind"] = {"apiVersion": API_VERSION, "kind": kind}
+    binding["spec"]["paramRef"] = {"selector": {}, "parameterNotFoundAction": "Allow"}
+    return [policy, binding]
+
+
+def _governs(config: Config) -> str:
+    """CEL for whether the parameter is a queue of this pool that is in force."""
+    return f"has(params.status) && has(params.status.stamp) && params.spec.pool == {_text(config.pool.name)}"
+
+
+def _default_policy(name: str, config: Config) -> list[Manifest]:
+    """Gives the lowest class to whatever has none of ours. In either order with the queue's policy, the queue's stamp is what remains."""
+    values = class_values(config)
+    ours = ", ".join(_text(one) for one in values)
+    foreign = {
+        "name": "not-stamped",
+        "expression": f"!has(object.spec.priorityClassName) || !(object.spec.priorityClassName in [{ours}])",
+    }
+    patches = _class_patches(str(values[LOWEST_CLASS]), "'Never'", _text(LOWEST_CLASS))
+    return [_policy(name, _PODS, [patches], [*_NOT_OF_THE_SYSTEM, foreign]), _binding(name, config)]
+
+
+_PODS: Manifest = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+_JOBS: Manifest = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["jobs"]}
+_NOT_OF_THE_SYSTEM = [
+    {
+        "name": "not-system",
+        "expression": "!has(object.spec.priorityClassName) || !object.spec.priorityClassName.startsWith('system-')",
+    },
+    {
+        "name": "not-daemonset",
+        "expression": "!has(object.metadata.ownerReferences) || "
+        "!object.metadata.ownerReferences.exists(one, one.kind == 'DaemonSet' && has(one.controller) && one.controller)",
+    },
+]
+# Only a Job's template is labelled by us: a label that somebody puts on a pod of another kind counts for nothing.
+_OF_A_SMALL_JOB = (
+    f"object.metadata.?labels[?'{SIZE_LABEL}'].orValue('') == '{SMALL}' && has(object.metadata.ownerReferences) && "
+    "object.metadata.ownerReferences.exists(one, one.kind == 'Job' && has(one.controller) && one.controller)"
+)
+
+
+def _policy(name: str, rule: Manifest, expressions: list[str], conditions: list[Manifest]) -> Manifest:
+    return {
+        "apiVersion": _POLICY_API,
+        "kind": "MutatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Ignore",  # a pod that is not stamped is still held by the quota; one that is refused is lost
+            "reinvocationPolicy": "IfNeeded",
+            "matchConstraints": {"resourceRules": [rule]},
+            "matchConditions": conditions,
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}} for expression in expressions],
+        },
+    }
+
+
+def _binding(name: str, config: Config) -> Manifest:
+    return {
+        "apiVersion": _POLICY_API,
+        "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {
+            "policyName": name,
+            "matchResources": {
+                "namespaceSelector": {
+                    "matchLabels": {MANAGED_LABEL: "true"},
+                    "matchExpressions": [
+                        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": sorted({"kube-system", config.namespace})}
+                    ],
+                }
+            },
+        },
+    }
+
+
+def _stamp_patches(stamp: str) -> str:
+    return _class_patches(f"{stamp}.value", f"{stamp}.preemptionPolicy", f"{stamp}.className")
+
+
+def _class_patches(value: str, preemption_policy: str, name: str) -> str:
+    """The Priority plugin has run before and does not run again: class, value and preemption policy must be set together."""
+    return (
+        f'[JSONPatch{{op: "add", path: "/spec/priority", value: {value}}}, '
+        f'JSONPatch{{op: "add", path: "/spec/preemptionPolicy", value: {preemption_policy}}}, '
+        f'JSONPatch{{op: "add", path: "/spec/priorityClassName", value: {name}}}]'
+    )
+
+
+def _node_selector_patches(selector: dict[str, str]) -> str:
+    if not selector:
+        return ""
+    whole = ", ".join(f"{_text(key)}: {_text(value)}" for key, value in sorted(selector.items()))
+    single = ", ".join(
+        f'JSONPatch{{op: "add", path: "/spec/nodeSelector/" + jsonpatch.escapeKey({_text(key)}), value: {_text(value)}}}'
+        for key, value in sorted(selector.items())
+    )
+    return f' + (has(object.spec.nodeSelector) ? [{single}] : [JSONPatch{{op: "add", path: "/spec/nodeSelector", value: {{{whole}}}}}])'
+
+
+def _text(value: str) -> str:
+    """A CEL string literal; JSON's is one."""
+    return json.dumps(value)
+
+
+def access(config: Config, subject: Subject) -> list[Manifest]:
+    """The operator's namespace and its rights: no wildcard, no secrets, nothing that its code does not do."""
+    name = f"fairburst-operator.{config.pool.name}"
+    namespace = config.namespace
+    account = [] if subject.user is not None else [_named("v1", "ServiceAccount", SERVICE_ACCOUNT, namespace)]
+    return [
+        _named("v1", "Namespace", namespace),
+        *account,
+        _named(_RBAC_API, "ClusterRole", name) | {"rules": cluster_rules()},
+        _named(_RBAC_API, "ClusterRoleBinding", name) | _grant("ClusterRole", name, subject.reference(namespace)),
+        _named(_RBAC_API, "Role", name, namespace) | {"rules": own_namespace_rules()},
+        _named(_RBAC_API, "RoleBinding", name, namespace) | _grant("Role", name, subject.reference(namespace)),
+    ]
+
+
+def cluster_rules() -> list[Manifest]:
+    """What the operator may do in every namespace."""
+    queues = ["latencyqueues", "throughputqueues"]
+    return [
+        _rule("", ["pods", "nodes", "limitranges"], _READ),
+        _rule("", ["namespaces"], [*_READ, "patch"]),  # puts the managed label back
+        _rule("", ["resourcequotas"], [*_READ, "create", "update", "patch", "delete"]),
+        _rule("", ["resourcequotas/status"], ["get", "update", "patch"]),
+        _rule("batch", ["jobs"], [*_READ, "patch"]),  # an annotation wakes a controller that a quota has blocked; elastic Jobs are sized
+        _rule("apps", ["replicasets", "deployments", "statefulsets"], [*_READ, "patch"]),
+        _rule("scheduling.k8s.io", ["priorityclasses"], _READ),
+        _rule("", ["events"], ["create", "patch"]),
+        _rule("events.k8s.io", ["events"], ["create", "patch"]),
+        _rule(GROUP, queues, _READ),
+        _rule(GROUP, [f"{one}/status" for one in queues], ["get", "update", "patch"]),
+    ]
+
+
+def own_namespace_rules() -> list[Manifest]:
+    """What the operator may do in its own namespace, where its memory is kept."""
+    return [
+        _rule("", ["configmaps"], ["get", "create", "update", "patch"]),
+        _rule("coordination.k8s.io", ["leases"], ["get", "create", "update", "patch"]),
+    ]
+
+
+def _rule(group: str, resources: list[str], verbs: list[str]) -> Manifest:
+    return {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
+
+
+def _grant(role_kind: str, role: str, subject: Manifest) -> Manifest:
+    return {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role}, "subjects": [subject]}
+
+
+def _named(api_version: str, kind: str, name: str, namespace: str | None = None) -> Manifest:
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}

@@ -1,0 +1,47 @@
+"""What the operator wrote outside of its installation, undone: the pool's quotas in every namespace and the memory in its own are
+deleted, and Jobs that were resized get their parallelism back.
+
+For when the operator is gone for good; one that still runs would write them again. Queues and the labels of namespaces stay, since
+people made them.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from fairburst.config import Config
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import NotFound
+from fairburst.kube.api.objects import Job
+from fairburst.kube.api.saved import job_runs_name, memory_name
+from fairburst.kube.jobs.parallelism_plan import plan_restores
+from fairburst.kube.names import POOL_LABEL
+from fairburst.kube.queues.job_annotations import FIELD_MANAGER
+
+
+async def uninstall(client: ApiClient, config: Config) -> list[str]:
+    """Undo it all; what was deleted or given back, as `kind namespace/name`. Raises ApiError; what is gone already is no error."""
+    pool = config.pool.name
+    quotas = await client.get_json("/api/v1/resourcequotas", {"labelSelector": f"{POOL_LABEL}={pool}"})
+    found = [("resourcequotas", quota["metadata"]["namespace"], quota["metadata"]["name"]) for quota in quotas["items"]]
+    found += [("configmaps", config.namespace, name) for name in (memory_name(pool), job_runs_name(pool))]
+    given_back = [job for namespace in sorted({namespace for _, namespace, _ in found}) for job in await _give_back(client, namespace)]
+    return given_back + [f"{kind} {namespace}/{name}" for kind, namespace, name in found if await _delete(client, kind, namespace, name)]
+
+
+async def _give_back(client: ApiClient, namespace: str) -> list[str]:
+    """Before the quotas go, for they say which namespaces were this pool's."""
+    listed = await client.get_json(f"/apis/batch/v1/namespaces/{namespace}/jobs")
+    writes = plan_restores([msgspec.convert(item, Job) for item in listed["items"]])
+    for write in writes:
+        path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{write.name}"
+        await client.merge_patch(path, write.patch(), {"fieldManager": FIELD_MANAGER})
+    return [f"jobs {write.namespace}/{write.name}" for write in writes]
+
+
+async def _delete(client: ApiClient, kind: str, namespace: str, name: str) -> bool:
+    try:
+        await client.delete(f"/api/v1/namespaces/{namespace}/{kind}/{name}")
+    except NotFound:
+        return False
+    return True

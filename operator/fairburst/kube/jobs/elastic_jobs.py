@@ -1,0 +1,200 @@
+"""Which Jobs share the slots of elastic queues, and what each brings along: bounds, size, curve. Pure; decides no slots.
+
+Every unfinished Job of an elastic queue takes part, for it has a fair share. One without a usable curve keeps that share and is not
+resized. A malformed annotation becomes a problem on its own Job and nothing else. A curve is the Job's own, else the one that its family
+has taught, else the queue's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairburst.kube.api.objects import Job
+from fairburst.kube.jobs.job_size import SIZE_LABEL
+from fairburst.kube.queues.curve_text import MOST_PARALLELISM, MalformedCurveError, read_curve
+from fairburst.kube.queues.job_annotations import (
+    Declaration,
+    MalformedAnnotationError,
+    family_of,
+    foreign_manager,
+    original_parallelism,
+    parallelism_of,
+    read_declaration,
+    read_mark,
+)
+from fairburst.kube.queues.schemas import Elasticity
+from fairburst.kube.usage.charge import template_charge
+from fairburst.kube.usage.pod_index import OwnerUsage
+from fairburst.policy.paf.curves import Curve, problem
+from fairburst.policy.paf.jobs import ElasticJob
+
+
+@dataclass(frozen=True, slots=True)
+class JobProblem:
+    """Why a Job is left at its fair share or as it is: a CamelCase reason and a sentence with what was expected and found."""
+
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One Job of an elastic queue. `value` is what the core sees; `wished` pods it wants at most; `alone_seconds`, where known, is how
+    long it takes alone at its full size."""
+
+    job: Job
+    value: ElasticJob
+    wished: int
+    alone_seconds: float | None
+    problem: JobProblem | None
+    queues_curve: bool = False  # whether the curve is the one of the queue's spec
+
+    @property
+    def elastic(self) -> bool:
+        """Whether it may be resized: its curve is known."""
+        return self.value.curve is not None
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedCurve:
+    """What earlier runs of a family taught. `alone_seconds`: the shortest completion time that the curve foretells."""
+
+    curve: Curve
+    alone_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCurve:
+    """The curve of a queue's spec, for Jobs that have no other. `problem`: why there is none although one is declared."""
+
+    curve: Curve | None = None
+    alone_seconds: float | None = None
+    problem: str | None = None
+
+
+class DeclarationReader:
+    """Reads what Jobs and queues declare, each version of it once: a round must not parse a thousand curves."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, tuple[str, Declaration, JobProblem | None]] = {}
+        self._read_of_queues: dict[str, tuple[Elasticity, QueueCurve]] = {}
+
+    def read(self, job: Job) -> tuple[Declaration, JobProblem | None]:
+        """What the Job declares; nothing and the reason where that is malformed or somebody else sizes the Job."""
+        uid, version = job.metadata.uid, job.metadata.resource_version
+        known = self._read.get(uid)
+        if known is None or known[0] != version or not version:
+            known = self._read[uid] = (version, *_declared(job))
+        return known[1:]
+
+    def queue_curve(self, queue: str, elasticity: Elasticity) -> QueueCurve:
+        """The curve that the queue's spec declares."""
+        known = self._read_of_queues.get(queue)
+        if known is None or known[0] != elasticity:
+            known = self._read_of_queues[queue] = (elasticity, _queue_curve(elasticity))
+        return known[1]
+
+    def keep(self, uids: Iterable[str], queues: Iterable[str]) -> None:
+        """Forget all other Jobs and queues."""
+        self._read = {uid: self._read[uid] for uid in uids if uid in self._read}
+        self._read_of_queues = {name: self._read_of_queues[name] for name in queues if name in self._read_of_queues}
+
+
+def candidates(
+    queue: str,
+    elasticity: Elasticity,
+    jobs: Iterable[Job],
+    owner_usage: Callable[[str], OwnerUsage],
+    resources: tuple[str, ...],
+    learned: Mapping[str, LearnedCurve],
+    reader: DeclarationReader,
+) -> list[Candidate]:
+    """The queue's Jobs that want pods, in order of their names.
+
+    `owner_usage` answers by the uid of a pod's controller, `learned` by family.
+    """
+    wanting = sorted((job for job in jobs if _wants_pods(job)), key=lambda job: job.metadata.name)
+    default = reader.queue_curve(queue, elasticity)
+    return [
+        _candidate(queue, elasticity, job, reader.read(job), owner_usage(job.metadata.uid), resources, learned, default) for job in wanting
+    ]
+
+
+def _candidate(
+    queue: str, elasticity: Elasticity, job: Job, read: tuple[Declaration, JobProblem | None], pods: OwnerUsage,
+    resources: tuple[str, ...], learned: Mapping[str, LearnedCurve], default: QueueCurve,
+) -> Candidate:  # fmt: skip
+    metadata, original = job.metadata, original_parallelism(job)
+    declared, trouble = read
+    original = min(original, MOST_PARALLELISM)  # the API takes two thousand million
+    most = declared.maximum or elasticity.maximum_parallelism or original
+    curve, alone = declared.curve, declared.alone_seconds
+    if curve is None and trouble is None:
+        curve, alone = _learned(job, most, learned)
+    queues_curve = curve is None and trouble is None and default.curve is not None
+    if queues_curve:
+        curve, alone = default.curve, default.alone_seconds
+    if curve is None or elasticity.mode == "Quota":
+        most = original
+    left = most if job.spec.completions is None else max(0, job.spec.completions - job.status.succeeded)
+    wished = min(most, left)
+    charge = pods.newest_charge or template_charge(job.spec.template.spec)
+    value = ElasticJob(
+        name=f"{metadata.namespace}/{metadata.name}",
+        queue=queue,
+        weight=declared.weight,
+        minimum=min(declared.minimum or elasticity.minimum_parallelism or 1, wished),
+        maximum=wished,
+        slots=pods.bound,
+        request=np.array([charge.get(resource, 0.0) for resource in resources]),
+        curve=curve,
+        category=(metadata.labels or {}).get(SIZE_LABEL),
+    )
+    return Candidate(job, value, wished, alone, trouble, queues_curve)
+
+
+def _declared(job: Job) -> tuple[Declaration, JobProblem | None]:
+    metadata = job.metadata
+    try:
+        declared = read_declaration(metadata.annotations)
+    except MalformedAnnotationError as error:
+        return Declaration(), JobProblem(metadata.namespace, metadata.name, metadata.uid, "MalformedAnnotation", str(error))
+    manager = foreign_manager(job)
+    if manager is None:
+        return declared, None
+    message = (
+        f"expected spec.parallelism to be the operator's to change, found it managed by {manager}; the Job stays as it is. Leave "
+        f"parallelism out of what is applied, or declare no curve."
+    )
+    return Declaration(weight=declared.weight), JobProblem(metadata.namespace, metadata.name, metadata.uid, "ForeignManager", message)
+
+
+def _queue_curve(elasticity: Elasticity) -> QueueCurve:
+    if elasticity.curve is None:
+        return QueueCurve()
+    try:
+        return QueueCurve(*read_curve(elasticity.curve, elasticity.maximum_parallelism))
+    except MalformedCurveError as error:
+        return QueueCurve(problem=str(error))
+
+
+def _learned(job: Job, most: int, learned: Mapping[str, LearnedCurve]) -> tuple[Curve | None, float | None]:
+    family = family_of(job)
+    found = learned.get(family) if family is not None else None
+    if found is None or problem(found.curve, most) is not None:
+        return None, None
+    return found.curve, found.alone_seconds
+
+
+def _wants_pods(job: Job) -> bool:
+    """Whether it has work left that it may do now."""
+    if job.metadata.deletion_timestamp is not None or job.spec.suspend or job.finished:
+        return False
+    done = job.spec.completions is not None and job.spec.completions <= job.status.succeeded
+    return not done and (parallelism_of(job) > 0 or read_mark(job.metadata.annotations) is not None)

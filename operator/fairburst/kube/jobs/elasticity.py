@@ -1,0 +1,311 @@
+"""PAF on the cluster: the Jobs that share elastic queues' slots before a decision, and what becomes of them after it. No I/O.
+
+Before: candidates with bounds and curves, for the core. After: new sizes, sizes given back, events on Jobs, and each elastic queue's view
+of it. Whatever is wrong with a Job is that Job's own problem.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from fairburst.config import ElasticityConfig
+from fairburst.curves.explore import next_parallelism, safe_slots
+from fairburst.kube.api.objects import Job
+from fairburst.kube.jobs.elastic_jobs import Candidate, DeclarationReader, JobProblem, candidates
+from fairburst.kube.jobs.job_runs import JobRuns
+from fairburst.kube.jobs.learned_curves import LearnedCurves
+from fairburst.kube.jobs.parallelism_plan import Calmness, ParallelismWrite, Sizing, plan_parallelism, plan_restores
+from fairburst.kube.queues.curve_text import MOST_PARALLELISM
+from fairburst.kube.queues.job_annotations import family_of, read_mark
+from fairburst.kube.queues.roster import Member, Roster
+from fairburst.kube.queues.schemas import Elasticity, ThroughputQueueSpec
+from fairburst.kube.usage.controller_index import ControllerIndex
+from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.policy.model import ClusterSnapshot, FloatArray, RoundResult
+from fairburst.policy.paf.divide import SlotRules
+from fairburst.policy.paf.jobs import ElasticJob, SlotDecision, SlotReason
+
+EXPLORING = "Exploring"
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """Something worth an Event on a Job."""
+
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    message: str
+    warning: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """One Job's part, for people: its decision, its size now, and how fast it gets on at it (None: not known)."""
+
+    candidate: Candidate
+    decision: SlotDecision
+    measured: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """One elastic queue's part: its settings, its Jobs, what moved to it (K,), and what is wrong with some of them.
+
+    curve_problem: why the curve of its own spec can't be used, if one is declared and it can't.
+    """
+
+    elasticity: Elasticity
+    fairness_knob: float
+    jobs: Sequence[JobView]
+    moved: FloatArray | None
+    problems: Sequence[JobProblem]
+    curve_problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticPlan:
+    """What a round wants done. `wait`: seconds until a deferred change falls due."""
+
+    writes: list[ParallelismWrite] = field(default_factory=list)
+    events: list[JobEvent] = field(default_factory=list)
+    queues: dict[str, QueueView] = field(default_factory=dict)
+    wait: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class _ElasticQueue:
+    member: Member
+    elasticity: Elasticity
+    enforced: bool
+
+    @property
+    def resizes(self) -> bool:
+        """Whether its Jobs are given sizes."""
+        return self.enforced and self.elasticity.mode == "Parallelism"
+
+
+class SlotPlanner:
+    """Holds between rounds what is learned of Jobs and what has been told. One per operator process."""
+
+    def __init__(self, config: ElasticityConfig) -> None:
+        self._config = config
+        self._calmness = Calmness(float(config.change_interval_seconds), config.hysteresis_percent / 100)
+        self.runs = JobRuns()
+        self.learned = LearnedCurves()
+        self.namespaces: frozenset[str] = frozenset()
+        self._reader = DeclarationReader()
+        self._queues: dict[str, _ElasticQueue] = {}
+        self._candidates: dict[str, list[Candidate]] = {}
+        self._wishes: dict[str, dict[str, int]] = {}
+        self._told: set[tuple[str, str, str]] = set()
+
+    def job_changed(self, old: Job | None, new: Job | None, wall: float, now: float) -> None:
+        """Take in a change of a Job: how it gets on, or what its finished run teaches. `wall` and `now` as for `plan`."""
+        if new is None:
+            if old is not None:
+                self.runs.forget(old.metadata.uid)
+        elif new.metadata.namespace not in self.namespaces:
+            return
+        elif not new.finished:
+            self.runs.job_changed(new, now)
+        elif new.succeeded:
+            run, family = self.runs.finished(new.metadata.uid, now), family_of(new)
+            if run is not None and family is not None and self._config.learn:
+                self.learned.completed(family, run, wall)
+        else:
+            self.runs.forget(new.metadata.uid)
+
+    # Before the decision ----------------------------------------------------------------------------------------------------------
+
+    def prepare(self, controllers: ControllerIndex, pods: PodIndex, roster: Roster) -> set[str]:
+        """Find this round's candidates; the namespaces of which the demand has changed by it."""
+        self._queues = {queue.member.qualified_name: queue for queue in map(_elastic_queue, roster.governing) if queue is not None}
+        self.namespaces = frozenset(queue.member.namespace for queue in self._queues.values())
+        if not self._queues and not self._wishes:
+            self._candidates = {}
+            return set()
+        self._candidates = {
+            name: candidates(
+                name,
+                queue.elasticity,
+                controllers.workloads(queue.member.namespace).jobs,
+                pods.owner,
+                pods.resources,
+                self.learned.curves,
+                self._reader,
+            )
+            for name, queue in self._queues.items()
+        }
+        self._reader.keep((one.job.metadata.uid for found in self._candidates.values() for one in found), self._queues)
+        former, self._wishes = self._wishes, self._all_wishes()
+        return {namespace for namespace in former.keys() | self._wishes.keys() if former.get(namespace) != self._wishes.get(namespace)}
+
+    def wishes(self, namespace: str) -> Mapping[str, int]:
+        """Pods that Jobs want at most, by uid, whatever size they have been given."""
+        return self._wishes.get(namespace, {})
+
+    def part(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+        """The snapshot with the jobs that the core divides slots among; the same one where there are none."""
+        values = (one.value for name in sorted(self._candidates) for one in self._candidates[name] if one.value.request.any())
+        jobs = tuple(_within(value, snapshot.live_capacity) for value in values)
+        return replace(snapshot, elastic_jobs=jobs, elastic_rules=self._rules()) if jobs else snapshot
+
+    def _rules(self) -> SlotRules:
+        """α by queue, and who exchanges slots with others."""
+        exchanging = frozenset(name for name, queue in self._queues.items() if queue.elasticity.across_queues and queue.enforced)
+        return SlotRules(
+            fairness_knob=self._config.fairness_percent / 100,
+            exchanging=exchanging,
+            knobs={name: self._knob(queue) for name, queue in self._queues.items()},
+        )
+
+    def _knob(self, queue: _ElasticQueue) -> float:
+        return (queue.elasticity.fairness_percent or self._config.fairness_percent) / 100
+
+    def _all_wishes(self) -> dict[str, dict[str, int]]:
+        found: dict[str, dict[str, int]] = {}
+        for name, queue in self._queues.items():
+            if queue.resizes:
+                found[queue.member.namespace] = {one.job.metadata.uid: one.wished for one in self._candidates[name]}
+        return found
+
+    # After it ---------------------------------------------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        result: RoundResult,
+        marked: Collection[Job],
+        roster: Roster,
+        ending: frozenset[str],
+        wall: float,
+        now: float,
+    ) -> ElasticPlan:
+        """New sizes, sizes to give back, events and views.
+
+        `marked`: Jobs that carry our notes. `ending`: namespaces that are being deleted. `wall` is seconds since the epoch, `now` monotonic
+        seconds.
+        """
+        if not self._queues and not marked:
+            return ElasticPlan()
+        decisions = {decision.job: decision for decision in result.slots}
+        queues = {name: self._view(name, decisions, result.moved.get(name), now) for name in self._queues}
+        sized = [one for name in sorted(queues) for one in self._sized(self._queues[name], queues[name])]
+        writes, wait = plan_parallelism(sized, lambda uid: self.runs.completing(uid, now), self._calmness, wall)
+        given = {one.candidate.job.metadata.uid for one in sized}
+        orphans = self._orphans(marked, given, _frozen_namespaces(roster) | ending) if marked else []
+        events = self._events(queues.values(), writes, {one.decision.job: one for one in sized})
+        return ElasticPlan(writes + plan_restores(orphans), events, queues, wait)
+
+    def _orphans(self, marked: Collection[Job], sized: set[str], frozen: frozenset[str]) -> list[Job]:
+        """Jobs to give back: those that we have resized and that have no size from us now.
+
+        Where Jobs are sized, one that somebody else sizes or that wants no pods (suspended, all done) keeps what it has.
+        """
+        resized = {
+            queue.member.namespace: {one.job.metadata.uid: one for one in self._candidates[name]}
+            for name, queue in self._queues.items()
+            if queue.resizes
+        }
+        found = []
+        for job in marked:
+            namespace, uid = job.metadata.namespace, job.metadata.uid
+            candidate = resized[namespace].get(uid) if namespace in resized else None
+            rests = namespace in resized and (candidate is None or _is_foreign(candidate))
+            if not rests and uid not in sized and namespace not in frozen:
+                found.append(job)
+        return found
+
+    def _view(self, name: str, decisions: Mapping[str, SlotDecision], moved: FloatArray | None, now: float) -> QueueView:
+        queue = self._queues[name]
+        jobs = [
+            JobView(one, decisions[one.value.name], self.runs.progress(one.job, one.alone_seconds, now))
+            for one in self._candidates[name]
+            if one.value.name in decisions
+        ]
+        problems = [one.problem for one in self._candidates[name] if one.problem is not None]
+        problems += [_refused(one) for one in jobs if one.decision.reason == SlotReason.CURVE_REFUSED.value]
+        declared = self._reader.queue_curve(name, queue.elasticity)
+        return QueueView(queue.elasticity, self._knob(queue), jobs, moved, problems, declared.problem)
+
+    def _sized(self, queue: _ElasticQueue, view: QueueView) -> list[Sizing]:
+        """The Jobs that are given a size now: those with a curve, and those whose family's curve is being explored."""
+        if not queue.resizes:
+            return []
+        curved = [one for one in view.jobs if one.candidate.elastic and one.decision.predicted is not None]
+        found = [Sizing(one.candidate, one.decision, view.fairness_knob) for one in curved]
+        if self._config.explore:
+            found += [sizing for one in view.jobs if (sizing := self._exploring(one, view)) is not None]
+        return found
+
+    def _exploring(self, one: JobView, view: QueueView) -> Sizing | None:
+        """A size at which the family was not seen yet, for a Job that is about to begin; it is kept for the whole run."""
+        candidate, decision = one.candidate, one.decision
+        family = family_of(candidate.job)
+        if candidate.elastic or candidate.problem is not None or family is None or family in self.learned.curves:
+            return None
+        runs, mark = self.learned.runs(family), read_mark(candidate.job.metadata.annotations)
+        if mark is not None:
+            size = max(mark.given, safe_slots(runs, decision.fair, view.fairness_knob))
+        elif candidate.job.status.succeeded or candidate.job.status.failed or decision.fair < 1:
+            return None
+        else:
+            value = candidate.value
+            size = next_parallelism(runs, decision.fair, value.minimum, value.maximum, 0, view.fairness_knob)
+        message = f"It runs with {size} slots, {decision.fair} being fair, to learn how its family speeds up."
+        return Sizing(candidate, replace(decision, given=size, reason=EXPLORING, message=message), view.fairness_knob)
+
+    # What is told -----------------------------------------------------------------------------------------------------------------
+
+    def _events(self, queues: Iterable[QueueView], writes: Iterable[ParallelismWrite], sized: Mapping[str, Sizing]) -> list[JobEvent]:
+        events, told = [], set()
+        for problem in (problem for view in queues for problem in view.problems):
+            key = problem.uid, problem.reason, problem.message
+            told.add(key)
+            if key not in self._told:
+                events.append(JobEvent(problem.namespace, problem.name, problem.uid, problem.reason, problem.message, warning=True))
+        self._told = told
+        for write in writes:
+            one = sized[f"{write.namespace}/{write.name}"]
+            message = f"parallelism {write.present} -> {write.parallelism}. {one.decision.message}"
+            events.append(
+                JobEvent(write.namespace, write.name, one.candidate.job.metadata.uid, "ParallelismChanged", message, warning=False)
+            )
+        return events
+
+
+def _within(job: ElasticJob, capacity: FloatArray) -> ElasticJob:
+    """The job with no more slots than the pool has: nobody may make us draw a curve over millions of them."""
+    asked = job.request > 0
+    fits = int(min(float((capacity[asked] / job.request[asked]).min()) + 1e-9, MOST_PARALLELISM))
+    return job if job.maximum <= fits else replace(job, maximum=fits, minimum=min(job.minimum, fits))
+
+
+def _frozen_namespaces(roster: Roster) -> frozenset[str]:
+    """Namespaces in which Jobs are neither resized nor given back: another pool's, held ones, and those of which the queue's present spec
+    is invalid, so that nobody knows what it wants."""
+    unknown = {
+        member.namespace for member in roster.governing if member.queue is None or (member.spec is not None and member.spec.suspended)
+    }
+    return roster.elsewhere | unknown
+
+
+def _elastic_queue(member: Member) -> _ElasticQueue | None:
+    spec = member.queue.spec if member.queue is not None else None
+    if not isinstance(spec, ThroughputQueueSpec) or spec.elasticity is None or spec.suspended:
+        return None
+    return _ElasticQueue(member, spec.elasticity, spec.enforcement != "Observe")
+
+
+def _refused(one: JobView) -> JobProblem:
+    metadata, message = one.candidate.job.metadata, one.decision.message
+    if one.candidate.queues_curve:
+        message += " The curve is that of the queue's spec."
+    return JobProblem(metadata.namespace, metadata.name, metadata.uid, one.decision.reason, message)
+
+
+def _is_foreign(candidate: Candidate) -> bool:
+    return candidate.problem is not None and candidate.problem.reason == "ForeignManager"

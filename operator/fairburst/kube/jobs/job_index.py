@@ -1,0 +1,336 @@
+"""Pods as tasks of jobs, kept up to date event by event: who belongs to which job, when each task started and ended. Decides nothing.
+
+DRESS counts jobs, not pods. A job is a pod group by label, else the pod's controller, else the pod itself; small and large members
+of a group are two jobs, for quotas tell them apart. An event costs the same however many pods there are, and only pods of followed
+namespaces are kept: those whose queue keeps a reserve. Ended tasks stay for a while, so that their phase can be seen, and are then
+dropped.
+
+Times are taken from our own monotonic clock where we saw it happen, else from the pod; a step of the wall clock shifts all of them
+together and changes no duration.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+import numpy as np
+
+from fairburst.kube.api.objects import Metadata, Pod, controller_of
+from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL
+from fairburst.kube.names import SIZE_CLASSES, SMALL_CLASS
+from fairburst.kube.usage.pod_index import Shape
+from fairburst.policy.dress.values import TaskTable
+from fairburst.policy.model import BoolArray, FloatArray, IntArray
+
+# Labels by which others group pods, and ours; the first that a pod has counts.
+GROUP_LABELS = ("fairburst.dev/job", "scheduling.x-k8s.io/pod-group", "kueue.x-k8s.io/pod-group-name", "spark-app-selector")
+GROUP_LABEL_SET = frozenset(GROUP_LABELS)
+STEP_SECONDS = 0.5  # a wall clock that has moved by more against the monotonic one was set
+
+
+class JobKey(NamedTuple):
+    """Which job a pod belongs to: the uid of its controller (or its own), or the group's name; and the class that its pods are stamped
+    with, "" where nothing is stamped."""
+
+    namespace: str
+    name: str
+    priority_class: str = ""
+
+
+@dataclass(slots=True)
+class JobPods:
+    """What a job's pods amount to now. number: its number in the task table. active: pods not ended; running: tasks among them.
+    wanted, used: charges of both, in thousandths. kind, name: of the controller ("Pod" for a bare pod). created: when its first pod was.
+    small: its category; that of a job whose pods are not stamped is set by who knows it, as is the family.
+    """
+
+    key: JobKey
+    number: int
+    kind: str
+    name: str
+    created: str
+    small: bool
+    wanted: list[int]
+    used: list[int]
+    active: int = 0
+    running: int = 0
+    rows: int = 0
+    family: str = ""
+
+
+@dataclass(slots=True)
+class _Known:
+    """One pod that has not ended."""
+
+    uid: str
+    job: JobPods
+    shape: Shape
+    row: int = -1
+    dying: bool = False
+
+
+class _Columns:
+    """The task table's columns, grown by doubling; the last row takes the place of one that is dropped."""
+
+    def __init__(self, width: int) -> None:
+        self.count = 0
+        self.job: IntArray = np.zeros(256, dtype=np.int64)
+        self.request: FloatArray = np.zeros((256, width))
+        self.started: FloatArray = np.zeros(256)
+        self.ended: FloatArray = np.zeros(256)
+
+    def _grow(self) -> None:
+        self.job = np.concatenate((self.job, np.zeros_like(self.job)))
+        self.request = np.concatenate((self.request, np.zeros_like(self.request)))
+        self.started = np.concatenate((self.started, np.zeros_like(self.started)))
+        self.ended = np.concatenate((self.ended, np.zeros_like(self.ended)))
+
+    def append(self, job: int, request: Sequence[int], started: float) -> int:
+        row = self.count
+        if row == len(self.job):
+            self._grow()
+        self.job[row], self.started[row], self.ended[row] = job, started, math.nan
+        self.request[row] = request
+        self.count = row + 1
+        return row
+
+    def drop(self, row: int) -> int:
+        """Drop a row; the number of the row that has moved into its place (the dropped one's own, if it was the last)."""
+        last = self.count - 1
+        if row != last:
+            for column in (self.job, self.request, self.started, self.ended):
+                column[row] = column[last]
+        self.count = last
+        return last
+
+
+class JobIndex:
+    """See the module. `follow` the namespaces that matter, `update` with every change of a pod, then read.
+
+    Parameters
+    ----------
+    resources : the counted resources, the order of every vector. A change of them means a new index.
+    keep_seconds : how long an ended task is kept.
+    """
+
+    def __init__(self, resources: Sequence[str], keep_seconds: float) -> None:
+        self.resources = tuple(resources)
+        self._keep = keep_seconds
+        self._followed: frozenset[str] = frozenset()
+        self._pods: dict[tuple[str, str], _Known] = {}
+        self._jobs: dict[JobKey, JobPods] = {}
+        self._by_namespace: dict[str, dict[JobKey, JobPods]] = {}
+        self._by_number: dict[int, JobPods] = {}
+        self._free_numbers: list[int] = []
+        self._columns = _Columns(len(self.resources))
+        self._tasks: list[_Known | _Ended] = []  # by row
+        self._ended: deque[_Ended] = deque()
+        self._clock = 0.0  # wall minus monotonic
+
+    def with_resources(self, resources: Sequence[str]) -> JobIndex:
+        """An empty index of other resources that follows nobody yet."""
+        return JobIndex(resources, self._keep)
+
+    # Changes ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def followed(self) -> frozenset[str]:
+        """Namespaces whose pods are kept."""
+        return self._followed
+
+    def follow(self, namespaces: frozenset[str], pods: Iterable[tuple[Pod, Shape]], wall: float, now: float) -> None:
+        """Keep the pods of just these namespaces. `pods`: those that exist, with their charges; read only where a namespace is new."""
+        fresh, gone = namespaces - self._followed, self._followed - namespaces
+        self._followed = namespaces
+        if gone:
+            for key in [key for key in self._pods if key[0] in gone]:
+                self._remove(key, now, natural=False)
+            for task in [task for task in self._ended if task.job.key.namespace in gone]:
+                self._forget(task)
+            self._ended = deque(task for task in self._ended if task.row >= 0)
+        if fresh:
+            for pod, shape in pods:
+                if pod.metadata.namespace in fresh:
+                    self.update(None, pod, shape, wall, now)
+
+    def update(self, old: Pod | None, new: Pod | None, shape: Shape, wall: float, now: float) -> None:
+        """Take in one change, as the informer reports it. `shape`: the pod's charge; `wall`: seconds since the epoch, `now`: monotonic."""
+        pod = new if new is not None else old
+        if pod is None or pod.metadata.namespace not in self._followed:
+            return
+        key = (pod.metadata.namespace, pod.metadata.name)
+        known = self._pods.get(key)
+        if known is None and (new is None or new.ended or new.unmanaged):
+            return
+        if known is not None and known.uid != pod.metadata.uid:  # another pod of this name has come while we did not look
+            self._remove(key, now, natural=False)
+            known = None
+        if new is None or new.ended:
+            if known is not None:
+                self._remove(key, now, natural=not known.dying)
+            return
+        if known is None:
+            known = self._pods[key] = self._add(new, shape)
+        if new.metadata.deletion_timestamp is not None:
+            known.dying = True
+        if known.row < 0 and new.bound and new.status.start_time is not None:
+            seen = old is not None and old.status.start_time is None
+            self._start(known, now if seen else now - _age(new.status.start_time, wall))
+
+    def _add(self, pod: Pod, shape: Shape) -> _Known:
+        key = job_key(pod)
+        job = self._jobs.get(key)
+        if job is None:
+            owner = controller_of(pod.metadata)
+            kind, name = (owner.kind, owner.name) if owner is not None else ("Pod", pod.metadata.name)
+            number = self._free_numbers.pop() if self._free_numbers else len(self._jobs)
+            created = pod.metadata.creation_timestamp or ""
+            job = JobPods(key, number, kind, name, created, _is_small(pod), [0] * len(shape), [0] * len(shape))
+            self._jobs[key] = self._by_namespace.setdefault(key.namespace, {})[key] = self._by_number[number] = job
+        job.active += 1
+        _sum(job.wanted, shape, +1)
+        return _Known(pod.metadata.uid, job, shape)
+
+    def _start(self, known: _Known, started: float) -> None:
+        job = known.job
+        known.row = self._columns.append(job.number, known.shape, started)
+        self._tasks.append(known)
+        job.running += 1
+        job.rows += 1
+        _sum(job.used, known.shape, +1)
+
+    def _remove(self, key: tuple[str, str], now: float, *, natural: bool) -> None:
+        """A pod is gone. If it ran to its end it is kept as an ended task; one that was deleted tells nothing about how long tasks run."""
+        known = self._pods.pop(key)
+        job = known.job
+        job.active -= 1
+        _sum(job.wanted, known.shape, -1)
+        if known.row >= 0:
+            job.running -= 1
+            _sum(job.used, known.shape, -1)
+            if natural:
+                self._columns.ended[known.row] = now
+                self._tasks[known.row] = ended = _Ended(job, known.row, now)
+                self._ended.append(ended)
+            else:
+                self._drop(known.row)
+                job.rows -= 1
+        self._rest(job)
+
+    def _drop(self, row: int) -> None:
+        moved = self._columns.drop(row)
+        last = self._tasks.pop()
+        if moved != row:
+            self._tasks[row] = last
+            last.row = row
+
+    def _forget(self, task: _Ended) -> None:
+        self._drop(task.row)
+        task.row = -1
+        task.job.rows -= 1
+        self._rest(task.job)
+
+    def _rest(self, job: JobPods) -> None:
+        """Drop a job of which nothing is left."""
+        if job.active or job.rows:
+            return
+        of_namespace = self._by_namespace[job.key.namespace]
+        del self._jobs[job.key], of_namespace[job.key], self._by_number[job.number]
+        if not of_namespace:
+            del self._by_namespace[job.key.namespace]
+        self._free_numbers.append(job.number)
+
+    def expire(self, now: float) -> None:
+        """Drop the tasks that ended long ago. Call it before reading."""
+        while self._ended and self._ended[0].at <= now - self._keep:
+            self._forget(self._ended.popleft())
+
+    # Reading ---------------------------------------------------------------------------------------------------------
+
+    def jobs(self, namespace: str) -> Collection[JobPods]:
+        """Jobs of a namespace that have pods, or had some a moment ago."""
+        return self._by_namespace.get(namespace, {}).values()
+
+    def job(self, key: JobKey) -> JobPods | None:
+        """One job's pods; None where it has none."""
+        return self._jobs.get(key)
+
+    def tasks(self, wall: float, now: float) -> TaskTable:
+        """Every task seen and not yet dropped, times in seconds since the epoch. O(tasks log tasks) in numpy."""
+        if abs(wall - now - self._clock) > STEP_SECONDS:
+            self._clock = wall - now
+        columns, count = self._columns, self._columns.count
+        order = np.lexsort((columns.started[:count], columns.job[:count]))
+        names, family, small = self._of_jobs()
+        job = columns.job[:count][order]
+        return TaskTable(
+            job=job,
+            small=small[job],
+            request=columns.request[:count][order] / 1000.0,
+            started=columns.started[:count][order] + self._clock,
+            ended=columns.ended[:count][order] + self._clock,
+            family=family[job],
+            families=names,
+            by_start=True,
+        )
+
+    def __len__(self) -> int:
+        """Tasks held, ended ones included."""
+        return self._columns.count
+
+    def _of_jobs(self) -> tuple[tuple[str, ...], IntArray, BoolArray]:
+        """Names of families; by job number the family (-1: none) and whether the job is small."""
+        names = tuple(sorted({job.family for job in self._jobs.values() if job.family}))
+        at = {name: index for index, name in enumerate(names)}
+        size = max(self._by_number, default=-1) + 1
+        family, small = np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.bool_)
+        for number, job in self._by_number.items():
+            family[number], small[number] = at.get(job.family, -1), job.small
+        return names, family, small
+
+
+@dataclass(slots=True)
+class _Ended:
+    """A task that has ended and is still in the table."""
+
+    job: JobPods
+    row: int
+    at: float
+
+
+def job_key(pod: Pod) -> JobKey:
+    """The job that a pod belongs to."""
+    owner = controller_of(pod.metadata)
+    own = owner.uid if owner is not None else pod.metadata.uid
+    stamped = pod.spec.priority_class_name
+    return JobKey(pod.metadata.namespace, group_of(pod.metadata) or own, stamped if stamped in SIZE_CLASSES else "")
+
+
+def _is_small(pod: Pod) -> bool:
+    """By the class that the pod was stamped with, for that is what quotas count; where nothing is stamped, by its label."""
+    if pod.spec.priority_class_name in SIZE_CLASSES:
+        return pod.spec.priority_class_name == SMALL_CLASS
+    return (pod.metadata.labels or {}).get(SIZE_LABEL) == SMALL
+
+
+def group_of(metadata: Metadata) -> str:
+    """The pod group that the object names, "" for none; the label's name is part of it."""
+    labels = metadata.labels
+    if labels is None or GROUP_LABEL_SET.isdisjoint(labels):
+        return ""
+    return next((f"{label}={labels[label]}" for label in GROUP_LABELS if labels.get(label)), "")
+
+
+def _sum(total: list[int], shape: Shape, sign: int) -> None:
+    for at, amount in enumerate(shape):
+        total[at] += sign * amount
+
+
+def _age(start_time: str, wall: float) -> float:
+    """Seconds since a time that the API server sent; one that lies in the future is now."""
+    return max(0.0, wall - datetime.fromisoformat(start_time).timestamp())

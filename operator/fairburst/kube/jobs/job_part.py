@@ -1,0 +1,185 @@
+"""From the workloads of a namespace and its pods to the jobs that DRESS looks at: what each asked for, wants and holds. Pure but for what
+must not change: the category of a Job without a label is fixed when it is first seen.
+
+A job's category is what its pods are stamped with, for that is what quotas count; before it has any, its label; without a label the same
+rule in the operator's own arithmetic (job_size.py). Long-running controllers are large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import numpy as np
+
+from fairburst.kube.api.objects import Job as KubeJob
+from fairburst.kube.jobs.job_index import JobIndex, JobKey, JobPods, group_of
+from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, pods_at_once, size_of
+from fairburst.kube.names import SIZE_CLASSES, SMALL_CLASS
+from fairburst.kube.queues.job_annotations import family_of
+from fairburst.kube.usage.demand import MOST, NamespaceDemand, Wish
+from fairburst.kube.usage.pod_index import ANNOUNCED_KINDS
+from fairburst.policy.dress.values import DemandCategory, Job
+from fairburst.policy.model import FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceJobs:
+    """The jobs of one namespace: those of which nothing runs yet, and those of which something does.
+
+    small_owners: uids of the controllers whose pods are small. small_unit, large_unit: the largest pod that either kind of controller
+    makes, in resource units.
+    """
+
+    pending: tuple[Job, ...] = ()
+    running: tuple[Job, ...] = ()
+    small_owners: frozenset[str] = frozenset()
+    small_unit: Mapping[str, float] = field(default_factory=dict)
+    large_unit: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def small_count(self) -> int:
+        """How many of the jobs are small."""
+        return sum(job.category is DemandCategory.SMALL for job in (*self.pending, *self.running))
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A job while its parts are added up: several Jobs where they are a group."""
+
+    name: str
+    small: bool
+    submitted: float
+    request: FloatArray
+    wanted: FloatArray
+    used: FloatArray
+    running: int = 0
+    family: str = ""
+
+
+@dataclass(slots=True)
+class JobPartBuilder:
+    """Remembers the categories that were fixed by arithmetic, by the Job's uid, as long as the Job exists."""
+
+    _fixed: dict[str, dict[str, bool]] = field(default_factory=dict)
+
+    def jobs_of(
+        self, namespace: str, queue: str, demand: NamespaceDemand, index: JobIndex, threshold: Mapping[str, float]
+    ) -> NamespaceJobs:
+        """Every job of a namespace that wants or holds pods. `threshold` in resource units by resource."""
+        resources, drafts = index.resources, dict[tuple[str, bool], _Draft]()
+        fixed = self._fixed.pop(namespace, {})
+        kept: dict[str, bool] = {}
+        small_owners, units = set(), {True: dict[str, float](), False: dict[str, float]()}
+        for wish in demand.wishes:
+            small = self._is_small(wish, index, threshold, fixed, kept)
+            _add_wish(drafts, wish, small, resources)
+            if small:
+                small_owners.add(wish.owner.uid)
+            for resource, amount in wish.owner.charge.items():
+                units[small][resource] = min(max(units[small].get(resource, 0.0), amount), MOST)
+        if kept:
+            self._fixed[namespace] = kept
+        for pods in index.jobs(namespace):
+            _add_pods(drafts, pods, len(resources))
+        jobs = [(draft.running > 0, _job(draft, queue)) for draft in drafts.values() if draft.wanted.any() or draft.used.any()]
+        return NamespaceJobs(
+            pending=tuple(job for running, job in jobs if not running),
+            running=tuple(job for running, job in jobs if running),
+            small_owners=frozenset(small_owners),
+            small_unit=units[True],
+            large_unit=units[False],
+        )
+
+    def forget(self, namespace: str) -> None:
+        """The namespace is no longer looked at."""
+        self._fixed.pop(namespace, None)
+
+    def _is_small(
+        self, wish: Wish, index: JobIndex, threshold: Mapping[str, float], fixed: Mapping[str, bool], kept: dict[str, bool]
+    ) -> bool:
+        controller = wish.controller
+        if not isinstance(controller, KubeJob):
+            return False
+        metadata, template = controller.metadata, controller.spec.template.metadata
+        name = group_of(template) or metadata.uid
+        for stamped in SIZE_CLASSES:
+            if index.job(JobKey(metadata.namespace, name, stamped)) is not None and not group_of(template):
+                return stamped == SMALL_CLASS
+        label = (template.labels or {}).get(SIZE_LABEL)
+        if label is not None:
+            return label == SMALL
+        small = fixed[metadata.uid] if metadata.uid in fixed else size_of(controller, threshold) == SMALL
+        kept[metadata.uid] = small
+        unstamped = index.job(JobKey(metadata.namespace, name))
+        if unstamped is not None:
+            unstamped.small = small
+        return small
+
+
+def _add_wish(drafts: dict[tuple[str, bool], _Draft], wish: Wish, small: bool, resources: tuple[str, ...]) -> None:
+    owner, controller = wish.owner, wish.controller
+    metadata, template = controller.metadata, controller.spec.template.metadata
+    group = group_of(template)
+    charge = np.array([owner.charge.get(resource, 0.0) for resource in resources])
+    whole = pods_at_once(controller) if isinstance(controller, KubeJob) else owner.wanted
+    draft = _draft(
+        drafts, group or metadata.uid, small, f"{owner.kind} {metadata.namespace}/{metadata.name}", metadata.creation_timestamp, len(charge)
+    )
+    draft.request = draft.request + max(whole, owner.existing) * charge
+    draft.wanted = draft.wanted + max(owner.wanted, owner.existing) * charge
+    if isinstance(controller, KubeJob):
+        draft.family = draft.family or family_of(controller) or ""
+
+
+def _add_pods(drafts: dict[tuple[str, bool], _Draft], pods: JobPods, width: int) -> None:
+    """What the job's pods hold; for a job that no object announces also what it wants."""
+    if not pods.active:
+        return
+    at = (pods.key.name, pods.small)
+    announced = pods.kind in ANNOUNCED_KINDS
+    if announced and at not in drafts:
+        return  # its controller has ended or is going: its pods want nothing more
+    draft = _draft(drafts, *at, f"{pods.kind} {pods.key.namespace}/{pods.name}", pods.created, width)
+    draft.used = draft.used + np.array(pods.used) / 1000
+    draft.running += pods.running
+    if announced:
+        pods.family = draft.family
+    else:
+        wanted = np.array(pods.wanted) / 1000
+        draft.request, draft.wanted = draft.request + wanted, draft.wanted + wanted
+
+
+def _draft(drafts: dict[tuple[str, bool], _Draft], key: str, small: bool, name: str, created: str | None, width: int) -> _Draft:
+    submitted = datetime.fromisoformat(created).timestamp() if created else 0.0
+    found = drafts.get((key, small))
+    if found is None:
+        zeros = np.zeros(width)
+        found = drafts[key, small] = _Draft(name, small, submitted, zeros, zeros, zeros)
+    found.submitted = min(found.submitted, submitted)
+    return found
+
+
+def _job(draft: _Draft, queue: str) -> Job:
+    return Job(
+        name=draft.name,
+        queue=queue,
+        submitted=draft.submitted,
+        request=draft.request,
+        category=DemandCategory.SMALL if draft.small else DemandCategory.LARGE,
+        wanted=np.maximum(draft.wanted, draft.used),
+        used=draft.used,
+        family=draft.family,
+    )
+
+
+def too_large(jobs: Iterable[Job], resources: tuple[str, ...], capacity: FloatArray) -> list[str]:
+    """A sentence for each job that asks for more at once than the whole pool has, in order of name. `capacity` (K,) resource units."""
+    found = []
+    for job in sorted(jobs, key=lambda job: job.name):
+        over = np.flatnonzero(job.request > capacity * (1 + 1e-9))
+        if over.size:
+            at = int(over[0])
+            found.append(f"{job.name} asks for {job.request[at]:g} {resources[at]} at once, the pool has {capacity[at]:g}.")
+    return found

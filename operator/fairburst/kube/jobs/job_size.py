@@ -1,0 +1,121 @@
+"""Small or large (DRESS §IV-C): the rule for a Job, once as Python for the operator and once as CEL for the API server.
+
+A Job is small if its full request, one pod's charge times the pods it wants at once, is at most the threshold in every counted
+resource. The API server writes the answer into the Job and its pod template at creation, and it stays: a category is fixed at
+submission. A Job whose size cannot be known (no requests, no pods yet) is large, or leaving requests out would be a way to pass.
+Both forms are checked against one table of Jobs in tests/t1/test_job_size.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fairburst.kube.api.objects import Job
+from fairburst.kube.usage.charge import template_charge, template_lacks_requests
+
+SIZE_LABEL = "fairburst.dev/size"
+SMALL, LARGE = "small", "large"
+ROUNDING = 1e-9  # relative: three pods of 100m are not more than 300m, whatever floating point makes of it
+
+
+def pods_at_once(job: Job) -> int:
+    """Pods that a Job wants to run side by side, whether or not it is suspended now."""
+    parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
+    return parallelism if job.spec.completions is None else min(parallelism, job.spec.completions)
+
+
+def full_request(job: Job) -> dict[str, float]:
+    """One pod's charge times the pods it wants at once, by resource, in resource units; empty for a Job that wants no pods."""
+    pods = pods_at_once(job)
+    return {resource: pods * amount for resource, amount in template_charge(job.spec.template.spec).items()} if pods > 0 else {}
+
+
+def size_of(job: Job, threshold: Mapping[str, float]) -> str:
+    """The label's value for a Job, in the operator's own arithmetic. `threshold` in resource units by resource; empty: all are large."""
+    request = full_request(job)
+    if not threshold or not request or template_lacks_requests(job.spec.template.spec, threshold):
+        return LARGE
+    fits = all(request.get(resource, 0.0) <= limit * (1 + ROUNDING) for resource, limit in threshold.items())
+    return SMALL if fits else LARGE
+
+
+# The same in CEL ------------------------------------------------------------------------------------------------------------------
+# Quantities are read as floats, which is exact enough beside ROUNDING. Optional fields are read with `?`, so nothing here can fail
+# on a Job that the API server would accept.
+
+
+def _quantity(optional: str) -> str:
+    return f'quantity({optional}.orValue("0")).asApproximateFloat()'
+
+
+def _named(container: str, resource: str) -> str:
+    """What a container requests; its limit where it requests nothing, as the API server will default it in the pod."""
+    return f"{container}.?resources.?requests[?{resource}].or({container}.?resources.?limits[?{resource}])"
+
+
+def _together(resource: str) -> str:
+    """Containers and sidecars: they run side by side."""
+    return (
+        f"(variables.containers.map(c, {_quantity(_named('c', resource))}).sum() + "
+        f"variables.sidecars.map(c, {_quantity(_named('c', resource))}).sum())"
+    )
+
+
+def _starting(resource: str, limit: str) -> str:
+    """Whether each init container fits beside the sidecars that have been started before it."""
+    earlier = f"variables.inits.transformList(j, s, j < i && s.?restartPolicy.orValue('') == 'Always', {_quantity(_named('s', resource))})"
+    return f"variables.inits.all(i, c, {_quantity(_named('c', resource))} + {earlier}.sum() <= {limit})"
+
+
+def size_variables(threshold: str) -> list[dict[str, str]]:
+    """CEL variables of a policy on Jobs, of which `variables.size` is the label's value. `threshold`: CEL for a map of quantities."""
+    limit = f"quantity(string(variables.threshold[k])).asApproximateFloat() * {1 + ROUNDING!r} / variables.pods"
+    overhead = _quantity("variables.spec.?overhead[?k]")
+    anybody = f"(variables.containers + variables.inits).exists(c, {_named('c', 'k')}.hasValue())"
+    of_pod = f"variables.spec.?resources.?requests[?k].or({anybody} ? optional.none() : variables.spec.?resources.?limits[?k])"
+    fits = (
+        f"{of_pod}.hasValue() ? {_quantity(f'{of_pod}')} + {overhead} <= {limit} : "
+        f"{_together('k')} + {overhead} <= {limit} && {_starting('k', f'{limit} - {overhead}')}"
+    )
+    variables = {
+        "threshold": threshold,
+        "spec": "object.spec.template.spec",
+        "containers": "variables.spec.containers",
+        "inits": "variables.spec.?initContainers.orValue([])",
+        "sidecars": "variables.inits.filter(c, c.?restartPolicy.orValue('') == 'Always')",
+        "parallelism": "object.spec.?parallelism.orValue(1)",
+        "pods": "double(object.spec.?completions.orValue(variables.parallelism) < variables.parallelism ? "
+        "object.spec.completions : variables.parallelism)",
+        "podLevel": "size(variables.spec.?resources.?requests.orValue({})) + size(variables.spec.?resources.?limits.orValue({})) > 0",
+        "known": "variables.podLevel || ['cpu', 'memory'].all(k, !(k in variables.threshold) || "
+        f"(variables.containers + variables.inits).all(c, {_named('c', 'k')}.hasValue()))",
+        "size": f"size(variables.threshold) > 0 && variables.pods > 0.0 && variables.known && variables.threshold.all(k, {fits}) ? "
+        f"'{SMALL}' : '{LARGE}'",
+    }
+    return [{"name": name, "expression": expression} for name, expression in variables.items()]
+
+
+def label_patches(governs: str) -> list[str]:
+    """CEL of the patches for a Job and for its pod template: at creation the size, from then on what it was.
+
+    `governs`: CEL for whether the queue that is the policy's parameter is in force. While it has no threshold the label is taken off: what
+    a tenant has written into it counts for nothing.
+    """
+    return [f"!({governs}) ? [] : {_label_patch(metadata)}" for metadata in ("metadata", "spec.template.metadata")]
+
+
+def _label_patch(metadata: str) -> str:
+    escaped = SIZE_LABEL.replace("~", "~0").replace("/", "~1")
+    path = "/" + metadata.replace(".", "/")
+    present = f"object.{metadata}.?labels[?'{SIZE_LABEL}']"
+    wanted = (
+        f"(request.operation == 'CREATE' ? (size(variables.threshold) > 0 ? optional.of(variables.size) : optional.none()) : "
+        f"oldObject.{metadata}.?labels[?'{SIZE_LABEL}'])"
+    )
+    one = f'JSONPatch{{op: "add", path: "{path}/labels/{escaped}", value: {wanted}.value()}}'
+    first = f'JSONPatch{{op: "add", path: "{path}/labels", value: {{"{SIZE_LABEL}": {wanted}.value()}}}}'
+    remove = f'JSONPatch{{op: "remove", path: "{path}/labels/{escaped}"}}'
+    return (
+        f"{wanted}.hasValue() ? ({present}.orValue('') == {wanted}.value() ? [] : has(object.{metadata}.labels) ? [{one}] : [{first}]) : "
+        f"{present}.hasValue() ? [{remove}] : []"
+    )

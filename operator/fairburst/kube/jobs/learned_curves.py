@@ -1,0 +1,128 @@
+"""Progress curves learned from completed runs of job families, and the ConfigMap in which the runs survive a restart.
+
+What is saved is the runs, not the curves: a better fit then needs no migration. A version that this operator does not know is left as
+it is, and so is what the API server would not give us; then nothing is saved until a restart. What is corrupt starts anew. All of it is
+said in the log and in a metric, and harms nothing else: a job without a curve keeps its fair share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Mapping
+
+from fairburst.curves.fit import Fit, Refusal, fit_runs
+from fairburst.curves.observations import Observations, as_values, from_values, record
+from fairburst.curves.runs import Run
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import ApiError, NotFound, TooManyRequests, Unavailable
+from fairburst.kube.api.saved import SavedText, job_runs_name
+from fairburst.kube.jobs.elastic_jobs import LearnedCurve
+from fairburst.telemetry.log import event
+
+logger = logging.getLogger(__name__)
+
+VERSION = 1
+KEY = "job-runs.json"
+SAVE_SECONDS = 10.0  # between two saves: many small jobs end at about the same time
+RETRY_SECONDS = 30.0
+LOAD_RETRY_SECONDS = (0.2, 1.0, 3.0)
+
+
+class LearnedCurves:
+    """The runs of all families and the curves that fit them. A family is fitted anew when it has a new run."""
+
+    def __init__(self, observations: Observations | None = None) -> None:
+        self.observations = Observations()
+        self.curves: dict[str, LearnedCurve] = {}
+        self.refusals: dict[str, Refusal] = {}
+        self.remember(observations or Observations())
+
+    def remember(self, observations: Observations) -> None:
+        """Take over the runs of an earlier process."""
+        self.observations = observations
+        self.curves, self.refusals = {}, {}
+        for family in observations.families:
+            self._fit(family)
+
+    def completed(self, family: str, run: Run, wall: float) -> None:
+        """Record one run. `wall` is seconds since the epoch."""
+        self.observations = record(self.observations, family, run, wall)
+        self._fit(family)
+        for known in (self.curves, self.refusals):
+            for gone in known.keys() - self.observations.families.keys():
+                del known[gone]
+
+    def runs(self, family: str | None) -> tuple[Run, ...]:
+        """The runs of a family so far."""
+        return self.observations.of(family) if family is not None else ()
+
+    def _fit(self, family: str) -> None:
+        found = fit_runs(self.observations.of(family))
+        self.curves.pop(family, None)
+        self.refusals.pop(family, None)
+        match found:
+            case Fit(curve, shortest_seconds, _):
+                self.curves[family] = LearnedCurve(curve, shortest_seconds)
+            case Refusal():
+                self.refusals[family] = found
+
+
+class RunStore:
+    """Loads and saves one pool's runs. `unreadable` says why what is saved cannot be used; None if it can."""
+
+    def __init__(self, client: ApiClient, namespace: str, pool: str) -> None:
+        self._text = SavedText(client, namespace, job_runs_name(pool), KEY)
+        self._saved = Observations()
+        self._next_save = 0.0
+        self._untouchable = False
+        self.unreadable: str | None = None
+
+    async def load(self) -> Observations:
+        """What is saved; nothing where nothing usable is."""
+        try:
+            self._saved = self._read(await self._stored())
+        except NotFound:
+            return self._saved
+        except (ApiError, ValueError, RecursionError) as error:
+            self._untouchable |= isinstance(error, ApiError)  # nobody knows what is there: it must not be written over
+            self.unreadable = str(error)
+            event(logger, logging.ERROR, "job runs not readable, no curve is learned from them", name=self._text.name, problem=str(error))
+        return self._saved
+
+    async def _stored(self) -> str | None:
+        for seconds in LOAD_RETRY_SECONDS:
+            try:
+                return await self._text.read()
+            except (Unavailable, TooManyRequests):
+                await asyncio.sleep(seconds)
+        return await self._text.read()
+
+    async def save(self, observations: Observations) -> None:
+        """Write the runs if they differ from the saved ones; a failure is logged and tried again later."""
+        now = time.monotonic()
+        if observations == self._saved or self._untouchable or now < self._next_save:
+            return
+        content = json.dumps({"version": VERSION, "families": as_values(observations)})
+        self._next_save = now + SAVE_SECONDS
+        try:
+            if await self._text.write(content):
+                self._saved, self.unreadable = observations, None
+        except ApiError as error:
+            self._next_save = now + RETRY_SECONDS
+            event(logger, logging.WARNING, "job runs not saved", name=self._text.name, problem=str(error))
+
+    def _read(self, text: object) -> Observations:
+        content = json.loads(text) if isinstance(text, str) else None
+        if not isinstance(content, Mapping) or not isinstance(content.get("families"), Mapping):
+            raise ValueError(f"expected JSON with families in {KEY}, found something else; it is replaced by what is learned from now on")
+        version = content.get("version")
+        if version != VERSION:
+            self._untouchable = True
+            raise ValueError(
+                f"expected version {VERSION} of {KEY}, found {version!r}; it is left as it is. Delete the ConfigMap to begin anew, or run "
+                "the operator that wrote it"
+            )
+        return from_values(content["families"])

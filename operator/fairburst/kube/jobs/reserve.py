@@ -1,0 +1,201 @@
+"""The reserve for small jobs on the cluster: which queues keep one, the jobs part of the snapshot, and the quotas that subdivide a level.
+
+What is reserved is the core's decision (policy/dress); here it becomes quotas by priority class under the namespace's umbrella, and the
+figures that users read. Off unless the configuration says otherwise, and then nothing here is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fairburst.config import Config, natural_units
+from fairburst.kube.api.objects import Pod, ResourceQuota
+from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaTarget, pool_of
+from fairburst.kube.enforce.release_lag import ReleaseLag
+from fairburst.kube.enforce.stamp import small_stamp
+from fairburst.kube.jobs.job_index import JobIndex
+from fairburst.kube.jobs.job_part import JobPartBuilder, NamespaceJobs, too_large
+from fairburst.kube.names import LARGE_CLASS, LARGE_QUOTA, PART_QUOTAS, SMALL_CLASS, SMALL_QUOTA
+from fairburst.kube.queues.roster import Member, Roster
+from fairburst.kube.queues.schemas import ThroughputQueue
+from fairburst.kube.usage.demand import NamespaceDemand
+from fairburst.kube.usage.pod_index import ClassUsage, PodIndex
+from fairburst.policy.dress.values import JobsPart, keep_seconds
+from fairburst.policy.model import ClusterSnapshot, FloatArray, GuaranteeClass, RoundResult
+
+CLASS_OF = {SMALL_QUOTA: SMALL_CLASS, LARGE_QUOTA: LARGE_CLASS}
+QUOTA_OF = {name: quota for quota, name in CLASS_OF.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveView:
+    """What a queue's status says of its small jobs. `threshold` and `level` in resource units, `ratio` a fraction of the elastic pool.
+
+    `small_stamp` is None where nothing is stamped.
+    """
+
+    small_stamp: Mapping[str, Any] | None
+    threshold: Mapping[str, float]
+    ratio: float
+    level: FloatArray
+    small_jobs: int
+    large_jobs: int
+
+
+@dataclass(slots=True)
+class Reserve:
+    """What the reserve keeps from round to round: the pods as tasks, and each namespace's jobs until something changes there."""
+
+    config: Config
+    index: JobIndex
+    _builder: JobPartBuilder = field(default_factory=JobPartBuilder)
+    _jobs: dict[str, NamespaceJobs] = field(default_factory=dict)
+    _ratio: float = 0.0  # of the last round that divided anything; a round of an idle cluster does not
+
+    @classmethod
+    def of(cls, config: Config) -> Reserve | None:
+        """None where the configuration keeps no reserve."""
+        dress = config.policy().dress
+        return None if dress is None else cls(config, JobIndex(config.pool.counted_resources, keep_seconds(dress)))
+
+    def pod_changed(self, old: Pod | None, new: Pod | None, pods: PodIndex, wall: float, now: float) -> None:
+        """Take in one change of a pod that `pods` has seen. Costs next to nothing where nobody looks at its namespace."""
+        pod = new or old
+        if pod is not None and pod.metadata.namespace in self.index.followed:
+            self.index.update(old, new, pods.charge_of(pod), wall, now)
+
+    def part(
+        self, snapshot: ClusterSnapshot, roster: Roster, demand: Mapping[str, NamespaceDemand], changed: Collection[str],
+        pods: PodIndex, stored_pods: Iterable[Pod], wall: float, now: float,
+    ) -> ClusterSnapshot:  # fmt: skip
+        """The snapshot with its jobs. `changed`: namespaces of which something has changed since the last call."""
+        members = {member.namespace: member for member in roster.governing if takes_part(member)}
+        self._follow(frozenset(members), pods, stored_pods, wall, now)
+        self.index.expire(now)
+        for namespace in self._jobs.keys() - members.keys():
+            del self._jobs[namespace]
+            self._builder.forget(namespace)
+        for namespace, member in members.items():
+            if namespace in changed or namespace not in self._jobs:
+                threshold = self.threshold(member, snapshot)
+                self._jobs[namespace] = self._builder.jobs_of(namespace, member.qualified_name, demand[namespace], self.index, threshold)
+        found = self._jobs.values()
+        return replace(
+            snapshot,
+            jobs=JobsPart(
+                pending=[job for one in found for job in one.pending],
+                running=[job for one in found for job in one.running],
+                tasks=self.index.tasks(wall, now),
+                taking_part=np.array([member.namespace in members for member in roster.governing], dtype=np.bool_),
+            ),
+        )
+
+    def _follow(self, namespaces: frozenset[str], pods: PodIndex, stored_pods: Iterable[Pod], wall: float, now: float) -> None:
+        if self.index.resources != pods.resources:
+            self.index = self.index.with_resources(pods.resources)
+            self._jobs.clear()
+        if namespaces != self.index.followed:
+            self.index.follow(namespaces, ((pod, pods.charge_of(pod)) for pod in stored_pods), wall, now)
+            self._jobs.clear()
+
+    def threshold(self, member: Member, snapshot: ClusterSnapshot) -> dict[str, float]:
+        """θ x committed capacity by resource, resource units: committed, so that a burst or a reboot does not change what is small."""
+        percent = self.config.small_jobs.threshold_percent
+        if isinstance(member.queue, ThroughputQueue) and member.queue.spec.small_jobs is not None:
+            percent = member.queue.spec.small_jobs.threshold_percent
+        limits = snapshot.committed_capacity * percent / 100
+        return dict(zip(snapshot.resources, limits.tolist(), strict=True))
+
+    # Quotas ----------------------------------------------------------------------------------------------------------
+
+    def targets(
+        self, umbrella: QuotaTarget, member: Member, row: int, snapshot: ClusterSnapshot, result: RoundResult,
+        by_class: Mapping[str, ClassUsage], lag: ReleaseLag,
+    ) -> list[QuotaTarget]:  # fmt: skip
+        """The two quotas below a queue's umbrella; none for a queue that keeps no reserve.
+
+        Small jobs may have what the core gives them, and without asking what the reserve ratio keeps for them; large ones the rest of the
+        level. Together they may exceed the level, which the umbrella holds.
+        """
+        if not _divides(member, row, result):
+            return []
+        level, small = result.level[row], _small_level(result, row)
+        kept = np.maximum(small, self._ratio_of(result) * level)
+        jobs = self._jobs.get(member.namespace, NamespaceJobs())
+        parts = ((SMALL_QUOTA, kept, jobs.small_unit), (LARGE_QUOTA, level - small, jobs.large_unit))
+        return [self._target(umbrella, name, part, unit, snapshot.resources, by_class, lag) for name, part, unit in parts]
+
+    def _target(
+        self, umbrella: QuotaTarget, name: str, part: FloatArray, unit: Mapping[str, float], resources: Sequence[str],
+        by_class: Mapping[str, ClassUsage], lag: ReleaseLag,
+    ) -> QuotaTarget:  # fmt: skip
+        """One part: never below the floor, nor below the largest pod of its class, so that some pod can always be created."""
+        floors = natural_units(self.config.enforcement.floors)
+        seen = by_class.get(CLASS_OF[name])
+        pod = {
+            resource: max(unit.get(resource, 0.0), seen.largest.get(resource, 0.0) if seen is not None else 0.0) for resource in resources
+        }
+        level = {
+            resource: max(amount, floors.get(resource, 0.0), pod[resource])
+            for resource, amount in zip(resources, part.tolist(), strict=True)
+        }
+        late = {resource: lag.allowance((umbrella.namespace, name), resource, pod[resource], level[resource]) for resource in resources}
+        stored = seen.stored if seen is not None else dict.fromkeys(resources, 0.0)
+        return QuotaTarget(umbrella.namespace, level, late, pod, stored, umbrella.owner, latency=False, name=name)
+
+    def small_owners(self, namespace: str) -> frozenset[str]:
+        """Uids of the controllers in a namespace whose pods are small."""
+        return self._jobs.get(namespace, NamespaceJobs()).small_owners
+
+    # Views -----------------------------------------------------------------------------------------------------------
+
+    def view(self, member: Member, row: int, snapshot: ClusterSnapshot, result: RoundResult, *, observed_only: bool) -> ReserveView | None:
+        """What the queue's status says; None for a queue that keeps no reserve."""
+        if not _divides(member, row, result):
+            return None
+        jobs = self._jobs.get(member.namespace, NamespaceJobs())
+        return ReserveView(
+            small_stamp=None if observed_only else small_stamp(self.config),
+            threshold=self.threshold(member, snapshot),
+            ratio=self._ratio_of(result),
+            level=_small_level(result, row),
+            small_jobs=jobs.small_count,
+            large_jobs=len(jobs.pending) + len(jobs.running) - jobs.small_count,
+        )
+
+    def _ratio_of(self, result: RoundResult) -> float:
+        if result.reserve_ratio is not None:
+            self._ratio = result.reserve_ratio
+        return self._ratio
+
+    def too_large(self, member: Member, snapshot: ClusterSnapshot) -> list[str] | None:
+        """A sentence for each of the queue's jobs that can never run whole at one time; None for a queue that keeps no reserve."""
+        jobs = self._jobs.get(member.namespace)
+        if jobs is None or not takes_part(member):
+            return None
+        capacity = np.maximum(snapshot.committed_capacity, snapshot.live_capacity)
+        return too_large((*jobs.pending, *jobs.running), snapshot.resources, capacity)
+
+
+def takes_part(member: Member) -> bool:
+    """Whether the queue keeps a reserve for its small jobs: throughput queues do, unless they say Off (as written, also in a bad edit)."""
+    return member.key[0] == "ThroughputQueue" and member.obj["spec"].get("reserve") != "Off"
+
+
+def _divides(member: Member, row: int, result: RoundResult) -> bool:
+    """Whether the queue's level is divided in this round: it keeps a reserve and has been admitted."""
+    return takes_part(member) and result.classes[row] is GuaranteeClass.ELASTIC
+
+
+def _small_level(result: RoundResult, row: int) -> FloatArray:
+    """(K,) what is for small jobs; nothing where the round had nothing to divide."""
+    return np.zeros(result.level.shape[1]) if result.small_level is None else result.small_level[row]
+
+
+def left_over(quotas: Mapping[QuotaKey, ResourceQuota], wanted: Collection[QuotaKey], pool: str) -> list[QuotaKey]:
+    """Quotas of this pool for small or large jobs that nobody wants any more, in order."""
+    return sorted(key for key, quota in quotas.items() if key[1] in PART_QUOTAS and key not in wanted and pool_of(quota) == pool)

@@ -1,0 +1,64 @@
+"""What DRESS remembers (the reserve ratio, how long tasks of each family run, how well it estimated), kept in the pool's ConfigMap.
+
+Beside the committed capacity (committed.py), under a key of its own. Losing it costs some minutes of learning and no promise, so it is
+written seldom, and what cannot be read is logged and begun anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import ApiError, NotFound
+from fairburst.kube.api.saved import SavedText, memory_name
+from fairburst.policy.dress.memory import DressMemory, dump_dress, load_dress
+from fairburst.policy.errors import PolicyError
+from fairburst.telemetry.log import event
+
+logger = logging.getLogger(__name__)
+
+KEY = "small-jobs.json"
+INTERVAL_SECONDS = 30.0
+RATIO_STEP = 0.005  # of the elastic pool; smaller moves of the reserve ratio are not worth a write
+
+
+class ReserveMemory:
+    """Loads and saves one pool's memory of DRESS. Written only when there is something new in it, and not more than twice a minute."""
+
+    def __init__(self, client: ApiClient, namespace: str, pool: str) -> None:
+        self._text = SavedText(client, namespace, memory_name(pool), KEY)
+        self._saved: DressMemory | None = None
+        self._next_at = -math.inf
+
+    async def load(self) -> DressMemory | None:
+        """What is saved; None where there is nothing that can be used."""
+        try:
+            text = await self._text.read()
+            self._saved = None if text is None else load_dress(text)
+        except NotFound:
+            return None
+        except (ApiError, PolicyError, AttributeError, TypeError) as error:
+            event(logger, logging.WARNING, "memory of small jobs not readable, starting anew", name=self._text.name, problem=str(error))
+            return None
+        return self._saved
+
+    async def save(self, memory: DressMemory | None) -> None:
+        """Write it if it says something new and the last write is long enough ago; a failure is logged and tried again later."""
+        now = time.monotonic()
+        if memory is None or now < self._next_at or not _is_news(memory, self._saved):
+            return
+        self._next_at = now + INTERVAL_SECONDS
+        try:
+            if await self._text.write(dump_dress(memory)):
+                self._saved = memory
+        except ApiError as error:
+            event(logger, logging.WARNING, "memory of small jobs not saved", name=self._text.name, problem=str(error))
+
+
+def _is_news(memory: DressMemory, saved: DressMemory | None) -> bool:
+    """Whether the ratio has moved or something was learned. Times alone are no news, or a settled cluster would be written for ever."""
+    if saved is None:
+        return True
+    return abs(memory.reserve_ratio - saved.reserve_ratio) >= RATIO_STEP or memory.families != saved.families

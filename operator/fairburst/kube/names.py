@@ -1,0 +1,23 @@
+"""The names by which fairburst's objects know each other: API group, labels, priority classes, quotas. Others' objects carry them too."""
+
+from __future__ import annotations
+
+GROUP = "fairburst.dev"
+MANAGED_LABEL = f"{GROUP}/managed"
+POOL_LABEL = f"{GROUP}/pool"
+
+PRIORITY_CLASS_PREFIX = "fairburst-"
+LOWEST_CLASS = f"{PRIORITY_CLASS_PREFIX}large"
+# Classes of the pods of elastic queues, by the size of their Job.
+SMALL_CLASS, LARGE_CLASS = f"{PRIORITY_CLASS_PREFIX}small", LOWEST_CLASS
+SIZE_CLASSES = (SMALL_CLASS, LARGE_CLASS)
+
+QUOTA_NAME = "fairburst"
+SMALL_QUOTA, LARGE_QUOTA = f"{QUOTA_NAME}-small", f"{QUOTA_NAME}-large"
+PART_QUOTAS = (SMALL_QUOTA, LARGE_QUOTA)
+OUR_QUOTAS = frozenset({QUOTA_NAME, *PART_QUOTAS})
+
+
+def class_name(rung: str) -> str:
+    """Name of the PriorityClass of a rung: large, small, soft or hard."""
+    return PRIORITY_CLASS_PREFIX + rung

@@ -1,0 +1,1 @@
+"""What users declare: queue objects, and annotations on Jobs. Read, checked, and who governs what."""

@@ -1,0 +1,345 @@
+"""The queue objects, live: Kopf watches them in a thread of its own, our own lists repair what Kopf cannot see.
+
+Kopf is used for low-level events only and writes nothing: no annotations, no finalizers, no events. It ends on ERROR
+events other than 410 and is then started again; it sends no DELETED for objects that vanished while its watch was down,
+which is why both kinds are listed again every few minutes and whenever Kopf itself has listed anew.
+Objects are the API's own JSON, not yet validated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import kopf
+
+from fairburst.kube.api.auth import Credentials
+from fairburst.kube.api.client import ApiClient, JsonObject
+from fairburst.kube.api.errors import ApiError
+from fairburst.kube.api.informer import Backoff
+from fairburst.kube.names import GROUP
+from fairburst.kube.queues.schemas import VERSION
+
+logger = logging.getLogger(__name__)
+
+PLURALS = {"LatencyQueue": "latencyqueues", "ThroughputQueue": "throughputqueues"}
+RELIST_SECONDS = 300.0
+# Kopf announces its own relist object by object: our list waits until they are through.
+RELIST_DELAY_SECONDS = 1.0
+RESTART_BACKOFF_SECONDS = (0.5, 30.0)
+START_TIMEOUT_SECONDS = 60.0
+
+QueueKey = tuple[str, str, str]
+
+
+class EndlessBackoffs:
+    """Delays for Kopf's retries that never run out, so that hours of 5xx do not end it."""
+
+    def __iter__(self) -> Iterator[float]:
+        return itertools.chain((0.2, 0.5, 1.0, 2.0), itertools.repeat(5.0))
+
+
+class QueueStore:
+    """The newest known version of each queue object. Any thread may offer; an older version never replaces a newer one.
+
+    Versions are compared as integers: all queue objects live in the same etcd, whose revision they carry.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[QueueKey, JsonObject] = {}
+        self._deleted: dict[QueueKey, int] = {}
+        self._lock = threading.Lock()
+
+    def offer(self, kind: str, obj: JsonObject) -> bool:
+        """Take an object that exists; True if it is news."""
+        key, version = _key(kind, obj), _version(obj)
+        with self._lock:
+            known = self.objects.get(key)
+            if version is not None and version <= self._deleted.get(key, -1):
+                return False
+            if known is not None and not _newer(version, known):
+                return False
+            self.objects[key] = obj
+            self._deleted.pop(key, None)
+            return True
+
+    def delete(self, kind: str, obj: JsonObject) -> bool:
+        """Take the last version of an object that has been deleted; True if it is news."""
+        key, version = _key(kind, obj), _version(obj)
+        with self._lock:
+            known = self.objects.get(key)
+            if known is not None and not _newer(version, known, or_same=True):
+                return False
+            if version is not None:
+                self._deleted[key] = max(version, self._deleted.get(key, -1))
+            return self.objects.pop(key, None) is not None
+
+    def replace(self, kind: str, items: list[JsonObject], list_version: int | None) -> bool:
+        """Take a complete list of one kind as of `list_version`: offer all, drop what is missing and not newer; True if news."""
+        present = {_key(kind, item) for item in items}
+        news = [self.offer(kind, item) for item in items]
+        with self._lock:
+            gone = [
+                key for key, obj in self.objects.items() if key[0] == kind and key not in present and _at_most(_version(obj), list_version)
+            ]
+            for key in gone:
+                del self.objects[key]
+            # No list from before this one will still come: what was deleted by then needs no guard any more.
+            self._deleted = {key: at for key, at in self._deleted.items() if key[0] != kind or not _at_most(at, list_version)}
+        return bool(gone) or any(news)
+
+
+class QueueWatch:
+    """See the module. `await start()`, read `objects` from the loop that started it, `await stop()`.
+
+    Parameters
+    ----------
+    client : of the loop that calls `start`; Kopf uses its credentials, not its connections.
+    namespace : only this one; None for all.
+    on_change : called in that loop, once for any number of changes that came together.
+
+    Attributes
+    ----------
+    restarts : how often Kopf has ended and been started again.
+    last_list : `time.monotonic()` of the last complete list by our own client.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        namespace: str | None = None,
+        on_change: Callable[[], None] = lambda: None,
+        *,
+        relist_seconds: float = RELIST_SECONDS,
+        restart_backoff_seconds: tuple[float, float] = RESTART_BACKOFF_SECONDS,
+    ) -> None:
+        self.restarts = 0
+        self.last_list = float("-inf")
+        self._client, self._namespace, self._on_change = client, namespace, on_change
+        self._relist_seconds = relist_seconds
+        self._backoff = Backoff(*restart_backoff_seconds)
+        self._store = QueueStore()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._relist_wanted = asyncio.Event()
+        self._relisting: asyncio.Task[None] | None = None
+        self._thread: threading.Thread | None = None
+        self._stop, self._kopf_stop, self._ready = threading.Event(), threading.Event(), threading.Event()
+        self._wake_pending = False
+
+    @property
+    def objects(self) -> dict[QueueKey, JsonObject]:
+        """(kind, namespace, name) to object: a copy, since Kopf's thread writes at any time."""
+        with self._store._lock:
+            return dict(self._store.objects)
+
+    async def start(self) -> None:
+        """Return once both kinds are listed and Kopf runs; retries while the API server does not answer.
+
+        Raises
+        ------
+        ApiError : the API server refuses the list for good (the CRDs are not installed, RBAC).
+        """
+        self._loop = asyncio.get_running_loop()
+        while True:
+            try:
+                await self.seed()
+                break
+            except ApiError as error:
+                if not error.transient:
+                    raise
+                logger.warning("queues cannot be listed yet", extra={"error": str(error)})
+                await asyncio.sleep(self._backoff.delay())
+        self._backoff.reset()
+        self._thread = threading.Thread(target=self._run_thread, name="kopf", daemon=True)
+        self._thread.start()
+        self._relisting = asyncio.create_task(self._relist_forever(), name="queue-relist")
+        if not await asyncio.to_thread(self._ready.wait, START_TIMEOUT_SECONDS):
+            logger.warning("kopf is slow to start; queues come from lists until it does")
+
+    async def stop(self) -> None:
+        """End Kopf's thread and the relisting."""
+        self._stop.set()
+        self._kopf_stop.set()
+        if self._relisting is not None:
+            self._relisting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._relisting
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, 10.0)
+
+    async def seed(self) -> None:
+        """List both kinds and take what differs."""
+        for kind, plural in PLURALS.items():
+            scope = f"/namespaces/{self._namespace}" if self._namespace else ""
+            path = f"/apis/{GROUP}/{VERSION}{scope}/{plural}"
+            items, version = await self._list(path)
+            if self._store.replace(kind, items, version):
+                self._on_change()
+        self.last_list = time.monotonic()
+
+    def observe(self, obj: JsonObject) -> None:
+        """Take an object that a write of ours was answered with, ahead of the watch. Calls no `on_change`: who wrote it knows."""
+        self._store.offer(obj["kind"], obj)
+
+    def request_relist(self) -> None:
+        """Ask for a list soon, for example because another watch has just lost its connection. From any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._relist_wanted.set)
+
+    async def _list(self, path: str) -> tuple[list[JsonObject], int | None]:
+        """All pages, and the version they are of."""
+        items: list[JsonObject] = []
+        token = ""
+        while True:
+            page = await self._client.get_json(path, {"limit": "500"} | ({"continue": token} if token else {}))
+            items.extend(page.get("items") or ())
+            token = page.get("metadata", {}).get("continue") or ""
+            if not token:
+                return items, _version(page)
+
+    async def _relist_forever(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._relist_wanted.wait(), self._relist_seconds)
+                await asyncio.sleep(min(RELIST_DELAY_SECONDS, self._relist_seconds))
+            self._relist_wanted.clear()
+            try:
+                await self.seed()
+            except ApiError as error:
+                logger.warning("queues cannot be listed", extra={"error": str(error)})
+                await asyncio.sleep(self._backoff.delay())
+                self._relist_wanted.set()
+            else:
+                self._backoff.reset()
+
+    # Kopf's thread ---------------------------------------------------------------------------------------------------
+
+    def _run_thread(self) -> None:
+        """Run Kopf until told to stop, again and again."""
+        backoff = Backoff(*RESTART_BACKOFF_SECONDS)
+        while not self._stop.is_set():
+            started = time.monotonic()
+            try:
+                asyncio.run(self._run_kopf())
+                problem = "it returned"
+            except Exception as error:
+                problem = repr(error)
+            if self._stop.is_set():
+                return
+            if time.monotonic() - started > RESTART_BACKOFF_SECONDS[1]:
+                backoff.reset()
+            self.restarts += 1
+            delay = backoff.delay()
+            logger.error("kopf ended and is started again", extra={"problem": problem, "delay_seconds": delay})
+            self._stop.wait(delay)
+            self.request_relist()
+
+    async def _run_kopf(self) -> None:
+        # One flag a run: Kopf waits for it in a pool thread, which would keep the loop from closing until the flag is set.
+        flag = self._kopf_stop = threading.Event()
+        if self._stop.is_set():
+            return
+        try:
+            await kopf.operator(
+                registry=self._registry(),
+                settings=_settings(),
+                standalone=True,
+                clusterwide=self._namespace is None,
+                namespaces=() if self._namespace is None else (self._namespace,),
+                stop_flag=flag,
+                ready_flag=self._ready,
+            )
+        finally:
+            flag.set()
+
+    def _registry(self) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+        credentials = self._client.credentials
+
+        @kopf.on.login(registry=registry, id="fairburst-login")
+        def login(**_: Any) -> kopf.ConnectionInfo:
+            return connection_info(credentials)
+
+        for kind, plural in PLURALS.items():
+
+            @kopf.on.event(GROUP, VERSION, plural, registry=registry, id=f"fairburst-{plural}", param=kind)
+            async def take(*, event: kopf.RawEvent, param: Any = None, **_: Any) -> None:  # async: no thread pool for it
+                self._take(param, event["type"], dict(event["object"]))
+
+        return registry
+
+    def _take(self, kind: str, event_type: str | None, obj: JsonObject) -> None:
+        """One event, in Kopf's thread."""
+        news = self._store.delete(kind, obj) if event_type == "DELETED" else self._store.offer(kind, obj)
+        if event_type is None:
+            # Part of a list that Kopf made after a gap: objects deleted in the gap are not in it.
+            self.request_relist()
+        if news and not self._wake_pending and self._loop is not None:
+            self._wake_pending = True
+            with contextlib.suppress(RuntimeError):  # the loop closed while we were being stopped
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._wake_pending = False
+        self._on_change()
+
+
+def connection_info(credentials: Credentials) -> kopf.ConnectionInfo:
+    """Our credentials in Kopf's form, the token read anew: Kopf asks again when the old one is refused."""
+    return kopf.ConnectionInfo(
+        server=credentials.server,
+        ca_path=credentials.ca_path,
+        insecure=credentials.insecure,
+        scheme="Bearer",
+        token=credentials.read_token(True),
+        certificate_path=credentials.certificate_path,
+        private_key_path=credentials.key_path,
+        proxy_url=credentials.proxy,
+    )
+
+
+def _settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+    # Workers that wait for more events of an object hold up the end of a run for as long as this.
+    settings.queueing.idle_timeout = 0.5
+    settings.queueing.exit_timeout = 0.5
+    # Bookmarks come about once a minute; the server closes each watch a little before five.
+    settings.watching.inactivity_timeout = 70
+    settings.watching.server_timeout = 290
+    settings.watching.connect_timeout = 10
+    settings.watching.chunk_size = 500
+    settings.networking.connect_timeout = 10
+    settings.networking.request_timeout = 30
+    settings.networking.error_backoffs = EndlessBackoffs()
+    return settings
+
+
+def _key(kind: str, obj: JsonObject) -> QueueKey:
+    metadata = obj.get("metadata") or {}
+    return kind, str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
+
+
+def _version(obj: JsonObject) -> int | None:
+    """resourceVersion as a number; None where it is not one, which its contract allows."""
+    text = str((obj.get("metadata") or {}).get("resourceVersion") or "")
+    return int(text) if text.isdecimal() else None
+
+
+def _newer(version: int | None, known: JsonObject, *, or_same: bool = False) -> bool:
+    """True unless both versions are numbers and the first is the older (or the same)."""
+    known_version = _version(known)
+    if version is None or known_version is None:
+        return True
+    return version >= known_version if or_same else version > known_version
+
+
+def _at_most(version: int | None, limit: int | None) -> bool:
+    return version is None or limit is None or version <= limit

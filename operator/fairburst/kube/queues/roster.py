@@ -1,0 +1,180 @@
+"""Which queue governs which namespace, with which spec. Pure but for a parse cache.
+
+One queue governs a namespace: the one that already does, else the first by creation. An invalid edit keeps the last valid spec.
+Nothing invalid ever stops a round: it becomes a problem on its own object, and the rest is scheduled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fairburst.kube.queues.schemas import InvalidQueueError, LatencyQueue, ThroughputQueue, parse_queue, to_queue_spec
+from fairburst.policy.model import Memory, QueueKind, QueueSpec
+
+ObjectKey = tuple[str, str, str]  # kind, namespace, name
+Queue = LatencyQueue | ThroughputQueue
+
+KINDS = {"LatencyQueue": QueueKind.LATENCY, "ThroughputQueue": QueueKind.THROUGHPUT}
+NEVER_MANAGED = frozenset({"kube-system", "kube-public", "kube-node-lease"})
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a queue object is not in force as written: CamelCase reason and a sentence with what was expected and found."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One queue object of this pool. `governs`: its spec (or its last valid one) is in force in its namespace.
+
+    `queue` is None where the object as written is invalid.
+    """
+
+    key: ObjectKey
+    uid: str
+    generation: int
+    obj: Mapping[str, Any]
+    queue: Queue | None
+    spec: QueueSpec | None
+    problem: Problem | None
+    governs: bool
+
+    @property
+    def namespace(self) -> str:
+        """The namespace it is in, and governs if it does."""
+        return self.key[1]
+
+    @property
+    def qualified_name(self) -> str:
+        """The core's name for it: "namespace/name"."""
+        return f"{self.key[1]}/{self.key[2]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The pool's queues this round. `specs` is the same tuple object as last time if no spec in force changed.
+
+    `elsewhere`: namespaces that have queues of other pools.
+    """
+
+    members: tuple[Member, ...]
+    governing: tuple[Member, ...]
+    specs: tuple[QueueSpec, ...]
+    elsewhere: frozenset[str]
+
+    def by_namespace(self) -> dict[str, Member]:
+        """The governing queue of each governed namespace."""
+        return {member.namespace: member for member in self.governing}
+
+
+class RosterBuilder:
+    """Keeps parsed specs by (uid, generation), so that a round parses only what changed."""
+
+    def __init__(self, pool: str, own_namespace: str) -> None:
+        self._pool = pool
+        self._never_managed = NEVER_MANAGED | {own_namespace}
+        self._parsed: dict[tuple[str, int], tuple[Queue | None, QueueSpec | None, Problem | None]] = {}
+        self._last = Roster((), (), (), frozenset())
+
+    def build(self, objects: Mapping[ObjectKey, Mapping[str, Any]], memory: Memory, ending: frozenset[str]) -> Roster:
+        """The roster from all queue objects; `ending` are namespaces that are being deleted or are gone."""
+        alive = {key: obj for key, obj in objects.items() if key[1] not in ending and "deletionTimestamp" not in obj["metadata"]}
+        kinds = memory.kinds()
+        members = [self._member(key, obj, memory) for key, obj in alive.items() if pool_name(obj) == self._pool]
+        rivals = _first_by_namespace(obj for obj in alive.values() if pool_name(obj) != self._pool)
+        self._parsed = {cache: self._parsed[cache] for member in members if (cache := (member.uid, member.generation)) in self._parsed}
+        seated: dict[str, Member] = {}
+        settled: list[Member] = []
+        for rank, member in sorted(((_rank(member, kinds), member) for member in members), key=lambda pair: pair[0]):
+            rival = rivals.get(member.namespace)
+            holder = seated.get(member.namespace)
+            first = rival if rival is not None and _rival_rank(rival) < rank else holder.obj if holder is not None else None
+            if member.governs and first is None:
+                seated[member.namespace] = member
+                settled.append(member)
+            else:
+                settled.append(_without_seat(member, first))
+        return self._keep_identity(settled, sorted(seated.values(), key=_order), frozenset(rivals))
+
+    def _member(self, key: ObjectKey, obj: Mapping[str, Any], memory: Memory) -> Member:
+        metadata = obj["metadata"]
+        uid, generation = metadata.get("uid", ""), int(metadata.get("generation", 0))
+        if (uid, generation) not in self._parsed:
+            self._parsed[uid, generation] = self._parse(obj)
+        queue, spec, problem = self._parsed[uid, generation]
+        if spec is None and problem is not None and problem.reason == "InvalidSpec" and _is_remembered(key, memory.kinds()):
+            spec = memory.queues[f"{key[1]}/{key[2]}"].promise
+            problem = Problem(problem.reason, f"{problem.message} The last valid spec stays in force.")
+        return Member(key, uid, generation, obj, queue, spec, problem, governs=spec is not None)
+
+    def _parse(self, obj: Mapping[str, Any]) -> tuple[Queue | None, QueueSpec | None, Problem | None]:
+        namespace = obj["metadata"]["namespace"]
+        if namespace in self._never_managed:
+            return None, None, Problem("NamespaceForbidden", f"namespace {namespace} cannot be managed; create the queue in another one.")
+        try:
+            queue = parse_queue(dict(obj))
+        except InvalidQueueError as error:
+            return None, None, Problem("InvalidSpec", str(error))
+        return queue, to_queue_spec(queue), None
+
+    def _keep_identity(self, members: list[Member], governing: list[Member], elsewhere: frozenset[str]) -> Roster:
+        specs = tuple(member.spec for member in governing if member.spec is not None)
+        if specs == self._last.specs:
+            specs = self._last.specs
+        self._last = Roster(tuple(members), tuple(governing), specs, elsewhere)
+        return self._last
+
+
+def _without_seat(member: Member, first: Mapping[str, Any] | None) -> Member:
+    problem = member.problem
+    if first is not None and problem is None:
+        problem = Problem(
+            "SecondQueue",
+            f"{first.get('kind')} {first['metadata']['name']} of pool {pool_name(first)} already governs namespace {member.namespace}; "
+            "expected one queue a namespace. Delete one of the two.",
+        )
+    return Member(member.key, member.uid, member.generation, member.obj, member.queue, None, problem, governs=False)
+
+
+def pool_name(obj: Mapping[str, Any]) -> str:
+    """The pool that a queue object asks for."""
+    spec = obj.get("spec")
+    pool = spec.get("pool", "default") if isinstance(spec, Mapping) else "default"
+    return str(pool)
+
+
+def _is_remembered(key: ObjectKey, kinds: Mapping[str, QueueKind]) -> bool:
+    """Whether something is remembered of this object, and not of one of the other kind under the same name."""
+    return kinds.get(f"{key[1]}/{key[2]}") is KINDS[key[0]]
+
+
+Rank = tuple[bool, str, str, str]
+
+
+def _rank(member: Member, kinds: Mapping[str, QueueKind]) -> Rank:
+    """Who already governs comes first, then who was created first."""
+    return (not _is_remembered(member.key, kinds), *_creation(member.obj))
+
+
+def _rival_rank(obj: Mapping[str, Any]) -> Rank:
+    """The same for a queue of another pool, whose operator's memory is its status."""
+    return (not (obj.get("status") or {}).get("promise"), *_creation(obj))
+
+
+def _first_by_namespace(rivals: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {obj["metadata"]["namespace"]: obj for obj in sorted(rivals, key=_rival_rank, reverse=True)}
+
+
+def _creation(obj: Mapping[str, Any]) -> tuple[str, str, str]:
+    metadata = obj["metadata"]
+    return metadata.get("creationTimestamp") or "", metadata["name"], obj.get("kind", "")
+
+
+def _order(member: Member) -> tuple[float, str]:
+    assert member.spec is not None  # noqa: S101 (governing members have a spec)
+    return member.spec.order

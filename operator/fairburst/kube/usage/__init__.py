@@ -1,0 +1,1 @@
+"""What there is, what is used and what is wanted: capacity, pods, controllers."""

@@ -1,0 +1,76 @@
+"""What the pool can hand out: live capacity, and the committed capacity that admission counts on. Pure but for the low-water mark.
+
+Live: allocatable of ready, schedulable nodes of the pool, minus what unmanaged pods on them use, minus head-room. Committed:
+the declared capacity, or the lowest live value of the last `capacityWindow`, so that a reboot or a stray CronJob does not flip
+classes back and forth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from fairburst.kube.api.objects import Node
+from fairburst.policy.model import FloatArray
+from fairburst.quantity import parse_quantity
+
+
+def counts(node: Node, node_selector: Mapping[str, str]) -> bool:
+    """Whether the node is in the pool and takes pods now."""
+    labels = node.metadata.labels or {}
+    return node.schedulable and all(labels.get(key) == value for key, value in node_selector.items())
+
+
+def allocatable(nodes: Iterable[Node], resources: tuple[str, ...]) -> FloatArray:
+    """(K,) sum of allocatable, resource units; a quantity that cannot be read counts as none."""
+    total = np.zeros(len(resources))
+    for node in nodes:
+        for index, resource in enumerate(resources):
+            text = (node.status.allocatable or {}).get(resource)
+            if text is not None:
+                total[index] += parse_quantity(text)
+    return total
+
+
+def largest_node(nodes: Iterable[Node], resources: tuple[str, ...]) -> FloatArray:
+    """(K,) the most that any one node offers: no larger pod can run. Infinite without nodes, of which nothing is known then."""
+    offers = [allocatable((node,), resources) for node in nodes]
+    largest: FloatArray = np.max(offers, axis=0) if offers else np.full(len(resources), np.inf)
+    return largest
+
+
+class LowWaterMark:
+    """Elementwise minimum of samples of the last `window_seconds`, kept up to a tenth of the window longer (in buckets of a tenth)."""
+
+    def __init__(self, window_seconds: float) -> None:
+        self._window = window_seconds
+        self._bucket_seconds = max(window_seconds / 10, 1e-9)
+        self._resources: tuple[str, ...] = ()
+        self._buckets: dict[int, FloatArray] = {}
+
+    def observe(self, resources: tuple[str, ...], amount: FloatArray, now: float) -> FloatArray:
+        """Add a sample and return the (K,) minimum. A resource that was not counted before starts with this sample."""
+        if resources != self._resources:
+            self._realign(resources, amount)
+        bucket = int(now // self._bucket_seconds)
+        known = self._buckets.get(bucket)
+        self._buckets[bucket] = amount if known is None else np.minimum(known, amount)
+        horizon = int((now - self._window) // self._bucket_seconds)
+        self._buckets = {index: low for index, low in self._buckets.items() if index >= horizon}
+        low: FloatArray = np.minimum.reduce(list(self._buckets.values()))
+        return low
+
+    def next_expiry(self) -> float:
+        """When the oldest bucket leaves the window and the mark may rise; infinite with one bucket or none."""
+        if len(self._buckets) < 2:
+            return float("inf")
+        return (min(self._buckets) + 1) * self._bucket_seconds + self._window
+
+    def _realign(self, resources: tuple[str, ...], sample: FloatArray) -> None:
+        position = {resource: index for index, resource in enumerate(self._resources)}
+        self._buckets = {
+            bucket: np.array([low[position[r]] if r in position else sample[i] for i, r in enumerate(resources)])
+            for bucket, low in self._buckets.items()
+        }
+        self._resources = resources

@@ -1,0 +1,217 @@
+"""What ResourceQuota charges for a pod, and which pods it would refuse for naming no requests.
+
+Same rules as the API server's evaluator: `PodUsageFunc` in k8s.io/kubernetes pkg/quota/v1/evaluator/core/pods.go and
+`PodRequests` in k8s.io/component-helpers resource/helpers.go (1.37), without DRA claims, which fairburst does not support.
+Inside, amounts are whole thousandths of a unit (millicores, millibytes), so that sums over any number of pods stay exact;
+outside they are natural units.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
+
+from fairburst.kube.api.objects import Container, ContainerStatus, Pod, PodSpec, Quantity, ResourceList, Resources
+from fairburst.quantity import parse_exact
+
+MilliCharge = dict[str, int]
+
+# The only resources that a quota makes every container name (validationSet of the evaluator).
+_MUST_BE_NAMED = ("cpu", "memory")
+
+
+@functools.lru_cache(maxsize=65536)
+def milli(quantity: Quantity) -> int:
+    """Thousandths of a unit, rounded up. Cached: a cluster uses few different texts."""
+    return math.ceil(parse_exact(str(quantity) if isinstance(quantity, float) else quantity) * 1000)
+
+
+def charge(pod: Pod, now: float | None = None) -> dict[str, float]:
+    """What quota counts for a stored pod: resource name to cores, bytes or devices; empty for a pod it does not count.
+
+    `now` (seconds since the epoch) is needed to see that a pod stuck in termination no longer counts; None ignores that.
+    """
+    if pod.ended or (now is not None and now > counted_until(pod)):
+        return {}
+    return in_units(milli_charge(pod))
+
+
+def template_charge(spec: PodSpec) -> dict[str, float]:
+    """What a pod made from a template will be charged, before any admission plug-in touches it.
+
+    A stored pod's requests have been defaulted from its limits by the API server; a template's have not.
+    """
+    return in_units(_spec_charge(_defaulted(spec)))
+
+
+def template_lacks_requests(spec: PodSpec, resources: Collection[str]) -> bool:
+    """Whether a quota on `resources` would refuse a pod made from a template, before any admission plug-in touches it."""
+    return bool(containers_without_requests(_defaulted(spec), resources))
+
+
+def in_units(amounts: MilliCharge) -> dict[str, float]:
+    """Thousandths to natural units."""
+    return {resource: amount / 1000 for resource, amount in amounts.items()}
+
+
+def counted_until(pod: Pod) -> float:
+    """Until when quota counts a pod that has not ended (seconds since the epoch); infinite unless it is terminating.
+
+    The deletion timestamp already includes the grace period, so this is twice the grace after the request (k/k#84459).
+    """
+    metadata = pod.metadata
+    if metadata.deletion_timestamp is None or metadata.deletion_grace_period_seconds is None:
+        return math.inf
+    ends = datetime.fromisoformat(metadata.deletion_timestamp) + timedelta(seconds=metadata.deletion_grace_period_seconds)
+    return ends.timestamp()
+
+
+def milli_charge(pod: Pod) -> MilliCharge:
+    """Requests of a pod in thousandths, whether it has ended or not; during an in-place resize the larger side counts."""
+    spec, status = pod.spec, pod.status
+    if not status.container_statuses and not status.init_container_statuses:
+        return _spec_charge(spec)
+    statuses = {each.name: each for each in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))}
+    if not any(_resizing(container, statuses.get(container.name)) for container in (*spec.containers, *(spec.init_containers or ()))):
+        return _spec_charge(spec)
+    infeasible = any(each.type == "PodResizePending" and each.reason == "Infeasible" for each in status.conditions or ())
+    amounts: MilliCharge = {} if infeasible else _aggregate(spec.containers, spec.init_containers or ())
+    for view in (_allocated, _actuated):
+        containers, init_containers = (
+            [view(container, statuses.get(container.name), infeasible) for container in group]
+            for group in (spec.containers, spec.init_containers or ())
+        )
+        _raise(amounts, _aggregate(containers, init_containers))
+    return _with_pod_level(spec, amounts)
+
+
+def containers_without_requests(pod: Pod | PodSpec, resources: Collection[str]) -> list[str]:
+    """Names of the containers for which a quota on `resources` makes the API server refuse the pod ("must specify ...").
+
+    Only cpu and memory are demanded of every container, init containers included; pod-level resources satisfy the demand.
+    """
+    spec = pod.spec if isinstance(pod, Pod) else pod
+    demanded = [resource for resource in _MUST_BE_NAMED if resource in resources]
+    if not demanded or _has_pod_level(spec.resources):
+        return []
+    return [
+        container.name
+        for container in (*spec.containers, *(spec.init_containers or ()))
+        if any(resource not in _requests(container) for resource in demanded)
+    ]
+
+
+def _spec_charge(spec: PodSpec) -> MilliCharge:
+    containers = spec.containers
+    # Nearly every pod: one container and nothing else.
+    if len(containers) == 1 and not spec.init_containers:
+        amounts = {resource: milli(quantity) for resource, quantity in _requests(containers[0]).items()}
+    else:
+        amounts = _aggregate(containers, spec.init_containers or ())
+    return _with_pod_level(spec, amounts)
+
+
+def _aggregate(containers: Iterable[Container], init_containers: Iterable[Container]) -> MilliCharge:
+    """Containers and sidecars run together; each init container runs beside the sidecars started before it. The larger counts."""
+    together: MilliCharge = {}
+    for container in containers:
+        _add(together, _requests(container))
+    sidecars: MilliCharge = {}
+    starting: MilliCharge = {}
+    for container in init_containers:
+        requests = _requests(container)
+        if container.restart_policy == "Always":
+            _add(together, requests)
+            _add(sidecars, requests)
+            _raise(starting, sidecars)
+        else:
+            beside = dict(sidecars)
+            _add(beside, requests)
+            _raise(starting, beside)
+    _raise(together, starting)
+    return together
+
+
+def _with_pod_level(spec: PodSpec, amounts: MilliCharge) -> MilliCharge:
+    """Pod-level requests replace the containers' sum; the runtime's overhead comes on top of either."""
+    if spec.resources is not None:
+        for resource, quantity in (spec.resources.requests or {}).items():
+            if _pod_level(resource):
+                amounts[resource] = milli(quantity)
+    if spec.overhead:
+        _add(amounts, spec.overhead)
+    return amounts
+
+
+def _requests(container: Container) -> ResourceList:
+    resources = container.resources
+    return (resources.requests if resources is not None else None) or {}
+
+
+def _resizing(container: Container, status: ContainerStatus | None) -> bool:
+    """True where the kubelet reports anything else than the spec says."""
+    if status is None:
+        return False
+    requests = _requests(container)
+    applied = status.resources.requests if status.resources is not None else None
+    return status.allocated_resources not in (None, requests) or applied not in (None, requests)
+
+
+def _allocated(container: Container, status: ContainerStatus | None, infeasible: bool) -> Container:
+    """The container with what the kubelet has reserved for it."""
+    if status is not None and status.allocated_resources is not None:
+        return _with_requests(container, status.allocated_resources)
+    return _with_requests(container, {}) if infeasible else container
+
+
+def _actuated(container: Container, status: ContainerStatus | None, infeasible: bool) -> Container:
+    """The container with what its cgroup has now."""
+    if status is not None and status.resources is not None and status.resources.requests is not None:
+        return _with_requests(container, status.resources.requests)
+    return _allocated(container, status, infeasible)
+
+
+def _with_requests(container: Container, requests: ResourceList) -> Container:
+    return Container(container.name, container.restart_policy, Resources(requests=requests))
+
+
+def _pod_level(resource: str) -> bool:
+    """True for what pod-level resources may name."""
+    return resource in {"cpu", "memory"} or resource.startswith("hugepages-")
+
+
+def _has_pod_level(resources: Resources | None) -> bool:
+    return resources is not None and any(_pod_level(name) for name in (*(resources.requests or ()), *(resources.limits or ())))
+
+
+def _defaulted(spec: PodSpec) -> PodSpec:
+    """The spec as SetDefaults_Pod would store it: requests taken from limits where they are missing."""
+
+    def fill(container: Container) -> Container:
+        limits = container.resources.limits if container.resources is not None else None
+        return _with_requests(container, {**limits, **_requests(container)}) if limits else container
+
+    containers = [fill(container) for container in spec.containers]
+    init_containers = [fill(container) for container in spec.init_containers or ()]
+    pod_level = spec.resources
+    if pod_level is not None and pod_level.limits:
+        # At pod level what the containers request comes first, the pod's limit second.
+        named = _aggregate(containers, init_containers)
+        from_limits: ResourceList = {
+            resource: f"{named[resource]}m" if resource in named else limit for resource, limit in pod_level.limits.items()
+        }
+        pod_level = Resources(requests={**from_limits, **(pod_level.requests or {})})
+    return PodSpec(containers=containers, init_containers=init_containers, resources=pod_level, overhead=spec.overhead)
+
+
+def _add(amounts: MilliCharge, requests: ResourceList) -> None:
+    for resource, quantity in requests.items():
+        amounts[resource] = amounts.get(resource, 0) + milli(quantity)
+
+
+def _raise(amounts: MilliCharge, other: MilliCharge) -> None:
+    for resource, amount in other.items():
+        if amount > amounts.get(resource, -1):
+            amounts[resource] = amount

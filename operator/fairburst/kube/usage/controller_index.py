@@ -1,0 +1,50 @@
+"""Controllers by namespace, kept current by the informers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from typing import Any
+
+from fairburst.kube.api.objects import Job
+from fairburst.kube.queues.job_annotations import read_mark
+from fairburst.kube.usage.demand import Workloads
+
+
+class ControllerIndex:
+    """Jobs, Deployments, ReplicaSets and StatefulSets by namespace. O(1) a change."""
+
+    def __init__(self) -> None:
+        self._by_namespace: dict[str, dict[str, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
+        self._marked: dict[tuple[str, str], Job] = {}
+
+    def update(self, kind: str, old: Any, new: Any) -> None:
+        """Apply one change of a controller; `kind` is its Kubernetes kind."""
+        metadata = (new or old).metadata
+        of_kind = self._by_namespace[metadata.namespace][kind]
+        if new is None:
+            of_kind.pop(metadata.name, None)
+        else:
+            of_kind[metadata.name] = new
+        if kind == "Job":
+            key = metadata.namespace, metadata.name
+            if new is not None and read_mark(new.metadata.annotations) is not None:
+                self._marked[key] = new
+            else:
+                self._marked.pop(key, None)
+
+    def marked_jobs(self) -> Collection[Job]:
+        """Jobs that carry our notes of having been resized, in whatever namespace."""
+        return self._marked.values()
+
+    def workloads(self, namespace: str) -> Workloads:
+        """The controllers of one namespace; empty where there are none."""
+        kinds = self._by_namespace.get(namespace)
+        if kinds is None:
+            return Workloads()
+        return Workloads(
+            jobs=kinds["Job"].values(),
+            deployments=kinds["Deployment"].values(),
+            replica_sets=kinds["ReplicaSet"].values(),
+            stateful_sets=kinds["StatefulSet"].values(),
+        )

@@ -1,0 +1,169 @@
+"""What a namespace's workloads want: pods that exist and pods that their controllers will still create. Pure.
+
+A controller's wish is its pod count times what its newest stored pod was charged (sidecars injected at admission count), or
+what its template asks for while it has no pod. Work that no object announces (bare pods, Spark executors) is granted a step
+above what exists, so that its level grows as it fills up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from fairburst.kube.api.objects import Deployment, Job, PodTemplate, ReplicaSet, StatefulSet, controller_of
+from fairburst.kube.usage.charge import template_charge, template_lacks_requests
+from fairburst.kube.usage.pod_index import NamespaceUsage, OwnerUsage
+
+# A quarter of the largest quantity, so that a level, what lags behind it and one pod more can still be written. Nobody has as much of
+# anything; a Job may ask for it all the same, and must not stop the round for it.
+MOST = 2.0**61
+GROWTH_FRACTION = 0.10  # step of unannounced work above what exists; at least one pod
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A controller that creates pods and is retried by its own back-off when a quota refuses one.
+
+    `wanted` pods in all, `existing` not ended; `charge` of one pod in resource units.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    wanted: int
+    existing: int
+    charge: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What one controller wants, and the object that says so."""
+
+    owner: Owner
+    controller: Job | Deployment | ReplicaSet | StatefulSet
+
+
+@dataclass(frozen=True, slots=True)
+class Workloads:
+    """The controllers of one namespace, by kind."""
+
+    jobs: Iterable[Job] = ()
+    deployments: Iterable[Deployment] = ()
+    replica_sets: Iterable[ReplicaSet] = ()
+    stateful_sets: Iterable[StatefulSet] = ()
+
+
+@dataclass(slots=True)
+class NamespaceDemand:
+    """One namespace: what it wants in all, its largest pod, and the controllers that lack pods. Resource units.
+
+    wishes: every controller that wants or has pods.
+    """
+
+    demand: dict[str, float] = field(default_factory=dict)
+    unit: dict[str, float] = field(default_factory=dict)
+    lacking: list[Owner] = field(default_factory=list)
+    unrequested: list[str] = field(default_factory=list)
+    wishes: list[Wish] = field(default_factory=list)
+
+
+def namespace_demand(
+    workloads: Workloads,
+    usage: NamespaceUsage,
+    owner_usage: Callable[[str], OwnerUsage],
+    resources: tuple[str, ...],
+    elastic: Mapping[str, int] | None = None,
+) -> NamespaceDemand:
+    """Add up the wishes of one namespace.
+
+    `owner_usage` answers by the uid of a pod's controller. `elastic`: by uid, pods that a Job would have if it had not been made smaller:
+    what it was given must not become what it is thought to want. `unrequested` names controllers whose template requests less
+    than a quota on cpu and memory demands.
+    """
+    result = NamespaceDemand(unit=dict(usage.largest))
+    announced: dict[str, float] = {}
+    for owner, controller in _owners(workloads, owner_usage):
+        template = controller.spec.template
+        charge = owner.charge or _counted(template_charge(template.spec), resources)
+        priced = Owner(owner.kind, owner.namespace, owner.name, owner.uid, owner.wanted, owner.existing, charge)
+        pods = max(owner.wanted, owner.existing, (elastic or {}).get(owner.uid, 0))
+        if pods:
+            result.wishes.append(Wish(priced, controller))
+        for resource, amount in charge.items():
+            result.demand[resource] = result.demand.get(resource, 0.0) + pods * amount
+            announced[resource] = announced.get(resource, 0.0) + owner.existing * amount
+            if pods:
+                result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
+        if owner.wanted > owner.existing:
+            result.lacking.append(priced)
+            result.unrequested += [f"{owner.kind} {owner.name}"] if _lacks_requests(owner, template, resources) else []
+    _add_unannounced(result, usage, announced)
+    for amounts in (result.demand, result.unit):
+        amounts.update({resource: MOST for resource, amount in amounts.items() if amount > MOST})
+    return result
+
+
+def _owners(
+    workloads: Workloads, owner_usage: Callable[[str], OwnerUsage]
+) -> Iterable[tuple[Owner, Job | Deployment | ReplicaSet | StatefulSet]]:
+    """Every controller with pods of its own, and what it wants. A Deployment is read through its newest ReplicaSet's uid."""
+    for job in workloads.jobs:
+        wanted = _job_pods(job)
+        if wanted is not None:
+            yield _owner("Job", job, wanted, owner_usage), job
+    for stateful_set in workloads.stateful_sets:
+        yield _owner("StatefulSet", stateful_set, _replicas(stateful_set), owner_usage), stateful_set
+    unborn = {deployment.metadata.uid: deployment for deployment in workloads.deployments}
+    for replica_set in workloads.replica_sets:
+        yield _owner("ReplicaSet", replica_set, _replicas(replica_set), owner_usage), replica_set
+        reference = controller_of(replica_set.metadata)
+        unborn.pop(reference.uid if reference is not None else "", None)
+    for deployment in unborn.values():  # its ReplicaSet is not seen yet
+        yield _owner("Deployment", deployment, _replicas(deployment), owner_usage), deployment
+
+
+def _owner(
+    kind: str,
+    controller: Job | Deployment | ReplicaSet | StatefulSet,
+    wanted: int,
+    owner_usage: Callable[[str], OwnerUsage],
+) -> Owner:
+    metadata = controller.metadata
+    pods = owner_usage(metadata.uid)
+    existing = pods.active - pods.terminating
+    return Owner(kind, metadata.namespace, metadata.name, metadata.uid, wanted, existing, pods.newest_charge)
+
+
+def _job_pods(job: Job) -> int | None:
+    """Pods a Job wants to have at once; None where it has ended, is suspended or is being deleted."""
+    if job.metadata.deletion_timestamp is not None or job.spec.suspend or job.finished:
+        return None
+    parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
+    if job.spec.completions is None:
+        return parallelism
+    return max(0, min(parallelism, job.spec.completions - job.status.succeeded))
+
+
+def _counted(charge: Mapping[str, float], resources: tuple[str, ...]) -> dict[str, float]:
+    return {resource: amount for resource, amount in charge.items() if resource in resources}
+
+
+def _replicas(controller: Deployment | ReplicaSet | StatefulSet) -> int:
+    return 0 if controller.metadata.deletion_timestamp is not None else controller.wanted
+
+
+def _lacks_requests(owner: Owner, template: PodTemplate, resources: tuple[str, ...]) -> bool:
+    """Whether a quota would refuse the owner's next pod. A stored pod tells better than the template: admission may add requests."""
+    if owner.charge:
+        return any(owner.charge.get(resource, 0.0) <= 0 for resource in ("cpu", "memory") if resource in resources)
+    return template_lacks_requests(template.spec, resources)
+
+
+def _add_unannounced(result: NamespaceDemand, usage: NamespaceUsage, announced: Mapping[str, float]) -> None:
+    """Pods that no known controller announces want what they have, and a step more."""
+    for resource, stored in usage.stored.items():
+        unannounced = stored - announced.get(resource, 0.0)
+        if unannounced > 1e-9 * stored:
+            step = max(result.unit.get(resource, 0.0), GROWTH_FRACTION * unannounced) if usage.unannounced else 0.0
+            result.demand[resource] = result.demand.get(resource, 0.0) + unannounced + step

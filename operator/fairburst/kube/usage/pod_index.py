@@ -1,0 +1,397 @@
+"""Sums over all pods, kept up to date event by event: per namespace, per owner, per node.
+
+Each event costs the same however many pods there are. Amounts are kept as whole thousandths, so a sum kept for a week
+equals one computed afresh. Readers get natural units. Pods of the system (priority class system-*, DaemonSets) take
+capacity but belong to no queue: they are counted apart.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from fairburst.kube.api.objects import Pod, controller_of
+from fairburst.kube.names import SIZE_CLASSES
+from fairburst.kube.usage.charge import containers_without_requests, counted_until, milli_charge
+
+# What an owner's newest pod was charged outlives the pod, for a Job whose next pod a quota holds back; so many are kept.
+REMEMBERED_OWNERS = 10_000
+
+# Controllers whose specs say how many pods they want (kube/usage/demand.py).
+ANNOUNCED_KINDS = frozenset({"Job", "ReplicaSet", "StatefulSet"})
+
+Shape = tuple[int, ...]
+Amounts = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassUsage:
+    """What the counted pods of one priority class amount to in a namespace: their charge, and the largest of them per resource."""
+
+    stored: Amounts
+    largest: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceUsage:
+    """What the pods of one namespace amount to, without unmanaged ones.
+
+    bound: charge of pods from bound to ended. stored: of all pods that quota counts. largest: the largest charge of any
+    counted pod, per resource. pods_without_requests: names of counted pods that name no cpu or memory request where one
+    is counted. unannounced: names of pods, not ended, whose successors no object that we read announces: bare ones, and those of
+    other controllers. pods: how many quota counts.
+    unmanaged_bound: charge of the namespace's unmanaged pods, bound to ended. by_class: of counted pods, by the classes that tell small
+    jobs from large ones, as far as there are any.
+    """
+
+    bound: Amounts
+    stored: Amounts
+    largest: Amounts
+    pods_without_requests: frozenset[str]
+    unannounced: frozenset[str]
+    pods: int
+    unmanaged_bound: Amounts
+    by_class: dict[str, ClassUsage] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerUsage:
+    """What one owner's pods amount to.
+
+    active: pods that have not ended. bound: those of them that have a node. terminating: those of them being deleted.
+    newest_charge: charge of the newest pod seen, also after it has gone. kind: the owner's; "Pod" for a bare pod.
+    """
+
+    kind: str
+    active: int
+    bound: int
+    terminating: int
+    newest_charge: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUsage:
+    """Charge of the pods bound to one node: unmanaged ones, and the others by namespace."""
+
+    unmanaged: Amounts
+    by_namespace: dict[str, Amounts]
+
+
+class _Sum:
+    """A sum of charges and how many are in it."""
+
+    __slots__ = ("amounts", "count")
+
+    def __init__(self, width: int) -> None:
+        self.amounts = [0] * width
+        self.count = 0
+
+    def add(self, shape: Shape, sign: int) -> None:
+        """Put a charge in (+1) or take it out (-1)."""
+        self.count += sign
+        for index, amount in enumerate(shape):
+            self.amounts[index] += sign * amount
+
+
+class _Stored:
+    """A sum of charges, and the largest of them."""
+
+    __slots__ = ("_largest", "_shapes", "sum")
+
+    def __init__(self, width: int) -> None:
+        self.sum = _Sum(width)
+        self._shapes: Counter[Shape] = Counter()
+        self._largest: Shape | None = None
+
+    def add(self, shape: Shape, sign: int) -> None:
+        """Put a charge in (+1) or take it out (-1)."""
+        self.sum.add(shape, sign)
+        self._shapes[shape] += sign
+        if self._shapes[shape] == 0:
+            del self._shapes[shape]
+            self._largest = None
+        elif self._shapes[shape] == 1 and sign > 0:
+            self._largest = None
+
+    @property
+    def largest(self) -> Shape:
+        """The largest charge per resource; empty without any."""
+        if self._largest is None:
+            self._largest = tuple(max(column) for column in zip(*self._shapes, strict=True)) if self._shapes else ()
+        return self._largest
+
+
+class _Namespace:
+    __slots__ = ("bound", "by_class", "stored", "total", "unannounced", "unmanaged_bound", "without_requests")
+
+    def __init__(self, width: int) -> None:
+        self.total = 0
+        self.bound, self.stored, self.unmanaged_bound = _Sum(width), _Stored(width), _Sum(width)
+        self.by_class: dict[str, _Stored] = {}
+        self.without_requests: set[str] = set()
+        self.unannounced: set[str] = set()
+
+
+@dataclass(slots=True)
+class _Owner:
+    kind: str
+    pods: int = 0
+    active: int = 0
+    bound: int = 0
+    terminating: int = 0
+    newest: tuple[str, str] = ("", "")
+    newest_shape: Shape = ()
+
+
+@dataclass(slots=True)
+class _Facts:
+    """What one pod contributes, and to which sums; read once when it comes and undone exactly so when it goes."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    owner: str
+    owner_kind: str
+    born: tuple[str, str]
+    shape: Shape
+    size_class: str
+    ended: bool
+    bound: bool
+    counted: bool
+    terminating: bool
+    unmanaged: bool
+    lacks_requests: bool
+
+
+class PodIndex:
+    """See the module. `update` it with every change of the pod informer's store, then read.
+
+    Parameters
+    ----------
+    resources : the counted resources, the order of every vector. A change of them means a new index.
+    by_class : whether to add up small and large jobs' pods apart.
+    """
+
+    def __init__(self, resources: Sequence[str], *, by_class: bool = False) -> None:
+        self.resources = tuple(resources)
+        self.by_class = by_class
+        self._facts: dict[tuple[str, str], _Facts] = {}
+        self._namespaces: dict[str, _Namespace] = {}
+        self._owners: dict[str, _Owner] = {}
+        self._idle_owners: OrderedDict[str, None] = OrderedDict()
+        # Node to namespace to sum; None stands for unmanaged pods of any namespace.
+        self._nodes: dict[str, dict[str | None, _Sum]] = {}
+        self._expiring: list[tuple[float, tuple[str, str], str]] = []
+        self._shapes: dict[Shape, Shape] = {}
+
+    @classmethod
+    def rebuilt(cls, resources: Sequence[str], pods: Iterable[Pod], *, by_class: bool = False) -> PodIndex:
+        """An index of these pods, from scratch."""
+        index = cls(resources, by_class=by_class)
+        for pod in pods:
+            index.update(None, pod)
+        return index
+
+    def update(self, old: Pod | None, new: Pod | None) -> None:
+        """Take in one change: created (None, pod), changed (pod, pod) or deleted (pod, None)."""
+        subject = new if new is not None else old
+        if subject is None:
+            return
+        key = (subject.metadata.namespace, subject.metadata.name)
+        before, after = self._facts.get(key), None if new is None else self._read(new)
+        if before is not None:
+            if before == after and not before.terminating:  # most changes of a pod's status mean nothing here
+                return
+            del self._facts[key]
+            self._account(before, -1)
+        if new is not None and after is not None:
+            self._facts[key] = after
+            self._account(after, +1)
+            until = counted_until(new) if after.counted and after.terminating else math.inf
+            if until < math.inf:
+                heapq.heappush(self._expiring, (until, key, after.uid))
+
+    def expire(self, now: float) -> bool:
+        """Stop counting pods that are stuck in termination and that quota no longer counts; True if that changed anything.
+
+        `now` : seconds since the epoch. Call it before each reading.
+        """
+        changed = False
+        while self._expiring and self._expiring[0][0] < now:
+            _, key, uid = heapq.heappop(self._expiring)
+            facts = self._facts.get(key)
+            if facts is None or facts.uid != uid or not facts.counted:
+                continue
+            self._account(facts, -1)
+            self._facts[key] = expired = replace(facts, counted=False)
+            self._account(expired, +1)
+            changed = True
+        return changed
+
+    def forget_owner(self, uid: str) -> None:
+        """Drop what is remembered of an owner that has been deleted."""
+        if self._idle_owners.pop(uid, "absent") is None:
+            del self._owners[uid]
+
+    # Reading ---------------------------------------------------------------------------------------------------------
+
+    def namespace(self, namespace: str) -> NamespaceUsage:
+        """Usage of one namespace; zeros where it has no pods."""
+        entry = self._namespaces.get(namespace) or _Namespace(len(self.resources))
+        return NamespaceUsage(
+            bound=self._amounts(entry.bound.amounts),
+            stored=self._amounts(entry.stored.sum.amounts),
+            largest=self._amounts(entry.stored.largest),
+            pods_without_requests=frozenset(entry.without_requests),
+            unannounced=frozenset(entry.unannounced),
+            pods=entry.stored.sum.count,
+            unmanaged_bound=self._amounts(entry.unmanaged_bound.amounts),
+            by_class={
+                name: ClassUsage(self._amounts(each.sum.amounts), self._amounts(each.largest)) for name, each in entry.by_class.items()
+            },
+        )
+
+    def charge_of(self, pod: Pod) -> Shape:
+        """What a pod that is in the index was charged, in thousandths, in the order of `resources`; zeros for one that is not."""
+        facts = self._facts.get((pod.metadata.namespace, pod.metadata.name))
+        return (0,) * len(self.resources) if facts is None else facts.shape
+
+    def namespaces(self) -> Collection[str]:
+        """Namespaces that have pods."""
+        return self._namespaces.keys()
+
+    def owner(self, uid: str) -> OwnerUsage:
+        """Usage of one controller (or bare pod) by UID; zeros and an empty charge where it never had a pod."""
+        entry = self._owners.get(uid) or _Owner("")
+        return OwnerUsage(entry.kind, entry.active, entry.bound, entry.terminating, self._amounts(entry.newest_shape, empty=True))
+
+    def on_node(self, node: str) -> NodeUsage:
+        """What is bound to one node; empty where nothing is."""
+        sums = self._nodes.get(node, {})
+        unmanaged = sums.get(None)
+        return NodeUsage(
+            unmanaged=self._amounts(unmanaged.amounts if unmanaged is not None else ()),
+            by_namespace={name: self._amounts(each.amounts) for name, each in sums.items() if name is not None},
+        )
+
+    def bound_outside(self, managed: Collection[str], nodes: Iterable[str] | None = None) -> Amounts:
+        """Charge that is bound on `nodes` (None: all) by unmanaged pods and by namespaces that are not in `managed`."""
+        total = [0] * len(self.resources)
+        for node in self._nodes if nodes is None else nodes:
+            for name, each in self._nodes.get(node, {}).items():
+                if name is None or name not in managed:
+                    total = [one + other for one, other in zip(total, each.amounts, strict=True)]
+        return self._amounts(total)
+
+    # Accounting ------------------------------------------------------------------------------------------------------
+
+    def _read(self, pod: Pod) -> _Facts:
+        metadata = pod.metadata
+        owner = controller_of(metadata)
+        amounts = milli_charge(pod)
+        shape = tuple([amounts.get(resource, 0) for resource in self.resources])
+        ended = pod.ended
+        return _Facts(
+            namespace=metadata.namespace,
+            name=metadata.name,
+            uid=metadata.uid,
+            node=pod.spec.node_name,
+            owner=owner.uid if owner is not None else metadata.uid,
+            owner_kind=owner.kind if owner is not None else "Pod",
+            born=(metadata.creation_timestamp or "", metadata.name),
+            shape=self._shapes.setdefault(shape, shape),
+            size_class=pod.spec.priority_class_name if self.by_class and pod.spec.priority_class_name in SIZE_CLASSES else "",
+            ended=ended,
+            bound=pod.bound,
+            counted=not ended,
+            terminating=metadata.deletion_timestamp is not None,
+            unmanaged=pod.unmanaged,
+            lacks_requests=not ended and bool(containers_without_requests(pod, self.resources)),
+        )
+
+    def _account(self, facts: _Facts, sign: int) -> None:
+        """Add a pod's contribution to every sum it belongs to (+1), or take it out again (-1)."""
+        self._account_namespace(facts, sign)
+        self._account_owner(facts, sign)
+        if facts.bound:
+            sums = self._nodes.setdefault(facts.node, {})
+            name = None if facts.unmanaged else facts.namespace
+            each = sums.setdefault(name, _Sum(len(self.resources)))
+            each.add(facts.shape, sign)
+            if not each.count:
+                del sums[name]
+            if not sums:
+                del self._nodes[facts.node]
+
+    def _account_namespace(self, facts: _Facts, sign: int) -> None:
+        entry = self._namespaces.get(facts.namespace)
+        if entry is None:
+            entry = self._namespaces[facts.namespace] = _Namespace(len(self.resources))
+        entry.total += sign
+        if facts.unmanaged:
+            if facts.bound:
+                entry.unmanaged_bound.add(facts.shape, sign)
+        else:
+            if facts.bound:
+                entry.bound.add(facts.shape, sign)
+            if facts.counted:
+                entry.stored.add(facts.shape, sign)
+                if facts.size_class:
+                    self._account_class(entry, facts, sign)
+                if facts.lacks_requests:
+                    _mark(entry.without_requests, facts.name, sign)
+            if facts.owner_kind not in ANNOUNCED_KINDS and not facts.ended:
+                _mark(entry.unannounced, facts.name, sign)
+        if not entry.total:
+            del self._namespaces[facts.namespace]
+
+    def _account_class(self, entry: _Namespace, facts: _Facts, sign: int) -> None:
+        each = entry.by_class.get(facts.size_class)
+        if each is None:
+            each = entry.by_class[facts.size_class] = _Stored(len(self.resources))
+        each.add(facts.shape, sign)
+        if not each.sum.count:
+            del entry.by_class[facts.size_class]
+
+    def _account_owner(self, facts: _Facts, sign: int) -> None:
+        entry = self._owners.get(facts.owner)
+        if entry is None:
+            entry = self._owners[facts.owner] = _Owner(facts.owner_kind)
+        entry.pods += sign
+        if not facts.ended:
+            entry.active += sign
+            entry.bound += sign * facts.bound
+            entry.terminating += sign * facts.terminating
+        if sign > 0:
+            self._idle_owners.pop(facts.owner, None)
+            if facts.born >= entry.newest:
+                entry.newest, entry.newest_shape = facts.born, facts.shape
+        elif not entry.pods:
+            self._rest(facts)
+
+    def _rest(self, facts: _Facts) -> None:
+        """An owner has no pods left: remember it for a while, a bare pod not at all."""
+        if facts.owner == facts.uid:
+            del self._owners[facts.owner]
+            return
+        self._idle_owners[facts.owner] = None
+        if len(self._idle_owners) > REMEMBERED_OWNERS:
+            oldest, _ = self._idle_owners.popitem(last=False)
+            del self._owners[oldest]
+
+    def _amounts(self, milli_amounts: Sequence[int], *, empty: bool = False) -> Amounts:
+        """A vector in thousandths as a mapping in natural units; an empty one as zeros, or as nothing if `empty`."""
+        if not milli_amounts and not empty:
+            return dict.fromkeys(self.resources, 0.0)
+        return {resource: amount / 1000 for resource, amount in zip(self.resources, milli_amounts, strict=False)}
+
+
+def _mark(names: set[str], name: str, sign: int) -> None:
+    if sign > 0:
+        names.add(name)
+    else:
+        names.discard(name)

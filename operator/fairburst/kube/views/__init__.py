@@ -1,0 +1,1 @@
+"""A decision as users read it: status, conditions."""

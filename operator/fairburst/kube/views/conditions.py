@@ -1,0 +1,113 @@
+"""The conditions on a queue, as views of a decision. Pure. A False one says what was expected, what was found and where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairburst.kube.enforce.enforceability import NAMED_AT_MOST, Obstacle
+from fairburst.kube.queues.roster import Member
+from fairburst.policy.attainability import Attainability
+from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionValue:
+    """One condition without its times. `status` is "True", "False" or "Unknown"."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+def conditions_of(
+    member: Member,
+    decision: QueueDecision | None,
+    attainable: Attainability | None,
+    obstacles: Sequence[Obstacle],
+    *,
+    observed_only: bool,
+    too_large: Sequence[str] | None = None,
+) -> list[ConditionValue]:
+    """Admitted, Guaranteed, Attainable (latency queues only), Enforced, JobsFit (queues with a reserve only) and Ready.
+
+    `decision` is None for a queue that governs nothing. `too_large`: a sentence for each job that asks for more than there is.
+    """
+    if decision is None:
+        return _not_governing(member)
+    found = [_admitted(decision)]
+    if decision.kind is QueueKind.LATENCY:
+        found += [_guaranteed(decision, attainable), _attainable(attainable)]
+    found.append(_enforced(decision, obstacles, observed_only=observed_only))
+    if too_large is not None:
+        found.append(_jobs_fit(too_large))
+    found.append(_ready(member, found, observed_only=observed_only))
+    return found
+
+
+def _not_governing(member: Member) -> list[ConditionValue]:
+    problem = member.problem
+    reason, message = (problem.reason, problem.message) if problem else ("NotGoverning", "the queue does not govern its namespace")
+    return [
+        ConditionValue("Admitted", "False", reason, message),
+        ConditionValue(
+            "Enforced", "False", reason, "nothing of this queue is in force; its namespace runs at the floor or under another queue."
+        ),
+        ConditionValue("Ready", "False", reason, message),
+    ]
+
+
+def _admitted(decision: QueueDecision) -> ConditionValue:
+    admission = decision.admission
+    return ConditionValue("Admitted", "False" if decision.guarantee_class is None else "True", admission.reason, admission.message)
+
+
+def _guaranteed(decision: QueueDecision, attainable: Attainability | None) -> ConditionValue:
+    match decision.guarantee_class:
+        case GuaranteeClass.HARD if attainable is not None and not attainable.holds:
+            return ConditionValue("Guaranteed", "False", "NotAttainable", attainable.message)
+        case GuaranteeClass.HARD:
+            return ConditionValue("Guaranteed", "True", "HardGuarantee", decision.admission.message)
+        case GuaranteeClass.SOFT:
+            return ConditionValue("Guaranteed", "False", "SoftGuarantee", decision.admission.message)
+        case GuaranteeClass.ELASTIC:
+            return ConditionValue("Guaranteed", "False", "FairShareOnly", decision.admission.message)
+        case None:
+            return ConditionValue("Guaranteed", "False", "Rejected", decision.admission.message)
+
+
+def _attainable(attainable: Attainability | None) -> ConditionValue:
+    if attainable is None:
+        return ConditionValue("Attainable", "Unknown", "NoBurstPromised", "no burst is promised, so there is no deadline to meet")
+    reason = "InTime" if attainable.holds else "TooLate"
+    return ConditionValue("Attainable", "True" if attainable.holds else "False", reason, attainable.message)
+
+
+def _enforced(decision: QueueDecision, obstacles: Sequence[Obstacle], *, observed_only: bool) -> ConditionValue:
+    if observed_only:
+        return ConditionValue("Enforced", "False", "Observe", "enforcement: Observe; decisions are reported, nothing is written.")
+    if obstacles:
+        worst = min(obstacles, key=lambda obstacle: not obstacle.blocks)
+        return ConditionValue("Enforced", "False", worst.reason, " ".join(obstacle.message for obstacle in obstacles))
+    if decision.guarantee_class is None:
+        return ConditionValue("Enforced", "True", "Floor", "rejected: the namespace runs at the floor in the lowest class.")
+    return ConditionValue("Enforced", "True", "Quota", "the namespace's ResourceQuota follows the allocation.")
+
+
+def _jobs_fit(too_large: Sequence[str]) -> ConditionValue:
+    if not too_large:
+        return ConditionValue("JobsFit", "True", "Fit", "every job asks for no more at once than the pool has.")
+    more = f" And {len(too_large) - NAMED_AT_MOST} more." if len(too_large) > NAMED_AT_MOST else ""
+    what = "It can never run whole at one time; it runs in parts, and its size says nothing about its wait."
+    return ConditionValue("JobsFit", "False", "NeverFits", f"{' '.join(too_large[:NAMED_AT_MOST])}{more} {what}")
+
+
+def _ready(member: Member, found: Sequence[ConditionValue], *, observed_only: bool) -> ConditionValue:
+    if member.problem is not None:
+        return ConditionValue("Ready", "False", member.problem.reason, member.problem.message)
+    needed = ("Admitted",) if observed_only else ("Admitted", "Enforced")
+    for condition in found:
+        if condition.type in needed and condition.status != "True":
+            return ConditionValue("Ready", "False", condition.reason, condition.message)
+    return ConditionValue("Ready", "True", "Ready", "the queue is admitted and served.")

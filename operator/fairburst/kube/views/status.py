@@ -1,0 +1,435 @@
+"""A queue's status: the decision as users read it, and the operator's memory of it. Pure.
+
+`memory_of` reads back what `status_of` writes, so a restart keeps every promise. Numbers that merely drift (usage, consumption)
+are written at most every few seconds; the ledger is stored as (value, rate, as of) and only written when the rate changes, so a
+settled cluster gets no write.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from fairburst.kube.jobs.reserve import ReserveView
+from fairburst.kube.queues.roster import Member
+from fairburst.kube.queues.schemas import (
+    ConditionSides,
+    InvalidQueueError,
+    from_epoch,
+    parse_status,
+    promise_from_status,
+    promise_to_status,
+    to_amounts,
+    to_epoch,
+)
+from fairburst.kube.views.conditions import ConditionValue
+from fairburst.kube.views.lead_time_view import LeadTimeView
+from fairburst.policy.model import (
+    AdmissionDecision,
+    ConditionResult,
+    FloatArray,
+    GuaranteeClass,
+    QueueDecision,
+    QueueMemory,
+    Window,
+    WindowState,
+)
+
+MILLI, MICRO = 1000, 1_000_000
+LEDGER_TOLERANCE = 0.05  # dominant-share-seconds by which a stored ledger may drift before it is written anew
+RATE_TOLERANCE = 2e-4  # of capacity
+REJECTED = "Rejected"
+FIGURES_PER_SECOND = 10.0  # hundreds of busy queues shall not fill the API server with their figures
+_DRIFTING = (
+    "ledger",
+    "fairShare",
+    "residualLevelMicro",
+    "allocation",
+    "guaranteed",
+    "usage",
+    "demand",
+    "rounding",
+    "debtMilliseconds",
+    "share",
+    "elasticity",
+    "reserve",
+    "sizeThreshold",
+    "leadTime",
+)
+_WINDOW_DRIFTING = ("consumed", "budget")
+
+
+@dataclass(frozen=True, slots=True)
+class StatusInput:
+    """All that one queue's status is made of. `decision`, `memory` and the arrays are None for a queue that governs nothing.
+
+    `reserve` and `lead_time` are None for a queue without one.
+    """
+
+    member: Member
+    conditions: Sequence[ConditionValue]
+    decision: QueueDecision | None = None
+    memory: QueueMemory | None = None
+    usage: FloatArray | None = None
+    demand: FloatArray | None = None
+    stamp: Mapping[str, Any] | None = None
+    elasticity: Mapping[str, Any] | None = None
+    reserve: ReserveView | None = None
+    lead_time: LeadTimeView | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusWrite:
+    """A merge patch for one queue's status."""
+
+    member: Member
+    patch: Mapping[str, Any]
+
+
+class StatusPlanner:
+    """Which statuses to write now. Remembers when each was last written and what it then told, by uid."""
+
+    def __init__(self, interval_seconds: float, figures_per_second: float = FIGURES_PER_SECOND) -> None:
+        self._interval = interval_seconds
+        self._figures_per_second = figures_per_second
+        self._written_at: dict[str, float] = {}
+        self._told: dict[str, tuple[Any, ...]] = {}
+        self._planned_at = -math.inf
+
+    def plan(self, inputs: Sequence[StatusInput], resources: tuple[str, ...], wall: float, now: float) -> tuple[list[StatusWrite], float]:
+        """Writes due now and the monotonic time at which a deferred one falls due. `wall` is seconds since the epoch.
+
+        News is written at once. Statuses of which only figures drift share a rate, latency queues and the longest unwritten first.
+        """
+        news: list[StatusWrite] = []
+        figures: list[tuple[float, StatusWrite]] = []
+        due = math.inf
+        for item in inputs:
+            uid, current, told = item.member.uid, item.member.obj.get("status") or {}, _told_by(item)
+            earliest = self._written_at.get(uid, -math.inf) + self._interval
+            if now < earliest and self._told.get(uid) == told:
+                due = min(due, earliest)
+                continue
+            self._told[uid] = told
+            patch = merge_difference(current, status_of(item, current, resources, wall))
+            if patch and _is_structural(patch, current):
+                news.append(StatusWrite(item.member, patch))
+            elif patch and now >= earliest:
+                figures.append((earliest, StatusWrite(item.member, patch)))
+            elif patch:
+                due = min(due, earliest)
+        figures.sort(key=lambda pair: (pair[1].member.key[0] != "LatencyQueue", pair[0]))
+        share = max(1, round(self._figures_per_second * min(now - self._planned_at, self._interval)))
+        self._planned_at = now
+        if len(figures) > share:
+            due = min(due, now + 1 / self._figures_per_second)
+        self._forget({item.member.uid for item in inputs})
+        return news + [write for _, write in figures[:share]], due
+
+    def written(self, write: StatusWrite, now: float) -> None:
+        """Note that a write was sent, successful or not; the next plan looks whether it arrived."""
+        self._written_at[write.member.uid] = now
+        self._told.pop(write.member.uid, None)
+
+    def _forget(self, known: set[str]) -> None:
+        self._written_at = {uid: at for uid, at in self._written_at.items() if uid in known}
+        self._told = {uid: told for uid, told in self._told.items() if uid in known}
+
+
+def _told_by(item: StatusInput) -> tuple[Any, ...]:
+    """What the status tells users beyond figures that drift."""
+    verdicts = tuple((condition.type, condition.status, condition.reason) for condition in item.conditions)
+    decision, memory = item.decision, item.memory
+    if decision is None or memory is None:
+        return item.member.generation, verdicts
+    counted = memory.bursts, memory.met, memory.missed, memory.refused
+    told = item.member.generation, verdicts, decision.guarantee_class, decision.window, memory.promise, counted, decision.admission
+    return (*told, item.reserve is not None)
+
+
+def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[str, ...], wall: float) -> dict[str, Any]:
+    """The whole status as it should read. `current` lends the transition times and the parts that only drift."""
+    status: dict[str, Any] = {
+        "observedGeneration": item.member.generation,
+        "conditions": _conditions(item, current.get("conditions") or [], wall),
+    }
+    decision, memory = item.decision, item.memory
+    if decision is None or memory is None or item.usage is None or item.demand is None:
+        return status
+    status |= {
+        "class": decision.guarantee_class.value if decision.guarantee_class else REJECTED,
+        "promise": {**promise_to_status(memory.promise), "admissionOrder": memory.admission_order},
+        "share": f"{decision.share:.1%}",
+        "allocation": _amounts(resources, decision.allocation),
+        "guaranteed": _amounts(resources, decision.guaranteed),
+        "usage": _amounts(resources, item.usage),
+        "demand": _amounts(resources, item.demand),
+        "admission": _admission(decision.admission),
+        **_accounts(memory, current, wall),
+    }
+    if memory.refused is not None:
+        status["refused"] = promise_to_status(memory.refused)
+    turns = {"waitingSince": memory.waiting_since, "heldSince": memory.unit_held_since}
+    if any(since is not None for since in turns.values()):
+        status["rounding"] = {name: _time(since) for name, since in turns.items() if since is not None}
+    if item.stamp is not None:
+        status["stamp"] = dict(item.stamp)
+    if item.elasticity is not None:
+        status["elasticity"] = dict(item.elasticity)
+    if item.reserve is not None:
+        status |= _reserve(item.reserve, resources)
+    if item.lead_time is not None:
+        status["leadTime"] = _lead_time(item.lead_time, resources)
+    if decision.window is not None:
+        status |= {
+            "window": _window(decision),
+            "debtMilliseconds": round(memory.debt * MILLI),
+            "history": {"bursts": memory.bursts, "met": memory.met, "missed": memory.missed},
+        }
+        if math.isfinite(memory.residual_level):
+            status["residualLevelMicro"] = round(memory.residual_level * MICRO)
+    return status
+
+
+def _reserve(view: ReserveView, resources: tuple[str, ...]) -> dict[str, Any]:
+    stamp = {} if view.small_stamp is None else {"smallStamp": dict(view.small_stamp)}
+    return stamp | {
+        "sizeThreshold": to_amounts(view.threshold),
+        "reserve": {
+            "ratioMilli": round(view.ratio * MILLI),
+            "level": _amounts(resources, view.level),
+            "smallJobs": view.small_jobs,
+            "largeJobs": view.large_jobs,
+        },
+    }
+
+
+def _lead_time(view: LeadTimeView, resources: tuple[str, ...]) -> dict[str, Any]:
+    written: dict[str, Any] = {"reason": view.reason, "message": view.message}
+    if view.decision is not None:
+        written |= {"arrival": _time(view.decision.arrival), "held": _amounts(resources, view.decision.held)}
+    for name, amount in (("expectedFree", view.expected_free), ("reallyFree", view.really_free)):
+        if amount is not None and len(amount) == len(resources):
+            written[name] = _amounts(resources, amount)
+    return written
+
+
+def memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
+    """What the queue's status remembers; None if there is nothing, or nothing readable: the queue is then a new candidate."""
+    try:
+        return _memory_of(obj)
+    except (InvalidQueueError, ValueError, OverflowError):
+        return None
+
+
+def _memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
+    status = parse_status(obj)
+    raw = (obj.get("status") or {}).get("promise")
+    if raw is None or status.promise is None or status.guarantee_class is None:
+        return None
+    promise = promise_from_status(raw)
+    granted = None if status.guarantee_class == REJECTED else GuaranteeClass(status.guarantee_class)
+    ledger, fair, rounding, refused = status.ledger, status.fair_share, status.rounding, (obj["status"]).get("refused")
+    window, history, admission = status.window, status.history, status.admission
+    return QueueMemory(
+        promise=promise,
+        guarantee_class=granted,
+        admission_order=status.promise.admission_order or 0,
+        decision=None
+        if admission is None
+        else AdmissionDecision(
+            queue=promise.name,
+            guarantee_class=_class_named(admission.guarantee_class),
+            reason=admission.reason,
+            message=admission.message,
+            safety=_sides(admission.safety),
+            fairness=_sides(admission.fairness),
+            resource=_sides(admission.resource),
+        ),
+        window=None
+        if window is None
+        else Window(
+            state=WindowState(window.state),
+            index=window.index,
+            arms_at=to_epoch(window.arms_at),
+            opens_by=_epoch_or(window.opens_by, math.inf),
+            opened=_epoch_or(window.opened, None),
+            deadline=_epoch_or(window.deadline, None),
+            demanded=bool(window.demanded),
+            judged=bool(window.judged),
+        ),
+        period_started=_epoch_or(status.period_started, 0.0),
+        ledger_value=ledger.value_milliseconds / MILLI if ledger else 0.0,
+        ledger_rate=ledger.rate_micro / MICRO if ledger else 0.0,
+        ledger_as_of=to_epoch(ledger.as_of) if ledger else 0.0,
+        debt=(status.debt_milliseconds or 0) / MILLI,
+        bursts=history.bursts if history else 0,
+        met=history.met if history else 0,
+        missed=history.missed if history else 0,
+        delivered_value=(ledger.delivered_milliseconds or 0) / MILLI if ledger else 0.0,
+        delivered_rate=(ledger.delivered_rate_micro or 0) / MICRO if ledger else 0.0,
+        fair_value=fair.value_milliseconds / MILLI if fair else 0.0,
+        fair_rate=fair.rate_micro / MICRO if fair else 0.0,
+        fair_as_of=to_epoch(fair.as_of) if fair else 0.0,
+        residual_level=math.inf if status.residual_level_micro is None else status.residual_level_micro / MICRO,
+        waiting_since=_epoch_or(rounding.waiting_since, None) if rounding else None,
+        unit_held_since=_epoch_or(rounding.held_since, None) if rounding else None,
+        refused=promise_from_status(refused) if refused else None,
+    )
+
+
+def merge_difference(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch (RFC 7386) that turns `current` into `wanted`; empty where they are equal."""
+    patch: dict[str, Any] = {key: None for key in current if key not in wanted}
+    for key, value in wanted.items():
+        have = current.get(key)
+        if isinstance(value, Mapping) and isinstance(have, Mapping):
+            inner = merge_difference(have, value)
+            if inner:
+                patch[key] = inner
+        elif have != value:
+            patch[key] = value
+    return patch
+
+
+def _is_structural(patch: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
+    """Whether the patch tells users something new, as opposed to figures that drift."""
+    for key, value in patch.items():
+        if key in _DRIFTING:
+            continue
+        if key == "window" and isinstance(value, Mapping) and all(part in _WINDOW_DRIFTING for part in value):
+            continue
+        if key == "conditions" and _verdicts(value) == _verdicts(current.get("conditions") or []):
+            continue
+        return True
+    return False
+
+
+def _verdicts(conditions: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(one["type"], one["status"], one["reason"], one.get("observedGeneration")) for one in conditions]
+
+
+def _conditions(item: StatusInput, current: Sequence[Mapping[str, Any]], wall: float) -> list[dict[str, Any]]:
+    before = {condition["type"]: condition for condition in current}
+    written = []
+    for condition in item.conditions:
+        old = before.get(condition.type)
+        since = old["lastTransitionTime"] if old is not None and old["status"] == condition.status else _time(wall)
+        written.append(
+            {
+                "type": condition.type,
+                "status": condition.status,
+                "observedGeneration": item.member.generation,
+                "lastTransitionTime": since,
+                "reason": condition.reason,
+                "message": condition.message,
+            }
+        )
+    return written
+
+
+def _window(decision: QueueDecision) -> dict[str, Any]:
+    window = decision.window
+    assert window is not None  # noqa: S101 (the caller has looked)
+    written: dict[str, Any] = {"state": window.state.value, "index": window.index, "armsAt": _time(window.arms_at)}
+    if math.isfinite(window.opens_by):
+        written["opensBy"] = _time(window.opens_by)
+    if window.opened is not None:
+        written["opened"] = _time(window.opened)
+    if window.deadline is not None:
+        written["deadline"] = _time(window.deadline)
+    written |= {name: True for name, value in (("demanded", window.demanded), ("judged", window.judged)) if value}
+    if window.state in {WindowState.OPEN, WindowState.OVERDUE}:
+        written |= {"consumed": round(decision.consumed * MILLI), "budget": round(decision.budget * MILLI)}
+    return written
+
+
+def _ledger(memory: QueueMemory, current: Mapping[str, Any] | None, wall: float) -> dict[str, Any]:
+    """Both counters of the period, which share one time."""
+    stored = current or {}
+    received = _growing(memory.ledger_value, memory.ledger_rate, memory.ledger_as_of, current, wall)
+    used = {
+        "valueMilliseconds": stored.get("deliveredMilliseconds", -1),
+        "rateMicro": stored.get("deliveredRateMicro", -1),
+        "asOf": stored.get("asOf"),
+    }
+    delivered = _growing(memory.delivered_value, memory.delivered_rate, memory.ledger_as_of, used if current else None, wall)
+    if current is not None and received == {name: current.get(name) for name in received} and delivered == used:
+        return dict(current)
+    received = _growing(memory.ledger_value, memory.ledger_rate, memory.ledger_as_of, None, wall)
+    delivered = _growing(memory.delivered_value, memory.delivered_rate, memory.ledger_as_of, None, wall)
+    return {**received, "deliveredMilliseconds": delivered["valueMilliseconds"], "deliveredRateMicro": delivered["rateMicro"]}
+
+
+def _accounts(memory: QueueMemory, current: Mapping[str, Any], wall: float) -> dict[str, Any]:
+    """The ledger, when its period began, and the fair share earned in it.
+
+    Once an idle queue's period is over with nothing to carry, what is stored of it says all: the core rolls it over by itself, also
+    after a restart. So an idle queue's periods need no write.
+    """
+    ledger, fair, started = current.get("ledger"), current.get("fairShare"), current.get("periodStarted")
+    idle = not any((memory.ledger_value, memory.ledger_rate, memory.debt)) and (memory.window is None or memory.window.opened is None)
+    if idle and ledger and ledger["rateMicro"] == 0 and not current.get("debtMilliseconds"):
+        kept = {"ledger": dict(ledger)}
+        if not (fair and started):
+            return kept
+        if abs(fair["rateMicro"] / MICRO - memory.fair_rate) <= RATE_TOLERANCE:
+            return kept | {"periodStarted": started, "fairShare": dict(fair)}
+    written: dict[str, Any] = {"ledger": _ledger(memory, ledger, wall)}
+    if memory.window is not None:
+        written["periodStarted"] = _time(memory.period_started)
+        written["fairShare"] = _growing(memory.fair_value, memory.fair_rate, memory.fair_as_of, fair, wall)
+    return written
+
+
+def _growing(value: float, rate: float, as_of: float, current: Mapping[str, Any] | None, wall: float) -> dict[str, Any]:
+    """A counter as (value, rate, as of): the stored one if it still foretells the truth, else a new one as of now."""
+    amount = value + rate * max(0.0, wall - as_of)
+    if current is not None:
+        stored_rate = current["rateMicro"] / MICRO
+        elapsed = max(0.0, wall - to_epoch(datetime.fromisoformat(current["asOf"])))
+        foretold = current["valueMilliseconds"] / MILLI + stored_rate * elapsed
+        if abs(stored_rate - rate) <= RATE_TOLERANCE and abs(foretold - amount) <= LEDGER_TOLERANCE + RATE_TOLERANCE * elapsed:
+            return dict(current)
+    return {"valueMilliseconds": round(amount * MILLI), "rateMicro": round(rate * MICRO), "asOf": _time(wall)}
+
+
+def _admission(decision: AdmissionDecision) -> dict[str, Any]:
+    written: dict[str, Any] = {
+        "class": decision.guarantee_class.value if decision.guarantee_class else REJECTED,
+        "reason": decision.reason,
+        "message": decision.message,
+    }
+    for name, sides in (("safety", decision.safety), ("fairness", decision.fairness), ("resource", decision.resource)):
+        if sides is not None:
+            written[name] = {
+                "holds": sides.holds,
+                "left": f"{sides.left:.6g}",
+                "right": f"{sides.right:.6g}",
+                "resource": sides.binding_resource,
+                "queue": sides.binding_queue,
+            }
+    return written
+
+
+def _sides(sides: ConditionSides | None) -> ConditionResult | None:
+    return None if sides is None else ConditionResult(sides.holds, float(sides.left), float(sides.right), sides.resource, sides.queue)
+
+
+def _class_named(name: str | None) -> GuaranteeClass | None:
+    return None if name in {None, REJECTED} else GuaranteeClass(name)
+
+
+def _amounts(resources: tuple[str, ...], row: FloatArray) -> dict[str, str]:
+    return to_amounts({resource: float(amount) for resource, amount in zip(resources, row, strict=True)})
+
+
+def _time(seconds: float) -> str:
+    return from_epoch(seconds).isoformat().replace("+00:00", "Z")
+
+
+def _epoch_or(time: datetime | None, default: Any) -> Any:
+    return default if time is None else to_epoch(time)
