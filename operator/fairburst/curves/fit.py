@@ -119,7 +119,7 @@ def coefficients_of(slots: FloatArray, seconds: FloatArray, *, non_negative: boo
     slots, seconds: (P,) distinct points, P >= 2. Starts at the linear least squares of relative errors, which is exact on exact curves.
     """
     columns = list(_TERMS.get(len(slots), _ALL_TERMS))
-    terms = _terms(slots)[:, columns]
+    terms = ernest_terms(slots)[:, columns]
     relative = terms / seconds[:, None]
     ones = np.ones_like(seconds)
     start = scipy.optimize.nnls(relative, ones)[0] if non_negative else np.linalg.lstsq(relative, ones, rcond=None)[0]
@@ -134,7 +134,7 @@ def coefficients_of(slots: FloatArray, seconds: FloatArray, *, non_negative: boo
 
 def runtime(coefficients: FloatArray, slots: FloatArray) -> FloatArray:
     """(P,) seconds with these slots."""
-    seconds: FloatArray = _terms(slots) @ coefficients
+    seconds: FloatArray = ernest_terms(slots) @ coefficients
     return seconds
 
 
@@ -148,7 +148,8 @@ def left_out_errors(slots: FloatArray, seconds: FloatArray, *, non_negative: boo
     return errors
 
 
-def _terms(slots: FloatArray) -> FloatArray:
+def ernest_terms(slots: FloatArray) -> FloatArray:
+    """(P, 4) the terms 1, x, 1/x and ln x of the Ernest form."""
     return np.stack([np.ones_like(slots), slots, 1.0 / slots, np.log(slots)], axis=1)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairburst.policy.dress.memory import decode_dress, encode_dress
-from fairburst.policy.errors import MemoryFormatError, NewerMemoryError
+from fairburst.policy.errors import MemoryFormatError
 from fairburst.policy.model import (
     AdmissionDecision,
     Arrival,
@@ -31,6 +31,7 @@ from fairburst.policy.model import (
     WindowState,
 )
 from fairburst.policy.tolerance import LARGEST
+from fairburst.policy.versioned import parse, versioned
 
 VERSION = 1
 MOST = 2**53  # bursts or queues ever counted: whole numbers up to here are the same in float64 and in every reader of JSON
@@ -57,27 +58,18 @@ def encode(memory: Memory) -> dict[str, Any]:
 
 def load(text: str) -> Memory:
     """Read what `dump` wrote. Raises NewerMemoryError or MemoryFormatError."""
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise MemoryFormatError(f"memory: expected JSON, found {text[:40]!r}: {error}") from error
-    return decode(value)
+    return decode(parse(text, "memory"))
 
 
 def decode(value: object) -> Memory:
     """Inverse of `encode`. Raises NewerMemoryError or MemoryFormatError."""
-    if not isinstance(value, dict) or not isinstance(value.get("version"), int):
-        raise MemoryFormatError(f"memory: expected an object with a whole number `version`, found {str(value)[:40]!r}")
-    if value["version"] > VERSION:
-        raise NewerMemoryError(
-            f"memory: expected version {VERSION} or older, found {value['version']}; run the newer operator, or delete it"
-        )
+    whole = versioned(value, VERSION, "memory")
     try:
-        queues = {name: decode_queue(item) for name, item in value["queues"].items()}
-        dress = decode_dress(value["dress"]) if value.get("dress") is not None else None
-        memory = Memory(queues, _whole(value["nextAdmissionOrder"], "nextAdmissionOrder"), dress=dress)
+        queues = {name: decode_queue(item) for name, item in whole["queues"].items()}
+        dress = decode_dress(whole["dress"]) if whole.get("dress") is not None else None
+        memory = Memory(queues, _whole(whole["nextAdmissionOrder"], "nextAdmissionOrder"), dress=dress)
     except (KeyError, AttributeError, TypeError, ValueError) as error:
-        raise MemoryFormatError(f"memory of version {value['version']}: {type(error).__name__}: {error}") from error
+        raise MemoryFormatError(f"memory of version {whole['version']}: {type(error).__name__}: {error}") from error
     for name, item in queues.items():
         if item.promise.name != name:
             raise MemoryFormatError(f"memory: expected the promise of {name}, found that of {item.promise.name}")

@@ -386,22 +386,13 @@ class _Run:
         return _RANK[GuaranteeClass.HARD if self.latency_first and self.latency[row] else result.classes[row]]
 
     def _start_queue(self, row: int, allocation: IntArray) -> int:
-        offering, usage, started = self.offering[row], self.usage[row], 0
+        offering, started = self.offering[row], 0
         while offering:
             job = offering[0][1]
-            stage = job.offered[0]
-            demand = job.demand[stage]
-            count = _permitted(allocation.tolist(), usage.tolist(), demand.tolist(), job.pending[stage])
-            placed = self.machines.place(demand, count) if count else []
-            given = sum(number for _, number in placed)
-            if given == 0:
+            started += self._start_job(job, allocation, allocation)
+            if job.offered:
                 break
-            self._started(job, stage, placed)
-            started += given
-            if not job.offered:
-                offering.pop(0)
-            elif given < count:
-                break
+            offering.pop(0)
         self.record.tasks_started += started
         return started
 

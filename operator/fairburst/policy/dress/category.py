@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairburst.policy.dress.values import DemandCategory
-from fairburst.policy.model import FloatArray
+from fairburst.policy.model import BoolArray, FloatArray
 from fairburst.policy.tolerance import TOLERANCE
 
 
@@ -15,6 +15,12 @@ def size_limit(pool: FloatArray, size_threshold: float) -> FloatArray:
     The text says θ x A_c. In a congested cluster A_c is near 0 and every job would be large, so Tot_R it is.
     """
     return pool * size_threshold
+
+
+def is_small(request: FloatArray, pool: FloatArray, size_threshold: float) -> BoolArray:
+    """(...) whether each request of (..., R), a job's full request, is at most θ of the pool (R,) in every resource."""
+    small: BoolArray = np.all(request <= size_limit(pool, size_threshold) * (1.0 + TOLERANCE), axis=-1)
+    return small
 
 
 def category_of(request: FloatArray, pool: FloatArray, size_threshold: float) -> DemandCategory:
@@ -30,5 +36,4 @@ def category_of(request: FloatArray, pool: FloatArray, size_threshold: float) ->
     -------
     SMALL or LARGE; a job that asks for nothing is small, one that asks for what the pool has none of is large.
     """
-    limit = size_limit(pool, size_threshold)
-    return DemandCategory.SMALL if bool(np.all(request <= limit * (1.0 + TOLERANCE))) else DemandCategory.LARGE
+    return DemandCategory.SMALL if is_small(request, pool, size_threshold) else DemandCategory.LARGE

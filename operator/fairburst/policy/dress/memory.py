@@ -13,7 +13,8 @@ from typing import Any
 
 from fairburst.policy.dress.learned import FamilyDurations, nothing_learned
 from fairburst.policy.dress.values import EstimatorScore
-from fairburst.policy.errors import MemoryFormatError, NewerMemoryError
+from fairburst.policy.errors import MemoryFormatError
+from fairburst.policy.versioned import parse, versioned
 
 VERSION = 1
 
@@ -52,11 +53,7 @@ def dump_dress(memory: DressMemory) -> str:
 
 def load_dress(text: str) -> DressMemory:
     """Read what `dump_dress` wrote. Raises NewerMemoryError or MemoryFormatError."""
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise MemoryFormatError(f"memory of DRESS: expected JSON, found {text[:40]!r}: {error}") from error
-    return decode_dress(value)
+    return decode_dress(parse(text, "memory of DRESS"))
 
 
 def encode_dress(memory: DressMemory) -> dict[str, Any]:
@@ -79,16 +76,11 @@ def encode_dress(memory: DressMemory) -> dict[str, Any]:
 
 def decode_dress(value: object) -> DressMemory:
     """Inverse of `encode_dress`. Raises NewerMemoryError or MemoryFormatError."""
-    if not isinstance(value, dict) or not isinstance(value.get("version"), int):
-        raise MemoryFormatError(f"memory of DRESS: expected an object with a whole number `version`, found {str(value)[:40]!r}")
-    if value["version"] > VERSION:
-        raise NewerMemoryError(
-            f"memory of DRESS: expected version {VERSION} or older, found {value['version']}; run the newer operator, or delete it"
-        )
+    whole = versioned(value, VERSION, "memory of DRESS")
     try:
-        return _decode(value)
+        return _decode(whole)
     except (KeyError, AttributeError, TypeError, ValueError, IndexError) as error:
-        raise MemoryFormatError(f"memory of DRESS, version {value['version']}: {type(error).__name__}: {error}") from error
+        raise MemoryFormatError(f"memory of DRESS, version {whole['version']}: {type(error).__name__}: {error}") from error
 
 
 def _decode(value: Mapping[str, Any]) -> DressMemory:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairburst.policy.dress.category import size_limit
+from fairburst.policy.dress.category import is_small
 from fairburst.policy.dress.values import DemandCategory, DressConfig, Job, JobsPart, NeverFits, StartMode
 from fairburst.policy.errors import InvalidSnapshotError
 from fairburst.policy.model import BoolArray, FloatArray
-from fairburst.policy.tolerance import TOLERANCE, slack_of
+from fairburst.policy.tolerance import slack_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +82,7 @@ def sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> Work:
     told = np.array([job.used is not None for job in listed], dtype=np.bool_)
     held = _stacked(listed, [job.request if job.used is None else job.used for job in listed], width)
     held = np.where(told[:, None], held, np.where(is_running[:, None], wanted, 0.0))
-    small = _is_small(listed, request, levels.pool, config)
+    small = _fixed_or_now(listed, is_small(request, levels.pool, config.size_threshold))
     whole = config.start_mode is StartMode.WHOLE_JOBS
     too_large = ~is_running & (request > levels.live_capacity + slack_of(levels.live_capacity)).any(axis=1)
     missing = np.maximum(wanted - held, 0.0)
@@ -117,11 +117,11 @@ def _stacked(jobs: Sequence[Job], amounts: Sequence[FloatArray], width: int) -> 
     return result
 
 
-def _is_small(jobs: Sequence[Job], request: FloatArray, pool: FloatArray, config: DressConfig) -> BoolArray:
-    """(n,) the category fixed at submission; for jobs without one, what `category_of` says of this round's pool."""
+def _fixed_or_now(jobs: Sequence[Job], small_now: BoolArray) -> BoolArray:
+    """(n,) whether jobs are small: the category fixed at submission; for jobs without one, what this round's pool makes of them."""
     known = np.array([job.category is not None for job in jobs], dtype=np.bool_)
     fixed = np.array([job.category is DemandCategory.SMALL for job in jobs], dtype=np.bool_)
-    result: BoolArray = np.where(known, fixed, (request <= size_limit(pool, config.size_threshold) * (1.0 + TOLERANCE)).all(axis=1))
+    result: BoolArray = np.where(known, fixed, small_now)
     return result
 
 

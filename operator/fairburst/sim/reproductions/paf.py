@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fairburst.curves.fit import ernest_terms
 from fairburst.policy.paf.curves import Curve, ErnestCurve, PointsCurve, progress_rates
 from fairburst.policy.paf.divide import SlotRules, divide_slots
 from fairburst.policy.paf.jobs import ElasticJob, SlotDecision
@@ -134,9 +135,8 @@ def _curves(options: Options) -> Mapping[str, ErnestCurve]:
 
 def _through(progress: Sequence[float]) -> ErnestCurve:
     """Least squares of 1/p; `progress` with 0, 1, 2 ... slots."""
-    x = np.arange(1, len(progress), dtype=np.float64)
-    terms = np.stack([np.ones_like(x), x, 1 / x, np.log(x)], axis=1)
-    a0, a1, a2, a3 = np.linalg.lstsq(terms, 1 / np.array(progress[1:]), rcond=None)[0].tolist()
+    slots = np.arange(1, len(progress), dtype=np.float64)
+    a0, a1, a2, a3 = np.linalg.lstsq(ernest_terms(slots), 1 / np.array(progress[1:]), rcond=None)[0].tolist()
     return ErnestCurve(a0, a1, a2, a3)
 
 

@@ -1,0 +1,28 @@
+"""What a remembered value is read from: JSON with a version, refused as a whole when it is damaged or newer than this program."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fairburst.policy.errors import MemoryFormatError, NewerMemoryError
+
+
+def parse(text: str, what: str) -> object:
+    """The JSON value that `text` is. Raises MemoryFormatError, which names `what` was to be read."""
+    try:
+        value: object = json.loads(text)
+    except ValueError as error:
+        raise MemoryFormatError(f"{what}: expected JSON, found {text[:40]!r}: {error}") from error
+    return value
+
+
+def versioned(value: object, newest: int, what: str) -> dict[str, Any]:
+    """`value` itself if it is an object of version `newest` or older. Raises MemoryFormatError, NewerMemoryError if it is newer."""
+    if not isinstance(value, dict) or not isinstance(value.get("version"), int):
+        raise MemoryFormatError(f"{what}: expected an object with a whole number `version`, found {str(value)[:40]!r}")
+    if value["version"] > newest:
+        raise NewerMemoryError(
+            f"{what}: expected version {newest} or older, found {value['version']}; run the newer operator, or delete it"
+        )
+    return value
