@@ -320,9 +320,6 @@ class Columns:
     def ledger(self, now: float) -> FloatArray:
         return self.ledger_value + self.ledger_rate * np.maximum(0.0, now - self.ledger_as_of)
 
-    def delivered(self, now: float) -> FloatArray:
-        return self.delivered_value + self.delivered_rate * np.maximum(0.0, now - self.ledger_as_of)
-
     def fair(self, now: FloatArray | float) -> FloatArray:
         """(N,) fair share of the current period earned by `now` (or by the end of the period, given that)."""
         return self.fair_value + self.fair_rate * np.maximum(0.0, now - self.fair_as_of)

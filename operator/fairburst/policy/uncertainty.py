@@ -43,6 +43,8 @@ def request_normal(
     Raises InvalidSpecError for a confidence outside (0, 1), negative numbers, or a matrix that is no correlation matrix.
     """
     _check(mean, deviation, confidence)
+    if correlation is not None:
+        _check_correlation(correlation, len(mean))
     varying = np.flatnonzero(deviation > 0)
     quantile = _common_quantile(varying, confidence, assumption, correlation)
     demand = np.maximum(mean + deviation * scipy.stats.norm.ppf(quantile), 0.0)
@@ -96,7 +98,7 @@ def _common_quantile(varying: np.ndarray, confidence: float, assumption: Correla
         case Correlation.MEASURED:
             if correlation is None:
                 raise InvalidSpecError("expected a correlation matrix for measured correlation, found none")
-            matrix = _checked_correlation(correlation)[np.ix_(varying, varying)]
+            matrix = correlation[np.ix_(varying, varying)]
             if len(varying) < 2:
                 return confidence
             # below the union bound nothing can be enough, above it everything is: 1 - (1 - α)/K >= any joint need
@@ -108,13 +110,14 @@ def _common_quantile(varying: np.ndarray, confidence: float, assumption: Correla
             )
 
 
-def _checked_correlation(correlation: FloatArray) -> FloatArray:
+def _check_correlation(correlation: FloatArray, count: int) -> None:
     symmetric = correlation.ndim == 2 and correlation.shape[0] == correlation.shape[1] and np.allclose(correlation, correlation.T)
     if not symmetric or not np.allclose(np.diag(correlation), 1.0) or np.linalg.eigvalsh(correlation).min() < -1e-9:
         raise InvalidSpecError(
             f"expected a correlation matrix (symmetric, ones on the diagonal, no negative eigenvalue), found {correlation}"
         )
-    return correlation
+    if len(correlation) != count:
+        raise InvalidSpecError(f"expected a correlation matrix of {count} resources, found {len(correlation)}")
 
 
 def _check(mean: FloatArray, deviation: FloatArray, confidence: float) -> None:
