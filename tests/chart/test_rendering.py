@@ -18,7 +18,8 @@ from tests.chart.conftest import Render
 from tests.support.helm import NAMESPACE, Helm, HelmError, names, objects_in, the
 
 SNAPSHOT = Path(__file__).parent / "default.yaml"
-GENERATED = ("CustomResourceDefinition", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")  # see test_drift.py
+_POLICIES = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
+GENERATED = ("CustomResourceDefinition", *_POLICIES, *(f"{kind}Binding" for kind in _POLICIES))  # see test_drift.py
 OPTIONAL = {
     "PodDisruptionBudget": {"podDisruptionBudget": {"enabled": True}},
     "ServiceMonitor": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
@@ -30,7 +31,6 @@ EVERYTHING = {
     "config": {"pool": {"name": "gpu", "nodeSelector": {"pool": "gpu"}}},
     "image": {"registry": "images.example.com", "digest": "sha256:" + "0" * 64},
     "imagePullSecrets": [{"name": "pull"}],
-    "rbac": {"aggregateEdit": True},
     "serviceAccount": {"annotations": {"a": "b"}},
     "priorityClassName": "system-cluster-critical",
     "tolerations": [{"operator": "Exists"}],
@@ -176,11 +176,20 @@ def test_tenants_read_queues_and_never_write_a_status(render: Render) -> None:
     def tenants(values: dict[str, Any]) -> list[dict[str, Any]]:
         return [one for one in render(values) if "rbac.authorization.k8s.io/aggregate-to-edit" in one["metadata"]["labels"]]
 
-    (view,) = tenants({})
+    view, edit = tenants({})
     assert {verb for rule in view["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
-    both = tenants({"rbac": {"aggregateEdit": True}})
-    assert {resource for role in both for rule in role["rules"] for resource in rule["resources"]} == {"latencyqueues", "throughputqueues"}
-    assert tenants({"rbac": {"aggregateView": False}}) == []
+    assert {verb for rule in edit["rules"] for verb in rule["verbs"]} == {"update", "patch"}
+    assert {resource for role in (view, edit) for rule in role["rules"] for resource in rule["resources"]} == {
+        "latencyqueues",
+        "throughputqueues",
+    }
+    assert tenants({"rbac": {"aggregateView": False, "aggregateEdit": False}}) == []
+
+
+def test_without_the_policies_tenants_cannot_change_queues_for_that_would_include_their_weight(render: Render) -> None:
+    objects = render({"tenantPolicies": {"install": False}})
+    assert [one["metadata"]["name"] for one in objects if one["kind"].startswith("ValidatingAdmissionPolicy")] == []
+    assert "fairburst-queues-edit.default" not in {one["metadata"]["name"] for one in objects}
 
 
 def test_what_is_left_to_clean_up_needs_few_rights(render: Render) -> None:
@@ -190,6 +199,7 @@ def test_what_is_left_to_clean_up_needs_few_rights(render: Render) -> None:
         "ClusterRole": [
             {"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["list", "delete"]},
             {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "patch"]},
+            {"apiGroups": ["fairburst.dev"], "resources": ["latencyqueues"], "verbs": ["operate"]},
         ],
         "Role": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["delete"]}],
     }

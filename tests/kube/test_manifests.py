@@ -97,10 +97,10 @@ def test_without_a_reserve_for_small_jobs_no_policy_looks_at_jobs_or_sizes() -> 
     assert watched == {"pods"}
 
 
-def test_with_a_reserve_a_further_policy_sizes_jobs_and_only_throughput_queues_stamp_by_it() -> None:
+def test_with_a_reserve_further_policies_size_jobs_and_only_throughput_queues_stamp_by_it() -> None:
     manifests = policies(parse_config("smallJobs: {enabled: true}"))
     bindings = of_kind(manifests, "MutatingAdmissionPolicyBinding")
-    assert len(bindings) == 4
+    assert len(bindings) == 5
     assert {binding["spec"].get("paramRef", {}).get("parameterNotFoundAction", "Allow") for binding in bindings} == {"Allow"}
     by_name = {one["metadata"]["name"]: one["spec"] for one in of_kind(manifests, "MutatingAdmissionPolicy")}
     sizes = by_name["fairburst-size-throughputqueue.default"]

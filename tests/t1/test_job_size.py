@@ -32,7 +32,7 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
     cluster.kubectl("wait", "--for=condition=Established", "crd/throughputqueues.fairburst.dev", "--timeout=20s")
     yield cluster
     for manifest in manifests:
-        if manifest["kind"].startswith("MutatingAdmissionPolicy"):
+        if "AdmissionPolicy" in manifest["kind"]:
             cluster.kubectl("delete", manifest["kind"], manifest["metadata"]["name"], "--ignore-not-found")
 
 

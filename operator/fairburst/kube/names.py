@@ -6,6 +6,11 @@ GROUP = "fairburst.dev"
 MANAGED_LABEL = f"{GROUP}/managed"
 POOL_LABEL = f"{GROUP}/pool"
 
+# What holds new work back: a gate on pods, and on Jobs a note that it is we who suspend them.
+GATE = f"{GROUP}/queue"
+HELD_ANNOTATION = f"{GROUP}/held"
+RELEASED_ANNOTATION = f"{GROUP}/released-at"
+
 PRIORITY_CLASS_PREFIX = "fairburst-"
 LOWEST_CLASS = f"{PRIORITY_CLASS_PREFIX}large"
 # Classes of the pods of elastic queues, by the size of their Job.

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 import yaml
 
 from fairburst.config import Config
 from fairburst.kube.enforce.stamp import class_values
 from fairburst.kube.install.crd import all_crds
-from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, label_patches, size_variables
-from fairburst.kube.names import GROUP, LOWEST_CLASS, MANAGED_LABEL
+from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
+from fairburst.kube.install.tenant_rules import OPERATE, RBAC_API, admin_role, edit_role, tenant_policies, view_role
+from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, label_patches, size_variables, unlabel_patches
+from fairburst.kube.names import GROUP, LOWEST_CLASS
 from fairburst.kube.queues.schemas import API_VERSION
 
-Manifest = dict[str, Any]
-
 SERVICE_ACCOUNT = "fairburst"
-_POLICY_API = "admissionregistration.k8s.io/v1"
-_RBAC_API = "rbac.authorization.k8s.io/v1"
 _READ = ["get", "list", "watch"]
 
 
@@ -43,7 +40,8 @@ class Subject:
 
 def all_manifests(config: Config, subject: Subject) -> list[Manifest]:
     """Everything, in an order in which it can be applied."""
-    return [*all_crds().values(), *priority_classes(config), *policies(config), *access(config, subject)]
+    rules = [*policies(config), *tenant_policies(config)]
+    return [*all_crds().values(), *priority_classes(config), *rules, *access(config, subject), *tenant_roles(config)]
 
 
 def to_yaml(manifests: list[Manifest]) -> str:
@@ -70,7 +68,12 @@ def priority_classes(config: Config) -> list[Manifest]:
 def policies(config: Config) -> list[Manifest]:
     """The policies with their bindings: stamps by queue kind, the default for namespaces without a valid queue, and the size of Jobs."""
     pool = config.pool.name
-    sizes = _size_policy(f"fairburst-size-throughputqueue.{pool}", config) if config.small_jobs.enabled else []
+    sizes = []
+    if config.small_jobs.enabled:
+        sizes = [
+            *_size_policy(f"fairburst-size-throughputqueue.{pool}", config),
+            *_no_size_policy(f"fairburst-size-default.{pool}", config),
+        ]
     return [
         *_queue_policy(f"fairburst-stamp-latencyqueue.{pool}", "LatencyQueue", config),
         *_queue_policy(f"fairburst-stamp-throughputqueue.{pool}", "ThroughputQueue", config),
@@ -83,16 +86,22 @@ def _queue_policy(name: str, kind: str, config: Config) -> list[Manifest]:
     patches = _stamp_patches("params.status.stamp")
     if kind == "ThroughputQueue" and config.small_jobs.enabled:
         patches = f"(has(params.status.smallStamp) && {_OF_A_SMALL_JOB} ? {_stamp_patches('params.status.smallStamp')} : {patches})"
-    expression = f"!({_governs(config)}) ? [] : {patches}{_node_selector_patches(config.pool.node_selector)}"
+    expression = f"!({_governs(config)}) ? [] : {patches} + {_NOTE}{_node_selector_patches(config.pool.node_selector)}"
     policy = _policy(name, _PODS, [expression], _NOT_OF_THE_SYSTEM)
     return _with_queue(policy, _binding(name, config), kind)
 
 
 def _size_policy(name: str, config: Config) -> list[Manifest]:
     """Writes the size of each Job into it and into its pod template; also in updates, since a suspended Job's template can be edited."""
-    policy = _policy(name, _JOBS, label_patches(_governs(config)), [])
+    note = f"request.operation == 'CREATE' && {_governs(config)} ? {_NOTE} : []"
+    policy = _policy(name, _JOBS, [*label_patches(_governs(config)), note], [])
     policy["spec"]["variables"] = size_variables("params.?status.?sizeThreshold.orValue({})")
     return _with_queue(policy, _binding(name, config), "ThroughputQueue")
+
+
+def _no_size_policy(name: str, config: Config) -> list[Manifest]:
+    """Takes sizes that no queue has given off new Jobs; else one made before its namespace has a queue would be small by its own word."""
+    return [_policy(name, _JOBS | {"operations": ["CREATE"]}, unlabel_patches(), [_NOT_NOTED]), _binding(name, config)]
 
 
 def _with_queue(policy: Manifest, binding: Manifest, kind: str) -> list[Manifest]:
@@ -108,17 +117,15 @@ def _governs(config: Config) -> str:
 
 
 def _default_policy(name: str, config: Config) -> list[Manifest]:
-    """Gives the lowest class to whatever has none of ours. In either order with the queue's policy, the queue's stamp is what remains."""
-    values = class_values(config)
-    ours = ", ".join(_text(one) for one in values)
-    foreign = {
-        "name": "not-stamped",
-        "expression": f"!has(object.spec.priorityClassName) || !(object.spec.priorityClassName in [{ours}])",
-    }
-    patches = _class_patches(str(values[LOWEST_CLASS]), "'Never'", _text(LOWEST_CLASS))
-    return [_policy(name, _PODS, [patches], [*_NOT_OF_THE_SYSTEM, foreign]), _binding(name, config)]
+    """Gives the lowest class to what no queue has stamped, whatever class it names. In either order the queue's stamp is what remains."""
+    patches = _class_patches(str(class_values(config)[LOWEST_CLASS]), "'Never'", _text(LOWEST_CLASS))
+    return [_policy(name, _PODS, [patches], [*_NOT_OF_THE_SYSTEM, _NOT_NOTED]), _binding(name, config)]
 
 
+# A note from a queue's policy to the default one that no tenant can forge: the API server empties metadata.uid before any policy sees an
+# object that is created, and gives it its own when all have.
+_NOTE = '[JSONPatch{op: "add", path: "/metadata/uid", value: "fairburst-stamped"}]'
+_NOT_NOTED = {"name": "not-stamped", "expression": "object.metadata.?uid.orValue('') != 'fairburst-stamped'"}
 _PODS: Manifest = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
 _JOBS: Manifest = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["jobs"]}
 _NOT_OF_THE_SYSTEM = [
@@ -128,20 +135,16 @@ _NOT_OF_THE_SYSTEM = [
     },
     {
         "name": "not-daemonset",
-        "expression": "!has(object.metadata.ownerReferences) || "
-        "!object.metadata.ownerReferences.exists(one, one.kind == 'DaemonSet' && has(one.controller) && one.controller)",
+        "expression": f"!({owned_by('DaemonSet')})",
     },
 ]
 # Only a Job's template is labelled by us: a label that somebody puts on a pod of another kind counts for nothing.
-_OF_A_SMALL_JOB = (
-    f"object.metadata.?labels[?'{SIZE_LABEL}'].orValue('') == '{SMALL}' && has(object.metadata.ownerReferences) && "
-    "object.metadata.ownerReferences.exists(one, one.kind == 'Job' && has(one.controller) && one.controller)"
-)
+_OF_A_SMALL_JOB = f"object.metadata.?labels[?'{SIZE_LABEL}'].orValue('') == '{SMALL}' && {owned_by('Job')}"
 
 
 def _policy(name: str, rule: Manifest, expressions: list[str], conditions: list[Manifest]) -> Manifest:
     return {
-        "apiVersion": _POLICY_API,
+        "apiVersion": POLICY_API,
         "kind": "MutatingAdmissionPolicy",
         "metadata": {"name": name},
         "spec": {
@@ -156,19 +159,12 @@ def _policy(name: str, rule: Manifest, expressions: list[str], conditions: list[
 
 def _binding(name: str, config: Config) -> Manifest:
     return {
-        "apiVersion": _POLICY_API,
+        "apiVersion": POLICY_API,
         "kind": "MutatingAdmissionPolicyBinding",
         "metadata": {"name": name},
         "spec": {
             "policyName": name,
-            "matchResources": {
-                "namespaceSelector": {
-                    "matchLabels": {MANAGED_LABEL: "true"},
-                    "matchExpressions": [
-                        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": sorted({"kube-system", config.namespace})}
-                    ],
-                }
-            },
+            "matchResources": {"namespaceSelector": managed_namespaces(config)},
         },
     }
 
@@ -210,11 +206,16 @@ def access(config: Config, subject: Subject) -> list[Manifest]:
     return [
         _named("v1", "Namespace", namespace),
         *account,
-        _named(_RBAC_API, "ClusterRole", name) | {"rules": cluster_rules()},
-        _named(_RBAC_API, "ClusterRoleBinding", name) | _grant("ClusterRole", name, subject.reference(namespace)),
-        _named(_RBAC_API, "Role", name, namespace) | {"rules": own_namespace_rules()},
-        _named(_RBAC_API, "RoleBinding", name, namespace) | _grant("Role", name, subject.reference(namespace)),
+        _named(RBAC_API, "ClusterRole", name) | {"rules": cluster_rules()},
+        _named(RBAC_API, "ClusterRoleBinding", name) | _grant("ClusterRole", name, subject.reference(namespace)),
+        _named(RBAC_API, "Role", name, namespace) | {"rules": own_namespace_rules()},
+        _named(RBAC_API, "RoleBinding", name, namespace) | _grant("Role", name, subject.reference(namespace)),
     ]
+
+
+def tenant_roles(config: Config) -> list[Manifest]:
+    """Roles about queues, for people: parts of view, edit and admin, and one that weighs tenants against each other."""
+    return [view_role(config), edit_role(config), admin_role(config)]
 
 
 def cluster_rules() -> list[Manifest]:
@@ -230,7 +231,7 @@ def cluster_rules() -> list[Manifest]:
         _rule("scheduling.k8s.io", ["priorityclasses"], _READ),
         _rule("", ["events"], ["create", "patch"]),
         _rule("events.k8s.io", ["events"], ["create", "patch"]),
-        _rule(GROUP, queues, _READ),
+        _rule(GROUP, queues, [*_READ, OPERATE]),  # what tenants are refused (tenant_rules.py)
         _rule(GROUP, [f"{one}/status" for one in queues], ["get", "update", "patch"]),
     ]
 

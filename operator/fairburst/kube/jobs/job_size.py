@@ -104,17 +104,30 @@ def label_patches(governs: str) -> list[str]:
     return [f"!({governs}) ? [] : {_label_patch(metadata)}" for metadata in ("metadata", "spec.template.metadata")]
 
 
-def _label_patch(metadata: str) -> str:
+def unlabel_patches() -> list[str]:
+    """CEL of the patches that take the label off a Job and its pod template, where no queue has given it."""
+    return [
+        f'object.{metadata}.?labels[?\'{SIZE_LABEL}\'].hasValue() ? [JSONPatch{{op: "remove", path: "{_path(metadata)}"}}] : []'
+        for metadata in ("metadata", "spec.template.metadata")
+    ]
+
+
+def _path(metadata: str) -> str:
     escaped = SIZE_LABEL.replace("~", "~0").replace("/", "~1")
-    path = "/" + metadata.replace(".", "/")
+    return f"/{metadata.replace('.', '/')}/labels/{escaped}"
+
+
+def _label_patch(metadata: str) -> str:
+    path = _path(metadata)
+    labels = path.rpartition("/")[0]
     present = f"object.{metadata}.?labels[?'{SIZE_LABEL}']"
     wanted = (
         f"(request.operation == 'CREATE' ? (size(variables.threshold) > 0 ? optional.of(variables.size) : optional.none()) : "
         f"oldObject.{metadata}.?labels[?'{SIZE_LABEL}'])"
     )
-    one = f'JSONPatch{{op: "add", path: "{path}/labels/{escaped}", value: {wanted}.value()}}'
-    first = f'JSONPatch{{op: "add", path: "{path}/labels", value: {{"{SIZE_LABEL}": {wanted}.value()}}}}'
-    remove = f'JSONPatch{{op: "remove", path: "{path}/labels/{escaped}"}}'
+    one = f'JSONPatch{{op: "add", path: "{path}", value: {wanted}.value()}}'
+    first = f'JSONPatch{{op: "add", path: "{labels}", value: {{"{SIZE_LABEL}": {wanted}.value()}}}}'
+    remove = f'JSONPatch{{op: "remove", path: "{path}"}}'
     return (
         f"{wanted}.hasValue() ? ({present}.orValue('') == {wanted}.value() ? [] : has(object.{metadata}.labels) ? [{one}] : [{first}]) : "
         f"{present}.hasValue() ? [{remove}] : []"

@@ -1,0 +1,270 @@
+"""What tenants may not do, asked inside the API server: ValidatingAdmissionPolicies, and the roles that go with them. Values, as YAML.
+
+Tenants declare bursts and arrivals; admission control answers those. What decides between tenants is refused to whoever lacks a verb of
+its own on the queues of that namespace: `weigh`, `enforce`, `reclaim`, `assign` and `remove` for people, `operate` for what only the
+operator does. Verbs are RBAC's own, so they are granted as any other right, and cluster administrators have all of them.
+
+Priority classes are not asked for here: the stamp overwrites whatever class a pod names (manifests.py). Only pods that are never stamped
+are refused for one. Why each rule is there: docs/decisions/0060-what-tenants-may-not-do.md; its attack: tests/t1/test_tenants.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fairburst.config import Config
+from fairburst.kube.enforce.stamp import class_values
+from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
+from fairburst.kube.jobs.job_size import SIZE_LABEL
+from fairburst.kube.names import GATE, GROUP, HELD_ANNOTATION, MANAGED_LABEL, OUR_QUOTAS, POOL_LABEL, RELEASED_ANNOTATION
+from fairburst.kube.queues.job_annotations import CHANGED_AT, GIVEN, ORIGINAL
+from fairburst.kube.queues.schemas import QueueSettings
+
+RBAC_API = "rbac.authorization.k8s.io/v1"
+QUEUES = ("latencyqueues", "throughputqueues")
+OPERATE = "operate"
+REMOVE = "remove"
+# Settings of a queue that weigh it against others, and the verb for changing each; at creation, for anything but the default.
+SETTING_VERBS = {"weight": "weigh", "enforcement": "enforce", "reclaim": "reclaim", "pool": "assign"}
+ADMIN_VERBS = (*SETTING_VERBS.values(), REMOVE)
+_MARKS = (ORIGINAL, GIVEN, CHANGED_AT, RELEASED_ANNOTATION)
+
+# The API server's own identity is of system:masters; controllers are service accounts of kube-system unless they share one identity.
+_CONTROL_PLANE = (
+    "request.userInfo.?groups.orValue([]).exists(one, one in ['system:masters', 'system:serviceaccounts:kube-system', 'system:nodes']) || "
+    "request.userInfo.?username.orValue('') in ['system:kube-controller-manager', 'system:kube-scheduler']"
+)
+_EXISTING = "(request.operation == 'DELETE' ? oldObject : object)"
+
+
+def _allowed(verb: str, resource: str = "'latencyqueues'", namespace: str = "request.namespace") -> str:
+    return f"authorizer.group('{GROUP}').resource({resource}).namespace({namespace}).name(request.name).check('{verb}').allowed()"
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What must hold, in CEL, and the sentence for whoever is refused, in CEL too."""
+
+    holds: str
+    sentence: str
+
+    def validation(self) -> Manifest:
+        return {"expression": self.holds, "messageExpression": self.sentence, "reason": "Forbidden"}
+
+
+@dataclass(frozen=True)
+class _Guard:
+    """One policy with its binding: what it looks at, when, and its rules. `managed`: only in managed namespaces."""
+
+    name: str
+    group: str
+    resources: Sequence[str]
+    operations: Sequence[str]
+    conditions: Mapping[str, str]
+    variables: Mapping[str, str]
+    rules: Sequence[_Rule]
+    managed: bool
+
+    def manifests(self, config: Config) -> list[Manifest]:
+        name = f"fairburst-tenants-{self.name}.{config.pool.name}"
+        version = "v1alpha1" if self.group == GROUP else "v1"
+        watched = {"apiGroups": [self.group], "apiVersions": [version], "operations": [*self.operations], "resources": [*self.resources]}
+        spec = {
+            "failurePolicy": "Fail",  # no rule has parameters or reads what may be missing: one that fails has been tampered with
+            "matchConstraints": {"resourceRules": [watched]},
+            "matchConditions": [{"name": key, "expression": cel} for key, cel in self.conditions.items()],
+            "variables": [{"name": key, "expression": cel} for key, cel in self.variables.items()],
+            "validations": [rule.validation() for rule in self.rules],
+        }
+        binding: Manifest = {"policyName": name, "validationActions": ["Deny"]}
+        if self.managed:
+            binding["matchResources"] = {"namespaceSelector": managed_namespaces(config)}
+        return [
+            {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec},
+            {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": binding},
+        ]
+
+
+def tenant_policies(config: Config) -> list[Manifest]:
+    """The policies with their bindings."""
+    guards = (_pods(config), _jobs(), _quotas(), _queues(), _statuses(), _namespaces())
+    return [manifest for guard in guards for manifest in guard.manifests(config)]
+
+
+def _pods(config: Config) -> _Guard:
+    ours = json.dumps(list(class_values(config)))
+    gates = f"spec.?schedulingGates.orValue([]).exists(one, one.name == '{GATE}')"
+    rules = (
+        _Rule(
+            "!variables.created || !variables.class.startsWith('system-') || variables.operates",
+            "'spec.priorityClassName: expected none in a managed namespace, found ' + variables.class + "
+            "': its pods are counted by no queue. Leave it out, or run the pod in a namespace that is not managed'",
+        ),
+        _Rule(
+            f"!variables.created || !variables.daemon || !(variables.class in {ours})",
+            "'spec.priorityClassName: expected none of the queues\\' classes on a DaemonSet\\'s pod, found ' + variables.class + "
+            "': such pods belong to no queue. Leave it out'",
+        ),
+        _Rule(
+            "!variables.created || !variables.daemon || variables.controlPlane || variables.operates",
+            "'metadata.ownerReferences: expected a DaemonSet only on pods that its controller creates, found one on a pod created by ' + "
+            "request.userInfo.username",
+        ),
+        _Rule(
+            f"!variables.created || !('{SIZE_LABEL}' in variables.labels) || variables.controlPlane || variables.operates",
+            f"'metadata.labels: expected no {SIZE_LABEL}, which is written into Jobs when they are created, found ' + "
+            f"variables.labels['{SIZE_LABEL}'] + ' on a pod created by ' + request.userInfo.username",
+        ),
+        _Rule(
+            f"variables.created || variables.labels[?'{SIZE_LABEL}'] == oldObject.metadata.?labels[?'{SIZE_LABEL}'] || variables.operates",
+            f"'metadata.labels: expected {SIZE_LABEL} to stay what it was: a size is fixed when a Job is created'",
+        ),
+        _Rule(
+            f"variables.created || !oldObject.{gates} || object.{gates} || variables.operates",
+            f"'spec.schedulingGates: expected {GATE} to stay: it is taken off by the operator when the pod\\'s queue has room for it'",
+        ),
+    )
+    variables = {
+        "created": "request.operation == 'CREATE'",
+        "class": "object.spec.?priorityClassName.orValue('')",
+        "labels": "object.metadata.?labels.orValue({})",
+        "daemon": owned_by("DaemonSet"),
+        "controlPlane": _CONTROL_PLANE,
+        "operates": _allowed(OPERATE),
+    }
+    return _Guard("pods", "", ["pods"], ["CREATE", "UPDATE"], {}, variables, rules, managed=True)
+
+
+def _jobs() -> _Guard:
+    marks = json.dumps(_MARKS)
+    same_size = " && ".join(
+        f"object.{metadata}.?labels[?'{SIZE_LABEL}'] == oldObject.{metadata}.?labels[?'{SIZE_LABEL}']"
+        for metadata in ("metadata", "spec.template.metadata")
+    )
+    rules = (
+        _Rule(
+            f"{marks}.all(key, !(key in variables.notes) || variables.notes[?key] == variables.before[?key]) || variables.operates",
+            f"'metadata.annotations: expected ' + {marks}.filter(key, key in variables.notes && variables.notes[?key] != "
+            "variables.before[?key]).join(', ') + ' to be left to the operator, which notes there what it has done'",
+        ),
+        _Rule(
+            f"request.operation == 'CREATE' || ({same_size}) || variables.operates",
+            f"'metadata.labels: expected {SIZE_LABEL} to stay what it was: a size is fixed when a Job is created'",
+        ),
+        _Rule(
+            f"!('{HELD_ANNOTATION}' in variables.before) || variables.operates || "
+            f"(variables.notes[?'{HELD_ANNOTATION}'] == variables.before[?'{HELD_ANNOTATION}'] && "
+            "(object.spec.?suspend.orValue(false) || !oldObject.spec.?suspend.orValue(false)))",
+            "'spec.suspend: expected the Job to stay suspended: the operator releases it when its whole demand fits its queue'",
+        ),
+    )
+    variables = {
+        "notes": "object.metadata.?annotations.orValue({})",
+        "before": "request.operation == 'CREATE' ? {} : oldObject.metadata.?annotations.orValue({})",
+        "operates": _allowed(OPERATE),
+    }
+    return _Guard("jobs", "batch", ["jobs"], ["CREATE", "UPDATE"], {"somebody": f"!({_CONTROL_PLANE})"}, variables, rules, managed=True)
+
+
+def _quotas() -> _Guard:
+    ours = (
+        f"request.name in {json.dumps(sorted(OUR_QUOTAS))} || "
+        f"[object, oldObject].exists(one, one != null && '{POOL_LABEL}' in one.metadata.?labels.orValue({{}}))"
+    )
+    rule = _Rule(
+        _allowed(OPERATE),
+        f"'expected the quotas {', '.join(sorted(OUR_QUOTAS))} and the label {POOL_LABEL} to be left to the operator, which holds the "
+        "namespace to its queue\\'s level by them'",
+    )
+    return _Guard(
+        "quotas",
+        "",
+        ["resourcequotas", "resourcequotas/status"],
+        ["CREATE", "UPDATE", "DELETE"],
+        {"somebody": f"!({_CONTROL_PLANE})", "ours": ours},
+        {},
+        [rule],
+        managed=True,
+    )
+
+
+def _queues() -> _Guard:
+    kind = "request.resource.resource"
+    rules = [_setting_rule(setting, verb) for setting, verb in SETTING_VERBS.items()]
+    rules.append(
+        _Rule(
+            f"variables.present || {_allowed(REMOVE, kind)}",
+            f"'expected the queue to stay: deleting it takes the verb {REMOVE} on ' + {kind} + ', which an administrator grants'",
+        )
+    )
+    rules.append(  # whoever owns the queue could have it deleted by deleting himself
+        _Rule(
+            "!variables.present || object.metadata.?ownerReferences.orValue([]) == "
+            f"(variables.created ? [] : oldObject.metadata.?ownerReferences.orValue([])) || {_allowed(REMOVE, kind)}",
+            "'metadata.ownerReferences: expected them to stay what they were, since a queue goes with its owner: changing them takes the "
+            f"verb {REMOVE} on ' + {kind} + ', which an administrator grants'",
+        )
+    )
+    variables = {"created": "request.operation == 'CREATE'", "present": "request.operation != 'DELETE'"}
+    return _Guard(
+        "queues", GROUP, QUEUES, ["CREATE", "UPDATE", "DELETE"], {"somebody": f"!({_CONTROL_PLANE})"}, variables, rules, managed=False
+    )
+
+
+def _setting_rule(setting: str, verb: str) -> _Rule:
+    default = json.dumps(QueueSettings.model_fields[setting].default)
+    now, was = (f"{one}.spec.?{setting}.orValue({default})" for one in ("object", "oldObject"))
+    before = f"(variables.created ? {default} : {was})"
+    kind = "request.resource.resource"
+    return _Rule(
+        f"!variables.present || {now} == {before} || {_allowed(verb, kind)}",
+        f"'spec.{setting}: expected ' + string({before}) + ', found ' + string({now}) + "
+        f"'; another value takes the verb {verb} on ' + {kind} + ', which an administrator grants'",
+    )
+
+
+def _statuses() -> _Guard:
+    rule = _Rule(
+        _allowed(OPERATE, "request.resource.resource"), "'expected the status to be left to the operator: it is its word and its memory'"
+    )
+    resources = [f"{one}/status" for one in QUEUES]
+    return _Guard("status", GROUP, resources, ["UPDATE"], {"somebody": f"!({_CONTROL_PLANE})"}, {}, [rule], managed=False)
+
+
+def _namespaces() -> _Guard:
+    """Not by namespaceSelector: it looks at the new labels, from which ours may be missing."""
+    now, was = (f"{one}.metadata.?labels[?'{MANAGED_LABEL}']" for one in ("object", "oldObject"))
+    rule = _Rule(
+        _allowed(OPERATE, namespace="object.metadata.name").replace(".name(request.name)", ""),
+        f"'metadata.labels: expected {MANAGED_LABEL} to stay ' + {was}.orValue('absent') + ', found ' + {now}.orValue('absent') + "
+        "': whether a namespace is managed is its administrators\\' decision'",
+    )
+    conditions = {"changed": f"{now} != {was}", "somebody": f"!({_CONTROL_PLANE})"}
+    resources = ["namespaces", "namespaces/status", "namespaces/finalize"]
+    return _Guard("namespaces", "", resources, ["UPDATE"], conditions, {}, [rule], managed=False)
+
+
+def view_role(config: Config) -> Manifest:
+    """Reading queues, for the cluster roles view, edit and admin."""
+    return _role(f"fairburst-queues-view.{config.pool.name}", ["get", "list", "watch"], ("view", "edit", "admin"))
+
+
+def edit_role(config: Config) -> Manifest:
+    """Changing bursts, for the cluster roles edit and admin: not which namespaces have queues, and not what a status says."""
+    return _role(f"fairburst-queues-edit.{config.pool.name}", ["update", "patch"], ("edit", "admin"))
+
+
+def admin_role(config: Config) -> Manifest:
+    """All about queues but their status, for whoever weighs tenants against each other; part of no other role."""
+    verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", *ADMIN_VERBS]
+    return _role(f"fairburst-queues-admin.{config.pool.name}", verbs, ())
+
+
+def _role(name: str, verbs: list[str], aggregated_to: Sequence[str]) -> Manifest:
+    metadata: Manifest = {"name": name}
+    if aggregated_to:
+        metadata["labels"] = {f"rbac.authorization.k8s.io/aggregate-to-{role}": "true" for role in aggregated_to}
+    rules = [{"apiGroups": [GROUP], "resources": [*QUEUES], "verbs": verbs}]
+    return {"apiVersion": RBAC_API, "kind": "ClusterRole", "metadata": metadata, "rules": rules}
