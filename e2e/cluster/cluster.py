@@ -215,7 +215,7 @@ class Cluster:
     def log(self, component: str) -> Path:
         return self._own().layout.log(_checked_component(component))
 
-    def kubectl(self, *arguments: str, input: str | None = None, timeout: float = 30) -> str:  # noqa: A002 - as subprocess.run calls it
+    def kubectl(self, *arguments: str, input: str | None = None, timeout: float = 60) -> str:  # noqa: A002 - as subprocess.run calls it
         """What kubectl printed.
 
         Raises

@@ -60,7 +60,7 @@ def job(name: str, pods: int, run_seconds: str, cpu: str = "1") -> str:
 
 def finish_job(cluster: Cluster, name: str, pods: int = 3) -> None:
     cluster.kubectl("create", "-f", "-", input=job(name, pods, "1s"))
-    cluster.kubectl("wait", f"job/{name}", "--for=condition=Complete", "--timeout=30s", timeout=40)
+    cluster.kubectl("wait", f"job/{name}", "--for=condition=Complete", "--timeout=90s", timeout=100)
 
 
 @pytest.fixture(scope="module")
@@ -81,12 +81,12 @@ def test_job_of_three_pods_runs_to_its_end(plain: Cluster) -> None:
 
 
 def test_pod_starts_late_if_told_so(plain: Cluster) -> None:
-    pod = POD | {"metadata": {"name": "late", "annotations": {"start-delay": "2s"}}}
+    pod = POD | {"metadata": {"name": "late", "annotations": {"start-delay": "15s"}}}
     plain.kubectl("create", "-f", "-", input=json.dumps(pod))
-    plain.kubectl("wait", "pod/late", "--for=condition=PodScheduled", "--timeout=10s")
+    plain.kubectl("wait", "pod/late", "--for=condition=PodScheduled", "--timeout=60s", timeout=70)
     assert plain.kubectl("get", "pod", "late", "-o", "jsonpath={.status.phase}") == "Pending"
-    plain.kubectl("wait", "pod/late", "--for=condition=Ready", "--timeout=10s")
-    plain.kubectl("delete", "pod", "late", "--timeout=10s")
+    plain.kubectl("wait", "pod/late", "--for=condition=Ready", "--timeout=60s", timeout=70)
+    plain.kubectl("delete", "pod", "late", "--timeout=60s", timeout=70)
 
 
 def test_quota_refuses_the_pod_above_it(plain: Cluster) -> None:
@@ -232,7 +232,7 @@ def test_terminated_up_leaves_no_process() -> None:
     name = name_of("interrupted")
     command, pids = starting(name, ["-m", "e2e.cluster", "up", "--name", name])
     command.terminate()
-    assert command.wait(timeout=30) == 130
+    assert command.wait(timeout=90) == 130
     assert not [pid for pid in pids if process_exists(pid)]
     assert not (clusters_folder() / name).exists()
 

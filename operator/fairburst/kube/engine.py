@@ -110,7 +110,7 @@ class RoundPlan:
 class _Enforced:
     """One managed namespace in a round: its governing queue and that one's row, if any, and what its quota should be.
 
-    `unit`: the largest pod for which the quota always leaves room, by resource.
+    `unit`: the largest pod for which the quota always leaves room, by resource. `held_back`: room is kept from it for another's burst.
     """
 
     namespace: str
@@ -120,6 +120,7 @@ class _Enforced:
     unit: Mapping[str, float]
     level: FloatArray
     obstacles: list[Obstacle]
+    held_back: bool = False
 
 
 @dataclass(slots=True)
@@ -341,7 +342,9 @@ class Engine:
                 continue
             if member.namespace not in labelled:
                 plan.labels.append(member.namespace)
-            found.append(self._enforce(view, member.namespace, member, row, plan.result.level[row], bounds))
+            item = self._enforce(view, member.namespace, member, row, plan.result.level[row], bounds)
+            item.held_back = plan.result.held_back is not None and bool(plan.result.held_back[row])
+            found.append(item)
         for namespace in sorted(self._orphans(view, roster, ending)):
             found.append(self._enforce(view, namespace, None, None, np.zeros(len(resources)), bounds))
         return found
@@ -416,7 +419,7 @@ class Engine:
             kind, _, name = member.key
             owner = {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "name": name, "uid": member.uid}
         latency = member is not None and member.key[0] == "LatencyQueue"
-        return QuotaTarget(item.namespace, level, lag, item.unit, stored, owner, latency)
+        return QuotaTarget(item.namespace, level, lag, item.unit, stored, owner, latency, exact=item.held_back)
 
     def _plan_wakes(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, now: float) -> None:
         written = {write.key: write for write in plan.quota_writes}

@@ -27,7 +27,7 @@ from fairburst.policy.drf import (
 )
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
 from fairburst.policy.explain import AdmissionDecisions, QueueDecisions, Round
-from fairburst.policy.holding import holds, limit_growth
+from fairburst.policy.holding import Limits, holds, limit_growth
 from fairburst.policy.model import (
     BoolArray,
     ClusterSnapshot,
@@ -107,7 +107,8 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     events += windows.advance(columns, current, budget, inverse, wants, now)
     current = windows.current_bursts(columns, inverse, current)
     hold = holds(columns, snapshot, memory.dress, config, current, wanted, now)
-    wanted = wanted if hold is None else limit_growth(wanted, snapshot, columns, hold)
+    limits = None if hold is None else limit_growth(wanted, snapshot, columns, hold)
+    wanted = wanted if limits is None else limits.wanted
     guaranteed, spare, standing, account = _grant(columns, snapshot, config, current, wanted, wants, inverse, now, events)
     allocation, guaranteed = _whole_units(columns, snapshot, standing, guaranteed, spare, now)
     spent = spending.newly_spent(columns, account)
@@ -119,6 +120,8 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     dress, dress_memory = _dress(columns, snapshot, allocation, level, memory.dress, config, now)
     if dress is not None:
         boundary = min(boundary, dress.next_boundary)
+    if limits is not None:
+        level, dress = _close(limits, level, dress)
     if not (wants.any() or columns.ledger_rate.any() or columns.delivered_rate.any() or snapshot.usage.any() or snapshot.demand.any()):
         columns = replace(
             columns,
@@ -136,7 +139,8 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     lead_time = () if hold is None else hold.decisions
     new_memory = Memory(RememberedQueues(columns, AdmissionDecisions(view)), next_order, columns, dress_memory)
     result = _result(view, told, boundary, dress, slots)
-    return (replace(result, lead_time=lead_time) if lead_time else result), new_memory
+    held_back = None if limits is None else limits.held_back
+    return (replace(result, lead_time=lead_time, held_back=held_back) if lead_time else result), new_memory
 
 
 def _dress(
@@ -151,6 +155,14 @@ def _dress(
     pool = np.maximum(snapshot.live_capacity - allocation[~part].sum(axis=0), 0.0)
     levels = Levels(columns.declared.row_of, snapshot.resources, snapshot.demand, snapshot.usage, level, part, snapshot.live_capacity, pool)
     return dress_round(levels, snapshot.jobs, memory, config.dress, now)
+
+
+def _close(limits: Limits, level: FloatArray, dress: DressResult | None) -> tuple[FloatArray, DressResult | None]:
+    """Levels while room is held. What a closed queue may still start are small jobs: the whole of its level is theirs."""
+    level = limits.close(level)
+    if dress is None:
+        return level, dress
+    return level, replace(dress, small_level=np.where(limits.closed[:, None], level, np.minimum(dress.small_level, level)))
 
 
 def _result(

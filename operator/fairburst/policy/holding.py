@@ -10,7 +10,7 @@ from fairburst.policy import windows
 from fairburst.policy.dress.learned import Outlook
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.lead_time import Expected, LeadTimeDecision, plan_holds
-from fairburst.policy.model import ClusterSnapshot, FloatArray, PolicyConfig
+from fairburst.policy.model import BoolArray, ClusterSnapshot, FloatArray, PolicyConfig
 from fairburst.policy.rounding import units_up
 from fairburst.policy.table import ARMED, CLOSED, FLOATING, HARD, OPEN, OVERDUE, PERIODIC, SCHEDULE, Columns
 
@@ -78,21 +78,42 @@ def _free(
     return free
 
 
-def limit_growth(wanted: FloatArray, snapshot: ClusterSnapshot, columns: Columns, held: Held) -> FloatArray:
-    """(N, K) what queues may want while room is held: guaranteed queues what they want; throughput queues what they use, and beyond it
-    whole units as far as the room goes, and small jobs that end in time.
+@dataclass(frozen=True, slots=True, eq=False)
+class Limits:
+    """What a hold leaves to others. wanted: (N, K) what queues may want. held_back: (N,) those that the room is kept from. closed: (N,)
+    those of them of which not even one more pod fits the room; entry: (N, K) the level at which their quotas let in nothing but `extra`."""
+
+    wanted: FloatArray
+    held_back: BoolArray
+    closed: BoolArray
+    entry: FloatArray
+
+    def close(self, level: FloatArray) -> FloatArray:
+        """(N, K) levels with those of closed queues at their entry: below what they use, for a quota that follows their use down is
+        filled up again with every pod that ends before it is written."""
+        return np.where(self.closed[:, None], self.entry, level)
+
+
+def limit_growth(wanted: FloatArray, snapshot: ClusterSnapshot, columns: Columns, held: Held) -> Limits | None:
+    """What queues may want while room is held: guaranteed queues what they want; throughput queues what they use, and beyond it
+    whole units as far as the room goes, and small jobs that end in time. None where nothing is held.
 
     All of them grow by the same part of what they want more; who deserves it most is fair sharing's business once the hold is over.
     """
     if not any(decision.holding for decision in held.decisions):
-        return wanted
+        return None
     limited = ~columns.declared.latency
     growth = np.maximum(wanted - snapshot.usage, 0.0) * limited[:, None]
     total = growth.sum(axis=0)
     part = float(np.min(np.divide(held.room, total, out=np.ones_like(held.room), where=total > 0), initial=1.0))
     allowed = _whole(growth * part, snapshot.unit) + held.extra
-    result: FloatArray = np.where(limited[:, None], np.minimum(wanted, snapshot.usage + allowed), wanted)
-    return result
+    grown = np.minimum(wanted, snapshot.usage + allowed)
+    return Limits(
+        wanted=np.where(limited[:, None], grown, wanted),
+        held_back=limited,
+        closed=limited & (_whole(np.broadcast_to(held.room, wanted.shape), snapshot.unit) <= 0).all(axis=1),
+        entry=np.where((held.extra > 0).any(axis=1, keepdims=True), grown, 0.0),
+    )
 
 
 def _whole(amount: FloatArray, unit: FloatArray) -> FloatArray:

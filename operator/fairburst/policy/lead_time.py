@@ -115,13 +115,16 @@ def plan_holds(
             continue
         needed = needed + burst.rate
         release = outlook.cautious_release(ahead, CAUTION)
-        before = room
-        room = np.clip(np.minimum(room, free + release - needed), 0.0, None)
+        before, surplus = room, free + release - needed
+        room = np.clip(np.minimum(room, surplus), 0.0, None)
         held = np.minimum(before - room, burst.rate)
-        starters = [job for job in pending if ends_in_time(job, outlook.families, ahead)] if (held > slack_of(capacity)).any() else []
+        # Also while nothing is free: what ends from now on would be taken before anybody has seen it free.
+        holding = bool(((held > slack_of(capacity)) | (surplus < -slack_of(capacity))).any())
+        starters = [job for job in pending if ends_in_time(job, outlook.families, ahead)] if holding else []
         extra |= {job.name: (job.queue, job.request) for job in starters}
         start = burst.arrival - _seconds_to_free(needed - free, outlook, max_lead_seconds)
-        decisions.append(_decision(burst, start, free, release, held, capacity, tuple(job.name for job in starters), ahead))
+        names = tuple(job.name for job in starters)
+        decisions.append(_decision(burst, start, free, release, held, capacity, names, ahead, holding=holding))
     return Hold(room, tuple(decisions), tuple(extra.values()))
 
 
@@ -135,11 +138,10 @@ def _refusal(burst: Expected, outlook: Outlook | None) -> tuple[str, str] | None
 
 def _decision(
     burst: Expected, start: float, free: FloatArray, release: FloatArray, held: FloatArray, capacity: FloatArray,
-    may_start: tuple[str, ...], ahead: float,
+    may_start: tuple[str, ...], ahead: float, *, holding: bool,
 ) -> LeadTimeDecision:  # fmt: skip
     share = float(np.divide(held, capacity, out=np.zeros_like(held), where=capacity > 0).max(initial=0.0))
     at = int(np.argmax(np.divide(burst.rate, capacity, out=np.zeros_like(held), where=capacity > 0)))
-    holding = bool((held > slack_of(capacity)).any())
     numbers = f"needs {burst.rate[at]:g}, {free[at]:g} free now, {release[at]:g} more expected by then"
     message = f"A burst in {ahead:.0f} s {numbers}: {f'{held[at]:g} held' if holding else 'nothing needs to be held yet'}."
     return LeadTimeDecision(

@@ -75,7 +75,8 @@ class QuotaTarget:
 
     `level`: from the core, not below the floor. `lag`: charges not released yet. `unit`: the largest pod's charge.
     `counted`: charge of the pods that exist, written as `used` with a new key. `owner`: ownerReference of the queue, if there is one.
-    `latency`: raises of latency queues go first.
+    `latency`: raises of latency queues go first. `exact`: room is being kept from this queue, so nothing is permitted above the level, and
+    a level that sinks is written at once.
     """
 
     namespace: str
@@ -86,6 +87,7 @@ class QuotaTarget:
     owner: Mapping[str, Any] | None
     latency: bool
     name: str = QUOTA_NAME
+    exact: bool = False
 
     @property
     def key(self) -> QuotaKey:
@@ -95,7 +97,8 @@ class QuotaTarget:
     def hard(self, resource: str) -> float:
         """The value to write for `resource`: rounded down to what a quota can hold (millicores, whole bytes and devices)."""
         grain = 1000 if resource == "cpu" else 1
-        return math.floor((self.level[resource] + self.lag.get(resource, 0.0) + self.unit.get(resource, 0.0)) * grain + 1e-6) / grain
+        slack = 0.0 if self.exact else self.lag.get(resource, 0.0) + self.unit.get(resource, 0.0)
+        return math.floor((self.level[resource] + slack) * grain + 1e-6) / grain
 
 
 class WriteOrder(enum.IntEnum):
@@ -190,7 +193,7 @@ class QuotaPlanner:
         edited = stale or set(have) != set(want) or pool_of(quota) != self._pool
         if edited or any(_worth_raising(want[r], have[r], target.unit.get(r, 0.0)) for r in want):
             return self._write(target, want, have, stale=stale)
-        if any(_worth_lowering(want[r], have[r], target.unit.get(r, 0.0)) for r in want):
+        if any(_worth_lowering(want[r], have[r], target.unit.get(r, 0.0), exact=target.exact) for r in want):
             return self._write(target, want, have, stale=stale)
         if all(_same(want[r], have[r]) for r in want) and (not enforced or all(_same(have[r], enforced.get(r, math.inf)) for r in want)):
             self._surplus_since.pop(target.key, None)
@@ -256,5 +259,5 @@ def _worth_raising(want: float, have: float, unit: float) -> bool:
     return want - have > max(1e-6, min(0.999 * unit, RAISE_FRACTION * want) if unit > 0 else 1e-9 * want)
 
 
-def _worth_lowering(want: float, have: float, unit: float) -> bool:
-    return have - want > max(1e-6, 0.999 * unit, LOWER_FRACTION * have)
+def _worth_lowering(want: float, have: float, unit: float, *, exact: bool) -> bool:
+    return have - want > max(1e-6, 0.999 * unit, 0.0 if exact else LOWER_FRACTION * have)

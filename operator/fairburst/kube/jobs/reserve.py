@@ -118,13 +118,13 @@ class Reserve:
     ) -> list[QuotaTarget]:  # fmt: skip
         """The two quotas below a queue's umbrella; none for a queue that keeps no reserve.
 
-        Small jobs may have what the core gives them, and without asking what the reserve ratio keeps for them; large ones the rest of the
-        level. Together they may exceed the level, which the umbrella holds.
+        Small jobs may have what the core gives them, and without asking what the reserve ratio keeps for them (unless room is kept for a
+        burst); large ones the rest of the level. Together they may exceed the level, which the umbrella holds.
         """
         if not _divides(member, row, result):
             return []
         level, small = result.level[row], _small_level(result, row)
-        kept = np.maximum(small, self._ratio_of(result) * level)
+        kept = small if umbrella.exact else np.maximum(small, self._ratio_of(result) * level)
         jobs = self._jobs.get(member.namespace, NamespaceJobs())
         parts = ((SMALL_QUOTA, kept, jobs.small_unit), (LARGE_QUOTA, level - small, jobs.large_unit))
         return [self._target(umbrella, name, part, unit, snapshot.resources, by_class, lag) for name, part, unit in parts]
@@ -145,7 +145,7 @@ class Reserve:
         }
         late = {resource: lag.allowance((umbrella.namespace, name), resource, pod[resource], level[resource]) for resource in resources}
         stored = seen.stored if seen is not None else dict.fromkeys(resources, 0.0)
-        return QuotaTarget(umbrella.namespace, level, late, pod, stored, umbrella.owner, latency=False, name=name)
+        return QuotaTarget(umbrella.namespace, level, late, pod, stored, umbrella.owner, latency=False, name=name, exact=umbrella.exact)
 
     def small_owners(self, namespace: str) -> frozenset[str]:
         """Uids of the controllers in a namespace whose pods are small."""
