@@ -11,6 +11,7 @@ from fairburst.kube.names import LARGE_QUOTA, QUOTA_NAME, SMALL_QUOTA
 from fairburst.kube.queues.job_annotations import FAMILY
 from fairburst.policy.dress.learned import FamilyDurations
 from fairburst.policy.dress.memory import DressMemory
+from fairburst.policy.holding import LATE_SECONDS
 from tests.kube.test_reserve import ON, TQ, sized_job, sized_pod
 from tests.support.objects import WALL, World, latency_spec
 
@@ -93,6 +94,25 @@ def test_while_room_is_held_no_quota_lets_another_large_pod_in_and_afterwards_th
     world.after(2.0)
     world.round()
     assert amounts(world.quotas["batch", QUOTA_NAME].spec.hard)["cpu"] >= 48.0
+
+
+def test_room_is_still_held_for_a_burst_that_comes_some_seconds_late_and_then_no_longer() -> None:
+    """A client that sends its burst at its time is heard a little later; without that, batch work takes the room in between."""
+    world = World(ON)
+    world.engine.remember_reserve(learned())
+    busy(world)
+    for number in range(64):
+        world.end("batch", f"large-{number}")
+    world.after(15.0)
+    for number in range(48):
+        world.put(sized_pod("batch", 100 + number, "large", "large", started=15))
+    world.after(ARRIVAL_SECONDS - 15.0 + 3.0)
+    plan = world.round()
+    assert plan.result.held_back is not None
+    assert world.status("burst", kind=LQ)["leadTime"]["reason"] == "Holding"
+    assert plan.due <= world.now + LATE_SECONDS - 3.0
+    world.after(LATE_SECONDS - 3.0)
+    assert world.round().result.held_back is None
 
 
 def test_without_a_reserve_nothing_is_learned_and_the_queue_says_so() -> None:

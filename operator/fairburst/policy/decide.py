@@ -27,7 +27,7 @@ from fairburst.policy.drf import (
 )
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
 from fairburst.policy.explain import AdmissionDecisions, QueueDecisions, Round
-from fairburst.policy.holding import Limits, holds, limit_growth
+from fairburst.policy.holding import Limits, holds, lead_times, limit_growth
 from fairburst.policy.model import (
     BoolArray,
     ClusterSnapshot,
@@ -120,6 +120,10 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     dress, dress_memory = _dress(columns, snapshot, allocation, level, memory.dress, config, now)
     if dress is not None:
         boundary = min(boundary, dress.next_boundary)
+    if dress_memory is not None and snapshot.jobs is not None:
+        dress_memory = replace(dress_memory, lead_times=lead_times(columns, snapshot, dress_memory, hold, current, now))
+    if hold is not None:
+        boundary = min(boundary, hold.until)
     if limits is not None:
         level, dress = _close(limits, level, dress)
     if not (wants.any() or columns.ledger_rate.any() or columns.delivered_rate.any() or snapshot.usage.any() or snapshot.demand.any()):

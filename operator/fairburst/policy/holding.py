@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,20 +12,24 @@ from fairburst.policy import windows
 from fairburst.policy.dress.learned import Outlook
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.lead_time import Expected, LeadTimeDecision, plan_holds
+from fairburst.policy.lead_time_record import LeadTimeRecord
 from fairburst.policy.model import BoolArray, ClusterSnapshot, FloatArray, PolicyConfig
 from fairburst.policy.rounding import units_up
 from fairburst.policy.table import ARMED, CLOSED, FLOATING, HARD, OPEN, OVERDUE, PERIODIC, SCHEDULE, Columns
+
+LATE_SECONDS = 5.0  # a burst that is sent at its time reaches the cluster some seconds later, pod by pod
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
     """room: (K,) what others may take of what is free. extra: (N, K) beside it, for small jobs that end in time. cost: (N,) dominant
-    share that is charged to the ledger of each queue that room is held for."""
+    share that is charged to the ledger of each queue that room is held for. until: when room is no longer held for bursts that are late."""
 
     room: FloatArray
     extra: FloatArray
     cost: FloatArray
     decisions: tuple[LeadTimeDecision, ...]
+    until: float
 
 
 def holds(
@@ -38,11 +44,14 @@ def holds(
         return None
     account = windows.Account.of(columns, current, now)
     whole_rate = units_up(current.rate, snapshot.unit, np.array(rows, dtype=np.int64))
-    arrival, slack = np.maximum(columns.arms_at, now), account.fair - account.ledger
+    late = _is_late(columns, now)
+    arrival, slack = np.where(late, now, np.maximum(columns.arms_at, now)), account.fair - account.ledger
+    records = {} if memory is None else memory.lead_times
+    specs = [snapshot.queues[row] for row in rows]
     bursts = [
-        Expected(snapshot.queues[row].name, float(arrival[row]), rate, float(slack[row]))
-        for row, rate in zip(rows, whole_rate, strict=True)
-        if _is_expected(columns, row)
+        Expected(spec.name, float(arrival[row]), rate, float(slack[row]), records.get(spec.name, LeadTimeRecord()).resting)
+        for row, rate, spec in zip(rows, whole_rate, specs, strict=True)
+        if late[row] or _is_expected(columns, row)
     ]
     if not bursts:
         return None
@@ -56,7 +65,29 @@ def holds(
     for queue, request in hold.extra:
         if queue in row_of:
             extra[row_of[queue]] += request
-    return Held(hold.room, extra, cost, hold.decisions)
+    until = float(np.min(columns.opened + LATE_SECONDS, where=late, initial=math.inf))
+    return Held(hold.room, extra, cost, hold.decisions, until)
+
+
+def lead_times(
+    columns: Columns, snapshot: ClusterSnapshot, memory: DressMemory, held: Held | None, current: windows.Current, now: float
+) -> Mapping[str, LeadTimeRecord]:
+    """What lead time has cost and gained, by queue that asks for it."""
+    asking = [row for row, spec in enumerate(snapshot.queues) if spec.lead_time]
+    decisions = {} if held is None else {decision.queue: decision for decision in held.decisions}
+    delivered, found = columns.delivered(now) if asking else current.burst, dict[str, LeadTimeRecord]()
+    for row in asking:
+        name, burst = snapshot.queues[row].name, float(current.burst[row])
+        came = min(float(delivered[row]) / burst, 1.0) if burst > 0 else 0.0
+        record = memory.lead_times.get(name, LeadTimeRecord())
+        found[name] = record.advanced(decisions.get(name), int(columns.index[row]), came, now)
+    return found
+
+
+def _is_late(columns: Columns, now: float) -> BoolArray:
+    """(N,) windows that have opened by the clock and whose work has not come yet: their room is held for some seconds more."""
+    late: BoolArray = (columns.state == OPEN) & ~columns.demanded & (now < columns.opened + LATE_SECONDS)
+    return late
 
 
 def _is_expected(columns: Columns, row: int) -> bool:

@@ -29,18 +29,20 @@ SURE = 0.95  # quantile of a family's durations by which a job that is to start 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expected:
     """A burst that is expected. arrival: the earliest, seconds. rate: (K,) that must be free then. slack: F - ledger of its queue,
-    dominant-share-seconds."""
+    dominant-share-seconds. resting: bursts that have to pass before room is held for one again, since it was not worth it."""
 
     queue: str
     arrival: float
     rate: FloatArray
     slack: float
+    resting: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeadTimeDecision:
     """What is held for one expected burst, and why. (K,) resource units each: needed by the arrival, free now, expected to be released by
-    then, held now. cost_rate: dominant share that is charged while it is held. may_start: small jobs that end before the arrival.
+    then, held now. cost_rate: dominant share that is charged while it is held. gain: dominant-share-seconds that the burst
+    would wait longer if it came now and nothing were held. may_start: small jobs that end before the arrival.
     planned_start: when holding is expected to begin if work goes on ending as it does now; infinite where nothing will be held."""
 
     queue: str
@@ -55,6 +57,7 @@ class LeadTimeDecision:
     may_start: tuple[str, ...]
     reason: str
     message: str
+    gain: float = 0.0
 
     @property
     def holding(self) -> bool:
@@ -122,13 +125,20 @@ def plan_holds(
         holding = bool(((held > slack_of(capacity)) | (surplus < -slack_of(capacity))).any())
         starters = [job for job in pending if ends_in_time(job, outlook.families, ahead)] if holding else []
         extra |= {job.name: (job.queue, job.request) for job in starters}
-        start = burst.arrival - _seconds_to_free(needed - free, outlook, max_lead_seconds)
+        wait = _seconds_to_free(needed - free, outlook, max_lead_seconds)
+        start = burst.arrival - wait
+        longer = _seconds_to_free(needed - free + held, outlook, max_lead_seconds) - wait if holding else 0.0
         names = tuple(job.name for job in starters)
-        decisions.append(_decision(burst, start, free, release, held, capacity, names, ahead, holding=holding))
+        decisions.append(_decision(burst, start, free, release, held, capacity, names, ahead, longer, holding=holding))
     return Hold(room, tuple(decisions), tuple(extra.values()))
 
 
 def _refusal(burst: Expected, outlook: Outlook | None) -> tuple[str, str] | None:
+    if burst.resting > 0:
+        return "NotWorthIt", (
+            f"No room is held for the burst: for the last ten more capacity stood idle than they gained. After {burst.resting} more it is "
+            "tried again."
+        )
     if burst.slack <= 0:
         return "NoSlack", f"No room is held for the burst: its fair share of the period has no slack ({burst.slack:.2f} share-seconds)."
     if outlook is None or len(outlook.age) == 0:
@@ -138,15 +148,16 @@ def _refusal(burst: Expected, outlook: Outlook | None) -> tuple[str, str] | None
 
 def _decision(
     burst: Expected, start: float, free: FloatArray, release: FloatArray, held: FloatArray, capacity: FloatArray,
-    may_start: tuple[str, ...], ahead: float, *, holding: bool,
+    may_start: tuple[str, ...], ahead: float, longer: float, *, holding: bool,
 ) -> LeadTimeDecision:  # fmt: skip
     share = float(np.divide(held, capacity, out=np.zeros_like(held), where=capacity > 0).max(initial=0.0))
-    at = int(np.argmax(np.divide(burst.rate, capacity, out=np.zeros_like(held), where=capacity > 0)))
+    rates = np.divide(burst.rate, capacity, out=np.zeros_like(held), where=capacity > 0)
+    at = int(np.argmax(rates))
     numbers = f"needs {burst.rate[at]:g}, {free[at]:g} free now, {release[at]:g} more expected by then"
     message = f"A burst in {ahead:.0f} s {numbers}: {f'{held[at]:g} held' if holding else 'nothing needs to be held yet'}."
     return LeadTimeDecision(
         burst.queue, burst.arrival, start, burst.rate, free, release, held, share if holding else 0.0, burst.slack, may_start,
-        "Holding" if holding else "EnoughExpected", message,
+        "Holding" if holding else "EnoughExpected", message, float(rates[at]) * longer,
     )  # fmt: skip
 
 

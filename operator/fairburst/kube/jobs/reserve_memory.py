@@ -58,7 +58,13 @@ class ReserveMemory:
 
 
 def _is_news(memory: DressMemory, saved: DressMemory | None) -> bool:
-    """Whether the ratio has moved or something was learned. Times alone are no news, or a settled cluster would be written for ever."""
+    """Whether the ratio has moved, something was learned, or lead time was judged. Times alone are no news, or a settled cluster would be
+    written for ever."""
     if saved is None:
         return True
-    return abs(memory.reserve_ratio - saved.reserve_ratio) >= RATIO_STEP or memory.families != saved.families
+    moved = abs(memory.reserve_ratio - saved.reserve_ratio) >= RATIO_STEP
+    return moved or memory.families != saved.families or _judged(memory) != _judged(saved)
+
+
+def _judged(memory: DressMemory) -> dict[str, object]:
+    return {name: (record.past, record.resting) for name, record in memory.lead_times.items()}

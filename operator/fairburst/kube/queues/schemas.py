@@ -524,6 +524,7 @@ class LeadTimeStatus(KubeModel):
     reason: str = Field(max_length=1024, description="CamelCase reason.")
     message: str = Field(max_length=32768, description="What is held, or why nothing is, with the numbers.")
     arrival: Timestamp | None = Field(default=None, description="When the burst is expected at the earliest.")
+    planned_start: Timestamp | None = Field(default=None, description="When holding begins as work ends now; past where it has begun.")
     held: Amounts | None = Field(default=None, description="Kept from others now.")
     expected_free: Amounts | None = Field(default=None, description="What was expected to be free when the last burst opened.")
     really_free: Amounts | None = Field(default=None, description="What was free when the last burst opened, its own pods included.")

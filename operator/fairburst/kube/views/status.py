@@ -211,6 +211,8 @@ def _lead_time(view: LeadTimeView, resources: tuple[str, ...]) -> dict[str, Any]
     written: dict[str, Any] = {"reason": view.reason, "message": view.message}
     if view.decision is not None:
         written |= {"arrival": _time(view.decision.arrival), "held": _amounts(resources, view.decision.held)}
+        if math.isfinite(view.decision.planned_start):
+            written["plannedStart"] = _time(view.decision.planned_start)
     for name, amount in (("expectedFree", view.expected_free), ("reallyFree", view.really_free)):
         if amount is not None and len(amount) == len(resources):
             written[name] = _amounts(resources, amount)

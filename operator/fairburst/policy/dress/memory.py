@@ -14,6 +14,7 @@ from typing import Any
 from fairburst.policy.dress.learned import FamilyDurations, nothing_learned
 from fairburst.policy.dress.values import EstimatorScore
 from fairburst.policy.errors import MemoryFormatError
+from fairburst.policy.lead_time_record import LeadTimeRecord
 from fairburst.policy.versioned import parse, versioned
 
 VERSION = 1
@@ -35,6 +36,7 @@ class DressMemory:
 
     reserve_ratio: δ. adjusted_at: when Algorithm 3 last ran (minus infinity: never). learned_until: ends of tasks up to here are in
     `families`. prediction: the one that waits to be compared with what happens. phases_score, learned_score: see EstimatorScore.
+    lead_times: by queue, what room held for its bursts has cost and gained.
     """
 
     reserve_ratio: float
@@ -44,6 +46,7 @@ class DressMemory:
     prediction: Prediction | None = None
     phases_score: EstimatorScore = field(default_factory=EstimatorScore)
     learned_score: EstimatorScore = field(default_factory=EstimatorScore)
+    lead_times: Mapping[str, LeadTimeRecord] = field(default_factory=dict)
 
 
 def dump_dress(memory: DressMemory) -> str:
@@ -71,6 +74,7 @@ def encode_dress(memory: DressMemory) -> dict[str, Any]:
         else [prediction.made_at, prediction.due, list(prediction.phases), list(prediction.learned)],
         "phases_score": _encode_score(memory.phases_score),
         "learned_score": _encode_score(memory.learned_score),
+        "lead_times": {name: _encode_record(memory.lead_times[name]) for name in sorted(memory.lead_times)},
     }
 
 
@@ -104,6 +108,7 @@ def _decode(value: Mapping[str, Any]) -> DressMemory:
         ),
         phases_score=_decode_score(value["phases_score"]),
         learned_score=_decode_score(value["learned_score"]),
+        lead_times={str(name): _decode_record(item) for name, item in value.get("lead_times", {}).items()},
     )
 
 
@@ -114,6 +119,17 @@ def _encode_score(score: EstimatorScore) -> list[float]:
 def _decode_score(value: list[Any]) -> EstimatorScore:
     error, bias, count = value
     return EstimatorScore(_number(error), _number(bias), int(count))
+
+
+def _encode_record(record: LeadTimeRecord) -> list[Any]:
+    return [record.window, record.cost, record.gain, [list(one) for one in record.past], record.resting]
+
+
+def _decode_record(value: list[Any]) -> LeadTimeRecord:
+    """Nothing is charged for the time between the writing and the reading."""
+    window, cost, gain, past, resting = value
+    entries = tuple((_number(one), _number(other)) for one, other in past)
+    return LeadTimeRecord(int(window), _number(cost), _number(gain), past=entries, resting=int(resting))
 
 
 def _finite(value: float) -> float | None:

@@ -1,0 +1,57 @@
+"""Whether lead time is worth it for a queue (ours): what its last bursts gained by the room held for them, against what stood idle for it.
+
+Both in dominant-share-seconds. The cost of a burst is the capacity held free for it, over time. Its gain is its rate times the seconds by
+which the last of it would have had to wait longer for running work to end, had nothing been held, as far as the burst really came.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fairburst.policy.lead_time import LeadTimeDecision
+
+JUDGED = 10  # bursts over which gain and cost are compared, and after which a queue without lead time gets another try
+
+
+@dataclass(frozen=True, slots=True)
+class LeadTimeRecord:
+    """One queue's lead time so far.
+
+    window: number of the window that room is or was last held for. cost, gain: of that one so far; cost_rate: since as_of, seconds.
+    past: (gain, cost) of the last bursts that something was held for, oldest first. resting: windows still to come without lead time.
+    """
+
+    window: int = -1
+    cost: float = 0.0
+    gain: float = 0.0
+    cost_rate: float = 0.0
+    as_of: float = 0.0
+    past: tuple[tuple[float, float], ...] = ()
+    resting: int = 0
+
+    def advanced(self, decision: LeadTimeDecision | None, window: int, came: float, now: float) -> LeadTimeRecord:
+        """The record after a round.
+
+        Parameters
+        ----------
+        decision : what was decided for the queue's next burst; None: none is expected now
+        window : number of that burst's window, or of the present one
+        came : the fraction of the former window's demand that was delivered, 0 to 1
+        now : seconds; a clock that stepped back costs nothing
+        """
+        record = self
+        if self.cost_rate > 0:
+            record = replace(self, cost=self.cost + self.cost_rate * max(0.0, now - self.as_of), cost_rate=0.0)
+        if decision is None:
+            return record
+        if window != record.window:
+            record = record._judged(came, window)
+        return replace(record, cost_rate=decision.cost_rate, gain=decision.gain, as_of=now) if decision.holding else record
+
+    def _judged(self, came: float, window: int) -> LeadTimeRecord:
+        """Enter the former window, and begin the next one."""
+        past = (*self.past, (self.gain * came, self.cost))[-JUDGED:] if self.cost > 0 else self.past
+        resting = max(self.resting - 1, 0)
+        if len(past) == JUDGED and sum(gain for gain, _ in past) < sum(cost for _, cost in past):
+            past, resting = (), JUDGED
+        return LeadTimeRecord(window, past=past, resting=resting)
