@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairburst.config import Config, ConfigError, keys, load_config, natural_units, parse_config, to_markdown
+from fairburst.policy.dress.values import DressConfig
 from fairburst.policy.model import PolicyConfig
 
 ROOT = Path(__file__).parents[1]
@@ -14,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 def test_an_empty_file_is_all_defaults() -> None:
     assert parse_config("") == Config()
-    assert Config().policy() == PolicyConfig()
+    assert Config().policy() == PolicyConfig(dress=DressConfig())
 
 
 def test_every_key_of_the_file_reaches_its_setting() -> None:
@@ -32,7 +33,9 @@ def test_every_key_of_the_file_reaches_its_setting() -> None:
     assert natural_units(config.pool.declared_capacity) == {"cpu": 640.0, "memory": 1280 * 2.0**30}
     assert natural_units(config.pool.head_room) == {"cpu": 0.5}
     assert config.pool.counted_resources == ("cpu", "memory", "nvidia.com/gpu")
-    assert config.policy() == PolicyConfig(expected_queues=4.0, max_cycle_seconds=600.0, max_profile_events=10, level_dead_band=0.1)
+    assert config.policy() == PolicyConfig(
+        expected_queues=4.0, max_cycle_seconds=600.0, max_profile_events=10, level_dead_band=0.1, dress=DressConfig()
+    )
     assert (config.log.level, config.log.json_lines) == ("DEBUG", True)
 
 

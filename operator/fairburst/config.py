@@ -222,7 +222,7 @@ class SmallJobsConfig(_Group):
     """A reserve for the small jobs of throughput queues (DRESS)."""
 
     enabled: bool = Field(
-        default=False,
+        default=True,
         description="True keeps small jobs of throughput queues from waiting behind large ones; a queue with reserve: Off is left out.",
     )
     threshold_percent: int = Field(

@@ -55,7 +55,7 @@ class Site:
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
     """A batch queue with a Job of which nothing runs yet, and a latency queue."""
-    world = World()
+    world = World("smallJobs: {enabled: false}")  # one quota a namespace is enough to look at
     world.queue("ThroughputQueue", "batch")
     world.controller("Job", None, job("batch", "work", 4))
     world.queue("LatencyQueue", "burst", spec=latency_spec())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube.names import MANAGED_LABEL
+from fairburst.kube.names import MANAGED_LABEL, QUOTA_NAME
 from fairburst.policy.model import QueueKind
 from fairburst.quantity import parse_quantity
 from tests.support.objects import GI, World, job, latency_spec, limit_range, node, pod, quota, requesting
@@ -235,7 +235,7 @@ def test_an_extended_resource_that_a_node_has_is_counted_from_then_on() -> None:
     assert plan.snapshot.resources == ("cpu", "memory", "nvidia.com/gpu")
     assert world.condition(LQ, "burst", "Admitted")[0] == "True"
     assert world.hard("batch").keys() - before.keys() == {"requests.nvidia.com/gpu"}
-    (write,) = [write for write in plan.quota_writes if write.namespace == "batch"]
+    (write,) = [write for write in plan.quota_writes if write.key == ("batch", QUOTA_NAME)]
     assert write.used == {"requests.nvidia.com/gpu": "0"}
 
 

@@ -12,7 +12,7 @@ from fairburst.kube.queues.job_annotations import FAMILY
 from fairburst.policy.dress.learned import FamilyDurations
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.holding import LATE_SECONDS
-from tests.kube.test_reserve import ON, TQ, sized_job, sized_pod
+from tests.kube.test_reserve import OFF, ON, TQ, sized_job, sized_pod
 from tests.support.objects import WALL, World, latency_spec
 
 LQ = "LatencyQueue"
@@ -21,7 +21,7 @@ ARRIVAL_SECONDS, TASK_SECONDS = 30.0, 20.0
 
 def spec(**more: Any) -> dict[str, Any]:
     """16 of 64 cpu for 10 s every minute, first half a minute after the beginning."""
-    wanted = latency_spec(duration=10, leadTime="Auto", **more)
+    wanted = latency_spec(duration=10, **({"leadTime": "Auto"} | more))
     return wanted | {"arrival": {"periodic": {"periodSeconds": 60, "firstArrival": "2026-01-01T00:00:30Z"}}}
 
 
@@ -116,7 +116,7 @@ def test_room_is_still_held_for_a_burst_that_comes_some_seconds_late_and_then_no
 
 
 def test_without_a_reserve_nothing_is_learned_and_the_queue_says_so() -> None:
-    world = World()
+    world = World(OFF)
     busy(world)
     assert batch_level(world) == 64
     status = world.status("burst", kind=LQ)["leadTime"]
@@ -162,12 +162,20 @@ def test_the_promise_remembers_lead_time_so_a_restart_changes_nothing() -> None:
     assert plan.events == []
 
 
-@pytest.mark.parametrize("lead_time", ["Off", None])
-def test_a_queue_that_does_not_ask_has_no_lead_time(lead_time: str | None) -> None:
+def test_a_queue_with_a_phase_has_lead_time_unless_it_says_otherwise() -> None:
     world = World(ON)
-    wanted = spec() | ({"leadTime": lead_time} if lead_time else {})
-    if lead_time is None:
-        del wanted["leadTime"]
+    wanted = spec()
+    del wanted["leadTime"]
+    world.queue(LQ, "burst", spec=wanted)
+    world.round()
+    assert world.status("burst", kind=LQ)["leadTime"]["reason"] == "NoHistory"
+
+
+@pytest.mark.parametrize(
+    "wanted", [spec(leadTime="Off"), latency_spec(), latency_spec(leadTime="Auto")], ids=["off", "sporadic", "sporadic, auto"]
+)
+def test_a_queue_that_says_off_or_whose_bursts_come_at_any_time_has_no_lead_time(wanted: dict[str, Any]) -> None:
+    world = World(ON)
     world.queue(LQ, "burst", spec=wanted)
     world.round()
     assert "leadTime" not in world.status("burst", kind=LQ)

@@ -47,7 +47,7 @@ def test_policies_act_in_managed_namespaces_only_and_never_fail_closed() -> None
     manifests = policies(Config())
     bindings = of_kind(manifests, "MutatingAdmissionPolicyBinding")
     assert {policy["spec"]["failurePolicy"] for policy in of_kind(manifests, "MutatingAdmissionPolicy")} == {"Ignore"}
-    assert len(bindings) == 3
+    assert len(bindings) == 4, "one for each kind of queue, one for namespaces without, one for the sizes of Jobs"
     for binding in bindings:
         selector = binding["spec"]["matchResources"]["namespaceSelector"]
         assert selector["matchLabels"] == {MANAGED_LABEL: "true"}
@@ -90,10 +90,11 @@ def test_the_printed_documents_are_all_manifests(capsys: pytest.CaptureFixture[s
 
 
 def test_without_a_reserve_for_small_jobs_no_policy_looks_at_jobs_or_sizes() -> None:
-    printed = to_yaml(policies(Config()))
+    off = parse_config("smallJobs: {enabled: false}")
+    printed = to_yaml(policies(off))
     assert "smallStamp" not in printed
     assert "fairburst.dev/size" not in printed
-    watched = {rule["resources"][0] for one in of_kind(policies(Config()), "MutatingAdmissionPolicy") for rule in resource_rules(one)}
+    watched = {rule["resources"][0] for one in of_kind(policies(off), "MutatingAdmissionPolicy") for rule in resource_rules(one)}
     assert watched == {"pods"}
 
 

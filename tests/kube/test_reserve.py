@@ -16,6 +16,7 @@ from tests.support.objects import GI, World, job, latency_spec, pod, pod_spec, r
 
 TQ, LQ = "ThroughputQueue", "LatencyQueue"
 ON = "smallJobs: {enabled: true}"
+OFF = "smallJobs: {enabled: false}"
 PARTS = ("fairburst-small", "fairburst-large")
 
 
@@ -109,7 +110,7 @@ def test_some_pod_of_either_size_can_always_be_created() -> None:
 
 def test_the_core_moves_nothing_between_queues() -> None:
     """design §4: δ chooses the split inside the queues' totals."""
-    off, on = World(), World(ON)
+    off, on = World(OFF), World(ON)
     for world in (off, on):
         batch(world, running=32)
         world.queue(TQ, "other", created="2026-01-01T00:00:01Z")
@@ -165,7 +166,7 @@ def test_an_operator_without_a_reserve_removes_what_an_earlier_one_left() -> Non
     world = World(ON)
     batch(world)
     settle(world)
-    again = World()
+    again = World(OFF)
     for name in ("nodes", "namespaces", "quotas", "queues"):
         getattr(again, name).update(getattr(world, name))
     again.controller("Job", None, sized_job("batch", "large", 100, "large"))
@@ -176,7 +177,7 @@ def test_an_operator_without_a_reserve_removes_what_an_earlier_one_left() -> Non
 
 def test_without_a_reserve_nothing_is_different_from_what_it_was() -> None:
     """Off is the absence of every part: no jobs in the snapshot, no small level, no quota by class, no field in the status."""
-    world = World()
+    world = World(OFF)
     batch(world)
     submit(world, "batch", "small", 4, "small", running=2)
     for plan in settle(world):

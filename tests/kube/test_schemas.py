@@ -36,6 +36,7 @@ def test_a_latency_queue_becomes_the_cores_value_in_natural_units() -> None:
         weight=2.0,
         burst=Burst({"cpu": 400.0, "memory": 800 * GIB, "nvidia.com/gpu": 4.0}, 27.0, 40.0),
         arrival=Periodic(300.0, NEW_YEAR, 30.0),
+        lead_time=True,
     )
 
 

@@ -74,6 +74,7 @@ def full_status() -> QueueStatus:
                 "message": "Held.",
                 "arrival": time,
                 "held": amounts,
+                "plannedStart": time,
                 "expectedFree": amounts,
                 "reallyFree": amounts,
             },

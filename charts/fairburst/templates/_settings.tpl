@@ -12,7 +12,7 @@ priorityClasses:
   small: -1
   soft: 1000
 smallJobs:
-  enabled: false
+  enabled: true
 ` -}}
 {{- mustMergeOverwrite $defaults (pick .Values.config "metrics" "pool" "priorityClasses" "smallJobs") | toJson -}}
 {{- end -}}

@@ -391,7 +391,7 @@ class LatencyQueueSpec(QueueSettings):
         default=None,
         description="Whether room is made ahead of a periodic or scheduled burst, for a queue of class Hard. Auto: as work ends by itself, "
         "charged to what the queue's fair share leaves beside its bursts; it needs durations that have been learned, hence "
-        "smallJobs.enabled in the operator's configuration. Off, the default: a burst waits for work to end.",
+        "smallJobs.enabled in the operator's configuration. Off: a burst waits for work to end. Auto unless given.",
     )
 
 
@@ -792,7 +792,7 @@ def to_queue_spec(queue: Queue) -> core.QueueSpec:
         arrival=_to_core_arrival(spec.arrival) if isinstance(spec, LatencyQueueSpec) else None,
         limits=_to_units(spec.limits or {}) if isinstance(spec, ThroughputQueueSpec) else {},
         suspended=spec.suspended,
-        lead_time=isinstance(spec, LatencyQueueSpec) and spec.lead_time == "Auto",
+        lead_time=isinstance(spec, LatencyQueueSpec) and spec.lead_time != "Off" and spec.arrival.sporadic is None,
     )
 
 
