@@ -317,6 +317,10 @@ class Columns:
         blocks = {dtype: block.copy() for dtype, block in self.blocks.items()}
         return replace(self, blocks=blocks, **_views(blocks))
 
+    def delivered(self, now: float) -> FloatArray:
+        """(N,) dominant-share-seconds used since the window opened."""
+        return self.delivered_value + self.delivered_rate * np.maximum(0.0, now - self.ledger_as_of)
+
     def ledger(self, now: float) -> FloatArray:
         return self.ledger_value + self.ledger_rate * np.maximum(0.0, now - self.ledger_as_of)
 
