@@ -62,12 +62,15 @@ def settle(world: World, seconds: float = 30.0) -> list[RoundPlan]:
     return plans
 
 
-def test_a_queue_gets_a_quota_for_small_and_one_for_large_jobs_below_its_umbrella() -> None:
+def test_a_queue_with_jobs_of_either_size_gets_a_quota_for_each_below_its_umbrella() -> None:
     world = World(ON)
     batch(world)
     world.round()
+    assert {name for _, name in world.quotas} == {"fairburst"}, "nothing to divide"
+    submit(world, "batch", "small", 4, "small")
+    world.round()
     assert {name for namespace, name in world.quotas if namespace == "batch"} == {"fairburst", *PARTS}
-    assert (cpu(world, "fairburst"), cpu(world, "fairburst-large")) == (65, 65), "without small jobs large ones may have it all"
+    assert cpu(world, "fairburst") == 65
     for name, size in zip(PARTS, ("small", "large"), strict=True):
         selector = world.quotas["batch", name].spec.scope_selector
         assert selector is not None
@@ -91,9 +94,10 @@ def test_small_jobs_get_their_part_at_once_and_large_ones_shrink_by_it() -> None
     assert orders == sorted(orders, key=lambda pair: pair[1]), "raised before shrunk"
 
 
-def test_small_jobs_can_be_created_before_anybody_asks_as_far_as_the_reserve_goes() -> None:
+def test_small_jobs_can_be_created_before_they_are_decided_on_as_far_as_the_reserve_goes() -> None:
     world = World("smallJobs: {enabled: true, minReservePercent: 20}")
     batch(world)
+    submit(world, "batch", "small", 1, "small", running=1)
     settle(world)
     assert cpu(world, "fairburst-small") == pytest.approx(0.2 * 64, abs=1.01)
 
@@ -187,12 +191,17 @@ def test_without_a_reserve_nothing_is_different_from_what_it_was() -> None:
     assert {one["type"] for one in world.status("batch")["conditions"]} == {"Admitted", "Enforced", "Ready"}
 
 
-def test_an_idle_queue_keeps_its_quotas() -> None:
+def test_a_queue_whose_small_jobs_come_and_go_stays_divided_and_one_without_them_is_undivided_again() -> None:
     world = World(ON)
-    world.queue(TQ, "batch")
-    for plan in settle(world, 60.0):
+    batch(world)
+    submit(world, "batch", "small", 1, "small", running=1)
+    settle(world)
+    world.controller("Job", sized_job("batch", "small", 1, "small"), None)
+    world.end("batch", "small-0")
+    for plan in settle(world, 50.0):
         assert plan.quota_deletions == []
-    assert {name for _, name in world.quotas} == {"fairburst", *PARTS}
+    deleted = [key for plan in settle(world, 30.0) for key in plan.quota_deletions]
+    assert set(deleted) == {("batch", name) for name in PARTS}
 
 
 def test_a_settled_cluster_with_a_reserve_gets_no_writes() -> None:
@@ -274,7 +283,7 @@ def test_a_job_that_asks_for_more_than_any_cluster_has_stops_no_round(requests: 
     world.controller("Job", None, monster)
     settle(world, 5.0)
     assert world.condition(TQ, "batch", "JobsFit")[:2] == ("False", "NeverFits")
-    assert {name for _, name in world.quotas} == {"fairburst", *PARTS}
+    assert {name for _, name in world.quotas} == {"fairburst"}
 
 
 def test_a_queue_of_which_no_job_is_labelled_still_runs() -> None:
@@ -284,5 +293,6 @@ def test_a_queue_of_which_no_job_is_labelled_still_runs() -> None:
     world.controller("Job", None, job("batch", "old", 5, requesting()))
     world.round()
     world.put(sized_pod("batch", 0, "old", "large"))
+    submit(world, "batch", "small", 1, "small", running=1)
     settle(world)
     assert cpu(world, "fairburst-large") == 6

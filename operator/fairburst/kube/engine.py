@@ -389,7 +389,7 @@ class Engine:
             umbrella = self._target(item, usage.stored, resources)
             targets.append(umbrella)
             if self.reserve is not None and item.member is not None and item.row is not None:
-                targets += self.reserve.targets(umbrella, item.member, item.row, plan.snapshot, plan.result, usage.by_class, self.lag)
+                targets += self.reserve.targets(umbrella, item.member, item.row, plan.snapshot, plan.result, usage.by_class, self.lag, now)
         plan.quota_writes, due = self._quotas.plan(targets, current, now)
         plan.quota_deletions = left_over(view.quotas, {target.key for target in targets}, self._config.pool.name)
         plan.due = min(plan.due, due)

@@ -1,11 +1,12 @@
 """The reserve for small jobs on the cluster: which queues keep one, the jobs part of the snapshot, and the quotas that subdivide a level.
 
 What is reserved is the core's decision (policy/dress); here it becomes quotas by priority class under the namespace's umbrella, and the
-figures that users read. Off unless the configuration says otherwise, and then nothing here is called.
+figures that users read. Where the configuration keeps no reserve nothing here is called.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,6 +30,8 @@ from fairburst.policy.model import ClusterSnapshot, FloatArray, GuaranteeClass, 
 
 CLASS_OF = {SMALL_QUOTA: SMALL_CLASS, LARGE_QUOTA: LARGE_CLASS}
 QUOTA_OF = {name: quota for quota, name in CLASS_OF.items()}
+# Where jobs of one size come and go, dividing and uniting again would cost more writes than the quotas that stay.
+DIVIDED_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class Reserve:
     index: JobIndex
     _builder: JobPartBuilder = field(default_factory=JobPartBuilder)
     _jobs: dict[str, NamespaceJobs] = field(default_factory=dict)
+    _both_sizes_at: dict[str, float] = field(default_factory=dict)  # by namespace, when it last had jobs of either size
     _ratio: float = 0.0  # of the last round that divided anything; a round of an idle cluster does not
 
     @classmethod
@@ -78,6 +82,7 @@ class Reserve:
         self.index.expire(now)
         for namespace in self._jobs.keys() - members.keys():
             del self._jobs[namespace]
+            self._both_sizes_at.pop(namespace, None)
             self._builder.forget(namespace)
         for namespace, member in members.items():
             if namespace in changed or namespace not in self._jobs:
@@ -114,20 +119,27 @@ class Reserve:
 
     def targets(
         self, umbrella: QuotaTarget, member: Member, row: int, snapshot: ClusterSnapshot, result: RoundResult,
-        by_class: Mapping[str, ClassUsage], lag: ReleaseLag,
+        by_class: Mapping[str, ClassUsage], lag: ReleaseLag, now: float,
     ) -> list[QuotaTarget]:  # fmt: skip
-        """The two quotas below a queue's umbrella; none for a queue that keeps no reserve.
+        """The two quotas below a queue's umbrella; none for a queue that keeps no reserve, or whose jobs are all of one size: there is
+        nothing to divide then, and kube-controller-manager works out each quota of a namespace anew for every pod that ends.
 
         Small jobs may have what the core gives them, and without asking what the reserve ratio keeps for them (unless room is kept for a
         burst); large ones the rest of the level. Together they may exceed the level, which the umbrella holds.
         """
-        if not _divides(member, row, result):
+        if not _divides(member, row, result) or not self._has_both_sizes(member.namespace, now):
             return []
         level, small = result.level[row], _small_level(result, row)
         kept = small if umbrella.exact else np.maximum(small, self._ratio_of(result) * level)
         jobs = self._jobs.get(member.namespace, NamespaceJobs())
         parts = ((SMALL_QUOTA, kept, jobs.small_unit), (LARGE_QUOTA, level - small, jobs.large_unit))
         return [self._target(umbrella, name, part, unit, snapshot.resources, by_class, lag) for name, part, unit in parts]
+
+    def _has_both_sizes(self, namespace: str, now: float) -> bool:
+        jobs = self._jobs.get(namespace, NamespaceJobs())
+        if 0 < jobs.small_count < len(jobs.pending) + len(jobs.running):
+            self._both_sizes_at[namespace] = now
+        return now < self._both_sizes_at.get(namespace, -math.inf) + DIVIDED_SECONDS
 
     def _target(
         self, umbrella: QuotaTarget, name: str, part: FloatArray, unit: Mapping[str, float], resources: Sequence[str],
