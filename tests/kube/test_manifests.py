@@ -47,7 +47,7 @@ def test_policies_act_in_managed_namespaces_only_and_never_fail_closed() -> None
     manifests = policies(Config())
     bindings = of_kind(manifests, "MutatingAdmissionPolicyBinding")
     assert {policy["spec"]["failurePolicy"] for policy in of_kind(manifests, "MutatingAdmissionPolicy")} == {"Ignore"}
-    assert len(bindings) == 4, "one for each kind of queue, one for namespaces without, one for the sizes of Jobs"
+    assert len(bindings) == 5, "one for each kind of queue and one without, two for the sizes of Jobs"
     for binding in bindings:
         selector = binding["spec"]["matchResources"]["namespaceSelector"]
         assert selector["matchLabels"] == {MANAGED_LABEL: "true"}

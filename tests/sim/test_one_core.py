@@ -18,7 +18,7 @@ UNTIL = 60.0
 
 
 def operators_world() -> World:
-    world = World("pool: {headRoomPercent: 0}")
+    world = World("{pool: {headRoomPercent: 0}, smallJobs: {enabled: false}}")  # as the simulator's bopf, without DRESS
     world.queue("ThroughputQueue", "batch", created="2026-01-01T00:00:00Z")
     world.queue("LatencyQueue", "bursty", spec=latency_spec(cpu="30", duration=20, interarrival=120), created="2026-01-01T00:00:01Z")
     world.round()
