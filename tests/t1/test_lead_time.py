@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-import yaml
 
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import until
+from tests.support.work import create, task_job
 
 pytestmark = pytest.mark.long
 
@@ -44,25 +44,10 @@ def latency(namespace: str, lead_time: str, first: float) -> dict[str, Any]:
     }
 
 
-def job(namespace: str, name: str, pods: int, seconds: str, completions: int | None = None) -> dict[str, Any]:
-    container = {"name": "task", "image": "task", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
-    template = {
-        "metadata": {"annotations": {"run-seconds": seconds}},
-        "spec": {"restartPolicy": "Never", "containers": [container]},
-    }
-    spec = {"parallelism": pods, "completions": completions or pods, "completionMode": "Indexed", "template": template}
-    metadata = {"name": name, "namespace": namespace, "labels": {"fairburst.dev/family": name.partition("-")[0]}}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
-
-
-def create(cluster: Cluster, *objects: dict[str, Any]) -> None:
-    cluster.kubectl("create", "-f", "-", input=yaml.safe_dump_all(objects))
-
-
 def completion(cluster: Cluster, namespace: str, name: str, arrival: float) -> float:
     """Create the burst at its arrival and wait for its Job to be complete; seconds from arrival to completion."""
     time.sleep(max(0.0, arrival - time.time()))
-    create(cluster, job(namespace, name, BURST_PODS, f"{BURST_SECONDS}s"))
+    create(cluster, task_job(namespace, name, BURST_PODS, BURST_PODS, run_seconds=f"{BURST_SECONDS}s", family=name))
 
     def ended() -> str | None:
         return json.loads(cluster.kubectl("get", "job", name, "-n", namespace, "-o", "json")).get("status", {}).get("completionTime")
@@ -75,7 +60,7 @@ def completions(fresh_cluster: Callable[..., Cluster]) -> dict[str, Completions]
     """Two queues with the same bursts half a period apart, one of them with lead time: first idle, then beside backlogged batch work."""
     cluster = fresh_cluster(nodes=NODES, node_cpu=str(NODE_CPU), node_memory="64Gi")
     found: dict[str, Completions] = {}
-    with OperatorProcess(cluster, {"smallJobs": {"enabled": True}}, "lead-time"):
+    with OperatorProcess(cluster, {}, "lead-time"):
         first = time.time() + BEFORE_SECONDS
         arrivals = {"plain": first, "ahead": first + PERIOD_SECONDS / 2}
         for namespace in ("plain", "ahead", "batch"):
@@ -85,7 +70,7 @@ def completions(fresh_cluster: Callable[..., Cluster]) -> dict[str, Completions]
         for namespace in ("plain", "ahead"):
             cluster.kubectl("wait", "lq/queue", "-n", namespace, "--for=jsonpath={.status.class}=Hard", "--timeout=60s", timeout=70)
         idle = {name: completion(cluster, name, "idle", at) for name, at in arrivals.items()}
-        create(cluster, job("batch", "work", BATCH_PODS, BATCH_SECONDS, 9999))
+        create(cluster, task_job("batch", "work", BATCH_PODS, 9999, run_seconds=BATCH_SECONDS, family="work"))
         # A whole period of nothing but batch work, in which its tasks' durations are learned.
         for name, at in arrivals.items():
             arrival = at + 2 * PERIOD_SECONDS
@@ -95,7 +80,6 @@ def completions(fresh_cluster: Callable[..., Cluster]) -> dict[str, Completions]
     return found
 
 
-@pytest.mark.xfail(strict=True, reason="not reached: 38.4 s with lead time, 34.4 s without, 20.4 to 21.4 s idle (docs/policies/dress.md)")
 @pytest.mark.timeout(900)
 def test_a_burst_with_lead_time_is_done_as_on_an_idle_cluster(completions: dict[str, Completions]) -> None:
     """At 95 % batch load, without preemption: completion at most 1.10 times that on the idle cluster. Without lead time: the figure."""

@@ -22,8 +22,9 @@ from e2e.workload.speed_up import PlayedJob, SpeedUpPlayer, work_done
 from fairburst.curves.fit import Fit, fit_runs
 from fairburst.curves.observations import from_values
 from fairburst.kube.api.client import ApiClient
-from fairburst.kube.queues.job_annotations import FAMILY, GIVEN, ORIGINAL, Declaration, declaration_annotations
+from fairburst.kube.queues.job_annotations import GIVEN, ORIGINAL, Declaration, declaration_annotations
 from fairburst.policy.paf.curves import PointsCurve, progress_rates
+from tests.support.work import create, task_job
 
 SLOTS = 24
 
@@ -46,27 +47,6 @@ def points(progress: Callable[[int], float]) -> PointsCurve:
 def throughput_queue(namespace: str, **spec: Any) -> dict[str, Any]:
     metadata = {"name": "queue", "namespace": namespace}
     return {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "metadata": metadata, "spec": spec}
-
-
-def job(namespace: str, name: str, parallelism: int, completions: int, declared: Declaration | None = None, **more: Any) -> dict[str, Any]:
-    """One-cpu pods. `run_seconds`: how long each runs, else until somebody says so; `family`: its label."""
-    container = {"name": "task", "image": "task", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
-    annotations = {"run-seconds": more["run_seconds"]} if "run_seconds" in more else {}
-    metadata = {"name": name, "namespace": namespace, "annotations": declaration_annotations(declared or Declaration())}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": metadata | ({"labels": {FAMILY: more["family"]}} if "family" in more else {}),
-        "spec": {
-            "parallelism": parallelism,
-            "completions": completions,
-            "template": {"metadata": {"annotations": annotations}, "spec": {"restartPolicy": "Never", "containers": [container]}},
-        },
-    }
-
-
-def create(cluster: Cluster, *objects: dict[str, Any]) -> None:
-    cluster.kubectl("create", "-f", "-", input=yaml.safe_dump_all(objects))
 
 
 def get(cluster: Cluster, kind: str, namespace: str, name: str) -> dict[str, Any]:
@@ -98,7 +78,9 @@ def test_jobs_are_sized_left_alone_where_others_size_them_and_given_back(fresh_c
         cluster.kubectl("create", "namespace", "batch")
         create(cluster, throughput_queue("batch", elasticity={}))
         declared = {name: Declaration(points(curve)) for name, curve in (("flat", flat), ("steep", steep))}
-        create(cluster, *(job("batch", name, SLOTS, 999, each) for name, each in declared.items()))
+        create(
+            cluster, *(task_job("batch", name, SLOTS, 999, annotations=declaration_annotations(each)) for name, each in declared.items())
+        )
         until(lambda: parallelism(cluster, "batch").get("steep", SLOTS) < SLOTS, PATIENCE_SECONDS, "the Jobs to be sized")
         first = until(lambda: sized(cluster), PATIENCE_SECONDS, "both sizes to be written")
         assert first["flat"] + first["steep"] == SLOTS
@@ -126,10 +108,10 @@ def sized(cluster: Cluster) -> dict[str, int] | None:
 
 def bad_and_foreign(cluster: Cluster) -> None:
     """A bad curve is told on the Job and the queue; a Job that is declared by somebody else is left alone."""
-    bad = job("batch", "bad", 2, 999)
+    bad = task_job("batch", "bad", 2, 999, annotations=declaration_annotations(Declaration()))
     bad["metadata"]["annotations"] = {"fairburst.dev/progress-curve": '{"points": [[1, 1]]}'}
     create(cluster, bad)
-    gitops = yaml.safe_dump(job("batch", "gitops", 5, 999, Declaration(points(flat))))
+    gitops = yaml.safe_dump(task_job("batch", "gitops", 5, 999, annotations=declaration_annotations(Declaration(points(flat)))))
     cluster.kubectl("apply", "--server-side", "--field-manager=gitops", "-f", "-", input=gitops)
     until(lambda: condition(cluster, "batch", "Elastic") == ("False", "MalformedAnnotation"), PATIENCE_SECONDS, "the queue to say so")
     malformed = until(lambda: dict(told(cluster, "batch", "bad")).get("MalformedAnnotation"), PATIENCE_SECONDS, "the Job to be told")
@@ -173,7 +155,7 @@ async def test_jobs_get_on_faster_on_average_than_by_drf_alone_and_nobody_falls_
             # Nothing is evicted: without the limits whose Job comes first would hold all slots for minutes, and DRF look worse than it is.
             create(cluster, throughput_queue(name, weight=weight, limits={"cpu": str(FAIR[name])}))
             declared = Declaration(points(CURVES[name]), alone_seconds=COMPLETIONS / TASKS_PER_SECOND)
-            create(cluster, job(name, "work-" + name, SLOTS, COMPLETIONS, declared))
+            create(cluster, task_job(name, "work-" + name, SLOTS, COMPLETIONS, annotations=declaration_annotations(declared)))
         async with await ApiClient.connect(str(cluster.kubeconfig)) as client:
             played = [PlayedJob(name, "work-" + name, CURVES[name], TASKS_PER_SECOND) for name in WEIGHTS]
             playing = asyncio.create_task(SpeedUpPlayer(client, played).run())
@@ -241,7 +223,7 @@ def test_curves_learned_from_five_runs_each_are_within_a_tenth_of_the_true_ones_
         until(lambda: condition(cluster, "batch", "Elastic")[0] == "True", PATIENCE_SECONDS, "the queue to be elastic")
         for slots in reversed(SIZES):
             runs = [
-                job("batch", f"{family}-{slots}", slots, slots, run_seconds=f"{seconds(slots):.3f}s", family=family)
+                task_job("batch", f"{family}-{slots}", slots, slots, run_seconds=f"{seconds(slots):.3f}s", family=family)
                 for family, seconds in FAMILIES.items()
             ]
             create(cluster, *runs)
@@ -290,7 +272,7 @@ def restarted(cluster: Cluster) -> None:
     cluster.kubectl("delete", "jobs", "--all", "-n", "batch")
     enforced = {"spec": {"enforcement": "Quota", "limits": {"cpu": "20"}}}
     cluster.kubectl("patch", "tq", "queue", "-n", "batch", "--type=merge", "-p", json.dumps(enforced))
-    create(cluster, *(job("batch", f"big-{family}", 16, 999, family=family) for family in ("saturating", "amdahl")))
+    create(cluster, *(task_job("batch", f"big-{family}", 16, 999, family=family) for family in ("saturating", "amdahl")))
     until(
         lambda: parallelism(cluster, "batch")["big-saturating"] < 10 < parallelism(cluster, "batch")["big-amdahl"],
         PATIENCE_SECONDS,

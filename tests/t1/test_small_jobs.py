@@ -11,11 +11,11 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-import yaml
 
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
+from tests.support.work import create, task_job
 
 pytestmark = pytest.mark.long
 
@@ -51,20 +51,6 @@ def queue(namespace: str) -> dict[str, Any]:
     }
 
 
-def job(namespace: str, name: str, pods: int, seconds: str, completions: int | None = None) -> dict[str, Any]:
-    container = {"name": "task", "image": "task", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
-    template = {
-        "metadata": {"annotations": {"run-seconds": seconds}},
-        "spec": {"restartPolicy": "Never", "containers": [container]},
-    }
-    spec = {"parallelism": pods, "completions": completions or pods, "completionMode": "Indexed", "template": template}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
-
-
-def create(cluster: Cluster, *objects: dict[str, Any]) -> None:
-    cluster.kubectl("create", "-f", "-", input=yaml.safe_dump_all(objects))
-
-
 def running(cluster: Cluster, namespace: str) -> int:
     output = cluster.kubectl("get", "pods", "-n", namespace, "--field-selector=status.phase=Running", "-o", "name")
     return len(output.split())
@@ -81,12 +67,16 @@ def run(cluster: Cluster, name: str, settings: dict[str, Any]) -> Run:
         for namespace in (ours, theirs):
             create(cluster, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}, queue(namespace))
             cluster.kubectl("wait", "tq/queue", "-n", namespace, "--for=jsonpath={.status.class}=Elastic", "--timeout=60s", timeout=70)
-        create(cluster, job(theirs, "other", 60, OTHER_SECONDS, 9999), job(ours, "large", LARGE_PODS, LARGE_SECONDS))
+        create(
+            cluster,
+            task_job(theirs, "other", 60, 9999, run_seconds=OTHER_SECONDS),
+            task_job(ours, "large", LARGE_PODS, LARGE_PODS, run_seconds=LARGE_SECONDS),
+        )
         until(lambda: running(cluster, ours) + running(cluster, theirs) > 75, 2 * PATIENCE_SECONDS, "the cluster to be full")
         time.sleep(LEAD_SECONDS)
         seen = []
         for number in range(SMALL_JOBS):
-            create(cluster, job(ours, f"small-{number}", SMALL_PODS, SMALL_SECONDS))
+            create(cluster, task_job(ours, f"small-{number}", SMALL_PODS, SMALL_PODS, run_seconds=SMALL_SECONDS))
             time.sleep(APART_SECONDS)
             seen.append(operator.metrics())
         status = json.loads(cluster.kubectl("get", "tq/queue", "-n", ours, "-o", "json"))["status"]
