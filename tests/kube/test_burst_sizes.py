@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairburst.kube.usage.burst_sizes import BURSTS, BurstSizes
+from fairburst.kube.usage.burst_sizes import BURSTS, BurstSizes, pods_of
 
 RATE = np.array([160.0, 320.0])
 
@@ -37,9 +37,24 @@ def test_a_burst_that_overran_counts_as_the_whole_demand() -> None:
 
 def test_the_size_of_a_pod_is_remembered_while_the_queue_has_none() -> None:
     sizes = BurstSizes()
-    assert sizes.pods("a/b", RATE, np.zeros(2)) == 0.0
-    assert sizes.pods("a/b", RATE, np.array([2.0, 2.0])) == 160.0
-    assert sizes.pods("a/b", RATE, np.zeros(2)) == 160.0
+    assert sizes.unit("a/b", np.zeros(2)).tolist() == [0.0, 0.0]
+    assert sizes.unit("a/b", np.array([2.0, 2.0])).tolist() == [2.0, 2.0]
+    assert sizes.unit("a/b", np.zeros(2)).tolist() == [2.0, 2.0]
+    assert sizes.unit("a/b", np.zeros(3)).tolist() == [0.0, 0.0, 0.0], "other resources are counted now"
+
+
+@pytest.mark.parametrize(
+    ("unit", "want"),
+    [
+        pytest.param([2.0, 2.0], 80.0, id="as many as the scarcer resource lets run"),
+        pytest.param([0.0, 0.0], 0.0, id="no pod has been seen"),
+        pytest.param([3.0, 0.0], 53.0, id="a part of a pod is none"),
+        pytest.param([0.1, 0.0], 1600.0, id="noise loses no pod"),
+        pytest.param([999.0, 0.0], 1.0, id="larger than the rate"),
+    ],
+)
+def test_a_rate_is_so_many_pods(unit: list[float], want: float) -> None:
+    assert pods_of(RATE, np.array(unit)) == want
 
 
 def test_queues_that_are_gone_are_dropped() -> None:

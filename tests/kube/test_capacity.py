@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from fairburst.kube.usage.capacity import LowWaterMark, allocatable, counts
+from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts
 from tests.support.objects import GI, node
 
 CPU = ("cpu",)
@@ -34,7 +34,32 @@ def test_a_cordoned_node_counts_for_nothing() -> None:
 
 def test_allocatable_is_added_up_in_natural_units() -> None:
     nodes = [node("a", cpu="1500m", memory="1Gi"), node("b", cpu="2", _gpu="4")]
-    assert allocatable(nodes, ("cpu", "memory", "nvidia.com/gpu")).tolist() == [3.5, GI, 4.0]
+    shapes = NodeShapes.of(nodes, ("cpu", "memory", "nvidia.com/gpu"))
+    assert shapes.total().tolist() == [3.5, GI, 4.0]
+    assert shapes.largest().tolist() == [2.0, GI, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("pod", "want"),
+    [
+        pytest.param([2.0, GI], 9.0, id="two on each of 4 cpu, five on that of 10"),
+        pytest.param([3.0, 0.0], 5.0, id="a fragment of 1 cpu on each holds nothing"),
+        pytest.param([6.0, GI], 1.0, id="only the large one"),
+        pytest.param([11.0, GI], 0.0, id="larger than any"),
+        pytest.param([0.001, 0.0], 3000.0 + 7.0, id="no more than a node takes pods"),
+        pytest.param([0.0, 0.0], math.inf, id="asks for nothing"),
+    ],
+)
+def test_pods_fit_node_by_node(pod: list[float], want: float) -> None:
+    nodes = [node("a", cpu="4", memory="64Gi"), node("b", cpu="4", memory="64Gi"), node("c", cpu="10", memory="64Gi", pods="7")]
+    for one in nodes[:2]:
+        (one.status.allocatable or {})["pods"] = "1500"
+    assert NodeShapes.of(nodes, ("cpu", "memory")).fitting(np.array(pod)) == want
+
+
+def test_without_nodes_nothing_fits_and_no_pod_is_too_large() -> None:
+    shapes = NodeShapes.of([], ("cpu",))
+    assert (shapes.fitting(np.array([1.0])), shapes.largest().tolist()) == (0.0, [math.inf])
 
 
 def test_the_mark_keeps_the_lowest_sample_of_the_window_and_then_rises() -> None:

@@ -332,6 +332,23 @@ def test_a_scheduled_burst_is_judged_attainable_like_any_other() -> None:
     assert world.condition(LQ, "burst", "Attainable")[:2] == ("True", "InTime")
 
 
+def test_a_burst_whose_pods_fit_the_pool_only_in_sum_is_told_so_with_the_numbers() -> None:
+    """Two nodes of 32 cpu hold two pods of 17; the 51 cpu that are guaranteed are three."""
+    world = World("pool: {headRoomPercent: 0}")
+    world.queue(LQ, "burst", spec=latency_spec(cpu="51"))
+    world.round()
+    assert world.condition(LQ, "burst", "Attainable")[0] == "True", "no pod has been seen yet"
+    world.controller("Job", None, job("burst", "work", 3, {"resources": {"requests": {"cpu": "17", "memory": "1Gi"}}}))
+    world.put(pod("burst", "first", {"resources": {"requests": {"cpu": "17", "memory": "1Gi"}}}, owner=("Job", "work")))
+    world.after(2.0)
+    world.round()
+    status, reason, message = world.condition(LQ, "burst", "Attainable")
+    assert (status, reason) == ("False", "DoesNotFitNodes")
+    assert "3 pods at a time" in message
+    assert "hold 2 even while" in message
+    assert world.condition(LQ, "burst", "Guaranteed")[:2] == ("False", "NotAttainable")
+
+
 def test_a_job_blocked_by_its_quota_is_woken_when_the_quota_grows() -> None:
     world = World()
     batch(world, "a", pods=32, wanted=100)

@@ -25,8 +25,8 @@ from fairburst.kube.jobs.elasticity import ElasticPlan, SlotPlanner
 from fairburst.kube.jobs.reserve import CLASS_OF, QUOTA_OF, Reserve, left_over
 from fairburst.kube.names import LARGE_QUOTA, MANAGED_LABEL, OUR_QUOTAS, PART_QUOTAS, POOL_LABEL, QUOTA_NAME, SMALL_QUOTA
 from fairburst.kube.queues.roster import KINDS, NEVER_MANAGED, Member, ObjectKey, Roster, RosterBuilder, pool_name
-from fairburst.kube.usage.burst_sizes import BurstSizes
-from fairburst.kube.usage.capacity import LowWaterMark, allocatable, counts, largest_node
+from fairburst.kube.usage.burst_sizes import BurstSizes, pods_of
+from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.demand import NamespaceDemand, Owner, namespace_demand
 from fairburst.kube.usage.pace import PaceMeter
@@ -169,6 +169,7 @@ class Engine:
         self._demand_resources: tuple[str, ...] = ()
         self._floors = natural_units(config.enforcement.floors)
         self._largest_node: dict[str, float] = {}
+        self._shapes: NodeShapes | None = None  # None where nodes come as they are needed
 
     def remember_committed(self, resources: tuple[str, ...], committed: FloatArray, as_of_monotonic: float) -> None:
         """Take over the low-water mark of an earlier process."""
@@ -318,8 +319,10 @@ class Engine:
         pool = self._config.pool
         nodes = {name: node for (_, name), node in view.nodes.items() if counts(node, pool.node_selector)}
         head_room, declared = natural_units(pool.head_room), natural_units(pool.declared_capacity)
-        offered = allocatable(nodes.values(), resources)
-        most = np.full(len(resources), np.inf) if pool.autoscaled else largest_node(nodes.values(), resources)
+        shapes = NodeShapes.of(nodes.values(), resources)
+        self._shapes = None if pool.autoscaled else shapes
+        offered = shapes.total()
+        most = np.full(len(resources), np.inf) if pool.autoscaled else shapes.largest()
         self._largest_node = dict(zip(resources, most.tolist(), strict=True))
         reserve = offered * pool.head_room_percent / 100 + _vector(resources, head_room)
         governed = frozenset(member.namespace for member in roster.governing)
@@ -499,10 +502,12 @@ class Engine:
         rate = _rate(burst, snapshot.resources)
         others = snapshot.usage.sum(axis=0) - snapshot.usage[row]
         free = bool(np.all(others + rate <= snapshot.live_capacity * (1 + 1e-9)))
+        unit = self._bursts.unit(decision.queue, snapshot.unit[row])
         return attainability(
             deadline_seconds=burst.deadline_seconds,
             demand_fraction=self._bursts.fraction(decision.queue),
-            pods=self._bursts.pods(decision.queue, rate, snapshot.unit[row]),
+            pods=pods_of(rate, unit),
+            fitting_pods=math.inf if self._shapes is None else self._shapes.fitting(unit),
             room_is_free=free,
             pace=view.pace.pace(now),
         )

@@ -26,15 +26,19 @@ class ClusterPace:
 
 @dataclass(frozen=True, slots=True)
 class Attainability:
-    """The verdict: expected completion after the opening against the deadline, both in seconds."""
+    """The verdict: expected completion after the opening against the deadline, both in seconds; infinite where not all of the burst's pods
+    fit the nodes (`fits`)."""
 
     holds: bool
     expected_seconds: float
     deadline_seconds: float
     message: str
+    fits: bool = True
 
 
-def attainability(*, deadline_seconds: float, demand_fraction: float, pods: float, room_is_free: bool, pace: ClusterPace) -> Attainability:
+def attainability(
+    *, deadline_seconds: float, demand_fraction: float, pods: float, fitting_pods: float = math.inf, room_is_free: bool, pace: ClusterPace
+) -> Attainability:
     """Add up the delays ahead of a burst and compare with its deadline.
 
     Parameters
@@ -42,9 +46,19 @@ def attainability(*, deadline_seconds: float, demand_fraction: float, pods: floa
     deadline_seconds : t of the burst; its guaranteed rate delivers the declared demand in exactly that time
     demand_fraction : part of the declared demand that recent bursts really consumed, in (0, 1]; 1 without history
     pods : pods of the burst at the guaranteed rate
+    fitting_pods : pods of that size that the nodes hold while they are empty: a sum of free capacity is no room for a pod
     room_is_free : the guaranteed rate fits beside what runs now, so nothing has to end first
     pace : measured rates of this cluster
     """
+    if pods > fitting_pods:
+        return Attainability(
+            False,
+            math.inf,
+            deadline_seconds,
+            f"the guaranteed rate is {pods:.0f} pods at a time, and of that size the nodes of the pool hold {fitting_pods:.0f} even while "
+            "they are empty; ask for smaller pods, or provide larger nodes",
+            fits=False,
+        )
     waiting = 0.0 if room_is_free else pace.release_seconds or 0.0
     slowest = min((rate for rate in (pace.creation_rate, pace.bind_rate) if rate), default=math.inf)
     creating = pods / slowest

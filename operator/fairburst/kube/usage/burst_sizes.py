@@ -30,18 +30,21 @@ class BurstSizes:
         """Largest part of the declared demand that a recent burst took, in [0, 1]; 1 before the first."""
         return max(self._fractions.get(queue, ()), default=1.0)
 
-    def pods(self, queue: str, rate: FloatArray, unit: FloatArray) -> float:
-        """Pods of the queue's size that the (K,) `rate` is; `unit` (K,) is its largest pod now, zeros while it has none."""
-        if unit.any():
-            self._units[queue] = unit
+    def unit(self, queue: str, now: FloatArray) -> FloatArray:
+        """(K,) the queue's largest pod: `now`, or the last that was seen where it has none; zeros before the first."""
+        if now.any():
+            self._units[queue] = now
         known = self._units.get(queue)
-        if known is None or known.shape != rate.shape:
-            return 0.0
-        sized = (rate > 0) & (known > 0)
-        return float(np.max(np.ceil(rate[sized] / known[sized]), initial=0.0))
+        return now if known is None or known.shape != now.shape else known
 
     def keep(self, queues: set[str]) -> None:
         """Drop queues that are gone."""
         for gone in (self._fractions.keys() | self._units.keys()) - queues:
             self._fractions.pop(gone, None)
             self._units.pop(gone, None)
+
+
+def pods_of(rate: FloatArray, unit: FloatArray) -> float:
+    """How many pods of the (K,) size `unit` run at a time at the (K,) `rate`; 0 where no pod has been seen, else at least one."""
+    sized = (rate > 0) & (unit > 0)
+    return max(1.0, float(np.floor(np.min(rate[sized] / unit[sized]) + 1e-9))) if sized.any() else 0.0

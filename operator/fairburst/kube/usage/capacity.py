@@ -1,4 +1,5 @@
-"""What the pool can hand out: live capacity, and the committed capacity that admission counts on. Pure but for the low-water mark.
+"""What the pool can hand out: live capacity, the committed capacity that admission counts on, and the shapes of its nodes. Pure but for
+the low-water mark.
 
 Live: allocatable of ready, schedulable nodes of the pool, minus what unmanaged pods on them use, minus head-room. Committed:
 the declared capacity, or the lowest live value of the last `capacityWindow`, so that a reboot or a stray CronJob does not flip
@@ -7,7 +8,9 @@ classes back and forth.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,22 +25,44 @@ def counts(node: Node, node_selector: Mapping[str, str]) -> bool:
     return node.schedulable and all(labels.get(key) == value for key, value in node_selector.items())
 
 
-def allocatable(nodes: Iterable[Node], resources: tuple[str, ...]) -> FloatArray:
-    """(K,) sum of allocatable, resource units; a quantity that cannot be read counts as none."""
-    total = np.zeros(len(resources))
-    for node in nodes:
-        for index, resource in enumerate(resources):
-            text = (node.status.allocatable or {}).get(resource)
-            if text is not None:
-                total[index] += parse_quantity(text)
-    return total
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeShapes:
+    """What the pool's nodes offer: `offers` (M, K) allocatable, resource units, and `pods` (M,) how many pods each takes."""
 
+    offers: FloatArray
+    pods: FloatArray
 
-def largest_node(nodes: Iterable[Node], resources: tuple[str, ...]) -> FloatArray:
-    """(K,) the most that any one node offers: no larger pod can run. Infinite without nodes, of which nothing is known then."""
-    offers = [allocatable((node,), resources) for node in nodes]
-    largest: FloatArray = np.max(offers, axis=0) if offers else np.full(len(resources), np.inf)
-    return largest
+    @classmethod
+    def of(cls, nodes: Collection[Node], resources: tuple[str, ...]) -> NodeShapes:
+        """A quantity that cannot be read or is missing counts as none, a number of pods that is missing as no limit."""
+        offers = np.zeros((len(nodes), len(resources)))
+        pods = np.full(len(nodes), np.inf)
+        for row, node in enumerate(nodes):
+            amounts = node.status.allocatable or {}
+            for column, resource in enumerate(resources):
+                if resource in amounts:
+                    offers[row, column] = parse_quantity(amounts[resource])
+            if "pods" in amounts:
+                pods[row] = parse_quantity(amounts["pods"])
+        return cls(offers, pods)
+
+    def total(self) -> FloatArray:
+        """(K,) sum over the nodes."""
+        total: FloatArray = self.offers.sum(axis=0)
+        return total
+
+    def largest(self) -> FloatArray:
+        """(K,) the most that any one node offers: no larger pod can run. Infinite without nodes, of which nothing is known then."""
+        largest: FloatArray = self.offers.max(axis=0) if len(self.offers) else np.full(self.offers.shape[1], np.inf)
+        return largest
+
+    def fitting(self, unit: FloatArray) -> float:
+        """How many pods of the (K,) size `unit` fit on the nodes while these are empty; infinite for a pod that asks for nothing."""
+        asked = unit > 0
+        if not asked.any():
+            return math.inf
+        by_node = np.floor(np.min(self.offers[:, asked] / unit[asked], axis=1) + 1e-9)
+        return float(np.minimum(by_node, self.pods).sum())
 
 
 class LowWaterMark:

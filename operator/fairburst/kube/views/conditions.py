@@ -80,7 +80,7 @@ def _guaranteed(decision: QueueDecision, attainable: Attainability | None) -> Co
 def _attainable(attainable: Attainability | None) -> ConditionValue:
     if attainable is None:
         return ConditionValue("Attainable", "Unknown", "NoBurstPromised", "no burst is promised, so there is no deadline to meet")
-    reason = "InTime" if attainable.holds else "TooLate"
+    reason = "InTime" if attainable.holds else "TooLate" if attainable.fits else "DoesNotFitNodes"
     return ConditionValue("Attainable", "True" if attainable.holds else "False", reason, attainable.message)
 
 
