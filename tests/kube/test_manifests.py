@@ -27,9 +27,10 @@ def test_rights_have_no_wildcard_and_no_secrets() -> None:
         assert not granted & {"*", "secrets", "pods/exec", "impersonate", "escalate", "bind"}
 
 
-def test_pods_and_nodes_are_only_read() -> None:
-    verbs = {verb for rule in rules(Subject()) if {"pods", "nodes"} & set(rule["resources"]) for verb in rule["verbs"]}
-    assert verbs == {"get", "list", "watch"}
+@pytest.mark.parametrize(("resource", "want"), [("nodes", set()), ("pods", {"patch"})])
+def test_nodes_are_only_read_and_pods_only_patched_for_their_gate(resource: str, want: set[str]) -> None:
+    verbs = {verb for rule in rules(Subject()) if resource in rule["resources"] for verb in rule["verbs"]}
+    assert verbs == {"get", "list", "watch"} | want
 
 
 def test_the_ladder_has_the_configured_values_and_never_preempts() -> None:

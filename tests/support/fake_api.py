@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import json
 from collections.abc import Callable
 from typing import Any, Self
@@ -253,9 +254,11 @@ class FakeApi:
         if old is None:
             return web.json_response(status(404, "NotFound", name), status=404)
         if request.method == "PATCH":
-            if "json-patch" in request.headers.get("Content-Type", ""):
-                return web.json_response(status(415, "UnsupportedMediaType"), status=415)
-            return web.json_response(self.put(collection, merge_patch(old, body)))
+            patch = json_patch if "json-patch" in request.headers.get("Content-Type", "") else merge_patch
+            try:
+                return web.json_response(self.put(collection, patch(old, body)))
+            except (LookupError, ValueError) as error:
+                return web.json_response(status(422, "Invalid", str(error)), status=422)
         if request.method == "DELETE":
             self.remove(collection, namespace, name)
         return web.json_response(old)
@@ -272,3 +275,25 @@ def merge_patch(target: JsonObject, patch: JsonObject) -> JsonObject:
         else:
             merged[key] = value
     return merged
+
+
+def json_patch(target: JsonObject, operations: list[JsonObject]) -> JsonObject:
+    """RFC 6902: test, add to a mapping, remove. Raises where a test fails or a path leads nowhere."""
+    patched: JsonObject = copy.deepcopy(target)
+    for operation in operations:
+        *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
+        place: Any = patched
+        for part in parents:
+            place = place[int(part) if isinstance(place, list) else part]
+        key: Any = int(last) if isinstance(place, list) else last
+        match operation["op"]:
+            case "test":
+                if place[key] != operation["value"]:
+                    raise ValueError(f"{operation['path']}: expected {operation['value']!r}, found {place[key]!r}")
+            case "add":
+                place[key] = operation["value"]
+            case "remove":
+                del place[key]
+            case other:
+                raise ValueError(f"{other} is not known here")
+    return patched

@@ -9,12 +9,13 @@ import msgspec
 
 from fairburst.config import Config, parse_config
 from fairburst.kube.api.objects import Deployment, Job, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
+from fairburst.kube.enforce.gate import ungate_patch
 from fairburst.kube.enforce.quota_plan import quota_body
 from fairburst.kube.engine import ClusterView, Engine, RoundPlan
 from fairburst.kube.names import MANAGED_LABEL, OUR_QUOTAS
 from fairburst.kube.queues.schemas import API_VERSION
 from fairburst.kube.usage.pod_index import PodIndex
-from tests.support.fake_api import merge_patch
+from tests.support.fake_api import json_patch, merge_patch
 
 JsonObject = dict[str, Any]
 GI = 2.0**30
@@ -171,6 +172,7 @@ class World:
         key = (new.metadata.namespace, new.metadata.name)
         old = self.pods.get(key)
         self.view.pods.update(old, new)
+        self.engine.gates.pod_changed(old, new)
         if self.engine.reserve is not None:
             self.engine.reserve.pod_changed(old, new, self.view.pods, self.wall, self.now)
         self.pods[key] = new
@@ -180,6 +182,7 @@ class World:
         """A pod ends and leaves the informer's view."""
         old = self.pods.pop((namespace, name))
         self.view.pods.update(old, None)
+        self.engine.gates.pod_changed(old, None)
         self.engine.pod_ended(old, self.now)
         if self.engine.reserve is not None:
             self.engine.reserve.pod_changed(old, None, self.view.pods, self.wall, self.now)
@@ -212,6 +215,10 @@ class World:
             self.namespace(name)
         for name in plan.labels:
             self.namespace(name, managed=True)
+        self.engine.gates.sent(plan.ungates)
+        for held in plan.ungates:
+            body = json_patch(msgspec.to_builtins(self.pods[held.key]), ungate_patch(held))
+            self.put(msgspec.convert(body, Pod))
         for key in plan.quota_deletions:
             del self.quotas[key]
         for write in plan.quota_writes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,10 @@ import numpy as np
 from fairburst.config import Config, natural_units
 from fairburst.kube.api.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
 from fairburst.kube.enforce.enforceability import Obstacle, obstacles
+from fairburst.kube.enforce.gate import Gatekeeper, GateLevel, ceiling, milli_level
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaPlanner, QuotaTarget, QuotaWrite, amounts, pool_of
 from fairburst.kube.enforce.release_lag import ReleaseLag
-from fairburst.kube.enforce.stamp import stamp_of
+from fairburst.kube.enforce.stamp import HOLDS, stamp_of
 from fairburst.kube.enforce.wake import Room, WakePlanner
 from fairburst.kube.jobs.elasticity import ElasticPlan, SlotPlanner
 from fairburst.kube.jobs.reserve import CLASS_OF, QUOTA_OF, Reserve, left_over
@@ -29,6 +30,7 @@ from fairburst.kube.usage.burst_sizes import BurstSizes, pods_of
 from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.demand import NamespaceDemand, Owner, namespace_demand
+from fairburst.kube.usage.gated_pods import GatedPod
 from fairburst.kube.usage.pace import PaceMeter
 from fairburst.kube.usage.pod_index import NamespaceUsage, PodIndex
 from fairburst.kube.views.conditions import conditions_of
@@ -52,9 +54,11 @@ from fairburst.policy.model import (
     RoundEvent,
     RoundResult,
     Schedule,
+    WindowState,
 )
 
 STATUS_PLAN_SECONDS = 0.5
+HOLD_SETTLES_SECONDS = 1.0  # until every API server stamps by a changed status; measured: at most 157 ms
 
 
 @dataclass(slots=True)
@@ -75,13 +79,15 @@ class ClusterView:
 
 @dataclass(slots=True)
 class RoundPlan:
-    """What a round wants done. `due`: monotonic time of the next round if no event comes first."""
+    """What a round wants done. `due`: monotonic time of the next round if no event comes first; `since`: of the first event that led to
+    this one."""
 
     result: RoundResult
     snapshot: ClusterSnapshot
     roster: Roster
     decide_seconds: float
     quota_writes: list[QuotaWrite] = field(default_factory=list)
+    ungates: list[GatedPod] = field(default_factory=list)
     elastic: ElasticPlan = field(default_factory=ElasticPlan)
     wakes: list[Owner] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
@@ -94,6 +100,7 @@ class RoundPlan:
     false_conditions: dict[str, set[str]] = field(default_factory=dict)
     quotas_out_of_sync: int = 0
     due: float = math.inf
+    since: float = math.inf
 
     def dominant_shares(self) -> FloatArray:
         """(N, 2) dominant shares allocated and used, fractions of live capacity."""
@@ -159,6 +166,8 @@ class Engine:
         self.reserve = Reserve.of(config)
         self._lead_times = LeadTimeBook(learning=self.reserve is not None)
         self.slots = SlotPlanner(config.elasticity)
+        self.gates = Gatekeeper()
+        self._holding_since: dict[str, float] = {}
         self._bursts = BurstSizes()
         self._standing: object = None
         self._statuses_at = -math.inf
@@ -166,6 +175,7 @@ class Engine:
         self._uids: dict[str, str] = {}
         self._demand: dict[str, NamespaceDemand] = {}
         self._kinds: dict[str, QueueKind] = {}
+        self._gated: set[str] = set()
         self._demand_resources: tuple[str, ...] = ()
         self._floors = natural_units(config.enforcement.floors)
         self._largest_node: dict[str, float] = {}
@@ -210,6 +220,8 @@ class Engine:
         plan.due = min(plan.due, now + plan.elastic.wait)
         plan.lead_times = self._lead_times.views(snapshot, result)
         enforced = self._enforced(view, roster, plan, ending)
+        self._note_holding(roster, now)
+        self._plan_gates(view, enforced, plan, ending, now)
         self._plan_quotas(view, enforced, plan, now)
         self._plan_wakes(view, enforced, plan, now)
         self._remember_bursts(plan, wall)
@@ -282,6 +294,9 @@ class Engine:
     def _refresh_demand(self, view: ClusterView, roster: Roster, resources: tuple[str, ...], ending: frozenset[str]) -> None:
         """Recompute the demand of namespaces in which something changed."""
         managed = {member.namespace for member in roster.governing} | self._orphans(view, roster, ending)
+        gated = {member.namespace for member in roster.governing if member.enforcement == "Gate"}
+        view.changed_namespaces |= gated ^ self._gated
+        self._gated = gated
         if resources != self._demand_resources:
             self._demand.clear()
             self._demand_resources = resources
@@ -294,6 +309,7 @@ class Engine:
                     view.pods.owner,
                     resources,
                     self.slots.wishes(namespace),
+                    gated=namespace in gated,
                 )
         for namespace in self._demand.keys() - managed:
             del self._demand[namespace]
@@ -390,6 +406,10 @@ class Engine:
             if (item.namespace, QUOTA_NAME) not in current and any(obstacle.blocks for obstacle in item.obstacles):
                 continue
             umbrella = self._target(item, usage.stored, resources)
+            if item.member is not None and item.member.enforcement == "Gate":
+                quota = view.quotas.get((item.namespace, QUOTA_NAME))
+                targets.append(self._raised(umbrella, item, plan.snapshot, amounts(quota.spec.hard) if quota is not None else {}, now))
+                continue
             targets.append(umbrella)
             if self.reserve is not None and item.member is not None and item.row is not None:
                 targets += self.reserve.targets(umbrella, item.member, item.row, plan.snapshot, plan.result, usage.by_class, self.lag, now)
@@ -423,6 +443,33 @@ class Engine:
             owner = {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "name": name, "uid": member.uid}
         latency = member is not None and member.key[0] == "LatencyQueue"
         return QuotaTarget(item.namespace, level, lag, item.unit, stored, owner, latency, exact=item.held_back)
+
+    def _note_holding(self, roster: Roster, now: float) -> None:
+        """Since when the stored status has told the admission policies to hold a namespace's work."""
+        holding = {member.namespace for member in roster.governing if (member.obj.get("status") or {}).get("holds")}
+        self._holding_since = {namespace: self._holding_since.get(namespace, now) for namespace in holding}
+
+    def _plan_gates(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, ending: frozenset[str], now: float) -> None:
+        """Which gated pods are let go: by the level of a queue in Gate mode, all of them where there is no such queue."""
+        levels = {
+            item.namespace: GateLevel(_urgency(plan.result, item.row), milli_level(item.level.tolist()))
+            for item in enforced
+            if item.row is not None and item.member is not None and item.member.enforcement == "Gate"
+        }
+        plan.ungates, due = self.gates.plan(levels, plan.roster.elsewhere | ending | self._never_managed, view.pods, now)
+        plan.due = min(plan.due, due)
+
+    def _raised(
+        self, target: QuotaTarget, item: _Enforced, snapshot: ClusterSnapshot, present: Mapping[str, float], now: float
+    ) -> QuotaTarget:
+        """The quota of a namespace whose pods are gated: a ceiling above what exists, once new pods are sure to get the gate."""
+        existing = {resource: max(amount, target.counted.get(resource, 0.0)) for resource, amount in target.level.items()}
+        if self._holding_since.get(item.namespace, math.inf) + HOLD_SETTLES_SECONDS > now:
+            lowest = {resource: max(amount, present.get(resource, 0.0)) for resource, amount in existing.items()}
+            return replace(target, level=lowest, lag={}, unit={} if present else target.unit)
+        capacity = dict(zip(snapshot.resources, snapshot.committed_capacity.tolist(), strict=True))
+        wanted = {resource: max(amount, item.demand.demand.get(resource, 0.0)) for resource, amount in existing.items()}
+        return replace(target, level=ceiling(wanted, capacity, target.level, present), lag={}, unit={})
 
     def _plan_wakes(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, now: float) -> None:
         written = {write.key: write for write in plan.quota_writes}
@@ -480,6 +527,7 @@ class Engine:
                     plan.snapshot.usage[row],
                     plan.snapshot.demand[row],
                     None if observed_only else stamp_of(decision.guarantee_class, self._config),
+                    HOLDS.get(member.enforcement),
                     reserve=reserve,
                     lead_time=plan.lead_times.get(member.qualified_name),
                     elasticity=None
@@ -586,4 +634,12 @@ def _rooms_by_size(
 
 
 def _observed_only(member: Member) -> bool:
-    return bool(member.obj["spec"].get("enforcement") == "Observe")  # as written: an invalid edit elsewhere in the spec does not end it
+    return member.enforcement == "Observe"
+
+
+def _urgency(result: RoundResult, row: int) -> tuple[int, int]:
+    """Hard queues in their windows first, then soft ones in theirs, then the rest; within each by the queues' order."""
+    window = result.decisions[row].window
+    if window is None or window.state is WindowState.CLOSED:
+        return 2, row
+    return {GuaranteeClass.HARD: 0, GuaranteeClass.SOFT: 1}.get(result.classes[row] or GuaranteeClass.ELASTIC, 2), row

@@ -85,9 +85,10 @@ class SchedulingLoop:
     async def _round(self) -> float:
         """One round; the monotonic time of the next one if nothing happens before."""
         self._dirty.clear()
-        self._first_event = math.inf
         started = time.monotonic()
+        since, self._first_event = min(self._first_event, started), math.inf
         plan = self._engine.round(self._view, CLOCK(), started)
+        plan.since = since
         planned = time.monotonic()
         ok = await self._send(plan)
         self._observe(plan, started, planned)
@@ -113,6 +114,7 @@ class SchedulingLoop:
             used=_dominant(snapshot.usage.sum(axis=0), snapshot.live_capacity),
             quotas=len(plan.quota_writes),
             wakes=len(plan.wakes),
+            ungates=len(plan.ungates),
             statuses=len(plan.statuses),
             events=len(plan.events),
             decide_ms=plan.decide_seconds * 1e3,

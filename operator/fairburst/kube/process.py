@@ -23,6 +23,7 @@ from fairburst.kube.jobs.learned_curves import RunStore
 from fairburst.kube.jobs.reserve_memory import ReserveMemory
 from fairburst.kube.loop import SchedulingLoop
 from fairburst.kube.queues.queue_watch import QueueWatch
+from fairburst.kube.ungate import Ungater
 from fairburst.kube.usage.committed import CommittedCapacity
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
@@ -80,7 +81,7 @@ class Operator:
         self._namespace = config.namespace
         self._recorder = recorder_of(config.recording)
         self._engine = Engine(config, self._namespace, decide if self._recorder is None else self._recorder.decide)
-        self._pods = Informer(client, "/api/v1/pods", Pod, self._mark, params=LIVE_PODS, on_event=self._on_pod)
+        self._pods = Informer(client, "/api/v1/pods", Pod, self._pods_changed, params=LIVE_PODS, on_event=self._on_pod)
         self._nodes = Informer(client, "/api/v1/nodes", Node, self._mark)
         self._namespaces = Informer(client, "/api/v1/namespaces", Namespace, self._mark)
         self._quotas = Informer(client, "/api/v1/resourcequotas", ResourceQuota, self._mark)
@@ -108,6 +109,8 @@ class Operator:
             queue_seen=self._queues.observe,
             job_seen=lambda obj: self._controllers["Job"].observe(msgspec.convert(obj, Job)),
         )
+        self._ungater = Ungater(client, self._engine.gates, self.metrics, pod_seen=self._pod_answered, on_failure=self._mark)
+        self._changed_pods_in: set[str] = set()
         self._committed = CommittedCapacity(client, self._namespace, config.pool.name)
         self._job_runs = RunStore(client, self._namespace, config.pool.name)
         self._reserve_memory = ReserveMemory(client, self._namespace, config.pool.name)
@@ -125,6 +128,7 @@ class Operator:
         ended = asyncio.create_task(stop.wait())
         tasks = [asyncio.create_task(informer.run(), name=informer.path) for informer in self._informers()]
         tasks.append(asyncio.create_task(self._run_rounds(), name="rounds"))
+        tasks.append(asyncio.create_task(self._ungater.run(), name="ungater"))
         try:
             done, _ = await asyncio.wait([ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in done - {ended}:
@@ -169,6 +173,17 @@ class Operator:
     def _mark(self) -> None:
         self._loop.mark()
 
+    def _pods_changed(self) -> None:
+        """A batch of pod events is in. Pods that the last round's levels let go already need not wait for the next one."""
+        changed, self._changed_pods_in = self._changed_pods_in, set()
+        self._ungater.send(self._engine.gates.between_rounds(changed, self._view.pods), time.monotonic())
+        self._loop.mark()
+
+    def _pod_answered(self, pod: Pod) -> None:
+        """Take what a patch was answered with, unless the pod has ended or gone meanwhile: nobody would tell us so again."""
+        if (pod.metadata.namespace, pod.metadata.name) in self._pods.store:
+            self._pods.observe(pod)
+
     def _on_pod(self, _: str, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         if pod is None:
@@ -176,6 +191,8 @@ class Operator:
         namespace, now = pod.metadata.namespace, time.monotonic()
         self._view.pods.update(old, new)
         self._view.changed_namespaces.add(namespace)
+        self._engine.gates.pod_changed(old, new)
+        self._changed_pods_in.add(namespace)
         ended = old is not None and not old.ended and (new is None or new.ended)
         if ended and old is not None:
             self._engine.pod_ended(old, now)
@@ -201,6 +218,7 @@ class Operator:
         self._quotas.observe(msgspec.convert(obj, ResourceQuota))
 
     async def _send(self, plan: RoundPlan) -> bool:
+        self._ungater.send(plan.ungates, plan.since)
         return await self._applier.apply(plan, self._engine.quota_written, self._engine.status_written)
 
     async def _after_round(self, plan: RoundPlan) -> None:

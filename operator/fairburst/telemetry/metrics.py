@@ -13,6 +13,7 @@ from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind, Win
 
 CLASSES = (*(item.value for item in GuaranteeClass), "Rejected")
 CONDITIONS = ("Admitted", "Guaranteed", "Attainable", "Enforced", "JobsFit", "Elastic", "Ready")
+_UNGATE_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
 _ROUND_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
@@ -158,6 +159,18 @@ class Metrics:
         )
         self.reaction_seconds = Histogram(
             "fairburst_reaction_seconds", "From an event to the start of its round.", buckets=_ROUND_BUCKETS, registry=registry
+        )
+        self.queue_reaction_seconds = Histogram(
+            "fairburst_queue_reaction_seconds",
+            "Gates: from the event that let pods go to the API server's answer to the last of their patches.",
+            buckets=_UNGATE_BUCKETS,
+            registry=registry,
+        )
+        self.queue_ungate_seconds = Histogram(
+            "fairburst_queue_ungate_seconds",
+            "Gates: from a pod's creation, a time in whole seconds, to its gate's removal.",
+            buckets=_UNGATE_BUCKETS,
+            registry=registry,
         )
         self.writes = Counter(
             "fairburst_writes_total",

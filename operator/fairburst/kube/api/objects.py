@@ -144,6 +144,13 @@ class Pod(Object):
         """True while the scheduler must not look at it."""
         return bool(self.spec.scheduling_gates)
 
+    def gate_index(self, name: str) -> int | None:
+        """Where the gate of this name is in the pod's list, None where it is not."""
+        for index, gate in enumerate(self.spec.scheduling_gates or ()):
+            if gate.name == name:
+                return index
+        return None
+
     @property
     def unmanaged(self) -> bool:
         """True for the system's own pods, in whatever namespace: they take capacity but belong to no queue."""

@@ -8,6 +8,9 @@ from fairburst.config import Config
 from fairburst.kube.names import class_name
 from fairburst.policy.model import GuaranteeClass
 
+# What the admission policies hold back of new work, by the queue's enforcement (status.holds).
+HOLDS = {"Gate": "Pods", "Suspend": "Jobs"}
+
 
 def class_values(config: Config) -> dict[str, int]:
     """Value of each PriorityClass by name."""

@@ -18,7 +18,7 @@ from fairburst.kube.install.crd import all_crds
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
 from fairburst.kube.install.tenant_rules import OPERATE, RBAC_API, admin_role, edit_role, tenant_policies, view_role
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, label_patches, size_variables, unlabel_patches
-from fairburst.kube.names import GROUP, LOWEST_CLASS
+from fairburst.kube.names import GATE, GROUP, LOWEST_CLASS
 from fairburst.kube.queues.schemas import API_VERSION
 
 SERVICE_ACCOUNT = "fairburst"
@@ -86,7 +86,7 @@ def _queue_policy(name: str, kind: str, config: Config) -> list[Manifest]:
     patches = _stamp_patches("params.status.stamp")
     if kind == "ThroughputQueue" and config.small_jobs.enabled:
         patches = f"(has(params.status.smallStamp) && {_OF_A_SMALL_JOB} ? {_stamp_patches('params.status.smallStamp')} : {patches})"
-    expression = f"!({_governs(config)}) ? [] : {patches} + {_NOTE}{_node_selector_patches(config.pool.node_selector)}"
+    expression = f"!({_governs(config)}) ? [] : {patches} + {_NOTE}{_node_selector_patches(config.pool.node_selector)} + {_GATE_PATCHES}"
     policy = _policy(name, _PODS, [expression], _NOT_OF_THE_SYSTEM)
     return _with_queue(policy, _binding(name, config), kind)
 
@@ -138,6 +138,14 @@ _NOT_OF_THE_SYSTEM = [
         "expression": f"!({owned_by('DaemonSet')})",
     },
 ]
+# Once, whoever else gates the pod; a pod that names its node can have no gate.
+_OUR_GATE = f"Object.spec.schedulingGates{{name: '{GATE}'}}"
+_GATE_PATCHES = (
+    "(params.status.?holds.orValue('') != 'Pods' || has(object.spec.nodeName) || "
+    f"object.spec.?schedulingGates.orValue([]).exists(one, one.name == '{GATE}') ? [] : [has(object.spec.schedulingGates) ? "
+    f"JSONPatch{{op: 'add', path: '/spec/schedulingGates/-', value: {_OUR_GATE}}} : "
+    f"JSONPatch{{op: 'add', path: '/spec/schedulingGates', value: [{_OUR_GATE}]}}])"
+)
 # Only a Job's template is labelled by us: a label that somebody puts on a pod of another kind counts for nothing.
 _OF_A_SMALL_JOB = f"object.metadata.?labels[?'{SIZE_LABEL}'].orValue('') == '{SMALL}' && {owned_by('Job')}"
 
@@ -222,7 +230,8 @@ def cluster_rules() -> list[Manifest]:
     """What the operator may do in every namespace."""
     queues = ["latencyqueues", "throughputqueues"]
     return [
-        _rule("", ["pods", "nodes", "limitranges"], _READ),
+        _rule("", ["nodes", "limitranges"], _READ),
+        _rule("", ["pods"], [*_READ, "patch"]),  # takes the gate off
         _rule("", ["namespaces"], [*_READ, "patch"]),  # puts the managed label back
         _rule("", ["resourcequotas"], [*_READ, "create", "update", "patch", "delete"]),
         _rule("", ["resourcequotas/status"], ["get", "update", "patch"]),

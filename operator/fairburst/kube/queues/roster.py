@@ -50,6 +50,11 @@ class Member:
         return self.key[1]
 
     @property
+    def enforcement(self) -> str:
+        """spec.enforcement as written: an invalid edit elsewhere in the spec does not change it."""
+        return str(self.obj["spec"].get("enforcement") or "Quota")
+
+    @property
     def qualified_name(self) -> str:
         """The core's name for it: "namespace/name"."""
         return f"{self.key[1]}/{self.key[2]}"

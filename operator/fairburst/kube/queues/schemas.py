@@ -291,10 +291,10 @@ _SHARED_RULES = (
     _unsupported("reclaim", "self.reclaim != 'Evict'", lambda spec: spec.reclaim != "Evict", "reclaim: Evict", "expected Never"),
     _unsupported(
         "enforcement",
-        "!(self.enforcement in ['Gate', 'Suspend'])",
-        lambda spec: spec.enforcement not in {"Gate", "Suspend"},
-        "enforcement: Gate or Suspend",
-        "expected Quota or Observe",
+        "self.enforcement != 'Suspend'",
+        lambda spec: spec.enforcement != "Suspend",
+        "enforcement: Suspend",
+        "expected Quota, Gate or Observe",
     ),
 )
 
@@ -315,8 +315,8 @@ class QueueSettings(SpecModel):
     )
     enforcement: Literal["Quota", "Gate", "Suspend", "Observe"] = Field(
         default="Quota",
-        description="How the queue is held to its level. Quota: a ResourceQuota in its namespace. Observe: not at all, decisions are only "
-        "reported. Gate and Suspend are not supported yet.",
+        description="How the queue is held to its level. Quota: a ResourceQuota in its namespace. Gate: its pods wait behind a scheduling "
+        "gate. Observe: not at all, decisions are only reported. Suspend is not supported yet.",
     )
     suspended: bool = Field(default=False, description="True holds the queue: no new work starts, and it has no part in the division.")
 
@@ -655,6 +655,9 @@ class QueueStatus(KubeModel):
         "Elastic: a fair share. Rejected: nothing beyond the floor, for it would break an earlier promise.",
     )
     stamp: Stamp | None = Field(default=None, description="What pods of this queue are stamped with at creation.")
+    holds: Literal["Pods", "Jobs"] | None = Field(
+        default=None, description="What the admission policies hold back of new work, until the operator lets it go."
+    )
     small_stamp: Stamp | None = Field(
         default=None, description="What pods of small Jobs are stamped with instead, while there is a reserve."
     )

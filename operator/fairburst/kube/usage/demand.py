@@ -74,12 +74,14 @@ def namespace_demand(
     owner_usage: Callable[[str], OwnerUsage],
     resources: tuple[str, ...],
     elastic: Mapping[str, int] | None = None,
+    *,
+    gated: bool = False,
 ) -> NamespaceDemand:
     """Add up the wishes of one namespace.
 
     `owner_usage` answers by the uid of a pod's controller. `elastic`: by uid, pods that a Job would have if it had not been made smaller:
     what it was given must not become what it is thought to want. `unrequested` names controllers whose template requests less
-    than a quota on cpu and memory demands.
+    than a quota on cpu and memory demands. `gated`: pods wait behind gates and not outside of a quota, so those there are say it all.
     """
     result = NamespaceDemand(unit=dict(usage.largest))
     announced: dict[str, float] = {}
@@ -98,7 +100,7 @@ def namespace_demand(
         if owner.wanted > owner.existing:
             result.lacking.append(priced)
             result.unrequested += [f"{owner.kind} {owner.name}"] if _lacks_requests(owner, template, resources) else []
-    _add_unannounced(result, usage, announced)
+    _add_unannounced(result, usage, announced, grows=not gated)
     for amounts in (result.demand, result.unit):
         amounts.update({resource: MOST for resource, amount in amounts.items() if amount > MOST})
     return result
@@ -160,10 +162,10 @@ def _lacks_requests(owner: Owner, template: PodTemplate, resources: tuple[str, .
     return template_lacks_requests(template.spec, resources)
 
 
-def _add_unannounced(result: NamespaceDemand, usage: NamespaceUsage, announced: Mapping[str, float]) -> None:
-    """Pods that no known controller announces want what they have, and a step more."""
+def _add_unannounced(result: NamespaceDemand, usage: NamespaceUsage, announced: Mapping[str, float], *, grows: bool) -> None:
+    """Pods that no known controller announces want what they have, and a step more where further ones may have been refused."""
     for resource, stored in usage.stored.items():
         unannounced = stored - announced.get(resource, 0.0)
         if unannounced > 1e-9 * stored:
-            step = max(result.unit.get(resource, 0.0), GROWTH_FRACTION * unannounced) if usage.unannounced else 0.0
+            step = max(result.unit.get(resource, 0.0), GROWTH_FRACTION * unannounced) if usage.unannounced and grows else 0.0
             result.demand[resource] = result.demand.get(resource, 0.0) + unannounced + step

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from fairburst.kube.api.objects import Pod, controller_of
-from fairburst.kube.names import SIZE_CLASSES
+from fairburst.kube.names import GATE, SIZE_CLASSES
 from fairburst.kube.usage.charge import containers_without_requests, counted_until, milli_charge
 
 # What an owner's newest pod was charged outlives the pod, for a Job whose next pod a quota holds back; so many are kept.
@@ -39,7 +39,8 @@ class ClassUsage:
 class NamespaceUsage:
     """What the pods of one namespace amount to, without unmanaged ones.
 
-    bound: charge of pods from bound to ended. stored: of all pods that quota counts. largest: the largest charge of any
+    bound: charge of pods from bound to ended. stored: of all pods that quota counts. gated: of those that our gate
+    holds. largest: the largest charge of any
     counted pod, per resource. pods_without_requests: names of counted pods that name no cpu or memory request where one
     is counted. unannounced: names of pods, not ended, whose successors no object that we read announces: bare ones, and those of
     other controllers. pods: how many quota counts.
@@ -55,6 +56,7 @@ class NamespaceUsage:
     pods: int
     unmanaged_bound: Amounts
     by_class: dict[str, ClassUsage] = field(default_factory=dict)
+    gated: Amounts = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +99,15 @@ class _Sum:
 
 
 class _Stored:
-    """A sum of charges, and the largest of them."""
+    """A sum of charges, the largest and the smallest of them."""
 
-    __slots__ = ("_largest", "_shapes", "sum")
+    __slots__ = ("_largest", "_shapes", "_smallest", "sum")
 
     def __init__(self, width: int) -> None:
         self.sum = _Sum(width)
         self._shapes: Counter[Shape] = Counter()
         self._largest: Shape | None = None
+        self._smallest: Shape | None = None
 
     def add(self, shape: Shape, sign: int) -> None:
         """Put a charge in (+1) or take it out (-1)."""
@@ -112,9 +115,9 @@ class _Stored:
         self._shapes[shape] += sign
         if self._shapes[shape] == 0:
             del self._shapes[shape]
-            self._largest = None
+            self._largest = self._smallest = None
         elif self._shapes[shape] == 1 and sign > 0:
-            self._largest = None
+            self._largest = self._smallest = None
 
     @property
     def largest(self) -> Shape:
@@ -123,13 +126,20 @@ class _Stored:
             self._largest = tuple(max(column) for column in zip(*self._shapes, strict=True)) if self._shapes else ()
         return self._largest
 
+    @property
+    def smallest(self) -> Shape:
+        """The smallest charge per resource; empty without any."""
+        if self._smallest is None:
+            self._smallest = tuple(min(column) for column in zip(*self._shapes, strict=True)) if self._shapes else ()
+        return self._smallest
+
 
 class _Namespace:
-    __slots__ = ("bound", "by_class", "stored", "total", "unannounced", "unmanaged_bound", "without_requests")
+    __slots__ = ("bound", "by_class", "gated", "stored", "total", "unannounced", "unmanaged_bound", "without_requests")
 
     def __init__(self, width: int) -> None:
         self.total = 0
-        self.bound, self.stored, self.unmanaged_bound = _Sum(width), _Stored(width), _Sum(width)
+        self.bound, self.stored, self.unmanaged_bound, self.gated = _Sum(width), _Stored(width), _Sum(width), _Sum(width)
         self.by_class: dict[str, _Stored] = {}
         self.without_requests: set[str] = set()
         self.unannounced: set[str] = set()
@@ -164,6 +174,7 @@ class _Facts:
     counted: bool
     terminating: bool
     unmanaged: bool
+    gated: bool
     lacks_requests: bool
 
 
@@ -253,12 +264,29 @@ class PodIndex:
             by_class={
                 name: ClassUsage(self._amounts(each.sum.amounts), self._amounts(each.largest)) for name, each in entry.by_class.items()
             },
+            gated=self._amounts(entry.gated.amounts),
         )
 
     def charge_of(self, pod: Pod) -> Shape:
         """What a pod that is in the index was charged, in thousandths, in the order of `resources`; zeros for one that is not."""
-        facts = self._facts.get((pod.metadata.namespace, pod.metadata.name))
+        return self.shape((pod.metadata.namespace, pod.metadata.name))
+
+    def shape(self, key: tuple[str, str]) -> Shape:
+        """The same by namespace and name."""
+        facts = self._facts.get(key)
         return (0,) * len(self.resources) if facts is None else facts.shape
+
+    def let_go(self, namespace: str) -> list[int]:
+        """Charge of the namespace's counted pods that our gate does not hold, in thousandths, in the order of `resources`."""
+        entry = self._namespaces.get(namespace)
+        if entry is None:
+            return [0] * len(self.resources)
+        return [stored - gated for stored, gated in zip(entry.stored.sum.amounts, entry.gated.amounts, strict=True)]
+
+    def smallest(self, namespace: str) -> Shape:
+        """The least that any of the namespace's counted pods was charged, by resource in thousandths; empty without pods."""
+        entry = self._namespaces.get(namespace)
+        return entry.stored.smallest if entry is not None else ()
 
     def namespaces(self) -> Collection[str]:
         """Namespaces that have pods."""
@@ -310,6 +338,7 @@ class PodIndex:
             counted=not ended,
             terminating=metadata.deletion_timestamp is not None,
             unmanaged=pod.unmanaged,
+            gated=pod.gate_index(GATE) is not None,
             lacks_requests=not ended and bool(containers_without_requests(pod, self.resources)),
         )
 
@@ -340,6 +369,8 @@ class PodIndex:
                 entry.bound.add(facts.shape, sign)
             if facts.counted:
                 entry.stored.add(facts.shape, sign)
+                if facts.gated:
+                    entry.gated.add(facts.shape, sign)
                 if facts.size_class:
                     self._account_class(entry, facts, sign)
                 if facts.lacks_requests:

@@ -10,6 +10,11 @@ from fairburst.kube.queues.roster import Member
 from fairburst.policy.attainability import Attainability
 from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind
 
+_HOW = {
+    "Quota": ("Quota", "the namespace's ResourceQuota follows the allocation."),
+    "Gate": ("Gate", "new pods wait behind a scheduling gate that is taken off by the allocation; the ResourceQuota is only a ceiling."),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ConditionValue:
@@ -39,7 +44,7 @@ def conditions_of(
     found = [_admitted(decision)]
     if decision.kind is QueueKind.LATENCY:
         found += [_guaranteed(decision, attainable), _attainable(attainable)]
-    found.append(_enforced(decision, obstacles, observed_only=observed_only))
+    found.append(_enforced(member, decision, obstacles, observed_only=observed_only))
     if too_large is not None:
         found.append(_jobs_fit(too_large))
     found.append(_ready(member, found, observed_only=observed_only))
@@ -84,7 +89,7 @@ def _attainable(attainable: Attainability | None) -> ConditionValue:
     return ConditionValue("Attainable", "True" if attainable.holds else "False", reason, attainable.message)
 
 
-def _enforced(decision: QueueDecision, obstacles: Sequence[Obstacle], *, observed_only: bool) -> ConditionValue:
+def _enforced(member: Member, decision: QueueDecision, obstacles: Sequence[Obstacle], *, observed_only: bool) -> ConditionValue:
     if observed_only:
         return ConditionValue("Enforced", "False", "Observe", "enforcement: Observe; decisions are reported, nothing is written.")
     if obstacles:
@@ -92,7 +97,7 @@ def _enforced(decision: QueueDecision, obstacles: Sequence[Obstacle], *, observe
         return ConditionValue("Enforced", "False", worst.reason, " ".join(obstacle.message for obstacle in obstacles))
     if decision.guarantee_class is None:
         return ConditionValue("Enforced", "True", "Floor", "rejected: the namespace runs at the floor in the lowest class.")
-    return ConditionValue("Enforced", "True", "Quota", "the namespace's ResourceQuota follows the allocation.")
+    return ConditionValue("Enforced", "True", *_HOW.get(member.enforcement, _HOW["Quota"]))
 
 
 def _jobs_fit(too_large: Sequence[str]) -> ConditionValue:

@@ -76,6 +76,7 @@ class StatusInput:
     usage: FloatArray | None = None
     demand: FloatArray | None = None
     stamp: Mapping[str, Any] | None = None
+    holds: str | None = None
     elasticity: Mapping[str, Any] | None = None
     reserve: ReserveView | None = None
     lead_time: LeadTimeView | None = None
@@ -147,7 +148,7 @@ def _told_by(item: StatusInput) -> tuple[Any, ...]:
         return item.member.generation, verdicts
     counted = memory.bursts, memory.met, memory.missed, memory.refused
     told = item.member.generation, verdicts, decision.guarantee_class, decision.window, memory.promise, counted, decision.admission
-    return (*told, item.reserve is not None)
+    return (*told, item.reserve is not None, item.holds)
 
 
 def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[str, ...], wall: float) -> dict[str, Any]:
@@ -177,6 +178,8 @@ def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[st
         status["rounding"] = {name: _time(since) for name, since in turns.items() if since is not None}
     if item.stamp is not None:
         status["stamp"] = dict(item.stamp)
+    if item.holds is not None:
+        status["holds"] = item.holds
     if item.elasticity is not None:
         status["elasticity"] = dict(item.elasticity)
     if item.reserve is not None:

@@ -1,0 +1,99 @@
+"""Taking gates off: one patch a pod, the most urgent queue's first, beside the rounds and not within them. Decides nothing.
+
+What is refused goes back to the gatekeeper, and the next round chooses anew from the pod as it then is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import ApiError, Conflict, Invalid, NotFound
+from fairburst.kube.api.objects import Pod
+from fairburst.kube.enforce.gate import Gatekeeper, ungate_patch
+from fairburst.kube.queues.schemas import to_epoch
+from fairburst.kube.usage.gated_pods import GatedPod
+from fairburst.telemetry.log import event
+from fairburst.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+CONCURRENT_PATCHES = 32
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Pods chosen at one time. `since`: monotonic time of the event that let them go; `left`: not answered yet."""
+
+    since: float
+    left: int
+
+
+class Ungater:
+    """Sends what the gatekeeper chose. `pod_seen` takes the pods that the server answers with; `on_failure` asks for a round."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        gates: Gatekeeper,
+        metrics: Metrics,
+        *,
+        pod_seen: Callable[[Pod], None],
+        on_failure: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._gates = gates
+        self._metrics = metrics
+        self._pod_seen = pod_seen
+        self._on_failure = on_failure
+        self._queue: asyncio.PriorityQueue[tuple[tuple[int, int, str], int, GatedPod, _Batch]] = asyncio.PriorityQueue()
+        self._numbers = itertools.count()
+
+    def send(self, pods: Sequence[GatedPod], since: float) -> None:
+        """Take these on; returns at once. `since`: monotonic time of the event that let them go."""
+        self._gates.sent(pods)
+        batch = _Batch(since, len(pods))
+        for pod in pods:
+            self._queue.put_nowait((self._gates.urgency(pod.key[0]), next(self._numbers), pod, batch))
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(CONCURRENT_PATCHES):
+                workers.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            _, _, pod, batch = await self._queue.get()
+            result = await self._ungate(pod)
+            self._metrics.writes.labels("ungate", result).inc()
+            batch.left -= 1
+            if not batch.left:
+                self._metrics.queue_reaction_seconds.observe(time.monotonic() - batch.since)
+            if result != "ok":
+                self._gates.failed(pod, time.monotonic())
+                self._on_failure()
+
+    async def _ungate(self, pod: GatedPod) -> str:
+        """One patch; what became of it."""
+        namespace, name = pod.key
+        try:
+            answer = await self._client.json_patch(f"/api/v1/namespaces/{namespace}/pods/{name}", ungate_patch(pod))
+        except (NotFound, Conflict, Invalid) as error:  # overtaken by a change whose event is still on its way
+            event(logger, logging.DEBUG, "write overtaken", kind="ungate", problem=str(error))
+            return "overtaken"
+        except ApiError as error:
+            event(logger, logging.WARNING, "write failed", kind="ungate", problem=str(error))
+            return "error"
+        if pod.created:
+            self._metrics.queue_ungate_seconds.observe(max(0.0, time.time() - to_epoch(datetime.fromisoformat(pod.created))))
+        self._pod_seen(msgspec.convert(answer, Pod))
+        return "ok"

@@ -1,0 +1,146 @@
+"""Pods that our scheduling gate holds, by namespace and in the order in which they are let go; and the groups that go together.
+
+Kept up to date event by event for all namespaces, so that a gate is seen wherever it is left. Decides nothing: `enforce/gate.py` does.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+
+from fairburst.kube.api.objects import Pod, controller_of
+from fairburst.kube.names import GATE, GROUP
+
+GROUP_LABEL = f"{GROUP}/group"
+GROUP_SIZE = f"{GROUP}/group-size"  # a label or an annotation
+LARGEST_GROUP = 100_000
+
+PodKey = tuple[str, str]  # namespace, name
+GroupKey = tuple[str, str]  # namespace, name of the group
+
+
+@dataclass(frozen=True, slots=True)
+class GatedPod:
+    """A pod that our gate holds. `gate_index`: where in its list of gates. `order`: who is let go first within a namespace.
+
+    `group` is None for a pod that goes by itself.
+    """
+
+    key: PodKey
+    uid: str
+    version: str
+    created: str
+    gate_index: int
+    order: tuple[bool, str, str]
+    group: GroupKey | None
+
+
+@dataclass(slots=True)
+class PodGroup:
+    """Pods of one group that have not ended. `sizes`: what each says the group's size is; the largest counts. `started`: those that no
+    gate of ours holds."""
+
+    sizes: dict[PodKey, int] = field(default_factory=dict)
+    started: set[PodKey] = field(default_factory=set)
+    gated: dict[PodKey, GatedPod] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether as many pods are there as the group has members."""
+        return len(self.sizes) >= max(self.sizes.values(), default=0)
+
+
+class GatedPods:
+    """See the module. `update` it with every change of the pod informer's store, then read."""
+
+    def __init__(self) -> None:
+        self._pods: dict[PodKey, GatedPod] = {}
+        self._by_namespace: dict[str, list[GatedPod]] = {}
+        self._groups: dict[GroupKey, PodGroup] = {}
+        self._group_of: dict[PodKey, GroupKey] = {}
+
+    def update(self, new: Pod | None, key: PodKey) -> None:
+        """Take in one change: the pod as it is now, or None where it is gone."""
+        self._forget(key)
+        if new is None or new.ended or new.metadata.deletion_timestamp is not None:
+            return
+        group, size = group_of(new)
+        held = gated_pod(new, group)
+        if held is not None:
+            self._pods[key] = held
+            insort(self._by_namespace.setdefault(key[0], []), held, key=_order)
+        if group is not None:
+            self._join(group, size, key, held)
+
+    def get(self, key: PodKey) -> GatedPod | None:
+        """The pod, if our gate holds it."""
+        return self._pods.get(key)
+
+    def of(self, namespace: str) -> Sequence[GatedPod]:
+        """The namespace's held pods, first to last."""
+        return self._by_namespace.get(namespace, ())
+
+    def namespaces(self) -> Set[str]:
+        """Namespaces with held pods."""
+        return self._by_namespace.keys()
+
+    def group(self, key: GroupKey) -> PodGroup:
+        """A group that a held pod belongs to."""
+        return self._groups[key]
+
+    def _join(self, name: GroupKey, size: int, key: PodKey, held: GatedPod | None) -> None:
+        group = self._groups.setdefault(name, PodGroup())
+        self._group_of[key] = name
+        group.sizes[key] = size
+        if held is None:
+            group.started.add(key)
+        else:
+            group.gated[key] = held
+
+    def _forget(self, key: PodKey) -> None:
+        held = self._pods.pop(key, None)
+        if held is not None:
+            pods = self._by_namespace[key[0]]
+            del pods[bisect_left(pods, held.order, key=_order)]
+            if not pods:
+                del self._by_namespace[key[0]]
+        name = self._group_of.pop(key, None)
+        if name is not None:
+            group = self._groups[name]
+            del group.sizes[key]
+            group.started.discard(key)
+            group.gated.pop(key, None)
+            if not group.sizes:
+                del self._groups[name]
+
+
+def gated_pod(pod: Pod, group: GroupKey | None = None) -> GatedPod | None:
+    """The pod as one that our gate holds; None where it does not. Pods that others hold as well come last: they can't run yet."""
+    index = pod.gate_index(GATE)
+    if index is None:
+        return None
+    metadata = pod.metadata
+    created = metadata.creation_timestamp or ""
+    foreign = len(pod.spec.scheduling_gates or ()) > 1
+    order = (foreign, created, metadata.name)
+    return GatedPod((metadata.namespace, metadata.name), metadata.uid, metadata.resource_version, created, index, order, group)
+
+
+def group_of(pod: Pod) -> tuple[GroupKey | None, int]:
+    """The group that the pod is to start with and its size; (None, 1) where it asks for none, or for a size that is no size.
+
+    Without a group's name, the pods of one controller are the group.
+    """
+    metadata = pod.metadata
+    labels, annotations = metadata.labels or {}, metadata.annotations or {}
+    text = labels.get(GROUP_SIZE) or annotations.get(GROUP_SIZE)
+    if text is None or not text.isascii() or not text.isdecimal() or len(text) > 6 or not 1 <= int(text) <= LARGEST_GROUP:
+        return None, 1
+    owner = controller_of(metadata)
+    name = labels.get(GROUP_LABEL) or (owner.uid if owner is not None else None)
+    return (None, 1) if name is None else ((metadata.namespace, name), int(text))
+
+
+def _order(pod: GatedPod) -> tuple[bool, str, str]:
+    return pod.order

@@ -1,0 +1,225 @@
+"""Rounds with queues in Gate mode: gated pods are demand and no usage, the level lets them go, the quota is above what exists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fairburst.kube.api.objects import SchedulingGate
+from fairburst.kube.engine import HOLD_SETTLES_SECONDS
+from fairburst.kube.names import GATE
+from fairburst.quantity import parse_quantity
+from tests.support.objects import World, latency_spec, pod, requesting
+
+TQ, LQ = "ThroughputQueue", "LatencyQueue"
+GATES: dict[str, Any] = {"enforcement": "Gate"}
+
+
+def bare(world: World, namespace: str, pods: int, first: int = 0, cpu: str = "1") -> None:
+    """Bare pods as the admission policy has stamped them."""
+    for number in range(first, first + pods):
+        made = pod(namespace, f"p{number:03}", requesting(cpu, "1Gi"), creationTimestamp="2026-01-01T00:00:00Z")
+        made.spec.scheduling_gates = [SchedulingGate(GATE)]
+        world.put(made)
+
+
+def gated(world: World, namespace: str) -> int:
+    return sum(one.gated for (where, _), one in world.pods.items() if where == namespace)
+
+
+def bind(world: World, namespace: str) -> None:
+    """Bind what is let go."""
+    for (where, name), one in list(world.pods.items()):
+        if where == namespace and not one.gated:
+            world.put(pod(where, name, node="node-0", phase="Running"))
+
+
+def settle(world: World) -> None:
+    for _ in range(5):
+        world.round()
+        world.after(HOLD_SETTLES_SECONDS)
+
+
+def cpus(world: World, namespace: str) -> float:
+    return parse_quantity(world.hard(namespace)["requests.cpu"])
+
+
+def test_the_status_tells_the_policies_to_hold_pods_and_the_condition_says_how_the_queue_is_enforced() -> None:
+    world = World()
+    world.queue(TQ, "batch", spec=GATES)
+    settle(world)
+    assert world.status("batch")["holds"] == "Pods"
+    assert world.condition(TQ, "batch", "Enforced")[:2] == ("True", "Gate")
+
+
+def test_gated_pods_are_demand_and_no_usage_and_go_by_the_level() -> None:
+    world = World()  # 64 cpu
+    for namespace in ("batch", "other"):
+        world.queue(TQ, namespace, spec=GATES)
+        bare(world, namespace, 100)
+    world.round()
+    status = world.status("batch")
+    assert (status["demand"]["cpu"], status["usage"]["cpu"], status["allocation"]["cpu"]) == ("100", "0", "32")
+    assert (gated(world, "batch"), gated(world, "other")) == (68, 68)
+    for namespace in ("batch", "other"):
+        bind(world, namespace)
+    settle(world)
+    world.after(30.0)
+    settle(world)
+    assert world.status("batch")["usage"]["cpu"] == "32"
+    assert (gated(world, "batch"), gated(world, "other")) == (68, 68), "no more than the level, round after round"
+
+
+def test_pods_of_one_queue_alone_all_go_and_no_more_is_wanted_than_there_is() -> None:
+    """In Quota mode bare pods want a step beyond what exists, since others may have been refused; here nobody is refused."""
+    world = World()
+    world.queue(TQ, "batch", spec=GATES)
+    bare(world, "batch", 10)
+    settle(world)
+    assert gated(world, "batch") == 0
+    assert world.status("batch")["demand"]["cpu"] == "10"
+
+
+def test_the_quota_is_a_ceiling_far_above_what_exists() -> None:
+    """Else gated pods, which are charged in full, would keep those behind them out."""
+    world = World()
+    world.queue(TQ, "batch", spec=GATES)
+    world.queue(TQ, "other", spec=GATES)
+    bare(world, "other", 500)
+    bare(world, "batch", 500)
+    settle(world)
+    assert gated(world, "batch") > 400
+    assert cpus(world, "batch") >= 1000
+    for count in range(500, 3000, 250):
+        bare(world, "batch", 250, first=count)
+        world.round()
+        world.after(1.0)
+        assert cpus(world, "batch") >= 2 * (count + 250)
+
+
+def test_the_quota_is_raised_to_the_ceiling_only_once_new_pods_are_sure_to_be_gated() -> None:
+    """A second after the stored status says so; until then it holds as in Quota mode, but takes nothing back."""
+    world = World()
+    world.queue(TQ, "batch", spec=GATES)
+    world.round()
+    assert cpus(world, "batch") <= 2, "the floor, and one pod more"
+    world.after(0.1)
+    world.round()
+    assert cpus(world, "batch") <= 2
+    world.after(HOLD_SETTLES_SECONDS + 0.1)
+    world.round()
+    assert cpus(world, "batch") >= 64
+
+
+def test_a_restarted_operator_lowers_no_quota_of_a_queue_with_gated_pods() -> None:
+    world = World()
+    world.queue(TQ, "batch", spec=GATES)
+    bare(world, "batch", 500)
+    settle(world)
+    before = cpus(world, "batch")
+    again = World()
+    for name in ("pods", "nodes", "namespaces", "quotas", "queues"):
+        getattr(again, name).update(getattr(world, name))
+    for one in world.pods.values():
+        again.put(one)
+    assert again.round().quota_writes == []
+    settle(again)
+    assert cpus(again, "batch") == before
+
+
+def test_a_settled_cluster_with_waiting_pods_gets_no_writes() -> None:
+    world = World()
+    world.queue(TQ, "batch", spec=GATES)
+    world.queue(LQ, "burst", spec=latency_spec() | GATES)
+    bare(world, "batch", 200)
+    settle(world)
+    bind(world, "batch")
+    settle(world)
+    for _ in range(30):
+        plan = world.plan()
+        assert (plan.labels, plan.quota_writes, plan.statuses, plan.events, plan.ungates) == ([], [], [], [], [])
+        assert plan.due > world.now
+        world.after(max(0.05, min(plan.due, world.now + 10.0) - world.now))
+
+
+def test_an_armed_hard_queue_lets_its_burst_go_between_rounds() -> None:
+    """Its whole rate is its level from the moment it is armed, so nothing has to be decided when the burst comes."""
+    world = World()
+    world.queue(LQ, "burst", spec=latency_spec("16") | GATES)
+    settle(world)
+    assert world.condition(LQ, "burst", "Guaranteed")[0] == "True"
+    bare(world, "burst", 20)
+    chosen = world.engine.gates.between_rounds({"burst"}, world.view.pods)
+    assert [one.key[1] for one in chosen] == [f"p{number:03}" for number in range(16)]
+
+
+def test_the_burst_of_a_hard_queue_goes_before_batch() -> None:
+    world = World()
+    world.queue(TQ, "batch", spec=GATES)
+    world.queue(LQ, "burst", spec=latency_spec("16") | GATES, created="2026-02-01T00:00:00Z")
+    settle(world)
+    bare(world, "batch", 100)
+    bare(world, "burst", 16)
+    plan = world.plan()
+    order = [held.key[0] for held in plan.ungates]
+    assert order == ["burst"] * 16 + ["batch"] * 48
+
+
+@pytest.mark.parametrize("how", ["rejected", "suspended"])
+def test_a_queue_without_an_allocation_runs_at_the_floor(how: str) -> None:
+    world = World("enforcement: {floors: {cpu: 2, memory: 4Gi}}")
+    if how == "rejected":  # a burst that leaves no room for another queue's share
+        world.queue(LQ, "first", spec=latency_spec("50", duration=50), created="2025-01-01T00:00:00Z")
+    world.queue(LQ, "burst", spec=latency_spec() | GATES | {"suspended": how == "suspended"})
+    bare(world, "burst", 10)
+    settle(world)
+    assert world.condition(LQ, "burst", "Admitted")[:2] == ("False", {"rejected": "SafetyConditionFailed"}.get(how, "Suspended"))
+    assert gated(world, "burst") == 8
+
+
+@pytest.mark.parametrize("change", [{"enforcement": "Quota"}, {"enforcement": "Observe"}, None], ids=["to quota", "to observe", "deleted"])
+def test_when_a_queue_leaves_gate_mode_all_its_pods_are_let_go(change: dict[str, Any] | None) -> None:
+    world = World()
+    world.queue(TQ, "batch", spec=GATES)
+    bare(world, "batch", 200)
+    settle(world)
+    assert gated(world, "batch") == 136
+    if change is None:
+        del world.queues[TQ, "batch", "queue"]
+    else:
+        world.queue(TQ, "batch", spec=change, generation=2, status=world.status("batch"))
+    world.round()
+    assert gated(world, "batch") == 0
+    if change is not None:
+        assert "holds" not in world.status("batch")
+
+
+def test_an_invalid_edit_leaves_pods_gated() -> None:
+    world = World()
+    world.queue(TQ, "batch", spec=GATES)
+    bare(world, "batch", 200)
+    settle(world)
+    world.queue(TQ, "batch", spec=GATES | {"weight": 0}, generation=2, status=world.status("batch"))
+    settle(world)
+    assert gated(world, "batch") == 136
+
+
+def test_pods_gated_for_another_pools_queue_are_left_to_its_operator() -> None:
+    world = World()
+    world.queue(TQ, "theirs", spec=GATES | {"pool": "gpu"})
+    bare(world, "theirs", 3)
+    settle(world)
+    assert gated(world, "theirs") == 3
+    world.queue(TQ, "theirs", spec=GATES | {"pool": "default"}, uid="another")
+    settle(world)
+    assert gated(world, "theirs") == 0
+
+
+def test_the_reserve_for_small_jobs_keeps_no_quotas_below_a_ceiling() -> None:
+    world = World("smallJobs: {enabled: true}")
+    world.queue(TQ, "batch", spec=GATES)
+    world.queue(TQ, "other")
+    settle(world)
+    assert sorted(name for namespace, name in world.quotas if namespace == "batch") == ["fairburst"]
+    assert sorted(name for namespace, name in world.quotas if namespace == "other") == ["fairburst", "fairburst-large", "fairburst-small"]

@@ -1,0 +1,125 @@
+"""Sending the gatekeeper's choice: one patch a pod, urgent ones first, and what is refused is chosen anew."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.objects import Pod
+from fairburst.kube.enforce.gate import Gatekeeper, GateLevel
+from fairburst.kube.names import GATE
+from fairburst.kube.ungate import CONCURRENT_PATCHES, Ungater
+from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.telemetry.metrics import Metrics
+from tests.support.fake_api import FakeApi
+
+PODS = "/api/v1/pods"
+PLENTY = 10**9
+
+
+class Site:
+    """A fake server with gated pods, a gatekeeper that knows them, and an ungater at work."""
+
+    def __init__(self, api: FakeApi, client: ApiClient) -> None:
+        self.api, self.index, self.gates, self.metrics = api, PodIndex(["cpu"]), Gatekeeper(), Metrics()
+        self.failures = 0
+        self.ungater = Ungater(client, self.gates, self.metrics, pod_seen=self.see, on_failure=self.fail)
+
+    def create(self, name: str, namespace: str = "batch", gates: tuple[str, ...] = (GATE,)) -> None:
+        body = {"metadata": {"namespace": namespace, "name": name}, "spec": {"schedulingGates": [{"name": gate} for gate in gates]}}
+        self.see(msgspec.convert(self.api.put(PODS, body), Pod))
+
+    def see(self, pod: Pod) -> None:
+        self.index.update(None, pod)
+        self.gates.pod_changed(None, pod)
+
+    def fail(self) -> None:
+        self.failures += 1
+
+    def send(self, **ranks: int) -> int:
+        """A round in which every pod fits; namespaces by how urgent they are."""
+        levels = {namespace: GateLevel((rank, 0), (PLENTY,)) for namespace, rank in ranks.items()}
+        chosen, _ = self.gates.plan(levels, (), self.index, now=asyncio.get_running_loop().time())
+        self.ungater.send(chosen, since=asyncio.get_running_loop().time())
+        return len(chosen)
+
+    def gates_of(self, name: str, namespace: str = "batch") -> list[str]:
+        return [gate["name"] for gate in self.api.objects[PODS][namespace, name]["spec"]["schedulingGates"]]
+
+    def patched(self) -> list[str]:
+        return [path for method, path, _ in self.api.requests if method == "PATCH"]
+
+    def count(self, result: str) -> float:
+        return self.metrics.registry.get_sample_value("fairburst_writes_total", {"kind": "ungate", "result": result}) or 0.0
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    async with FakeApi(PODS) as api, api.client() as client:
+        made = Site(api, client)
+        task = asyncio.create_task(made.ungater.run())
+        yield made
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(check: Callable[[], Any], what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not check():
+        assert time.monotonic() < deadline, f"waited 60 s for {what}"
+        await asyncio.sleep(0.01)
+
+
+async def test_each_pod_gets_one_patch_and_other_gates_stay(site: Site) -> None:
+    site.create("a", gates=("others.example/hold", GATE))
+    site.create("b")
+    assert site.send(batch=2) == 2
+    await until(lambda: site.count("ok") == 2, "both patches")
+    assert (site.gates_of("a"), site.gates_of("b")) == (["others.example/hold"], [])
+    assert sorted(site.patched()) == ["/api/v1/namespaces/batch/pods/a", "/api/v1/namespaces/batch/pods/b"]
+    assert site.send(batch=2) == 0, "what the server answered is known"
+    assert site.metrics.registry.get_sample_value("fairburst_queue_reaction_seconds_count") == 1.0, "one batch"
+
+
+async def test_a_pod_that_has_changed_meanwhile_is_left_as_it_is_and_chosen_anew_from_fresh_state(site: Site) -> None:
+    site.create("a")
+    stale = site.gates.gated.of("batch")[0]
+    site.api.put(PODS, {"metadata": {"namespace": "batch", "name": "a"}, "spec": {"schedulingGates": [{"name": "x"}, {"name": GATE}]}})
+    assert site.send(batch=2) == 1
+    await until(lambda: site.count("overtaken") == 1, "the refusal")
+    assert site.gates_of("a") == ["x", GATE], "not another one's gate"
+    assert site.failures == 1, "a round was asked for"
+    site.create("a", gates=("x", GATE))  # the event of that change
+    assert site.gates.gated.of("batch")[0].gate_index != stale.gate_index
+    assert site.send(batch=2) == 1
+    await until(lambda: site.count("ok") == 1, "the second patch")
+    assert site.gates_of("a") == ["x"]
+
+
+@pytest.mark.parametrize(("code", "want"), [(404, "overtaken"), (409, "overtaken"), (422, "overtaken"), (403, "error"), (503, "error")])
+async def test_a_refusal_stops_no_other_and_is_not_repeated_at_once(site: Site, code: int, want: str) -> None:
+    site.create("a")
+    site.create("b")
+    site.api.fail(1, code)
+    site.send(batch=2)
+    await until(lambda: site.count("ok") + site.count(want) == 2, "both answers")
+    assert site.count(want) == 1
+    assert site.send(batch=2) == 0
+
+
+async def test_urgent_pods_pass_those_that_wait_to_be_sent(site: Site) -> None:
+    for number in range(5 * CONCURRENT_PATCHES):
+        site.create(f"p{number:03}")
+    site.send(batch=2)
+    site.create("urgent", "burst")
+    site.send(batch=2, burst=0)
+    await until(lambda: site.count("ok") == 5 * CONCURRENT_PATCHES + 1, "all patches")
+    assert site.patched().index("/api/v1/namespaces/burst/pods/urgent") <= 2 * CONCURRENT_PATCHES
