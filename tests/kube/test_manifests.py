@@ -48,7 +48,7 @@ def test_policies_act_in_managed_namespaces_only_and_never_fail_closed() -> None
     manifests = policies(Config())
     bindings = of_kind(manifests, "MutatingAdmissionPolicyBinding")
     assert {policy["spec"]["failurePolicy"] for policy in of_kind(manifests, "MutatingAdmissionPolicy")} == {"Ignore"}
-    assert len(bindings) == 5, "one for each kind of queue and one without, two for the sizes of Jobs"
+    assert len(bindings) == 7, "stamps: each kind of queue and none; the sizes of Jobs: two; holding Jobs: each kind of queue"
     for binding in bindings:
         selector = binding["spec"]["matchResources"]["namespaceSelector"]
         assert selector["matchLabels"] == {MANAGED_LABEL: "true"}
@@ -90,19 +90,21 @@ def test_the_printed_documents_are_all_manifests(capsys: pytest.CaptureFixture[s
     assert printed == list(yaml.safe_load_all(to_yaml(printed)))
 
 
-def test_without_a_reserve_for_small_jobs_no_policy_looks_at_jobs_or_sizes() -> None:
-    off = parse_config("smallJobs: {enabled: false}")
-    printed = to_yaml(policies(off))
+def test_without_a_reserve_for_small_jobs_no_policy_looks_at_sizes_and_jobs_are_only_held() -> None:
+    off = policies(parse_config("smallJobs: {enabled: false}"))
+    printed = to_yaml(off)
     assert "smallStamp" not in printed
     assert "fairburst.dev/size" not in printed
-    watched = {rule["resources"][0] for one in of_kind(policies(off), "MutatingAdmissionPolicy") for rule in resource_rules(one)}
-    assert watched == {"pods"}
+    named = {one["metadata"]["name"]: resource_rules(one) for one in of_kind(off, "MutatingAdmissionPolicy")}
+    watching = {name for name, rules_of in named.items() if any("jobs" in rule["resources"] for rule in rules_of)}
+    assert watching == {"fairburst-hold-latencyqueue.default", "fairburst-hold-throughputqueue.default"}
+    assert {tuple(rule["operations"]) for name in watching for rule in named[name]} == {("CREATE",)}, "what its user does later stands"
 
 
 def test_with_a_reserve_further_policies_size_jobs_and_only_throughput_queues_stamp_by_it() -> None:
     manifests = policies(parse_config("smallJobs: {enabled: true}"))
     bindings = of_kind(manifests, "MutatingAdmissionPolicyBinding")
-    assert len(bindings) == 5
+    assert len(bindings) == 7
     assert {binding["spec"].get("paramRef", {}).get("parameterNotFoundAction", "Allow") for binding in bindings} == {"Allow"}
     by_name = {one["metadata"]["name"]: one["spec"] for one in of_kind(manifests, "MutatingAdmissionPolicy")}
     sizes = by_name["fairburst-size-throughputqueue.default"]

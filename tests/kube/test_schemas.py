@@ -118,7 +118,7 @@ def test_a_throughput_queue_keeps_its_limits() -> None:
         pytest.param({"uncertainty": {"confidencePercent": 95}}, "spec.uncertainty: uncertainty is not supported yet", id="uncertainty"),
         pytest.param({"reclaim": "Evict"}, "spec.reclaim: reclaim: Evict is not supported yet", id="reclaim"),
         pytest.param({"leadTime": "Always"}, "spec.leadTime", id="lead time"),
-        pytest.param({"enforcement": "Suspend"}, "spec.enforcement: enforcement: Suspend is not supported yet", id="suspend"),
+        pytest.param({"enforcement": "Hold"}, "spec.enforcement: expected 'Quota', 'Gate', 'Suspend' or 'Observe'", id="not a mode"),
         pytest.param({"weight": 0}, "spec.weight: expected greater than or equal to 1, found 0", id="no weight"),
         pytest.param({"weight": True}, "spec.weight: expected a valid integer, found True", id="truth for a number"),
     ],
@@ -133,7 +133,10 @@ def test_what_is_wrong_is_said_with_path_expectation_and_finding(changes: dict[s
 def test_every_problem_is_named_at_once() -> None:
     with pytest.raises(InvalidQueueError) as caught:
         parse_queue(
-            queue("LatencyQueue", changed(LATENCY_SPEC, {"reclaim": "Evict", "enforcement": "Suspend", "burst/durationSeconds": 50}))
+            queue(
+                "LatencyQueue",
+                changed(LATENCY_SPEC, {"reclaim": "Evict", "uncertainty": {"confidencePercent": 95}, "burst/durationSeconds": 50}),
+            )
         )
     assert len(caught.value.problems) == 3
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from fairburst.config import parse_config
 from fairburst.kube.install.uninstall import uninstall
+from fairburst.kube.names import GATE, HELD_ANNOTATION
 from fairburst.kube.queues.job_annotations import Mark, mark_annotations
 from tests.support.fake_api import FakeApi
+from tests.support.objects import stored_queue
 
-QUOTAS, MAPS, JOBS = "/api/v1/resourcequotas", "/api/v1/configmaps", "/apis/batch/v1/jobs"
+QUOTAS, MAPS, JOBS, PODS = "/api/v1/resourcequotas", "/api/v1/configmaps", "/apis/batch/v1/jobs", "/api/v1/pods"
+THROUGHPUT = "/apis/fairburst.dev/v1alpha1/throughputqueues"
 
 
 async def test_quotas_and_memory_are_deleted_once_and_named() -> None:
-    async with FakeApi(QUOTAS, MAPS, JOBS) as api:
+    async with FakeApi(QUOTAS, MAPS, JOBS, PODS) as api:
         for namespace in ("clickstream", "nightly"):
             api.put(QUOTAS, {"metadata": {"namespace": namespace, "name": "fairburst", "labels": {"fairburst.dev/pool": "gpu"}}})
         for name in ("fairburst-memory-gpu", "fairburst-memory-default", "somebody-elses"):
@@ -21,7 +24,8 @@ async def test_quotas_and_memory_are_deleted_once_and_named() -> None:
             deleted = await uninstall(client, config)
             again = await uninstall(client, config)
         asked = [query for method, path, query in api.requests if method == "GET" and path == QUOTAS]
-    assert deleted == ["resourcequotas clickstream/fairburst", "resourcequotas nightly/fairburst", "configmaps here/fairburst-memory-gpu"]
+    want = ["resourcequotas clickstream/fairburst", "resourcequotas nightly/fairburst", "configmaps here/fairburst-memory-gpu"]
+    assert deleted == [f"deleted {one}" for one in want]
     assert again == []
     assert sorted(name for _, name in api.objects[MAPS]) == ["fairburst-memory-default", "somebody-elses"]
     assert asked[0]["labelSelector"] == "fairburst.dev/pool=gpu", "the API server leaves out other pools and other people's quotas"
@@ -29,7 +33,7 @@ async def test_quotas_and_memory_are_deleted_once_and_named() -> None:
 
 async def test_jobs_that_were_resized_get_their_parallelism_back() -> None:
     """Only this pool's: those in namespaces with its quota."""
-    async with FakeApi(QUOTAS, MAPS, JOBS) as api:
+    async with FakeApi(QUOTAS, MAPS, JOBS, PODS) as api:
         api.put(QUOTAS, {"metadata": {"namespace": "nightly", "name": "fairburst", "labels": {"fairburst.dev/pool": "default"}}})
         notes = mark_annotations(Mark(8, 3, 0.0))
         for namespace in ("nightly", "elsewhere"):
@@ -37,7 +41,32 @@ async def test_jobs_that_were_resized_get_their_parallelism_back() -> None:
             api.put(JOBS, {"metadata": metadata, "spec": {"parallelism": 3}})
         async with api.client() as client:
             undone = await uninstall(client, parse_config(""))
-    assert undone == ["jobs nightly/train", "resourcequotas nightly/fairburst"], "what was given back comes first"
+    assert undone == ["gave back jobs nightly/train", "deleted resourcequotas nightly/fairburst"], "what was given back comes first"
     given_back, others = api.objects[JOBS]["nightly", "train"], api.objects[JOBS]["elsewhere", "train"]
     assert (given_back["spec"]["parallelism"], given_back["metadata"]["annotations"]) == (8, {"other": "x"})
     assert others["spec"]["parallelism"] == 3
+
+
+async def test_pods_and_jobs_are_let_go_after_the_policies_were_told_to_hold_no_more() -> None:
+    """Not those of another pool's queue; other people's gates and suspensions stay."""
+    async with FakeApi(QUOTAS, MAPS, JOBS, PODS, THROUGHPUT) as api:
+        for namespace, pool in (("nightly", "default"), ("elsewhere", "gpu")):
+            queue = stored_queue("ThroughputQueue", namespace, "queue", {"pool": pool}, status={"holds": "Pods", "class": "Elastic"})
+            api.put(THROUGHPUT, queue)
+            gates = [{"name": "others.example/hold"}, {"name": GATE}]
+            api.put(PODS, {"metadata": {"namespace": namespace, "name": "waits"}, "spec": {"schedulingGates": gates}})
+            held = {"namespace": namespace, "name": "held", "annotations": {HELD_ANNOTATION: "true"}}
+            api.put(JOBS, {"metadata": held, "spec": {"suspend": True}})
+            api.put(JOBS, {"metadata": {"namespace": namespace, "name": "theirs"}, "spec": {"suspend": True}})
+        async with api.client() as client:
+            undone = await uninstall(client, parse_config(""))
+            again = await uninstall(client, parse_config(""))
+        patches = [path for method, path, _ in api.requests if method == "PATCH"]
+    assert (undone, again) == (["let go pods nightly/waits", "let go jobs nightly/held"], [])
+    suspended = {key for key, job in api.objects[JOBS].items() if job["spec"]["suspend"]}
+    assert suspended == {("nightly", "theirs"), ("elsewhere", "held"), ("elsewhere", "theirs")}
+    assert api.objects[THROUGHPUT]["nightly", "queue"]["status"] == {"class": "Elastic"}
+    assert api.objects[THROUGHPUT]["elsewhere", "queue"]["status"]["holds"] == "Pods"
+    assert api.objects[PODS]["nightly", "waits"]["spec"]["schedulingGates"] == [{"name": "others.example/hold"}]
+    assert len(api.objects[PODS]["elsewhere", "waits"]["spec"]["schedulingGates"]) == 2
+    assert [path.rpartition("/")[2] for path in patches] == ["status", "waits", "held"]

@@ -11,6 +11,7 @@ from fairburst.config import Config, parse_config
 from fairburst.kube.api.objects import Deployment, Job, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
 from fairburst.kube.enforce.gate import ungate_patch
 from fairburst.kube.enforce.quota_plan import quota_body
+from fairburst.kube.enforce.suspend import JobStart
 from fairburst.kube.engine import ClusterView, Engine, RoundPlan
 from fairburst.kube.names import MANAGED_LABEL, OUR_QUOTAS
 from fairburst.kube.queues.schemas import API_VERSION
@@ -219,6 +220,8 @@ class World:
         for held in plan.ungates:
             body = json_patch(msgspec.to_builtins(self.pods[held.key]), ungate_patch(held))
             self.put(msgspec.convert(body, Pod))
+        for start in plan.starts:
+            self._start(start)
         for key in plan.quota_deletions:
             del self.quotas[key]
         for write in plan.quota_writes:
@@ -228,6 +231,12 @@ class World:
             obj = self.queues[status.member.key]
             self.queues[status.member.key] = merge_patch(obj, {"status": dict(status.patch)})
             self.engine.status_written(status, self.now)
+
+    def _start(self, start: JobStart) -> None:
+        """The API server takes a start, and refuses one for another version."""
+        old = next(job for job in self.view.controllers.workloads(start.namespace).jobs if job.metadata.name == start.name)
+        if old.metadata.resource_version == start.resource_version:
+            self.controller("Job", old, msgspec.convert(merge_patch(msgspec.to_builtins(old), start.patch(self.wall)), Job))
 
     def _take_quota(self, write: Any) -> None:
         key = write.key

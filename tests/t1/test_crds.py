@@ -171,9 +171,6 @@ BAD = [
     pytest.param({"uncertainty": {"confidencePercent": 95}}, "spec.uncertainty", "uncertainty is not supported yet", id="uncertainty"),
     pytest.param({"reclaim": "Evict"}, "spec.reclaim", "reclaim: Evict is not supported yet; expected Never", id="reclaim"),
     pytest.param({"leadTime": "Always"}, "spec.leadTime", "Always", id="lead time"),
-    pytest.param(
-        {"enforcement": "Suspend"}, "spec.enforcement", "Suspend is not supported yet; expected Quota, Gate or Observe", id="suspend"
-    ),
     pytest.param({"enforcement": "quota"}, "spec.enforcement", 'supported values: "Quota"', id="not a mode"),
     pytest.param({"pool": "No Pool"}, "spec.pool", "should match", id="no pool name"),
     pytest.param({"burts": {}}, "spec.burts", "unknown field", id="misspelt field"),
@@ -197,7 +194,6 @@ BAD_THROUGHPUT = [
         "expected acrossQueues: true beside mode: Quota",
         id="quota alone",
     ),
-    pytest.param({"enforcement": "Suspend"}, "spec.enforcement", "Suspend is not supported yet", id="suspend"),
     pytest.param({"limits/cpu": 0}, "spec.limits[cpu]", "expected a quantity greater than zero, found 0", id="limit of zero"),
 ]
 
@@ -208,7 +204,7 @@ def test_good_queues_are_accepted(installed: Cluster, kind: str, spec: dict[str,
     stored = json.loads(installed.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(obj)))
     parse_queue(stored)
     assert stored["spec"]["pool"] == POOL
-    assert stored["spec"]["enforcement"] in {"Quota", "Gate", "Observe"}
+    assert stored["spec"]["enforcement"] in {"Quota", "Gate", "Suspend", "Observe"}
 
 
 @pytest.mark.parametrize(("changes", "want_field", "want_message"), BAD)

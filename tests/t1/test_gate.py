@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from e2e.cluster import Cluster
+from e2e.cluster import Cluster, ClusterError
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.kube.names import GATE
@@ -20,6 +23,10 @@ pytestmark = pytest.mark.slow
 JsonObject = dict[str, Any]
 NODES, NODE_CPU = 2, 8
 CPUS = NODES * NODE_CPU
+BURST = {"resources": {"cpu": "6", "memory": "6Gi"}, "durationSeconds": 60}
+BATCH = ("stamped", "first", "second", "batch", "teams", "shared", "to-quota", "to-observe", "deleted", "uninstalled")
+QUEUES: dict[str, tuple[str, JsonObject]] = {where: ("ThroughputQueue", {}) for where in BATCH}
+QUEUES["bursts"] = "LatencyQueue", {"burst": BURST, "arrival": {"sporadic": {"minInterarrivalSeconds": 600}}}
 
 
 def queue(kind: str, where: str, spec: JsonObject | None = None) -> JsonObject:
@@ -51,17 +58,20 @@ class Site:
     def create(self, *objects: JsonObject) -> None:
         self.cluster.kubectl("create", "-f", "-", input=yaml.safe_dump_all(objects), timeout=60)
 
-    def queue(self, where: str, kind: str = "ThroughputQueue", **spec: Any) -> str:
-        """A namespace with a queue in Gate mode, once new pods there are gated and its quota is a ceiling."""
-        self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": where}}, queue(kind, where, spec))
-        until(lambda: self.get(kind, "queue", where).get("status", {}).get("holds") == "Pods", PATIENCE_SECONDS, f"{where} to hold pods")
-        until(lambda: self.gates_of(pod(where, "probe")) == [GATE], PATIENCE_SECONDS, f"the policy to gate pods in {where}")
-        until(lambda: self.quota(where)["hard"] >= CPUS, PATIENCE_SECONDS, f"the quota of {where} to be a ceiling")
-        return where
+    def queues(self) -> None:
+        """All namespaces with their queues, once new pods there are gated and the quotas are ceilings."""
+        for where, (kind, spec) in QUEUES.items():
+            self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": where}}, queue(kind, where, spec))
+        for where in QUEUES:
+            until(lambda where=where: self.gates_of(pod(where, "probe")) == [GATE], PATIENCE_SECONDS, f"the policy to gate pods in {where}")  # type: ignore[misc]
+            until(lambda where=where: self.quota(where)["hard"] >= CPUS, PATIENCE_SECONDS, f"the quota of {where} to be a ceiling")  # type: ignore[misc]
 
     def gates_of(self, obj: JsonObject) -> list[str]:
-        """The gates that the API server would store a pod with."""
-        stored = json.loads(self.cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(obj)))
+        """The gates that the API server would store a pod with; "refused" where it would not."""
+        try:
+            stored = json.loads(self.cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(obj)))
+        except ClusterError:
+            return ["refused"]
         return [gate["name"] for gate in stored["spec"].get("schedulingGates", ())]
 
     def get(self, kind: str, name: str, where: str) -> JsonObject:
@@ -89,12 +99,9 @@ class Site:
         status = found.get("status", {})
         return {key: parse_quantity(status.get(key, {}).get("requests.cpu", "0")) for key in ("hard", "used")}
 
-    def patch(self, kind: str, name: str, where: str, change: JsonObject) -> None:
-        self.cluster.kubectl("patch", kind, name, "-n", where, "--type=merge", "-p", json.dumps(change))
-
     def empty(self, where: str) -> None:
         """Delete the queue and its pods, so that the room is others' again."""
-        self.cluster.kubectl("delete", "namespace", where, "--wait=true", timeout=90)
+        self.cluster.kubectl("delete", "latencyqueue,throughputqueue,pod", "--all", "-n", where, "--grace-period=0", "--force", timeout=90)
 
 
 def gates(stored: JsonObject) -> list[str]:
@@ -105,7 +112,9 @@ def gates(stored: JsonObject) -> list[str]:
 def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[Site]:
     cluster = fresh_cluster(nodes=NODES, node_cpu=str(NODE_CPU), node_memory="64Gi")
     with OperatorProcess(cluster, {"log": {"level": "DEBUG"}}, "gate") as operator:
-        yield Site(cluster, operator)
+        made = Site(cluster, operator)
+        made.queues()
+        yield made
 
 
 OTHERS = {"schedulingGates": [{"name": "others.example/hold"}]}
@@ -114,7 +123,7 @@ OWNED = {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "nam
 
 
 def test_new_pods_get_the_gate_once_and_those_of_the_system_do_not(site: Site) -> None:
-    where = site.queue("stamped")
+    where = "stamped"
     ours = [{"name": GATE}]
     table = {
         "plain": (pod(where, "a"), [GATE]),
@@ -131,7 +140,7 @@ def test_new_pods_get_the_gate_once_and_those_of_the_system_do_not(site: Site) -
 
 def test_pods_go_by_the_allocation_the_oldest_first_and_their_quota_refuses_none(site: Site) -> None:
     """Two equal queues want three times the pool: each runs its half, the rest waits, and each end lets the next one go."""
-    first, second = site.queue("first"), site.queue("second")
+    first, second = "first", "second"
     for batch in ("a", "b", "c"):  # creation times are whole seconds; within one, names decide
         site.create(*(pod(where, f"{batch}-{number:02}") for where in (first, second) for number in range(CPUS // 2)))
     for where in (first, second):
@@ -149,3 +158,106 @@ def test_pods_go_by_the_allocation_the_oldest_first_and_their_quota_refuses_none
     site.empty(second)
     until(lambda: len(site.running(first)) == CPUS, PATIENCE_SECONDS, "the other queue to have the whole pool")
     site.empty(first)
+
+
+def test_a_burst_goes_at_once_while_batch_waits_and_nothing_goes_while_the_operator_is_absent(site: Site) -> None:
+    batch, bursts = "batch", "bursts"
+    until(lambda: site.get("LatencyQueue", "queue", bursts)["status"].get("class") == "Hard", PATIENCE_SECONDS, "the class")
+    site.create(*(pod(batch, f"b{number:02}") for number in range(CPUS)))
+    until(lambda: len(site.running(batch)) == CPUS, PATIENCE_SECONDS, "batch to fill the pool, of which nobody else wants anything")
+    site.create(*(pod(bursts, f"u{number}") for number in range(6)))
+    until(lambda: site.gated(bursts) == [], PATIENCE_SECONDS, "the burst to be let go")
+    site.create(*(pod(batch, f"c{number:02}") for number in range(4)))
+    site.cluster.kubectl("delete", "pod", "-n", batch, *site.running(batch)[:6])
+    until(lambda: len(site.running(bursts)) == 6, PATIENCE_SECONDS, "the burst to run in the place of batch pods that ended")
+    assert len(site.gated(batch)) == 4, "the places that became free were the burst's"
+    site.operator.kill()
+    site.cluster.kubectl("delete", "pod", "-n", bursts, *site.running(bursts))
+    site.create(pod(batch, "late"))
+    until(
+        lambda: site.running(bursts) == [] and len(site.gated(batch)) == 5,
+        PATIENCE_SECONDS,
+        "room, and one pod more that is gated all the same",
+    )
+    site.operator.start()
+    until(lambda: site.gated(batch) == [], PATIENCE_SECONDS, "the operator to let them go when it is back")
+    for where in (batch, bursts):
+        site.empty(where)
+
+
+def test_groups_go_whole_and_half_created_ones_hold_up_nobody(site: Site) -> None:
+    where = "teams"
+    member = {"labels": {"fairburst.dev/group": "team", "fairburst.dev/group-size": "8"}}
+    site.create(*(pod(where, f"a{number:02}") for number in range(CPUS - 4)))
+    site.create(*(pod(where, f"team-{number}", metadata=member) for number in range(7)))
+    site.create(pod(where, "z-later"))
+    site.wait_running(where, "z-later")
+    assert len(site.gated(where)) == 7, "one is missing"
+    site.create(pod(where, "team-7", metadata=member))
+    site.create(*(pod(where, f"zz-{number}") for number in range(3)))
+    until(lambda: len(site.gated(where)) == 11, PATIENCE_SECONDS, "three places are too few for eight, and nobody passes them now")
+    site.cluster.kubectl("delete", "pod", "-n", where, *(f"a{number:02}" for number in range(5)))
+    site.wait_running(where, *(f"team-{number}" for number in range(8)))
+    site.empty(where)
+
+
+def test_gates_of_others_are_not_touched_and_gates_removed_by_hand_count_as_let_go(site: Site) -> None:
+    where = "shared"
+    site.create(pod(where, "held", spec=OTHERS))
+    until(lambda: gates(site.pods(where)["held"]) == ["others.example/hold"], PATIENCE_SECONDS, "our gate to go and theirs to stay")
+    site.create(*(pod(where, f"p{number:02}") for number in range(CPUS + 1)))
+    until(lambda: site.gated(where) == ["held", "p15", "p16"], PATIENCE_SECONDS, "fifteen to go beside the one that others hold")
+    site.cluster.kubectl("patch", "pod", "p16", "-n", where, "--type=json", "-p", '[{"op": "remove", "path": "/spec/schedulingGates"}]')
+    site.wait_running(where, "p16")
+    site.cluster.kubectl("delete", "pod", "-n", where, "p00", "--grace-period=0", "--force")
+    until(lambda: "p00" not in site.pods(where), PATIENCE_SECONDS, "an end")
+    site.create(pod(where, "q"))
+    until(lambda: len(site.gated(where)) == 3, PATIENCE_SECONDS, "the pool to be full still")
+    site.cluster.kubectl("delete", "pod", "-n", where, "p01", "--grace-period=0", "--force")
+    site.wait_running(where, "p15")
+    site.empty(where)
+
+
+def patched(site: Site, where: str, enforcement: str) -> None:
+    change = json.dumps({"spec": {"enforcement": enforcement}})
+    site.cluster.kubectl("patch", "throughputqueue", "queue", "-n", where, "--type=merge", "-p", change)
+
+
+LEAVING: dict[str, Callable[[Site, str], object]] = {
+    "to-quota": lambda site, where: patched(site, where, "Quota"),
+    "to-observe": lambda site, where: patched(site, where, "Observe"),
+    "deleted": lambda site, where: site.cluster.kubectl("delete", "throughputqueue", "queue", "-n", where),
+}
+
+
+@pytest.mark.parametrize("where", LEAVING)
+def test_no_pod_stays_gated_when_its_queue_leaves_gate_mode(site: Site, where: str) -> None:
+    site.create(*(pod(where, f"p{number:02}") for number in range(2 * CPUS)))
+    until(lambda: len(site.gated(where)) == CPUS, PATIENCE_SECONDS, "half to go")
+    LEAVING[where](site, where)
+    until(lambda: site.gated(where) == [], PATIENCE_SECONDS, "all to go")
+    site.cluster.kubectl("delete", "pod", "--all", "-n", where, "--grace-period=0", "--force", timeout=90)
+    until(lambda: site.gates_of(pod(where, "new")) == [], PATIENCE_SECONDS, "new pods to get no gate")
+    if where == "to-quota":  # and back
+        patched(site, where, "Gate")
+        until(lambda: site.quota(where)["hard"] >= CPUS, PATIENCE_SECONDS, "the ceiling")
+        site.create(*(pod(where, f"q{number:02}") for number in range(CPUS + 3)))
+        until(lambda: len(site.gated(where)) == 3, PATIENCE_SECONDS, "the rest to wait again")
+    site.empty(where)
+
+
+def test_uninstalling_lets_all_go_and_new_pods_get_no_gate(site: Site, tmp_path: Path) -> None:
+    """Last in this module: its operator ends here."""
+    where = "uninstalled"
+    site.create(*(pod(where, f"p{number:02}") for number in range(CPUS + 5)))
+    until(lambda: len(site.gated(where)) == 5, PATIENCE_SECONDS, "five to wait")
+    site.operator.stop()
+    config = tmp_path / "admin.yaml"
+    config.write_text(yaml.safe_dump({"kubeconfig": str(site.cluster.kubeconfig)}))
+    command = [sys.executable, "-m", "fairburst", "uninstall", "--config", str(config)]
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert sorted(line for line in printed.splitlines() if line.startswith("let go")) == [
+        f"let go pods {where}/p{CPUS + n}" for n in range(5)
+    ]
+    assert site.gated(where) == []
+    assert site.gates_of(pod(where, "new")) == []

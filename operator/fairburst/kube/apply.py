@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, Conflict, NotFound
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, quota_body
+from fairburst.kube.enforce.suspend import JobStart
 from fairburst.kube.enforce.wake import WOKEN_ANNOTATION
 from fairburst.kube.engine import RoundPlan
 from fairburst.kube.jobs.elasticity import JobEvent
@@ -74,6 +75,7 @@ class Applier:
                 quota_written(write, time.monotonic())
         done &= await self._each("quota", plan.quota_deletions, self._delete_quota)
         done &= await self._each("parallelism", [write for write in resized if not write.shrinks], self._parallelism)
+        done &= await self._each("start", plan.starts, self._start)
         done &= await self._each("wake", plan.wakes, self._wake)
         done &= await self._each("status", plan.statuses, self._status)
         for status in plan.statuses:
@@ -133,6 +135,11 @@ class Applier:
         """Resize a Job, unless it has changed since we looked: then the next round looks again."""
         path = CONTROLLER_PATHS["Job"].format(write.namespace, write.name)
         self._job_seen(await self._client.merge_patch(path, write.patch(), {"fieldManager": FIELD_MANAGER}))
+
+    async def _start(self, start: JobStart) -> None:
+        """Start a held Job, unless it has changed since we looked: then the next round looks again."""
+        path = CONTROLLER_PATHS["Job"].format(start.namespace, start.name)
+        self._job_seen(await self._client.merge_patch(path, start.patch(time.time()), {"fieldManager": FIELD_MANAGER}))
 
     async def _wake(self, owner: Owner) -> None:
         path = CONTROLLER_PATHS[owner.kind].format(owner.namespace, owner.name)

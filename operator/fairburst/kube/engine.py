@@ -21,6 +21,7 @@ from fairburst.kube.enforce.gate import Gatekeeper, GateLevel, ceiling, milli_le
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaPlanner, QuotaTarget, QuotaWrite, amounts, pool_of
 from fairburst.kube.enforce.release_lag import ReleaseLag
 from fairburst.kube.enforce.stamp import HOLDS, stamp_of
+from fairburst.kube.enforce.suspend import JobStart, starts, unheld_starts
 from fairburst.kube.enforce.wake import Room, WakePlanner
 from fairburst.kube.jobs.elasticity import ElasticPlan, SlotPlanner
 from fairburst.kube.jobs.reserve import CLASS_OF, QUOTA_OF, Reserve, left_over
@@ -88,6 +89,7 @@ class RoundPlan:
     decide_seconds: float
     quota_writes: list[QuotaWrite] = field(default_factory=list)
     ungates: list[GatedPod] = field(default_factory=list)
+    starts: list[JobStart] = field(default_factory=list)
     elastic: ElasticPlan = field(default_factory=ElasticPlan)
     wakes: list[Owner] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
@@ -222,6 +224,7 @@ class Engine:
         enforced = self._enforced(view, roster, plan, ending)
         self._note_holding(roster, now)
         self._plan_gates(view, enforced, plan, ending, now)
+        self._plan_starts(view, enforced, plan, ending)
         self._plan_quotas(view, enforced, plan, now)
         self._plan_wakes(view, enforced, plan, now)
         self._remember_bursts(plan, wall)
@@ -458,6 +461,14 @@ class Engine:
         }
         plan.ungates, due = self.gates.plan(levels, plan.roster.elsewhere | ending | self._never_managed, view.pods, now)
         plan.due = min(plan.due, due)
+
+    def _plan_starts(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, ending: frozenset[str]) -> None:
+        """Which held Jobs start: by the level of a queue in Suspend mode, all of them where there is no such queue."""
+        holding = [item for item in enforced if item.row is not None and item.member is not None and item.member.enforcement == "Suspend"]
+        for item in sorted((item for item in holding if item.demand.held), key=lambda item: _urgency(plan.result, item.row or 0)):
+            plan.starts += starts(item.demand, plan.snapshot.resources, item.level.tolist())
+        left_alone = plan.roster.elsewhere | ending | self._never_managed
+        plan.starts += unheld_starts(view.controllers.noted_jobs(), (item.namespace for item in holding), left_alone)
 
     def _raised(
         self, target: QuotaTarget, item: _Enforced, snapshot: ClusterSnapshot, present: Mapping[str, float], now: float

@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairburst.kube.api.objects import Pod
+from fairburst.kube.enforce.line import served
 from fairburst.kube.names import GATE
-from fairburst.kube.usage.gated_pods import GatedPod, GatedPods, PodGroup, PodKey
+from fairburst.kube.usage.gated_pods import GatedPod, GatedPods, GroupKey, PodGroup, PodKey
 from fairburst.kube.usage.pod_index import PodIndex, Shape
 
-# So many that don't fit are looked past in search of one that needs other resources: 10,000 waiting pods shall not cost a round 10 ms.
-LOOK_AHEAD = 1_000
 RETRY_SECONDS = 1.0
 MOST_CEILING = 2.0**61  # a quarter of the largest quantity
+# A quota is written at most once a second, so what may be created within one must be there before: else bare pods would be lost.
+CEILING_POOLS = 16
 MILLI_TOLERANCE = 1e-3  # thousandths of a unit: a level of 2.9999999 cpu is three pods
 
 
@@ -60,44 +61,38 @@ def choose(
     """Pods that fit into `room`, first come first served. `level`, `room` and `smallest` (no pod takes less): thousandths of a unit by
     resource. `group`: None for a pod that goes by itself.
 
-    A group goes whole, once all of it is there and fits. Who is first but does not fit keeps its place: nobody behind takes what it
-    lacks. Who would not fit into the whole level is passed over.
+    First come, first served (`line.py`); a group goes whole, once all of it is there and fits.
     """
-    left, chosen, seen, misses = list(room), list[GatedPod](), set[tuple[str, str]](), 0
+    return [pod for unit in served(_units(waiting, charge, group), level, room, smallest) for pod in unit]
+
+
+def _units(
+    waiting: Iterable[GatedPod], charge: Callable[[PodKey], Shape], group: Callable[[GatedPod], PodGroup | None]
+) -> Iterator[tuple[list[GatedPod], list[int]]]:
+    """Pods that go together, and what they need: a group in the place of its first pod, once all of it is there."""
+    seen = set[GroupKey]()
     for pod in waiting:
-        if any(free < least for free, least in zip(left, smallest, strict=False) if least):
-            break
         members, together = group(pod), [pod]
         if members is not None and pod.group is not None:
             if pod.group in seen or not members.complete:
                 continue
             seen.add(pod.group)
             together = list(members.gated.values())
-        need = [sum(column) for column in zip(*(charge(each.key) for each in together), strict=True)]
-        if all(amount <= free for amount, free in zip(need, left, strict=True) if amount):
-            chosen += together
-            left = [free - amount for amount, free in zip(need, left, strict=True)]
-        else:
-            if all(amount <= whole for amount, whole in zip(need, level, strict=True)):
-                left = [free - amount if amount <= free else 0 for amount, free in zip(need, left, strict=True)]
-            misses += 1
-            if misses > LOOK_AHEAD:
-                break
-    return chosen
+        yield together, [sum(column) for column in zip(*(charge(each.key) for each in together), strict=True)]
 
 
 def ceiling(
     wanted: Mapping[str, float], capacity: Mapping[str, float], level: Mapping[str, float], present: Mapping[str, float]
 ) -> dict[str, float]:
-    """What a quota permits where gates hold the pods: by resource a power of two times the pool, and at least twice what is wanted.
+    """What a quota permits where gates hold the pods: by resource many times the pool, and at least twice what is wanted.
 
-    Far above what exists, so that no gated pod is refused for those before it, and seldom moved: `present` stays where it is large
-    enough and not more than four times too large. Resource units.
+    Far above what exists, so that no gated pod is refused for those before it, however fast they come, and seldom moved: `present` stays
+    where it is large enough and not more than four times too large. Resource units.
     """
     found = {}
     for resource, amount in wanted.items():
         need = min(2 * max(amount, level.get(resource, 0.0)), MOST_CEILING)
-        base = max(capacity.get(resource, 0.0), level.get(resource, 0.0), 1.0)
+        base = CEILING_POOLS * max(capacity.get(resource, 0.0), level.get(resource, 0.0), 1.0)
         steps = max(0, math.ceil(math.log2(max(need / base, 1.0)) - 1e-9))
         right = min(base * 2.0**steps, MOST_CEILING)
         now = present.get(resource, 0.0)

@@ -18,7 +18,7 @@ from fairburst.kube.install.crd import all_crds
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
 from fairburst.kube.install.tenant_rules import OPERATE, RBAC_API, admin_role, edit_role, tenant_policies, view_role
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, label_patches, size_variables, unlabel_patches
-from fairburst.kube.names import GATE, GROUP, LOWEST_CLASS
+from fairburst.kube.names import GATE, GROUP, HELD_ANNOTATION, LOWEST_CLASS
 from fairburst.kube.queues.schemas import API_VERSION
 
 SERVICE_ACCOUNT = "fairburst"
@@ -78,6 +78,8 @@ def policies(config: Config) -> list[Manifest]:
         *_queue_policy(f"fairburst-stamp-latencyqueue.{pool}", "LatencyQueue", config),
         *_queue_policy(f"fairburst-stamp-throughputqueue.{pool}", "ThroughputQueue", config),
         *_default_policy(f"fairburst-stamp-default.{pool}", config),
+        *_hold_policy(f"fairburst-hold-latencyqueue.{pool}", "LatencyQueue", config),
+        *_hold_policy(f"fairburst-hold-throughputqueue.{pool}", "ThroughputQueue", config),
         *sizes,
     ]
 
@@ -104,6 +106,20 @@ def _no_size_policy(name: str, config: Config) -> list[Manifest]:
     return [_policy(name, _JOBS | {"operations": ["CREATE"]}, unlabel_patches(), [_NOT_NOTED]), _binding(name, config)]
 
 
+def _hold_policy(name: str, kind: str, config: Config) -> list[Manifest]:
+    """Suspends new Jobs of queues in Suspend mode and notes that it is we who hold them, also where their user had them suspended."""
+    key = _text(HELD_ANNOTATION)
+    note = (
+        "has(object.metadata.annotations) ? "
+        f"JSONPatch{{op: 'add', path: '/metadata/annotations/' + jsonpatch.escapeKey({key}), value: 'true'}} : "
+        f"JSONPatch{{op: 'add', path: '/metadata/annotations', value: {{{key}: 'true'}}}}"
+    )
+    holds = f"{_governs(config)} && params.status.?holds.orValue('') == 'Jobs'"
+    expression = f"!({holds}) ? [] : [JSONPatch{{op: 'add', path: '/spec/suspend', value: true}}, {note}]"
+    policy = _policy(name, _JOBS | {"operations": ["CREATE"]}, [expression], _STARTED_BY_NOBODY_ELSE)
+    return _with_queue(policy, _binding(name, config), kind)
+
+
 def _with_queue(policy: Manifest, binding: Manifest, kind: str) -> list[Manifest]:
     """The pair with the queues of the object's namespace as parameters; where there is none, nothing is done."""
     policy["spec"]["paramKind"] = {"apiVersion": API_VERSION, "kind": kind}
@@ -128,6 +144,15 @@ _NOTE = '[JSONPatch{op: "add", path: "/metadata/uid", value: "fairburst-stamped"
 _NOT_NOTED = {"name": "not-stamped", "expression": "object.metadata.?uid.orValue('') != 'fairburst-stamped'"}
 _PODS: Manifest = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
 _JOBS: Manifest = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["jobs"]}
+# A controller that makes Jobs suspends and resumes them as it sees fit (JobSet does); a CronJob only creates them. Kueue holds its own.
+_STARTED_BY_NOBODY_ELSE = [
+    {
+        "name": "not-controlled",
+        "expression": "!has(object.metadata.ownerReferences) || "
+        "!object.metadata.ownerReferences.exists(one, has(one.controller) && one.controller && one.kind != 'CronJob')",
+    },
+    {"name": "not-queued-by-kueue", "expression": "!object.metadata.?labels[?'kueue.x-k8s.io/queue-name'].hasValue()"},
+]
 _NOT_OF_THE_SYSTEM = [
     {
         "name": "not-system",

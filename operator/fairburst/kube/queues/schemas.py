@@ -289,13 +289,6 @@ def _unsupported(field: str, cel: str, holds: Callable[[Any], bool], what: str, 
 
 _SHARED_RULES = (
     _unsupported("reclaim", "self.reclaim != 'Evict'", lambda spec: spec.reclaim != "Evict", "reclaim: Evict", "expected Never"),
-    _unsupported(
-        "enforcement",
-        "self.enforcement != 'Suspend'",
-        lambda spec: spec.enforcement != "Suspend",
-        "enforcement: Suspend",
-        "expected Quota, Gate or Observe",
-    ),
 )
 
 
@@ -316,7 +309,7 @@ class QueueSettings(SpecModel):
     enforcement: Literal["Quota", "Gate", "Suspend", "Observe"] = Field(
         default="Quota",
         description="How the queue is held to its level. Quota: a ResourceQuota in its namespace. Gate: its pods wait behind a scheduling "
-        "gate. Observe: not at all, decisions are only reported. Suspend is not supported yet.",
+        "gate. Suspend: as Quota, and its Jobs wait suspended until they fit whole. Observe: not at all, decisions are only reported.",
     )
     suspended: bool = Field(default=False, description="True holds the queue: no new work starts, and it has no part in the division.")
 

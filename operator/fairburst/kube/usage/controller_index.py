@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from fairburst.kube.api.objects import Job
+from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.queues.job_annotations import read_mark
 from fairburst.kube.usage.demand import Workloads
 
@@ -17,6 +18,7 @@ class ControllerIndex:
     def __init__(self) -> None:
         self._by_namespace: dict[str, dict[str, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
         self._marked: dict[tuple[str, str], Job] = {}
+        self._noted: dict[tuple[str, str], Job] = {}
 
     def update(self, kind: str, old: Any, new: Any) -> None:
         """Apply one change of a controller; `kind` is its Kubernetes kind."""
@@ -32,10 +34,18 @@ class ControllerIndex:
                 self._marked[key] = new
             else:
                 self._marked.pop(key, None)
+            if new is not None and HELD_ANNOTATION in (new.metadata.annotations or {}):
+                self._noted[key] = new
+            else:
+                self._noted.pop(key, None)
 
     def marked_jobs(self) -> Collection[Job]:
         """Jobs that carry our notes of having been resized, in whatever namespace."""
         return self._marked.values()
+
+    def noted_jobs(self) -> Collection[Job]:
+        """Jobs that carry our note of being held, in whatever namespace."""
+        return self._noted.values()
 
     def workloads(self, namespace: str) -> Workloads:
         """The controllers of one namespace; empty where there are none."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fairburst.kube.api.objects import Deployment, Job, PodTemplate, ReplicaSet, StatefulSet, controller_of
+from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.usage.charge import template_charge, template_lacks_requests
 from fairburst.kube.usage.pod_index import NamespaceUsage, OwnerUsage
 
@@ -54,11 +55,19 @@ class Workloads:
     stateful_sets: Iterable[StatefulSet] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class HeldJob:
+    """A Job that is suspended until we start it, and what all of its pods at once need, by resource, in resource units."""
+
+    job: Job
+    need: Mapping[str, float]
+
+
 @dataclass(slots=True)
 class NamespaceDemand:
     """One namespace: what it wants in all, its largest pod, and the controllers that lack pods. Resource units.
 
-    wishes: every controller that wants or has pods.
+    wishes: every controller that wants or has pods. held: Jobs that wait for us to start them; what they need is in `demand`.
     """
 
     demand: dict[str, float] = field(default_factory=dict)
@@ -66,6 +75,7 @@ class NamespaceDemand:
     lacking: list[Owner] = field(default_factory=list)
     unrequested: list[str] = field(default_factory=list)
     wishes: list[Wish] = field(default_factory=list)
+    held: list[HeldJob] = field(default_factory=list)
 
 
 def namespace_demand(
@@ -97,7 +107,9 @@ def namespace_demand(
             announced[resource] = announced.get(resource, 0.0) + owner.existing * amount
             if pods:
                 result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
-        if owner.wanted > owner.existing:
+        if isinstance(controller, Job) and is_held(controller):
+            result.held.append(HeldJob(controller, {resource: pods * amount for resource, amount in charge.items()}))
+        elif owner.wanted > owner.existing:
             result.lacking.append(priced)
             result.unrequested += [f"{owner.kind} {owner.name}"] if _lacks_requests(owner, template, resources) else []
     _add_unannounced(result, usage, announced, grows=not gated)
@@ -137,9 +149,14 @@ def _owner(
     return Owner(kind, metadata.namespace, metadata.name, metadata.uid, wanted, existing, pods.newest_charge)
 
 
+def is_held(job: Job) -> bool:
+    """Whether the Job is suspended until we start it, and not by its user."""
+    return bool(job.spec.suspend) and HELD_ANNOTATION in (job.metadata.annotations or {})
+
+
 def _job_pods(job: Job) -> int | None:
-    """Pods a Job wants to have at once; None where it has ended, is suspended or is being deleted."""
-    if job.metadata.deletion_timestamp is not None or job.spec.suspend or job.finished:
+    """Pods a Job wants to have at once; None where it has ended, is suspended by its user or is being deleted."""
+    if job.metadata.deletion_timestamp is not None or (job.spec.suspend and not is_held(job)) or job.finished:
         return None
     parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
     if job.spec.completions is None:

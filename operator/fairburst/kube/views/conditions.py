@@ -13,6 +13,7 @@ from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind
 _HOW = {
     "Quota": ("Quota", "the namespace's ResourceQuota follows the allocation."),
     "Gate": ("Gate", "new pods wait behind a scheduling gate that is taken off by the allocation; the ResourceQuota is only a ceiling."),
+    "Suspend": ("Suspend", "new Jobs wait suspended until they fit the allocation whole; the namespace's ResourceQuota follows it."),
 }
 
 

@@ -1,0 +1,64 @@
+"""Which held Jobs start now: whole, in order, when their full demand fits the queue's level. Pure; `apply.py` sends.
+
+A Job is held by `spec.suspend` and a note of ours, which the admission policy writes at its creation. One that its user suspends later has
+no note and is left alone. Jobs that no queue holds any more all get to start.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairburst.kube.api.objects import Job
+from fairburst.kube.enforce.line import served
+from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
+from fairburst.kube.queues.schemas import from_epoch
+from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, is_held
+
+
+@dataclass(frozen=True, slots=True)
+class JobStart:
+    """A Job to start, or one that somebody has started over our heads: either way our note comes off. Valid for this version only."""
+
+    namespace: str
+    name: str
+    resource_version: str
+
+    def patch(self, wall: float) -> dict[str, Any]:
+        """The merge patch that does it. `wall`: seconds since the epoch."""
+        noted = {HELD_ANNOTATION: None, RELEASED_ANNOTATION: from_epoch(wall).isoformat().replace("+00:00", "Z")}
+        return {"metadata": {"annotations": noted, "resourceVersion": self.resource_version}, "spec": {"suspend": False}}
+
+
+def starts(demand: NamespaceDemand, resources: Sequence[str], level: Iterable[float]) -> list[JobStart]:
+    """Held Jobs of one queue in Suspend mode that fit beside everything else its namespace wants. `level` in resource units."""
+    whole = [math.floor(amount * 1000 + 1e-3) for amount in level]
+    claimed = {name: demand.demand.get(name, 0.0) - sum(one.need.get(name, 0.0) for one in demand.held) for name in resources}
+    room = [free - taken for free, taken in zip(whole, _milli(claimed, resources), strict=True)]
+    line = ((one, _milli(one.need, resources)) for one in sorted(demand.held, key=_order))
+    return [_start(one.job) for one in served(line, whole, room)]
+
+
+def unheld_starts(noted: Iterable[Job], holding: Iterable[str], left_alone: Iterable[str]) -> list[JobStart]:
+    """Jobs with our note that nothing holds back any more: their namespace's queue is in no Suspend mode, or they run already.
+
+    `noted`: all Jobs with the note; `holding`: namespaces of queues in Suspend mode; `left_alone`: where others decide.
+    """
+    keep, skip = set(holding), set(left_alone)
+    free = [job for job in noted if job.metadata.namespace not in skip and not (is_held(job) and job.metadata.namespace in keep)]
+    return [_start(job) for job in free if job.metadata.deletion_timestamp is None and not job.finished]
+
+
+def _start(job: Job) -> JobStart:
+    return JobStart(job.metadata.namespace, job.metadata.name, job.metadata.resource_version)
+
+
+def _order(one: HeldJob) -> tuple[str, str]:
+    return one.job.metadata.creation_timestamp or "", one.job.metadata.name
+
+
+def _milli(amounts: Mapping[str, float], resources: Sequence[str]) -> list[int]:
+    """Whole thousandths, rounded up: what does not quite fit does not fit."""
+    return [math.ceil(amounts.get(resource, 0.0) * 1000 - 1e-3) for resource in resources]

@@ -1,0 +1,112 @@
+"""Letting go of all that is held back, for good: the policies are told to hold nothing more, gates come off and Jobs start.
+
+For `fairburst uninstall`; the running operator does it by itself where a queue leaves its mode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import Conflict, Invalid, NotFound
+from fairburst.kube.api.informer import PAGE_SIZE
+from fairburst.kube.api.objects import Job, Object, Pod, list_decoder
+from fairburst.kube.enforce.gate import ungate_patch
+from fairburst.kube.enforce.suspend import JobStart, unheld_starts
+from fairburst.kube.names import GROUP, HELD_ANNOTATION
+from fairburst.kube.queues.job_annotations import FIELD_MANAGER
+from fairburst.kube.queues.queue_watch import PLURALS
+from fairburst.kube.queues.roster import pool_name
+from fairburst.kube.queues.schemas import VERSION
+from fairburst.kube.usage.gated_pods import GatedPod, gated_pod
+
+Kind = TypeVar("Kind", bound=Object)
+Item = TypeVar("Item")
+
+SETTLES_SECONDS = 1.0  # until every API server stamps by a changed status
+PASSES = 5  # a pod that changes while it is patched is looked at again
+CONCURRENT_PATCHES = 32
+
+
+async def let_go(client: ApiClient, pool: str) -> list[str]:
+    """Let go of everything; what was let go, as `kind namespace/name`. Raises ApiError; what is gone already is no error."""
+    queues = [queue for kind in PLURALS for queue in await _queues(client, kind)]
+    holding = [queue for queue in queues if pool_name(queue) == pool and (queue.get("status") or {}).get("holds")]
+    for queue in holding:
+        await _hold_nothing(client, queue)
+    if holding:
+        await asyncio.sleep(SETTLES_SECONDS)
+    elsewhere = {queue["metadata"]["namespace"] for queue in queues if pool_name(queue) != pool}
+    done: list[str] = []
+    for _ in range(PASSES):
+        pods = [pod for pod in await _pages(client, "/api/v1/pods", Pod) if pod.metadata.deletion_timestamp is None]
+        gated = [held for pod in pods if (held := gated_pod(pod)) is not None and held.key[0] not in elsewhere]
+        jobs = unheld_starts(await _noted(client), holding=(), left_alone=elsewhere)
+        if not gated and not jobs:
+            break
+        done += await _each(gated, lambda pod: _ungate(client, pod))
+        done += await _each(jobs, lambda job: _start(client, job))
+    return done
+
+
+async def _queues(client: ApiClient, kind: str) -> list[dict[str, Any]]:
+    try:
+        listed = await client.get_json(f"/apis/{GROUP}/{VERSION}/{PLURALS[kind]}")
+    except NotFound:  # the CRD is gone, and the queues with it
+        return []
+    return [item | {"kind": kind} for item in listed["items"]]
+
+
+async def _hold_nothing(client: ApiClient, queue: Mapping[str, Any]) -> None:
+    metadata = queue["metadata"]
+    path = f"/apis/{GROUP}/{VERSION}/namespaces/{metadata['namespace']}/{PLURALS[queue['kind']]}/{metadata['name']}/status"
+    try:
+        await client.merge_patch(path, {"status": {"holds": None}})
+    except NotFound:
+        return
+
+
+async def _noted(client: ApiClient) -> list[Job]:
+    """Every Job with our note of being held."""
+    jobs = await _pages(client, "/apis/batch/v1/jobs", Job)
+    return [job for job in jobs if HELD_ANNOTATION in (job.metadata.annotations or {})]
+
+
+async def _pages(client: ApiClient, path: str, kind: type[Kind]) -> list[Kind]:
+    """All of a collection, page by page: there may be tens of thousands of pods."""
+    found, token, decoder = list[Kind](), "", list_decoder(kind)
+    while True:
+        page = decoder.decode(await client.get(path, {"limit": str(PAGE_SIZE)} | ({"continue": token} if token else {})))
+        found += page.items or ()
+        token = page.metadata.continue_token
+        if not token:
+            return found
+
+
+async def _each(items: Iterable[Item], send: Callable[[Item], Awaitable[str]]) -> list[str]:
+    """Send side by side; what was done. Who is gone or has changed meanwhile is left to the next pass."""
+    limit = asyncio.Semaphore(CONCURRENT_PATCHES)
+
+    async def one(item: Item) -> str | None:
+        try:
+            async with limit:
+                return await send(item)
+        except (NotFound, Conflict, Invalid):
+            return None
+
+    return [name for name in await asyncio.gather(*map(one, items)) if name is not None]
+
+
+async def _ungate(client: ApiClient, pod: GatedPod) -> str:
+    namespace, name = pod.key
+    await client.json_patch(f"/api/v1/namespaces/{namespace}/pods/{name}", ungate_patch(pod))
+    return f"pods {namespace}/{name}"
+
+
+async def _start(client: ApiClient, job: JobStart) -> str:
+    path = f"/apis/batch/v1/namespaces/{job.namespace}/jobs/{job.name}"
+    await client.merge_patch(path, job.patch(time.time()), {"fieldManager": FIELD_MANAGER})
+    return f"jobs {job.namespace}/{job.name}"

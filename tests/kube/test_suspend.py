@@ -1,0 +1,221 @@
+"""Queues in Suspend mode: Jobs wait suspended and start whole, in order, when their full demand fits the queue's level."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fairburst.kube.api.objects import Job
+from fairburst.kube.engine import HOLD_SETTLES_SECONDS
+from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
+from fairburst.kube.usage.demand import is_held
+from tests.support.objects import World, job, latency_spec, pod, requesting
+
+TQ, LQ = "ThroughputQueue", "LatencyQueue"
+SUSPENDS: dict[str, Any] = {"enforcement": "Suspend"}
+
+
+def held(world: World, name: str, pods: int, *, namespace: str = "batch", cpu: str = "1", created: int = 0, **spec: Any) -> None:
+    """A Job as the admission policy leaves it at its creation."""
+    made = job(namespace, name, pods, requesting(cpu, "1Gi"), suspend=True, **spec)
+    made.metadata.annotations = {HELD_ANNOTATION: "true"}
+    made.metadata.creation_timestamp = f"2026-01-01T00:{created:02}:00Z"
+    made.metadata.resource_version = "1"
+    world.controller("Job", None, made)
+
+
+def jobs(world: World, namespace: str = "batch") -> dict[str, Job]:
+    return {one.metadata.name: one for one in world.view.controllers.workloads(namespace).jobs}
+
+
+def waiting(world: World, namespace: str = "batch") -> list[str]:
+    return sorted(name for name, one in jobs(world, namespace).items() if one.spec.suspend)
+
+
+def finish(world: World, name: str) -> None:
+    old = jobs(world)[name]
+    world.controller("Job", old, None)
+
+
+def settle(world: World) -> None:
+    for _ in range(4):
+        world.round()
+        world.after(HOLD_SETTLES_SECONDS)
+
+
+def world_with_batch(**more: Any) -> World:
+    world = World(**more)  # 64 cpu
+    world.queue(TQ, "batch", spec=SUSPENDS)
+    return world
+
+
+def test_the_status_tells_the_policy_to_hold_jobs_and_the_quota_holds_as_in_quota_mode() -> None:
+    world = world_with_batch()
+    held(world, "a", 10)
+    settle(world)
+    assert world.status("batch")["holds"] == "Jobs"
+    assert world.condition(TQ, "batch", "Enforced")[:2] == ("True", "Suspend")
+    assert world.hard("batch")["requests.cpu"] == "11", "ten pods, and one more for quick succession"
+
+
+def test_a_held_job_is_demand_and_starts_whole_once_it_fits() -> None:
+    world = world_with_batch()
+    held(world, "a", 40)
+    held(world, "b", 30, created=1)
+    world.round()
+    assert world.status("batch")["demand"]["cpu"] == "70"
+    assert waiting(world) == ["b"], "24 places are too few for all of it"
+    settle(world)
+    assert waiting(world) == ["b"]
+    assert world.plan().wakes == [], "what is held lacks no pods"
+    finish(world, "a")
+    settle(world)
+    assert waiting(world) == []
+    assert RELEASED_ANNOTATION in (jobs(world)["b"].metadata.annotations or {})
+
+
+def test_jobs_start_in_the_order_of_their_creation() -> None:
+    world = world_with_batch()
+    held(world, "c", 30, created=0)
+    held(world, "b", 40, created=1)
+    held(world, "a", 10, created=2)
+    settle(world)
+    assert waiting(world) == ["a", "b"], "b is first, and nobody behind it takes what it waits for"
+    finish(world, "c")
+    settle(world)
+    assert waiting(world) == []
+
+
+def test_a_job_that_fits_no_level_holds_up_nobody() -> None:
+    world = world_with_batch()
+    held(world, "absurd", 500)
+    held(world, "small", 4, created=1)
+    settle(world)
+    assert waiting(world) == ["absurd"]
+
+
+def test_a_job_needs_no_more_pods_than_it_has_completions_left() -> None:
+    world = world_with_batch()
+    held(world, "a", 500, completions=6)
+    settle(world)
+    assert waiting(world) == []
+
+
+def test_two_queues_start_jobs_by_their_shares() -> None:
+    world = world_with_batch()
+    world.queue(TQ, "other", spec=SUSPENDS)
+    for number in range(10):
+        held(world, f"a{number}", 8, created=number)
+        held(world, f"b{number}", 8, created=number, namespace="other")
+    settle(world)
+    assert (len(waiting(world)), len(waiting(world, "other"))) == (6, 6), "four of eight pods each"
+
+
+def test_pods_that_run_besides_count_against_the_level() -> None:
+    world = world_with_batch()
+    for number in range(60):
+        world.put(pod("batch", f"p{number}", node=f"node-{number % 2}", phase="Running"))
+    held(world, "a", 6)
+    settle(world)
+    assert waiting(world) == ["a"]
+
+
+def test_a_job_suspended_by_its_user_is_respected() -> None:
+    """One from before, and one that was started and then suspended."""
+    world = world_with_batch()
+    world.controller("Job", None, job("batch", "theirs", 4, suspend=True))
+    held(world, "ours", 4)
+    settle(world)
+    assert waiting(world) == ["theirs"]
+    started = jobs(world)["ours"]
+    again = job("batch", "ours", 4, suspend=True)
+    again.metadata.annotations = started.metadata.annotations
+    world.controller("Job", started, again)
+    settle(world)
+    assert waiting(world) == ["ours", "theirs"]
+    assert world.plan().starts == []
+
+
+def test_a_job_that_somebody_started_over_our_heads_loses_our_note() -> None:
+    """Or a later suspension by its user would be taken for ours."""
+    world = world_with_batch()
+    held(world, "a", 500)
+    settle(world)
+    old = jobs(world)["a"]
+    started = job("batch", "a", 500)
+    started.metadata.annotations, started.metadata.resource_version = {HELD_ANNOTATION: "true"}, "2"
+    world.controller("Job", old, started)
+    settle(world)
+    assert HELD_ANNOTATION not in (jobs(world)["a"].metadata.annotations or {})
+    assert world.plan().starts == []
+
+
+def test_a_job_that_changes_while_suspended_starts_by_what_it_is_now() -> None:
+    """A start is valid for one version only: what was decided for the old one is refused, and decided anew."""
+    world = world_with_batch()
+    held(world, "a", 4)
+    plan = world.plan()
+    assert [start.name for start in plan.starts] == ["a"]
+    grown = job("batch", "a", 500, suspend=True)
+    grown.metadata.annotations, grown.metadata.resource_version = {HELD_ANNOTATION: "true"}, "2"
+    world.controller("Job", jobs(world)["a"], grown)
+    world.take(plan)
+    assert waiting(world) == ["a"]
+    settle(world)
+    assert waiting(world) == ["a"], "500 pods fit nowhere"
+    shrunk = job("batch", "a", 5, suspend=True)
+    shrunk.metadata.annotations, shrunk.metadata.resource_version = {HELD_ANNOTATION: "true"}, "3"
+    world.controller("Job", jobs(world)["a"], shrunk)
+    settle(world)
+    assert waiting(world) == []
+
+
+def test_the_jobs_of_a_burst_start_before_those_of_batch() -> None:
+    world = world_with_batch()
+    world.queue(LQ, "burst", spec=latency_spec("16") | SUSPENDS, created="2026-02-01T00:00:00Z")
+    settle(world)
+    held(world, "a", 10)
+    held(world, "b", 10, namespace="burst")
+    assert [start.namespace for start in world.plan().starts] == ["burst", "batch"]
+
+
+@pytest.mark.parametrize("change", [{"enforcement": "Gate"}, {"enforcement": "Observe"}, None], ids=["to gate", "to observe", "deleted"])
+def test_when_a_queue_leaves_suspend_mode_all_its_jobs_start(change: dict[str, Any] | None) -> None:
+    world = world_with_batch()
+    for number in range(5):
+        held(world, f"a{number}", 30)
+    settle(world)
+    assert len(waiting(world)) == 3
+    if change is None:
+        del world.queues[TQ, "batch", "queue"]
+    else:
+        world.queue(TQ, "batch", spec=change, generation=2, status=world.status("batch"))
+    world.round()
+    assert waiting(world) == []
+
+
+def test_jobs_of_another_pools_queue_are_left_to_its_operator() -> None:
+    world = World()
+    world.queue(TQ, "theirs", spec=SUSPENDS | {"pool": "gpu"})
+    held(world, "a", 1, namespace="theirs")
+    settle(world)
+    assert waiting(world, "theirs") == ["a"]
+
+
+def test_a_settled_cluster_with_waiting_jobs_gets_no_writes() -> None:
+    world = world_with_batch()
+    held(world, "a", 500)
+    settle(world)
+    world.after(60.0)
+    settle(world)
+    for _ in range(20):
+        plan = world.plan()
+        assert (plan.quota_writes, plan.statuses, plan.events, plan.starts, plan.wakes) == ([], [], [], [], [])
+        world.after(max(0.05, min(plan.due, world.now + 10.0) - world.now))
+
+
+def test_only_our_note_on_a_suspended_job_means_held() -> None:
+    plain, running, ours = job("n", "a", suspend=True), job("n", "b"), job("n", "c", suspend=True)
+    running.metadata.annotations = ours.metadata.annotations = {HELD_ANNOTATION: "true"}
+    assert [is_held(one) for one in (plain, running, ours)] == [False, False, True]
