@@ -9,7 +9,7 @@ import sys
 
 from benchmarks.measure import REGISTRY, Measurement
 
-MODULES = ("benchmarks.policy", "benchmarks.dress", "benchmarks.sim", "benchmarks.informer", "benchmarks.paf")
+MODULES = ("benchmarks.policy", "benchmarks.dress", "benchmarks.sim", "benchmarks.informer", "benchmarks.paf", "benchmarks.gate")
 
 
 def main() -> int:

@@ -59,6 +59,9 @@ class Ungater:
 
     def send(self, pods: Sequence[GatedPod], since: float) -> None:
         """Take these on; returns at once. `since`: monotonic time of the event that let them go."""
+        if not pods:
+            return
+        event(logger, logging.DEBUG, "pods let go", pods=len(pods), decided_ms=(time.monotonic() - since) * 1e3)
         self._gates.sent(pods)
         batch = _Batch(since, len(pods))
         for pod in pods:

@@ -1,0 +1,256 @@
+"""Gate mode on a control plane of its own: how soon pods are let go after their events, and how fast beside a bare loop of patches.
+
+Seen from outside, by a watch of our own: from a pod's ADDED event to the one that shows its gate gone, so the patch's way there and
+back is in it. What the operator needs to decide is read from its log. Start-up of cluster and operator is not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from benchmarks.measure import Measurement, benchmark, figure
+from e2e.cluster import Cluster
+from e2e.harness import OperatorProcess
+from fairburst.kube.api.client import ApiClient
+
+NODES, NODE_CPU = 40, 32
+IN_FLIGHT = 32
+PATIENCE_SECONDS = 180.0
+BARE_GATE = "bare.example/hold"  # the bare loop's: the operator would take its own gate off
+_DECIDED = re.compile(r"pods let go .*?pods=(\d+) .*?decided_ms=([\d.]+)")
+
+
+class _Gate(msgspec.Struct):
+    name: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    scheduling_gates: list[_Gate] = []
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    resource_version: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: _Pod
+
+
+@dataclass
+class Watch:
+    """When each pod of a namespace was first seen gated, and first seen without a gate: monotonic seconds."""
+
+    gated: dict[str, float] = field(default_factory=dict)
+    let_go: dict[str, float] = field(default_factory=dict)
+
+    async def follow(self, client: ApiClient, namespace: str) -> None:
+        """Until cancelled."""
+        path, decoder = f"/api/v1/namespaces/{namespace}/pods", msgspec.json.Decoder(_Event)
+        version = (await client.get_json(path))["metadata"]["resourceVersion"]
+        async for line in client.stream(path, {"watch": "true", "resourceVersion": version}):
+            event, now = decoder.decode(line), time.monotonic()
+            seen = self.gated if event.object.spec.scheduling_gates else self.let_go
+            seen.setdefault(event.object.metadata.name, now)
+
+    def reactions(self) -> list[float]:
+        """Seconds from gated to let go, by pod."""
+        return [self.let_go[name] - at for name, at in self.gated.items() if name in self.let_go]
+
+    def rate(self) -> float:
+        """Pods let go a second, from the first to the last."""
+        times = sorted(self.let_go.values())
+        return (len(times) - 1) / (times[-1] - times[0])
+
+
+def pod(name: str, gates: tuple[str, ...] = ()) -> dict[str, Any]:
+    container = {"name": "work", "image": "work", "resources": {"requests": {"cpu": "1", "memory": "1Mi"}}}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 0, "schedulingGates": [{"name": gate} for gate in gates]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def queue(kind: str, namespace: str, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": "queue", "namespace": namespace}
+    return {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": {"enforcement": "Gate", **spec}}
+
+
+class Site:
+    """A control plane and an operator under way, and what is done to them."""
+
+    def __init__(self, client: ApiClient, cluster: Cluster, operator: OperatorProcess) -> None:
+        self.client, self.cluster, self.operator = client, cluster, operator
+
+    async def namespace(self, name: str, queue_object: dict[str, Any] | None = None) -> None:
+        """A namespace; with a queue, once its pods are gated."""
+        await self.client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        if queue_object is None:
+            return
+        plural = queue_object["kind"].lower() + "s"
+        await self.client.create(f"/apis/fairburst.dev/v1alpha1/namespaces/{name}/{plural}", queue_object)
+        await self.until(lambda: self.is_gated(name), f"pods of {name} to be gated")
+        await asyncio.sleep(3.0)  # the quota has become a ceiling
+
+    async def is_gated(self, namespace: str) -> bool:
+        answer = await self.client.create(f"/api/v1/namespaces/{namespace}/pods", pod("probe"), {"dryRun": "All"})
+        return bool(answer["spec"].get("schedulingGates"))
+
+    async def create(self, namespace: str, count: int, *, gates: tuple[str, ...] = (), rate: float | None = None) -> None:
+        """Pods, as fast as the server takes them or at a steady rate."""
+        begin, limit = time.monotonic(), asyncio.Semaphore(IN_FLIGHT)
+
+        async def one(number: int) -> None:
+            if rate is not None:
+                await asyncio.sleep(max(0.0, begin + number / rate - time.monotonic()))
+            async with limit:
+                await self.client.create(f"/api/v1/namespaces/{namespace}/pods", pod(f"p{number:04}", gates))
+
+        await asyncio.gather(*map(one, range(count)))
+
+    async def bare_loop(self, namespace: str, count: int) -> None:
+        """The same patch for each pod, so many in flight, and nothing else."""
+        limit = asyncio.Semaphore(IN_FLIGHT)
+        first = "/spec/schedulingGates/0"
+        patch = [{"op": "test", "path": f"{first}/name", "value": BARE_GATE}, {"op": "remove", "path": first}]
+
+        async def one(number: int) -> None:
+            async with limit:
+                await self.client.json_patch(f"/api/v1/namespaces/{namespace}/pods/p{number:04}", patch)
+
+        await asyncio.gather(*map(one, range(count)))
+
+    async def remove(self, namespace: str) -> None:
+        """The queue and its pods, so that the next measurement has the cluster for itself."""
+        for plural in ("latencyqueues", "throughputqueues"):
+            await self.client.delete(f"/apis/fairburst.dev/v1alpha1/namespaces/{namespace}/{plural}")
+        await self.client.delete(f"/api/v1/namespaces/{namespace}/pods")
+        await self.until(lambda: self.is_empty(namespace), f"{namespace} to be empty")
+
+    async def is_empty(self, namespace: str) -> bool:
+        return not (await self.client.get_json(f"/api/v1/namespaces/{namespace}/pods", {"limit": "1"}))["items"]
+
+    async def until(self, check: Callable[[], Awaitable[bool]], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not await check():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"waited {PATIENCE_SECONDS:g} s for {what}; the operator's last lines:\n{self.operator.log_tail()}")
+            await asyncio.sleep(0.1)
+
+    async def watched(self, namespace: str, count: int, act: Callable[[], Awaitable[None]]) -> Watch:
+        """What a watch saw of `act`, until all pods have been let go."""
+        watch = Watch()
+        task = asyncio.create_task(watch.follow(self.client, namespace))
+        await asyncio.sleep(0.3)
+        await act()
+
+        async def done() -> bool:
+            return len(watch.let_go) >= count
+
+        await self.until(done, f"{count} pods of {namespace} to be let go")
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        return watch
+
+    def decisions(self, after: int) -> list[tuple[int, float]]:
+        """(pods, milliseconds from the event to the decision) of each decision logged since the log was `after` bytes long."""
+        text = self.operator.log.read_bytes()[after:].decode(errors="replace")
+        return [(int(count), float(delay)) for count, delay in _DECIDED.findall(text)]
+
+
+async def rates(site: Site, pods: int) -> tuple[list[float], list[float]]:
+    """Pods let go a second by the operator and by a bare loop, in turn, twice each. All pods wait before the first one goes."""
+    ours, bare = [], []
+    for turn in range(2):
+        name = f"bare-{turn}"
+        await site.namespace(name)
+        await site.create(name, pods, gates=(BARE_GATE,))
+        bare.append((await site.watched(name, pods, lambda name=name: site.bare_loop(name, pods))).rate())  # type: ignore[misc]
+        await site.remove(name)
+        name = f"ours-{turn}"
+        await site.namespace(name, queue("ThroughputQueue", name, limits={"cpu": "1"}))
+        await site.create(name, pods)
+        unlimited = {"spec": {"limits": {"cpu": str(pods)}}}
+        path = f"/apis/fairburst.dev/v1alpha1/namespaces/{name}/throughputqueues/queue"
+
+        async def lift(path: str = path, unlimited: dict[str, Any] = unlimited) -> None:
+            await site.client.merge_patch(path, unlimited)
+
+        ours.append((await site.watched(name, pods - 1, lift)).rate())  # one went by the old limit
+        await site.remove(name)
+    return ours, bare
+
+
+async def burst(site: Site, kind: str, pods: int) -> list[tuple[int, float]]:
+    """The decisions over a burst that comes as fast as the server takes it."""
+    name = f"burst-{kind.lower()}"
+    await site.namespace(name, queue(kind, name, **_spec(kind, pods)))
+    before = site.operator.log.stat().st_size
+    await site.watched(name, pods, lambda: site.create(name, pods))
+    await site.remove(name)
+    return site.decisions(before)
+
+
+async def trickle(site: Site, kind: str, pods: int, rate: float) -> list[float]:
+    """Seconds from event to patched, of pods that come at a steady rate."""
+    name = f"trickle-{kind.lower()}"
+    await site.namespace(name, queue(kind, name, **_spec(kind, pods)))
+    watch = await site.watched(name, pods, lambda: site.create(name, pods, rate=rate))
+    await site.remove(name)
+    return watch.reactions()
+
+
+def _spec(kind: str, pods: int) -> dict[str, Any]:
+    if kind == "ThroughputQueue":
+        return {}
+    needed = {"resources": {"cpu": str(pods), "memory": f"{pods}Mi"}, "durationSeconds": 120}
+    return {"burst": needed, "arrival": {"sporadic": {"minInterarrivalSeconds": 600}}}
+
+
+async def _measured(cluster: Cluster, operator: OperatorProcess, pods: int, trickled: int, rate: float) -> list[Measurement]:
+    found = []
+    async with await ApiClient.connect(str(cluster.kubeconfig), write_rate=100_000.0, write_burst=100_000) as client:
+        site = Site(client, cluster, operator)
+        for kind, what in (("LatencyQueue", "hard burst"), ("ThroughputQueue", "elastic queue")):
+            decisions = [delay for _, delay in await burst(site, kind, pods)]
+            name = f"gate: {pods} pods at once, {what}, event to decision, largest"
+            found.append(Measurement(name, max(decisions), "ms", 100.0, 1, max(decisions), max(decisions)))
+        for kind, what, target in (("LatencyQueue", "hard burst", 20.0), ("ThroughputQueue", "elastic queue", 20.0)):
+            delays = [delay * 1e3 for delay in await trickle(site, kind, trickled, rate)]
+            name = f"gate: {rate:g} pods a second, {what}, event to patched"
+            found.append(Measurement(name, statistics.median(delays), "ms", target, len(delays), min(delays), max(delays)))
+        ours, bare = await rates(site, pods)
+        found.append(figure(f"gate: {pods} pods, bare loop", statistics.mean(bare), "pods/s"))
+        found.append(figure(f"gate: {pods} pods, operator", statistics.mean(ours), "pods/s"))
+        ratio = statistics.mean(ours) / statistics.mean(bare)
+        found.append(figure("gate: operator's rate to the bare loop's", ratio, "ratio", 0.9, at_least=True))
+    return found
+
+
+def gate_path(pods: int, trickled: int, rate: float) -> Iterator[Measurement]:
+    """A cluster for this alone; `pods` at once, and `trickled` pods at `rate` a second."""
+    name = f"bench-gate-{time.time_ns() % 10**8:08}"
+    with Cluster.start(name, nodes=NODES, node_cpu=str(NODE_CPU), node_memory="64Gi") as cluster:
+        overrides = {"log": {"level": "DEBUG"}}
+        with OperatorProcess(cluster, overrides, "gate-speed") as operator:
+            yield from asyncio.run(_measured(cluster, operator, pods, trickled, rate))
+
+
+@benchmark
+def gate() -> Iterator[Measurement]:
+    """Gate mode: 1,000 pods at once and 100 a second, on a control plane of its own (two minutes)."""
+    yield from gate_path(1_000, 1_000, 100.0)
