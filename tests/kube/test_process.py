@@ -11,15 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 
 from fairburst.config import parse_config
+from fairburst.kube.api.objects import Pod
+from fairburst.kube.names import GATE
 from fairburst.kube.process import Operator
 from fairburst.telemetry.web import WebServer
 from tests.support.fake_api import FakeApi
 from tests.support.objects import stored_queue
 
-NAMESPACES, NODES, QUOTAS = "/api/v1/namespaces", "/api/v1/nodes", "/api/v1/resourcequotas"
+NAMESPACES, NODES, QUOTAS, PODS = "/api/v1/namespaces", "/api/v1/nodes", "/api/v1/resourcequotas", "/api/v1/pods"
 LATENCY, THROUGHPUT = "/apis/fairburst.dev/v1alpha1/latencyqueues", "/apis/fairburst.dev/v1alpha1/throughputqueues"
 CORE = [NAMESPACES, NODES, QUOTAS, *(f"/api/v1/{kind}" for kind in ("pods", "limitranges", "events", "configmaps"))]
 APPS = [f"/apis/apps/v1/{kind}" for kind in ("deployments", "replicasets", "statefulsets")]
@@ -132,3 +135,42 @@ async def test_it_is_ready_once_its_caches_are_complete_and_not_before(monkeypat
             await until(lambda: rounds(made.operator), "the first round", 40.0)
             assert await ready() == 200
             await made.end()
+
+
+def gated_pod(name: str) -> dict[str, Any]:
+    container = {"name": "work", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    spec = {"containers": [container], "schedulingGates": [{"name": "others.example/hold"}, {"name": GATE}]}
+    return {"metadata": {"namespace": "batch", "name": name, "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec, "status": {}}
+
+
+async def test_gated_pods_are_let_go_as_their_events_come_and_no_more_than_fit() -> None:
+    def left() -> list[str]:
+        return [name for (_, name), pod in api.objects[PODS].items() if len(pod["spec"]["schedulingGates"]) == 2]
+
+    async with fake_cluster() as api, running(api) as made:
+        await until(lambda: rounds(made.operator), "the first round")
+        api.put(THROUGHPUT, stored_queue("ThroughputQueue", "batch", "queue", {"enforcement": "Gate"}))
+        await until(lambda: api.objects[THROUGHPUT]["batch", "queue"].get("status", {}).get("holds") == "Pods", "the status")
+        for number in range(40):
+            api.put(PODS, gated_pod(f"p{number:02}"))
+        await until(lambda: len(left()) == 8, "32 of 40 to be let go")
+        before = rounds(made.operator)
+        await until(lambda: rounds(made.operator) > before + 2, "more rounds")
+        assert left() == [f"p{number}" for number in range(32, 40)]
+        api.remove(PODS, "batch", "p00")
+        await until(lambda: len(left()) == 7, "the next one")
+        assert made.operator.metrics.registry.get_sample_value("fairburst_queue_ungate_seconds_count") == 33
+        await made.end()
+
+
+async def test_what_a_patch_was_answered_with_brings_no_deleted_pod_back() -> None:
+    """The answer may be read after the event of the deletion, and nobody would tell of that again."""
+    async with fake_cluster() as api, running(api) as made:
+        await until(lambda: rounds(made.operator), "the first round")
+        answer = msgspec.convert(api.put(PODS, gated_pod("gone")), Pod)
+        await until(lambda: ("batch", "gone") in made.operator._pods.store, "its event")
+        api.remove(PODS, "batch", "gone")
+        await until(lambda: ("batch", "gone") not in made.operator._pods.store, "the event of its end")
+        made.operator._pod_answered(answer)
+        assert ("batch", "gone") not in made.operator._pods.store
+        await made.end()

@@ -455,7 +455,9 @@ class Engine:
     def _plan_gates(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, ending: frozenset[str], now: float) -> None:
         """Which gated pods are let go: by the level of a queue in Gate mode, all of them where there is no such queue."""
         levels = {
-            item.namespace: GateLevel(_urgency(plan.result, item.row), milli_level(item.level.tolist()))
+            item.namespace: GateLevel(
+                _urgency(plan.result, item.row, waiting=item.namespace in self.gates.gated.namespaces()), milli_level(item.level.tolist())
+            )
             for item in enforced
             if item.row is not None and item.member is not None and item.member.enforcement == "Gate"
         }
@@ -465,7 +467,9 @@ class Engine:
     def _plan_starts(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, ending: frozenset[str]) -> None:
         """Which held Jobs start: by the level of a queue in Suspend mode, all of them where there is no such queue."""
         holding = [item for item in enforced if item.row is not None and item.member is not None and item.member.enforcement == "Suspend"]
-        for item in sorted((item for item in holding if item.demand.held), key=lambda item: _urgency(plan.result, item.row or 0)):
+        for item in sorted(
+            (item for item in holding if item.demand.held), key=lambda item: _urgency(plan.result, item.row or 0, waiting=True)
+        ):
             plan.starts += starts(item.demand, plan.snapshot.resources, item.level.tolist())
         left_alone = plan.roster.elsewhere | ending | self._never_managed
         plan.starts += unheld_starts(view.controllers.noted_jobs(), (item.namespace for item in holding), left_alone)
@@ -648,9 +652,12 @@ def _observed_only(member: Member) -> bool:
     return member.enforcement == "Observe"
 
 
-def _urgency(result: RoundResult, row: int) -> tuple[int, int]:
-    """Hard queues in their windows first, then soft ones in theirs, then the rest; within each by the queues' order."""
-    window = result.decisions[row].window
-    if window is None or window.state is WindowState.CLOSED:
+def _urgency(result: RoundResult, row: int, *, waiting: bool) -> tuple[int, int]:
+    """Hard queues in their windows first, then soft ones in theirs, then the rest; within each by the queues' order.
+
+    Where nothing waits yet, a window is not looked for, which takes long over thousands of queues: what comes next will open it.
+    """
+    window = result.decisions[row].window if waiting else None
+    if waiting and (window is None or window.state is WindowState.CLOSED):
         return 2, row
     return {GuaranteeClass.HARD: 0, GuaranteeClass.SOFT: 1}.get(result.classes[row] or GuaranteeClass.ELASTIC, 2), row
