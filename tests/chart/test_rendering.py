@@ -199,10 +199,9 @@ def test_what_is_left_to_clean_up_needs_few_rights(render: Render) -> None:
         "ClusterRole": [
             {"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["list", "delete"]},
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "patch"]},
-            {"apiGroups": ["fairburst.dev"], "resources": ["latencyqueues", "throughputqueues"], "verbs": ["list"]},
             {"apiGroups": ["fairburst.dev"], "resources": ["latencyqueues/status", "throughputqueues/status"], "verbs": ["patch"]},
             {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "patch"]},
-            {"apiGroups": ["fairburst.dev"], "resources": ["latencyqueues"], "verbs": ["operate"]},
+            {"apiGroups": ["fairburst.dev"], "resources": ["latencyqueues", "throughputqueues"], "verbs": ["list", "operate"]},
         ],
         "Role": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["delete"]}],
     }
