@@ -10,7 +10,7 @@ from fairburst.kube.api.objects import SchedulingGate
 from fairburst.kube.engine import HOLD_SETTLES_SECONDS
 from fairburst.kube.names import GATE
 from fairburst.quantity import parse_quantity
-from tests.support.objects import World, latency_spec, pod, requesting
+from tests.support.objects import World, job, latency_spec, pod, requesting
 
 TQ, LQ = "ThroughputQueue", "LatencyQueue"
 GATES: dict[str, Any] = {"enforcement": "Gate"}
@@ -220,6 +220,9 @@ def test_the_reserve_for_small_jobs_keeps_no_quotas_below_a_ceiling() -> None:
     world = World("smallJobs: {enabled: true}")
     world.queue(TQ, "batch", spec=GATES)
     world.queue(TQ, "other")
+    for namespace in ("batch", "other"):
+        for name, pods in (("small", 2), ("large", 60)):
+            world.controller("Job", None, job(namespace, f"{namespace}-{name}", pods))
     settle(world)
     assert sorted(name for namespace, name in world.quotas if namespace == "batch") == ["fairburst"]
     assert sorted(name for namespace, name in world.quotas if namespace == "other") == ["fairburst", "fairburst-large", "fairburst-small"]
