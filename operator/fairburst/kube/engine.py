@@ -481,10 +481,10 @@ class Engine:
         existing = {resource: max(amount, target.counted.get(resource, 0.0)) for resource, amount in target.level.items()}
         if self._holding_since.get(item.namespace, math.inf) + HOLD_SETTLES_SECONDS > now:
             lowest = {resource: max(amount, present.get(resource, 0.0)) for resource, amount in existing.items()}
-            return replace(target, level=lowest, lag={}, unit={} if present else target.unit)
+            return replace(target, level=lowest, lag={}, unit={} if present else target.unit, exact=False)
         capacity = dict(zip(snapshot.resources, snapshot.committed_capacity.tolist(), strict=True))
         wanted = {resource: max(amount, item.demand.demand.get(resource, 0.0)) for resource, amount in existing.items()}
-        return replace(target, level=ceiling(wanted, capacity, target.level, present), lag={}, unit={})
+        return replace(target, level=ceiling(wanted, capacity, target.level, present), lag={}, unit={}, exact=False)
 
     def _plan_wakes(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, now: float) -> None:
         written = {write.key: write for write in plan.quota_writes}
