@@ -232,6 +232,42 @@ def test_spare_that_is_given_in_whole_units_is_not_charged() -> None:
     assert result.charge_rate.tolist() == pytest.approx([8 / 10.5])
 
 
+def test_what_rounding_takes_from_a_promise_is_not_granted() -> None:
+    """Outside its window 79 of 80 are left over 90 s: 6.1 of 7 cores, and .9 spare; but its pods are of 6 cores, and one fits."""
+    queues = (throughput("t/q", weight=0.25), latency("l/q", 1.0, [1.0], 10, Sporadic(100)))
+    memory = Memory()
+    for seconds, wants, uses in ((0, 1.0, 0.7), (10, 0.0, 0.0)):
+        _, memory = decide(snapshot(queues, [7.0], [[0.0], [wants]], [[0.0], [uses]], [[0.0], [6.0]]), memory, CONFIG, START + seconds)
+    result, _ = decide(snapshot(queues, [7.0], [[0.0], [20.0]], unit=[[0.0], [6.0]]), memory, CONFIG, START + 10)
+    divisible, _ = decide(snapshot(queues, [7.0], [[0.0], [20.0]]), memory, CONFIG, START + 10)
+    assert divisible.guaranteed[1].tolist() == pytest.approx([7 * 79 / 90])
+    assert divisible.decisions[1].spare.tolist() == pytest.approx([7 - 7 * 79 / 90])
+    assert (result.allocation[1].tolist(), result.guaranteed[1].tolist()) == ([6.0], [6.0])
+
+
+def test_what_rounding_adds_to_a_fair_share_is_no_spare() -> None:
+    """Of 14 GB two batch queues have 7 each, in pods of 2; the cores that they leave idle are spare for the third, and for no other."""
+    queues = (throughput("a/q"), throughput("b/q", 1.0), latency("l/q", 2.0, [1.0, 0.0], 10, Sporadic(100)))
+    unit, batch = [[1.0, 2.0], [1.0, 2.0], [0.0, 0.0]], [[20.0, 40.0]] * 2
+    memory = Memory()
+    for seconds, wants, uses in ((0, 1.0, 1.0), (10, 0.0, 0.0)):
+        value = snapshot(queues, [30.0, 14.0], [*batch, [wants, 0.0]], [[0.0, 0.0], [0.0, 0.0], [uses, 0.0]], unit)
+        _, memory = decide(value, memory, CONFIG, START + seconds)
+    result, _ = decide(snapshot(queues, [30.0, 14.0], [*batch, [30.0, 0.0]], None, unit), memory, CONFIG, START + 10)
+    assert result.decisions[2].spare[0] > 0
+    assert result.allocation[:2].tolist() == [[4.0, 8.0], [3.0, 6.0]]
+    assert result.guaranteed[:2].tolist() == [[4.0, 8.0], [3.0, 6.0]]
+
+
+def test_jobs_that_come_into_a_quiet_cluster_are_looked_at() -> None:
+    queues, config = (throughput("t/q"),), PolicyConfig(dress=DressConfig())
+    value, memory = snapshot(queues, [10.0], [[0.0]]), Memory()
+    for seconds in (0, 1):
+        _, memory = decide(value, memory, config, START + seconds)
+    result, _ = decide(dataclasses.replace(value, jobs=JobsPart.of([], [], [], 1)), memory, config, START + 2)
+    assert result.dress is not None
+
+
 def test_a_round_leaves_the_memory_it_was_given_as_it_was() -> None:
     queues = (throughput("t/q"), latency("l/q", 1.0, [8.0], 10, Sporadic(100)))
     value = snapshot(queues, [10.0], [[99.0], [8.0]], [[0.0], [8.0]])

@@ -88,6 +88,18 @@ class TestScheduledBurstsInTurn:
         assert [(pool.window(row).index, pool.window(row).arms_at) for row in (0, 1)] == [(1, START + 40), (1, START + 25)]
 
 
+class TestARoundThatComesLate:
+    def test_goes_through_everything_that_was_due_at_once(self) -> None:
+        """A second decision at the same moment changes nothing: the first window has ended, and so has the period before the next burst."""
+        one = Burst({"cpu": 8.0}, 10, 10)
+        pool = Pool(BATCH, scheduled("l/q", (0, one), (100, one), (120, one)))
+        pool.at(0, [0.0, 8.0], [0.0, 8.0])
+        pool.at(30)
+        before = dict(pool.memory.queues)
+        pool.at(30)
+        assert dict(pool.memory.queues) == before
+
+
 class TestOneQueueAtATime:
     def test_a_queue_that_loses_its_guarantee_loses_its_window_and_no_other_does(self) -> None:
         small, large = latency("a/q", 0.0, [1.0], 10, Sporadic(100)), latency("l/q", 1.0, [9.0], 50, Sporadic(100))
