@@ -15,7 +15,7 @@ import numpy as np
 
 from fairburst.policy.decide import check, decide
 from fairburst.policy.dress.values import DressConfig
-from fairburst.policy.drf import dominant_share, fill, row_maximum, take_in_order
+from fairburst.policy.drf import dominant_share, fill, row_any_above, take_in_order
 from fairburst.policy.explain import QueueDecisions, Round
 from fairburst.policy.model import (
     ClusterSnapshot,
@@ -74,7 +74,7 @@ def static_partition(snapshot: ClusterSnapshot, memory: Memory, config: PolicyCo
     weight = np.where(declared.suspended, 0.0, declared.weight)
     part = snapshot.live_capacity * (weight / max(math.fsum(weight), TOLERANCE))[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        multiple = np.min(np.where(wanted > part, part / wanted, 1.0), axis=1) if wanted.size else np.zeros(0)
+        multiple = np.min(np.where(wanted > part, part / wanted, 1.0), axis=1)
     return _result(snapshot, config, columns, wanted * multiple[:, None], now, share_leftovers=False), memory
 
 
@@ -87,7 +87,7 @@ def m_bvt(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: 
     """
     declared, columns = _admit_all(snapshot, config, now)
     wanted = _wanted(snapshot, declared)
-    awake = row_maximum(wanted) > 0 if wanted.size else np.zeros(0, dtype=bool)
+    awake = row_any_above(wanted, 0.0)
     virtual = _virtual_times(snapshot, memory, awake, now)
     effective = virtual - _warps(declared, snapshot.live_capacity)
     allocation = np.zeros_like(wanted)

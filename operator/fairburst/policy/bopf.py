@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairburst.policy.drf import column_sum, fill, put_rows, row_any, row_maximum, take_in_order, take_rows
+from fairburst.policy.drf import column_sum, fill, put_rows, row_any, row_any_above, take_in_order, take_rows
 from fairburst.policy.model import BoolArray, FloatArray, IntArray
 from fairburst.policy.rounding import units_up
 from fairburst.policy.tolerance import TOLERANCE, slack_of
@@ -119,7 +119,7 @@ def _serve_spare(standing: Standing, guaranteed: FloatArray, capacity: FloatArra
     if blocked.all():
         return np.zeros_like(guaranteed)
     unmet = _unmet(standing.wanted, guaranteed)
-    short = row_maximum(unmet) > 0
+    short = row_any_above(unmet, 0.0)
     if blocked.any():
         short &= ~row_any(unmet[:, blocked] > 0)
     rows = np.flatnonzero(short)

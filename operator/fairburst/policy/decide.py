@@ -20,8 +20,8 @@ from fairburst.policy.drf import (
     inverse_capacity,
     largest_share,
     put_rows,
+    row_any_above,
     row_any_short,
-    row_maximum,
     row_minimum,
     take_rows,
 )
@@ -100,7 +100,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
         columns = memory.columns.copy()
     inverse = inverse_capacity(np.where(snapshot.committed_capacity > 0, snapshot.committed_capacity, snapshot.live_capacity))
     wanted = _wanted(columns, snapshot)
-    wants = row_maximum(wanted) > 0
+    wants = row_any_above(wanted, 0.0)
     current = windows.current_bursts(columns, inverse)
     _, budget = windows.budgets(columns, current)
     spending = _Spending.of(columns, budget)

@@ -47,6 +47,16 @@ def row_any_short(given: FloatArray, wanted: FloatArray) -> BoolArray:
     return result
 
 
+def row_any_above(amount: FloatArray, least: float) -> BoolArray:
+    """(N,) whether `amount` is above `least` in any column. Often the first column says so of every row, and no other is looked at."""
+    result: BoolArray = amount[:, 0] > least
+    for column in range(1, amount.shape[1]):
+        if result.all():
+            break
+        result |= amount[:, column] > least
+    return result
+
+
 def by_resource(matrix: FloatArray) -> FloatArray:
     """The same (N, K) values with each resource's column contiguous; `matrix` itself if they are."""
     return np.asfortranarray(matrix, dtype=np.float64)
@@ -132,8 +142,9 @@ def fill(direction: FloatArray, level_cap: FloatArray, weight: FloatArray, capac
     if blocked.any():
         active &= ~row_any(direction[:, blocked] > 0)
     negligible = active & (share <= TOLERANCE * SMALLEST)
-    multiple[negligible] = 1.0
-    active &= ~negligible
+    if negligible.any():
+        multiple[negligible] = 1.0
+        active &= ~negligible
     rows = np.flatnonzero(active)
     if rows.size == 0:
         return multiple

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairburst.policy.drf import add_to_rows, column_sum, put_rows, row_any, row_any_short, row_maximum, take_rows
+from fairburst.policy.drf import add_to_rows, column_sum, put_rows, row_any, row_any_above, row_any_short, take_rows
 from fairburst.policy.model import BoolArray, FloatArray, IntArray
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE, slack_of
 
@@ -25,24 +25,29 @@ def units_up(amount: FloatArray, unit: FloatArray, rows: IntArray) -> FloatArray
     """(M, K) `amount[rows]` rounded up to whole units, resource by resource; unchanged where the unit is nothing."""
     result = _empty(rows.size, amount.shape[1])
     for column in range(amount.shape[1]):
-        some, one = amount[:, column][rows], unit[:, column][rows]
-        number = _in_units(some, one)
-        _as_amount(np.ceil(number - TOLERANCE * np.maximum(number, 1.0)), some, one, out=result[:, column])
+        some, one = amount[:, column].take(rows), unit[:, column].take(rows)
+        unknown = _where_unknown(one)
+        number = _in_units(some, one, unknown)
+        _as_amount(np.ceil(number - TOLERANCE * np.maximum(number, 1.0)), some, one, unknown, out=result[:, column])
     return result
 
 
-def _in_units(amount: FloatArray, unit: FloatArray) -> FloatArray:
+def _where_unknown(unit: FloatArray) -> BoolArray | None:
+    """Mask of units that are nothing; None if all are something."""
+    unknown = unit <= SMALLEST
+    return unknown if unknown.any() else None
+
+
+def _in_units(amount: FloatArray, unit: FloatArray, unknown: BoolArray | None) -> FloatArray:
     """How many units each amount is; zero where the unit is nothing."""
-    known = unit > SMALLEST
-    number: FloatArray = amount / (unit if known.all() else np.where(known, unit, math.inf))
+    number: FloatArray = amount / (unit if unknown is None else np.where(unknown, math.inf, unit))
     return number
 
 
-def _as_amount(number: FloatArray, amount: FloatArray, unit: FloatArray, out: FloatArray) -> FloatArray:
+def _as_amount(number: FloatArray, amount: FloatArray, unit: FloatArray, unknown: BoolArray | None, out: FloatArray) -> FloatArray:
     """Units back to amounts, in `out`; `amount` itself where the unit is nothing."""
     np.multiply(number, unit, out=out)
-    unknown = unit <= SMALLEST
-    if unknown.any():
+    if unknown is not None:
         np.copyto(out, amount, where=unknown)
     return out
 
@@ -66,7 +71,7 @@ def round_to_units(
     Returns the rounded (N, K), whose sum stays within `capacity`, and the turns.
     """
     nobody = Turns(np.full(len(total), math.nan), np.full(len(total), math.nan))
-    lowered = row_maximum(unit) > SMALLEST
+    lowered = row_any_above(unit, SMALLEST)
     if lowered.any():
         lowered &= row_any_short(total, wanted)
     rows = np.flatnonzero(lowered)
@@ -98,20 +103,21 @@ class _Offer:
         floor, step = _empty(rows.size, total.shape[1]), _empty(rows.size, total.shape[1])
         fraction, whole = np.zeros(rows.size), np.flatnonzero(firm[rows])
         for column in range(total.shape[1]):
-            amount, one = total[:, column][rows], unit[:, column][rows]
-            number = _in_units(amount, one)
+            amount, one = total[:, column].take(rows), unit[:, column].take(rows)
+            unknown = _where_unknown(one)
+            number = _in_units(amount, one, unknown)
             margin = TOLERANCE * np.maximum(number, 1.0)
             below = np.floor(number + margin)
             np.maximum(fraction, number - below, out=fraction)
             down, up = floor[:, column], step[:, column]
-            _as_amount(below, amount, one, out=down)
+            _as_amount(below, amount, one, unknown, out=down)
             if whole.size:
                 promised = np.minimum(guaranteed[:, column][rows[whole]], amount[whole])
                 down[whole] = np.maximum(down[whole], promised)
             number -= margin
             np.ceil(number, out=number)
-            _as_amount(number, amount, one, out=up)
-            np.minimum(up, wanted[:, column][rows], out=up)
+            _as_amount(number, amount, one, unknown, out=up)
+            np.minimum(up, wanted[:, column].take(rows), out=up)
             up -= down
             np.maximum(up, 0.0, out=up)
         return cls(rows, floor, step, fraction)
@@ -124,7 +130,7 @@ def _empty(count: int, width: int) -> FloatArray:
 def _order(offer: _Offer, count: int, first: IntArray, name_rank: IntArray, turns: Turns, now: float) -> tuple[IntArray, BoolArray]:
     """Positions in the offer in the order in which they are offered a further unit, and the (N,) mask of those at zero."""
     rows = offer.rows
-    zero = row_maximum(offer.floor) <= 0
+    zero = ~row_any_above(offer.floor, 0.0)
     keys = [name_rank[rows], -np.round(offer.fraction, 6)]  # the last key ranks first; one that is the same for all is left out
     group = np.where(zero, 1, 2)
     if zero.any():
@@ -145,8 +151,10 @@ def _order(offer: _Offer, count: int, first: IntArray, name_rank: IntArray, turn
 
 def _give_more(rows: IntArray, given: FloatArray, wanted: FloatArray, unit: FloatArray, left: FloatArray) -> None:
     """Hand out what still fits, a unit each in the order of `rows`, some times over; then whole multiples to one after the other."""
+    together = np.maximum(column_sum(unit), SMALLEST)
     for _ in range(_SAME_UNIT_PASSES):
-        rows, step = _next_unit(rows, given, wanted, unit, left)
+        scarcest_first = np.argsort(left / together, kind="stable")
+        rows, step = _next_unit(rows, given, wanted, unit, left, scarcest_first)
         if rows.size == 0:
             return
         left = _give(rows, step, given, left)
@@ -160,24 +168,26 @@ def _give_more(rows: IntArray, given: FloatArray, wanted: FloatArray, unit: Floa
             left = left - times * step
 
 
-def _next_unit(rows: IntArray, given: FloatArray, wanted: FloatArray, unit: FloatArray, left: FloatArray) -> tuple[IntArray, FloatArray]:
+def _next_unit(
+    rows: IntArray, given: FloatArray, wanted: FloatArray, unit: FloatArray, left: FloatArray, scarcest_first: IntArray
+) -> tuple[IntArray, FloatArray]:
     """Those of `rows` for which another unit fits by itself, and that unit (M, K), cut to what is wanted.
 
-    The scarcest resource is looked at first: it leaves few rows to look at.
+    scarcest_first: (K,) the order in which resources are looked at; the scarcest leaves few rows to look at.
     """
-    for column in np.argsort(left / np.maximum(column_sum(unit), SMALLEST), kind="stable"):
+    for column in scarcest_first:
         room = wanted[:, column][rows] - given[:, column][rows]
         rows = rows[np.minimum(unit[:, column][rows], room) <= left[column]]
     known = take_rows(unit, rows)
     known *= known > SMALLEST
     step = np.maximum(np.minimum(known, take_rows(wanted, rows) - take_rows(given, rows)), 0.0)
-    some = np.flatnonzero(row_maximum(step) > 0)
+    some = np.flatnonzero(row_any_above(step, 0.0))
     return rows[some], take_rows(step, some)
 
 
 def _give(rows: IntArray, step: FloatArray, given: FloatArray, left: FloatArray) -> FloatArray:
     """Add to the rows `rows` of `given` their whole row of `step` where it fits, one after the other. Returns what is left."""
-    fits = row_maximum(step) > 0
+    fits = row_any_above(step, 0.0)
     while rows.size:
         for column, most in enumerate(left):
             fits &= step[:, column] <= most

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from fairburst.policy.drf import largest_share
 from fairburst.policy.errors import InvalidSpecError
 from fairburst.policy.model import (
     AdmissionDecision,
@@ -106,6 +107,18 @@ class Declared:
     def period(self) -> FloatArray:
         """(N,) length of the accounting period: the interarrival time, zero where there is none."""
         return np.where(np.isfinite(self.gap), self.gap, 0.0)
+
+    @cached_property
+    def _bursts(self) -> dict[bytes, FloatArray]:
+        return {}
+
+    def burst(self, inverse: FloatArray) -> FloatArray:
+        """(N,) max_k d_k / C_k of bursts that are all alike, not to be written; kept for the last capacity, which seldom changes."""
+        key = inverse.tobytes()
+        if key not in self._bursts:
+            self._bursts.clear()
+            self._bursts[key] = largest_share(self.demand, inverse)
+        return self._bursts[key]
 
     @cached_property
     def row_of(self) -> dict[str, int]:

@@ -61,12 +61,12 @@ def current_bursts(columns: Columns, inverse: FloatArray, former: Current | None
     flat = declared.schedules
     if flat.arrival.size == 0 and former is not None:
         return former
-    burst = largest_share(declared.demand, inverse)
+    burst = declared.burst(inverse)
     if flat.arrival.size == 0:
         return Current(declared.rate, declared.deadline, declared.gap, declared.period, burst)
     rows = np.flatnonzero(declared.kind == SCHEDULE)
     at = flat.start[rows] + np.clip(columns.index[rows], 0, flat.count[rows] - 1)
-    rate, deadline, gap = declared.rate.copy(order="K"), declared.deadline.copy(), declared.gap.copy()
+    rate, deadline, gap, burst = declared.rate.copy(order="K"), declared.deadline.copy(), declared.gap.copy(), burst.copy()
     rate[rows], deadline[rows], gap[rows] = flat.rate[at], flat.deadline[at], flat.gap[at]
     burst[rows] = largest_share(flat.demand[at], inverse)
     period = declared.period.copy()
