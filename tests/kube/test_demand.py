@@ -15,15 +15,18 @@ from tests.support.objects import GI, job, pod, replicated, requesting
 RESOURCES = ("cpu", "memory")
 
 
-def demand(*things: Any, namespace: str = "batch") -> NamespaceDemand:
-    """The demand of a namespace that holds these pods and controllers."""
+def demand(*things: Any, namespace: str = "batch", node_cpus: tuple[float, ...] | None = None) -> NamespaceDemand:
+    """The demand of a namespace that holds these pods and controllers, on nodes of so many cpus (None: of any size)."""
     pods, controllers = PodIndex(RESOURCES), ControllerIndex()
     for thing in things:
         if isinstance(thing, Pod):
             pods.update(None, thing)
         else:
             controllers.update(type(thing).__name__, None, thing)
-    return namespace_demand(controllers.workloads(namespace), pods.namespace(namespace), pods.owner, RESOURCES)
+    workloads, usage = controllers.workloads(namespace), pods.namespace(namespace)
+    if node_cpus is None:
+        return namespace_demand(workloads, usage, pods.owner, RESOURCES)
+    return namespace_demand(workloads, usage, pods.owner, RESOURCES, fitting=lambda charge: sum(cpu // charge["cpu"] for cpu in node_cpus))
 
 
 def pods_of(owner: str, count: int, *containers: Any, kind: str = "Job", **more: Any) -> list[Pod]:
@@ -57,6 +60,27 @@ def test_a_job_with_all_its_pods_lacks_none() -> None:
     result = demand(job("batch", "j", 3), *pods_of("j", 3))
     assert result.demand == {"cpu": 3.0, "memory": 3 * GI}
     assert result.lacking == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cpu", "want"),
+    [
+        pytest.param((4.0, 4.0), "3", 6.0, id="one on each, the rest of a node is a fragment"),
+        pytest.param((4.0, 4.0), "2", 8.0, id="two on each"),
+        pytest.param((4.0, 4.0), "5", 0.0, id="larger than any node"),
+        pytest.param((64.0,), "3", 30.0, id="all of them"),
+    ],
+)
+def test_what_no_node_can_hold_is_wanted_but_no_level_is_promised_for_it(nodes: tuple[float, ...], cpu: str, want: float) -> None:
+    """Allocation does not promise fragments that no pod of the queue fits."""
+    found = demand(job("batch", "j", 10, requesting(cpu, "1Gi")), node_cpus=nodes)
+    assert found.demand["cpu"] == 10 * float(cpu)
+    assert found.placeable["cpu"] == want
+
+
+def test_pods_that_exist_are_placed_whatever_the_nodes_are_now() -> None:
+    found = demand(job("batch", "j", 3, requesting("3", "1Gi")), *pods_of("j", 2, requesting("3", "1Gi")), node_cpus=())
+    assert found.placeable["cpu"] == 6.0
 
 
 def test_a_pod_being_deleted_no_longer_counts_as_one_of_the_jobs() -> None:

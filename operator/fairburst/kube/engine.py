@@ -180,8 +180,9 @@ class Engine:
         self._gated: set[str] = set()
         self._demand_resources: tuple[str, ...] = ()
         self._floors = natural_units(config.enforcement.floors)
+        self._nodes: dict[str, Node] = {}
         self._largest_node: dict[str, float] = {}
-        self._shapes: NodeShapes | None = None  # None where nodes come as they are needed
+        self._shapes = NodeShapes.of((), ())
 
     def remember_committed(self, resources: tuple[str, ...], committed: FloatArray, as_of_monotonic: float) -> None:
         """Take over the low-water mark of an earlier process."""
@@ -209,6 +210,7 @@ class Engine:
         self._kinds = {member.namespace: member.spec.kind for member in roster.governing if member.spec is not None}
         view.changed_namespaces |= self.slots.prepare(view.controllers, view.pods, roster)
         changed = set(view.changed_namespaces)
+        self._see_nodes(view, resources)
         self._refresh_demand(view, roster, resources, ending)
         snapshot = self._snapshot(view, roster, resources, now)
         if self.reserve is not None:
@@ -294,6 +296,23 @@ class Engine:
     def _is_nobody_elses(self, quota: ResourceQuota | None) -> bool:
         return quota is None or pool_of(quota) in {None, self._config.pool.name}
 
+    def _see_nodes(self, view: ClusterView, resources: tuple[str, ...]) -> None:
+        """What the pool's nodes offer; what controllers want is worked out anew where that has changed."""
+        pool = self._config.pool
+        self._nodes = {name: node for (_, name), node in view.nodes.items() if counts(node, pool.node_selector)}
+        shapes = NodeShapes.of(self._nodes.values(), resources)
+        if not shapes.same_as(self._shapes):
+            self._demand.clear()
+            self._shapes = shapes
+            most = np.full(len(resources), np.inf) if pool.autoscaled else shapes.largest()
+            self._largest_node = dict(zip(resources, most.tolist(), strict=True))
+
+    def _fitting(self, charge: Mapping[str, float], resources: tuple[str, ...]) -> float:
+        """How many pods of that charge the pool's nodes hold while they are empty; no limit where nodes come as they are needed."""
+        if self._config.pool.autoscaled:
+            return math.inf
+        return self._shapes.fitting(_vector(resources, charge))
+
     def _refresh_demand(self, view: ClusterView, roster: Roster, resources: tuple[str, ...], ending: frozenset[str]) -> None:
         """Recompute the demand of namespaces in which something changed."""
         managed = {member.namespace for member in roster.governing} | self._orphans(view, roster, ending)
@@ -312,6 +331,7 @@ class Engine:
                     view.pods.owner,
                     resources,
                     self.slots.wishes(namespace),
+                    lambda charge: self._fitting(charge, resources),
                     gated=namespace in gated,
                 )
         for namespace in self._demand.keys() - managed:
@@ -328,7 +348,7 @@ class Engine:
             wanted = self._demand[member.namespace]
             bound = view.pods.namespace(member.namespace).bound
             for column, resource in enumerate(resources):
-                demand[row, column] = wanted.demand.get(resource, 0.0)
+                demand[row, column] = wanted.placeable.get(resource, 0.0)
                 usage[row, column] = bound.get(resource, 0.0)
                 unit[row, column] = wanted.unit.get(resource, 0.0)
         return ClusterSnapshot(resources, live, committed, roster.specs, np.maximum(demand, usage), usage, unit)
@@ -336,18 +356,14 @@ class Engine:
     def _capacity(self, view: ClusterView, roster: Roster, resources: tuple[str, ...], now: float) -> tuple[FloatArray, FloatArray]:
         """(K,) live and committed capacity. The pods of deleted queues lower only the live one."""
         pool = self._config.pool
-        nodes = {name: node for (_, name), node in view.nodes.items() if counts(node, pool.node_selector)}
         head_room, declared = natural_units(pool.head_room), natural_units(pool.declared_capacity)
-        shapes = NodeShapes.of(nodes.values(), resources)
-        self._shapes = None if pool.autoscaled else shapes
-        offered = shapes.total()
-        most = np.full(len(resources), np.inf) if pool.autoscaled else shapes.largest()
-        self._largest_node = dict(zip(resources, most.tolist(), strict=True))
+        offered = self._shapes.total()
         reserve = offered * pool.head_room_percent / 100 + _vector(resources, head_room)
         governed = frozenset(member.namespace for member in roster.governing)
         orphaned = self._orphans(view, roster, frozenset())
-        foreign = _vector(resources, view.pods.bound_outside(governed | orphaned, nodes.keys()))
-        leftover = _vector(resources, view.pods.bound_outside(governed, nodes.keys())) - foreign if orphaned else np.zeros(len(resources))
+        foreign = _vector(resources, view.pods.bound_outside(governed | orphaned, self._nodes.keys()))
+        outside = _vector(resources, view.pods.bound_outside(governed, self._nodes.keys())) if orphaned else foreign
+        leftover = outside - foreign
         low = self._low_water.observe(resources, np.maximum(offered - reserve - foreign, 0.0), now)
         committed = np.array([declared.get(resource, amount) for resource, amount in zip(resources, low, strict=True)])
         live = committed if pool.autoscaled else np.maximum(offered - reserve - foreign - leftover, 0.0)
@@ -540,7 +556,7 @@ class Engine:
                     decision,
                     self.memory.queues[member.qualified_name],
                     plan.snapshot.usage[row],
-                    plan.snapshot.demand[row],
+                    np.maximum(_vector(plan.snapshot.resources, self._demand[member.namespace].demand), plan.snapshot.demand[row]),
                     None if observed_only else stamp_of(decision.guarantee_class, self._config),
                     HOLDS.get(member.enforcement),
                     reserve=reserve,
@@ -570,7 +586,7 @@ class Engine:
             deadline_seconds=burst.deadline_seconds,
             demand_fraction=self._bursts.fraction(decision.queue),
             pods=pods_of(rate, unit),
-            fitting_pods=math.inf if self._shapes is None else self._shapes.fitting(unit),
+            fitting_pods=self._fitting(dict(zip(snapshot.resources, unit.tolist(), strict=True)), snapshot.resources),
             room_is_free=free,
             pace=view.pace.pace(now),
         )

@@ -56,6 +56,10 @@ class NodeShapes:
         largest: FloatArray = self.offers.max(axis=0) if len(self.offers) else np.full(self.offers.shape[1], np.inf)
         return largest
 
+    def same_as(self, other: NodeShapes) -> bool:
+        """Whether the nodes offer the same, one by one and in order."""
+        return np.array_equal(self.offers, other.offers) and np.array_equal(self.pods, other.pods)
+
     def fitting(self, unit: FloatArray) -> float:
         """How many pods of the (K,) size `unit` fit on the nodes while these are empty; infinite for a pod that asks for nothing."""
         asked = unit > 0

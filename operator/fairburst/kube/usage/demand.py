@@ -7,6 +7,7 @@ above what exists, so that its level grows as it fills up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -67,10 +68,12 @@ class HeldJob:
 class NamespaceDemand:
     """One namespace: what it wants in all, its largest pod, and the controllers that lack pods. Resource units.
 
+    placeable: the demand without what no node could hold beside the rest of its controller's pods: a level for it would serve nobody.
     wishes: every controller that wants or has pods. held: Jobs that wait for us to start them; what they need is in `demand`.
     """
 
     demand: dict[str, float] = field(default_factory=dict)
+    placeable: dict[str, float] = field(default_factory=dict)
     unit: dict[str, float] = field(default_factory=dict)
     lacking: list[Owner] = field(default_factory=list)
     unrequested: list[str] = field(default_factory=list)
@@ -84,14 +87,16 @@ def namespace_demand(
     owner_usage: Callable[[str], OwnerUsage],
     resources: tuple[str, ...],
     elastic: Mapping[str, int] | None = None,
+    fitting: Callable[[Mapping[str, float]], float] = lambda _: math.inf,
     *,
     gated: bool = False,
 ) -> NamespaceDemand:
     """Add up the wishes of one namespace.
 
     `owner_usage` answers by the uid of a pod's controller. `elastic`: by uid, pods that a Job would have if it had not been made smaller:
-    what it was given must not become what it is thought to want. `unrequested` names controllers whose template requests less
-    than a quota on cpu and memory demands. `gated`: pods wait behind gates and not outside of a quota, so those there are say it all.
+    what it was given must not become what it is thought to want. `fitting`: how many pods of a charge the nodes hold while they are
+    empty. `unrequested` names controllers whose template requests less than a quota on cpu and memory demands. `gated`: pods wait behind
+    gates and not outside of a quota, so those there are say it all.
     """
     result = NamespaceDemand(unit=dict(usage.largest))
     announced: dict[str, float] = {}
@@ -102,8 +107,10 @@ def namespace_demand(
         pods = max(owner.wanted, owner.existing, (elastic or {}).get(owner.uid, 0))
         if pods:
             result.wishes.append(Wish(priced, controller))
+        placeable = max(owner.existing, min(pods, fitting(charge)))
         for resource, amount in charge.items():
             result.demand[resource] = result.demand.get(resource, 0.0) + pods * amount
+            result.placeable[resource] = result.placeable.get(resource, 0.0) + placeable * amount
             announced[resource] = announced.get(resource, 0.0) + owner.existing * amount
             if pods:
                 result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
@@ -113,7 +120,7 @@ def namespace_demand(
             result.lacking.append(priced)
             result.unrequested += [f"{owner.kind} {owner.name}"] if _lacks_requests(owner, template, resources) else []
     _add_unannounced(result, usage, announced, grows=not gated)
-    for amounts in (result.demand, result.unit):
+    for amounts in (result.demand, result.placeable, result.unit):
         amounts.update({resource: MOST for resource, amount in amounts.items() if amount > MOST})
     return result
 
@@ -185,4 +192,5 @@ def _add_unannounced(result: NamespaceDemand, usage: NamespaceUsage, announced: 
         unannounced = stored - announced.get(resource, 0.0)
         if unannounced > 1e-9 * stored:
             step = max(result.unit.get(resource, 0.0), GROWTH_FRACTION * unannounced) if usage.unannounced and grows else 0.0
-            result.demand[resource] = result.demand.get(resource, 0.0) + unannounced + step
+            for amounts in (result.demand, result.placeable):
+                amounts[resource] = amounts.get(resource, 0.0) + unannounced + step
