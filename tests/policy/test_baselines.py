@@ -51,6 +51,10 @@ class TestEveryBaseline:
         queues = (throughput("a/q", cpu=3.0), throughput("b/q", 1.0))
         assert divided(name, queues, [10.0, 100.0], [[3.0, 8.0], [2.0, 2.0]]) == [[3.0, 8.0], [2.0, 2.0]]
 
+    def test_a_limit_of_nothing_is_a_limit(self, name: str) -> None:
+        queues = (throughput("a/q", cpu=0.0), throughput("b/q", 1.0, cpu=0.0))
+        assert divided(name, queues, [10.0, 100.0], [[0.0, 5.0], [4.0, 8.0]]) == [[0.0, 5.0], [0.0, 0.0]]
+
     def test_nobody_is_a_round_too(self, name: str) -> None:
         result, _ = POLICIES[name](snapshot((), [10.0], []), Memory(), CONFIG, START)
         assert (result.allocation.shape, result.next_boundary) == ((0, 1), math.inf)
@@ -79,8 +83,8 @@ class TestDivision:
     @pytest.mark.parametrize("name", ["drf", "sp", "m-bvt"])
     def test_whole_pods_are_handed_out_as_bopf_does(self, name: str) -> None:
         """Three queues of 2-core pods on 10 cores: 3.33 each; by name, two get a second pod."""
-        queues = tuple(throughput(f"{letter}/q", float(n)) for n, letter in enumerate("abc"))
-        assert divided(name, queues, [10.0], [[20.0]] * 3, [[2.0]] * 3) == [[4.0], [4.0], [2.0]]
+        queues = tuple(throughput(f"{letter}/q", float(n)) for n, letter in enumerate("cba"))
+        assert divided(name, queues, [10.0], [[20.0]] * 3, [[2.0]] * 3) == [[2.0], [4.0], [4.0]]
 
     def test_a_static_part_is_by_weight_and_not_rounded_into_somebody_elses(self) -> None:
         queues = (throughput("a/q", weight=3.0), throughput("b/q", 1.0), throughput("c/q", 2.0, suspended=True))
@@ -122,6 +126,20 @@ class TestBorrowedVirtualTime:
         result, _ = POLICIES["m-bvt"](snapshot(queues, [10.0], [[10.0]] * 3), Memory(), CONFIG, START)
         assert (result.allocation.tolist(), result.next_boundary) == ([[0.0], [10.0], [0.0]], pytest.approx(START + 6.0))
 
+    def test_of_queues_side_by_side_the_fastest_is_the_first_to_be_met(self) -> None:
+        """E = -8 for two, which have 8 and 2 of 10 cores: the faster comes up with batch after 8 / 0.8 s, whichever is listed first."""
+        for wants in ([8.0, 2.0], [2.0, 8.0]):
+            bursts = tuple(latency(f"{name}/q", 1.0, [8.0], 10, Sporadic(100)) for name in "ab")
+            given = snapshot((*bursts, throughput("t/q", 2.0)), [10.0], [[amount] for amount in (*wants, 10.0)])
+            assert POLICIES["m-bvt"](given, Memory(), CONFIG, START)[0].next_boundary == pytest.approx(START + 10.0)
+
+    def test_who_is_met_in_no_time_is_met_a_time_step_later(self) -> None:
+        """A burst of a hundred-thousandth of a second."""
+        queues = (throughput("t/q"), latency("a/q", 1.0, [1e-5], 10, Sporadic(100)))
+        result, _ = POLICIES["m-bvt"](snapshot(queues, [10.0], [[10.0]] * 2), Memory(), CONFIG, START)
+        assert result.allocation.tolist() == [[0.0], [10.0]]
+        assert result.next_boundary == START + TIME_STEP_SECONDS
+
     def test_queues_of_equal_time_run_on_together_by_weight(self) -> None:
         queues = (throughput("a/q"), throughput("b/q", 1.0, weight=3.0))
         result, memory = POLICIES["m-bvt"](snapshot(queues, [8.0], [[8.0]] * 2), Memory(), CONFIG, START)
@@ -134,11 +152,13 @@ class TestBorrowedVirtualTime:
         assert divided("m-bvt", queues, [10.0, 100.0], [[10.0, 100.0], [4.0, 10.0]]) == [[6.0, 60.0], [4.0, 10.0]]
 
     def test_the_warp_of_a_schedule_is_that_of_its_heaviest_burst(self) -> None:
-        """10 s of 2, then of 8 of 10 cores: W = 8, and batch is met after 8 s."""
-        bursts = tuple(ScheduledBurst(START + at, Burst({"cpu": amount}, 10, 10)) for at, amount in ((0, 2.0), (50, 8.0), (90, 1.0)))
+        """10 s of 2, then of 8 of 10 cores: W = 8, and batch is met after 8 s; of memory they need a hundredth at most."""
+        bursts = tuple(
+            ScheduledBurst(START + at, Burst({"cpu": amount, "memory": 10.0}, 10, 10)) for at, amount in ((0, 2.0), (50, 8.0), (90, 1.0))
+        )
         queues = (throughput("t/q"), QueueSpec("s/q", QueueKind.LATENCY, (1.0, "s/q"), arrival=Schedule(bursts)))
-        result, _ = POLICIES["m-bvt"](snapshot(queues, [10.0], [[10.0]] * 2), Memory(), CONFIG, START)
-        assert (result.allocation.tolist(), result.next_boundary) == ([[0.0], [10.0]], pytest.approx(START + 8.0))
+        result, _ = POLICIES["m-bvt"](snapshot(queues, [10.0, 1000.0], [[10.0, 0.0]] * 2), Memory(), CONFIG, START)
+        assert (result.allocation[:, 0].tolist(), result.next_boundary) == ([0.0, 10.0], pytest.approx(START + 8.0))
 
     def test_who_wakes_has_saved_up_nothing(self) -> None:
         """A is raised to the least virtual time of those already backlogged: 6 and 7 s here, so the sleeper begins at 6."""
@@ -174,6 +194,7 @@ class TestBorrowedVirtualTime:
         memory, wants = Memory(), [[10.0], [0.5], [0.0]]
         for seconds in (0.0, 4.0):
             _, memory = POLICIES["m-bvt"](snapshot(queues, [10.0], wants), memory, CONFIG, START + seconds)
+            assert memory.queues["c/q"].ledger_value == 0.0
         result, after = POLICIES["m-bvt"](snapshot(queues, [10.0], [[10.0], [0.0], [10.0]]), memory, CONFIG, START + 8)
         assert after.queues["b/q"].ledger_value == pytest.approx(0.05 * 8)
         assert after.queues["c/q"].ledger_value == after.queues["a/q"].ledger_value

@@ -156,10 +156,39 @@ class TestSteps:
         beside_it = decide_last([latency("b", 0.0, [1.0, 0.0], 5, Sporadic(40))], [10.0, 0.0])
         assert (beside_it.holds, beside_it.resource) == (True, 0)
 
+    def test_a_resource_that_is_gone_binds_where_somebody_else_runs_on_it(self) -> None:
+        """A hard queue was promised memory that is gone: the candidate asks for cores only, but its windows come while that queue runs."""
+        promised = latency("a", 0.0, [0.0, 1.0], 5, Periodic(40, 10.0))
+        fit = decide_last([promised, latency("b", 0.0, [1.0, 0.0], 20, Periodic(40, 0.0))], [10.0, 0.0])
+        assert (fit.holds, fit.left, fit.right, fit.resource, fit.queue) == (False, 1.0, 0.0, 1, "a")
+
+    def test_a_resource_that_is_gone_and_wanted_by_nobody_decides_nothing(self) -> None:
+        """The two meet late in the candidate's window, and only the cores count."""
+        queues = [latency("a", 0.0, [8.0, 0.0], 5, Periodic(40, 10.0)), latency("b", 0.0, [8.0, 0.0], 20, Periodic(40, 0.0))]
+        assert decide_last(queues, [10.0, 0.0]) == Fit(False, 16.0, 10.0, 0, "a", "profile")
+        apart = [latency("a", 0.0, [4.0, 0.0], 5, Periodic(40, 10.0)), latency("b", 0.0, [4.0, 0.0], 20, Periodic(40, 0.0))]
+        beside = latency("c", 0.0, [9.0, 0.0], 5, Periodic(40, 30.0))
+        assert decide_last([beside, *apart], [10.0, 0.0]) == Fit(True, 8.0, 10.0, 0, "a", "profile")
+
+    def test_who_has_just_left_takes_nothing(self) -> None:
+        """The largest queue ends when the candidate begins: of what is on then, the other takes most."""
+        queues = [
+            latency("a", 0.0, [9.0], 10, Periodic(40, 0.0)), latency("b", 0.0, [3.0], 5, Periodic(40, 10.0)),
+            latency("c", 0.0, [4.0], 5, Periodic(40, 10.0)),
+        ]  # fmt: skip
+        assert decide_last(queues, [10.0]) == Fit(True, 7.0, 10.0, 0, "b", "profile")
+
+    def test_windows_shorter_than_a_second_can_stay_apart(self) -> None:
+        """A quarter of a second in every second, half a second apart."""
+        queues = [latency(name, 0.0, [8.0], 0.25, Periodic(1.0, first)) for name, first in (("a", 0.0), ("b", 0.5))]
+        for most in (10_000, -1):
+            assert decide_last(queues, [10.0], most).holds
+
     def test_less_than_one_unit_of_a_resource_is_a_resource(self) -> None:
         """Capacity 0.5 of one resource: asking for 0.4 takes more of it than 5 of the other's 10."""
         fit = decide_last([latency("a", 0.0, [5.0, 0.4], 5, Sporadic(40))], [10.0, 0.5])
         assert fit == Fit(True, 0.4, 0.5, 1, "a", "sum")
+        assert decide_last([latency("a", 0.0, [5.0, 0.1], 5, Sporadic(40))], [10.0, 0.5]) == Fit(True, 5.0, 10.0, 0, "a", "sum")
         apart = [latency("a", 0.0, [9.0, 0.4], 5, Periodic(40, 0.0)), latency("b", 0.0, [9.0, 0.4], 5, Periodic(40, 20.0))]
         assert decide_last(apart, [10.0, 0.41]) == Fit(True, 0.4, 0.41, 1, "b", "profile")
 

@@ -268,6 +268,16 @@ def test_jobs_that_come_into_a_quiet_cluster_are_looked_at() -> None:
     assert result.dress is not None
 
 
+def test_a_quiet_round_says_of_every_queue_what_the_round_before_it_said() -> None:
+    queues = (throughput("t/q"), latency("l/q", 1.0, [8.0], 10, Sporadic(100)))
+    value, memory, told = snapshot(queues, [10.0], np.zeros((2, 1))), Memory(), []
+    for seconds in (0, 1, 2):
+        result, memory = decide(value, memory, CONFIG, START + seconds)
+        told.append([(one.level.tolist(), one.budget, one.fair_share_of_period, one.window, one.reason) for one in result.decisions])
+    assert told[0][1][:3] == ([8.0], pytest.approx(8.0), pytest.approx(50.0))
+    assert told[1:] == told[:2]
+
+
 def test_a_round_leaves_the_memory_it_was_given_as_it_was() -> None:
     queues = (throughput("t/q"), latency("l/q", 1.0, [8.0], 10, Sporadic(100)))
     value = snapshot(queues, [10.0], [[99.0], [8.0]], [[0.0], [8.0]])

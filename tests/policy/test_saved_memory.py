@@ -194,7 +194,7 @@ class TestWhatIsRefused:
 
     @pytest.mark.parametrize("order", ["1", None, 1.5], ids=["text", "nothing", "fraction"])
     def test_a_damaged_order_for_the_next_queue_is_named(self, order: object) -> None:
-        with pytest.raises(MemoryFormatError, match="nextAdmissionOrder"):
+        with pytest.raises(MemoryFormatError, match=" nextAdmissionOrder: expected a whole number"):
             saved.decode({"version": 1, "nextAdmissionOrder": order, "queues": {}})
 
     @pytest.mark.parametrize(

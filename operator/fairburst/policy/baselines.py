@@ -144,8 +144,11 @@ def _warps(declared: Declared, capacity: FloatArray) -> FloatArray:
 
 
 def _time_to_meet(effective: FloatArray, speed: FloatArray, awake: np.ndarray) -> float:
-    """Seconds until the earliest group catches up with the next one; infinite if it never does."""
-    order = np.argsort(effective[awake], kind="stable")
+    """Seconds until a queue catches up with the group ahead of it; infinite if none ever does.
+
+    Of queues side by side the fastest stands last and the slowest first, so that only neighbours need to be compared.
+    """
+    order = np.lexsort((speed[awake], effective[awake]))
     at, moving = effective[awake][order], speed[awake][order]
     gap, closing = np.diff(at), moving[:-1] - moving[1:]
     meets = (gap > 1e-9) & (closing > 0)

@@ -142,8 +142,6 @@ def _exact_profile(candidate: Member, hard: Sequence[Member], capacity: FloatArr
     mine = np.concatenate([-(owner == len(placed)).astype(np.int64), (owner == len(placed)).astype(np.int64)])[order]
     level = base + np.cumsum(change, axis=0)
     relevant = np.cumsum(mine) > 0 if candidate.phase_known else np.ones(len(time), dtype=bool)
-    if not relevant.any():
-        return _fit(base, capacity, candidate, anywhere, "profile")
     share = level * inverse_capacity(capacity)
     share[:, capacity <= 0] = np.where(level[:, capacity <= 0] > TOLERANCE, math.inf, 0.0)
     share[~relevant] = -1.0
