@@ -39,9 +39,10 @@ class OperatorError(Exception):
 class OperatorProcess:
     """`fairburst run` against a cluster, ready when the constructor returns. As a context manager it stops the process.
 
-    `config_overrides` are laid over a configuration that names the kubeconfig and a free port for metrics; `name` distinguishes several
-    operators of one cluster in files and messages. `subject_user` is whom the manifests give rights to and who the operator is; None
-    means the given kubeconfig's own user, whose rights are not touched (clusters that somebody else runs).
+    `config_overrides` are laid over a configuration that names the kubeconfig and a free port for metrics, and leads without a Lease:
+    there is one process, and one that is started again after `kill` should not wait for the Lease of the dead one. `name`
+    distinguishes several operators of one cluster in files and messages. `subject_user` is whom the manifests give rights to and who
+    the operator is; None means the given kubeconfig's own user, whose rights are not touched (clusters that somebody else runs).
     """
 
     def __init__(
@@ -62,7 +63,11 @@ class OperatorProcess:
         self.log.touch()
         self.port = free_port()
         kubeconfig = cluster.kubeconfig if subject_user is None else cluster.user_kubeconfig(subject_user)
-        defaults = {"kubeconfig": str(kubeconfig), "metrics": {"host": "127.0.0.1", "port": self.port}}
+        defaults = {
+            "kubeconfig": str(kubeconfig),
+            "metrics": {"host": "127.0.0.1", "port": self.port},
+            "leaderElection": {"enabled": False},
+        }
         self.config = self.folder / "config.yaml"
         self.config.write_text(yaml.safe_dump(merged(defaults, config_overrides or {})))
         self._process: subprocess.Popen[bytes] | None = None

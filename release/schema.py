@@ -94,7 +94,7 @@ _QUANTITIES: Schema = {"type": "object", "additionalProperties": {"type": ["stri
 
 _VALUES = _object(
     config=configuration_schema(),
-    replicas=_one_of(1) | {"description": "There is no leader election yet: expected 1."},
+    replicas=_at_least(1),
     image=_object(
         registry=_TEXT,
         repository={"type": "string", "minLength": 1},

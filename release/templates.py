@@ -86,7 +86,9 @@ def settings_template() -> str:
     defaults = Config().model_dump(mode="json", by_alias=True)
     used: dict[str, Any] = {}
     for path in sorted(
-        {*CARRIED, "metrics.port"}.union(*(switches(make) for make in (priority_classes, policies, tenant_policies, rights)))
+        {*CARRIED, "metrics.port", "leaderElection.enabled"}.union(
+            *(switches(make) for make in (priority_classes, policies, tenant_policies, rights))
+        )
     ):
         group, _, key = path.partition(".")
         used.setdefault(group, {})[key] = defaults[group][key]

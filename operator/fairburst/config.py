@@ -354,6 +354,48 @@ class ElasticityConfig(_Group):
     )
 
 
+class LeaderElectionConfig(_Group):
+    """Which of several operator processes of one pool writes: the one that holds a Lease."""
+
+    enabled: bool = Field(
+        default=True,
+        description="False writes without asking for the Lease. True by default, also for a single process: two that are started by "
+        "mistake, or during an update, would contradict each other; the price is that after a crash the next one waits for leaseSeconds.",
+    )
+    lease_name: Annotated[str, AfterValidator(_dns_label)] | None = Field(
+        default=None,
+        description="Name of the Lease in the operator's namespace. None, the default, makes it fairburst-POOL: operators of different "
+        "pools never wait for each other.",
+    )
+    lease_seconds: int = Field(
+        default=8,
+        ge=2,
+        le=60,
+        description="Seconds for which the others wait for a holder that is not heard of. 8: a take-over within nine seconds of a crash, "
+        "and still longer than a slow API server takes for a renewal.",
+    )
+    renew_deadline_seconds: int = Field(
+        default=5,
+        ge=1,
+        le=59,
+        description="Seconds after its last renewal for which a holder still writes; below leaseSeconds, and the difference is what the "
+        "API server has to finish a last write. 5 leaves it 3.",
+    )
+    retry_seconds: int = Field(
+        default=1,
+        ge=1,
+        le=30,
+        description="Seconds between two renewals, or two looks of a replica that stands by; up to a fifth more by chance. 1: four "
+        "renewals in a row must fail before the right to write is lost.",
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> LeaderElectionConfig:
+        if not 1.2 * self.retry_seconds < self.renew_deadline_seconds < self.lease_seconds:
+            raise ValueError("expected 1.2 × retrySeconds < renewDeadlineSeconds < leaseSeconds")
+        return self
+
+
 class PriorityClassConfig(_Group):
     """Values of the PriorityClasses; they cannot change once installed. None of them preempts."""
 
@@ -470,9 +512,17 @@ class Config(_Group):
     priority_classes: PriorityClassConfig = Field(
         default_factory=PriorityClassConfig, description="Values of the PriorityClasses. By default around those of ordinary services."
     )
+    leader_election: LeaderElectionConfig = Field(
+        default_factory=LeaderElectionConfig, description="Which of several processes writes. By default the one that holds the Lease."
+    )
     metrics: MetricsConfig = Field(default_factory=MetricsConfig, description="The HTTP endpoint. By default on all addresses.")
     log: LogConfig = Field(default_factory=LogConfig, description="What is logged. By default for people, on standard error.")
     recording: RecordingConfig = Field(default_factory=RecordingConfig, description="What is kept of the rounds. By default nothing.")
+
+    @property
+    def lease_name(self) -> str:
+        """The Lease whose holder writes."""
+        return self.leader_election.lease_name or f"fairburst-{self.pool.name}"
 
     def policy(self) -> PolicyConfig:
         """The part that the decision core reads."""

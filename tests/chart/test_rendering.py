@@ -21,7 +21,6 @@ SNAPSHOT = Path(__file__).parent / "default.yaml"
 _POLICIES = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
 GENERATED = ("CustomResourceDefinition", *_POLICIES, *(f"{kind}Binding" for kind in _POLICIES))  # see test_drift.py
 OPTIONAL = {
-    "PodDisruptionBudget": {"podDisruptionBudget": {"enabled": True}},
     "ServiceMonitor": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
     "NetworkPolicy": {"networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {}}]}},
     "FlowSchema": {"flowSchema": {"enabled": True}},
@@ -104,6 +103,7 @@ def test_options_are_off_by_default_and_on_when_asked_for(render: Render, kind: 
         pytest.param({"admissionPolicies": {"install": False}}, "MutatingAdmissionPolicy", id="policies"),
         pytest.param({"rbac": {"create": False}, "cleanup": {"enabled": False}}, "ClusterRoleBinding", id="rights"),
         pytest.param({"cleanup": {"enabled": False}}, "Job", id="cleaning up"),
+        pytest.param({"podDisruptionBudget": {"enabled": False}}, "PodDisruptionBudget", id="the disruption budget"),
     ],
 )
 def test_parts_that_others_bring_are_left_out(render: Render, values: dict[str, Any], gone: str) -> None:
@@ -125,9 +125,26 @@ def test_a_changed_configuration_restarts_the_operator_and_nothing_else_does(ren
     assert checksum({}) != checksum({"config": {"pool": {"headRoomPercent": 5}}})
 
 
-def test_there_is_one_operator_at_a_time(render: Render) -> None:
-    deployment = the(render(), "Deployment")["spec"]
+def test_two_operators_on_different_nodes_and_zones_of_which_a_drain_takes_one(render: Render) -> None:
+    objects = render()
+    deployment = the(objects, "Deployment")["spec"]
+    labels = deployment["selector"]["matchLabels"]
+    assert (deployment["replicas"], deployment["strategy"]["type"]) == (2, "RollingUpdate")
+    (preferred,) = operator(objects)["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert preferred["podAffinityTerm"] == {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}
+    (spread,) = operator(objects)["topologySpreadConstraints"]
+    assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == ("topology.kubernetes.io/zone", "ScheduleAnyway")
+    assert spread["labelSelector"] == {"matchLabels": labels}
+    budget = the(objects, "PodDisruptionBudget")["spec"]
+    assert (budget["maxUnavailable"], budget["selector"]) == (1, {"matchLabels": labels})
+
+
+def test_without_a_lease_there_is_one_operator_at_a_time(render: Render, helm: Helm) -> None:
+    off = {"config": {"leaderElection": {"enabled": False}}}
+    deployment = the(render(off | {"replicas": 1}), "Deployment")["spec"]
     assert (deployment["replicas"], deployment["strategy"]) == (1, {"type": "Recreate"})
+    with pytest.raises(HelmError, match=r"expected config\.leaderElection\.enabled=true with several replicas"):
+        helm.render(off)
 
 
 def test_the_operator_reads_the_configuration_that_is_mounted(render: Render) -> None:
@@ -158,7 +175,7 @@ def test_every_pod_has_the_image_asked_for(render: Render, image: dict[str, Any]
 
 
 def test_placement_is_as_asked_for(render: Render) -> None:
-    assert "affinity" not in operator(render())
+    assert "affinity" not in operator(render({"podAntiAffinity": "Off"}))
     asked = operator(render(EVERYTHING))
     assert asked["priorityClassName"] == "system-cluster-critical"
     ours = {"app.kubernetes.io/name": "fairburst", "app.kubernetes.io/instance": "fb"}
@@ -203,7 +220,10 @@ def test_what_is_left_to_clean_up_needs_few_rights(render: Render) -> None:
             {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "patch"]},
             {"apiGroups": ["fairburst.dev"], "resources": ["latencyqueues", "throughputqueues"], "verbs": ["list", "operate"]},
         ],
-        "Role": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["delete"]}],
+        "Role": [
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["delete"]},
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["delete"]},
+        ],
     }
     assert sorted(one["kind"] for one in hooks) == [
         "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Job", "Role", "RoleBinding", "ServiceAccount",

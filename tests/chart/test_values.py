@@ -29,7 +29,7 @@ def nested(path: str, value: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("path", "value", "want"),
     [
-        pytest.param("replicas", 2, "at '/replicas': value must be 1", id="two replicas, without leader election"),
+        pytest.param("replicas", 0, "at '/replicas': minimum: got 0, want 1", id="no replica"),
         pytest.param("imag", {}, "additional properties 'imag' not allowed", id="misspelt group"),
         pytest.param("image.tags", "1", "at '/image': additional properties 'tags' not allowed", id="misspelt value"),
         pytest.param("image.digest", "abc", "at '/image/digest'", id="no digest"),
@@ -77,7 +77,7 @@ def test_every_setting_of_the_configuration_is_a_value(render: Render) -> None:
         group, _, key = path.partition(".")
         given.setdefault(group, {})[key] = whole[group][key]
     given["priorityClasses"] = {"large": -2_147_483_648, "small": -3, "soft": 1_000_000, "hard": 1_000_000_000}
-    rendered = parse_config(the(render({"config": given}), "ConfigMap", "fb-fairburst")["data"]["fairburst.yaml"])
+    rendered = parse_config(the(render({"config": given, "replicas": 1}), "ConfigMap", "fb-fairburst")["data"]["fairburst.yaml"])
     want = Config.model_validate(parse_config(yaml.safe_dump(given | {"namespace": NAMESPACE})))
     assert rendered == want
     assert rendered.writes.per_second != Config().writes.per_second
@@ -115,8 +115,8 @@ def test_every_object_of_the_schema_is_closed_or_a_map() -> None:
 
 def test_every_value_has_a_comment_from_which_the_readme_is_made() -> None:
     rows = {path: (default, meaning) for path, default, meaning in documented(VALUES)}
-    assert rows["replicas"][0] == 1
-    assert "no leader election yet" in rows["replicas"][1]
+    assert rows["replicas"][0] == 2
+    assert "One decides and writes" in rows["replicas"][1]
     leaves = {
         f"{group}.{key}" if isinstance(below, dict) and below and group not in {"resources", "nodeSelector"} else group
         for group, below in yaml.safe_load(VALUES).items()

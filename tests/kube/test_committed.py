@@ -68,6 +68,13 @@ async def test_what_cannot_be_read_starts_anew_with_a_warning(content: str, capl
     assert "committed capacity not readable" in caplog.text
 
 
+async def test_a_server_that_fails_for_a_moment_is_asked_again() -> None:
+    async with FakeApi(MAPS) as api, api.client() as client:
+        await CommittedCapacity(client, "fairburst-system", "default").save(("cpu",), np.array([640.0]))
+        api.fail(1, 429)
+        assert await saved(api) is not None
+
+
 async def test_a_failed_save_is_tried_again_later_and_not_at_once() -> None:
     async with FakeApi(MAPS) as api, api.client() as client:
         committed = CommittedCapacity(client, "fairburst-system", "default")

@@ -154,3 +154,17 @@ async def test_the_loop_tells_when_its_last_round_ended() -> None:
     async with running(rounds):
         await asyncio.sleep(0.05)
         assert time.monotonic() - rounds.loop.last_round_ended < 2.0
+
+
+async def test_a_loop_that_is_cancelled_ends_also_when_an_event_comes_in_the_same_moment() -> None:
+    """As when a process that was frozen goes on: all that was missed arrives at once, the loss of the Lease included."""
+    rounds = Rounds()
+    task = asyncio.create_task(rounds.loop.run())
+    await rounds.count(1)
+    await asyncio.sleep(0.05)
+    rounds.loop.mark()
+    await asyncio.sleep(0)
+    task.cancel()
+    done, _ = await asyncio.wait({task}, timeout=60.0)
+    assert done
+    assert task.cancelled()

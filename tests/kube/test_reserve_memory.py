@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fairburst.kube.api.saved import SAVE_SECONDS
 from fairburst.kube.jobs import reserve_memory
-from fairburst.kube.jobs.reserve_memory import INTERVAL_SECONDS, KEY, ReserveMemory
+from fairburst.kube.jobs.reserve_memory import KEY, ReserveMemory
 from fairburst.kube.usage.committed import CommittedCapacity
 from fairburst.policy.dress.learned import FamilyDurations
 from fairburst.policy.dress.memory import DressMemory
@@ -47,7 +48,7 @@ async def test_only_news_is_written_and_not_more_often_than_the_interval(monkeyp
         assert writes(api) == ["PATCH", "POST"], "absent, so created"
         await saved.save(replace(LEARNED, reserve_ratio=0.5))
         assert len(writes(api)) == 2, "too soon"
-        now += INTERVAL_SECONDS
+        now += SAVE_SECONDS
         await saved.save(replace(LEARNED, adjusted_at=500.0, learned_until=498.0))
         assert len(writes(api)) == 2, "times alone are no news"
         await saved.save(replace(LEARNED, reserve_ratio=0.5))
@@ -73,6 +74,13 @@ async def test_what_cannot_be_read_starts_anew_with_a_warning(content: str, capl
         api.put(MAPS, {"metadata": {"namespace": WHERE[0], "name": WHERE[1]}, "data": {KEY: content}})
         assert await store(client).load() is None
     assert "memory of small jobs not readable" in caplog.text
+
+
+async def test_a_server_that_fails_for_a_moment_is_asked_again() -> None:
+    async with FakeApi(MAPS) as api, api.client() as client:
+        await store(client).save(LEARNED)
+        api.fail(1, 503)
+        assert await store(client).load() == LEARNED
 
 
 async def test_a_failed_save_is_tried_again_later_and_not_at_once() -> None:

@@ -350,3 +350,17 @@ class TestPlanner:
             written.append([write.member.uid for write in writes])
         assert [len(uids) for uids in written] == [1, 1, 1]
         assert len({uid for uids in written for uid in uids}) == 3
+
+    def test_what_latency_queues_have_received_waits_for_no_figures(self) -> None:
+        """A take-over finds it at most five seconds old (docs/decisions/0041-two-replicas-one-writes.md), however many queues are busy."""
+        planner, memory = StatusPlanner(300.0, figures_per_second=1.0), latency_memory()
+        items = [status_input(memory) for _ in range(40)]
+        items = [replace(item, member=replace(item.member, uid=f"uid-{number}")) for number, item in enumerate(items)]
+        for write in planner.plan(items, RESOURCES, WALL, 100.0)[0]:
+            planner.written(write, 100.0)
+            write.member.obj["status"] = through_json(dict(write.patch))  # type: ignore[index]
+        receiving = replace(memory, ledger_rate=0.25, ledger_as_of=WALL)
+        busy = [replace(item, memory=receiving, usage=np.array([1.0, 0.0])) for item in items]
+        assert planner.plan(busy, RESOURCES, WALL + 3, 103.0) == ([], 104.0)
+        writes, _ = planner.plan(busy, RESOURCES, WALL + 4, 104.0)
+        assert [write.patch["ledger"]["valueMilliseconds"] for write in writes] == [1000] * 40

@@ -11,10 +11,12 @@ from tests.support.objects import stored_queue
 
 QUOTAS, MAPS, JOBS, PODS = "/api/v1/resourcequotas", "/api/v1/configmaps", "/apis/batch/v1/jobs", "/api/v1/pods"
 THROUGHPUT = "/apis/fairburst.dev/v1alpha1/throughputqueues"
+LEASES = "/apis/coordination.k8s.io/v1/leases"
 
 
 async def test_quotas_and_memory_are_deleted_once_and_named() -> None:
-    async with FakeApi(QUOTAS, MAPS, JOBS, PODS) as api:
+    async with FakeApi(QUOTAS, MAPS, JOBS, PODS, LEASES) as api:
+        api.put(LEASES, {"metadata": {"namespace": "here", "name": "fairburst-gpu"}})
         for namespace in ("clickstream", "nightly"):
             api.put(QUOTAS, {"metadata": {"namespace": namespace, "name": "fairburst", "labels": {"fairburst.dev/pool": "gpu"}}})
         for name in ("fairburst-memory-gpu", "fairburst-memory-default", "somebody-elses"):
@@ -24,7 +26,8 @@ async def test_quotas_and_memory_are_deleted_once_and_named() -> None:
             deleted = await uninstall(client, config)
             again = await uninstall(client, config)
         asked = [query for method, path, query in api.requests if method == "GET" and path == QUOTAS]
-    want = ["resourcequotas clickstream/fairburst", "resourcequotas nightly/fairburst", "configmaps here/fairburst-memory-gpu"]
+    quotas = ["resourcequotas clickstream/fairburst", "resourcequotas nightly/fairburst"]
+    want = [*quotas, "configmaps here/fairburst-memory-gpu", "leases here/fairburst-gpu"]
     assert deleted == [f"deleted {one}" for one in want]
     assert again == []
     assert sorted(name for _, name in api.objects[MAPS]) == ["fairburst-memory-default", "somebody-elses"]

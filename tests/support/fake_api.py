@@ -47,6 +47,10 @@ class FakeApi:
         self._runner: web.AppRunner | None = None
         self.port = 0
 
+    def add(self, collection: str) -> None:
+        """Serve one more."""
+        self.objects[collection], self._history[collection] = {}, []
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -253,15 +257,23 @@ class FakeApi:
         old = self.objects[collection].get((namespace, name))
         if old is None:
             return web.json_response(status(404, "NotFound", name), status=404)
+        if request.method in {"PATCH", "PUT"}:
+            return self._changed_to(request, collection, old, body)
+        if request.method == "DELETE":
+            self.remove(collection, namespace, name)
+        return web.json_response(old)
+
+    def _changed_to(self, request: web.Request, collection: str, old: JsonObject, body: JsonObject) -> web.StreamResponse:
+        """A patch, or a replacement, which is refused where the object has changed since the version that it names."""
         if request.method == "PATCH":
             patch = json_patch if "json-patch" in request.headers.get("Content-Type", "") else merge_patch
             try:
                 return web.json_response(self.put(collection, patch(old, body)))
             except (LookupError, ValueError) as error:
                 return web.json_response(status(422, "Invalid", str(error)), status=422)
-        if request.method == "DELETE":
-            self.remove(collection, namespace, name)
-        return web.json_response(old)
+        if body["metadata"].get("resourceVersion") not in {None, old["metadata"]["resourceVersion"]}:
+            return web.json_response(status(409, "Conflict", old["metadata"]["name"]), status=409)
+        return web.json_response(self.put(collection, {**body, "metadata": {**old["metadata"], **body["metadata"]}}))
 
 
 def merge_patch(target: JsonObject, patch: JsonObject) -> JsonObject:

@@ -139,7 +139,7 @@ class TestLife:
         queue = self.follow_the_notes(cluster, said)
 
         kubeconfig = account_kubeconfig(cluster, home, "fairburst", tmp_path)
-        running = configuration(cluster, home, "fairburst") | {"kubeconfig": str(kubeconfig)}
+        running = configuration(cluster, home, "fairburst") | {"kubeconfig": str(kubeconfig), "leaderElection": {"enabled": True}}
         with OperatorProcess(cluster, running, subject_user=None, install=False) as operator:
             self.ask_as_helm_test_does(helm, home, operator)
             until(lambda: self.classed(cluster, queue), PATIENCE_SECONDS, "the queue of the notes to get its class")

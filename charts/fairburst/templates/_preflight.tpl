@@ -1,6 +1,7 @@
 {{- /* What would go wrong later and less clearly. Each message says what was expected, what was found, and what to do. */ -}}
 {{- define "fairburst.preflight" -}}
 {{- include "fairburst.checkNamespace" . -}}
+{{- include "fairburst.checkReplicas" . -}}
 {{- include "fairburst.checkLadder" . -}}
 {{- include "fairburst.checkCrds" . -}}
 {{- include "fairburst.checkPriorityClasses" . -}}
@@ -12,6 +13,12 @@
 {{- end -}}
 {{- if eq .Release.Namespace "kube-system" -}}
 {{- fail "expected a namespace of its own for the release, found kube-system: install with --namespace fairburst-system --create-namespace" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "fairburst.checkReplicas" -}}
+{{- if and (gt (int .Values.replicas) 1) (not (include "fairburst.settings" . | fromJson).leaderElection.enabled) -}}
+{{- fail (printf "expected config.leaderElection.enabled=true with several replicas, since all of them would write; found replicas=%d and false" (int .Values.replicas)) -}}
 {{- end -}}
 {{- end -}}
 

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from fairburst.kube.api.client import ApiClient
-from fairburst.kube.api.errors import ApiError, Conflict, NotFound
+from fairburst.kube.api.errors import ApiError, Conflict, NotFound, NotLeading
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, quota_body
 from fairburst.kube.enforce.suspend import JobStart
 from fairburst.kube.enforce.wake import WOKEN_ANNOTATION
@@ -91,7 +91,7 @@ class Applier:
         try:
             async with self._limit:
                 await send(item)
-        except (NotFound, Conflict) as error:  # overtaken by a change whose event is still on its way
+        except (NotFound, Conflict, NotLeading) as error:  # overtaken by a change whose event is still on its way, or by another leader
             event(logger, logging.DEBUG, "write overtaken", kind=kind, problem=str(error))
             self._metrics.writes.labels(kind, "overtaken").inc()
             return False

@@ -74,7 +74,8 @@ class SchedulingLoop:
         longest = time.monotonic() + self._config.interval_seconds
         timeout = max(0.0, min(due, longest) - time.monotonic())
         try:
-            await asyncio.wait_for(self._dirty.wait(), timeout)
+            async with asyncio.timeout(timeout):  # not wait_for: before Python 3.12 it may swallow that we are cancelled
+                await self._dirty.wait()
         except TimeoutError:
             return
         debounce = self._first_event + self._config.debounce_milliseconds / 1000 - time.monotonic()

@@ -1,12 +1,19 @@
-"""`fairburst run`: wires informers, queue watch, engine, loop, writer and web server together, and ends them cleanly on SIGTERM."""
+"""`fairburst run`: wires informers, queue watch, engine, loop, writer and web server together, and ends them cleanly on SIGTERM.
+
+Of several processes one holds the Lease and runs rounds. The others keep their caches warm and decide nothing; whoever takes over reads
+what is remembered from the cluster, as after a restart, but lists no pods.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import logging
+import math
 import signal
+import socket
 import time
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -16,15 +23,14 @@ from fairburst.config import Config
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, CredentialsError
 from fairburst.kube.api.informer import Informer
+from fairburst.kube.api.lease import LeaderElection, LeaseTimes
 from fairburst.kube.api.objects import Deployment, Job, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
 from fairburst.kube.apply import Applier
 from fairburst.kube.engine import ClusterView, Engine, RoundPlan
-from fairburst.kube.jobs.learned_curves import RunStore
-from fairburst.kube.jobs.reserve_memory import ReserveMemory
 from fairburst.kube.loop import SchedulingLoop
+from fairburst.kube.memories import Memories
 from fairburst.kube.queues.queue_watch import QueueWatch
 from fairburst.kube.ungate import Ungater
-from fairburst.kube.usage.committed import CommittedCapacity
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.views.elastic_view import figures
@@ -64,23 +70,36 @@ async def _main(config: Config) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with await ApiClient.connect(
-        config.kubeconfig, config.context, write_rate=config.writes.per_second, write_burst=config.writes.burst
-    ) as client:
-        await Operator(config, client).run(stop)
+    # A pod's name alone may come back after a crash, and a machine's belongs to all that run on it.
+    identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+    rates = {"write_rate": config.writes.per_second, "write_burst": config.writes.burst}
+    async with await ApiClient.connect(config.kubeconfig, config.context, **rates, agent=f"fairburst {identity}") as client:
+        if not config.leader_election.enabled:
+            await Operator(config, client).run(stop)
+        else:
+            async with ApiClient(client.credentials, agent=f"fairburst {identity}") as lease_client:
+                election = client.fence = election_of(config, lease_client, identity)
+                await Operator(config, client, election).run(stop)
     event(logger, logging.INFO, "stopped")
 
 
-class Operator:
-    """One operator process: its caches, its engine and its tasks."""
+def election_of(config: Config, client: ApiClient, identity: str) -> LeaderElection:
+    """The election as configured, through a client of its own."""
+    chosen = config.leader_election
+    times = LeaseTimes(chosen.lease_seconds, chosen.renew_deadline_seconds, chosen.retry_seconds)
+    return LeaderElection(client, config.namespace, config.lease_name, identity, times)
 
-    def __init__(self, config: Config, client: ApiClient) -> None:
+
+class Operator:
+    """One operator process: its caches, its engine and its tasks. Without an `election` it leads as long as it runs."""
+
+    def __init__(self, config: Config, client: ApiClient, election: LeaderElection | None = None) -> None:
         self._config = config
         self._client = client
+        self._election = election
         self.metrics = Metrics()
         self._namespace = config.namespace
         self._recorder = recorder_of(config.recording)
-        self._engine = Engine(config, self._namespace, decide if self._recorder is None else self._recorder.decide)
         self._pods = Informer(client, "/api/v1/pods", Pod, self._pods_changed, params=LIVE_PODS, on_event=self._on_pod)
         self._nodes = Informer(client, "/api/v1/nodes", Node, self._mark)
         self._namespaces = Informer(client, "/api/v1/namespaces", Namespace, self._mark)
@@ -92,7 +111,7 @@ class Operator:
         }
         self._queues = QueueWatch(client, on_change=self._mark)
         self._view = ClusterView(
-            pods=PodIndex(config.pool.counted_resources, by_class=self._engine.reserve is not None),
+            pods=PodIndex(config.pool.counted_resources, by_class=config.small_jobs.enabled),
             stored_pods=self._pods.store,
             controllers=ControllerIndex(),
             nodes=self._nodes.store,
@@ -109,31 +128,40 @@ class Operator:
             queue_seen=self._queues.observe,
             job_seen=lambda obj: self._controllers["Job"].observe(msgspec.convert(obj, Job)),
         )
-        self._ungater = Ungater(client, self._engine.gates, self.metrics, pod_seen=self._pod_answered, on_failure=self._mark)
         self._changed_pods_in: set[str] = set()
-        self._committed = CommittedCapacity(client, self._namespace, config.pool.name)
-        self._job_runs = RunStore(client, self._namespace, config.pool.name)
-        self._reserve_memory = ReserveMemory(client, self._namespace, config.pool.name)
-        self._loop = SchedulingLoop(self._engine, self._view, self._send, config.rounds, self.metrics)
+        self._ready = self._leading = False
+        self._term_began = -math.inf
+        self._prepare_term()
+
+    def _prepare_term(self) -> None:
+        """What leading takes: an engine that remembers nothing yet, what is saved for it, its loop and its ungater."""
+        self._engine = Engine(self._config, self._namespace, decide if self._recorder is None else self._recorder.decide)
+        for pod in self._pods.store.values():
+            self._engine.gates.pod_changed(None, pod)
+        self._ungater = Ungater(self._client, self._engine.gates, self.metrics, pod_seen=self._pod_answered, on_failure=self._mark)
+        self._memories = Memories(self._client, self._config)
+        self._loop = SchedulingLoop(self._engine, self._view, self._send, self._config.rounds, self.metrics)
         self._loop.after_round = self._after_round
-        self._ready = False
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. Caches are complete before the first round, so a restart shows no flap."""
         if self._recorder is not None:
             self._recorder.start()
-        web = WebServer(self.metrics.registry, healthy=self.unhealthy, ready=lambda: None if self._ready else "caches are not complete yet")
+        web = WebServer(self.metrics.registry, healthy=self.unhealthy, ready=self.unready)
         port = await web.start(self._config.metrics.host, self._config.metrics.port)
         event(logger, logging.INFO, "started", pool=self._config.pool.name, port=port, server=self._client.credentials.server)
         ended = asyncio.create_task(stop.wait())
         tasks = [asyncio.create_task(informer.run(), name=informer.path) for informer in self._informers()]
-        tasks.append(asyncio.create_task(self._run_rounds(), name="rounds"))
-        tasks.append(asyncio.create_task(self._ungater.run(), name="ungater"))
+        tasks.append(asyncio.create_task(self._run_terms(), name="terms"))
+        if self._election is not None:
+            tasks.append(asyncio.create_task(self._election.run(), name="election"))
         try:
             done, _ = await asyncio.wait([ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in done - {ended}:
                 task.result()  # an informer or the loop ends only by an error: let it surface
         finally:
+            if self._election is not None:
+                await self._hand_over(self._election)
             for task in (ended, *tasks):
                 task.cancel()
             await asyncio.gather(ended, *tasks, return_exceptions=True)
@@ -142,28 +170,62 @@ class Operator:
             if self._recorder is not None:
                 self._recorder.stop()
 
-    async def _run_rounds(self) -> None:
+    async def _hand_over(self, election: LeaderElection) -> None:
+        """Begin no more writes, wait for those under way, and only then let somebody else write."""
+        election.resign()
+        await self._client.settled()
+        await election.release()
+
+    async def _run_terms(self) -> None:
+        """Fill the caches; then lead, whenever and as long as this process may write."""
         for informer in self._informers():
             await informer.synced.wait()
         await self._queues.start()
-        saved = await self._committed.load()
-        if saved is not None:
-            self._engine.remember_committed(*saved)
-        learned = await self._reserve_memory.load() if self._engine.reserve is not None else None
-        if learned is not None:
-            self._engine.remember_reserve(learned)
-        if self._config.elasticity.learn:
-            self._engine.slots.learned.remember(await self._job_runs.load())
         gc.freeze()  # what is cached now lives long: keep it out of collections
         self._ready = True
         event(logger, logging.INFO, "ready", pods=len(self._pods.store), nodes=len(self._nodes.store), queues=len(self._queues.objects))
-        await self._loop.run()
+        while self._election is not None:
+            await self._election.leading.wait()
+            await self._lead_until(self._election.standing_by)
+        await self._lead()
+
+    async def _lead_until(self, standing_by: asyncio.Event) -> None:
+        term, lost = asyncio.create_task(self._lead(), name="term"), asyncio.create_task(standing_by.wait())
+        try:
+            await asyncio.wait([term, lost], return_when=asyncio.FIRST_COMPLETED)
+            if term.done():
+                term.result()  # it ends only by an error
+        finally:
+            for task in (term, lost):
+                task.cancel()
+            await asyncio.gather(term, lost, return_exceptions=True)
+
+    async def _lead(self) -> None:
+        """Read what is remembered as it is now, since whoever led before has written to it until a moment ago; then run rounds."""
+        self._leading, self._term_began = True, time.monotonic()
+        self.metrics.lead()
+        try:
+            await asyncio.gather(self._queues.refresh(), self._memories.recall(self._engine))
+            async with asyncio.TaskGroup() as term:
+                term.create_task(self._loop.run(), name="rounds")
+                term.create_task(self._ungater.run(), name="ungater")
+        finally:
+            self._leading = False
+            self.metrics.stand_by()
+            self._prepare_term()
+
+    def unready(self) -> str | None:
+        """Why this process could not take over at once, or None: also one that stands by is ready."""
+        if not self._ready:
+            return "caches are not complete yet"
+        return None if self._election is None else self._election.unread
 
     def unhealthy(self) -> str | None:
         """What is wrong, or None."""
         now = time.monotonic()
-        if self._ready and now - self._loop.last_round_ended > self._config.rounds.interval_seconds + LOOP_LAG_SECONDS:
-            return f"no round ended for {now - self._loop.last_round_ended:.0f} s"
+        idle = now - max(self._loop.last_round_ended, self._term_began)
+        if self._leading and idle > self._config.rounds.interval_seconds + LOOP_LAG_SECONDS:
+            return f"no round ended for {idle:.0f} s"
         silent = [informer.path for informer in self._informers() if self._ready and now - informer.last_contact > SILENCE_SECONDS]
         return f"nothing heard for {SILENCE_SECONDS:.0f} s from {', '.join(silent)}" if silent else None
 
@@ -224,10 +286,7 @@ class Operator:
     async def _after_round(self, plan: RoundPlan) -> None:
         if plan.statuses_planned:
             self._show(plan)
-        await self._committed.save(plan.snapshot.resources, plan.snapshot.committed_capacity)
-        if self._config.elasticity.learn:
-            await self._job_runs.save(self._engine.slots.learned.observations)
-        await self._reserve_memory.save(self._engine.memory.dress)
+        await self._memories.save(self._engine, plan)
 
     def _show(self, plan: RoundPlan) -> None:
         """Publish the round as metrics."""
@@ -251,7 +310,7 @@ class Operator:
             self.metrics.show_reserve(plan.result.dress)
         self.metrics.show_elasticity({name: figures(view) for name, view in plan.elastic.queues.items()})
         learned = self._engine.slots.learned
-        self.metrics.show_families(len(learned.curves), len(learned.refusals), unreadable=self._job_runs.unreadable is not None)
+        self.metrics.show_families(len(learned.curves), len(learned.refusals), unreadable=self._memories.job_runs_unreadable)
         self.metrics.queue_watch_restarts.set(self._queues.restarts)
         for informer in self._informers():
             self.metrics.informer_relists.labels(informer.path).set(informer.lists)

@@ -16,7 +16,7 @@ from datetime import datetime
 import msgspec
 
 from fairburst.kube.api.client import ApiClient
-from fairburst.kube.api.errors import ApiError, Conflict, Invalid, NotFound
+from fairburst.kube.api.errors import ApiError, Conflict, Invalid, NotFound, NotLeading
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.enforce.gate import Gatekeeper, ungate_patch
 from fairburst.kube.queues.schemas import to_epoch
@@ -90,7 +90,7 @@ class Ungater:
         namespace, name = pod.key
         try:
             answer = await self._client.json_patch(f"/api/v1/namespaces/{namespace}/pods/{name}", ungate_patch(pod))
-        except (NotFound, Conflict, Invalid) as error:  # overtaken by a change whose event is still on its way
+        except (NotFound, Conflict, Invalid, NotLeading) as error:  # overtaken by a change whose event is still on its way
             event(logger, logging.DEBUG, "write overtaken", kind="ungate", problem=str(error))
             return "overtaken"
         except ApiError as error:

@@ -149,6 +149,11 @@ class Metrics:
 
     def _loop_metrics(self) -> None:
         registry = self.registry
+        self.leader = Gauge(
+            "fairburst_leader",
+            "1 while this process decides and writes; 0 while it stands by, and what it last said of queues is then withdrawn.",
+            registry=registry,
+        )
         self.rounds = Counter("fairburst_rounds_total", "Scheduling rounds run.", registry=registry)
         self.round_failures = Counter("fairburst_round_failures_total", "Rounds that raised an unexpected error.", registry=registry)
         self.decide_seconds = Histogram(
@@ -185,6 +190,22 @@ class Metrics:
             "Quotas whose enforced values differed from the written ones in the last round.",
             registry=registry,
         )
+
+    def lead(self) -> None:
+        """This process decides from now on."""
+        self.leader.set(1)
+
+    def stand_by(self) -> None:
+        """Another process decides: whatever describes decisions is its to say."""
+        self.leader.set(0)
+        self.forget_queues(set())
+        self.show_elasticity({})
+        for gauge in (self.live_capacity, self.committed_capacity, self.jobs, self.job_families):
+            gauge.clear()
+        for gauge in (self.estimator_error, self.estimator_bias, self.estimator_used):
+            gauge.clear()
+        for gauge in (self.reserve_ratio, self.jobs_too_large, self.quotas_out_of_sync):
+            gauge.set(0)
 
     def show_capacity(self, resources: Iterable[str], live: Iterable[float], committed: Iterable[float]) -> None:
         """Publish both capacities, (K,) each, by resource name."""

@@ -7,16 +7,18 @@ Belongs to the event loop it was made in.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, Self
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Protocol, Self
 
 import aiohttp
 import msgspec
 
 from fairburst.kube.api.auth import Credentials, TokenCache, load_credentials
-from fairburst.kube.api.errors import Unavailable, api_error
+from fairburst.kube.api.errors import NotLeading, Unavailable, api_error
 
 REQUEST_TIMEOUT_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 10.0
@@ -26,6 +28,16 @@ CONNECTIONS = 64
 
 JsonObject = dict[str, Any]
 Params = Mapping[str, str]
+
+
+class Fence(Protocol):
+    """Says whether this process may write. `server_seconds`: how long the server may be at a request that has reached it."""
+
+    server_seconds: float
+
+    def seconds_left(self) -> float:
+        """How long from now on; zero or less: not at all."""
+        ...
 
 
 class RateLimiter:
@@ -51,15 +63,25 @@ class RateLimiter:
 
 
 class ApiClient:
-    """See the module. Use as `async with await ApiClient.connect(...) as client`, or call `close`."""
+    """See the module. Use as `async with await ApiClient.connect(...) as client`, or call `close`.
 
-    def __init__(self, credentials: Credentials, writes: RateLimiter | None = None) -> None:
+    `fence`, if set, is asked before every write, and no write outlasts it. `agent` is who we are in the server's logs.
+    """
+
+    def __init__(self, credentials: Credentials, writes: RateLimiter | None = None, agent: str = "fairburst") -> None:
         self.credentials = credentials
         self.writes = writes or RateLimiter(300.0, 1000)
+        self.fence: Fence | None = None
+        self._settled = asyncio.Event()
+        self._settled.set()
+        self._writing = 0
         self._token = TokenCache(credentials.read_token)
         self._ssl = credentials.ssl_context()
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=self._ssl if self._ssl is not None else False),
+            connector=aiohttp.TCPConnector(
+                limit=CONNECTIONS, ssl=self._ssl if self._ssl is not None else False, socket_factory=_abrupt_socket
+            ),
+            headers={"User-Agent": agent},
             timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS, sock_connect=CONNECT_TIMEOUT_SECONDS),
             read_bufsize=1 << 20,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -67,7 +89,13 @@ class ApiClient:
 
     @classmethod
     async def connect(
-        cls, kubeconfig: str | None, context: str | None = None, *, write_rate: float = 300.0, write_burst: int = 1000
+        cls,
+        kubeconfig: str | None,
+        context: str | None = None,
+        *,
+        write_rate: float = 300.0,
+        write_burst: int = 1000,
+        agent: str = "fairburst",
     ) -> Self:
         """Client for a kubeconfig's cluster, or for the pod's own when `kubeconfig` is None. Sends nothing yet.
 
@@ -76,7 +104,7 @@ class ApiClient:
         CredentialsError : no usable credentials.
         """
         credentials = await asyncio.to_thread(load_credentials, kubeconfig, context)
-        return cls(credentials, RateLimiter(write_rate, write_burst))
+        return cls(credentials, RateLimiter(write_rate, write_burst), agent)
 
     async def __aenter__(self) -> Self:
         return self
@@ -160,7 +188,32 @@ class ApiClient:
     async def _write(self, method: str, path: str, obj: object, content_type: str, params: Params | None) -> JsonObject:
         await self.writes.acquire()
         body = None if obj is None else msgspec.json.encode(obj)
-        return _object(await self._send(method, path, params, body=body, headers={"Content-Type": content_type}))
+        headers = {"Content-Type": content_type}
+        if self.fence is None:
+            return _object(await self._send(method, path, params, body=body, headers=headers))
+        left = self.fence.seconds_left()
+        if left <= 0:
+            raise NotLeading(f"{method} {path}: not sent, another replica may hold the lease")
+        # The server gives up in time too: a request may wait there, in a queue or behind a webhook, for longer than we do.
+        limited = {**(params or {}), "timeout": f"{self.fence.server_seconds:g}s"}
+        with self._under_way(), _translated(method, path):
+            async with asyncio.timeout(left):
+                return _object(await self._send(method, path, limited, body=body, headers=headers))
+
+    async def settled(self) -> None:
+        """Wait until no write that the fence let pass is under way."""
+        await self._settled.wait()
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        self._writing += 1
+        self._settled.clear()
+        try:
+            yield
+        finally:
+            self._writing -= 1
+            if not self._writing:
+                self._settled.set()
 
     async def _send(
         self,
@@ -229,6 +282,13 @@ class ApiClient:
         reason = (status.reason if status else "") or response.reason or "Unknown"
         message = status.message if status else body[:500].decode("utf-8", "replace").strip()
         raise api_error(response.status, reason, f"{method} {path}: {message}", retry_after)
+
+
+def _abrupt_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket whose end forgets what the peer has not taken: a write that we have given up shall not arrive once the network is back."""
+    made = socket.socket(*address[:3])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return made
 
 
 class _Status(msgspec.Struct):

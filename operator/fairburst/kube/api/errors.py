@@ -10,6 +10,7 @@ ApiError                    any answer of 400 or above, or none at all
     Invalid         422     the object breaks its schema
     TooManyRequests 429     `retry_after` in seconds
     Unavailable     0, 502, 503, 504    refused, reset, timed out, or a server that is starting or stopping
+    NotLeading      0       a write that was not sent: another replica may hold the lease
 CredentialsError            no usable kubeconfig or service account
 """
 
@@ -75,6 +76,13 @@ class TooManyRequests(ApiError):  # noqa: N818
 
 class Unavailable(ApiError):  # noqa: N818
     """No answer, or one from a server that is not ready to give one."""
+
+
+class NotLeading(ApiError):  # noqa: N818
+    """A write that was not sent, since our right to write has ended."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(0, "NotLeading", message)
 
 
 class _Kinds:

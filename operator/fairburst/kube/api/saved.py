@@ -5,8 +5,14 @@ Errors are the caller's: whether a memory that can't be read starts anew or is l
 
 from __future__ import annotations
 
+import asyncio
+
 from fairburst.kube.api.client import ApiClient
-from fairburst.kube.api.errors import AlreadyExists, NotFound
+from fairburst.kube.api.errors import AlreadyExists, NotFound, TooManyRequests, Unavailable
+
+# Between two saves of what changes all the time. With the round that has it saved, a take-over finds it at most five seconds old.
+SAVE_SECONDS = 4.0
+READ_RETRY_SECONDS = (0.2, 1.0, 3.0)  # an API server that has just started, or is asked by everybody at once, answers soon
 
 
 def memory_name(pool: str) -> str:
@@ -27,10 +33,16 @@ class SavedText:
         self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
 
     async def read(self) -> str | None:
-        """What is saved; None where the ConfigMap has no such key. Raises NotFound where there is no ConfigMap, and ApiError."""
-        stored = await self._client.get_json(f"{self._collection}/{self.name}")
-        text: str | None = (stored.get("data") or {}).get(self._key)
-        return text
+        """What is saved; None where the ConfigMap has no such key. A server that fails for a moment is asked again.
+
+        Raises NotFound where there is no ConfigMap, and ApiError.
+        """
+        for seconds in READ_RETRY_SECONDS:
+            try:
+                return await self._read()
+            except (Unavailable, TooManyRequests):
+                await asyncio.sleep(seconds)
+        return await self._read()
 
     async def write(self, text: str) -> bool:
         """Save it; False where somebody else has just made the ConfigMap, for the next time. Raises ApiError."""
@@ -43,3 +55,8 @@ class SavedText:
             except AlreadyExists:
                 return False
         return True
+
+    async def _read(self) -> str | None:
+        stored = await self._client.get_json(f"{self._collection}/{self.name}")
+        text: str | None = (stored.get("data") or {}).get(self._key)
+        return text

@@ -274,7 +274,7 @@ def own_namespace_rules() -> list[Manifest]:
     """What the operator may do in its own namespace, where its memory is kept."""
     return [
         _rule("", ["configmaps"], ["get", "create", "update", "patch"]),
-        _rule("coordination.k8s.io", ["leases"], ["get", "create", "update", "patch"]),
+        _rule("coordination.k8s.io", ["leases"], ["get", "watch", "create", "update"]),
     ]
 
 

@@ -7,7 +7,6 @@ said in the log and in a metric, and harms nothing else: a job without a curve k
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import time
@@ -17,8 +16,8 @@ from fairburst.curves.fit import Fit, Refusal, fit_runs
 from fairburst.curves.observations import Observations, as_values, from_values, record
 from fairburst.curves.runs import Run
 from fairburst.kube.api.client import ApiClient
-from fairburst.kube.api.errors import ApiError, NotFound, TooManyRequests, Unavailable
-from fairburst.kube.api.saved import SavedText, job_runs_name
+from fairburst.kube.api.errors import ApiError, NotFound
+from fairburst.kube.api.saved import SAVE_SECONDS, SavedText, job_runs_name
 from fairburst.kube.jobs.elastic_jobs import LearnedCurve
 from fairburst.telemetry.log import event
 
@@ -26,9 +25,7 @@ logger = logging.getLogger(__name__)
 
 VERSION = 1
 KEY = "job-runs.json"
-SAVE_SECONDS = 10.0  # between two saves: many small jobs end at about the same time
 RETRY_SECONDS = 30.0
-LOAD_RETRY_SECONDS = (0.2, 1.0, 3.0)
 
 
 class LearnedCurves:
@@ -83,7 +80,7 @@ class RunStore:
     async def load(self) -> Observations:
         """What is saved; nothing where nothing usable is."""
         try:
-            self._saved = self._read(await self._stored())
+            self._saved = self._read(await self._text.read())
         except NotFound:
             return self._saved
         except (ApiError, ValueError, RecursionError) as error:
@@ -91,14 +88,6 @@ class RunStore:
             self.unreadable = str(error)
             event(logger, logging.ERROR, "job runs not readable, no curve is learned from them", name=self._text.name, problem=str(error))
         return self._saved
-
-    async def _stored(self) -> str | None:
-        for seconds in LOAD_RETRY_SECONDS:
-            try:
-                return await self._text.read()
-            except (Unavailable, TooManyRequests):
-                await asyncio.sleep(seconds)
-        return await self._text.read()
 
     async def save(self, observations: Observations) -> None:
         """Write the runs if they differ from the saved ones; a failure is logged and tried again later."""

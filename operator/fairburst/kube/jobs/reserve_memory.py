@@ -1,7 +1,7 @@
 """What DRESS remembers (the reserve ratio, how long tasks of each family run, how well it estimated), kept in the pool's ConfigMap.
 
-Beside the committed capacity (committed.py), under a key of its own. Losing it costs some minutes of learning and no promise, so it is
-written seldom, and what cannot be read is logged and begun anew.
+Beside the committed capacity (committed.py), under a key of its own. Losing it costs some minutes of learning and no promise, so what
+cannot be read is logged and begun anew.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, NotFound
-from fairburst.kube.api.saved import SavedText, memory_name
+from fairburst.kube.api.saved import SAVE_SECONDS, SavedText, memory_name
 from fairburst.policy.dress.memory import DressMemory, dump_dress, load_dress
 from fairburst.policy.errors import PolicyError
 from fairburst.telemetry.log import event
@@ -20,12 +20,11 @@ from fairburst.telemetry.log import event
 logger = logging.getLogger(__name__)
 
 KEY = "small-jobs.json"
-INTERVAL_SECONDS = 30.0
 RATIO_STEP = 0.005  # of the elastic pool; smaller moves of the reserve ratio are not worth a write
 
 
 class ReserveMemory:
-    """Loads and saves one pool's memory of DRESS. Written only when there is something new in it, and not more than twice a minute."""
+    """Loads and saves one pool's memory of DRESS. Written only when it holds something new, and every few seconds at most."""
 
     def __init__(self, client: ApiClient, namespace: str, pool: str) -> None:
         self._text = SavedText(client, namespace, memory_name(pool), KEY)
@@ -49,7 +48,7 @@ class ReserveMemory:
         now = time.monotonic()
         if memory is None or now < self._next_at or not _is_news(memory, self._saved):
             return
-        self._next_at = now + INTERVAL_SECONDS
+        self._next_at = now + SAVE_SECONDS
         try:
             if await self._text.write(dump_dress(memory)):
                 self._saved = memory

@@ -146,16 +146,7 @@ class QueueWatch:
         ApiError : the API server refuses the list for good (the CRDs are not installed, RBAC).
         """
         self._loop = asyncio.get_running_loop()
-        while True:
-            try:
-                await self.seed()
-                break
-            except ApiError as error:
-                if not error.transient:
-                    raise
-                logger.warning("queues cannot be listed yet", extra={"error": str(error)})
-                await asyncio.sleep(self._backoff.delay())
-        self._backoff.reset()
+        await self.refresh()
         self._thread = threading.Thread(target=self._run_thread, name="kopf", daemon=True)
         self._thread.start()
         self._relisting = asyncio.create_task(self._relist_forever(), name="queue-relist")
@@ -172,6 +163,18 @@ class QueueWatch:
                 await self._relisting
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, 10.0)
+
+    async def refresh(self) -> None:
+        """Return once `objects` are at least as new as this call; retries while the API server does not answer, raises as `start`."""
+        while True:
+            try:
+                await self.seed()
+                return self._backoff.reset()
+            except ApiError as error:
+                if not error.transient:
+                    raise
+                logger.warning("queues cannot be listed yet", extra={"error": str(error)})
+                await asyncio.sleep(self._backoff.delay())
 
     async def seed(self) -> None:
         """List both kinds and take what differs."""
@@ -206,7 +209,8 @@ class QueueWatch:
     async def _relist_forever(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._relist_wanted.wait(), self._relist_seconds)
+                async with asyncio.timeout(self._relist_seconds):
+                    await self._relist_wanted.wait()
                 await asyncio.sleep(min(RELIST_DELAY_SECONDS, self._relist_seconds))
             self._relist_wanted.clear()
             try:

@@ -1,0 +1,284 @@
+"""Which of several replicas writes: the one that holds a Lease. The rules as a value of plain numbers, and the thin loop that follows them.
+
+Times are monotonic seconds of one process; clocks of different machines are never compared. A holder writes only for
+`renew_deadline` seconds after it *sent* the last renewal that succeeded; somebody else takes the Lease only after having seen it
+unchanged for `lease` seconds, counted from when the change was *seen*. The first is shorter than the second, so that there is time in
+between for the last write to end, and nobody needs to know of the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from fairburst.kube.api.client import ApiClient, JsonObject
+from fairburst.kube.api.errors import ApiError, Conflict, NotFound
+from fairburst.telemetry.log import event
+
+logger = logging.getLogger(__name__)
+
+API_VERSION = "coordination.k8s.io/v1"
+LONGEST_LEASE_SECONDS = 60.0  # what somebody else's Lease says is believed up to here
+JITTER = 0.2  # as in client-go: two replicas that were started together do not ask together
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    """`lease`: how long others wait for a holder that is silent. `renew_deadline`: how long a holder writes after its last renewal.
+    `retry`: time between two renewals or two looks. All in seconds, retry < renew_deadline < lease."""
+
+    lease: float
+    renew_deadline: float
+    retry: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """A Lease as it is stored. `holder` is empty once it was released; `version` is the object's resourceVersion.
+
+    `acquired` and `renewed` are the holder's own clock, for people to read: no decision looks at them.
+    """
+
+    holder: str
+    seconds: float
+    acquired: str | None
+    renewed: str | None
+    transitions: int
+    version: str
+
+
+class Candidacy:
+    """What one replica knows of the Lease, and what follows from it."""
+
+    def __init__(self, identity: str, times: LeaseTimes) -> None:
+        self.identity, self._times = identity, times
+        self.known = False  # whether the Lease, or that there is none, was ever seen
+        self._stored: LeaseRecord | None = None  # as last seen
+        self._last: LeaseRecord | None = None  # the same, or what was seen before it was deleted
+        self._seen_at = -math.inf  # since when it has been as it is, as far as we saw
+        self._renewed_at = -math.inf
+        self._resigned = False
+
+    @property
+    def holder(self) -> str:
+        """Who holds it, as far as we saw; empty if nobody does."""
+        return "" if self._stored is None else self._stored.holder
+
+    @property
+    def writes_until(self) -> float:
+        """When our right to write ends; minus infinity where we have none."""
+        return self._renewed_at + self._times.renew_deadline
+
+    def leads(self, now: float) -> bool:
+        """Whether we may write."""
+        return now < self.writes_until
+
+    def read(self, record: LeaseRecord | None, now: float) -> None:
+        """Take in what is stored; None where there is no Lease. Somebody else's name, or none, ends our right to write at once."""
+        if not self.known or record != self._stored:
+            self._seen_at = now
+        self.known, self._stored, self._last = True, record, record or self._last
+        if self.holder != self.identity:
+            self._renewed_at = -math.inf
+
+    def claim(self, now: float) -> LeaseRecord | None:
+        """The record to write now, to become holder or to stay it; None where that is not ours to do. Version "" means: create it."""
+        if self._resigned or not self.known or not (self.leads(now) or now >= self.free_at):
+            return None
+        stays, last = self.holder == self.identity, self._last
+        return LeaseRecord(
+            holder=self.identity,
+            seconds=self._times.lease,
+            acquired=last.acquired if last is not None and stays else None,
+            renewed=None,
+            transitions=0 if last is None else last.transitions + (not stays),
+            version="" if self._stored is None else self._stored.version,
+        )
+
+    @property
+    def free_at(self) -> float:
+        """From when on the Lease may be taken, unless it changes before. One that was deleted may have a holder who does not know yet."""
+        if self._last is None or (self._stored is not None and self.holder in {"", self.identity}):
+            return -math.inf
+        seconds = self._stored.seconds if self._stored is not None and self._stored.seconds else self._times.lease
+        return self._seen_at + min(seconds, LONGEST_LEASE_SECONDS)
+
+    def written(self, record: LeaseRecord, sent_at: float, now: float) -> None:
+        """A write of ours, sent at `sent_at`, is stored: we may write, counted from then."""
+        self.read(record, now)
+        if not self._resigned and record.holder == self.identity:
+            self._renewed_at = max(self._renewed_at, sent_at)
+
+    def resign(self) -> LeaseRecord | None:
+        """Write no more and want no more; the record that releases the Lease, None where it is not ours."""
+        self._resigned, self._renewed_at = True, -math.inf
+        if self._stored is None or self.holder != self.identity:
+            return None
+        return LeaseRecord("", 1.0, self._stored.acquired, None, self._stored.transitions, self._stored.version)
+
+    def pause(self, now: float, jitter: float) -> float:
+        """Seconds until the next turn; less than the retry time where something ends before. `jitter` is in [0, 1]."""
+        wait = self._times.retry * (1 + JITTER * jitter)
+        ends = self.writes_until if self.leads(now) else self.free_at
+        return min(wait, ends - now) if ends > now else wait
+
+
+class LeaderElection:
+    """Runs one replica's candidacy. `leading` is set while it may write, `standing_by` while it may not.
+
+    `client` must be one of its own: a renewal shall neither wait in a queue of writes nor be stopped by the fence that this is.
+    """
+
+    def __init__(self, client: ApiClient, namespace: str, name: str, identity: str, times: LeaseTimes) -> None:
+        self.leading, self.standing_by = asyncio.Event(), asyncio.Event()
+        self.standing_by.set()
+        # What has reached the server when our right ends has this long to end too.
+        self.server_seconds = times.lease - times.renew_deadline
+        self._client, self._name, self._times = client, name, times
+        self._collection = f"/apis/{API_VERSION}/namespaces/{namespace}/leases"
+        self._candidacy = Candidacy(identity, times)
+        self._changed = asyncio.Event()
+        self._turns = asyncio.Lock()
+        self._problem: str | None = None
+        self._told: object = None
+
+    @property
+    def unread(self) -> str | None:
+        """Why it is not known whether there is a holder; None once it is: a standby that cannot see the Lease is none."""
+        return None if self._candidacy.known else self._problem or "the lease has not been read yet"
+
+    def seconds_left(self) -> float:
+        """How long we may still write; zero or less where we may not."""
+        return self._candidacy.writes_until - time.monotonic()
+
+    async def run(self) -> None:
+        """Until cancelled. Whoever cancels it and led should `resign` and `release`."""
+        listener = asyncio.create_task(self._listen(), name="lease-watch")
+        try:
+            while True:
+                self._changed.clear()
+                async with self._turns:
+                    await self._turn()
+                self._publish()
+                pause = self._candidacy.pause(time.monotonic(), random.random())  # noqa: S311 (jitter, not a secret)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._changed.wait()
+        finally:
+            listener.cancel()
+            await asyncio.gather(listener, return_exceptions=True)
+
+    def resign(self) -> None:
+        """Let no new write begin. The Lease stays ours, so nobody else begins either, until `release`."""
+        self._candidacy.resign()
+        self._publish()
+
+    async def release(self) -> None:
+        """Give the Lease to whoever wants it. Only once no write of ours is under way."""
+        try:
+            async with asyncio.timeout(self._times.renew_deadline), self._turns:  # a renewal under way decides what is stored
+                record = self._candidacy.resign()
+                if record is None:
+                    return
+                await self._client.replace(f"{self._collection}/{self._name}", self._body(record))
+        except (ApiError, TimeoutError) as error:
+            event(logger, logging.WARNING, "lease not released, it expires", lease=self._name, problem=str(error))
+        else:
+            event(logger, logging.INFO, "lease released", lease=self._name)
+
+    async def _turn(self) -> None:
+        """Look, unless we lead; then write if that is ours to do. An API server that hangs costs one turn, not our right to write."""
+        try:
+            async with asyncio.timeout(self._times.renew_deadline / 2):
+                if not self._candidacy.leads(time.monotonic()):
+                    self._publish()  # also when the next line makes us holder again: somebody else may have been meanwhile
+                    await self._read()
+                claim = self._candidacy.claim(time.monotonic())
+                if claim is not None:
+                    await self._write(claim)
+        except (ApiError, TimeoutError) as error:
+            self._note(str(error) or "no answer in time")
+        else:
+            self._note(None)
+
+    async def _read(self) -> None:
+        try:
+            record = _record_of(await self._client.get_json(f"{self._collection}/{self._name}"))
+        except NotFound:
+            record = None
+        self._candidacy.read(record, time.monotonic())
+
+    async def _write(self, claim: LeaseRecord) -> None:
+        sent_at = time.monotonic()
+        try:
+            if claim.version:
+                stored = await self._client.replace(f"{self._collection}/{self._name}", self._body(claim))
+            else:
+                stored = await self._client.create(self._collection, self._body(claim))
+        except Conflict:  # somebody was faster, or an answer to ourselves was lost
+            await self._read()
+        except NotFound:
+            self._candidacy.read(None, time.monotonic())
+        else:
+            self._candidacy.written(_record_of(stored), sent_at, time.monotonic())
+
+    def _body(self, record: LeaseRecord) -> JsonObject:
+        now = _micro_time(time.time())
+        spec: JsonObject = {
+            "holderIdentity": record.holder,
+            "leaseDurationSeconds": round(record.seconds),
+            "acquireTime": record.acquired or now,
+            "renewTime": now,
+            "leaseTransitions": record.transitions,
+        }
+        metadata = {"name": self._name} | ({"resourceVersion": record.version} if record.version else {})
+        return {"apiVersion": API_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec}
+
+    async def _listen(self) -> None:
+        """Ring when somebody else writes the Lease, so that one that was released is taken at once. Without it the next look finds out."""
+        params = {"watch": "true", "fieldSelector": f"metadata.name={self._name}"}
+        while True:
+            with contextlib.suppress(ApiError):
+                async for _ in self._client.stream_batches(self._collection, params, inactivity_seconds=self._times.lease):
+                    if not self._candidacy.leads(time.monotonic()):
+                        self._changed.set()
+            await asyncio.sleep(self._times.retry)
+
+    def _publish(self) -> None:
+        leads = self._candidacy.leads(time.monotonic())
+        for flag, value in ((self.leading, leads), (self.standing_by, not leads)):
+            flag.set() if value else flag.clear()
+        told = leads, self._candidacy.holder
+        if self._candidacy.known and told != self._told:
+            self._told = told
+            event(logger, logging.INFO, "leading" if leads else "standing by", lease=self._name, holder=self._candidacy.holder)
+
+    def _note(self, problem: str | None) -> None:
+        """Log a problem when it is new."""
+        if problem is not None and problem != self._problem:
+            event(logger, logging.WARNING, "lease not read or renewed", lease=self._name, problem=problem)
+        self._problem = problem
+
+
+def _record_of(obj: Mapping[str, Any]) -> LeaseRecord:
+    spec = obj.get("spec") or {}
+    return LeaseRecord(
+        holder=str(spec.get("holderIdentity") or ""),
+        seconds=float(spec.get("leaseDurationSeconds") or 0),
+        acquired=spec.get("acquireTime"),
+        renewed=spec.get("renewTime"),
+        transitions=int(spec.get("leaseTransitions") or 0),
+        version=str(obj["metadata"].get("resourceVersion") or ""),
+    )
+
+
+def _micro_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

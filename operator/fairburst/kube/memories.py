@@ -1,0 +1,52 @@
+"""What the operator remembers besides the queues' statuses: read back before a process leads, saved after each round. Decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fairburst.config import Config
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.engine import Engine, RoundPlan
+from fairburst.kube.jobs.learned_curves import RunStore
+from fairburst.kube.jobs.reserve_memory import ReserveMemory
+from fairburst.kube.usage.committed import CommittedCapacity
+
+
+class Memories:
+    """The committed capacity, what DRESS remembers, and the runs of job families, each kept as its own module says."""
+
+    def __init__(self, client: ApiClient, config: Config) -> None:
+        self._learn = config.elasticity.learn
+        self._committed = CommittedCapacity(client, config.namespace, config.pool.name)
+        self._reserve = ReserveMemory(client, config.namespace, config.pool.name)
+        self._job_runs = RunStore(client, config.namespace, config.pool.name)
+
+    @property
+    def job_runs_unreadable(self) -> bool:
+        """Whether the saved runs of job families cannot be used."""
+        return self._job_runs.unreadable is not None
+
+    async def recall(self, engine: Engine) -> None:
+        """Hand everything that is saved to an engine that has run no round yet."""
+        await asyncio.gather(self._recall_committed(engine), self._recall_reserve(engine), self._recall_job_runs(engine))
+
+    async def save(self, engine: Engine, plan: RoundPlan) -> None:
+        """Save what a round has changed."""
+        await self._committed.save(plan.snapshot.resources, plan.snapshot.committed_capacity)
+        if self._learn:
+            await self._job_runs.save(engine.slots.learned.observations)
+        await self._reserve.save(engine.memory.dress)
+
+    async def _recall_committed(self, engine: Engine) -> None:
+        saved = await self._committed.load()
+        if saved is not None:
+            engine.remember_committed(*saved)
+
+    async def _recall_reserve(self, engine: Engine) -> None:
+        learned = await self._reserve.load() if engine.reserve is not None else None
+        if learned is not None:
+            engine.remember_reserve(learned)
+
+    async def _recall_job_runs(self, engine: Engine) -> None:
+        if self._learn:
+            engine.slots.learned.remember(await self._job_runs.load())

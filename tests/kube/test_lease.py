@@ -1,0 +1,496 @@
+"""The Lease: who may write is decided by plain numbers; two replicas never may at once, whatever the network and their clocks do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import NotLeading, Unavailable
+from fairburst.kube.api.lease import LONGEST_LEASE_SECONDS, Candidacy, LeaderElection, LeaseRecord, LeaseTimes
+from tests.kube.test_client import Server
+from tests.support.fake_api import FakeApi, status
+
+TIMES = LeaseTimes(lease=8.0, renew_deadline=5.0, retry=1.0)
+LEASES = "/apis/coordination.k8s.io/v1/leases"
+WHERE = ("fairburst-system", "fairburst-default")
+
+
+def held_by(holder: str, version: str = "7", seconds: float = 8.0, transitions: int = 3) -> LeaseRecord:
+    return LeaseRecord(holder, seconds, "then", "now", transitions, version)
+
+
+def leader(now: float = 100.0) -> Candidacy:
+    """A replica that has just made the Lease, with a request sent at `now`."""
+    made = Candidacy("us", TIMES)
+    made.read(None, now)
+    claim = made.claim(now)
+    assert claim is not None
+    made.written(replace(claim, version="1"), now, now)
+    return made
+
+
+def standby(now: float = 100.0) -> Candidacy:
+    """A replica that has just seen that others hold the Lease."""
+    made = Candidacy("us", TIMES)
+    made.read(held_by("them"), now)
+    return made
+
+
+class TestAcquiring:
+    def test_before_it_was_read_nothing_is_claimed(self) -> None:
+        assert Candidacy("us", TIMES).claim(1e9) is None
+
+    def test_where_there_is_none_it_is_made(self) -> None:
+        made = Candidacy("us", TIMES)
+        made.read(None, 100.0)
+        claim = made.claim(100.0)
+        assert claim is not None
+        assert (claim.holder, claim.version, claim.transitions) == ("us", "", 0)
+
+    def test_one_that_was_released_is_taken_at_once(self) -> None:
+        made = standby()
+        made.read(held_by("", "8"), 100.5)
+        claim = made.claim(100.5)
+        assert claim is not None
+        assert (claim.version, claim.transitions) == ("8", 4)
+
+    def test_one_that_is_held_is_taken_once_it_was_seen_unchanged_for_its_length(self) -> None:
+        made = standby(100.0)
+        made.read(held_by("them"), 107.9)
+        assert made.claim(107.9) is None
+        assert made.claim(108.0) is not None
+
+    def test_a_renewal_begins_the_wait_anew(self) -> None:
+        made = standby(100.0)
+        made.read(held_by("them", "8"), 107.0)
+        assert made.claim(114.9) is None
+        assert made.claim(115.0) is not None
+
+    def test_the_holder_s_own_length_is_waited_for(self) -> None:
+        made = Candidacy("us", TIMES)
+        made.read(held_by("them", seconds=30.0), 100.0)
+        assert made.free_at == 130.0
+
+    def test_a_length_without_sense_is_not(self) -> None:
+        made = Candidacy("us", TIMES)
+        made.read(held_by("them", seconds=1e9), 100.0)
+        assert made.free_at == 100.0 + LONGEST_LEASE_SECONDS
+        made.read(held_by("them", "8", seconds=0.0), 100.0)
+        assert made.free_at == 108.0
+
+    def test_one_that_was_deleted_is_waited_for_since_its_holder_may_not_know(self) -> None:
+        made = standby(100.0)
+        made.read(None, 107.0)
+        assert made.claim(114.9) is None
+        claim = made.claim(115.0)
+        assert claim is not None
+        assert claim.version == ""
+
+    def test_an_answer_makes_leader_from_when_the_request_was_sent(self) -> None:
+        made = standby(100.0)
+        claim = made.claim(108.0)
+        assert claim is not None
+        made.written(replace(claim, version="8"), 108.0, 110.0)
+        assert made.writes_until == 113.0
+        assert made.leads(112.9)
+
+    def test_an_answer_that_comes_too_late_makes_nobody_leader(self) -> None:
+        made = standby(100.0)
+        claim = made.claim(108.0)
+        assert claim is not None
+        made.written(replace(claim, version="8"), 108.0, 113.0)
+        assert not made.leads(113.0)
+
+
+class TestKeeping:
+    def test_a_renewal_names_the_version_and_keeps_the_count(self) -> None:
+        made = leader(100.0)
+        claim = made.claim(101.0)
+        assert claim is not None
+        assert (claim.version, claim.transitions) == ("1", 0)
+        made.written(replace(claim, version="2"), 101.0, 101.1)
+        assert made.writes_until == 106.0
+
+    def test_without_renewal_the_right_ends_by_itself_before_others_take_it(self) -> None:
+        made = leader(100.0)
+        assert made.leads(104.9)
+        assert not made.leads(105.0)
+
+    def test_a_clock_that_stood_still_for_the_process_has_ended_it_when_the_process_goes_on(self) -> None:
+        made = leader(100.0)
+        claim = made.claim(101.0)  # then SIGSTOP for half a minute, with the answer in the socket
+        assert claim is not None
+        made.written(replace(claim, version="2"), 101.0, 131.0)
+        assert not made.leads(131.0)
+
+    def test_somebody_else_s_name_ends_it_at_once(self) -> None:
+        made = leader(100.0)
+        made.read(held_by("them"), 101.0)
+        assert not made.leads(101.0)
+        assert made.claim(101.0) is None
+
+    def test_a_deleted_lease_ends_it_at_once_and_is_made_again_when_nobody_else_can_be_holder_any_more(self) -> None:
+        made = leader(100.0)
+        made.read(None, 101.0)
+        assert not made.leads(101.0)
+        assert made.claim(108.9) is None
+        claim = made.claim(109.0)
+        assert claim is not None
+        assert claim.version == ""
+
+    def test_an_answer_that_was_lost_is_found_out_and_harms_nothing(self) -> None:
+        made = leader(100.0)
+        assert made.claim(101.0) is not None  # stored as version 2, but the answer was lost
+        made.read(LeaseRecord("us", 8.0, "then", "now", 0, "2"), 102.0)
+        assert made.writes_until == 105.0, "nobody knows when that was sent: it does not count"
+        claim = made.claim(102.0)
+        assert claim is not None
+        assert claim.version == "2"
+
+    def test_one_that_comes_back_after_its_deadline_claims_anew_what_nobody_has_taken(self) -> None:
+        made = leader(100.0)
+        made.read(LeaseRecord("us", 8.0, None, None, 0, "1"), 106.0)
+        assert made.claim(106.0) is not None
+
+    def test_the_wall_clock_does_not_matter(self) -> None:
+        """Whatever the holder writes as time, it is the change that counts."""
+        made = standby(100.0)
+        for number, renewed in enumerate(("2099-01-01", "1970-01-01", "nonsense")):
+            made.read(replace(held_by("them", str(8 + number)), renewed=renewed), 101.0 + number)
+            assert made.free_at == 109.0 + number
+
+
+class TestResigning:
+    def test_it_ends_the_right_and_the_wish(self) -> None:
+        made = leader(100.0)
+        record = made.resign()
+        assert record is not None
+        assert (record.holder, record.version) == ("", "1")
+        assert not made.leads(100.1)
+        assert made.claim(1000.0) is None
+
+    def test_a_renewal_that_was_under_way_gives_no_right_back_but_the_version_to_release(self) -> None:
+        made = leader(100.0)
+        claim = made.claim(101.0)
+        assert claim is not None
+        made.resign()
+        made.written(replace(claim, version="2"), 101.0, 101.1)
+        assert not made.leads(101.1)
+        record = made.resign()
+        assert record is not None
+        assert record.version == "2"
+
+    def test_what_is_not_ours_is_not_released(self) -> None:
+        assert standby().resign() is None
+
+
+class TestWaiting:
+    def test_turns_are_a_retry_time_apart_and_up_to_a_fifth_more(self) -> None:
+        assert leader(100.0).pause(100.0, 0.0) == 1.0
+        assert leader(100.0).pause(100.0, 1.0) == 1.2
+
+    def test_the_end_of_our_right_and_of_others_is_not_overslept(self) -> None:
+        assert leader(100.0).pause(104.75, 1.0) == 0.25
+        assert standby(100.0).pause(107.5, 1.0) == 0.5
+
+    def test_what_has_ended_long_ago_is_no_reason_to_hurry(self) -> None:
+        assert standby(100.0).pause(200.0, 0.0) == 1.0
+
+
+@dataclass
+class Request:
+    """One request of a replica. `served`: what the server answered; an answer may come late, or never."""
+
+    claim: LeaseRecord | None  # None reads
+    sent_at: float
+    served: bool = False
+    answer: LeaseRecord | None = None
+    refused: bool = False
+
+
+class Replicas(RuleBasedStateMachine):
+    """Three replicas and a server that compares and swaps. Requests are delayed, lost before or after they are served, or served long
+    after they were given up; processes freeze; clocks have nothing in common; somebody edits or deletes the Lease by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.stored: LeaseRecord | None = None
+        self.version = 0
+        self.deleted = False
+        self.replicas = [Candidacy(f"replica-{number}", TIMES) for number in range(3)]
+        self.skew = [0.0, 1e6, -5e5]
+        self.pending: list[Request | None] = [None, None, None]
+        self.adrift: list[Request] = []
+
+    @initialize()
+    def all_have_looked(self) -> None:
+        for number in range(3):
+            self.replicas[number].read(None, self.clock(number))
+
+    def clock(self, number: int) -> float:
+        return self.now + self.skew[number]
+
+    def store(self, record: LeaseRecord | None) -> None:
+        self.version += 1
+        self.stored = None if record is None else replace(record, renewed=str(self.now), version=str(self.version))
+
+    def begin(self, number: int, claim: LeaseRecord | None) -> None:
+        self.pending[number] = Request(claim, self.clock(number))
+
+    def execute(self, request: Request) -> None:
+        """What the server does: compare the version, then store."""
+        claim = request.claim
+        request.served = True
+        if claim is not None:
+            present = "" if self.stored is None else self.stored.version
+            request.refused = claim.version != present
+            if not request.refused:
+                self.store(claim)
+        request.answer = self.stored
+
+    @rule(number=st.integers(0, 2))
+    def turn(self, number: int) -> None:
+        if self.pending[number] is None:
+            replica = self.replicas[number]
+            self.begin(number, replica.claim(self.clock(number)) if replica.leads(self.clock(number)) else None)
+
+    @rule(number=st.integers(0, 2))
+    def serve(self, number: int) -> None:
+        request = self.pending[number]
+        if request is not None and not request.served:
+            self.execute(request)
+
+    @rule(number=st.integers(0, 2))
+    def answer(self, number: int) -> None:
+        request, replica, now = self.pending[number], self.replicas[number], self.clock(number)
+        if request is None or not request.served:
+            return
+        self.pending[number] = None
+        led = replica.leads(now)
+        if request.claim is None:
+            replica.read(request.answer, now)
+            claim = replica.claim(now)
+            if claim is not None:
+                self.begin(number, claim)
+        elif request.refused or request.answer is None:
+            self.begin(number, None)
+        else:
+            replica.written(request.answer, request.sent_at, now)
+        if replica.leads(now) and not led:
+            self.took_over(number, request.sent_at - self.skew[number])
+
+    def took_over(self, number: int, since: float) -> None:
+        """What others may still have under way has had its time on the server before we asked."""
+        for other in range(3):
+            ended = self.replicas[other].writes_until - self.skew[other]
+            if other != number and ended > -math.inf:
+                assert ended + TIMES.lease - TIMES.renew_deadline <= since + 1e-6
+
+    @rule(number=st.integers(0, 2))
+    def give_up(self, number: int) -> None:
+        request = self.pending[number]
+        if request is not None:
+            self.pending[number] = None
+            if not request.served:
+                self.adrift.append(request)
+
+    @precondition(lambda self: self.adrift)
+    @rule(position=st.integers(0, 100))
+    def arrive_late(self, position: int) -> None:
+        self.execute(self.adrift.pop(position % len(self.adrift)))
+
+    @rule(seconds=st.sampled_from([0.001, 0.4, 1.0, 2.0, 3.0, 5.0, 8.0]), number=st.integers(0, 2), answers=st.booleans())
+    def wait(self, seconds: float, number: int, answers: bool) -> None:
+        """Time passes, and one replica goes on first: with the answer that has long been there, or with a turn."""
+        self.now += seconds
+        if answers:
+            self.answer(number)
+        else:
+            self.visit([number])
+
+    @rule()
+    def edit(self) -> None:
+        if self.stored is not None:
+            self.version += 1
+            self.stored = replace(self.stored, version=str(self.version))
+
+    @precondition(lambda self: not self.deleted and all(replica._last is not None for replica in self.replicas))
+    @rule()
+    def delete(self) -> None:
+        """By hand, once, while all know that somebody held it. (A process that is started in this very moment knows nothing.)"""
+        self.deleted = True
+        self.store(None)
+
+    @rule(numbers=st.lists(st.integers(0, 2), min_size=1, max_size=3))
+    def visit(self, numbers: list[int]) -> None:
+        """What a healthy network does in a moment: whole turns, a look and a write where they are due."""
+        for number in numbers:
+            for _ in range(2):
+                self.turn(number)
+                self.serve(number)
+                self.answer(number)
+
+    @rule(number=st.integers(0, 2))
+    def restart(self, number: int) -> None:
+        """Asked to stop, it releases the Lease and comes back as somebody new, who looks before anything else."""
+        if self.pending[number] is not None or self.stored is None:
+            return
+        record = self.replicas[number].resign()
+        if record is not None and self.stored is not None and record.version == self.stored.version:
+            self.store(record)
+        self.replicas[number] = Candidacy(f"replica-{self.version}-{number}", TIMES)
+        self.replicas[number].read(self.stored, self.clock(number))
+
+    @invariant()
+    def at_most_one_may_write(self) -> None:
+        assert sum(replica.leads(self.clock(number)) for number, replica in enumerate(self.replicas)) <= 1
+
+
+TestReplicas = Replicas.TestCase
+TestReplicas.settings = settings(max_examples=200, stateful_step_count=30, deadline=None, derandomize=True)
+
+
+# On a server -------------------------------------------------------------------------------------------------------------------------
+
+
+async def until(check: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def candidate(api: FakeApi, identity: str, times: LeaseTimes = TIMES) -> AsyncIterator[LeaderElection]:
+    async with api.client() as client:
+        election = LeaderElection(client, *WHERE, identity, times)
+        task = asyncio.create_task(election.run())
+        try:
+            yield election
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def holder(api: FakeApi) -> str:
+    return str(api.objects[LEASES][WHERE]["spec"]["holderIdentity"])
+
+
+async def test_one_leads_and_the_other_takes_over_when_it_is_released() -> None:
+    async with FakeApi(LEASES) as api, candidate(api, "first") as first:
+        await until(first.leading.is_set, "the first to lead")
+        async with candidate(api, "second") as second:
+            await until(lambda: second.unread is None, "the second to look")
+            assert second.standing_by.is_set()
+            assert second.seconds_left() <= 0
+            asked = time.monotonic()
+            first.resign()
+            assert first.seconds_left() <= 0
+            assert holder(api) == "first", "until it is released nobody else begins"
+            await first.release()
+            await until(second.leading.is_set, "the second to lead")
+            assert time.monotonic() - asked < TIMES.lease, "it did not wait for the Lease to expire"
+            spec = api.objects[LEASES][WHERE]["spec"]
+            assert (spec["holderIdentity"], spec["leaseTransitions"], spec["leaseDurationSeconds"]) == ("second", 1, 8)
+
+
+async def test_a_holder_that_is_not_heard_of_is_replaced() -> None:
+    times = LeaseTimes(2.0, 1.5, 0.2)
+    async with FakeApi(LEASES) as api:
+        spec = {"holderIdentity": "dead", "leaseDurationSeconds": 2, "leaseTransitions": 0}
+        api.put(LEASES, {"metadata": {"namespace": WHERE[0], "name": WHERE[1]}, "spec": spec})
+        began = time.monotonic()
+        async with candidate(api, "second", times) as second:
+            await until(second.leading.is_set, "the second to lead")
+            assert time.monotonic() - began >= times.lease
+
+
+async def test_the_right_to_write_ends_by_itself_while_the_server_is_away_and_comes_back_with_it() -> None:
+    times = LeaseTimes(3.0, 2.0, 0.2)
+    async with FakeApi(LEASES) as api, candidate(api, "first", times) as first:
+        await until(first.leading.is_set, "it to lead")
+        await api.stop()
+        await until(lambda: first.seconds_left() <= 0, "its right to end")
+        await until(first.standing_by.is_set, "it to say so")
+        await api.start()
+        await until(first.leading.is_set, "it to lead again")
+
+
+async def test_a_lease_that_somebody_takes_by_hand_is_lost_at_the_next_renewal() -> None:
+    async with FakeApi(LEASES) as api, candidate(api, "first") as first:
+        await until(first.leading.is_set, "it to lead")
+        stored = api.objects[LEASES][WHERE]
+        api.put(LEASES, {**stored, "spec": {**stored["spec"], "holderIdentity": "somebody"}})
+        await until(first.standing_by.is_set, "it to notice")
+        assert first.seconds_left() <= 0
+
+
+async def test_a_replica_that_may_not_read_the_lease_says_so() -> None:
+    async with FakeApi(LEASES) as api:
+        api.fail(1000, 403, status(403, "Forbidden", "leases is forbidden"))
+        async with candidate(api, "first") as first:
+            assert first.unread is not None
+            await until(lambda: "leases is forbidden" in (first.unread or ""), "the reason")
+
+
+class FixedFence:
+    """A right to write until a given time."""
+
+    def __init__(self, seconds: float) -> None:
+        self.server_seconds = 3.0
+        self._until = time.monotonic() + seconds
+
+    def seconds_left(self) -> float:
+        return self._until - time.monotonic()
+
+
+async def test_without_the_right_to_write_nothing_is_sent_and_reading_goes_on() -> None:
+    async with FakeApi(LEASES) as api, api.client() as client:
+        client.fence = FixedFence(0.0)
+        for write in (client.create, client.replace, client.merge_patch):
+            with pytest.raises(NotLeading):
+                await write(LEASES, {})
+        with pytest.raises(NotLeading):
+            await client.delete(f"{LEASES}/x")
+        assert (await client.get_json(LEASES))["items"] == []
+        assert [method for method, _, _ in api.requests] == ["GET"]
+
+
+async def test_a_write_ends_with_the_right_to_write_and_the_server_is_told_to_hurry() -> None:
+    asked: list[str] = []
+
+    async def hang(request: web.Request) -> web.StreamResponse:
+        asked.append(request.query["timeout"])
+        await asyncio.sleep(60.0)
+        return web.Response()
+
+    from fairburst.kube.api.auth import Credentials
+
+    async with Server(hang) as url, ApiClient(Credentials(url)) as client:
+        client.fence = FixedFence(0.5)
+        began = time.monotonic()
+        write = asyncio.create_task(client.merge_patch("/x", {}))
+        await until(lambda: asked, "the request")
+        settled = asyncio.create_task(client.settled())
+        await asyncio.sleep(0)
+        assert not settled.done()
+        with pytest.raises(Unavailable, match="no answer in time"):
+            await write
+        assert 0.5 <= time.monotonic() - began < 30.0
+        await settled
+    assert asked == ["3s"]

@@ -1,0 +1,105 @@
+"""Two operators on one server without admission, quota or controllers: one writes, the other is warm and takes over what is remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fairburst.config import parse_config
+from fairburst.kube.process import Operator, election_of
+from tests.kube.test_process import LATENCY, NAMESPACES, QUOTAS, THROUGHPUT, Running, fake_cluster, rounds, until
+from tests.support.fake_api import FakeApi
+from tests.support.objects import latency_spec, stored_queue
+
+LEASES = "/apis/coordination.k8s.io/v1/leases"
+# Long enough for a machine that is busy with something else: the Lease is never lost by accident here.
+CONFIG = parse_config(
+    "metrics: {host: 127.0.0.1, port: 0}\nrounds: {intervalSeconds: 1}\nleaderElection: {leaseSeconds: 60, renewDeadlineSeconds: 50}"
+)
+
+
+def cluster_with_leases() -> FakeApi:
+    api = fake_cluster()
+    api.add(LEASES)
+    return api
+
+
+@asynccontextmanager
+async def replica(api: FakeApi, identity: str) -> AsyncIterator[Running]:
+    async with api.client() as client, api.client() as lease_client:
+        client.fence = election = election_of(CONFIG, lease_client, identity)
+        stop = asyncio.Event()
+        operator = Operator(CONFIG, client, election)
+        made = Running(operator, asyncio.create_task(operator.run(stop)), stop)
+        try:
+            yield made
+        finally:
+            made.task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await made.task
+
+
+def leads(made: Running) -> bool:
+    return made.operator.metrics.registry.get_sample_value("fairburst_leader") == 1.0
+
+
+def series(made: Running) -> set[str]:
+    """Names of the metrics that say something of a queue."""
+    found = made.operator.metrics.registry.collect()
+    return {sample.name for family in found for sample in family.samples if "queue" in sample.labels}
+
+
+def status_of(api: FakeApi) -> dict[str, Any]:
+    found: dict[str, Any] = api.objects[LATENCY]["batch", "bursts"]["status"]
+    return found
+
+
+async def test_one_writes_the_other_is_ready_and_takes_over_with_what_was_promised_and_without_a_list_of_pods() -> None:
+    async with cluster_with_leases() as api, replica(api, "first") as first:
+        await until(lambda: leads(first), "the first to lead", 60.0)
+        api.put(LATENCY, stored_queue("LatencyQueue", "batch", "bursts", latency_spec(cpu="8")))
+        await until(lambda: "status" in api.objects[LATENCY]["batch", "bursts"], "a status", 60.0)
+        await until(lambda: ("batch", "fairburst") in api.objects[QUOTAS], "a quota", 60.0)
+        async with replica(api, "second") as second:
+            await until(lambda: second.operator.unready() is None, "the second to be ready", 60.0)
+            assert not leads(second)
+            assert (rounds(second.operator), series(second)) == (0.0, set())
+            assert second.operator.unhealthy() is None
+            promised = status_of(api)["promise"]
+            lists = len([1 for method, path, query in api.requests if path == "/api/v1/pods" and "watch" not in query])
+            await first.end(30.0)
+            assert not leads(first)
+            await until(lambda: leads(second) and rounds(second.operator), "the second to lead", 30.0)
+            api.put(NAMESPACES, {"metadata": {"name": "other"}, "status": {"phase": "Active"}})
+            api.put(THROUGHPUT, stored_queue("ThroughputQueue", "other", "late"))
+            await until(lambda: "status" in api.objects[THROUGHPUT]["other", "late"], "it to write", 60.0)
+            assert status_of(api)["promise"] == promised
+            assert lists == len([1 for method, path, query in api.requests if path == "/api/v1/pods" and "watch" not in query])
+            assert series(second)
+
+
+async def test_whoever_loses_the_lease_stops_and_begins_anew_from_what_is_on_the_cluster() -> None:
+    """What it believed before is worth nothing: somebody else has led, and here somebody else has granted a class."""
+    async with cluster_with_leases() as api, replica(api, "first") as first:
+        api.put(LATENCY, stored_queue("LatencyQueue", "batch", "bursts", latency_spec(cpu="8")))
+        await until(lambda: "status" in api.objects[LATENCY]["batch", "bursts"], "a status", 60.0)
+        lease = api.objects[LEASES]["fairburst-system", "fairburst-default"]
+        api.put(LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "somebody"}})
+        await until(lambda: not leads(first), "it to notice", 60.0)
+        assert first.operator.unready() is None
+        before = rounds(first.operator)
+        queue = api.objects[LATENCY]["batch", "bursts"]
+        history = {**queue["status"]["history"], "met": 41}
+        api.put(LATENCY, {**queue, "status": {**queue["status"], "history": history}})
+        await asyncio.sleep(1.5)  # more than an interval of rounds
+        assert rounds(first.operator) == before
+        lease = api.objects[LEASES]["fairburst-system", "fairburst-default"]
+        api.put(LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": ""}})
+        await until(lambda: leads(first) and rounds(first.operator) > before, "it to lead again", 60.0)
+        assert status_of(api)["history"]["met"] == 41
+        labels = {"namespace": "batch", "queue": "bursts", "kind": "Latency", "outcome": "met"}
+        registry = first.operator.metrics.registry
+        await until(lambda: registry.get_sample_value("fairburst_queue_bursts", labels) == 41.0, "it to count on from there", 60.0)
