@@ -21,6 +21,7 @@ from benchmarks.measure import Measurement, benchmark, figure
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import AlreadyExists, ApiError, Conflict
 
 NODES, NODE_CPU = 40, 32
 IN_FLIGHT = 32
@@ -60,13 +61,15 @@ class Watch:
     let_go: dict[str, float] = field(default_factory=dict)
 
     async def follow(self, client: ApiClient, namespace: str) -> None:
-        """Until cancelled."""
+        """Until cancelled. The server ends a watch that does not keep up; it goes on where it was."""
         path, decoder = f"/api/v1/namespaces/{namespace}/pods", msgspec.json.Decoder(_Event)
         version = (await client.get_json(path))["metadata"]["resourceVersion"]
-        async for line in client.stream(path, {"watch": "true", "resourceVersion": version}):
-            event, now = decoder.decode(line), time.monotonic()
-            seen = self.gated if event.object.spec.scheduling_gates else self.let_go
-            seen.setdefault(event.object.metadata.name, now)
+        while True:
+            async for line in client.stream(path, {"watch": "true", "resourceVersion": version}):
+                event, now = decoder.decode(line), time.monotonic()
+                version = event.object.metadata.resource_version
+                seen = self.gated if event.object.spec.scheduling_gates else self.let_go
+                seen.setdefault(event.object.metadata.name, now)
 
     def reactions(self) -> list[float]:
         """Seconds from gated to let go, by pod."""
@@ -117,9 +120,24 @@ class Site:
             if rate is not None:
                 await asyncio.sleep(max(0.0, begin + number / rate - time.monotonic()))
             async with limit:
-                await self.client.create(f"/api/v1/namespaces/{namespace}/pods", pod(f"p{number:04}", gates))
+                await self.create_one(namespace, pod(f"p{number:04}", gates))
 
         await asyncio.gather(*map(one, range(count)))
+
+    async def create_one(self, namespace: str, body: dict[str, Any]) -> None:
+        """As a controller would: admission by a quota may fail under load, and is asked again."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                await self.client.create(f"/api/v1/namespaces/{namespace}/pods", body)
+            except AlreadyExists:
+                return
+            except ApiError as error:
+                if time.monotonic() > deadline or not (error.transient or isinstance(error, Conflict)):
+                    raise
+                await asyncio.sleep(0.05)
+            else:
+                return
 
     async def bare_loop(self, namespace: str, count: int) -> None:
         """The same patch for each pod, so many in flight, and nothing else."""
@@ -158,6 +176,9 @@ class Site:
         await act()
 
         async def done() -> bool:
+            if task.done():
+                task.result()
+                raise RuntimeError(f"the watch of {namespace} ended after {len(watch.let_go)} pods")
             return len(watch.let_go) >= count
 
         await self.until(done, f"{count} pods of {namespace} to be let go")
