@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
 import time
 from collections.abc import AsyncIterator, Callable
@@ -84,6 +85,28 @@ async def test_many_events_are_drained_into_one_round() -> None:
         await rounds.count(2)
         await asyncio.sleep(0.2)
     assert len(rounds.at) == 2
+
+
+async def test_an_urgent_event_ends_the_wait_for_others() -> None:
+    rounds = Rounds(debounce=10_000)
+    async with running(rounds):
+        rounds.loop.last_round_ended -= 60.0
+        rounds.loop.mark()
+        await asyncio.sleep(0.05)
+        assert len(rounds.at) == 1, "others may come"
+        rounds.loop.mark(urgent=True)
+        await rounds.count(2)
+
+
+async def test_urgent_events_without_end_leave_time_between_rounds() -> None:
+    rounds = Rounds(debounce=400)
+    async with running(rounds):
+        until = time.monotonic() + 1.0
+        while time.monotonic() < until:
+            rounds.loop.mark(urgent=True)
+            await asyncio.sleep(0.001)
+    gaps = [after - before for before, after in itertools.pairwise(rounds.at)]
+    assert min(gaps) >= 0.2
 
 
 async def test_a_round_follows_an_event_within_the_debounce_time() -> None:

@@ -1,7 +1,8 @@
 """The one level-triggered scheduling loop: events only mark things dirty, a round recomputes everything and writes the difference.
 
-A round starts a debounce time after the first event (a burst of events is drained into one round), at the next known boundary,
-and at least every few seconds. It lives on one event loop, so the view cannot change in the middle of a round.
+A round starts a debounce time after the first event (a burst of events is drained into one round), at once after an urgent one unless the
+last round has only just ended, at the next known boundary, and at least every few seconds. It lives on one event loop, so the view cannot
+change in the middle of a round.
 """
 
 from __future__ import annotations
@@ -44,13 +45,15 @@ class SchedulingLoop:
         self._send = send
         self._config = config
         self._metrics = metrics
-        self._dirty = asyncio.Event()
+        self._dirty, self._urgent = asyncio.Event(), asyncio.Event()
         self._first_event = math.inf
         self.last_round_ended = -math.inf
         self.after_round: Callable[[RoundPlan], Awaitable[None]] | None = None
 
-    def mark(self) -> None:
-        """Something changed: run a round soon."""
+    def mark(self, *, urgent: bool = False) -> None:
+        """Something changed: run a round soon. `urgent`: somebody waits for the decision itself."""
+        if urgent:
+            self._urgent.set()
         if self._first_event == math.inf:
             self._first_event = time.monotonic()
         self._dirty.set()
@@ -78,14 +81,21 @@ class SchedulingLoop:
                 await self._dirty.wait()
         except TimeoutError:
             return
-        debounce = self._first_event + self._config.debounce_milliseconds / 1000 - time.monotonic()
-        if debounce > 0:
-            await asyncio.sleep(debounce)
+        debounce = self._config.debounce_milliseconds / 1000
+        drained = self._first_event + debounce - time.monotonic()
+        if drained > 0:
+            try:
+                await asyncio.wait_for(self._urgent.wait(), drained)
+            except TimeoutError:
+                pass
+            else:  # urgent events may come without end: other work of this process has half of the debounce time between rounds
+                await asyncio.sleep(max(0.0, self.last_round_ended + debounce / 2 - time.monotonic()))
         self._metrics.reaction_seconds.observe(time.monotonic() - self._first_event)
 
     async def _round(self) -> float:
         """One round; the monotonic time of the next one if nothing happens before."""
         self._dirty.clear()
+        self._urgent.clear()
         started = time.monotonic()
         since, self._first_event = min(self._first_event, started), math.inf
         plan = self._engine.round(self._view, CLOCK(), started)

@@ -129,6 +129,7 @@ class Operator:
             job_seen=lambda obj: self._controllers["Job"].observe(msgspec.convert(obj, Job)),
         )
         self._changed_pods_in: set[str] = set()
+        self._gated_arrived = False
         self._ready = self._leading = False
         self._term_began = -math.inf
         self._prepare_term()
@@ -238,8 +239,9 @@ class Operator:
     def _pods_changed(self) -> None:
         """A batch of pod events is in. Pods that the last round's levels let go already need not wait for the next one."""
         changed, self._changed_pods_in = self._changed_pods_in, set()
+        arrived, self._gated_arrived = self._gated_arrived, False
         self._ungater.send(self._engine.gates.between_rounds(changed, self._view.pods), time.monotonic())
-        self._loop.mark()
+        self._loop.mark(urgent=arrived)
 
     def _pod_answered(self, pod: Pod) -> None:
         """Take what a patch was answered with, unless the pod has ended or gone meanwhile: nobody would tell us so again."""
@@ -255,6 +257,7 @@ class Operator:
         self._view.changed_namespaces.add(namespace)
         self._engine.gates.pod_changed(old, new)
         self._changed_pods_in.add(namespace)
+        self._gated_arrived |= old is None and pod.gated
         ended = old is not None and not old.ended and (new is None or new.ended)
         if ended and old is not None:
             self._engine.pod_ended(old, now)
