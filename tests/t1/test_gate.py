@@ -23,10 +23,18 @@ pytestmark = pytest.mark.slow
 JsonObject = dict[str, Any]
 NODES, NODE_CPU = 2, 8
 CPUS = NODES * NODE_CPU
-BURST = {"resources": {"cpu": "6", "memory": "6Gi"}, "durationSeconds": 60}
-BATCH = ("stamped", "first", "second", "batch", "teams", "shared", "to-quota", "to-observe", "deleted", "uninstalled")
-QUEUES: dict[str, tuple[str, JsonObject]] = {where: ("ThroughputQueue", {}) for where in BATCH}
-QUEUES["bursts"] = "LatencyQueue", {"burst": BURST, "arrival": {"sporadic": {"minInterarrivalSeconds": 600}}}
+
+
+def bursty(cpu: str, seconds: int) -> tuple[str, JsonObject]:
+    """A queue with a burst that may come at any time, for what it declares."""
+    burst = {"resources": {"cpu": cpu, "memory": f"{cpu}Gi"}, "durationSeconds": seconds}
+    return "LatencyQueue", {"burst": burst, "arrival": {"sporadic": {"minInterarrivalSeconds": 600}}}
+
+
+BATCH = ("stamped", "first", "second", "batch", "teams", "shared", "to-quota", "to-observe", "uninstalled")
+# In this order: the first burst is hard, the second does not fit beside it and is soft.
+QUEUES: dict[str, tuple[str, JsonObject]] = {"bursts": bursty("6", 60), "deleted-in-burst": bursty("16", 20)}
+QUEUES |= {where: ("ThroughputQueue", {}) for where in BATCH}
 
 
 def queue(kind: str, where: str, spec: JsonObject | None = None) -> JsonObject:
@@ -47,6 +55,13 @@ def pod(where: str, name: str, cpu: str = "1", metadata: JsonObject | None = Non
         "metadata": {"name": name, "namespace": where, **(metadata or {})},
         "spec": {"restartPolicy": "Never", "containers": [container], "terminationGracePeriodSeconds": 0, **(spec or {})},
     }
+
+
+def job(where: str, name: str, pods: int) -> JsonObject:
+    """A Job whose pods ask to start together."""
+    template = pod(where, name, metadata={"annotations": {"fairburst.dev/group-size": str(pods)}})
+    body = {"parallelism": pods, "template": {"metadata": {"annotations": template["metadata"]["annotations"]}, "spec": template["spec"]}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": where}, "spec": body}
 
 
 class Site:
@@ -198,6 +213,14 @@ def test_groups_go_whole_and_half_created_ones_hold_up_nobody(site: Site) -> Non
     until(lambda: len(site.gated(where)) == 11, PATIENCE_SECONDS, "three places are too few for eight, and nobody passes them now")
     site.cluster.kubectl("delete", "pod", "-n", where, *(f"a{number:02}" for number in range(5)))
     site.wait_running(where, *(f"team-{number}" for number in range(8)))
+    site.cluster.kubectl("delete", "pod", "--all", "-n", where, "--grace-period=0", "--force", timeout=90)
+    site.create(*(pod(where, f"b{number:02}") for number in range(CPUS - 4)), job(where, "whole", 6))
+    until(lambda: len(site.pods(where)) == CPUS + 2, PATIENCE_SECONDS, "the Job's pods to be created")
+    until(lambda: len(site.running(where)) == CPUS - 4, PATIENCE_SECONDS, "the pods before them to run")
+    assert len(site.gated(where)) == 6, "four places are too few for a Job that asks to start whole"
+    site.cluster.kubectl("delete", "pod", "-n", where, "b00", "b01")
+    until(lambda: len(site.running(where)) == CPUS, PATIENCE_SECONDS, "it to run whole")
+    site.cluster.kubectl("delete", "job", "whole", "-n", where, "--cascade=foreground", timeout=90)
     site.empty(where)
 
 
@@ -226,7 +249,7 @@ def patched(site: Site, where: str, enforcement: str) -> None:
 LEAVING: dict[str, Callable[[Site, str], object]] = {
     "to-quota": lambda site, where: patched(site, where, "Quota"),
     "to-observe": lambda site, where: patched(site, where, "Observe"),
-    "deleted": lambda site, where: site.cluster.kubectl("delete", "throughputqueue", "queue", "-n", where),
+    "deleted-in-burst": lambda site, where: site.cluster.kubectl("delete", "latencyqueue", "queue", "-n", where),
 }
 
 
