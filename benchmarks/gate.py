@@ -11,7 +11,7 @@ import contextlib
 import re
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -152,10 +152,8 @@ class Site:
         await asyncio.gather(*map(one, range(count)))
 
     async def remove(self, namespace: str) -> None:
-        """The queue and its pods, so that the next measurement has the cluster for itself."""
-        for plural in ("latencyqueues", "throughputqueues"):
-            await self.client.delete(f"/apis/fairburst.dev/v1alpha1/namespaces/{namespace}/{plural}")
-        await self.client.delete(f"/api/v1/namespaces/{namespace}/pods")
+        """The namespace with its queue and its pods, so that the next measurement has the cluster for itself."""
+        await self.client.delete(f"/api/v1/namespaces/{namespace}")
         await self.until(lambda: self.is_empty(namespace), f"{namespace} to be empty")
 
     async def is_empty(self, namespace: str) -> bool:
@@ -242,33 +240,38 @@ def _spec(kind: str, pods: int) -> dict[str, Any]:
     return {"burst": needed, "arrival": {"sporadic": {"minInterarrivalSeconds": 600}}}
 
 
-async def _measured(cluster: Cluster, operator: OperatorProcess, pods: int, trickled: int, rate: float) -> list[Measurement]:
-    found = []
+async def _measured(cluster: Cluster, operator: OperatorProcess, pods: int, trickled: int, rate: float) -> AsyncIterator[Measurement]:
+    kinds = (("LatencyQueue", "hard burst"), ("ThroughputQueue", "elastic queue"))
     async with await ApiClient.connect(str(cluster.kubeconfig), write_rate=100_000.0, write_burst=100_000) as client:
         site = Site(client, cluster, operator)
-        for kind, what in (("LatencyQueue", "hard burst"), ("ThroughputQueue", "elastic queue")):
+        for kind, what in kinds:
             decisions = [delay for _, delay in await burst(site, kind, pods)]
             name = f"gate: {pods} pods at once, {what}, event to decision, largest"
-            found.append(Measurement(name, max(decisions), "ms", 100.0, 1, max(decisions), max(decisions)))
-        for kind, what, target in (("LatencyQueue", "hard burst", 20.0), ("ThroughputQueue", "elastic queue", 20.0)):
+            yield Measurement(name, max(decisions), "ms", 100.0, len(decisions), min(decisions), max(decisions))
+        for kind, what in kinds:
             delays = [delay * 1e3 for delay in await trickle(site, kind, trickled, rate)]
             name = f"gate: {rate:g} pods a second, {what}, event to patched"
-            found.append(Measurement(name, statistics.median(delays), "ms", target, len(delays), min(delays), max(delays)))
+            yield Measurement(name, statistics.median(delays), "ms", 20.0, len(delays), min(delays), max(delays))
         ours, bare = await rates(site, pods)
-        found.append(figure(f"gate: {pods} pods, bare loop", statistics.mean(bare), "pods/s"))
-        found.append(figure(f"gate: {pods} pods, operator", statistics.mean(ours), "pods/s"))
+        yield Measurement(f"gate: {pods} pods, bare loop", statistics.mean(bare), "pods/s", None, len(bare), min(bare), max(bare))
+        yield Measurement(f"gate: {pods} pods, operator", statistics.mean(ours), "pods/s", None, len(ours), min(ours), max(ours))
         ratio = statistics.mean(ours) / statistics.mean(bare)
-        found.append(figure("gate: operator's rate to the bare loop's", ratio, "ratio", 0.9, at_least=True))
-    return found
+        yield figure("gate: operator's rate to the bare loop's", ratio, "ratio", 0.9, at_least=True)
 
 
 def gate_path(pods: int, trickled: int, rate: float) -> Iterator[Measurement]:
     """A cluster for this alone; `pods` at once, and `trickled` pods at `rate` a second."""
     name = f"bench-gate-{time.time_ns() % 10**8:08}"
-    with Cluster.start(name, nodes=NODES, node_cpu=str(NODE_CPU), node_memory="64Gi") as cluster:
-        overrides = {"log": {"level": "DEBUG"}}
-        with OperatorProcess(cluster, overrides, "gate-speed") as operator:
-            yield from asyncio.run(_measured(cluster, operator, pods, trickled, rate))
+    with Cluster.start(name, nodes=NODES, node_cpu=str(NODE_CPU), node_memory="64Gi") as cluster, asyncio.Runner() as runner:
+        with OperatorProcess(cluster, {"log": {"level": "DEBUG"}}, "gate-speed") as operator:
+            found = _measured(cluster, operator, pods, trickled, rate)
+            with contextlib.suppress(StopAsyncIteration):
+                while True:
+                    yield runner.run(_next(found))
+
+
+async def _next(found: AsyncIterator[Measurement]) -> Measurement:
+    return await anext(found)
 
 
 @benchmark
