@@ -262,12 +262,15 @@ async def _measured(cluster: Cluster, operator: OperatorProcess, pods: int, tric
 def gate_path(pods: int, trickled: int, rate: float) -> Iterator[Measurement]:
     """A cluster for this alone; `pods` at once, and `trickled` pods at `rate` a second."""
     name = f"bench-gate-{time.time_ns() % 10**8:08}"
-    with Cluster.start(name, nodes=NODES, node_cpu=str(NODE_CPU), node_memory="64Gi") as cluster, asyncio.Runner() as runner:
-        with OperatorProcess(cluster, {"log": {"level": "DEBUG"}}, "gate-speed") as operator:
-            found = _measured(cluster, operator, pods, trickled, rate)
-            with contextlib.suppress(StopAsyncIteration):
-                while True:
-                    yield runner.run(_next(found))
+    with (
+        Cluster.start(name, nodes=NODES, node_cpu=str(NODE_CPU), node_memory="64Gi") as cluster,
+        OperatorProcess(cluster, {"log": {"level": "DEBUG"}}, "gate-speed") as operator,
+        asyncio.Runner() as runner,
+        contextlib.suppress(StopAsyncIteration),
+    ):
+        found = _measured(cluster, operator, pods, trickled, rate)
+        while True:
+            yield runner.run(_next(found))
 
 
 async def _next(found: AsyncIterator[Measurement]) -> Measurement:
