@@ -12,7 +12,8 @@ from fairburst.config import Config
 
 Schema = dict[str, Any]
 
-SET_BY_THE_CHART = ("kubeconfig", "context", "namespace")  # a pod has a service account, and its namespace is the release's
+# A pod has a service account, its namespace is the release's, and the certificate of the webhook is where it is mounted.
+SET_BY_THE_CHART = ("kubeconfig", "context", "namespace", "webhook")
 
 
 def values_schema() -> Schema:
@@ -108,6 +109,17 @@ _VALUES = _object(
     crds=_object(install=_SWITCH, keep=_SWITCH),
     priorityClasses=_object(install=_SWITCH),
     admissionPolicies=_object(install=_SWITCH),
+    webhook=_object(
+        mode={"enum": ["Auto", "On", "Off"]},
+        port={"type": "integer", "minimum": 1, "maximum": 65_535},
+        certificates=_object(
+            source={"enum": ["SelfSigned", "CertManager", "Provided"]},
+            days=_at_least(1),
+            secretName=_TEXT,
+            caBundle=_TEXT,
+            issuerRef=_object(name=_TEXT, kind=_TEXT, group=_TEXT),
+        ),
+    ),
     tenantPolicies=_object(install=_SWITCH),
     rbac=_object(create=_SWITCH, aggregateView=_SWITCH, aggregateEdit=_SWITCH, queueAdmins=_SWITCH),
     serviceAccount=_object(create=_SWITCH, name=_TEXT, annotations=_TEXTS_BY_NAME),

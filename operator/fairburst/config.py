@@ -447,6 +447,27 @@ class MetricsConfig(_Group):
     )
 
 
+class WebhookConfig(_Group):
+    """The admission webhook, for clusters without MutatingAdmissionPolicy (Kubernetes below 1.36)."""
+
+    enabled: bool = Field(
+        default=False, description="Whether pods are stamped by this process. False by default: newer API servers do it by themselves."
+    )
+    host: str = Field(
+        default="0.0.0.0",  # noqa: S104  the API server comes from outside the pod
+        description="Address to listen on. All by default, since the API server comes from outside the pod.",
+    )
+    port: int = Field(default=9443, ge=0, le=65_535, description="Port to listen on; 0 lets the system choose one (the log names it).")
+    certificates: str = Field(
+        default="/etc/fairburst-webhook",
+        description="Folder with tls.crt, tls.key and ca.crt, read again when they change. By default where the chart mounts its Secret.",
+    )
+    server_name: str = Field(
+        default="",
+        description="Name by which the API server calls; the certificate is checked for it every minute. Empty by default: any will do.",
+    )
+
+
 class LogConfig(_Group):
     """What is logged, on standard error."""
 
@@ -516,6 +537,7 @@ class Config(_Group):
         default_factory=LeaderElectionConfig, description="Which of several processes writes. By default the one that holds the Lease."
     )
     metrics: MetricsConfig = Field(default_factory=MetricsConfig, description="The HTTP endpoint. By default on all addresses.")
+    webhook: WebhookConfig = Field(default_factory=WebhookConfig, description="The admission webhook. By default none.")
     log: LogConfig = Field(default_factory=LogConfig, description="What is logged. By default for people, on standard error.")
     recording: RecordingConfig = Field(default_factory=RecordingConfig, description="What is kept of the rounds. By default nothing.")
 

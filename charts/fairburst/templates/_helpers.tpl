@@ -36,9 +36,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{- /* The configuration file: what the user gave, and the namespace, which is the release's. */ -}}
+{{- /* The configuration file: what the user gave, the namespace, which is the release's, and the webhook if there is one. */ -}}
 {{- define "fairburst.configuration" -}}
-{{- merge (dict "namespace" .Release.Namespace) .Values.config | toYaml -}}
+{{- $ours := dict "namespace" .Release.Namespace -}}
+{{- if include "fairburst.webhook" . -}}
+{{- $_ := set $ours "webhook" (dict "enabled" true "port" (int64 .Values.webhook.port) "serverName" (include "fairburst.webhookHost" .)) -}}
+{{- end -}}
+{{- merge $ours .Values.config | toYaml -}}
 {{- end -}}
 
 {{- /* What every container of ours has: no root, no writing but to volumes, no capability. */ -}}

@@ -67,9 +67,12 @@
 {{- end -}}
 
 {{- /* Stamping inside the API server needs MutatingAdmissionPolicy. Without a cluster to ask, the Kubernetes version decides. */ -}}
+{{- define "fairburst.servesPolicies" -}}
+{{- if ternary (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy") (semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version) (eq (include "fairburst.live" .) "true") }}true{{ end -}}
+{{- end -}}
+
 {{- define "fairburst.requirePolicies" -}}
-{{- $served := ternary (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy") (semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version) (eq (include "fairburst.live" .) "true") -}}
-{{- if not $served -}}
-{{- fail (printf "the cluster (Kubernetes %s) does not serve MutatingAdmissionPolicy of admissionregistration.k8s.io/v1, with which pods are stamped: expected Kubernetes 1.36 or newer. With admissionPolicies.install=false quotas are enforced, but pods get no priority from fairburst" .Capabilities.KubeVersion.Version) -}}
+{{- if not (include "fairburst.servesPolicies" .) -}}
+{{- fail (printf "the cluster (Kubernetes %s) does not serve MutatingAdmissionPolicy of admissionregistration.k8s.io/v1, with which pods are stamped: expected Kubernetes 1.36 or newer, or webhook.mode=Auto. With admissionPolicies.install=false quotas are enforced, but pods get no priority from fairburst" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- end -}}

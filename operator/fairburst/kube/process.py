@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from fairburst.config import Config
+from fairburst.kube.admission.server import AdmissionServer
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, CredentialsError
 from fairburst.kube.api.informer import Informer
@@ -151,6 +152,9 @@ class Operator:
         web = WebServer(self.metrics.registry, healthy=self.unhealthy, ready=self.unready)
         port = await web.start(self._config.metrics.host, self._config.metrics.port)
         event(logger, logging.INFO, "started", pool=self._config.pool.name, port=port, server=self._client.credentials.server)
+        webhook = AdmissionServer(self._config, self.metrics, lambda: self._queues.objects if self._ready else None)
+        if self._config.webhook.enabled:  # whether or not this process leads
+            event(logger, logging.INFO, "webhook started", port=await webhook.start())
         ended = asyncio.create_task(stop.wait())
         tasks = [asyncio.create_task(informer.run(), name=informer.path) for informer in self._informers()]
         tasks.append(asyncio.create_task(self._run_terms(), name="terms"))
@@ -167,6 +171,7 @@ class Operator:
                 task.cancel()
             await asyncio.gather(ended, *tasks, return_exceptions=True)
             await self._queues.stop()
+            await webhook.stop()
             await web.stop()
             if self._recorder is not None:
                 self._recorder.stop()

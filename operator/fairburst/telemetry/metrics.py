@@ -185,6 +185,23 @@ class Metrics:
         )
         self.queue_watch_restarts = Gauge("fairburst_queue_watch_restarts", "Restarts of the queue watch since start.", registry=registry)
         self.informer_relists = Gauge("fairburst_informer_relists", "Full lists by resource since start.", ["resource"], registry=registry)
+        self.admission_reviews = Counter(
+            "fairburst_admission_reviews_total",
+            "Requests to the admission webhook by result (patched, left, error, not ready).",
+            ["result"],
+            registry=registry,
+        )
+        self.admission_seconds = Histogram(
+            "fairburst_admission_seconds",
+            "Seconds from an admission review to its answer, without the network.",
+            buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0),
+            registry=registry,
+        )
+        self.admission_certificate_valid = Gauge(
+            "fairburst_admission_certificate_valid",
+            "1 if the webhook's certificate was good at the last check, a minute ago at most; 0 if not, or where no webhook is served.",
+            registry=registry,
+        )
         self.quotas_out_of_sync = Gauge(
             "fairburst_quotas_out_of_sync",
             "Quotas whose enforced values differed from the written ones in the last round.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fairburst.config import Config
-from fairburst.kube.names import class_name
+from fairburst.kube.names import LOWEST_CLASS, class_name
 from fairburst.policy.model import GuaranteeClass
 
 # What the admission policies hold back of new work, by the queue's enforcement (status.holds).
@@ -32,6 +32,11 @@ def stamp_of(guarantee_class: GuaranteeClass | None, config: Config) -> dict[str
 def small_stamp(config: Config) -> dict[str, Any]:
     """status.smallStamp: what the pods of a throughput queue's small Jobs get instead (kube/jobs/job_size.py)."""
     return _stamp(class_name("small"), config)
+
+
+def lowest_stamp(config: Config) -> dict[str, Any]:
+    """What pods get that no queue in force stamps."""
+    return _stamp(LOWEST_CLASS, config)
 
 
 def _stamp(name: str, config: Config) -> dict[str, Any]:

@@ -40,7 +40,8 @@ class Subject:
 
 def all_manifests(config: Config, subject: Subject) -> list[Manifest]:
     """Everything, in an order in which it can be applied."""
-    rules = [*policies(config), *tenant_policies(config)]
+    stamps = [] if config.webhook.enabled else policies(config)  # the webhook is registered by the chart, which knows its certificate
+    rules = [*stamps, *tenant_policies(config)]
     return [*all_crds().values(), *priority_classes(config), *rules, *access(config, subject), *tenant_roles(config)]
 
 
@@ -89,21 +90,21 @@ def _queue_policy(name: str, kind: str, config: Config) -> list[Manifest]:
     if kind == "ThroughputQueue" and config.small_jobs.enabled:
         patches = f"(has(params.status.smallStamp) && {_OF_A_SMALL_JOB} ? {_stamp_patches('params.status.smallStamp')} : {patches})"
     expression = f"!({_governs(config)}) ? [] : {patches} + {_NOTE}{_node_selector_patches(config.pool.node_selector)} + {_GATE_PATCHES}"
-    policy = _policy(name, _PODS, [expression], _NOT_OF_THE_SYSTEM)
+    policy = _policy(name, STAMPED_PODS, [expression], _NOT_OF_THE_SYSTEM)
     return _with_queue(policy, _binding(name, config), kind)
 
 
 def _size_policy(name: str, config: Config) -> list[Manifest]:
     """Writes the size of each Job into it and into its pod template; also in updates, since a suspended Job's template can be edited."""
     note = f"request.operation == 'CREATE' && {_governs(config)} ? {_NOTE} : []"
-    policy = _policy(name, _JOBS, [*label_patches(_governs(config)), note], [])
+    policy = _policy(name, STAMPED_JOBS, [*label_patches(_governs(config)), note], [])
     policy["spec"]["variables"] = size_variables("params.?status.?sizeThreshold.orValue({})")
     return _with_queue(policy, _binding(name, config), "ThroughputQueue")
 
 
 def _no_size_policy(name: str, config: Config) -> list[Manifest]:
     """Takes sizes that no queue has given off new Jobs; else one made before its namespace has a queue would be small by its own word."""
-    return [_policy(name, _JOBS | {"operations": ["CREATE"]}, unlabel_patches(), [_NOT_NOTED]), _binding(name, config)]
+    return [_policy(name, STAMPED_JOBS | {"operations": ["CREATE"]}, unlabel_patches(), [_NOT_NOTED]), _binding(name, config)]
 
 
 def _hold_policy(name: str, kind: str, config: Config) -> list[Manifest]:
@@ -116,7 +117,7 @@ def _hold_policy(name: str, kind: str, config: Config) -> list[Manifest]:
     )
     holds = f"{_governs(config)} && params.status.?holds.orValue('') == 'Jobs'"
     expression = f"!({holds}) ? [] : [JSONPatch{{op: 'add', path: '/spec/suspend', value: true}}, {note}]"
-    policy = _policy(name, _JOBS | {"operations": ["CREATE"]}, [expression], _STARTED_BY_NOBODY_ELSE)
+    policy = _policy(name, STAMPED_JOBS | {"operations": ["CREATE"]}, [expression], _STARTED_BY_NOBODY_ELSE)
     return _with_queue(policy, _binding(name, config), kind)
 
 
@@ -135,15 +136,15 @@ def _governs(config: Config) -> str:
 def _default_policy(name: str, config: Config) -> list[Manifest]:
     """Gives the lowest class to what no queue has stamped, whatever class it names. In either order the queue's stamp is what remains."""
     patches = _class_patches(str(class_values(config)[LOWEST_CLASS]), "'Never'", _text(LOWEST_CLASS))
-    return [_policy(name, _PODS, [patches], [*_NOT_OF_THE_SYSTEM, _NOT_NOTED]), _binding(name, config)]
+    return [_policy(name, STAMPED_PODS, [patches], [*_NOT_OF_THE_SYSTEM, _NOT_NOTED]), _binding(name, config)]
 
 
 # A note from a queue's policy to the default one that no tenant can forge: the API server empties metadata.uid before any policy sees an
 # object that is created, and gives it its own when all have.
 _NOTE = '[JSONPatch{op: "add", path: "/metadata/uid", value: "fairburst-stamped"}]'
 _NOT_NOTED = {"name": "not-stamped", "expression": "object.metadata.?uid.orValue('') != 'fairburst-stamped'"}
-_PODS: Manifest = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-_JOBS: Manifest = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["jobs"]}
+STAMPED_PODS: Manifest = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+STAMPED_JOBS: Manifest = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["jobs"]}
 # A controller that makes Jobs suspends and resumes them as it sees fit (JobSet does); a CronJob only creates them. Kueue holds its own.
 _STARTED_BY_NOBODY_ELSE = [
     {

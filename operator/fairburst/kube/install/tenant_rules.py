@@ -18,7 +18,7 @@ from fairburst.config import Config
 from fairburst.kube.enforce.stamp import class_values
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
 from fairburst.kube.jobs.job_size import SIZE_LABEL
-from fairburst.kube.names import GATE, GROUP, HELD_ANNOTATION, MANAGED_LABEL, OUR_QUOTAS, POOL_LABEL, RELEASED_ANNOTATION
+from fairburst.kube.names import GATE, GROUP, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL, OUR_QUOTAS, POOL_LABEL, RELEASED_ANNOTATION
 from fairburst.kube.queues.job_annotations import CHANGED_AT, GIVEN, ORIGINAL
 from fairburst.kube.queues.schemas import QueueSettings
 
@@ -235,15 +235,21 @@ def _statuses() -> _Guard:
 
 def _namespaces() -> _Guard:
     """Not by namespaceSelector: it looks at the new labels, from which ours may be missing."""
-    now, was = (f"{one}.metadata.?labels[?'{MANAGED_LABEL}']" for one in ("object", "oldObject"))
-    rule = _Rule(
-        _allowed(OPERATE, namespace="object.metadata.name").replace(".name(request.name)", ""),
-        f"'metadata.labels: expected {MANAGED_LABEL} to stay ' + {was}.orValue('absent') + ', found ' + {now}.orValue('absent') + "
-        "': whether a namespace is managed is its administrators\\' decision'",
-    )
-    conditions = {"changed": f"{now} != {was}", "somebody": f"!({_CONTROL_PLANE})"}
+    rules, changes = [], []
+    for label in (MANAGED_LABEL, HOLDS_LABEL):
+        now, was = (f"{one}.metadata.?labels[?'{label}']" for one in ("object", "oldObject"))
+        changes.append(f"{now} != {was}")
+        rules.append(
+            _Rule(
+                f"{now} == {was} || variables.operates",
+                f"'metadata.labels: expected {label} to stay ' + {was}.orValue('absent') + ', found ' + {now}.orValue('absent') + "
+                "': how a namespace is managed is its administrators\\' decision'",
+            )
+        )
+    variables = {"operates": _allowed(OPERATE, namespace="object.metadata.name").replace(".name(request.name)", "")}
+    conditions = {"changed": " || ".join(changes), "somebody": f"!({_CONTROL_PLANE})"}
     resources = ["namespaces", "namespaces/status", "namespaces/finalize"]
-    return _Guard("namespaces", "", resources, ["UPDATE"], conditions, {}, [rule], managed=False)
+    return _Guard("namespaces", "", resources, ["UPDATE"], conditions, variables, rules, managed=False)
 
 
 def view_role(config: Config) -> Manifest:

@@ -1,0 +1,60 @@
+{{- /* Whether the webhook stamps: where it is wanted, or no policy can. */ -}}
+{{- define "fairburst.webhook" -}}
+{{- $missing := and .Values.admissionPolicies.install (not (include "fairburst.servesPolicies" .)) -}}
+{{- if or (eq .Values.webhook.mode "On") (and (eq .Values.webhook.mode "Auto") $missing) }}true{{ end -}}
+{{- end -}}
+
+{{- define "fairburst.webhookName" -}}
+{{ include "fairburst.fullname" . }}-webhook
+{{- end -}}
+
+{{- define "fairburst.webhookSecret" -}}
+{{- with .Values.webhook.certificates -}}
+{{- if eq .source "Provided" -}}
+{{- required "webhook.certificates.secretName: expected the name of a Secret with source Provided" .secretName -}}
+{{- else -}}
+{{ include "fairburst.webhookName" $ }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Name by which the API server calls. */ -}}
+{{- define "fairburst.webhookHost" -}}
+{{ include "fairburst.webhookName" . }}.{{ .Release.Namespace }}.svc
+{{- end -}}
+
+{{- /* The self-signed pair: the Secret's if there is one, else new; the same for the whole rendering. */ -}}
+{{- define "fairburst.webhookPair" -}}
+{{- if not (hasKey .Values.webhook "pair") -}}
+{{- $found := dig "data" dict (lookup "v1" "Secret" .Release.Namespace (include "fairburst.webhookName" .)) -}}
+{{- if and (hasKey $found "ca.crt") (hasKey $found "tls.crt") (hasKey $found "tls.key") -}}
+{{- $_ := set .Values.webhook "pair" (pick $found "ca.crt" "tls.crt" "tls.key") -}}
+{{- else -}}
+{{- $host := include "fairburst.webhookHost" . -}}
+{{- $days := int .Values.webhook.certificates.days -}}
+{{- $authority := genCA "fairburst" $days -}}
+{{- $new := genSignedCert $host nil (list $host) $days $authority -}}
+{{- $_ := set .Values.webhook "pair" (dict "ca.crt" (b64enc $authority.Cert) "tls.crt" (b64enc $new.Cert) "tls.key" (b64enc $new.Key)) -}}
+{{- end -}}
+{{- end -}}
+{{- .Values.webhook.pair | toJson -}}
+{{- end -}}
+
+{{- define "fairburst.webhookClient" -}}
+{{- $service := dict "name" (include "fairburst.webhookName" .) "namespace" .Release.Namespace "path" "/mutate" "port" 443 -}}
+{{- $client := dict "service" $service -}}
+{{- with .Values.webhook.certificates -}}
+{{- if eq .source "SelfSigned" -}}
+{{- $_ := set $client "caBundle" (index (include "fairburst.webhookPair" $ | fromJson) "ca.crt") -}}
+{{- else if eq .source "Provided" -}}
+{{- $_ := set $client "caBundle" (required "webhook.certificates.caBundle: expected the authority's certificate with source Provided" .caBundle | b64enc) -}}
+{{- end -}}
+{{- end -}}
+{{- $client | toJson -}}
+{{- end -}}
+
+{{- /* cert-manager puts the authority into the registration by itself. */ -}}
+{{- define "fairburst.webhookAnnotations" -}}
+{{- $name := printf "%s/%s" .Release.Namespace (include "fairburst.webhookName" .) -}}
+{{- ternary (dict "cert-manager.io/inject-ca-from" $name) dict (eq .Values.webhook.certificates.source "CertManager") | toJson -}}
+{{- end -}}

@@ -1,0 +1,1 @@
+"""Stamping by webhook, where the API server cannot do it by policy."""

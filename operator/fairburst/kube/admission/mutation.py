@@ -1,0 +1,133 @@
+"""What is written into a pod or a Job at its creation: the admission policies (kube/install/manifests.py) once more, in Python. Pure.
+
+Nothing is decided here, as nothing is in the policies: both copy what the operator has put into the status of the namespace's queue, the
+stamp, the size threshold and what is held back. Both go through one table of objects in tests/t1/test_webhook.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from fairburst.config import Config
+from fairburst.kube.api.objects import Job
+from fairburst.kube.enforce.stamp import lowest_stamp
+from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, size_of
+from fairburst.kube.names import GATE, HELD_ANNOTATION
+from fairburst.kube.queues.roster import ObjectKey, pool_name
+from fairburst.quantity import parse_quantity
+
+Object = Mapping[str, Any]
+Patch = list[dict[str, Any]]
+
+
+def governing(queues: Mapping[ObjectKey, Object], namespace: str, pool: str) -> tuple[str, Object] | None:
+    """Kind and status of the namespace's queue that is in force in this pool; None where there is none."""
+    for (kind, where, _), queue in sorted(queues.items()):
+        status = queue.get("status") or {}
+        if where == namespace and "stamp" in status and pool_name(queue) == pool:
+            return kind, status
+    return None
+
+
+def pod_patch(pod: Object, queue: tuple[str, Object] | None, config: Config) -> Patch:
+    """JSON patch for a new pod in a managed namespace, given its queue."""
+    spec = pod["spec"]
+    if spec.get("priorityClassName", "").startswith("system-") or _owned_by(pod, "DaemonSet"):
+        return []
+    if queue is None:
+        return _stamped(lowest_stamp(config))
+    kind, status = queue
+    small = kind == "ThroughputQueue" and config.small_jobs.enabled and "smallStamp" in status and _of_a_small_job(pod)
+    return [*_stamped(status["smallStamp" if small else "stamp"]), *_placed(spec, config.pool.node_selector), *_gated(spec, status)]
+
+
+def job_patch(job: Object, before: Object | None, queue: tuple[str, Object] | None, config: Config) -> Patch:
+    """JSON patch for a Job in a managed namespace, given what it was (None: it is new) and its queue."""
+    return [*_sized(job, before, queue, config), *(_held(job, queue) if before is None else [])]
+
+
+def _stamped(stamp: Object) -> Patch:
+    """Class, value and preemption policy together: the API server refuses a pod in which they do not agree."""
+    fields = {"priority": stamp["value"], "preemptionPolicy": stamp["preemptionPolicy"], "priorityClassName": stamp["className"]}
+    return [_add(f"/spec/{name}", value) for name, value in fields.items()]
+
+
+def _placed(spec: Object, selector: Mapping[str, str]) -> Patch:
+    return _merged("/spec/nodeSelector", spec.get("nodeSelector"), selector)
+
+
+def _gated(spec: Object, status: Object) -> Patch:
+    """Once, whoever else gates the pod; a pod that names its node can have no gate."""
+    gates = spec.get("schedulingGates") or []
+    if status.get("holds") != "Pods" or spec.get("nodeName") or any(gate["name"] == GATE for gate in gates):
+        return []
+    gate = {"name": GATE}
+    return [_add("/spec/schedulingGates/-", gate)] if gates else [_add("/spec/schedulingGates", [gate])]
+
+
+def _sized(job: Object, before: Object | None, queue: tuple[str, Object] | None, config: Config) -> Patch:
+    """At creation the size, where the queue has a threshold, and none elsewhere; from then on what it was."""
+    sizing = queue is not None and queue[0] == "ThroughputQueue"
+    if not config.small_jobs.enabled or (before is not None and not sizing):
+        return []
+    if before is not None:
+        wanted = [_size(metadata) for metadata in _metadata(before)]
+    else:
+        threshold = {name: parse_quantity(text) for name, text in (queue[1].get("sizeThreshold") or {}).items()} if queue and sizing else {}
+        wanted = [size_of(msgspec.convert(job, Job), threshold) if threshold else None] * 2
+    patch = []
+    for path, metadata, size in zip(("/metadata", "/spec/template/metadata"), _metadata(job), wanted, strict=True):
+        if size is None and _size(metadata) is not None:
+            patch.append({"op": "remove", "path": f"{path}/labels/{_escaped(SIZE_LABEL)}"})
+        elif size is not None and _size(metadata) != size:
+            patch += _merged(f"{path}/labels", metadata.get("labels"), {SIZE_LABEL: size})
+    return patch
+
+
+def _held(job: Object, queue: tuple[str, Object] | None) -> Patch:
+    """Suspended with a note of ours, unless another controller starts it as it sees fit; a CronJob only makes Jobs."""
+    controlled = any(owner.get("controller") and owner["kind"] != "CronJob" for owner in job["metadata"].get("ownerReferences") or ())
+    by_kueue = "kueue.x-k8s.io/queue-name" in (job["metadata"].get("labels") or {})
+    if queue is None or queue[1].get("holds") != "Jobs" or controlled or by_kueue:
+        return []
+    note = _merged("/metadata/annotations", job["metadata"].get("annotations"), {HELD_ANNOTATION: "true"})
+    return [_add("/spec/suspend", True), *note]
+
+
+def _metadata(job: Object) -> tuple[Object, Object]:
+    """That of the Job and that of its template."""
+    return job["metadata"], job["spec"]["template"].get("metadata") or {}
+
+
+def _size(metadata: Object) -> str | None:
+    size: str | None = (metadata.get("labels") or {}).get(SIZE_LABEL)
+    return size
+
+
+def _of_a_small_job(pod: Object) -> bool:
+    return _size(pod["metadata"]) == SMALL and _owned_by(pod, "Job")
+
+
+def _owned_by(body: Object, kind: str) -> bool:
+    owners: Iterable[Object] = body["metadata"].get("ownerReferences") or ()
+    return any(owner["kind"] == kind and owner.get("controller", False) for owner in owners)
+
+
+def _merged(path: str, present: Object | None, more: Mapping[str, str]) -> Patch:
+    """Entries for a map that may not be there yet."""
+    if not more:
+        return []
+    if present is None:
+        return [_add(path, dict(more))]
+    return [_add(f"{path}/{_escaped(key)}", value) for key, value in sorted(more.items())]
+
+
+def _add(path: str, value: Any) -> dict[str, Any]:
+    return {"op": "add", "path": path, "value": value}
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,157 @@
+"""The admission webhook: AdmissionReviews over TLS, answered from memory. Every replica serves it, whether or not it leads.
+
+Certificates are files, as a mounted Secret has them, and are read again when they change. Every minute the server calls itself as the API
+server would: what is wrong with its certificate is then logged and counted before pods tell. An answer never waits for anything, so the
+2 s that the API server grants are for the network. What goes wrong is answered with an HTTP error: the failure policy decides then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import logging
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from fairburst.config import Config
+from fairburst.kube.admission.mutation import Object, Patch, governing, job_patch, pod_patch
+from fairburst.kube.queues.roster import ObjectKey
+from fairburst.telemetry.log import event
+from fairburst.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+PATH = "/mutate"
+CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
+RELOAD_SECONDS = 5.0
+SELF_CHECK_SECONDS = 60.0
+MOST_BYTES = 8 * 1024**2  # a review holds an object, of at most 3 MiB, and for an update what it was
+Queues = Callable[[], Mapping[ObjectKey, Object] | None]
+
+
+class AdmissionServer:
+    """Serves until stopped. `queues` gives the queue objects, or None while they are not all known: nothing is stamped from half a list."""
+
+    def __init__(self, config: Config, metrics: Metrics, queues: Queues) -> None:
+        self._config = config
+        self._metrics = metrics
+        self._queues = queues
+        self._folder = Path(config.webhook.certificates)
+        self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._loaded: tuple[bytes, bytes] | None = None
+        self._port = 0
+        self.problem: str | None = None
+        self._runner: web.AppRunner | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> int:
+        """Listen; the port really used. Raises OSError where the certificate cannot be read (ssl.SSLError is one)."""
+        self._reload()
+        app = web.Application(client_max_size=MOST_BYTES)
+        app.router.add_post(PATH, self._mutate)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._config.webhook.host, self._config.webhook.port, ssl_context=self._context)
+        await site.start()
+        self._port = int(self._runner.addresses[0][1])
+        self._tasks = [asyncio.create_task(self._keep_reloading()), asyncio.create_task(self._keep_checking())]
+        return self._port
+
+    async def stop(self) -> None:
+        """Stop listening; started requests are finished."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    # Requests
+
+    async def _mutate(self, request: web.Request) -> web.Response:
+        started = time.perf_counter()
+        try:
+            review = msgspec.json.decode(await request.read())["request"]
+            patch = self.patch_of(review)
+        except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
+            event(logger, logging.WARNING, "review not understood", problem=repr(error))
+            self._metrics.admission_reviews.labels("error").inc()
+            raise web.HTTPBadRequest(text=repr(error)) from error
+        if patch is None:
+            self._metrics.admission_reviews.labels("not ready").inc()
+            raise web.HTTPServiceUnavailable(text="the queues are not known yet")
+        self._metrics.admission_reviews.labels("patched" if patch else "left").inc()
+        self._metrics.admission_seconds.observe(time.perf_counter() - started)
+        return web.Response(body=msgspec.json.encode(_answer(review["uid"], patch)), content_type="application/json")
+
+    def patch_of(self, review: Object) -> Patch | None:
+        """The patch for one request; None while the queues are not known."""
+        queues = self._queues()
+        if queues is None:
+            return None
+        queue = governing(queues, review["namespace"], self._config.pool.name)
+        match review["resource"]["resource"], review["operation"]:
+            case "pods", "CREATE":
+                return pod_patch(review["object"], queue, self._config)
+            case "jobs", "CREATE" | "UPDATE":
+                return job_patch(review["object"], review.get("oldObject"), queue, self._config)
+            case _:  # what the registration does not ask for
+                return []
+
+    # Certificates
+
+    async def _keep_reloading(self) -> None:
+        while True:
+            await asyncio.sleep(RELOAD_SECONDS)
+            try:
+                self._reload()
+            except OSError as error:
+                event(logger, logging.ERROR, "certificate not readable", folder=str(self._folder), problem=str(error))
+
+    def _reload(self) -> None:
+        """New connections get the certificate that the files hold now."""
+        found = (self._folder / CERTIFICATE).read_bytes(), (self._folder / KEY).read_bytes()
+        if found != self._loaded:
+            self._context.load_cert_chain(self._folder / CERTIFICATE, self._folder / KEY)
+            self._loaded = found
+
+    async def _keep_checking(self) -> None:
+        while True:
+            problem = await self._self_check()
+            self._metrics.admission_certificate_valid.set(problem is None)
+            if problem != self.problem:
+                level = logging.INFO if problem is None else logging.ERROR
+                event(logger, level, "certificate checked", folder=str(self._folder), problem=problem or "none")
+            self.problem = problem
+            await asyncio.sleep(SELF_CHECK_SECONDS)
+
+    async def _self_check(self) -> str | None:
+        """What the API server would find wrong with the certificate that is served; without an authority to ask, whether it has expired."""
+        try:
+            authority = self._folder / AUTHORITY
+            context = ssl.create_default_context(cafile=str(authority if authority.exists() else self._folder / CERTIFICATE))
+            context.verify_flags = ssl.VERIFY_X509_PARTIAL_CHAIN  # as strict as the API server, which is less than Python's default
+            context.check_hostname = bool(self._config.webhook.server_name)
+            connection = asyncio.open_connection(
+                "127.0.0.1", self._port, ssl=context, server_hostname=self._config.webhook.server_name or "localhost"
+            )
+            _, writer = await asyncio.wait_for(connection, RELOAD_SECONDS)
+        except (OSError, TimeoutError) as error:
+            return str(error) or type(error).__name__
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        return None
+
+
+def _answer(uid: str, patch: Patch) -> dict[str, Any]:
+    response: dict[str, Any] = {"uid": uid, "allowed": True}
+    if patch:
+        response |= {"patchType": "JSONPatch", "patch": base64.b64encode(msgspec.json.encode(patch)).decode()}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}

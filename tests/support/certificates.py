@@ -1,0 +1,29 @@
+"""Certificates for tests, made by Helm as the chart makes them: no other tool of ours can, and no library that can is needed elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from tests.support.helm import Helm
+
+_CHART = "apiVersion: v2\nname: certificates\nversion: 0.0.0\n"
+_TEMPLATE = """{{- $authority := genCA "fairburst-test" 2 }}
+{{- $pair := genSignedCert "fairburst" (list "127.0.0.1") (list "localhost") (int .Values.days) $authority }}
+ca.crt: {{ $authority.Cert | quote }}
+tls.crt: {{ $pair.Cert | quote }}
+tls.key: {{ $pair.Key | quote }}
+"""
+
+
+def write_certificates(folder: Path, days: int = 2) -> Path:
+    """A folder with ca.crt, tls.crt and tls.key for 127.0.0.1 and localhost, good from now on for so many days."""
+    chart = folder / "chart"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text(_CHART)
+    (chart / "templates" / "pair.yaml").write_text(_TEMPLATE)
+    made = yaml.safe_load(Helm(folder).run("template", "t", str(chart), "--set", f"days={days}"))
+    for name, text in made.items():
+        (folder / name).write_text(text)
+    return folder

@@ -1,0 +1,85 @@
+"""Pods and Jobs as tenants make them, for whatever stamps them: the policies of the API server, or the webhook on it or alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fairburst.kube.jobs.job_size import SIZE_LABEL
+from fairburst.kube.names import GATE
+from tests.support.job_sizes import container, job_manifest
+
+JsonObject = dict[str, Any]
+SELECTOR = {"node.example.com/pool": "gpu"}
+LARGE = {"className": "fairburst-large", "value": -2, "preemptionPolicy": "Never"}
+SMALL = {"className": "fairburst-small", "value": -1, "preemptionPolicy": "Never"}
+HARD = {"className": "fairburst-hard", "value": 2000, "preemptionPolicy": "Never"}
+
+
+def pod(metadata: JsonObject | None = None, **spec: Any) -> JsonObject:
+    containers = [{"name": "c", "image": "work", **container()}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": "p-", **(metadata or {})},
+        "spec": {"containers": containers, **spec},
+    }
+
+
+def job(metadata: JsonObject | None = None, template: JsonObject | None = None, **spec: Any) -> JsonObject:
+    body: JsonObject = job_manifest(**spec)
+    body["metadata"] = {"generateName": "j-", **(metadata or {})}
+    if template is not None:
+        body["spec"]["template"]["metadata"] = template
+    return body
+
+
+def owner(kind: str, api: str, *, controller: bool = True) -> JsonObject:
+    """An ownerReference to something that need not exist."""
+    return {"apiVersion": api, "kind": kind, "name": "mine", "uid": "8d5e9b2c-0000-4000-8000-000000000000", "controller": controller}
+
+
+_LIE = {"labels": {SIZE_LABEL: "small"}}
+_OF_A_JOB = {"ownerReferences": [owner("Job", "batch/v1")]}
+_OF_A_DAEMON_SET = {"ownerReferences": [owner("DaemonSet", "apps/v1")]}
+PODS = [
+    pytest.param(pod(), id="plain"),
+    *(pytest.param(pod(priorityClassName=f"fairburst-{rung}"), id=f"names {rung}") for rung in ("large", "small", "soft", "hard")),
+    pytest.param(pod(priorityClassName="fairburst-hard", priority=2000, preemptionPolicy="Never"), id="names hard with its value"),
+    pytest.param(pod(priorityClassName="system-node-critical"), id="the system's"),
+    pytest.param(pod(_OF_A_DAEMON_SET), id="a DaemonSet's"),
+    pytest.param(pod({"ownerReferences": [owner("DaemonSet", "apps/v1", controller=False)]}), id="owned, not controlled, by a DaemonSet"),
+    pytest.param(pod(_OF_A_JOB | _LIE), id="a small Job's"),
+    pytest.param(pod(_OF_A_JOB | {"labels": {SIZE_LABEL: "large"}}), id="a large Job's"),
+    pytest.param(pod(_LIE), id="small by its own word"),
+    pytest.param(pod(nodeSelector={"disk": "fast"}), id="with a node selector"),
+    pytest.param(pod(nodeSelector=dict.fromkeys(SELECTOR, "other")), id="with another node selector for the pool's label"),
+    pytest.param(pod(schedulingGates=[{"name": "example.com/own"}]), id="with a gate of its own"),
+    pytest.param(pod(schedulingGates=[{"name": GATE}]), id="with our gate"),
+    pytest.param(pod(nodeName="elsewhere"), id="bound to a node"),
+    pytest.param(pod({"labels": {"app": "mine"}, "annotations": {"a": "b"}}), id="with labels and annotations"),
+]
+JOBS = [
+    pytest.param(job(), id="small"),
+    pytest.param(job(parallelism=50), id="large"),
+    pytest.param(job(_LIE, _LIE, parallelism=50), id="large, small by its own word"),
+    pytest.param(
+        job({"labels": {SIZE_LABEL: "large", "app": "mine"}}, {"labels": {SIZE_LABEL: "large", "app": "mine"}}), id="small, with labels"
+    ),
+    pytest.param(job({"annotations": {"a": "b"}}, suspend=True), id="suspended"),
+    pytest.param(job({"ownerReferences": [owner("JobSet", "jobset.x-k8s.io/v1alpha2")]}), id="a JobSet's"),
+    pytest.param(job({"ownerReferences": [owner("CronJob", "batch/v1")]}), id="a CronJob's"),
+    pytest.param(job({"labels": {"kueue.x-k8s.io/queue-name": "q"}}), id="queued by Kueue"),
+]
+
+
+def stamped(body: JsonObject) -> JsonObject:
+    """The part of a stored object that is stamped or held."""
+    metadata, spec = body["metadata"], body["spec"]
+    if body["kind"] == "Pod":
+        fields = ("priorityClassName", "priority", "preemptionPolicy", "nodeSelector", "schedulingGates")
+        return {name: spec[name] for name in fields if name in spec} | {"labels": metadata.get("labels")}
+    template = {key: text for key, text in (spec["template"]["metadata"].get("labels") or {}).items() if key in {SIZE_LABEL, "app"}}
+    own = {key: text for key, text in (metadata.get("labels") or {}).items() if "kubernetes" not in key and not key.endswith("-uid")}
+    return {"labels": own, "annotations": metadata.get("annotations"), "template": template, "suspend": spec.get("suspend")}
