@@ -112,13 +112,11 @@ _VALUES = _object(
     webhook=_object(
         mode={"enum": ["Auto", "On", "Off"]},
         port={"type": "integer", "minimum": 1, "maximum": 65_535},
-        certificates=_object(
-            source={"enum": ["SelfSigned", "CertManager", "Provided"]},
-            days=_at_least(1),
-            secretName=_TEXT,
-            caBundle=_TEXT,
-            issuerRef=_object(name=_TEXT, kind=_TEXT, group=_TEXT),
-        ),
+        certificate={"enum": ["SelfSigned", "CertManager", "Provided"]},
+        certificateDays=_at_least(1),
+        secretName=_TEXT,
+        caBundle=_TEXT,
+        issuerRef=_ANY_OBJECT,
     ),
     tenantPolicies=_object(install=_SWITCH),
     rbac=_object(create=_SWITCH, aggregateView=_SWITCH, aggregateEdit=_SWITCH, queueAdmins=_SWITCH),

@@ -73,6 +73,6 @@
 
 {{- define "fairburst.requirePolicies" -}}
 {{- if not (include "fairburst.servesPolicies" .) -}}
-{{- fail (printf "the cluster (Kubernetes %s) does not serve MutatingAdmissionPolicy of admissionregistration.k8s.io/v1, with which pods are stamped: expected Kubernetes 1.36 or newer, or webhook.mode=Auto. With admissionPolicies.install=false quotas are enforced, but pods get no priority from fairburst" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "the cluster (Kubernetes %s) does not serve MutatingAdmissionPolicy of admissionregistration.k8s.io/v1, with which pods are stamped: expected Kubernetes 1.36 or newer, or webhook.mode=Auto, with which the operator stamps them itself. With admissionPolicies.install=false quotas are enforced, but pods get no priority from fairburst" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- end -}}

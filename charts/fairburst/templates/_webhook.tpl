@@ -9,12 +9,10 @@
 {{- end -}}
 
 {{- define "fairburst.webhookSecret" -}}
-{{- with .Values.webhook.certificates -}}
-{{- if eq .source "Provided" -}}
-{{- required "webhook.certificates.secretName: expected the name of a Secret with source Provided" .secretName -}}
+{{- if eq .Values.webhook.certificate "Provided" -}}
+{{- required "webhook.secretName: expected the name of a Secret beside webhook.certificate=Provided" .Values.webhook.secretName -}}
 {{- else -}}
-{{ include "fairburst.webhookName" $ }}
-{{- end -}}
+{{ include "fairburst.webhookName" . }}
 {{- end -}}
 {{- end -}}
 
@@ -31,7 +29,7 @@
 {{- $_ := set .Values.webhook "pair" (pick $found "ca.crt" "tls.crt" "tls.key") -}}
 {{- else -}}
 {{- $host := include "fairburst.webhookHost" . -}}
-{{- $days := int .Values.webhook.certificates.days -}}
+{{- $days := int .Values.webhook.certificateDays -}}
 {{- $authority := genCA "fairburst" $days -}}
 {{- $new := genSignedCert $host nil (list $host) $days $authority -}}
 {{- $_ := set .Values.webhook "pair" (dict "ca.crt" (b64enc $authority.Cert) "tls.crt" (b64enc $new.Cert) "tls.key" (b64enc $new.Key)) -}}
@@ -43,12 +41,10 @@
 {{- define "fairburst.webhookClient" -}}
 {{- $service := dict "name" (include "fairburst.webhookName" .) "namespace" .Release.Namespace "path" "/mutate" "port" 443 -}}
 {{- $client := dict "service" $service -}}
-{{- with .Values.webhook.certificates -}}
-{{- if eq .source "SelfSigned" -}}
-{{- $_ := set $client "caBundle" (index (include "fairburst.webhookPair" $ | fromJson) "ca.crt") -}}
-{{- else if eq .source "Provided" -}}
-{{- $_ := set $client "caBundle" (required "webhook.certificates.caBundle: expected the authority's certificate with source Provided" .caBundle | b64enc) -}}
-{{- end -}}
+{{- if eq .Values.webhook.certificate "SelfSigned" -}}
+{{- $_ := set $client "caBundle" (index (include "fairburst.webhookPair" . | fromJson) "ca.crt") -}}
+{{- else if eq .Values.webhook.certificate "Provided" -}}
+{{- $_ := set $client "caBundle" (required "webhook.caBundle: expected the authority's certificate beside webhook.certificate=Provided" .Values.webhook.caBundle | b64enc) -}}
 {{- end -}}
 {{- $client | toJson -}}
 {{- end -}}
@@ -56,5 +52,5 @@
 {{- /* cert-manager puts the authority into the registration by itself. */ -}}
 {{- define "fairburst.webhookAnnotations" -}}
 {{- $name := printf "%s/%s" .Release.Namespace (include "fairburst.webhookName" .) -}}
-{{- ternary (dict "cert-manager.io/inject-ca-from" $name) dict (eq .Values.webhook.certificates.source "CertManager") | toJson -}}
+{{- ternary (dict "cert-manager.io/inject-ca-from" $name) dict (eq .Values.webhook.certificate "CertManager") | toJson -}}
 {{- end -}}
