@@ -28,8 +28,11 @@ pytestmark = pytest.mark.slow
 
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
 CRDS = ["latencyqueues.fairburst.dev", "throughputqueues.fairburst.dev"]
-CLUSTER_WIDE = "crd,priorityclass,clusterrole,clusterrolebinding,mutatingadmissionpolicy,mutatingadmissionpolicybinding,flowschema"
-IN_NAMESPACE = "all,configmap,serviceaccount,role,rolebinding,networkpolicy,poddisruptionbudget"
+CLUSTER_WIDE = (
+    "crd,priorityclass,clusterrole,clusterrolebinding,mutatingadmissionpolicy,mutatingadmissionpolicybinding,flowschema,"
+    "validatingadmissionpolicy,validatingadmissionpolicybinding,mutatingwebhookconfiguration"
+)
+IN_NAMESPACE = "all,configmap,secret,serviceaccount,role,rolebinding,networkpolicy,poddisruptionbudget"
 # Everything that can be switched on; a ServiceMonitor's kind is not served here.
 EVERYTHING: Values = {
     "podDisruptionBudget": {"enabled": True},
@@ -111,9 +114,10 @@ def require_stamps(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
 def test_the_api_server_accepts_every_object_without_a_warning(chart_cluster: Cluster, helm: Helm, home: str, values: Values) -> None:
-    without_policies = {} if stamps(chart_cluster) else {"admissionPolicies": {"install": False}}
-    objects = helm.render(values | without_policies, namespace=home)
+    objects = objects_in(helm.on_chart("template", "fb", "--dry-run=server", values=values, namespace=home))  # asks the cluster what it can
     assert len(objects) > 15
+    stamped_by = "MutatingAdmissionPolicy" if stamps(chart_cluster) else "MutatingWebhookConfiguration"
+    assert stamped_by in {one["kind"] for one in objects}
     said = chart_cluster.kubectl(
         "apply", "--dry-run=server", "--validate=strict", "--warnings-as-errors", "-f", "-", input=yaml.safe_dump_all(objects), timeout=60
     )
@@ -124,8 +128,30 @@ def test_a_cluster_that_cannot_stamp_is_refused_and_nothing_is_installed(chart_c
     if stamps(chart_cluster):
         pytest.skip("this one can; without a cluster: tests/chart/test_rendering.py")
     with pytest.raises(HelmError, match=r"expected Kubernetes 1\.36 or newer"):
-        helm.on_chart("install", "fb", namespace=home)
+        helm.on_chart("install", "fb", values={"webhook": {"mode": "Off"}}, namespace=home)
     assert ours(chart_cluster, home) == set()
+
+
+def test_a_self_signed_certificate_is_kept_and_renewed_by_deleting_it(chart_cluster: Cluster, helm: Helm, home: str) -> None:
+    """The API server trusts whatever authority signed the certificate that is served, before and after."""
+
+    def certificate() -> tuple[str, str, str]:
+        secret = json.loads(chart_cluster.kubectl("get", "secret", "fb-fairburst-webhook", "-n", home, "-o", "json"))["data"]
+        registered = json.loads(chart_cluster.kubectl("get", "mutatingwebhookconfiguration", "fairburst-stamp.default", "-o", "json"))
+        return secret["tls.crt"], secret["ca.crt"], registered["webhooks"][0]["clientConfig"]["caBundle"]
+
+    values = {"webhook": {"mode": "On"}, "cleanup": {"enabled": False}, "crds": {"keep": False}}
+    helm.on_chart("install", "fb", values=values, namespace=home)
+    first = certificate()
+    helm.on_chart("upgrade", "fb", "--reset-then-reuse-values", namespace=home)
+    assert certificate() == first
+    chart_cluster.kubectl("delete", "secret", "fb-fairburst-webhook", "-n", home)
+    helm.on_chart("upgrade", "fb", "--reset-then-reuse-values", namespace=home)
+    second = certificate()
+    assert second[0] != first[0]
+    assert (first[1], second[1]) == (first[2], second[2])
+    helm.run("uninstall", "fb", namespace=home)
+    until(lambda: ours(chart_cluster, home) == set(), PATIENCE_SECONDS, "nothing to be left")
 
 
 class TestLife:

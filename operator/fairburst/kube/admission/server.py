@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import logging
 import ssl
 import time
@@ -32,6 +31,7 @@ PATH = "/mutate"
 CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
 RELOAD_SECONDS = 5.0
 SELF_CHECK_SECONDS = 60.0
+END_SECONDS = 3.0  # for requests under way: the API server waits no longer than 2
 MOST_BYTES = 8 * 1024**2  # a review holds an object, of at most 3 MiB, and for an update what it was
 Queues = Callable[[], Mapping[ObjectKey, Object] | None]
 
@@ -53,10 +53,10 @@ class AdmissionServer:
 
     async def start(self) -> int:
         """Listen; the port really used. Raises OSError where the certificate cannot be read (ssl.SSLError is one)."""
-        self._reload()
+        self.reload()
         app = web.Application(client_max_size=MOST_BYTES)
         app.router.add_post(PATH, self._mutate)
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=END_SECONDS)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._config.webhook.host, self._config.webhook.port, ssl_context=self._context)
         await site.start()
@@ -110,20 +110,22 @@ class AdmissionServer:
         while True:
             await asyncio.sleep(RELOAD_SECONDS)
             try:
-                self._reload()
+                self.reload()
             except OSError as error:
                 event(logger, logging.ERROR, "certificate not readable", folder=str(self._folder), problem=str(error))
 
-    def _reload(self) -> None:
-        """New connections get the certificate that the files hold now."""
+    def reload(self) -> None:
+        """New connections get the certificate that the files hold now. Raises OSError where they hold none, or halves of two."""
         found = (self._folder / CERTIFICATE).read_bytes(), (self._folder / KEY).read_bytes()
         if found != self._loaded:
-            self._context.load_cert_chain(self._folder / CERTIFICATE, self._folder / KEY)
+            pair = self._folder / CERTIFICATE, self._folder / KEY
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*pair)  # a failure spoils the context it is tried in
+            self._context.load_cert_chain(*pair)
             self._loaded = found
 
     async def _keep_checking(self) -> None:
         while True:
-            problem = await self._self_check()
+            problem = await self.self_check()
             self._metrics.admission_certificate_valid.set(problem is None)
             if problem != self.problem:
                 level = logging.INFO if problem is None else logging.ERROR
@@ -131,22 +133,19 @@ class AdmissionServer:
             self.problem = problem
             await asyncio.sleep(SELF_CHECK_SECONDS)
 
-    async def _self_check(self) -> str | None:
+    async def self_check(self) -> str | None:
         """What the API server would find wrong with the certificate that is served; without an authority to ask, whether it has expired."""
         try:
             authority = self._folder / AUTHORITY
             context = ssl.create_default_context(cafile=str(authority if authority.exists() else self._folder / CERTIFICATE))
             context.verify_flags = ssl.VERIFY_X509_PARTIAL_CHAIN  # as strict as the API server, which is less than Python's default
             context.check_hostname = bool(self._config.webhook.server_name)
-            connection = asyncio.open_connection(
-                "127.0.0.1", self._port, ssl=context, server_hostname=self._config.webhook.server_name or "localhost"
-            )
-            _, writer = await asyncio.wait_for(connection, RELOAD_SECONDS)
+            called = self._config.webhook.server_name or "localhost"
+            async with asyncio.timeout(RELOAD_SECONDS):  # not wait_for, which loses a cancellation that comes with the result
+                _, writer = await asyncio.open_connection("127.0.0.1", self._port, ssl=context, server_hostname=called)
         except (OSError, TimeoutError) as error:
             return str(error) or type(error).__name__
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
+        writer.transport.abort()  # a close in good order waits for the other side, which waits for a request
         return None
 
 

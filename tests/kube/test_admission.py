@@ -1,0 +1,263 @@
+"""The webhook's patches and its server; that the policies write the same is tested in tests/t1/test_webhook.py."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+
+from fairburst.config import Config, parse_config
+from fairburst.kube.admission.mutation import governing, job_patch, pod_patch
+from fairburst.kube.admission.server import PATH, AdmissionServer
+from fairburst.kube.install.webhook import mutating_webhook
+from fairburst.kube.jobs.job_size import SIZE_LABEL
+from fairburst.kube.names import GATE, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL
+from fairburst.telemetry.metrics import Metrics
+from tests.support.certificates import write_certificates
+from tests.support.job_sizes import THRESHOLD
+from tests.support.queues import queue
+from tests.support.stamped_objects import HARD, JOBS, LARGE, PODS, SELECTOR, SMALL, job, owner, pod
+
+CONFIG = parse_config(json.dumps({"smallJobs": {"enabled": True}, "pool": {"nodeSelector": SELECTOR}}))
+SIZED = ("ThroughputQueue", {"stamp": LARGE, "smallStamp": SMALL, "sizeThreshold": THRESHOLD})
+PROMISED = ("LatencyQueue", {"stamp": HARD})
+Patch = list[dict[str, Any]]
+
+
+def values(patch: Patch) -> dict[str, Any]:
+    """What a patch adds, by the last part of its path."""
+    return {one["path"].rpartition("/")[2]: one.get("value") for one in patch}
+
+
+def applied(patch: Patch, body: dict[str, Any]) -> dict[str, Any]:
+    """The object after the patch, which adds to maps, appends to lists and removes: a second opinion on paths."""
+    result: dict[str, Any] = json.loads(json.dumps(body))
+    for one in patch:
+        *outer, last = [part.replace("~1", "/").replace("~0", "~") for part in one["path"].split("/")[1:]]
+        place: Any = result
+        for part in outer:
+            place = place[part]
+        if one["op"] == "remove":
+            del place[last]
+        elif last == "-":
+            place.append(one["value"])
+        else:
+            place[last] = one["value"]
+    return result
+
+
+class TestPods:
+    def test_a_stamp_is_written_whole_whatever_the_pod_names(self) -> None:
+        for case in PODS:
+            body = case.values[0]
+            for governed, stamp in ((PROMISED, HARD), (None, LARGE)):
+                patch = pod_patch(body, governed, CONFIG)
+                if patch:
+                    spec = applied(patch, body)["spec"]
+                    assert (spec["priorityClassName"], spec["priority"], spec["preemptionPolicy"]) == (*stamp.values(),), case.id
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            pytest.param(pod(priorityClassName="system-node-critical"), id="the system's"),
+            pytest.param(pod({"ownerReferences": [owner("DaemonSet", "apps/v1")]}), id="a DaemonSet's"),
+        ],
+    )
+    def test_pods_of_the_system_and_of_daemon_sets_are_left_alone(self, body: dict[str, Any]) -> None:
+        assert pod_patch(body, PROMISED, CONFIG) == pod_patch(body, None, CONFIG) == []
+
+    def test_only_pods_of_a_small_job_are_small(self) -> None:
+        label, of_a_job = {"labels": {SIZE_LABEL: "small"}}, {"ownerReferences": [owner("Job", "batch/v1")]}
+        classes = [values(pod_patch(pod(metadata), SIZED, CONFIG))["priorityClassName"] for metadata in (label | of_a_job, label, of_a_job)]
+        assert classes == ["fairburst-small", "fairburst-large", "fairburst-large"]
+
+    def test_a_second_call_changes_nothing(self) -> None:
+        """The API server calls again after other mutations."""
+        gated = "LatencyQueue", {"stamp": HARD, "holds": "Pods"}
+        for case in PODS:
+            once = applied(pod_patch(case.values[0], gated, CONFIG), case.values[0])
+            assert applied(pod_patch(once, gated, CONFIG), once) == once, case.id
+
+    def test_the_gate_is_put_beside_others_once_and_never_on_a_pod_that_names_its_node(self) -> None:
+        gated = "LatencyQueue", {"stamp": HARD, "holds": "Pods"}
+        for body, want in (
+            (pod(), [GATE]),
+            (pod(schedulingGates=[{"name": "own"}]), ["own", GATE]),
+            (pod(schedulingGates=[{"name": GATE}]), [GATE]),
+            (pod(nodeName="n"), []),
+        ):
+            spec = applied(pod_patch(body, gated, CONFIG), body)["spec"]
+            assert [gate["name"] for gate in spec.get("schedulingGates", ())] == want
+
+    def test_the_pools_node_selector_is_added_to_the_pods_own(self) -> None:
+        body = pod(nodeSelector={"disk": "fast"})
+        assert applied(pod_patch(body, PROMISED, CONFIG), body)["spec"]["nodeSelector"] == {"disk": "fast"} | SELECTOR
+
+
+class TestJobs:
+    @pytest.mark.parametrize("body", JOBS)
+    def test_a_size_comes_from_the_queues_threshold_or_not_at_all(self, body: dict[str, Any]) -> None:
+        body["spec"]["template"].setdefault("metadata", {})  # as the API server sends it
+        size = "large" if body["spec"].get("parallelism") == 50 else "small"
+        for governed, want in ((SIZED, size), (PROMISED, None), (None, None)):
+            found = applied(job_patch(body, None, governed, CONFIG), body)
+            for metadata in (found["metadata"], found["spec"]["template"].get("metadata") or {}):
+                assert (metadata.get("labels") or {}).get(SIZE_LABEL) == want
+
+    def test_in_an_update_a_size_stays_what_it_was(self) -> None:
+        before, lie = job({"labels": {SIZE_LABEL: "large"}}, {"labels": {SIZE_LABEL: "large"}}), {"labels": {SIZE_LABEL: "small"}}
+        after = job(lie, lie)
+        found = applied(job_patch(after, before, SIZED, CONFIG), after)
+        assert found["metadata"]["labels"] == found["spec"]["template"]["metadata"]["labels"] == {SIZE_LABEL: "large"}
+        assert job_patch(before, before, SIZED, CONFIG) == []
+
+    def test_without_small_jobs_nothing_is_sized(self) -> None:
+        config = parse_config("smallJobs: {enabled: false}")
+        assert [job_patch(case.values[0], None, SIZED, config) for case in JOBS] == [[]] * len(JOBS)
+
+    def test_jobs_are_held_unless_somebody_else_starts_them(self) -> None:
+        holding = "ThroughputQueue", {"stamp": LARGE, "holds": "Jobs"}
+        held = [
+            case.id
+            for case in JOBS
+            if HELD_ANNOTATION
+            in (applied(job_patch(case.values[0], None, holding, CONFIG), case.values[0])["metadata"].get("annotations") or {})
+        ]
+        assert set(held) == {case.id for case in JOBS} - {"a JobSet's", "queued by Kueue"}
+        assert HELD_ANNOTATION not in values(job_patch(job(), job(), holding, CONFIG)), "one that exists is not held anew"
+
+
+def test_a_queue_governs_in_its_own_namespace_and_pool_once_it_has_a_stamp() -> None:
+    def found(status: dict[str, Any], spec: dict[str, Any] | None = None) -> bool:
+        one = queue("LatencyQueue", spec or {}, "here") | {"status": status}
+        return governing({("LatencyQueue", "here", "queue"): one}, "here", "default") is not None
+
+    assert found({"stamp": HARD})
+    assert not found({})
+    assert not found({"stamp": HARD}, {"pool": "another"})
+    assert (
+        governing({("LatencyQueue", "here", "queue"): queue("LatencyQueue", {}, "here") | {"status": {"stamp": HARD}}}, "there", "default")
+        is None
+    )
+
+
+def test_the_registration_fails_closed_only_where_a_gate_must_not_be_missed() -> None:
+    webhooks = mutating_webhook(Config(), {"url": "https://localhost/mutate"})["webhooks"]
+    by_name = {one["name"]: one for one in webhooks}
+    stamp, hold = by_name["stamp.default.fairburst.dev"], by_name["hold.default.fairburst.dev"]
+    assert (stamp["failurePolicy"], hold["failurePolicy"]) == ("Ignore", "Fail")
+    for one, holds in ((stamp, "DoesNotExist"), (hold, "Exists")):
+        selector = one["namespaceSelector"]
+        assert one["timeoutSeconds"] == 2
+        assert selector["matchLabels"] == {MANAGED_LABEL: "true"}
+        assert selector["matchExpressions"][0]["values"] == ["fairburst-system", "kube-system"]
+        assert selector["matchExpressions"][1] == {"key": HOLDS_LABEL, "operator": holds}
+    assert {operation for rule in hold["rules"] for operation in rule["operations"]} == {"CREATE"}
+
+
+# The server
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+class Served:
+    """A running server, and what one may ask it."""
+
+    def __init__(self, folder: Path, server_name: str = "") -> None:
+        webhook = {"enabled": True, "host": "127.0.0.1", "port": 0, "certificates": str(folder), "serverName": server_name}
+        self.folder, self.metrics = folder, Metrics()
+        self.queues: dict[tuple[str, str, str], dict[str, Any]] | None = {}
+        self.server = AdmissionServer(parse_config(json.dumps({"webhook": webhook})), self.metrics, lambda: self.queues)
+        self.port = 0
+
+    async def ask(self, body: bytes, authority: Path | None = None) -> tuple[int, Any]:
+        context = ssl.create_default_context(cafile=str((authority or self.folder) / "ca.crt"))
+        context.verify_flags = ssl.VERIFY_DEFAULT
+        url = f"https://localhost:{self.port}{PATH}"
+        async with aiohttp.ClientSession() as session, session.post(url, data=body, ssl=context) as answer:
+            text = await answer.read()
+            return answer.status, json.loads(text) if answer.status == 200 else text.decode()
+
+    def count(self, result: str) -> float | None:
+        return self.metrics.registry.get_sample_value("fairburst_admission_reviews_total", {"result": result})
+
+
+@pytest.fixture
+async def served(certificates: Path, tmp_path: Path) -> AsyncIterator[Served]:
+    for name in ("ca.crt", "tls.crt", "tls.key"):
+        (tmp_path / name).write_text((certificates / name).read_text())
+    one = Served(tmp_path, "localhost")
+    one.port = await one.server.start()
+    yield one
+    await one.server.stop()
+
+
+def review(body: dict[str, Any], resource: str = "pods", operation: str = "CREATE") -> bytes:
+    group = {"group": "", "version": "v1", "resource": resource}
+    request = {"uid": "u-1", "namespace": "here", "resource": group, "operation": operation, "object": body}
+    return msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+
+
+async def test_a_review_is_answered_with_a_patch(served: Served) -> None:
+    served.queues = {("LatencyQueue", "here", "queue"): queue("LatencyQueue", {}, "here") | {"status": {"stamp": HARD}}}
+    status, answer = await served.ask(review(pod()))
+    assert (status, answer["response"]["uid"], answer["response"]["allowed"]) == (200, "u-1", True)
+    assert values(json.loads(base64.b64decode(answer["response"]["patch"])))["priorityClassName"] == "fairburst-hard"
+    assert served.count("patched") == 1.0
+
+
+async def test_while_the_queues_are_not_known_the_failure_policy_decides(served: Served) -> None:
+    served.queues = None
+    assert (await served.ask(review(pod())))[0] == 503
+    assert served.count("not ready") == 1.0
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"request": {}}', b'{"request": 5}', b"\xff", b'{"request": {"namespace": "n"}}'])
+async def test_what_is_no_review_is_an_error_and_the_server_lives_on(served: Served, body: bytes) -> None:
+    assert (await served.ask(body))[0] == 400
+    assert (await served.ask(review(pod())))[0] == 200
+
+
+async def test_a_review_of_something_else_is_let_through(served: Served) -> None:
+    status, answer = await served.ask(review({"metadata": {}}, "configmaps"))
+    assert (status, "patch" in answer["response"]) == (200, False)
+
+
+async def test_the_server_finds_its_own_certificate_good_or_says_what_is_wrong(served: Served, tmp_path: Path) -> None:
+    assert await served.server.self_check() is None
+    other = Served(served.folder, "webhook.example.com")
+    await other.server.start()
+    problem = await other.server.self_check()
+    await other.server.stop()
+    assert "webhook.example.com" in (problem or "")
+    expired = Served(write_certificates(tmp_path / "expired", days=0), "localhost")
+    await expired.server.start()
+    problem = await expired.server.self_check()
+    await expired.server.stop()
+    assert "expired" in (problem or "")
+
+
+async def test_a_new_certificate_is_taken_up_while_running_and_half_a_pair_is_not(served: Served, tmp_path: Path) -> None:
+    new = write_certificates(tmp_path / "new")
+    (served.folder / "tls.crt").write_text((new / "tls.crt").read_text())
+    with pytest.raises(ssl.SSLError):
+        served.server.reload()
+    assert (await served.ask(review(pod())))[0] == 200, "the old pair is still served"
+    (served.folder / "tls.key").write_text((new / "tls.key").read_text())
+    served.server.reload()
+    assert (await served.ask(review(pod()), new))[0] == 200
+
+
+async def test_without_a_certificate_the_server_does_not_start(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"tls\.crt"):
+        await Served(tmp_path).server.start()
