@@ -21,6 +21,7 @@ from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import GATE, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL
 from fairburst.telemetry.metrics import Metrics
 from tests.support.certificates import write_certificates
+from tests.support.fake_api import json_patch
 from tests.support.job_sizes import THRESHOLD
 from tests.support.queues import queue
 from tests.support.stamped_objects import HARD, JOBS, LARGE, PODS, SELECTOR, SMALL, job, owner, pod
@@ -36,23 +37,6 @@ def values(patch: Patch) -> dict[str, Any]:
     return {one["path"].rpartition("/")[2]: one.get("value") for one in patch}
 
 
-def applied(patch: Patch, body: dict[str, Any]) -> dict[str, Any]:
-    """The object after the patch, which adds to maps, appends to lists and removes: a second opinion on paths."""
-    result: dict[str, Any] = json.loads(json.dumps(body))
-    for one in patch:
-        *outer, last = [part.replace("~1", "/").replace("~0", "~") for part in one["path"].split("/")[1:]]
-        place: Any = result
-        for part in outer:
-            place = place[part]
-        if one["op"] == "remove":
-            del place[last]
-        elif last == "-":
-            place.append(one["value"])
-        else:
-            place[last] = one["value"]
-    return result
-
-
 class TestPods:
     def test_a_stamp_is_written_whole_whatever_the_pod_names(self) -> None:
         for case in PODS:
@@ -60,7 +44,7 @@ class TestPods:
             for governed, stamp in ((PROMISED, HARD), (None, LARGE)):
                 patch = pod_patch(body, governed, CONFIG)
                 if patch:
-                    spec = applied(patch, body)["spec"]
+                    spec = json_patch(body, patch)["spec"]
                     assert (spec["priorityClassName"], spec["priority"], spec["preemptionPolicy"]) == (*stamp.values(),), case.id
 
     @pytest.mark.parametrize(
@@ -82,8 +66,8 @@ class TestPods:
         """The API server calls again after other mutations."""
         gated = "LatencyQueue", {"stamp": HARD, "holds": "Pods"}
         for case in PODS:
-            once = applied(pod_patch(case.values[0], gated, CONFIG), case.values[0])
-            assert applied(pod_patch(once, gated, CONFIG), once) == once, case.id
+            once = json_patch(case.values[0], pod_patch(case.values[0], gated, CONFIG))
+            assert json_patch(once, pod_patch(once, gated, CONFIG)) == once, case.id
 
     def test_the_gate_is_put_beside_others_once_and_never_on_a_pod_that_names_its_node(self) -> None:
         gated = "LatencyQueue", {"stamp": HARD, "holds": "Pods"}
@@ -93,12 +77,12 @@ class TestPods:
             (pod(schedulingGates=[{"name": GATE}]), [GATE]),
             (pod(nodeName="n"), []),
         ):
-            spec = applied(pod_patch(body, gated, CONFIG), body)["spec"]
+            spec = json_patch(body, pod_patch(body, gated, CONFIG))["spec"]
             assert [gate["name"] for gate in spec.get("schedulingGates", ())] == want
 
     def test_the_pools_node_selector_is_added_to_the_pods_own(self) -> None:
         body = pod(nodeSelector={"disk": "fast"})
-        assert applied(pod_patch(body, PROMISED, CONFIG), body)["spec"]["nodeSelector"] == {"disk": "fast"} | SELECTOR
+        assert json_patch(body, pod_patch(body, PROMISED, CONFIG))["spec"]["nodeSelector"] == {"disk": "fast"} | SELECTOR
 
 
 class TestJobs:
@@ -107,14 +91,14 @@ class TestJobs:
         body["spec"]["template"].setdefault("metadata", {})  # as the API server sends it
         size = "large" if body["spec"].get("parallelism") == 50 else "small"
         for governed, want in ((SIZED, size), (PROMISED, None), (None, None)):
-            found = applied(job_patch(body, None, governed, CONFIG), body)
+            found = json_patch(body, job_patch(body, None, governed, CONFIG))
             for metadata in (found["metadata"], found["spec"]["template"].get("metadata") or {}):
                 assert (metadata.get("labels") or {}).get(SIZE_LABEL) == want
 
     def test_in_an_update_a_size_stays_what_it_was(self) -> None:
         before, lie = job({"labels": {SIZE_LABEL: "large"}}, {"labels": {SIZE_LABEL: "large"}}), {"labels": {SIZE_LABEL: "small"}}
         after = job(lie, lie)
-        found = applied(job_patch(after, before, SIZED, CONFIG), after)
+        found = json_patch(after, job_patch(after, before, SIZED, CONFIG))
         assert found["metadata"]["labels"] == found["spec"]["template"]["metadata"]["labels"] == {SIZE_LABEL: "large"}
         assert job_patch(before, before, SIZED, CONFIG) == []
 
@@ -128,7 +112,7 @@ class TestJobs:
             case.id
             for case in JOBS
             if HELD_ANNOTATION
-            in (applied(job_patch(case.values[0], None, holding, CONFIG), case.values[0])["metadata"].get("annotations") or {})
+            in (json_patch(case.values[0], job_patch(case.values[0], None, holding, CONFIG))["metadata"].get("annotations") or {})
         ]
         assert set(held) == {case.id for case in JOBS} - {"a JobSet's", "queued by Kueue"}
         assert HELD_ANNOTATION not in values(job_patch(job(), job(), holding, CONFIG)), "one that exists is not held anew"

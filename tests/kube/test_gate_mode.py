@@ -226,3 +226,19 @@ def test_the_reserve_for_small_jobs_keeps_no_quotas_below_a_ceiling() -> None:
     settle(world)
     assert sorted(name for namespace, name in world.quotas if namespace == "batch") == ["fairburst"]
     assert sorted(name for namespace, name in world.quotas if namespace == "other") == ["fairburst", "fairburst-large", "fairburst-small"]
+
+
+def test_where_a_webhook_puts_the_gate_on_its_namespaces_say_that_no_pod_may_miss_it() -> None:
+    world = World("webhook: {enabled: true}")
+    world.queue(TQ, "batch", spec=GATES)
+    world.queue(TQ, "other")
+    assert world.round().hold_labels == [("batch", "Pods")]
+    assert world.round().hold_labels == [], "once it says so"
+    world.queue(TQ, "batch")
+    assert world.round().hold_labels == [("batch", None)]
+
+
+def test_where_policies_put_the_gate_on_no_namespace_says_anything() -> None:
+    world = World()
+    world.queue(TQ, "batch", spec=GATES)
+    assert world.round().hold_labels == []

@@ -290,13 +290,16 @@ def merge_patch(target: JsonObject, patch: JsonObject) -> JsonObject:
 
 
 def json_patch(target: JsonObject, operations: list[JsonObject]) -> JsonObject:
-    """RFC 6902: test, add to a mapping, remove. Raises where a test fails or a path leads nowhere."""
+    """RFC 6902: test, add to a mapping or at the end of a list, remove. Raises where a test fails or a path leads nowhere."""
     patched: JsonObject = copy.deepcopy(target)
     for operation in operations:
         *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
         place: Any = patched
         for part in parents:
             place = place[int(part) if isinstance(place, list) else part]
+        if last == "-":
+            place.append(operation["value"])
+            continue
         key: Any = int(last) if isinstance(place, list) else last
         match operation["op"]:
             case "test":

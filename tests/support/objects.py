@@ -13,7 +13,7 @@ from fairburst.kube.enforce.gate import ungate_patch
 from fairburst.kube.enforce.quota_plan import quota_body
 from fairburst.kube.enforce.suspend import JobStart
 from fairburst.kube.engine import ClusterView, Engine, RoundPlan
-from fairburst.kube.names import MANAGED_LABEL, OUR_QUOTAS
+from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL, OUR_QUOTAS
 from fairburst.kube.queues.schemas import API_VERSION
 from fairburst.kube.usage.pod_index import PodIndex
 from tests.support.fake_api import json_patch, merge_patch
@@ -216,6 +216,9 @@ class World:
             self.namespace(name)
         for name in plan.labels:
             self.namespace(name, managed=True)
+        for name, value in plan.hold_labels:
+            body = msgspec.to_builtins(self.namespaces["", name])
+            self.namespaces["", name] = msgspec.convert(merge_patch(body, {"metadata": {"labels": {HOLDS_LABEL: value}}}), Namespace)
         self.engine.gates.sent(plan.ungates)
         for held in plan.ungates:
             body = json_patch(msgspec.to_builtins(self.pods[held.key]), ungate_patch(held))

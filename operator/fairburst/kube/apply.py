@@ -22,7 +22,7 @@ from fairburst.kube.enforce.wake import WOKEN_ANNOTATION
 from fairburst.kube.engine import RoundPlan
 from fairburst.kube.jobs.elasticity import JobEvent
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
-from fairburst.kube.names import GROUP, MANAGED_LABEL, POOL_LABEL, QUOTA_NAME
+from fairburst.kube.names import GROUP, HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, QUOTA_NAME
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
 from fairburst.kube.queues.queue_watch import PLURALS
 from fairburst.kube.queues.roster import Member
@@ -65,6 +65,7 @@ class Applier:
     ) -> bool:
         """Send everything; True if all of it succeeded. The callbacks learn of each write sent, successful or not."""
         done = await self._each("label", plan.labels, self._label)
+        done &= await self._each("label", plan.hold_labels, self._hold_label)
         done &= await self._each("release", plan.releases, self._release)
         resized = plan.elastic.writes
         done &= await self._each("parallelism", [write for write in resized if write.shrinks], self._parallelism)
@@ -104,6 +105,10 @@ class Applier:
 
     async def _label(self, namespace: str) -> None:
         await self._client.merge_patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {MANAGED_LABEL: "true"}}})
+
+    async def _hold_label(self, wanted: tuple[str, str | None]) -> None:
+        namespace, value = wanted
+        await self._client.merge_patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {HOLDS_LABEL: value}}})
 
     async def _release(self, namespace: str) -> None:
         """Let go of a namespace whose queue has left enforcement: the quota, then the label by which its pods are stamped."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fairburst.config import Config, natural_units
+from fairburst.kube.admission.hold_label import hold_labels
 from fairburst.kube.api.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
 from fairburst.kube.enforce.enforceability import Obstacle, obstacles
 from fairburst.kube.enforce.gate import Gatekeeper, GateLevel, ceiling, milli_level
@@ -93,6 +94,7 @@ class RoundPlan:
     elastic: ElasticPlan = field(default_factory=ElasticPlan)
     wakes: list[Owner] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
+    hold_labels: list[tuple[str, str | None]] = field(default_factory=list)
     releases: list[str] = field(default_factory=list)
     quota_deletions: list[QuotaKey] = field(default_factory=list)
     lead_times: Mapping[str, LeadTimeView] = field(default_factory=dict)
@@ -383,6 +385,9 @@ class Engine:
             item = self._enforce(view, member.namespace, member, row, plan.result.level[row], bounds)
             item.held_back = plan.result.held_back is not None and bool(plan.result.held_back[row])
             found.append(item)
+        if self._config.webhook.enabled:
+            gated = {member.namespace for member in roster.governing if member.enforcement == "Gate"}
+            plan.hold_labels = hold_labels(view.namespaces.values(), gated, roster.elsewhere | ending)
         for namespace in sorted(self._orphans(view, roster, ending)):
             found.append(self._enforce(view, namespace, None, None, np.zeros(len(resources)), bounds))
         return found

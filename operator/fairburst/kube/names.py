@@ -5,7 +5,7 @@ from __future__ import annotations
 GROUP = "fairburst.dev"
 MANAGED_LABEL = f"{GROUP}/managed"
 POOL_LABEL = f"{GROUP}/pool"
-HOLDS_LABEL = f"{GROUP}/holds"  # on a namespace in which a pod that misses its gate would run: creations wait for the webhook
+HOLDS_LABEL = f"{GROUP}/holds"  # on a namespace in which a pod that misses its gate would run: none is created without the webhook
 
 # What holds new work back: a gate on pods, and on Jobs a note that it is we who suspend them.
 GATE = f"{GROUP}/queue"
