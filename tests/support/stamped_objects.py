@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ def job(metadata: JsonObject | None = None, template: JsonObject | None = None, 
     body: JsonObject = job_manifest(**spec)
     body["metadata"] = {"generateName": "j-", **(metadata or {})}
     if template is not None:
-        body["spec"]["template"]["metadata"] = template
+        body["spec"]["template"]["metadata"] = copy.deepcopy(template)
     return body
 
 
