@@ -9,7 +9,15 @@ import sys
 
 from benchmarks.measure import REGISTRY, Measurement
 
-MODULES = ("benchmarks.policy", "benchmarks.dress", "benchmarks.sim", "benchmarks.informer", "benchmarks.paf", "benchmarks.gate")
+MODULES = (
+    "benchmarks.policy",
+    "benchmarks.dress",
+    "benchmarks.sim",
+    "benchmarks.informer",
+    "benchmarks.paf",
+    "benchmarks.gate",
+    "benchmarks.admission",
+)
 
 
 def main() -> int:

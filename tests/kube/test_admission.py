@@ -13,6 +13,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from e2e.certificates import write_certificates
 from fairburst.config import Config, parse_config
 from fairburst.kube.admission.mutation import governing, job_patch, pod_patch
 from fairburst.kube.admission.server import PATH, AdmissionServer
@@ -20,7 +21,6 @@ from fairburst.kube.install.webhook import mutating_webhook
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import GATE, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL
 from fairburst.telemetry.metrics import Metrics
-from tests.support.certificates import write_certificates
 from tests.support.fake_api import json_patch
 from tests.support.job_sizes import THRESHOLD
 from tests.support.queues import queue

@@ -20,7 +20,7 @@ from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.config import parse_config
 from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
 from fairburst.kube.jobs.job_size import SIZE_LABEL
-from fairburst.kube.names import GATE, HELD_ANNOTATION, MANAGED_LABEL, POOL_LABEL, RELEASED_ANNOTATION
+from fairburst.kube.names import GATE, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, RELEASED_ANNOTATION
 from fairburst.kube.queues.job_annotations import ORIGINAL
 from tests.support.job_sizes import THRESHOLD, container, job_manifest
 from tests.support.queues import queue
@@ -336,6 +336,11 @@ ATTACKS: list[Any] = [
     pytest.param(lambda s: s.landlord("label", "namespace", BATCH, f"{MANAGED_LABEL}-"), LABEL, id="taking the managed label off"),
     pytest.param(
         lambda s: s.landlord("label", "namespace", BATCH, f"{MANAGED_LABEL}=false", "--overwrite"), LABEL, id="changing the managed label"
+    ),
+    pytest.param(
+        lambda s: s.landlord("label", "namespace", BATCH, f"{HOLDS_LABEL}=Pods"),
+        f"expected {HOLDS_LABEL} to stay absent, found Pods",
+        id="a label by which creations would wait for the webhook",
     ),
     pytest.param(finalize_without_label, LABEL, id="taking the managed label off by a subresource"),
 ]

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from e2e.certificates import write_certificates
 from e2e.cluster import Cluster, ClusterError
 from e2e.cluster.build import missing
 from e2e.cluster.versions import tools
@@ -25,7 +26,6 @@ from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
 from fairburst.kube.install.webhook import mutating_webhook
 from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL
 from fairburst.telemetry.metrics import Metrics
-from tests.support.certificates import write_certificates
 from tests.support.job_sizes import THRESHOLD
 from tests.support.queues import queue
 from tests.support.stamped_objects import HARD, JOBS, LARGE, PODS, SELECTOR, SMALL, pod, stamped

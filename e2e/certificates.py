@@ -1,12 +1,14 @@
-"""Certificates for tests, made by Helm as the chart makes them: no other tool of ours can, and no library that can is needed elsewhere."""
+"""Certificates to try things with, made by Helm as the chart makes them: no other tool of ours can, and no library that can is needed."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import yaml
 
-from tests.support.helm import Helm
+from e2e.cluster.build import ensure_helm
 
 _CHART = "apiVersion: v2\nname: certificates\nversion: 0.0.0\n"
 _TEMPLATE = """{{- $authority := genCA "fairburst-test" 2 }}
@@ -23,7 +25,9 @@ def write_certificates(folder: Path, days: int = 2) -> Path:
     (chart / "templates").mkdir(parents=True)
     (chart / "Chart.yaml").write_text(_CHART)
     (chart / "templates" / "pair.yaml").write_text(_TEMPLATE)
-    made = yaml.safe_load(Helm(folder).run("template", "t", str(chart), "--set", f"days={days}"))
+    command = [str(ensure_helm()), "template", "t", str(chart), "--set", f"days={days}"]
+    home = {"HOME": str(folder), "PATH": os.environ["PATH"]}
+    made = yaml.safe_load(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=home).stdout)
     for name, text in made.items():
         (folder / name).write_text(text)
     return folder

@@ -1,0 +1,106 @@
+"""What stamping costs a pod's creation, by policy and by webhook, on a control plane of its own: beside an unmanaged namespace, in turns.
+
+Creations are dry runs, which go through all of admission and are not stored. The rules for tenants are in both figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.measure import Measurement, benchmark
+from e2e.certificates import write_certificates
+from e2e.cluster import Cluster
+from e2e.harness import OperatorProcess, free_port
+from fairburst.config import parse_config
+from fairburst.kube.admission.server import AUTHORITY, PATH
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.install.webhook import mutating_webhook
+
+IN_FLIGHT = 8
+CREATIONS, TURNS = 200, 6
+PATIENCE_SECONDS = 60.0
+MANAGED, UNMANAGED = "managed", "unmanaged"
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"generateName": "p-"},
+    "spec": {"containers": [{"name": "c", "image": "work", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
+}
+QUEUE = {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "metadata": {"name": "queue", "namespace": MANAGED}, "spec": {}}
+
+
+async def create(client: ApiClient, namespace: str) -> str | None:
+    """The class that a new pod gets there."""
+    answer = await client.create(f"/api/v1/namespaces/{namespace}/pods", POD, {"dryRun": "All"})
+    given: str | None = answer["spec"].get("priorityClassName")
+    return given
+
+
+async def seconds(client: ApiClient, namespace: str) -> list[float]:
+    """How long each of many creations took."""
+    limit, took = asyncio.Semaphore(IN_FLIGHT), []
+
+    async def one() -> None:
+        async with limit:
+            begin = time.perf_counter()
+            await create(client, namespace)
+            took.append(time.perf_counter() - begin)
+
+    await asyncio.gather(*(one() for _ in range(CREATIONS)))
+    return took
+
+
+async def in_turns(kubeconfig: Path) -> tuple[list[float], list[float]]:
+    """Medians of the turns, unmanaged and managed, in milliseconds."""
+    async with await ApiClient.connect(str(kubeconfig), write_rate=100_000.0, write_burst=100_000) as client:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while await create(client, MANAGED) is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"pods of {MANAGED} were not stamped within {PATIENCE_SECONDS:g} s")
+            await asyncio.sleep(0.2)
+        medians: dict[str, list[float]] = {UNMANAGED: [], MANAGED: []}
+        for turn, namespace in itertools.product(range(TURNS), medians):
+            took = await seconds(client, namespace)
+            if turn:  # the first warms up
+                medians[namespace].append(1e3 * statistics.median(took))
+        return medians[UNMANAGED], medians[MANAGED]
+
+
+def told(way: str, cluster: Cluster) -> Iterator[Measurement]:
+    unmanaged, managed = asyncio.run(in_turns(cluster.kubeconfig))
+    ratios = [after / before for before, after in zip(unmanaged, managed, strict=True)]
+    for name, found, unit in (
+        ("unmanaged beside it", unmanaged, "ms"),
+        ("managed", managed, "ms"),
+        ("managed over unmanaged", ratios, "ratio"),
+    ):
+        yield Measurement(f"admission by {way}: {name}", statistics.median(found), unit, None, len(found), min(found), max(found))
+
+
+@benchmark
+def admission() -> Iterator[Measurement]:
+    """Creating a pod, eight at a time: unmanaged, stamped by policy, stamped by our webhook."""
+    with Cluster.start("bench-admission", nodes=1) as cluster, tempfile.TemporaryDirectory() as folder:
+        with OperatorProcess(cluster, name="admission-policy"):
+            for namespace in (MANAGED, UNMANAGED):
+                cluster.kubectl("create", "namespace", namespace)
+            cluster.kubectl("create", "-f", "-", input=json.dumps(QUEUE))
+            yield from told("policy", cluster)
+        for kind in ("mutatingadmissionpolicybinding", "mutatingadmissionpolicy"):
+            cluster.kubectl("delete", kind, "--all")
+        certificates = write_certificates(Path(folder))
+        webhook = {"enabled": True, "host": "127.0.0.1", "port": free_port(), "certificates": str(certificates)}
+        config = parse_config(json.dumps({"webhook": webhook}))
+        with OperatorProcess(cluster, {"webhook": webhook}, name="admission-webhook"):
+            bundle = base64.b64encode((certificates / AUTHORITY).read_bytes()).decode()
+            client = {"url": f"https://127.0.0.1:{config.webhook.port}{PATH}", "caBundle": bundle}
+            cluster.kubectl("apply", "-f", "-", input=json.dumps(mutating_webhook(config, client)))
+            yield from told("webhook", cluster)
