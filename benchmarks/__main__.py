@@ -16,7 +16,7 @@ MODULES = (
     "benchmarks.informer",
     "benchmarks.paf",
     "benchmarks.gate",
-    "benchmarks.admission",
+    "benchmarks.stamping",
 )
 
 

@@ -82,14 +82,14 @@ def told(way: str, cluster: Cluster) -> Iterator[Measurement]:
         ("managed", managed, "ms"),
         ("managed over unmanaged", ratios, "ratio"),
     ):
-        yield Measurement(f"admission by {way}: {name}", statistics.median(found), unit, None, len(found), min(found), max(found))
+        yield Measurement(f"stamping by {way}: {name}", statistics.median(found), unit, None, len(found), min(found), max(found))
 
 
 @benchmark
-def admission() -> Iterator[Measurement]:
+def stamping() -> Iterator[Measurement]:
     """Creating a pod, eight at a time: unmanaged, stamped by policy, stamped by our webhook."""
-    with Cluster.start("bench-admission", nodes=1) as cluster, tempfile.TemporaryDirectory() as folder:
-        with OperatorProcess(cluster, name="admission-policy"):
+    with Cluster.start("bench-stamping", nodes=1) as cluster, tempfile.TemporaryDirectory() as folder:
+        with OperatorProcess(cluster, name="stamping-policy"):
             for namespace in (MANAGED, UNMANAGED):
                 cluster.kubectl("create", "namespace", namespace)
             cluster.kubectl("create", "-f", "-", input=json.dumps(QUEUE))
@@ -99,7 +99,7 @@ def admission() -> Iterator[Measurement]:
         certificates = write_certificates(Path(folder))
         webhook = {"enabled": True, "host": "127.0.0.1", "port": free_port(), "certificates": str(certificates)}
         config = parse_config(json.dumps({"webhook": webhook}))
-        with OperatorProcess(cluster, {"webhook": webhook}, name="admission-webhook"):
+        with OperatorProcess(cluster, {"webhook": webhook}, name="stamping-webhook"):
             bundle = base64.b64encode((certificates / AUTHORITY).read_bytes()).decode()
             client = {"url": f"https://127.0.0.1:{config.webhook.port}{PATH}", "caBundle": bundle}
             cluster.kubectl("apply", "-f", "-", input=json.dumps(mutating_webhook(config, client)))
