@@ -16,7 +16,7 @@ import pytest
 from e2e.certificates import write_certificates
 from fairburst.config import Config, parse_config
 from fairburst.kube.admission.mutation import governing, job_patch, pod_patch
-from fairburst.kube.admission.server import PATH, AdmissionServer
+from fairburst.kube.admission.server import PATH, AdmissionServer, CertificateError
 from fairburst.kube.install.webhook import mutating_webhook
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import GATE, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL
@@ -243,5 +243,5 @@ async def test_a_new_certificate_is_taken_up_while_running_and_half_a_pair_is_no
 
 
 async def test_without_a_certificate_the_server_does_not_start(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"tls\.crt"):
+    with pytest.raises(CertificateError, match=r"expected tls\.crt and tls\.key"):
         await Served(tmp_path).server.start()

@@ -264,16 +264,25 @@ def refusal(cluster: Cluster, where: str) -> str:
     return ""
 
 
-def test_the_operator_itself_serves_the_webhook(hooked: tuple[Cluster, Webhook, Config], certificates: Path) -> None:
-    """A whole process: its queue gets a class, its pods the stamp; while it is away pods are created all the same."""
+def test_a_replica_that_stands_by_serves_the_webhook_too(hooked: tuple[Cluster, Webhook, Config], certificates: Path) -> None:
+    """Whole processes: one decides, pods are stamped by the other. While nobody serves, pods are created all the same."""
     cluster, _, _ = hooked
-    config = settings(certificates, free_port())
-    overrides = {"smallJobs": {"enabled": True}, "webhook": config.webhook.model_dump(by_alias=True) | {"serverName": "localhost"}}
-    with OperatorProcess(cluster, overrides, name="webhook") as operator:
-        register(cluster, config, certificates)
+    configs = [settings(certificates, free_port()) for _ in range(2)]
+    overrides = [
+        {"smallJobs": {"enabled": True}, "webhook": config.webhook.model_dump(by_alias=True) | {"serverName": "localhost"}}
+        for config in configs
+    ]
+    with (
+        OperatorProcess(cluster, overrides[0], name="webhook-0") as first,
+        OperatorProcess(cluster, overrides[1], name="webhook-1", install=False) as second,
+    ):
+        until(lambda: first.metrics()["fairburst_leader"] == 1.0, PATIENCE_SECONDS, "the first to lead")
+        assert second.metrics()["fairburst_leader"] == 0.0
+        register(cluster, configs[1], certificates)
         cluster.kubectl("create", "namespace", "served")
         cluster.kubectl("create", "-f", "-", input=json.dumps(queue("LatencyQueue", BURST, "served")))
         until(lambda: class_of(cluster, "served") == "fairburst-hard", PATIENCE_SECONDS, "the stamp of a promised queue")
-        until(lambda: operator.metrics()["fairburst_admission_certificate_valid"] == 1.0, PATIENCE_SECONDS, "the certificate's check")
-        operator.stop()
+        until(lambda: second.metrics()["fairburst_admission_certificate_valid"] == 1.0, PATIENCE_SECONDS, "the certificate's check")
+        assert second.metrics()['fairburst_admission_reviews_total{result="patched"}'] > 0
+        second.stop()
         assert class_of(cluster, "served") is None

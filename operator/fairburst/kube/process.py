@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from fairburst.config import Config
-from fairburst.kube.admission.server import AdmissionServer
+from fairburst.kube.admission.server import AdmissionServer, CertificateError
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, CredentialsError
 from fairburst.kube.api.informer import Informer
@@ -60,7 +60,7 @@ def run(config: Config) -> int:
     set_up(config.log.level, config.log.json_lines)
     try:
         asyncio.run(_main(config))
-    except (ApiError, CredentialsError) as error:
+    except (ApiError, CertificateError, CredentialsError) as error:
         event(logger, logging.ERROR, "cannot run", problem=str(error))
         return 1
     return 0

@@ -36,6 +36,10 @@ MOST_BYTES = 8 * 1024**2  # a review holds an object, of at most 3 MiB, and for 
 Queues = Callable[[], Mapping[ObjectKey, Object] | None]
 
 
+class CertificateError(Exception):
+    """The webhook cannot be served; the message says what was expected where."""
+
+
 class AdmissionServer:
     """Serves until stopped. `queues` gives the queue objects, or None while they are not all known: nothing is stamped from half a list."""
 
@@ -52,8 +56,11 @@ class AdmissionServer:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> int:
-        """Listen; the port really used. Raises OSError where the certificate cannot be read (ssl.SSLError is one)."""
-        self.reload()
+        """Listen; the port really used. Raises CertificateError where there is none that can be used."""
+        try:
+            self.reload()
+        except OSError as error:
+            raise CertificateError(f"{self._folder}: expected {CERTIFICATE} and {KEY}, a pair as PEM: {error}") from error
         app = web.Application(client_max_size=MOST_BYTES)
         app.router.add_post(PATH, self._mutate)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=END_SECONDS)
