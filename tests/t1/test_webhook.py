@@ -268,10 +268,8 @@ def test_a_replica_that_stands_by_serves_the_webhook_too(hooked: tuple[Cluster, 
     """Whole processes: one decides, pods are stamped by the other. While nobody serves, pods are created all the same."""
     cluster, _, _ = hooked
     configs = [settings(certificates, free_port()) for _ in range(2)]
-    overrides = [
-        {"smallJobs": {"enabled": True}, "webhook": config.webhook.model_dump(by_alias=True) | {"serverName": "localhost"}}
-        for config in configs
-    ]
+    shared = {"smallJobs": {"enabled": True}, "leaderElection": {"enabled": True}}
+    overrides = [shared | {"webhook": config.webhook.model_dump(by_alias=True) | {"serverName": "localhost"}} for config in configs]
     with (
         OperatorProcess(cluster, overrides[0], name="webhook-0") as first,
         OperatorProcess(cluster, overrides[1], name="webhook-1", install=False) as second,
