@@ -25,7 +25,6 @@ logger = logging.getLogger(__name__)
 
 VERSION = 1
 KEY = "job-runs.json"
-RETRY_SECONDS = 30.0
 
 
 class LearnedCurves:
@@ -100,7 +99,6 @@ class RunStore:
             if await self._text.write(content):
                 self._saved, self.unreadable = observations, None
         except ApiError as error:
-            self._next_save = now + RETRY_SECONDS
             event(logger, logging.WARNING, "job runs not saved", name=self._text.name, problem=str(error))
 
     def _read(self, text: object) -> Observations:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, NotFound
-from fairburst.kube.api.saved import SavedText, memory_name
+from fairburst.kube.api.saved import SAVE_SECONDS, SavedText, memory_name
 from fairburst.policy.model import FloatArray
 from fairburst.telemetry.log import event
 
@@ -57,5 +57,5 @@ class CommittedCapacity:
             if await self._text.write(content):
                 self._saved = current
         except ApiError as error:
-            self._retry_at = time.monotonic() + 30.0
+            self._retry_at = time.monotonic() + SAVE_SECONDS
             event(logger, logging.WARNING, "committed capacity not saved", name=self._text.name, problem=str(error))
