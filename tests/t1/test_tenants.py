@@ -99,6 +99,18 @@ def gated(name: str, *gates: str) -> JsonObject:
     return body
 
 
+def placed(node: str) -> JsonObject:
+    body = pod()
+    body["spec"]["nodeName"] = node
+    return body
+
+
+def placed_job(name: str) -> JsonObject:
+    body = job(name)
+    body["spec"]["template"]["spec"]["nodeName"] = "node-000"
+    return body
+
+
 def owner(kind: str, api: str) -> JsonObject:
     """An ownerReference to something that need not exist."""
     return {"apiVersion": api, "kind": kind, "name": "mine", "uid": "8d5e9b2c-0000-4000-8000-000000000000", "controller": True}
@@ -232,6 +244,7 @@ def two_steps(site: Site) -> None:
     site.team.patch("tq", "queue", BATCH, {"metadata": owned})
 
 
+NODE = "spec.nodeName: expected none in a managed namespace, found node-000"
 LIE = {"metadata": {"labels": {SIZE_LABEL: "small"}}}
 CLASS = "spec.priorityClassName: expected none"
 SIZE = f"expected {SIZE_LABEL} to stay what it was"
@@ -257,6 +270,7 @@ ATTACKS: list[Any] = [
         f"expected no {SIZE_LABEL}",
         id="a pod that says it is a small Job's",
     ),
+    pytest.param(lambda s: s.team.create(placed("node-000"), BATCH), NODE, id="a pod on a node of its choice, past the gate"),
     pytest.param(lambda s: s.team.patch("pod", "waiting", BATCH, LIE), SIZE, id="size label of a pod"),
     pytest.param(lambda s: s.team.patch("pod", "waiting", BATCH, GATE_OFF, form="json"), STAYS, id="gate, by JSON patch"),
     pytest.param(
@@ -357,6 +371,7 @@ def test_an_attack_is_refused_with_a_message_that_says_why(site: Site, attack: A
     ("make", "want_message"),
     [
         pytest.param(lambda name: job(name, class_name="system-node-critical"), CLASS, id="a Job naming the system's class"),
+        pytest.param(placed_job, NODE, id="a Job that names its node"),
         pytest.param(lambda name: daemon_set(name, "system-node-critical"), CLASS, id="a DaemonSet naming the system's class"),
         pytest.param(
             lambda name: daemon_set(name, "fairburst-hard"),

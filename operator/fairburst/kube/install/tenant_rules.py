@@ -112,6 +112,11 @@ def _pods(config: Config) -> _Guard:
             "'metadata.ownerReferences: expected a DaemonSet only on pods that its controller creates, found one on a pod created by ' + "
             "request.userInfo.username",
         ),
+        _Rule(  # such a pod passes by the scheduler, and can have no gate
+            "!variables.created || object.spec.?nodeName.orValue('') == '' || variables.daemon || variables.onNode || variables.operates",
+            "'spec.nodeName: expected none in a managed namespace, found ' + object.spec.nodeName + ': it would pass by the "
+            "queue\\'s gate. Use nodeSelector or affinity'",
+        ),
         _Rule(
             f"!variables.created || !('{SIZE_LABEL}' in variables.labels) || variables.controlPlane || variables.operates",
             f"'metadata.labels: expected no {SIZE_LABEL}, which is written into Jobs when they are created, found ' + "
@@ -131,6 +136,7 @@ def _pods(config: Config) -> _Guard:
         "class": "object.spec.?priorityClassName.orValue('')",
         "labels": "object.metadata.?labels.orValue({})",
         "daemon": owned_by("DaemonSet"),
+        "onNode": "'system:nodes' in request.userInfo.?groups.orValue([])",
         "controlPlane": _CONTROL_PLANE,
         "operates": _allowed(OPERATE),
     }
