@@ -42,7 +42,9 @@ class Run:
 def run(fresh_cluster: Callable[..., Cluster], tmp_path_factory: pytest.TempPathFactory) -> Run:
     recording = tmp_path_factory.mktemp("recording") / "rounds.jsonl"
     cluster = fresh_cluster(nodes=NODES, node_cpu="32", node_memory="64Gi")
-    with OperatorProcess(cluster, CONFIG | {"recording": {"file": str(recording), "maxMegabytes": 1000}}, "replay"):
+    # As the simulator's `bopf`: without small jobs, and so without lead time.
+    plain = CONFIG | {"smallJobs": {"enabled": False}}
+    with OperatorProcess(cluster, plain | {"recording": {"file": str(recording), "maxMegabytes": 1000}}, "replay"):
         started, planned = float(round(time.time()) + 45), plans()
         for plan in planned:
             cluster.kubectl("create", "namespace", plan.namespace)
