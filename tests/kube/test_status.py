@@ -37,12 +37,10 @@ from fairburst.policy.model import (
     Window,
     WindowState,
 )
-from tests.support import profiles
 from tests.support.fake_api import merge_patch
 from tests.support.objects import WALL, stored_queue
 from tests.support.queues import full_status
 
-profiles.load()
 RESOURCES = ("cpu", "memory")
 NAME = "burst/queue"
 STAMP = {"className": "fairburst-hard", "value": 2000, "preemptionPolicy": "Never"}

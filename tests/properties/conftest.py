@@ -1,3 +1,0 @@
-from tests.support import profiles
-
-profiles.load()
