@@ -145,6 +145,10 @@ class TestSteps:
         fit = decide_last([*queues, latency("c", 0.0, [1.0, 2.0], 5, Sporadic(40))], [8.0, 10.0])
         assert fit == Fit(True, 8.0, 8.0, 0, "b", "sum")
 
+    @pytest.mark.parametrize("arrival", [Sporadic(40), Periodic(40, 0.0)], ids=["sporadic", "periodic"])
+    def test_a_queue_that_does_not_fit_alone_stands_in_its_own_way(self, arrival: Sporadic | Periodic) -> None:
+        assert decide_last([latency("a", 0.0, [20.0], 5, arrival)], [10.0]) == Fit(False, 20.0, 10.0, 0, "a", "profile")
+
     def test_of_two_queues_that_take_as_much_the_later_name_is_told(self) -> None:
         queues = [latency(name, 0.0, [2.0], 5, Sporadic(40)) for name in ("b", "c", "a", "d")]
         assert decide_last(queues, [9.0]).queue == "c"
