@@ -187,6 +187,7 @@ class TestSteps:
         queues = [latency(name, 0.0, [8.0], 0.25, Periodic(1.0, first)) for name, first in (("a", 0.0), ("b", 0.5))]
         for most in (10_000, -1):
             assert decide_last(queues, [10.0], most).holds
+            assert decide_last(queues[::-1], [10.0], most).holds
 
     def test_less_than_one_unit_of_a_resource_is_a_resource(self) -> None:
         """Capacity 0.5 of one resource: asking for 0.4 takes more of it than 5 of the other's 10."""
