@@ -95,7 +95,7 @@ fuzz: $(STAMP)
 	  FAIRBURST_HYPOTHESIS=fuzz $(BIN)/python -m pytest -q tests/properties/test_fuzz.py || exit 1; done
 
 ## mutate: mutation testing of the modules that decide (hours; not part of `test`); MUTANTS="drf bopf" for some. Goes on where it was, unless a source changed
-MUTANTS ?= bopf drf admission windows rounding decide schedule table profile memory uncertainty baselines
+MUTANTS ?= bopf drf admission windows rounding decide schedule table profile memory versioned uncertainty baselines
 mutate: $(STAMP)
 	$(BIN)/pip install --quiet --no-build-isolation -e ".[mutation]"
 	mkdir -p build/mutation && cp -r pyproject.toml tests benchmarks build/mutation/
