@@ -121,6 +121,12 @@ class TestObservedBursts:
         request = request_empirical(samples, 0.5, INDEPENDENT)
         assert (request.demand.tolist(), request.quantile) == ([0.02, 5.0], 0.5)
 
+    def test_a_small_variation_is_a_variation(self) -> None:
+        assert request_empirical(self.SAMPLES / 100, 0.5, INDEPENDENT).quantile == pytest.approx(math.sqrt(0.5))
+
+    def test_the_highest_confidence_in_one_resource_measured_requests_the_largest_burst_seen(self) -> None:
+        assert request_empirical(self.SAMPLES[:, :1], 0.99, MEASURED).demand.tolist() == [4.0]
+
     def test_one_burst_of_which_a_resource_was_unused_is_a_history(self) -> None:
         for assumption in Correlation:
             assert request_empirical(np.array([[3.0, 0.0]]), 0.9, assumption).demand.tolist() == [3.0, 0.0]
