@@ -21,7 +21,8 @@ from benchmarks.measure import Measurement, benchmark, figure
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from fairburst.kube.api.client import ApiClient
-from fairburst.kube.api.errors import AlreadyExists, ApiError, Conflict
+from fairburst.kube.api.errors import AlreadyExists, ApiError, Conflict, NotFound
+from fairburst.quantity import parse_quantity
 
 NODES, NODE_CPU = 40, 32
 IN_FLIGHT = 32
@@ -106,11 +107,17 @@ class Site:
         plural = queue_object["kind"].lower() + "s"
         await self.client.create(f"/apis/fairburst.dev/v1alpha1/namespaces/{name}/{plural}", queue_object)
         await self.until(lambda: self.is_gated(name), f"pods of {name} to be gated")
-        await asyncio.sleep(3.0)  # the quota has become a ceiling
+        await self.until(lambda: self.has_a_ceiling(name), f"the quota of {name} to be a ceiling")
 
     async def is_gated(self, namespace: str) -> bool:
         answer = await self.client.create(f"/api/v1/namespaces/{namespace}/pods", pod("probe"), {"dryRun": "All"})
         return bool(answer["spec"].get("schedulingGates"))
+
+    async def has_a_ceiling(self, namespace: str) -> bool:
+        with contextlib.suppress(NotFound):
+            quota = await self.client.get_json(f"/api/v1/namespaces/{namespace}/resourcequotas/fairburst")
+            return parse_quantity(quota.get("status", {}).get("hard", {}).get("requests.cpu", "0")) > NODES * NODE_CPU
+        return False
 
     async def create(self, namespace: str, count: int, *, gates: tuple[str, ...] = (), rate: float | None = None) -> None:
         """Pods, as fast as the server takes them or at a steady rate."""
