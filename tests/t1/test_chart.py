@@ -65,9 +65,18 @@ def home(chart_cluster: Cluster) -> Iterator[str]:
     name = unique_name("fairburst")
     chart_cluster.kubectl("create", "-f", "-", input=json.dumps(namespace(name, RESTRICTED)))
     yield name
-    chart_cluster.kubectl("delete", CLUSTER_WIDE, "-l", "app.kubernetes.io/name=fairburst", "--ignore-not-found", timeout=60)
+    chart_cluster.kubectl("delete", cluster_wide(chart_cluster), "-l", "app.kubernetes.io/name=fairburst", "--ignore-not-found", timeout=60)
     chart_cluster.kubectl("delete", "crd", *CRDS, "--ignore-not-found", timeout=60)
     chart_cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def cluster_wide(cluster: Cluster) -> str:
+    """The kinds outside of namespaces that we install and this cluster serves."""
+    return (
+        CLUSTER_WIDE
+        if stamps(cluster)
+        else CLUSTER_WIDE.replace(",mutatingadmissionpolicybinding", "").replace(",mutatingadmissionpolicy", "")
+    )
 
 
 def namespace(name: str, labels: dict[str, str]) -> dict[str, Any]:
@@ -82,12 +91,10 @@ def stamps(cluster: Cluster) -> bool:
 def ours(cluster: Cluster, home: str) -> set[str]:
     """Names of all objects of the chart, in the cluster and in the release's namespace."""
     label = ["-l", "app.kubernetes.io/name=fairburst", "-o", "name"]
-    kinds = (
-        CLUSTER_WIDE
-        if stamps(cluster)
-        else CLUSTER_WIDE.replace(",mutatingadmissionpolicybinding", "").replace(",mutatingadmissionpolicy", "")
-    )
-    return {*cluster.kubectl("get", kinds, *label).split(), *cluster.kubectl("get", IN_NAMESPACE, "-n", home, *label).split()}
+    return {
+        *cluster.kubectl("get", cluster_wide(cluster), *label).split(),
+        *cluster.kubectl("get", IN_NAMESPACE, "-n", home, *label).split(),
+    }
 
 
 def account_kubeconfig(cluster: Cluster, home: str, account: str, folder: Path) -> Path:
@@ -114,7 +121,7 @@ def require_stamps(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
 def test_the_api_server_accepts_every_object_without_a_warning(chart_cluster: Cluster, helm: Helm, home: str, values: Values) -> None:
-    objects = objects_in(helm.on_chart("template", "fb", "--dry-run=server", values=values, namespace=home))  # asks the cluster what it can
+    objects = objects_in(helm.on_chart("template", "fb", "--validate", values=values, namespace=home))  # asks the cluster what it can
     assert len(objects) > 15
     stamped_by = "MutatingAdmissionPolicy" if stamps(chart_cluster) else "MutatingWebhookConfiguration"
     assert stamped_by in {one["kind"] for one in objects}
