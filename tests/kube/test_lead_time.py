@@ -42,6 +42,15 @@ def busy(world: World) -> None:
         world.put(sized_pod("batch", number, "large", "large"))
 
 
+def begin_anew(world: World, pods: int) -> None:
+    """All batch work ends, and fifteen seconds later so many of its pods begin: none of them ends before the burst comes."""
+    for number in range(64):
+        world.end("batch", f"large-{number}")
+    world.after(15.0)
+    for number in range(pods):
+        world.put(sized_pod("batch", 100 + number, "large", "large", started=15))
+
+
 def batch_level(world: World) -> float:
     plan = world.round()
     return float(plan.result.level[[spec.name for spec in plan.snapshot.queues].index("batch/queue"), 0])
@@ -77,11 +86,7 @@ def test_while_room_is_held_no_quota_lets_another_large_pod_in_and_afterwards_th
     world = World(ON)
     world.engine.remember_reserve(learned())
     busy(world)
-    for number in range(64):
-        world.end("batch", f"large-{number}")
-    world.after(15.0)
-    for number in range(60):  # none of them ends before the burst comes
-        world.put(sized_pod("batch", 100 + number, "large", "large", started=15))
+    begin_anew(world, 60)
     world.round()
     world.after(2.0)
     plan = world.round()
@@ -100,11 +105,7 @@ def test_room_is_still_held_for_a_burst_that_comes_some_seconds_late_and_then_no
     world = World(ON)
     world.engine.remember_reserve(learned())
     busy(world)
-    for number in range(64):
-        world.end("batch", f"large-{number}")
-    world.after(15.0)
-    for number in range(48):
-        world.put(sized_pod("batch", 100 + number, "large", "large", started=15))
+    begin_anew(world, 48)
     world.after(ARRIVAL_SECONDS - 15.0 + 3.0)
     plan = world.round()
     assert plan.result.held_back is not None

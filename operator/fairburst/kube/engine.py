@@ -26,7 +26,7 @@ from fairburst.kube.enforce.suspend import JobStart, starts, unheld_starts
 from fairburst.kube.enforce.wake import Room, WakePlanner
 from fairburst.kube.jobs.elasticity import ElasticPlan, SlotPlanner
 from fairburst.kube.jobs.reserve import CLASS_OF, QUOTA_OF, Reserve, left_over
-from fairburst.kube.names import LARGE_QUOTA, MANAGED_LABEL, OUR_QUOTAS, PART_QUOTAS, POOL_LABEL, QUOTA_NAME, SMALL_QUOTA
+from fairburst.kube.names import LARGE_QUOTA, MANAGED_LABEL, OUR_QUOTAS, PART_QUOTAS, QUOTA_NAME, SMALL_QUOTA
 from fairburst.kube.queues.roster import KINDS, NEVER_MANAGED, Member, ObjectKey, Roster, RosterBuilder, pool_name
 from fairburst.kube.usage.burst_sizes import BurstSizes, pods_of
 from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts
@@ -309,11 +309,11 @@ class Engine:
             most = np.full(len(resources), np.inf) if pool.autoscaled else shapes.largest()
             self._largest_node = dict(zip(resources, most.tolist(), strict=True))
 
-    def _fitting(self, charge: Mapping[str, float], resources: tuple[str, ...]) -> float:
-        """How many pods of that charge the pool's nodes hold while they are empty; no limit where nodes come as they are needed."""
+    def _fitting(self, unit: FloatArray) -> float:
+        """How many pods of the (K,) size `unit` the pool's nodes hold while they are empty; no limit where nodes come as needed."""
         if self._config.pool.autoscaled:
             return math.inf
-        return self._shapes.fitting(_vector(resources, charge))
+        return self._shapes.fitting(unit)
 
     def _refresh_demand(self, view: ClusterView, roster: Roster, resources: tuple[str, ...], ending: frozenset[str]) -> None:
         """Recompute the demand of namespaces in which something changed."""
@@ -333,7 +333,7 @@ class Engine:
                     view.pods.owner,
                     resources,
                     self.slots.wishes(namespace),
-                    lambda charge: self._fitting(charge, resources),
+                    lambda charge: self._fitting(_vector(resources, charge)),
                     gated=namespace in gated,
                 )
         for namespace in self._demand.keys() - managed:
@@ -386,14 +386,13 @@ class Engine:
             item.held_back = plan.result.held_back is not None and bool(plan.result.held_back[row])
             found.append(item)
         if self._config.webhook.enabled:
-            gated = {member.namespace for member in roster.governing if member.enforcement == "Gate"}
-            plan.hold_labels = hold_labels(view.namespaces.values(), gated, roster.elsewhere | ending)
+            plan.hold_labels = hold_labels(view.namespaces.values(), self._gated, roster.elsewhere | ending)
         for namespace in sorted(self._orphans(view, roster, ending)):
             found.append(self._enforce(view, namespace, None, None, np.zeros(len(resources)), bounds))
         return found
 
     def _is_ours(self, quota: ResourceQuota | None) -> bool:
-        return quota is not None and (quota.metadata.labels or {}).get(POOL_LABEL) == self._config.pool.name
+        return quota is not None and pool_of(quota) == self._config.pool.name
 
     def _enforce(
         self, view: ClusterView, namespace: str, member: Member | None, row: int | None, level: FloatArray, bounds: _Bounds
@@ -591,7 +590,7 @@ class Engine:
             deadline_seconds=burst.deadline_seconds,
             demand_fraction=self._bursts.fraction(decision.queue),
             pods=pods_of(rate, unit),
-            fitting_pods=self._fitting(dict(zip(snapshot.resources, unit.tolist(), strict=True)), snapshot.resources),
+            fitting_pods=self._fitting(unit),
             room_is_free=free,
             pace=view.pace.pace(now),
         )
