@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fairburst.kube.api.objects import SchedulingGate
-from fairburst.kube.engine import HOLD_SETTLES_SECONDS
+from fairburst.kube.enforce.holds import HOLD_SETTLES_SECONDS
 from fairburst.kube.names import GATE
 from fairburst.quantity import parse_quantity
 from tests.support.objects import World, job, latency_spec, pod, requesting

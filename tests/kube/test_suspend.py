@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fairburst.kube.api.objects import Job
-from fairburst.kube.engine import HOLD_SETTLES_SECONDS
+from fairburst.kube.enforce.holds import HOLD_SETTLES_SECONDS
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
 from fairburst.kube.usage.demand import is_held
 from tests.support.objects import World, job, latency_spec, pod, requesting

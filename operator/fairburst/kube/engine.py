@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,15 @@ import numpy as np
 from fairburst.config import Config, natural_units
 from fairburst.kube.admission.hold_label import hold_labels
 from fairburst.kube.api.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
-from fairburst.kube.enforce.enforceability import Obstacle, obstacles
-from fairburst.kube.enforce.gate import Gatekeeper, GateLevel, ceiling, milli_level
+from fairburst.kube.enforce.enforceability import obstacles
+from fairburst.kube.enforce.enforced import Enforced
+from fairburst.kube.enforce.gate import Gatekeeper
+from fairburst.kube.enforce.holds import HoldTimes, gate_levels, job_starts
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaPlanner, QuotaTarget, QuotaWrite, amounts, pool_of
+from fairburst.kube.enforce.quota_targets import gated_target, umbrella_target
 from fairburst.kube.enforce.release_lag import ReleaseLag
 from fairburst.kube.enforce.stamp import HOLDS, stamp_of
-from fairburst.kube.enforce.suspend import JobStart, starts, unheld_starts
+from fairburst.kube.enforce.suspend import JobStart
 from fairburst.kube.enforce.wake import Room, WakePlanner
 from fairburst.kube.jobs.elasticity import ElasticPlan, SlotPlanner
 from fairburst.kube.jobs.reserve import CLASS_OF, QUOTA_OF, Reserve, left_over
@@ -56,11 +59,9 @@ from fairburst.policy.model import (
     RoundEvent,
     RoundResult,
     Schedule,
-    WindowState,
 )
 
 STATUS_PLAN_SECONDS = 0.5
-HOLD_SETTLES_SECONDS = 1.0  # until every API server stamps by a changed status; measured: at most 157 ms
 
 
 @dataclass(slots=True)
@@ -118,23 +119,6 @@ class RoundPlan:
 
 
 @dataclass(slots=True)
-class _Enforced:
-    """One managed namespace in a round: its governing queue and that one's row, if any, and what its quota should be.
-
-    `unit`: the largest pod for which the quota always leaves room, by resource. `held_back`: room is kept from it for another's burst.
-    """
-
-    namespace: str
-    member: Member | None
-    row: int | None
-    demand: NamespaceDemand
-    unit: Mapping[str, float]
-    level: FloatArray
-    obstacles: list[Obstacle]
-    held_back: bool = False
-
-
-@dataclass(slots=True)
 class _Bounds:
     """Limits that others have set, by namespace."""
 
@@ -171,7 +155,7 @@ class Engine:
         self._lead_times = LeadTimeBook(learning=self.reserve is not None)
         self.slots = SlotPlanner(config.elasticity)
         self.gates = Gatekeeper()
-        self._holding_since: dict[str, float] = {}
+        self._hold_times = HoldTimes()
         self._bursts = BurstSizes()
         self._standing: object = None
         self._statuses_at = -math.inf
@@ -226,9 +210,8 @@ class Engine:
         plan.due = min(plan.due, now + plan.elastic.wait)
         plan.lead_times = self._lead_times.views(snapshot, result)
         enforced = self._enforced(view, roster, plan, ending)
-        self._note_holding(roster, now)
-        self._plan_gates(view, enforced, plan, ending, now)
-        self._plan_starts(view, enforced, plan, ending)
+        self._hold_times.note(roster, now)
+        self._plan_holds(view, enforced, plan, ending, now)
         self._plan_quotas(view, enforced, plan, now)
         self._plan_wakes(view, enforced, plan, now)
         self._remember_bursts(plan, wall)
@@ -371,7 +354,7 @@ class Engine:
         live = committed if pool.autoscaled else np.maximum(offered - reserve - foreign - leftover, 0.0)
         return live, committed
 
-    def _enforced(self, view: ClusterView, roster: Roster, plan: RoundPlan, ending: frozenset[str]) -> list[_Enforced]:
+    def _enforced(self, view: ClusterView, roster: Roster, plan: RoundPlan, ending: frozenset[str]) -> list[Enforced]:
         """Every namespace whose quota is ours to write, with its level. A labelled namespace without a queue runs at the floor."""
         resources, found = plan.snapshot.resources, []
         labelled, bounds = _labelled(view.namespaces), _Bounds.of(view)
@@ -396,7 +379,7 @@ class Engine:
 
     def _enforce(
         self, view: ClusterView, namespace: str, member: Member | None, row: int | None, level: FloatArray, bounds: _Bounds
-    ) -> _Enforced:
+    ) -> Enforced:
         resources = view.pods.resources
         wanted = self._demand[namespace]
         unit = self._creatable_unit(wanted, resources)
@@ -409,7 +392,7 @@ class Engine:
             promise=promise,
             unit=wanted.unit,
         )
-        return _Enforced(namespace, member, row, wanted, unit, np.maximum(level, floor), blocked)
+        return Enforced(namespace, member, row, wanted, unit, np.maximum(level, floor), blocked)
 
     def _creatable_unit(self, wanted: NamespaceDemand, resources: tuple[str, ...]) -> dict[str, float]:
         """The largest pod for which a quota always leaves room; at most what a node holds, so that wanting an absurd pod lifts no quota."""
@@ -421,17 +404,18 @@ class Engine:
         burst = _present_burst(self.memory.queues[member.qualified_name]) if member is not None and latency else None
         return np.zeros(len(resources)) if burst is None else _rate(burst, resources)
 
-    def _plan_quotas(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, now: float) -> None:
+    def _plan_quotas(self, view: ClusterView, enforced: Iterable[Enforced], plan: RoundPlan, now: float) -> None:
         resources, targets, current = plan.snapshot.resources, list[QuotaTarget](), dict[QuotaKey, ResourceQuota]()
         for item in enforced:
             usage = view.pods.namespace(item.namespace)
             current |= self._quotas_of(view, item.namespace, usage, now)
             if (item.namespace, QUOTA_NAME) not in current and any(obstacle.blocks for obstacle in item.obstacles):
                 continue
-            umbrella = self._target(item, usage.stored, resources)
-            if item.member is not None and item.member.enforcement == "Gate":
+            umbrella = umbrella_target(item, usage.stored, resources, self.lag)
+            if item.is_in("Gate"):
                 quota = view.quotas.get((item.namespace, QUOTA_NAME))
-                targets.append(self._raised(umbrella, item, plan.snapshot, amounts(quota.spec.hard) if quota is not None else {}, now))
+                present = amounts(quota.spec.hard) if quota is not None else {}
+                targets.append(gated_target(umbrella, item, plan.snapshot, present, settled=self._hold_times.settled(item.namespace, now)))
                 continue
             targets.append(umbrella)
             if self.reserve is not None and item.member is not None and item.row is not None:
@@ -455,58 +439,15 @@ class Engine:
                 self.lag.observe((namespace, name), amounts(quota.status.used), stored, now)
         return found
 
-    def _target(self, item: _Enforced, stored: Mapping[str, float], resources: tuple[str, ...]) -> QuotaTarget:
-        level = dict(zip(resources, item.level.tolist(), strict=True))
-        quota = item.namespace, QUOTA_NAME
-        lag = {resource: self.lag.allowance(quota, resource, item.unit[resource], level[resource]) for resource in resources}
-        member = item.member
-        owner = None
-        if member is not None:
-            kind, _, name = member.key
-            owner = {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "name": name, "uid": member.uid}
-        latency = member is not None and member.key[0] == "LatencyQueue"
-        return QuotaTarget(item.namespace, level, lag, item.unit, stored, owner, latency, exact=item.held_back)
-
-    def _note_holding(self, roster: Roster, now: float) -> None:
-        """Since when the stored status has told the admission policies to hold a namespace's work."""
-        holding = {member.namespace for member in roster.governing if (member.obj.get("status") or {}).get("holds")}
-        self._holding_since = {namespace: self._holding_since.get(namespace, now) for namespace in holding}
-
-    def _plan_gates(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, ending: frozenset[str], now: float) -> None:
-        """Which gated pods are let go: by the level of a queue in Gate mode, all of them where there is no such queue."""
-        levels = {
-            item.namespace: GateLevel(
-                _urgency(plan.result, item.row, waiting=item.namespace in self.gates.gated.namespaces()), milli_level(item.level.tolist())
-            )
-            for item in enforced
-            if item.row is not None and item.member is not None and item.member.enforcement == "Gate"
-        }
-        plan.ungates, due = self.gates.plan(levels, plan.roster.elsewhere | ending | self._never_managed, view.pods, now)
-        plan.due = min(plan.due, due)
-
-    def _plan_starts(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, ending: frozenset[str]) -> None:
-        """Which held Jobs start: by the level of a queue in Suspend mode, all of them where there is no such queue."""
-        holding = [item for item in enforced if item.row is not None and item.member is not None and item.member.enforcement == "Suspend"]
-        for item in sorted(
-            (item for item in holding if item.demand.held), key=lambda item: _urgency(plan.result, item.row or 0, waiting=True)
-        ):
-            plan.starts += starts(item.demand, plan.snapshot.resources, item.level.tolist())
+    def _plan_holds(self, view: ClusterView, enforced: Sequence[Enforced], plan: RoundPlan, ending: frozenset[str], now: float) -> None:
+        """Which gated pods and which held Jobs go: by their queue's level, all of them where no queue holds them any more."""
         left_alone = plan.roster.elsewhere | ending | self._never_managed
-        plan.starts += unheld_starts(view.controllers.noted_jobs(), (item.namespace for item in holding), left_alone)
+        levels = gate_levels(enforced, plan.result, self.gates.gated.namespaces())
+        plan.ungates, due = self.gates.plan(levels, left_alone, view.pods, now)
+        plan.due = min(plan.due, due)
+        plan.starts = job_starts(enforced, plan.result, plan.snapshot.resources, view.controllers.noted_jobs(), left_alone)
 
-    def _raised(
-        self, target: QuotaTarget, item: _Enforced, snapshot: ClusterSnapshot, present: Mapping[str, float], now: float
-    ) -> QuotaTarget:
-        """The quota of a namespace whose pods are gated: a ceiling above what exists, once new pods are sure to get the gate."""
-        existing = {resource: max(amount, target.counted.get(resource, 0.0)) for resource, amount in target.level.items()}
-        if self._holding_since.get(item.namespace, math.inf) + HOLD_SETTLES_SECONDS > now:
-            lowest = {resource: max(amount, present.get(resource, 0.0)) for resource, amount in existing.items()}
-            return replace(target, level=lowest, lag={}, unit={} if present else target.unit, exact=False)
-        capacity = dict(zip(snapshot.resources, snapshot.committed_capacity.tolist(), strict=True))
-        wanted = {resource: max(amount, item.demand.demand.get(resource, 0.0)) for resource, amount in existing.items()}
-        return replace(target, level=ceiling(wanted, capacity, target.level, present), lag={}, unit={}, exact=False)
-
-    def _plan_wakes(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, now: float) -> None:
+    def _plan_wakes(self, view: ClusterView, enforced: Iterable[Enforced], plan: RoundPlan, now: float) -> None:
         written = {write.key: write for write in plan.quota_writes}
         rooms = []
         for item in enforced:
@@ -521,7 +462,7 @@ class Engine:
         plan.wakes, due = self._wakes.plan(rooms, now)
         plan.due = min(plan.due, due)
 
-    def _plan_statuses_in_time(self, view: ClusterView, enforced: Sequence[_Enforced], plan: RoundPlan, wall: float, now: float) -> None:
+    def _plan_statuses_in_time(self, view: ClusterView, enforced: Sequence[Enforced], plan: RoundPlan, wall: float, now: float) -> None:
         """Look at the statuses when there is news for users, else twice a second: that is most of a round's work, and figures may wait."""
         members = tuple((member.key, member.uid, member.generation, member.problem, member.governs) for member in plan.roster.members)
         standing = members, tuple((item.namespace, tuple(item.obstacles)) for item in enforced if item.obstacles)
@@ -532,7 +473,7 @@ class Engine:
         else:
             plan.due = min(plan.due, self._statuses_at + STATUS_PLAN_SECONDS)
 
-    def _plan_statuses(self, view: ClusterView, enforced: Iterable[_Enforced], plan: RoundPlan, wall: float, now: float) -> None:
+    def _plan_statuses(self, view: ClusterView, enforced: Iterable[Enforced], plan: RoundPlan, wall: float, now: float) -> None:
         roster = plan.roster
         rows = {member.key: row for row, member in enumerate(roster.governing)}
         blocked = {item.member.key: item.obstacles for item in enforced if item.member is not None}
@@ -653,7 +594,7 @@ def _rooms_by_size(
     small_owners: Collection[str],
     view: ClusterView,
     written: Mapping[QuotaKey, QuotaWrite],
-    item: _Enforced,
+    item: Enforced,
     usage: NamespaceUsage,
     free: Mapping[str, float],
 ) -> list[Room]:
@@ -670,14 +611,3 @@ def _rooms_by_size(
 
 def _observed_only(member: Member) -> bool:
     return member.enforcement == "Observe"
-
-
-def _urgency(result: RoundResult, row: int, *, waiting: bool) -> tuple[int, int]:
-    """Hard queues in their windows first, then soft ones in theirs, then the rest; within each by the queues' order.
-
-    Where nothing waits yet, a window is not looked for, which takes long over thousands of queues: what comes next will open it.
-    """
-    window = result.decisions[row].window if waiting else None
-    if waiting and (window is None or window.state is WindowState.CLOSED):
-        return 2, row
-    return {GuaranteeClass.HARD: 0, GuaranteeClass.SOFT: 1}.get(result.classes[row] or GuaranteeClass.ELASTIC, 2), row

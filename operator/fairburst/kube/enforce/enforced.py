@@ -1,0 +1,32 @@
+"""One managed namespace in a round: who governs it, and what it is held to. A value; decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fairburst.kube.enforce.enforceability import Obstacle
+from fairburst.kube.queues.roster import Member
+from fairburst.kube.usage.demand import NamespaceDemand
+from fairburst.policy.model import FloatArray
+
+
+@dataclass(slots=True)
+class Enforced:
+    """One managed namespace in a round: its governing queue and that one's row, if any, and what its quota should be.
+
+    `unit`: the largest pod for which the quota always leaves room, by resource. `held_back`: room is kept from it for another's burst.
+    """
+
+    namespace: str
+    member: Member | None
+    row: int | None
+    demand: NamespaceDemand
+    unit: Mapping[str, float]
+    level: FloatArray
+    obstacles: list[Obstacle]
+    held_back: bool = False
+
+    def is_in(self, mode: str) -> bool:
+        """Whether a queue in this mode of enforcement governs the namespace."""
+        return self.member is not None and self.member.enforcement == mode
