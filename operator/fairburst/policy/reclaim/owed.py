@@ -1,0 +1,70 @@
+"""What queues are owed that they do not run: design §4 and §6. Decides nothing about whose work goes for it.
+
+A burst is owed the part of its guarantee that it wants and does not run, while its window is open: after the deadline it is late already,
+and waits for work to end. A throughput queue is owed what it lacks of its fair share, once it has lacked it for the grace time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from fairburst.policy.model import BoolArray, ClusterSnapshot, FloatArray, GuaranteeClass, QueueKind, RoundResult, WindowState
+from fairburst.policy.reclaim.values import Ground, Owed, ReclaimRules
+from fairburst.policy.tolerance import slack_of
+
+
+def owed(
+    snapshot: ClusterSnapshot, result: RoundResult, reclaiming: BoolArray, short_since: Mapping[str, float], rules: ReclaimRules, now: float
+) -> tuple[tuple[Owed, ...], dict[str, float], float]:
+    """What queues are owed now, most urgent first.
+
+    Parameters
+    ----------
+    snapshot, result : one round; `result.guaranteed` and `snapshot.usage` (N, K), resource units
+    reclaiming : (N,) queues whose `reclaim` is Evict
+    short_since : what the last call returned; empty at first
+    rules : settings
+    now : seconds since the epoch
+
+    Returns
+    -------
+    Owed of hard queues in their open windows in the queues' order (of those that evict nobody, too: they take free room first), then of
+    throughput queues by how long they have been short; since when each of these is short; and when the next grace time ends.
+
+    Notes
+    -----
+    Design §6: "the part of a burst inside its guarantee; a throughput queue's fair share after a grace time". The guarantee is
+    min(d/t, demand) and the fair share what DRF gives before anything is spare: the round's `guaranteed`. O(N) beside the rows that lack.
+    """
+    lacking = np.maximum(snapshot.usage, result.guaranteed) - snapshot.usage
+    lacks = (lacking > slack_of(snapshot.live_capacity)).any(axis=1)
+    bursts = [
+        Owed(row, Ground.BURST, lacking[row], bool(reclaiming[row]))
+        for row in np.flatnonzero(lacks).tolist()
+        if result.classes[row] is GuaranteeClass.HARD and _in_window(result, row)
+    ]
+    since = {
+        snapshot.queues[row].name: short_since.get(snapshot.queues[row].name, now)
+        for row in np.flatnonzero(lacks & reclaiming).tolist()
+        if snapshot.queues[row].kind is QueueKind.THROUGHPUT
+    }
+    shares, waits = _fair_shares(snapshot, lacking, since, now - rules.grace_seconds)
+    return (*bursts, *shares), since, waits + rules.grace_seconds
+
+
+def _in_window(result: RoundResult, row: int) -> bool:
+    window = result.decisions[row].window
+    return window is not None and window.state is WindowState.OPEN
+
+
+def _fair_shares(
+    snapshot: ClusterSnapshot, lacking: FloatArray, since: Mapping[str, float], latest: float
+) -> tuple[list[Owed], float]:  # fmt: skip
+    """Queues that have been short since `latest` or before, longest first; and since when the next one is, infinite without one."""
+    row_of = {spec.name: row for row, spec in enumerate(snapshot.queues) if spec.name in since}
+    order = sorted(since, key=lambda name: (since[name], name))
+    due = [Owed(row_of[name], Ground.FAIR_SHARE, lacking[row_of[name]], evicts=True) for name in order if since[name] <= latest]
+    return due, min((since[name] for name in order if since[name] > latest), default=math.inf)
