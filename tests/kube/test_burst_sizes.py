@@ -10,8 +10,8 @@ from fairburst.kube.usage.burst_sizes import BURSTS, BurstSizes, pods_of
 RATE = np.array([160.0, 320.0])
 
 
-def test_before_the_first_burst_the_whole_declared_demand_counts() -> None:
-    assert BurstSizes().fraction("a/b") == 1.0
+def test_before_the_first_burst_nothing_is_known() -> None:
+    assert BurstSizes().fraction("a/b") is None
 
 
 def test_the_largest_of_the_recent_bursts_counts() -> None:
@@ -61,4 +61,4 @@ def test_queues_that_are_gone_are_dropped() -> None:
     sizes = BurstSizes()
     sizes.ended("a/b", 1.0, 10.0)
     sizes.keep(set())
-    assert sizes.fraction("a/b") == 1.0
+    assert sizes.fraction("a/b") is None

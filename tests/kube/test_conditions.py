@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +13,15 @@ from fairburst.kube.enforce.enforceability import Obstacle
 from fairburst.kube.enforce.stamp import stamp_of
 from fairburst.kube.queues.roster import Member, Problem
 from fairburst.kube.views.conditions import conditions_of
-from fairburst.policy.attainability import Attainability
+from fairburst.policy.attainability import Attainability, Verdict
 from fairburst.policy.model import GuaranteeClass, QueueDecision
 from tests.support.objects import World, latency_spec
 
-IN_TIME = Attainability(True, 10.0, 20.0, "expected after 10.0 s of 20 s")
-TOO_LATE = Attainability(False, 30.0, 20.0, "expected after 30.0 s, deadline 20 s")
+IN_TIME = Attainability(Verdict.IN_TIME, 10.0, 20.0, "expected after 10.0 s of 20 s")
+TOO_LATE = Attainability(Verdict.TOO_LATE, 30.0, 20.0, "expected after 30.0 s, deadline 20 s")
+NOT_MEASURED = Attainability(Verdict.NOT_MEASURED, 21.0, 20.0, "no burst has been measured yet")
+NO_ROOM = Attainability(Verdict.DOES_NOT_FIT, math.inf, 20.0, "of that size the nodes hold none")
+HARD = GuaranteeClass.HARD
 BLOCKED = Obstacle("PodsWithoutRequests", "no requests.", blocks=True)
 FENCED = Obstacle("ForeignQuotaBelowPromise", "their quota.", blocks=False)
 
@@ -50,21 +54,23 @@ def test_a_hard_queue_that_can_be_in_time_is_guaranteed_and_ready() -> None:
 
 
 @pytest.mark.parametrize(
-    ("granted", "attainable", "want_guaranteed", "want_ready"),
+    ("granted", "attainable", "want_guaranteed", "want_attainable"),
     [
-        pytest.param(GuaranteeClass.HARD, TOO_LATE, ("False", "NotAttainable"), "True", id="hard, and too late in practice"),
-        pytest.param(GuaranteeClass.SOFT, IN_TIME, ("False", "SoftGuarantee"), "True", id="soft"),
-        pytest.param(GuaranteeClass.ELASTIC, None, ("False", "FairShareOnly"), "True", id="elastic"),
-        pytest.param(None, None, ("False", "Rejected"), "False", id="rejected"),
+        pytest.param(HARD, TOO_LATE, ("False", "NotAttainable"), ("False", "TooLate"), id="hard, and too late in practice"),
+        pytest.param(HARD, NO_ROOM, ("False", "NotAttainable"), ("False", "DoesNotFitNodes"), id="hard, and no room on any node"),
+        pytest.param(HARD, NOT_MEASURED, ("True", "HardGuarantee"), ("Unknown", "NoBurstMeasured"), id="hard, and nothing known yet"),
+        pytest.param(GuaranteeClass.SOFT, IN_TIME, ("False", "SoftGuarantee"), ("True", "InTime"), id="soft"),
+        pytest.param(GuaranteeClass.ELASTIC, None, ("False", "FairShareOnly"), ("Unknown", "NoBurstPromised"), id="elastic"),
+        pytest.param(None, None, ("False", "Rejected"), ("Unknown", "NoBurstPromised"), id="rejected"),
     ],
 )
 def test_what_is_not_guaranteed_says_why(
-    granted: GuaranteeClass | None, attainable: Attainability | None, want_guaranteed: tuple[str, str], want_ready: str
+    granted: GuaranteeClass | None, attainable: Attainability | None, want_guaranteed: tuple[str, str], want_attainable: tuple[str, str]
 ) -> None:
     found = verdicts(*decided(granted=granted), attainable)
     assert found["Guaranteed"] == want_guaranteed
-    assert found["Ready"][0] == want_ready
-    assert found["Attainable"][0] == ("Unknown" if attainable is None else str(attainable.holds))
+    assert found["Attainable"] == want_attainable
+    assert found["Ready"][0] == ("False" if granted is None else "True")
 
 
 def test_a_throughput_queue_has_no_deadline_to_speak_of() -> None:

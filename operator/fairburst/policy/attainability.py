@@ -6,6 +6,7 @@ ends; pods also take time to be created, bound and started. Decides nothing: the
 
 from __future__ import annotations
 
+import enum
 import math
 from dataclasses import dataclass
 
@@ -24,56 +25,88 @@ class ClusterPace:
     startup_seconds: float | None = None
 
 
+class Verdict(enum.Enum):
+    """What can be said of a deadline; the value is the condition's reason."""
+
+    IN_TIME = "InTime"
+    TOO_LATE = "TooLate"
+    DOES_NOT_FIT = "DoesNotFitNodes"
+    NOT_MEASURED = "NoBurstMeasured"
+
+
 @dataclass(frozen=True, slots=True)
 class Attainability:
-    """The verdict: expected completion after the opening against the deadline, both in seconds; infinite where not all of the burst's pods
-    fit the nodes (`fits`)."""
+    """The verdict, its reasons in words, and the expected completion after the opening against the deadline, both in seconds: infinite
+    where not all of the burst's pods fit the nodes, of the whole declared demand where no burst was measured."""
 
-    holds: bool
+    verdict: Verdict
     expected_seconds: float
     deadline_seconds: float
     message: str
-    fits: bool = True
 
 
 def attainability(
-    *, deadline_seconds: float, demand_fraction: float, pods: float, fitting_pods: float = math.inf, room_is_free: bool, pace: ClusterPace
+    *,
+    deadline_seconds: float,
+    demand_fraction: float | None,
+    pods: float,
+    fitting_pods: float = math.inf,
+    room_is_free: bool,
+    pace: ClusterPace,
 ) -> Attainability:
     """Add up the delays ahead of a burst and compare with its deadline.
 
     Parameters
     ----------
     deadline_seconds : t of the burst; its guaranteed rate delivers the declared demand in exactly that time
-    demand_fraction : part of the declared demand that recent bursts really consumed, in (0, 1]; 1 without history
+    demand_fraction : part of the declared demand that recent bursts really consumed, in (0, 1]; None without history
     pods : pods of the burst at the guaranteed rate
     fitting_pods : pods of that size that the nodes hold while they are empty: a sum of free capacity is no room for a pod
     room_is_free : the guaranteed rate fits beside what runs now, so nothing has to end first
     pace : measured rates of this cluster
+
+    Notes
+    -----
+    Without history nothing is said unless it holds for any burst: delays that alone exceed the deadline, or none that could.
     """
     if pods > fitting_pods:
         return Attainability(
-            False,
+            Verdict.DOES_NOT_FIT,
             math.inf,
             deadline_seconds,
             f"the guaranteed rate is {pods:.0f} pods at a time, and of that size the nodes of the pool hold {fitting_pods:.0f} even while "
             "they are empty; ask for smaller pods, or provide larger nodes",
-            fits=False,
         )
     waiting = 0.0 if room_is_free else pace.release_seconds or 0.0
     slowest = min((rate for rate in (pace.creation_rate, pace.bind_rate) if rate), default=math.inf)
     creating = pods / slowest
     starting = pace.startup_seconds or 0.0
-    serving = demand_fraction * deadline_seconds
+    fraction = 1.0 if demand_fraction is None else demand_fraction
+    serving = fraction * deadline_seconds
     expected = waiting + creating + starting + serving
-    holds = expected <= deadline_seconds + 1e-9
     parts = (
         f"running work ends within {waiting:.1f} s, {pods:.0f} pods take {creating:.1f} s to create and bind, "
-        f"{starting:.1f} s to start, and {demand_fraction:.0%} of the declared demand takes {serving:.1f} s at the guaranteed rate"
+        f"{starting:.1f} s to start, and {fraction:.0%} of the declared demand takes {serving:.1f} s at the guaranteed rate"
     )
-    if holds:
-        return Attainability(True, expected, deadline_seconds, f"expected after {expected:.1f} s of {deadline_seconds:.0f} s: {parts}")
-    message = (
-        f"expected after {expected:.1f} s, deadline {deadline_seconds:.0f} s: {parts}; "
-        "declare a longer duration and deadline that include the wait, or shorter batch pods"
-    )
-    return Attainability(False, expected, deadline_seconds, message)
+    verdict = _verdict(expected, expected - serving, deadline_seconds, measured=demand_fraction is not None)
+    return Attainability(verdict, expected, deadline_seconds, _message(verdict, expected, deadline_seconds, parts))
+
+
+def _verdict(expected: float, delays: float, deadline: float, *, measured: bool) -> Verdict:
+    if expected <= deadline + 1e-9:
+        return Verdict.IN_TIME
+    return Verdict.TOO_LATE if measured or delays >= deadline else Verdict.NOT_MEASURED
+
+
+def _message(verdict: Verdict, expected: float, deadline: float, parts: str) -> str:
+    late = f"expected after {expected:.1f} s, deadline {deadline:.0f} s: {parts}; "
+    match verdict:
+        case Verdict.IN_TIME:
+            return f"expected after {expected:.1f} s of {deadline:.0f} s: {parts}"
+        case Verdict.NOT_MEASURED:
+            return (
+                "no burst has been measured yet, and only one that takes less than it declares can be in time. One that takes all of it is "
+                f"{late}a longer duration and deadline include the wait"
+            )
+        case _:
+            return f"{late}declare a longer duration and deadline that include the wait, or shorter batch pods"

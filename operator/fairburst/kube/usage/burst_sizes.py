@@ -1,6 +1,6 @@
 """What the last bursts of each latency queue really were: how much of the declared demand they took, in pods of which size.
 
-Decides nothing; the condition Attainable is estimated from it. Forgotten at a restart: the declared demand then counts in full.
+Decides nothing; the condition Attainable is estimated from it. Forgotten at a restart: until the next burst nothing is known.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class BurstSizes:
         if declared > 0:
             self._fractions.setdefault(queue, deque(maxlen=BURSTS)).append(min(1.0, delivered / declared))
 
-    def fraction(self, queue: str) -> float:
-        """Largest part of the declared demand that a recent burst took, in [0, 1]; 1 before the first."""
-        return max(self._fractions.get(queue, ()), default=1.0)
+    def fraction(self, queue: str) -> float | None:
+        """Largest part of the declared demand that a recent burst took, in [0, 1]; None before the first."""
+        return max(self._fractions.get(queue, ()), default=None)
 
     def unit(self, queue: str, now: FloatArray) -> FloatArray:
         """(K,) the queue's largest pod: `now`, or the last that was seen where it has none; zeros before the first."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fairburst.kube.enforce.enforceability import NAMED_AT_MOST, Obstacle
 from fairburst.kube.queues.roster import Member
-from fairburst.policy.attainability import Attainability
+from fairburst.policy.attainability import Attainability, Verdict
 from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind
 
 _HOW = {
@@ -15,6 +15,7 @@ _HOW = {
     "Gate": ("Gate", "new pods wait behind a scheduling gate that is taken off by the allocation; the ResourceQuota is only a ceiling."),
     "Suspend": ("Suspend", "new Jobs wait suspended until they fit the allocation whole; the namespace's ResourceQuota follows it."),
 }
+_ATTAINABLE = {Verdict.IN_TIME: "True", Verdict.TOO_LATE: "False", Verdict.DOES_NOT_FIT: "False", Verdict.NOT_MEASURED: "Unknown"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def _admitted(decision: QueueDecision) -> ConditionValue:
 
 def _guaranteed(decision: QueueDecision, attainable: Attainability | None) -> ConditionValue:
     match decision.guarantee_class:
-        case GuaranteeClass.HARD if attainable is not None and not attainable.holds:
+        case GuaranteeClass.HARD if attainable is not None and _ATTAINABLE[attainable.verdict] == "False":
             return ConditionValue("Guaranteed", "False", "NotAttainable", attainable.message)
         case GuaranteeClass.HARD:
             return ConditionValue("Guaranteed", "True", "HardGuarantee", decision.admission.message)
@@ -86,8 +87,7 @@ def _guaranteed(decision: QueueDecision, attainable: Attainability | None) -> Co
 def _attainable(attainable: Attainability | None) -> ConditionValue:
     if attainable is None:
         return ConditionValue("Attainable", "Unknown", "NoBurstPromised", "no burst is promised, so there is no deadline to meet")
-    reason = "InTime" if attainable.holds else "TooLate" if attainable.fits else "DoesNotFitNodes"
-    return ConditionValue("Attainable", "True" if attainable.holds else "False", reason, attainable.message)
+    return ConditionValue("Attainable", _ATTAINABLE[attainable.verdict], attainable.verdict.value, attainable.message)
 
 
 def _enforced(member: Member, decision: QueueDecision, obstacles: Sequence[Obstacle], *, observed_only: bool) -> ConditionValue:
