@@ -24,7 +24,7 @@ from fairburst.kube.api.objects import Metadata, Pod, controller_of
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL
 from fairburst.kube.names import SIZE_CLASSES, SMALL_CLASS
 from fairburst.kube.usage.pod_index import Shape
-from fairburst.policy.dress.values import TaskTable
+from fairburst.policy.dress.values import Job, TaskTable
 from fairburst.policy.model import BoolArray, FloatArray, IntArray
 
 # Labels by which others group pods, and ours; the first that a pod has counts.
@@ -46,7 +46,8 @@ class JobKey(NamedTuple):
 class JobPods:
     """What a job's pods amount to now. number: its number in the task table. active: pods not ended; running: tasks among them.
     wanted, used: charges of both, in thousandths. kind, name: of the controller ("Pod" for a bare pod). created: when its first pod was.
-    small: its category; that of a job whose pods are not stamped is set by who knows it, as is the family.
+    small: its category; that of a job whose pods are not stamped is set by who knows it, as is the family. alone: a bare pod of no
+    group, which nothing else adds up with. seen: such a pod as DRESS last saw it; None once it has changed.
     """
 
     key: JobKey
@@ -61,6 +62,8 @@ class JobPods:
     running: int = 0
     rows: int = 0
     family: str = ""
+    alone: bool = False
+    seen: Job | None = None
 
 
 @dataclass(slots=True)
@@ -190,7 +193,8 @@ class JobIndex:
             kind, name = (owner.kind, owner.name) if owner is not None else ("Pod", pod.metadata.name)
             number = self._free_numbers.pop() if self._free_numbers else len(self._jobs)
             created = pod.metadata.creation_timestamp or ""
-            job = JobPods(key, number, kind, name, created, _is_small(pod), [0] * len(shape), [0] * len(shape))
+            alone = owner is None and not group_of(pod.metadata)
+            job = JobPods(key, number, kind, name, created, _is_small(pod), [0] * len(shape), [0] * len(shape), alone=alone)
             self._jobs[key] = self._by_namespace.setdefault(key.namespace, {})[key] = self._by_number[number] = job
         job.active += 1
         _sum(job.wanted, shape, +1)
@@ -198,6 +202,7 @@ class JobIndex:
 
     def _start(self, known: _Known, started: float) -> None:
         job = known.job
+        job.seen = None
         known.row = self._columns.append(job.number, known.shape, started)
         self._tasks.append(known)
         job.running += 1
@@ -208,6 +213,7 @@ class JobIndex:
         """A pod is gone. If it ran to its end it is kept as an ended task; one that was deleted tells nothing about how long tasks run."""
         known = self._pods.pop(key)
         job = known.job
+        job.seen = None
         job.active -= 1
         _sum(job.wanted, known.shape, -1)
         if known.row >= 0:

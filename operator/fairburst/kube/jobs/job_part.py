@@ -81,9 +81,12 @@ class JobPartBuilder:
                 units[small][resource] = min(max(units[small].get(resource, 0.0), amount), MOST)
         if kept:
             self._fixed[namespace] = kept
-        for pods in index.jobs(namespace):
-            _add_pods(drafts, pods, len(resources))
+        of_pods = index.jobs(namespace)
+        for pods in of_pods:
+            if not pods.alone:
+                _add_pods(drafts, pods, len(resources))
         jobs = [(draft.running > 0, _job(draft, queue)) for draft in drafts.values() if draft.wanted.any() or draft.used.any()]
+        jobs += [(pods.running > 0, _job_of_one(pods, queue)) for pods in of_pods if pods.alone and any(pods.wanted)]
         return NamespaceJobs(
             pending=tuple(job for running, job in jobs if not running),
             running=tuple(job for running, job in jobs if running),
@@ -149,6 +152,15 @@ def _add_pods(drafts: dict[tuple[str, bool], _Draft], pods: JobPods, width: int)
     else:
         wanted = np.array(pods.wanted) / 1000
         draft.request, draft.wanted = draft.request + wanted, draft.wanted + wanted
+
+
+def _job_of_one(pods: JobPods, queue: str) -> Job:
+    """The job that a bare pod is by itself: of thousands only those that have changed are worked out anew in a round."""
+    if pods.seen is None or pods.seen.queue != queue:
+        drafts = dict[tuple[str, bool], _Draft]()
+        _add_pods(drafts, pods, len(pods.wanted))
+        pods.seen = _job(drafts[pods.key.name, pods.small], queue)
+    return pods.seen
 
 
 def _draft(drafts: dict[tuple[str, bool], _Draft], key: str, small: bool, name: str, created: str | None, width: int) -> _Draft:

@@ -1,0 +1,60 @@
+"""The jobs of a namespace for DRESS: what is remembered of bare pods between rounds is what a first look would find."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairburst.kube.api.objects import Pod
+from fairburst.kube.jobs.job_index import JobIndex
+from fairburst.kube.jobs.job_part import JobPartBuilder
+from fairburst.kube.usage.demand import NamespaceDemand, Workloads, namespace_demand
+from fairburst.kube.usage.pod_index import PodIndex
+from tests.support.objects import WALL, pod, requesting
+
+RESOURCES = ("cpu", "memory")
+STAGES = st.sampled_from(["gone", "waits", "bound", "runs", "ends"])
+
+
+def bare_pod(number: int, stage: str, stamped: str, *, grouped: bool) -> Pod:
+    labels: dict[str, Any] = {"labels": {"fairburst.dev/job": "team"}} if grouped else {}
+    phase = {"runs": "Running", "ends": "Succeeded"}.get(stage, "Pending")
+    made = pod("batch", f"p{number}", requesting(f"{number + 1}"), node="" if stage == "waits" else "node-0", phase=phase, **labels)
+    made.metadata.creation_timestamp = "2026-01-01T00:00:00Z"
+    made.spec.priority_class_name = stamped
+    made.status.start_time = "2026-01-01T00:00:00Z" if phase != "Pending" else None
+    return made
+
+
+def summary(index: JobIndex, builder: JobPartBuilder, demand: NamespaceDemand, queue: str) -> list[list[tuple[Any, ...]]]:
+    """Pending and running jobs, in order of name."""
+    found = builder.jobs_of("batch", queue, demand, index, {})
+    return [
+        sorted((j.name, j.queue, j.category.name, j.submitted, j.request.tolist(), j.wanted.tolist(), j.used.tolist()) for j in jobs)
+        for jobs in (found.pending, found.running)
+    ]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), STAGES, st.sampled_from(["", "fairburst-small", "fairburst-large"]), st.booleans())))
+def test_bare_pods_are_the_jobs_that_a_first_look_would_find(changes: list[tuple[int, str, str, bool]]) -> None:
+    """Pods come, are bound, run, end and go in any order; before each change the builder has looked at what was there."""
+    pods, index, builder = PodIndex(RESOURCES), JobIndex(RESOURCES, keep_seconds=20.0), JobPartBuilder()
+    index.follow(frozenset({"batch"}), (), WALL, 0.0)
+    stored: dict[int, Pod] = {}
+    for now, (number, stage, stamped, grouped) in enumerate(changes):
+        old = stored.pop(number, None)
+        new = None if stage == "gone" else bare_pod(number, stage, stamped, grouped=grouped)
+        pods.update(old, new)
+        if (changed := new or old) is not None:
+            index.update(old, new, pods.charge_of(changed), WALL + now, float(now))
+        if new is not None and not new.ended:
+            stored[number] = new
+        demand = namespace_demand(Workloads(), pods.namespace("batch"), pods.owner, RESOURCES)
+        queue = f"batch/queue-{now // 3}"
+        first_look = copy.deepcopy(index)
+        for one in first_look.jobs("batch"):
+            one.seen = None
+        assert summary(index, builder, demand, queue) == summary(first_look, JobPartBuilder(), demand, queue)
