@@ -9,7 +9,7 @@ import pytest
 
 from fairburst.kube.apply import Applier
 from fairburst.kube.engine import RoundPlan
-from fairburst.kube.jobs.elasticity import ElasticPlan, JobEvent
+from fairburst.kube.jobs.elasticity import ElasticPlan
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
 from fairburst.kube.names import MANAGED_LABEL
 from fairburst.kube.queues.job_annotations import Mark, mark_annotations, read_mark
@@ -17,8 +17,7 @@ from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import FakeApi, status
 from tests.support.objects import World, job, latency_spec, pod, quota
 
-QUOTAS, JOBS, EVENTS, NAMESPACES = "/api/v1/resourcequotas", "/apis/batch/v1/jobs", "/api/v1/events", "/api/v1/namespaces"
-LATENCY, THROUGHPUT = "/apis/fairburst.dev/v1alpha1/latencyqueues", "/apis/fairburst.dev/v1alpha1/throughputqueues"
+QUOTAS, JOBS, NAMESPACES = "/api/v1/resourcequotas", "/apis/batch/v1/jobs", "/api/v1/namespaces"
 
 
 class Site:
@@ -29,21 +28,14 @@ class Site:
         self.client = api.client()
         self.seen: list[dict[str, Any]] = []
         seen = self.seen.append
-        self.applier = Applier(self.client, "default", self.metrics, quota_seen=seen, queue_seen=seen, job_seen=seen)
+        self.applier = Applier(self.client, "default", self.metrics, quota_seen=seen, job_seen=seen)
         self.quotas_written: list[str] = []
-        self.statuses_written: list[str] = []
         for _, name in world.namespaces:
             # Namespaces are objects without a namespace; the fake server files them under "".
             api.put(NAMESPACES, {"metadata": {"name": name, "labels": {}}})
-        for (kind, _, _), obj in world.queues.items():
-            api.put(LATENCY if kind == "LatencyQueue" else THROUGHPUT, obj)
 
     async def apply(self, plan: RoundPlan) -> bool:
-        return await self.applier.apply(
-            plan,
-            lambda write, _: self.quotas_written.append(write.namespace),
-            lambda write, _: self.statuses_written.append(write.member.namespace),
-        )
+        return await self.applier.apply(plan, lambda write, _: self.quotas_written.append(write.namespace))
 
     def writes(self, kind: str, result: str) -> float:
         return self.metrics.registry.get_sample_value("fairburst_writes_total", {"kind": kind, "result": result}) or 0.0
@@ -59,7 +51,7 @@ async def site() -> AsyncIterator[Site]:
     world.queue("ThroughputQueue", "batch")
     world.controller("Job", None, job("batch", "work", 4))
     world.queue("LatencyQueue", "burst", spec=latency_spec())
-    async with FakeApi(QUOTAS, JOBS, EVENTS, NAMESPACES, LATENCY, THROUGHPUT) as api:
+    async with FakeApi(QUOTAS, JOBS, NAMESPACES) as api:
         made = Site(api, world)
         api.put(JOBS, {"metadata": {"name": "work", "namespace": "batch"}})
         yield made
@@ -73,25 +65,19 @@ async def test_everything_a_round_wants_is_on_the_server_afterwards(site: Site) 
     assert written["status"]["used"] == {"requests.cpu": "0", "requests.memory": "0"}
     assert written["metadata"]["ownerReferences"][0]["name"] == "queue"
     assert site.api.objects[NAMESPACES]["", "batch"]["metadata"]["labels"] == {MANAGED_LABEL: "true"}
-    assert site.api.objects[LATENCY]["burst", "queue"]["status"]["class"] == "Hard"
-    events = [event for (namespace, _), event in site.api.objects[EVENTS].items() if namespace == "burst"]
-    assert [(event["reason"], event["involvedObject"]["name"]) for event in events] == [("Admitted", "queue")]
-    assert sorted(site.quotas_written) == sorted(site.statuses_written) == ["batch", "burst"]
+    assert sorted(site.quotas_written) == ["batch", "burst"]
 
 
 async def test_what_the_server_answers_goes_into_the_caches(site: Site) -> None:
     await site.apply(site.world.plan())
     kinds = sorted(obj.get("kind", "") for obj in site.seen)
-    assert kinds == ["LatencyQueue", "ResourceQuota", "ResourceQuota", "ThroughputQueue"]
+    assert kinds == ["ResourceQuota", "ResourceQuota"]
     assert all(obj["metadata"]["resourceVersion"] for obj in site.seen)
 
 
-async def test_labels_come_before_quotas_and_statuses_before_events(site: Site) -> None:
+async def test_labels_come_before_quotas(site: Site) -> None:
     await site.apply(site.world.plan())
-    kinds = ["namespaces", "resourcequotas", "queues", "events"]
-    order = [next(n for n in (3, 2, 1, 0) if kinds[n] in path) for _, path in site.paths()]
-    assert order == sorted(order)
-    assert set(order) == {0, 1, 2, 3}
+    assert ["resourcequotas" in path for _, path in site.paths()] == [False] * 2 + [True] * 4
 
 
 async def test_bursts_are_raised_before_the_others_are_written(site: Site) -> None:
@@ -107,25 +93,19 @@ async def test_a_write_that_fails_stops_no_other_and_is_counted(site: Site) -> N
     assert not await site.apply(plan)
     assert site.writes("quota", "error") == 1.0
     assert site.writes("quota", "ok") == 1.0
-    assert site.writes("status", "ok") == 2.0
     assert len(site.quotas_written) == 2, "a failed write counts for the rate as well"
 
 
-async def test_a_job_is_resized_with_our_notes_as_ourselves_and_told_why(site: Site) -> None:
+async def test_a_job_is_resized_with_our_notes_as_ourselves(site: Site) -> None:
     plan = site.world.plan()
     write = ParallelismWrite("batch", "work", "102", 4, 2, Mark(4, 2, 0.0))
-    events = [JobEvent("batch", "work", "uid-1", "ParallelismChanged", "parallelism 4 -> 2.", warning=False)]
-    plan.elastic = ElasticPlan([write], events)
+    plan.elastic = ElasticPlan([write])
     assert await site.apply(plan)
     stored = site.api.objects[JOBS]["batch", "work"]
     assert stored["spec"]["parallelism"] == 2
     assert read_mark(stored["metadata"]["annotations"]) == Mark(4, 2, 0.0)
     [params] = [query for method, path, query in site.api.requests if method == "PATCH" and path.endswith("/jobs/work")]
     assert params == {"fieldManager": "fairburst"}
-    told = [event for event in site.api.objects[EVENTS].values() if event["involvedObject"]["kind"] == "Job"]
-    assert [(event["reason"], event["involvedObject"]["uid"], event["type"]) for event in told] == [
-        ("ParallelismChanged", "uid-1", "Normal")
-    ]
 
 
 async def test_a_job_that_gets_its_parallelism_back_keeps_no_note_of_ours(site: Site) -> None:
@@ -161,9 +141,9 @@ def marked() -> dict[str, str]:
 
 async def test_what_is_gone_in_the_meantime_is_overtaken_and_no_error(site: Site) -> None:
     plan = site.world.plan()
-    site.api.remove(LATENCY, "burst", "queue")
+    site.api.remove(NAMESPACES, "", "burst")
     assert not await site.apply(plan)
-    assert (site.writes("status", "overtaken"), site.writes("status", "error"), site.writes("status", "ok")) == (1.0, 0.0, 1.0)
+    assert (site.writes("label", "overtaken"), site.writes("label", "error"), site.writes("label", "ok")) == (1.0, 0.0, 1.0)
 
 
 async def test_a_quota_that_somebody_else_created_first_is_overtaken(site: Site) -> None:
@@ -211,6 +191,6 @@ async def test_a_blocked_job_is_woken_by_an_annotation(site: Site) -> None:
 
 async def test_an_empty_plan_sends_nothing(site: Site) -> None:
     plan = site.world.plan()
-    plan.labels, plan.quota_writes, plan.statuses, plan.events = [], [], [], []
+    plan.labels, plan.quota_writes = [], []
     assert await site.apply(plan)
     assert site.paths() == []

@@ -179,6 +179,27 @@ async def test_the_loop_tells_when_its_last_round_ended() -> None:
         assert time.monotonic() - rounds.loop.last_round_ended < 2.0
 
 
+async def test_a_loop_that_finishes_ends_the_round_under_way_and_begins_no_other() -> None:
+    rounds, answered = Rounds(debounce=0), asyncio.Event()
+    send = rounds.loop._send
+
+    async def slowly(plan: RoundPlan) -> bool:
+        await answered.wait()
+        return await send(plan)
+
+    rounds.loop._send = slowly
+    task = asyncio.create_task(rounds.loop.run())
+    await rounds.count(1)
+    finishing = asyncio.create_task(rounds.loop.finish())
+    await asyncio.sleep(0.05)
+    assert not finishing.done()
+    answered.set()
+    await asyncio.wait_for(finishing, 60.0)
+    rounds.loop.mark()
+    await asyncio.wait_for(task, 60.0)
+    assert len(rounds.at) == 1
+
+
 async def test_a_loop_that_is_cancelled_ends_also_when_an_event_comes_in_the_same_moment() -> None:
     """As when a process that was frozen goes on: all that was missed arrives at once, the loss of the Lease included."""
     rounds = Rounds()

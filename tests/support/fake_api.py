@@ -30,7 +30,7 @@ def status(code: int, reason: str, message: str = "as the test asked") -> JsonOb
 class FakeApi:
     """Collections by path ("/api/v1/pods"), objects by (namespace, name). Namespaced paths work on the same objects.
 
-    `fail(count, response)` answers the next requests that way; `requests` records (method, path, query).
+    `fail(count, response)` answers the next requests that way, `hold` keeps them waiting; `requests` records (method, path, query).
     """
 
     def __init__(self, *collections: str) -> None:
@@ -41,6 +41,8 @@ class FakeApi:
         self._history: dict[str, list[tuple[int, JsonObject]]] = {path: [] for path in collections}
         self._continued: dict[str, tuple[int, list[JsonObject]]] = {}
         self._failures: list[Callable[[], web.StreamResponse]] = []
+        self.held = 0
+        self._slow, self._let_go = "", asyncio.Event()
         self._changed = asyncio.Event()
         self._watches: dict[asyncio.Task[Any], web.Request] = {}
         self._frozen: set[asyncio.Task[Any]] = set()
@@ -142,6 +144,16 @@ class FakeApi:
 
         self._failures.extend([response] * count)
 
+    def hold(self, suffix: str) -> None:
+        """Answer requests whose path ends so only after `let_go`; `held` counts those that wait."""
+        self._slow = suffix
+        self._let_go.clear()
+
+    def let_go(self) -> None:
+        """Answer what was held, and everything from now on."""
+        self._slow = ""
+        self._let_go.set()
+
     # How it answers -----------------------------------------------------------------------------------------------
 
     def _tick(self) -> str:
@@ -156,6 +168,10 @@ class FakeApi:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         query = dict(request.query)
         self.requests.append((request.method, request.path, query))
+        if self._slow and request.path.endswith(self._slow):
+            self.held += 1
+            await self._let_go.wait()
+            self.held -= 1
         if self._failures:
             return self._failures.pop(0)()
         collection, namespace, name = self._locate(request.path)

@@ -235,8 +235,12 @@ class Engine:
         """Tell the planner that a quota write was sent."""
         self._quotas.written(write.key, now)
 
+    def status_sent(self, write: StatusWrite, now: float) -> None:
+        """Tell the planner that a status write is on its way."""
+        self._statuses.sent(write, now)
+
     def status_written(self, write: StatusWrite, now: float) -> None:
-        """Tell the planner that a status write was sent."""
+        """Tell the planner that a status write was answered."""
         self._statuses.written(write, now)
 
     def _recall(self, queues: Mapping[ObjectKey, Mapping[str, Any]]) -> None:

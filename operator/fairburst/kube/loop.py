@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -48,7 +48,10 @@ class SchedulingLoop:
         self._dirty, self._urgent = asyncio.Event(), asyncio.Event()
         self._first_event = math.inf
         self.last_round_ended = -math.inf
-        self.after_round: Callable[[RoundPlan], Awaitable[None]] | None = None
+        self._finishing = False
+        self._resting = asyncio.Event()
+        self._resting.set()
+        self.after_round: Callable[[RoundPlan], None] | None = None
 
     def mark(self, *, urgent: bool = False) -> None:
         """Something changed: run a round soon. `urgent`: somebody waits for the decision itself."""
@@ -59,18 +62,28 @@ class SchedulingLoop:
         self._dirty.set()
 
     async def run(self) -> None:
-        """Rounds without end. An unexpected error in one is logged and counted; the next starts from the view as it then is."""
+        """Rounds until told to finish. An unexpected error in one is logged and counted; the next starts from the view as it then is."""
         due = 0.0
         self.last_round_ended = time.monotonic()  # of the first round, too, it is asked how long it takes
         while True:
             await self._wait(due)
+            if self._finishing:
+                return
+            self._resting.clear()
             try:
                 due = await self._round()
             except Exception:
                 logger.exception("round failed")
                 self._metrics.round_failures.inc()
                 due = time.monotonic() + RETRY_SECONDS
+            finally:
+                self._resting.set()
             self.last_round_ended = time.monotonic()
+
+    async def finish(self) -> None:
+        """Begin no more rounds; return once the one under way has ended."""
+        self._finishing = True
+        await self._resting.wait()
 
     async def _wait(self, due: float) -> None:
         """Until an event has come and the debounce time is over, or until `due`."""
@@ -104,7 +117,7 @@ class SchedulingLoop:
         ok = await self._send(plan)
         self._observe(plan, started, planned)
         if self.after_round is not None:
-            await self.after_round(plan)
+            self.after_round(plan)
         return plan.due if ok else min(plan.due, time.monotonic() + RETRY_SECONDS)
 
     def _observe(self, plan: RoundPlan, started: float, planned: float) -> None:

@@ -1,4 +1,7 @@
-"""What the operator remembers besides the queues' statuses: read back before a process leads, saved after each round. Decides nothing."""
+"""What the operator remembers besides the queues' statuses: read back before a process leads, saved beside the rounds.
+
+Of what is noted while a save is under way the latest is saved next. Decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ class Memories:
         self._committed = CommittedCapacity(client, config.namespace, config.pool.name)
         self._reserve = ReserveMemory(client, config.namespace, config.pool.name)
         self._job_runs = RunStore(client, config.namespace, config.pool.name)
+        self._noted, self._saved = asyncio.Event(), asyncio.Event()
+        self._saved.set()
 
     @property
     def job_runs_unreadable(self) -> bool:
@@ -30,9 +35,27 @@ class Memories:
         """Hand everything that is saved to an engine that has run no round yet."""
         await asyncio.gather(self._recall_committed(engine), self._recall_reserve(engine), self._recall_job_runs(engine))
 
-    async def save(self, engine: Engine, plan: RoundPlan) -> None:
-        """Save what a round has changed."""
-        await self._committed.save(plan.snapshot.resources, plan.snapshot.committed_capacity)
+    def note(self, plan: RoundPlan) -> None:
+        """A round has ended: have saved what it has changed."""
+        self._committed_now = plan.snapshot.resources, plan.snapshot.committed_capacity
+        self._noted.set()
+        self._saved.clear()
+
+    async def run(self, engine: Engine) -> None:
+        """Save what is noted until cancelled."""
+        while True:
+            await self._noted.wait()
+            self._noted.clear()
+            await self._save(engine)
+            if not self._noted.is_set():
+                self._saved.set()
+
+    async def flush(self) -> None:
+        """Return once everything noted has been saved, or is to be saved later."""
+        await self._saved.wait()
+
+    async def _save(self, engine: Engine) -> None:
+        await self._committed.save(*self._committed_now)
         if self._learn:
             await self._job_runs.save(engine.slots.learned.observations)
         await self._reserve.save(engine.memory.dress)

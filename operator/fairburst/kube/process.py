@@ -31,6 +31,7 @@ from fairburst.kube.engine import ClusterView, Engine, RoundPlan
 from fairburst.kube.loop import SchedulingLoop
 from fairburst.kube.memories import Memories
 from fairburst.kube.queues.queue_watch import QueueWatch
+from fairburst.kube.tell import Teller
 from fairburst.kube.ungate import Ungater
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
@@ -46,6 +47,7 @@ logger = logging.getLogger(__name__)
 
 SILENCE_SECONDS = 180.0  # bookmarks come every minute: a watch silent for longer is dead
 LOOP_LAG_SECONDS = 10.0
+FINISH_SECONDS = 5.0  # for the last round and what it has left to tell; Kubernetes ends us 30 s after SIGTERM
 CONTROLLERS = {
     "Job": ("/apis/batch/v1/jobs", Job),
     "Deployment": ("/apis/apps/v1/deployments", Deployment),
@@ -126,7 +128,6 @@ class Operator:
             config.pool.name,
             self.metrics,
             quota_seen=self._quota_seen,
-            queue_seen=self._queues.observe,
             job_seen=lambda obj: self._controllers["Job"].observe(msgspec.convert(obj, Job)),
         )
         self._changed_pods_in: set[str] = set()
@@ -136,11 +137,12 @@ class Operator:
         self._prepare_term()
 
     def _prepare_term(self) -> None:
-        """What leading takes: an engine that remembers nothing yet, what is saved for it, its loop and its ungater."""
+        """What leading takes: an engine that remembers nothing yet, what is saved for it, its loop and its senders."""
         self._engine = Engine(self._config, self._namespace, decide if self._recorder is None else self._recorder.decide)
         for pod in self._pods.store.values():
             self._engine.gates.pod_changed(None, pod)
         self._ungater = Ungater(self._client, self._engine.gates, self.metrics, pod_seen=self._pod_answered, on_failure=self._mark)
+        self._teller = Teller(self._client, self._config.pool.name, self.metrics, self._engine, self._queues, on_failure=self._mark)
         self._memories = Memories(self._client, self._config)
         self._loop = SchedulingLoop(self._engine, self._view, self._send, self._config.rounds, self.metrics)
         self._loop.after_round = self._after_round
@@ -165,6 +167,7 @@ class Operator:
             for task in done - {ended}:
                 task.result()  # an informer or the loop ends only by an error: let it surface
         finally:
+            await self._finish()
             if self._election is not None:
                 await self._hand_over(self._election)
             for task in (ended, *tasks):
@@ -175,6 +178,17 @@ class Operator:
             await web.stop()
             if self._recorder is not None:
                 self._recorder.stop()
+
+    async def _finish(self) -> None:
+        """End the round under way, and let users and whoever comes next know what was decided, unless the API server takes too long."""
+        if not self._leading:
+            return
+        try:
+            async with asyncio.timeout(FINISH_SECONDS):
+                await self._loop.finish()
+                await asyncio.gather(self._teller.flush(), self._memories.flush())
+        except TimeoutError:
+            event(logger, logging.WARNING, "stopped with writes left", seconds=FINISH_SECONDS)
 
     async def _hand_over(self, election: LeaderElection) -> None:
         """Begin no more writes, wait for those under way, and only then let somebody else write."""
@@ -215,6 +229,8 @@ class Operator:
             async with asyncio.TaskGroup() as term:
                 term.create_task(self._loop.run(), name="rounds")
                 term.create_task(self._ungater.run(), name="ungater")
+                term.create_task(self._teller.run(), name="teller")
+                term.create_task(self._memories.run(self._engine), name="memories")
         finally:
             self._leading = False
             self.metrics.stand_by()
@@ -289,12 +305,13 @@ class Operator:
 
     async def _send(self, plan: RoundPlan) -> bool:
         self._ungater.send(plan.ungates, plan.since)
-        return await self._applier.apply(plan, self._engine.quota_written, self._engine.status_written)
+        applied = await self._applier.apply(plan, self._engine.quota_written)
+        return await self._teller.tell(plan) and applied
 
-    async def _after_round(self, plan: RoundPlan) -> None:
+    def _after_round(self, plan: RoundPlan) -> None:
         if plan.statuses_planned:
             self._show(plan)
-        await self._memories.save(self._engine, plan)
+        self._memories.note(plan)
 
     def _show(self, plan: RoundPlan) -> None:
         """Publish the round as metrics."""

@@ -138,6 +138,10 @@ class QueueWatch:
         with self._store._lock:
             return dict(self._store.objects)
 
+    def stored(self, key: QueueKey) -> JsonObject | None:
+        """One object as it is known now; None where there is none."""
+        return self._store.objects.get(key)
+
     async def start(self) -> None:
         """Return once both kinds are listed and Kopf runs; retries while the API server does not answer.
 

@@ -47,6 +47,8 @@ FIGURES_PER_SECOND = 10.0  # hundreds of busy queues shall not fill the API serv
 # looks at the statuses, a take-over finds it at most five seconds old. LEDGER_TOLERANCE keeps it to a few dozen writes a second in all.
 ACCOUNTS_SECONDS = 4.0
 _ACCOUNTS = frozenset({"ledger", "fairShare", "debtMilliseconds"})
+# What admission policies read (but for sizeThreshold, which drifts with capacity and is late whenever figures are), and promises.
+_AWAITED = frozenset({"stamp", "smallStamp", "holds", "class", "promise"})
 _DRIFTING = (
     "ledger",
     "fairShare",
@@ -88,10 +90,16 @@ class StatusInput:
 
 @dataclass(frozen=True, slots=True)
 class StatusWrite:
-    """A merge patch for one queue's status."""
+    """One queue's status as it should read, and the merge patch that made it so from the object that was looked at."""
 
     member: Member
     patch: Mapping[str, Any]
+    status: Mapping[str, Any]
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a round waits for the answer: the API server admits by what the patch changes, or a promise is made in it."""
+        return not _AWAITED.isdisjoint(self.patch)
 
 
 class StatusPlanner:
@@ -122,11 +130,13 @@ class StatusPlanner:
                 due = min(due, accounts)
                 continue
             self._told[uid] = told
-            patch = merge_difference(current, status_of(item, current, resources, wall))
+            status = status_of(item, current, resources, wall)
+            patch = merge_difference(current, status)
+            write = StatusWrite(item.member, patch, status)
             if patch and (_is_structural(patch, current) or (now >= accounts and _has_accounts(item, patch))):
-                news.append(StatusWrite(item.member, patch))
+                news.append(write)
             elif patch and now >= earliest:
-                figures.append((earliest, StatusWrite(item.member, patch)))
+                figures.append((earliest, write))
             elif patch:
                 due = min(due, accounts if _has_accounts(item, patch) else earliest)
         figures.sort(key=lambda pair: (pair[1].member.key[0] != "LatencyQueue", pair[0]))
@@ -137,8 +147,12 @@ class StatusPlanner:
         self._forget({item.member.uid for item in inputs})
         return news + [write for _, write in figures[:share]], due
 
+    def sent(self, write: StatusWrite, now: float) -> None:
+        """Note that a write is on its way: until it is answered only news is planned on top of it."""
+        self._written_at[write.member.uid] = now
+
     def written(self, write: StatusWrite, now: float) -> None:
-        """Note that a write was sent, successful or not; the next plan looks whether it arrived."""
+        """Note that a write was answered, well or not; the next plan looks whether it arrived."""
         self._written_at[write.member.uid] = now
         self._told.pop(write.member.uid, None)
 

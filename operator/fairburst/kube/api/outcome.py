@@ -1,0 +1,28 @@
+"""What became of one write: logged and counted, never raised. What failed comes back as a difference, so nothing is retried here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+
+from fairburst.kube.api.errors import ApiError, Conflict, NotFound, NotLeading
+from fairburst.telemetry.log import event
+from fairburst.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+
+async def succeeded(kind: str, write: Awaitable[None], metrics: Metrics) -> bool:
+    """Wait for a write's answer; True if it was taken. `kind` names it in the log and in the metric."""
+    try:
+        await write
+    except (NotFound, Conflict, NotLeading) as error:  # overtaken by a change whose event is still on its way, or by another leader
+        event(logger, logging.DEBUG, "write overtaken", kind=kind, problem=str(error))
+        metrics.writes.labels(kind, "overtaken").inc()
+        return False
+    except ApiError as error:
+        event(logger, logging.WARNING, "write failed", kind=kind, problem=str(error))
+        metrics.writes.labels(kind, "error").inc()
+        return False
+    metrics.writes.labels(kind, "ok").inc()
+    return True

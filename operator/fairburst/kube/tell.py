@@ -1,0 +1,164 @@
+"""Telling users: statuses and events, sent beside the rounds and not within them. Decides nothing.
+
+Of each object one write is under way at a time. A status that waits is replaced by a newer one, and is compared with the object once more
+when its turn comes; events follow the status that was decided with them. A round waits only for promises and for what admission goes by:
+docs/decisions/0068-users-are-told-beside-the-rounds.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.outcome import succeeded
+from fairburst.kube.engine import Engine, RoundPlan
+from fairburst.kube.names import GROUP
+from fairburst.kube.queues.queue_watch import PLURALS, QueueWatch
+from fairburst.kube.queues.roster import ObjectKey
+from fairburst.kube.queues.schemas import API_VERSION, VERSION, from_epoch
+from fairburst.kube.views.status import StatusWrite, merge_difference
+from fairburst.telemetry.metrics import Metrics
+
+CONCURRENT_WRITES = 16
+MOST_EVENTS = 20  # of one object that wait: where the API server is that far behind, the oldest are no news any more
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """An Event to create. `involved`: the object that it is about, as an Event names it."""
+
+    involved: Mapping[str, str]
+    reason: str
+    message: str
+    warning: bool
+
+
+@dataclass(slots=True)
+class _Untold:
+    """What one object is still to be told. `answers`: who waits for the status, which is the latest one by then."""
+
+    status: StatusWrite | None = None
+    answers: list[asyncio.Future[bool]] = field(default_factory=list)
+    events: deque[_Event] = field(default_factory=lambda: deque(maxlen=MOST_EVENTS))
+
+
+class Teller:
+    """Sends statuses and events of one term. `on_failure` asks for a round, which looks again at what failed."""
+
+    def __init__(
+        self, client: ApiClient, pool: str, metrics: Metrics, engine: Engine, queues: QueueWatch, *, on_failure: Callable[[], None]
+    ) -> None:
+        self._client = client
+        self._pool = pool
+        self._metrics = metrics
+        self._engine = engine
+        self._queues = queues
+        self._on_failure = on_failure
+        self._untold: dict[ObjectKey, _Untold] = {}
+        self._turns: asyncio.Queue[ObjectKey] = asyncio.Queue()  # each object with something untold is here, or in a worker's hands
+        self._all_told = asyncio.Event()
+        self._all_told.set()
+
+    async def tell(self, plan: RoundPlan) -> bool:
+        """Take on a plan's statuses and events; return once those that are awaited have been answered, True if all went well."""
+        awaited = []
+        for write in plan.statuses:
+            untold = self._of(write.member.key)
+            untold.status = write
+            self._engine.status_sent(write, time.monotonic())
+            if write.is_awaited:
+                untold.answers.append(asyncio.get_running_loop().create_future())
+                awaited.append(untold.answers[-1])
+        for member, what in plan.events:
+            kind, namespace, name = member.key
+            involved = {"apiVersion": API_VERSION, "kind": kind, "namespace": namespace, "name": name, "uid": member.uid}
+            self._of(member.key).events.append(_Event(involved, what.kind.value, what.message, what.warning))
+        for job in plan.elastic.events:
+            involved = {"apiVersion": "batch/v1", "kind": "Job", "namespace": job.namespace, "name": job.name, "uid": job.uid}
+            self._of(("Job", job.namespace, job.name)).events.append(_Event(involved, job.reason, job.message, job.warning))
+        return all(await asyncio.gather(*awaited))
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(CONCURRENT_WRITES):
+                workers.create_task(self._work())
+
+    async def flush(self) -> None:
+        """Return once nothing is left to be told."""
+        await self._all_told.wait()
+
+    def _of(self, key: ObjectKey) -> _Untold:
+        if key not in self._untold:
+            self._untold[key] = _Untold()
+            self._turns.put_nowait(key)
+            self._all_told.clear()
+        return self._untold[key]
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._turns.get()
+            untold = self._untold[key]
+            await self._next(untold)
+            if untold.status is not None or untold.events:
+                self._turns.put_nowait(key)
+                continue
+            del self._untold[key]
+            if not self._untold:
+                self._all_told.set()
+
+    async def _next(self, untold: _Untold) -> None:
+        """One write."""
+        write, answers = untold.status, untold.answers
+        if write is None:
+            await succeeded("event", self._event(untold.events.popleft()), self._metrics)
+            return
+        untold.status, untold.answers = None, []
+        patch = self._difference(write)
+        well = not patch or await succeeded("status", self._status(write, patch), self._metrics)
+        self._engine.status_written(write, time.monotonic())
+        for answer in answers:
+            if not answer.done():  # whoever waited has been cancelled
+                answer.set_result(well)
+        if not well:
+            self._on_failure()
+
+    def _difference(self, write: StatusWrite) -> dict[str, Any]:
+        """What is left to write: the writes that this one waited for may have told some of it, and the queue may be gone."""
+        stored = self._queues.stored(write.member.key)
+        if stored is None or stored["metadata"].get("uid", "") != write.member.uid:
+            return {}
+        return merge_difference(stored.get("status") or {}, write.status)
+
+    async def _status(self, write: StatusWrite, patch: Mapping[str, Any]) -> None:
+        kind, namespace, name = write.member.key
+        path = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{PLURALS[kind]}/{name}/status"
+        self._queues.observe(await self._client.merge_patch(path, {"status": patch}))
+
+    async def _event(self, what: _Event) -> None:
+        namespace, name = what.involved["namespace"], what.involved["name"]
+        now = from_epoch(time.time()).isoformat().replace("+00:00", "Z")
+        body: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{name}.{uuid.uuid4().hex[:16]}", "namespace": namespace},
+            "involvedObject": what.involved,
+            "reason": what.reason,
+            "message": what.message[:1024],
+            "type": "Warning" if what.warning else "Normal",
+            "eventTime": now,
+            "firstTimestamp": now[:19] + "Z",
+            "lastTimestamp": now[:19] + "Z",
+            "count": 1,
+            "action": "Decide",
+            "reportingComponent": "fairburst.dev/operator",
+            "reportingInstance": self._pool,
+            "source": {"component": "fairburst"},
+        }
+        await self._client.create(f"/api/v1/namespaces/{namespace}/events", body)
