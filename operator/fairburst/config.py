@@ -468,6 +468,21 @@ class WebhookConfig(_Group):
     )
 
 
+class ExtenderConfig(_Group):
+    """The scheduler extender (`fairburst extender`), a process of its own."""
+
+    host: str = Field(
+        default="0.0.0.0",  # noqa: S104  kube-scheduler comes from outside the pod
+        description="Address to listen on. All by default, since kube-scheduler comes from outside the pod; 127.0.0.1 beside it.",
+    )
+    port: int = Field(
+        default=9444,
+        ge=0,
+        le=65_535,
+        description="Port to listen on, for metrics and probes too; 0 lets the system choose one (the log names it).",
+    )
+
+
 class LogConfig(_Group):
     """What is logged, on standard error."""
 
@@ -538,6 +553,9 @@ class Config(_Group):
     )
     metrics: MetricsConfig = Field(default_factory=MetricsConfig, description="The HTTP endpoint. By default on all addresses.")
     webhook: WebhookConfig = Field(default_factory=WebhookConfig, description="The admission webhook. By default none.")
+    extender: ExtenderConfig = Field(
+        default_factory=ExtenderConfig, description="Where the scheduler extender listens. By default on all addresses."
+    )
     log: LogConfig = Field(default_factory=LogConfig, description="What is logged. By default for people, on standard error.")
     recording: RecordingConfig = Field(default_factory=RecordingConfig, description="What is kept of the rounds. By default nothing.")
 

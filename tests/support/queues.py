@@ -75,6 +75,8 @@ def full_status() -> QueueStatus:
                 "message": "Held.",
                 "arrival": time,
                 "held": amounts,
+                "needed": amounts,
+                "podSize": amounts,
                 "plannedStart": time,
                 "expectedFree": amounts,
                 "reallyFree": amounts,

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from fairburst.cli import config, crds, manifests, metrics, replay, reproduce, run, simulate, uninstall
+from fairburst.cli import config, crds, extender, manifests, metrics, replay, reproduce, run, simulate, uninstall
 from fairburst.config import ConfigError
 
 
@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"fairburst {version('fairburst')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (run, manifests, uninstall, crds, config, metrics, replay, simulate, reproduce):
+    for module in (run, extender, manifests, uninstall, crds, config, metrics, replay, simulate, reproduce):
         module.add_to(commands)
     given = parser.parse_args(arguments)
     try:

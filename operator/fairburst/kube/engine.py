@@ -509,7 +509,7 @@ class Engine:
                     None if observed_only else stamp_of(decision.guarantee_class, self._config),
                     HOLDS.get(member.enforcement),
                     reserve=reserve,
-                    lead_time=plan.lead_times.get(member.qualified_name),
+                    lead_time=self._lead_time(plan, member.qualified_name, row),
                     elasticity=None
                     if elastic is None
                     else status_part(elastic, plan.snapshot.resources, self._config.elasticity.status_jobs),
@@ -539,6 +539,11 @@ class Engine:
             room_is_free=free,
             pace=view.pace.pace(now),
         )
+
+    def _lead_time(self, plan: RoundPlan, queue: str, row: int) -> LeadTimeView | None:
+        """Its lead time, with the size of the pods for which room is held; None for a queue that asks for none."""
+        view = plan.lead_times.get(queue)
+        return None if view is None else replace(view, pod_size=self._bursts.unit(queue, plan.snapshot.unit[row]))
 
     def _remember_bursts(self, plan: RoundPlan, wall: float) -> None:
         """Note how much each burst that was judged in this round has used."""

@@ -23,7 +23,7 @@ from fairburst.config import Config
 from fairburst.kube.admission.server import AdmissionServer, CertificateError
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, CredentialsError
-from fairburst.kube.api.informer import Informer
+from fairburst.kube.api.informer import Informer, silence
 from fairburst.kube.api.lease import LeaderElection, LeaseTimes
 from fairburst.kube.api.objects import Deployment, Job, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
 from fairburst.kube.apply import Applier
@@ -45,7 +45,6 @@ from fairburst.telemetry.web import WebServer
 
 logger = logging.getLogger(__name__)
 
-SILENCE_SECONDS = 180.0  # bookmarks come every minute: a watch silent for longer is dead
 LOOP_LAG_SECONDS = 10.0
 FINISH_SECONDS = 5.0  # for the last round and what it has left to tell; Kubernetes ends us 30 s after SIGTERM
 CONTROLLERS = {
@@ -69,10 +68,7 @@ def run(config: Config) -> int:
 
 
 async def _main(config: Config) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop = stopped_by_signal()
     # A pod's name alone may come back after a crash, and a machine's belongs to all that run on it.
     identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
     rates = {"write_rate": config.writes.per_second, "write_burst": config.writes.burst}
@@ -84,6 +80,15 @@ async def _main(config: Config) -> None:
                 election = client.fence = election_of(config, lease_client, identity)
                 await Operator(config, client, election).run(stop)
     event(logger, logging.INFO, "stopped")
+
+
+def stopped_by_signal() -> asyncio.Event:
+    """Set once this process is asked to end. Call it on the event loop."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
 
 
 def election_of(config: Config, client: ApiClient, identity: str) -> LeaderElection:
@@ -248,8 +253,7 @@ class Operator:
         idle = now - max(self._loop.last_round_ended, self._term_began)
         if self._leading and idle > self._config.rounds.interval_seconds + LOOP_LAG_SECONDS:
             return f"no round ended for {idle:.0f} s"
-        silent = [informer.path for informer in self._informers() if self._ready and now - informer.last_contact > SILENCE_SECONDS]
-        return f"nothing heard for {SILENCE_SECONDS:.0f} s from {', '.join(silent)}" if silent else None
+        return silence(self._informers()) if self._ready else None
 
     def _informers(self) -> list[Informer[Any]]:
         return [self._pods, self._nodes, self._namespaces, self._quotas, self._limit_ranges, *self._controllers.values()]

@@ -301,9 +301,31 @@ class Metrics:
         self._queue_labels &= keep
 
 
+class ExtenderMetrics:
+    """All metrics of one extender process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "fairburst_extender_requests_total",
+            "Questions of kube-scheduler by verb (filter, prioritize) and result: ours, neutral (nothing changed), not ready, error.",
+            ["verb", "result"],
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "fairburst_extender_seconds",
+            "Seconds from a question of kube-scheduler to its answer, without the network.",
+            ["verb"],
+            buckets=(0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5),
+            registry=self.registry,
+        )
+        self.kept_nodes = Gauge("fairburst_extender_nodes_kept", "Nodes that are kept free for a burst now.", registry=self.registry)
+
+
 def definitions() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
     """(name, type, labels, doc line) of every metric, sorted by name."""
-    metrics = [metric for metric in vars(Metrics()).values() if isinstance(metric, MetricWrapperBase)]
+    everything = {**vars(Metrics()), **vars(ExtenderMetrics())}
+    metrics = [metric for metric in everything.values() if isinstance(metric, MetricWrapperBase)]
     for metric in sorted(metrics, key=lambda one: str(one._name)):
         (family,) = metric.describe()
         suffix = "_total" if family.type == "counter" else ""
@@ -315,7 +337,8 @@ def to_markdown() -> str:
     lines = [
         "# Metrics",
         "",
-        "Served on `/metrics` of the port that `metrics.port` names, as Prometheus text. A dominant share is a fraction of capacity.",
+        "Served on `/metrics` of the port that `metrics.port` names, those of the extender on `extender.port`, as Prometheus text. A "
+        "dominant share is a fraction of capacity.",
         "Generated from `operator/fairburst/telemetry/metrics.py` by `fairburst metrics --markdown`.",
         "",
         "| metric | type | labels | meaning |",

@@ -1,30 +1,36 @@
-"""/metrics, /healthz and /readyz on one port. Decides nothing: health is asked of the callables given."""
+"""/metrics, /healthz and /readyz on one port, and what else a process serves there. Decides nothing: health is asked of the callables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 Probe = Callable[[], str | None]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+MOST_BYTES = 1024**2
 
 
 class WebServer:
     """Serves until stopped. A probe returns None when all is well, else a sentence that says what is not."""
 
-    def __init__(self, registry: CollectorRegistry, *, healthy: Probe, ready: Probe) -> None:
+    def __init__(self, registry: CollectorRegistry, *, healthy: Probe, ready: Probe, most_bytes: int = MOST_BYTES) -> None:
         self._registry = registry
+        self._app = web.Application(client_max_size=most_bytes)
         self._probes = {"/healthz": healthy, "/readyz": ready}
         self._runner: web.AppRunner | None = None
 
+    def serve(self, path: str, handler: Handler) -> None:
+        """Answer POSTs to `path`; call it before `start`."""
+        self._app.router.add_post(path, handler)
+
     async def start(self, host: str, port: int) -> int:
         """Listen; the port really used (a free one where `port` is 0)."""
-        app = web.Application()
-        app.router.add_get("/metrics", self._metrics)
+        self._app.router.add_get("/metrics", self._metrics)
         for path in self._probes:
-            app.router.add_get(path, self._probe)
-        self._runner = web.AppRunner(app, access_log=None)
+            self._app.router.add_get(path, self._probe)
+        self._runner = web.AppRunner(self._app, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port)
         await site.start()

@@ -11,8 +11,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -32,6 +32,7 @@ WATCH_SECONDS = (240, 480)
 BACKOFF_SECONDS = (0.5, 30.0)
 # A watch that ends sooner than this without having told us anything counts as a failure.
 SHORTEST_WATCH_SECONDS = 1.0
+SILENCE_SECONDS = 180.0  # bookmarks come every minute: a watch silent for longer is dead
 # Answers after which resuming from the same version may still work; after any other the version itself is in doubt.
 _KEEPS_VERSION = frozenset({0, 401, 403, 429, 502, 503})
 
@@ -272,6 +273,13 @@ class Informer(Generic[T]):
     def _skip(self, item: msgspec.Raw, error: Exception) -> None:
         self.undecodable += 1
         logger.error("informer skips an object", extra={"path": self.path, "error": str(error), "object": bytes(item)[:300]})
+
+
+def silence(informers: Iterable[Informer[Any]]) -> str | None:
+    """Which of them, all synced, have not been heard of for too long; None where all is well."""
+    now = time.monotonic()
+    silent = [informer.path for informer in informers if now - informer.last_contact > SILENCE_SECONDS]
+    return f"nothing heard for {SILENCE_SECONDS:.0f} s from {', '.join(silent)}" if silent else None
 
 
 class _RawEvent(msgspec.Struct):

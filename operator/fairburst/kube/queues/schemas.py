@@ -519,6 +519,8 @@ class LeadTimeStatus(KubeModel):
     arrival: Timestamp | None = Field(default=None, description="When the burst is expected at the earliest.")
     planned_start: Timestamp | None = Field(default=None, description="When holding begins as work ends now; past where it has begun.")
     held: Amounts | None = Field(default=None, description="Kept from others now.")
+    needed: Amounts | None = Field(default=None, description="What the burst needs at a time; must be free when it comes.")
+    pod_size: Amounts | None = Field(default=None, description="The largest pod of the burst that has been seen; none before the first.")
     expected_free: Amounts | None = Field(default=None, description="What was expected to be free when the last burst opened.")
     really_free: Amounts | None = Field(default=None, description="What was free when the last burst opened, its own pods included.")
 

@@ -16,12 +16,14 @@ class LeadTimeView:
     """One queue's lead time: the decision for the next burst, None where no burst is expected within reach; and what the last burst found.
 
     expected_free, really_free: (K,) resource units, foretold in the round before the last burst opened, and found when it opened.
+    pod_size: (K,) resource units, the largest pod of the burst that has been seen; zeros before the first.
     """
 
     decision: LeadTimeDecision | None
     learning: bool
     expected_free: FloatArray | None = None
     really_free: FloatArray | None = None
+    pod_size: FloatArray | None = None
 
     @property
     def reason(self) -> str:

@@ -239,7 +239,13 @@ def _reserve(view: ReserveView, resources: tuple[str, ...]) -> dict[str, Any]:
 def _lead_time(view: LeadTimeView, resources: tuple[str, ...]) -> dict[str, Any]:
     written: dict[str, Any] = {"reason": view.reason, "message": view.message}
     if view.decision is not None:
-        written |= {"arrival": _time(view.decision.arrival), "held": _amounts(resources, view.decision.held)}
+        written |= {
+            "arrival": _time(view.decision.arrival),
+            "held": _amounts(resources, view.decision.held),
+            "needed": _amounts(resources, view.decision.needed),
+        }
+        if view.pod_size is not None and view.pod_size.any():
+            written["podSize"] = _amounts(resources, view.pod_size)
         if math.isfinite(view.decision.planned_start):
             written["plannedStart"] = _time(view.decision.planned_start)
     for name, amount in (("expectedFree", view.expected_free), ("reallyFree", view.really_free)):

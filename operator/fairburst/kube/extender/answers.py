@@ -1,0 +1,107 @@
+"""kube-scheduler's questions, answered from the node table: JSON in, JSON out. No I/O.
+
+Only pods of namespaces that a queue governs, stamped with a class of ours, get an answer of ours. For all others every node that was asked
+about passes and all scores are 0, which changes nothing.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from itertools import repeat
+
+import msgspec
+import numpy as np
+
+from fairburst.kube.api.objects import Metadata
+from fairburst.kube.extender.node_table import NodeTable
+from fairburst.kube.names import LARGE_CLASS, PRIORITY_CLASS_PREFIX, SIZE_CLASSES
+from fairburst.policy.model import IntArray
+from fairburst.policy.placement import packing_scores, spreading_scores
+
+
+class NotUnderstoodError(Exception):
+    """The body is no question that kube-scheduler would send as it is configured; the message says what was expected."""
+
+
+class Answer(Enum):
+    """What an answer does."""
+
+    OURS = "ours"  # nodes are kept from the pod, or scored
+    NEUTRAL = "neutral"  # it changes nothing
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    priority_class_name: str = ""
+
+
+class _Pod(msgspec.Struct):
+    """Of a whole pod, what an answer depends on."""
+
+    metadata: Metadata
+    spec: _Spec
+
+
+class _Question(msgspec.Struct, rename="pascal"):
+    """ExtenderArgs of k8s.io/kube-scheduler/extender/v1; names of nodes stay encoded until they are needed."""
+
+    pod: _Pod
+    node_names: msgspec.Raw = msgspec.Raw()
+
+
+_questions = msgspec.json.Decoder(_Question)
+_names = msgspec.json.Decoder(list[str])
+
+
+def filtered(body: bytes, table: NodeTable) -> tuple[bytes, Answer]:
+    """Of the nodes asked about, those that the pod may use: large batch pods none that is kept for a burst. Raises NotUnderstoodError."""
+    question, names = _read(body)
+    if not table.kept_by or _class_of(question, table) != LARGE_CLASS:
+        return b'{"NodeNames":%b}' % bytes(names), Answer.NEUTRAL
+    asked = _decoded(names)
+    failed = {name: f"kept free for the burst of {table.kept_by[name]}" for name in asked if name in table.kept_by}
+    left = [name for name in asked if name not in failed] if failed else asked
+    return msgspec.json.encode({"NodeNames": left, "FailedNodes": failed}), Answer.OURS if failed else Answer.NEUTRAL
+
+
+def prioritized(body: bytes, table: NodeTable) -> tuple[bytes, Answer]:
+    """Scores above 0 of the nodes asked about: batch work is packed, a burst spread. Raises NotUnderstoodError.
+
+    A node that is not named has 0, also to kube-scheduler: so have all of them for a pod of others, and one that we do not know.
+    """
+    question, names = _read(body)
+    stamped = _class_of(question, table)
+    if stamped is None:
+        return b"[]", Answer.NEUTRAL
+    asked = _decoded(names)
+    rows: IntArray = np.fromiter(map(table.row_of.get, asked, repeat(-1)), dtype=np.int64, count=len(asked))
+    rows = rows[rows >= 0]
+    if stamped in SIZE_CLASSES:
+        scores = packing_scores(table.used[rows], table.kept[rows])
+    else:
+        scores = spreading_scores(table.share(question.pod.metadata.namespace)[rows])
+    scored = scores > 0
+    return b"[%b]" % b",".join(table.scored_hosts[scores[scored], rows[scored]].tolist()), Answer.OURS
+
+
+def _read(body: bytes) -> tuple[_Question, msgspec.Raw]:
+    try:
+        question = _questions.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise NotUnderstoodError(f"expected ExtenderArgs as JSON: {error}") from error
+    if bytes(question.node_names) in {b"", b"null"}:
+        raise NotUnderstoodError("expected NodeNames, found none: the extender needs nodeCacheCapable: true")
+    return question, question.node_names
+
+
+def _decoded(names: msgspec.Raw) -> list[str]:
+    try:
+        return _names.decode(names)
+    except msgspec.MsgspecError as error:
+        raise NotUnderstoodError(f"expected NodeNames as a list of names: {error}") from error
+
+
+def _class_of(question: _Question, table: NodeTable) -> str | None:
+    """The class of ours that the pod is stamped with; None for a pod that is none of our business."""
+    stamped = question.pod.spec.priority_class_name
+    ours = stamped.startswith(PRIORITY_CLASS_PREFIX) and table.class_of(question.pod.metadata.namespace) is not None
+    return stamped if ours else None

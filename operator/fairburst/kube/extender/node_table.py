@@ -1,0 +1,152 @@
+"""Nodes as rows of arrays, kept up to date event by event: what of each is taken, by whom, and which are kept for a burst.
+
+A request is answered from these arrays alone. Which nodes are kept is decided in policy/placement.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fairburst.kube.api.objects import Node
+from fairburst.kube.extender.queue_objects import ExpectedBurst
+from fairburst.kube.names import SIZE_CLASSES
+from fairburst.kube.usage.capacity import NodeShapes, counts
+from fairburst.kube.usage.pod_index import NodeUsage
+from fairburst.policy.model import BoolArray, FloatArray
+from fairburst.policy.placement import BEST, kept_nodes, whole_pods
+
+
+class NodeTable:
+    """See the module. All arrays have a row for each node, in the order of `names`: `used` is the fraction that is taken, `kept` whether
+    it is kept for a burst, and `kept_by` names the burst's queue by node.
+    `scored_hosts` has a HostPriority for each score and row, as JSON: a tenth of the time of encoding thousands of them for each answer.
+
+    Parameters
+    ----------
+    resources : the counted resources, the order of every vector.
+    node_selector : labels of the pool's nodes; others have rows, but are kept for nobody.
+    on_node : what is bound to a node, by name.
+    """
+
+    def __init__(self, resources: Sequence[str], node_selector: Mapping[str, str], on_node: Callable[[str], NodeUsage]) -> None:
+        self.resources = tuple(resources)
+        self._selector, self._on_node = dict(node_selector), on_node
+        self._classes: dict[str, str] = {}
+        self.kept_by: dict[str, str] = {}
+        self.set_nodes(())
+
+    # Changes ---------------------------------------------------------------------------------------------------------
+
+    def concerns(self, old: Node | None, new: Node | None) -> bool:
+        """Whether a change of a node changes the table: most are heartbeats."""
+        return self._facts(old) != self._facts(new)
+
+    def _facts(self, node: Node | None) -> object:
+        return None if node is None else (node.status.allocatable, counts(node, self._selector))
+
+    def set_nodes(self, nodes: Iterable[Node]) -> None:
+        """All nodes, once one has come or gone or changed in a way that concerns us."""
+        present = sorted(nodes, key=lambda node: node.metadata.name)
+        shapes = NodeShapes.of(present, self.resources)
+        self.names = [node.metadata.name for node in present]
+        self.row_of = {name: row for row, name in enumerate(self.names)}
+        self.scored_hosts = _scored_hosts(self.names)
+        self._offers, self._offered = shapes.offers, shapes.offers.tolist()
+        self._most_pods = np.where(np.isinf(shapes.pods), np.iinfo(np.int32).max, shapes.pods).astype(np.int64)
+        self._takes_pods = np.array([counts(node, self._selector) for node in present], dtype=np.bool_)
+        self.used, self._batch, self._lasting = np.zeros(len(present)), np.zeros(len(present)), np.zeros_like(shapes.offers)
+        self.kept = self._mask(self.kept_by)
+        self._read_all()
+
+    def set_classes(self, classes: Mapping[str, str]) -> None:
+        """The class that each governed namespace's pods are stamped with. Only a change costs anything."""
+        if classes != self._classes:
+            self._classes = dict(classes)
+            self._read_all()
+
+    def refresh(self, nodes: Iterable[str]) -> None:
+        """Read anew what is bound to these nodes."""
+        for name in nodes:
+            row = self.row_of.get(name)
+            if row is not None:
+                self._read(row, self._on_node(name))
+
+    def _read_all(self) -> None:
+        self._parts: list[dict[str, float]] = [{} for _ in self.names]
+        self._shares: dict[str, FloatArray] = {}
+        self.refresh(self.names)
+
+    def _read(self, row: int, usage: NodeUsage) -> None:
+        """What one node has: in all, of batch work, and what is there to stay when that has ended."""
+        parts: dict[str, float] = {}
+        total, batch = self._vector(usage.unmanaged), [0.0] * len(self.resources)
+        for namespace, amounts in usage.by_namespace.items():
+            taken = self._vector(amounts)
+            total = [one + other for one, other in zip(total, taken, strict=True)]
+            if self._classes.get(namespace) in SIZE_CLASSES:
+                batch = [one + other for one, other in zip(batch, taken, strict=True)]
+            parts[namespace] = self._fraction(row, taken)
+        self.used[row], self._batch[row] = self._fraction(row, total), self._fraction(row, batch)
+        self._lasting[row] = [one - other for one, other in zip(total, batch, strict=True)]
+        for namespace in parts.keys() | self._parts[row].keys():
+            if namespace in self._shares:
+                self._shares[namespace][row] = parts.get(namespace, 0.0)
+        self._parts[row] = parts
+
+    def _fraction(self, row: int, amounts: Sequence[float]) -> float:
+        """Part of the node, the mean over the resources that it has: as kube-scheduler's own scores count."""
+        parts = [amount / offered for amount, offered in zip(amounts, self._offered[row], strict=True) if offered > 0]
+        return sum(parts) / len(parts) if parts else 0.0
+
+    def _vector(self, amounts: Mapping[str, float]) -> list[float]:
+        return [amounts.get(resource, 0.0) for resource in self.resources]
+
+    # Nodes kept for bursts -------------------------------------------------------------------------------------------
+
+    def keep(self, bursts: Sequence[ExpectedBurst]) -> None:
+        """Choose the nodes that are kept for these bursts, none for two of them."""
+        free, kept_by = self._takes_pods, dict[str, str]()
+        for burst in bursts:
+            chosen = self._chosen(burst, free)
+            free = free & ~chosen
+            kept_by |= {self.names[row]: burst.queue for row in np.flatnonzero(chosen)}
+        self.kept_by, self.kept = kept_by, self._mask(kept_by)
+
+    def _chosen(self, burst: ExpectedBurst, free: BoolArray) -> BoolArray:
+        unit, needed = (np.array(self._vector(amounts)) for amounts in (burst.unit, burst.needed))
+        sized = (unit > 0) & (needed > 0)
+        if not sized.any():
+            return np.zeros(len(self.names), dtype=np.bool_)
+        pods = np.where(free, np.minimum(whole_pods(self._offers - self._lasting, unit), self._most_pods), 0)
+        wanted = math.ceil(float((needed[sized] / unit[sized]).max()) - 1e-9)
+        return kept_nodes(pods, self._batch, wanted, self._mask(name for name, queue in self.kept_by.items() if queue == burst.queue))
+
+    def _mask(self, names: Iterable[str]) -> BoolArray:
+        chosen = np.zeros(len(self.names), dtype=np.bool_)
+        chosen[[self.row_of[name] for name in names if name in self.row_of]] = True
+        return chosen
+
+    # Reading ---------------------------------------------------------------------------------------------------------
+
+    def class_of(self, namespace: str) -> str | None:
+        """The class that the namespace's pods are stamped with; None where no queue governs."""
+        return self._classes.get(namespace)
+
+    def share(self, namespace: str) -> FloatArray:
+        """(M,) fraction of each node that the namespace's pods have; kept up to date once somebody has asked."""
+        if namespace not in self._shares:
+            self._shares[namespace] = np.array([parts.get(namespace, 0.0) for parts in self._parts])
+        return self._shares[namespace]
+
+
+def _scored_hosts(names: Sequence[str]) -> NDArray[np.object_]:
+    hosts = [msgspec.json.encode(name) for name in names]
+    scored = np.empty((BEST + 1, len(names)), dtype=np.object_)
+    for score in range(BEST + 1):
+        scored[score] = [b'{"Host":%b,"Score":%d}' % (host, score) for host in hosts]
+    return scored

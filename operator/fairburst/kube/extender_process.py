@@ -1,0 +1,131 @@
+"""`fairburst extender`: live copies of nodes, pods and queues, the table made of them, and the server; ended cleanly on SIGTERM.
+
+A process of its own, so that a round of the operator never delays kube-scheduler. It writes nothing and needs no Lease: any number may run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from typing import Any
+
+from fairburst.config import Config
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import ApiError, CredentialsError
+from fairburst.kube.api.informer import Informer, silence
+from fairburst.kube.api.objects import Node, Pod
+from fairburst.kube.extender.node_table import NodeTable
+from fairburst.kube.extender.queue_objects import PATHS, Queue, classes, expected_bursts
+from fairburst.kube.extender.server import ExtenderServer
+from fairburst.kube.process import LIVE_PODS, stopped_by_signal
+from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.telemetry.log import event, set_up
+from fairburst.telemetry.metrics import ExtenderMetrics
+
+logger = logging.getLogger(__name__)
+
+CHOOSE_SECONDS = 1.0  # between two choices of kept nodes while room is held: work ends, nodes come and go
+
+
+def run(config: Config) -> int:
+    """Run the extender until SIGTERM or SIGINT; the exit code."""
+    set_up(config.log.level, config.log.json_lines)
+    try:
+        asyncio.run(_main(config))
+    except (ApiError, CredentialsError) as error:
+        event(logger, logging.ERROR, "cannot run", problem=str(error))
+        return 1
+    return 0
+
+
+async def _main(config: Config) -> None:
+    stop = stopped_by_signal()
+    async with await ApiClient.connect(config.kubeconfig, config.context, agent="fairburst extender") as client:
+        await Extender(config, client).run(stop)
+    event(logger, logging.INFO, "stopped")
+
+
+class Extender:
+    """One extender process: its caches, its table and its server."""
+
+    def __init__(self, config: Config, client: ApiClient) -> None:
+        self._pool = config.pool.name
+        self.metrics = ExtenderMetrics()
+        self._pods = PodIndex(config.pool.counted_resources)
+        self.table = NodeTable(config.pool.counted_resources, config.pool.node_selector, self._pods.on_node)
+        self._changed_nodes: set[str] = set()
+        self._nodes_changed = False
+        nodes = Informer(client, "/api/v1/nodes", Node, self._take_nodes, on_event=self._on_node)
+        pods = Informer(client, "/api/v1/pods", Pod, self._take_pods, params=LIVE_PODS, on_event=self._on_pod)
+        self._nodes = nodes.store
+        self._queues = [Informer(client, path, Queue, self._take_queues) for path in PATHS]
+        self._informers: list[Informer[Any]] = [nodes, pods, *self._queues]
+        self._ready = False
+        self._server = ExtenderServer(config.extender, self.table, self.metrics, ready=self.unready, healthy=self.unhealthy)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set."""
+        event(logger, logging.INFO, "extender started", port=await self._server.start())
+        tasks = [asyncio.create_task(informer.run(), name=informer.path) for informer in self._informers]
+        tasks.append(asyncio.create_task(self._keep_choosing(), name="kept nodes"))
+        ended = asyncio.create_task(stop.wait())
+        try:
+            done, _ = await asyncio.wait([ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {ended}:
+                task.result()  # it ends only by an error: let it surface
+        finally:
+            for task in (ended, *tasks):
+                task.cancel()
+            await asyncio.gather(ended, *tasks, return_exceptions=True)
+            await self._server.stop()
+
+    def unready(self) -> str | None:
+        """Why nothing is answered yet, or None."""
+        return None if self._ready else "caches are not complete yet"
+
+    def unhealthy(self) -> str | None:
+        """What is wrong, or None."""
+        return silence(self._informers) if self._ready else None
+
+    async def _keep_choosing(self) -> None:
+        for informer in self._informers:
+            await informer.synced.wait()
+        gc.freeze()  # what is cached now lives long: keep it out of collections
+        self._ready = True
+        event(logger, logging.INFO, "ready", nodes=len(self._nodes))
+        while True:
+            self._choose()
+            await asyncio.sleep(CHOOSE_SECONDS)
+
+    def _choose(self) -> None:
+        bursts = expected_bursts(self._all_queues(), self._pool)
+        if bursts or self.table.kept_by:
+            self.table.keep(bursts)
+        self.metrics.kept_nodes.set(len(self.table.kept_by))
+
+    def _all_queues(self) -> list[Queue]:
+        return [queue for informer in self._queues for queue in informer.store.values()]
+
+    # What changes ----------------------------------------------------------------------------------------------------
+
+    def _on_node(self, _: str, old: Node | None, new: Node | None) -> None:
+        self._nodes_changed |= self.table.concerns(old, new)
+
+    def _take_nodes(self) -> None:
+        if self._nodes_changed:
+            self._nodes_changed = False
+            self.table.set_nodes(self._nodes.values())
+
+    def _on_pod(self, _: str, old: Pod | None, new: Pod | None) -> None:
+        self._pods.update(old, new)
+        self._changed_nodes |= {pod.spec.node_name for pod in (old, new) if pod is not None and pod.spec.node_name}
+
+    def _take_pods(self) -> None:
+        self.table.refresh(self._changed_nodes)
+        self._changed_nodes.clear()
+
+    def _take_queues(self) -> None:
+        self.table.set_classes(classes(self._all_queues(), self._pool))
+        if self._ready:
+            self._choose()
