@@ -41,7 +41,8 @@ class OperatorProcess:
 
     `config_overrides` are laid over a configuration that names the kubeconfig and a free port for metrics, and leads without a Lease:
     there is one process, and one that is started again after `kill` should not wait for the Lease of the dead one. `name`
-    distinguishes several operators of one cluster in files and messages. `subject_user` is whom the manifests give rights to and who
+    distinguishes several operators of one cluster in files and messages. `command`: "extender" runs that instead. `port`: where
+    it serves, a free one unless told. `subject_user` is whom the manifests give rights to and who
     the operator is; None means the given kubeconfig's own user, whose rights are not touched (clusters that somebody else runs).
     """
 
@@ -51,21 +52,23 @@ class OperatorProcess:
         config_overrides: Mapping[str, Any] | None = None,
         name: str = "operator",
         *,
+        command: str = "run",
+        port: int | None = None,
         subject_user: str | None = "fairburst",
         install: bool = True,
         ready_seconds: float = READY_SECONDS,
     ) -> None:
         self.cluster = cluster
-        self.name = name
+        self.name, self.command = name, command
         self.folder = Path(tempfile.mkdtemp(prefix=f"fairburst-{name}-"))
         atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
         self.log = self.folder / "operator.log"
         self.log.touch()
-        self.port = free_port()
+        self.port = free_port() if port is None else port
         kubeconfig = cluster.kubeconfig if subject_user is None else cluster.user_kubeconfig(subject_user)
         defaults = {
             "kubeconfig": str(kubeconfig),
-            "metrics": {"host": "127.0.0.1", "port": self.port},
+            "extender" if command == "extender" else "metrics": {"host": "127.0.0.1", "port": self.port},
             "leaderElection": {"enabled": False},
         }
         self.config = self.folder / "config.yaml"
@@ -102,7 +105,7 @@ class OperatorProcess:
             raise OperatorError(f"operator {self.name} already runs (pid {self.pid})")
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "fairburst", "run", "--config", str(self.config)],
+                [sys.executable, "-m", "fairburst", self.command, "--config", str(self.config)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

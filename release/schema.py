@@ -12,8 +12,8 @@ from fairburst.config import Config
 
 Schema = dict[str, Any]
 
-# A pod has a service account, its namespace is the release's, and the certificate of the webhook is where it is mounted.
-SET_BY_THE_CHART = ("kubeconfig", "context", "namespace", "webhook")
+# A pod has a service account, its namespace is the release's, the certificate of the webhook is where it is mounted, and ports are values.
+SET_BY_THE_CHART = ("kubeconfig", "context", "namespace", "webhook", "extender")
 
 
 def values_schema() -> Schema:
@@ -117,6 +117,16 @@ _VALUES = _object(
         secretName=_TEXT,
         caBundle=_TEXT,
         issuerRef=_ANY_OBJECT,
+    ),
+    extender=_object(
+        enabled=_SWITCH,
+        replicas=_at_least(1),
+        port={"type": "integer", "minimum": 1, "maximum": 65_535},
+        clusterIP=_TEXT,
+        resources=_object(requests=_QUANTITIES, limits=_QUANTITIES, claims=_OBJECTS),
+        nodeSelector=_TEXTS_BY_NAME,
+        tolerations=_OBJECTS,
+        **{"from": _OBJECTS},
     ),
     tenantPolicies=_object(install=_SWITCH),
     rbac=_object(create=_SWITCH, aggregateView=_SWITCH, aggregateEdit=_SWITCH, queueAdmins=_SWITCH),

@@ -86,6 +86,7 @@ class Cluster:
         apiserver_flags: Sequence[str] = (),
         controller_manager_flags: Sequence[str] = (),
         scheduler_flags: Sequence[str] = (),
+        scheduler_configuration: dict[str, Any] | None = None,
         keep: bool = False,
         report: Callable[[str], None] = print_progress,
     ) -> Cluster:
@@ -100,7 +101,8 @@ class Cluster:
             last log lines). Nothing is left running.
         """
         layout = Layout(clusters_folder() / _checked_name(name))
-        options = Options(kubernetes, audit, tuple(apiserver_flags), tuple(controller_manager_flags), tuple(scheduler_flags))
+        flags = tuple(apiserver_flags), tuple(controller_manager_flags), tuple(scheduler_flags)
+        options = Options(kubernetes, audit, *flags, scheduler_configuration)
         binaries = ensure_binaries(kubernetes, report=report)
         for attempt in range(1, PORT_ATTEMPTS + 1):
             cluster = cls._of_plan(name, Plan(binaries, layout, _free_ports(), options))

@@ -8,6 +8,7 @@ import json
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -17,14 +18,16 @@ ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK = "etcd", "kube-apiserver",
 COMPONENTS = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK)
 
 MASTERS = "system:masters"
+SCHEDULER_QPS, SCHEDULER_BURST = 300, 500
 # Token users: name to groups. The controller manager has its bootstrap RBAC role, and its controllers service accounts of their own
-# as kubeadm sets them up. `fairburst` has no rights: whoever tests the operator binds them.
+# as kubeadm sets them up. `fairburst` and `extender` have no rights: whoever tests them binds them.
 USERS = {
     "admin": [MASTERS],
     "system:kube-controller-manager": [],
     "system:kube-scheduler": [],
     "kwok": [MASTERS],
     "fairburst": [],
+    "extender": [],
 }
 
 
@@ -55,6 +58,10 @@ class Layout:
         return self.folder / "audit-policy.yaml"
 
     @property
+    def scheduler_configuration(self) -> Path:
+        return self.folder / "scheduler.yaml"
+
+    @property
     def audit_log(self) -> Path:
         return self.folder / "audit.log"
 
@@ -74,6 +81,7 @@ class Options:
     apiserver_flags: tuple[str, ...] = ()
     controller_manager_flags: tuple[str, ...] = ()
     scheduler_flags: tuple[str, ...] = ()
+    scheduler_configuration: dict[str, Any] | None = None  # a KubeSchedulerConfiguration; how to reach the API server is put into it
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +166,18 @@ class Plan:
         ]
 
     def _scheduler(self) -> list[str]:
-        return [
-            f"--kubeconfig={self.layout.kubeconfig('system:kube-scheduler')}",
-            "--leader-elect=false",
-            "--secure-port=0",
-            "--kube-api-qps=300",
-            "--kube-api-burst=500",
-            *self.options.scheduler_flags,
-        ]
+        if self.options.scheduler_configuration is not None:  # beside a file, flags about the connection are ignored
+            connection = [f"--config={self.layout.scheduler_configuration}"]
+        else:
+            kubeconfig = self.layout.kubeconfig("system:kube-scheduler")
+            connection = [f"--kubeconfig={kubeconfig}", f"--kube-api-qps={SCHEDULER_QPS}", f"--kube-api-burst={SCHEDULER_BURST}"]
+        return [*connection, "--leader-elect=false", "--secure-port=0", *self.options.scheduler_flags]
+
+    def configured_scheduler(self) -> dict[str, Any]:
+        """The scheduler's configuration file: as asked for, with our way to the API server."""
+        kubeconfig = str(self.layout.kubeconfig("system:kube-scheduler"))
+        connection = {"kubeconfig": kubeconfig, "qps": SCHEDULER_QPS, "burst": SCHEDULER_BURST}
+        return {**(self.options.scheduler_configuration or {}), "clientConnection": connection}
 
     def _kwok(self) -> list[str]:
         return [
@@ -185,6 +197,8 @@ def write_files(plan: Plan) -> None:
     layout.service_account_key.write_text(elliptic_curve_key())
     if plan.options.audit:
         layout.audit_policy.write_text(json.dumps(AUDIT_POLICY))
+    if plan.options.scheduler_configuration is not None:
+        layout.scheduler_configuration.write_text(yaml.safe_dump(plan.configured_scheduler()))
 
 
 def write_kubeconfigs(plan: Plan) -> None:

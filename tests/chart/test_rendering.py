@@ -41,6 +41,7 @@ EVERYTHING = {
     "extraVolumes": [{"name": "recordings", "emptyDir": {}}],
     "extraVolumeMounts": [{"name": "recordings", "mountPath": "/recordings"}],
     "dashboard": {"enabled": True, "annotations": {"folder": "Platform"}},
+    "extender": {"enabled": True, "from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "tolerations": [{"operator": "Exists"}]},
     "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-extra"}}],
 }
 
@@ -52,7 +53,7 @@ def pods(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def operator(objects: list[dict[str, Any]]) -> dict[str, Any]:
-    spec: dict[str, Any] = the(objects, "Deployment")["spec"]["template"]["spec"]
+    spec: dict[str, Any] = the(objects, "Deployment", "fb-fairburst")["spec"]["template"]["spec"]
     return spec
 
 
@@ -73,7 +74,7 @@ def test_helm_lint_is_content(helm: Helm, values: dict[str, Any]) -> None:
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
 def test_every_pod_meets_the_restricted_standard_and_writes_nothing(render: Render, values: dict[str, Any]) -> None:
     specs = pods(render(values))
-    assert len(specs) == 3, "operator, test and cleanup"
+    assert len(specs) == 3 + ("extender" in values), "operator, test and cleanup"
     for spec in specs:
         assert spec["securityContext"]["runAsNonRoot"] is True
         assert spec["securityContext"]["runAsUser"] > 0
@@ -187,6 +188,30 @@ def test_placement_is_as_asked_for(render: Render) -> None:
     selector = {"matchLabels": {"x": "y"}}
     given = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}]
     assert operator(render({"topologySpreadConstraints": given}))["topologySpreadConstraints"] == given
+
+
+def test_the_extender_is_off_unless_asked_for_and_reads_nothing_else_than_it_answers_from(render: Render) -> None:
+    assert not [one for one in render() if one["metadata"]["name"].endswith("extender")]
+    objects = render({"extender": {"enabled": True, "port": 1234, "clusterIP": "10.96.0.99"}})
+    assert the(objects, "ClusterRole", "fairburst-extender.default")["rules"] == [
+        {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["fairburst.dev"], "resources": ["latencyqueues", "throughputqueues"], "verbs": ["list", "watch"]},
+    ]
+    service = the(objects, "Service", "fb-fairburst-extender")
+    assert (service["spec"]["clusterIP"], service["spec"]["ports"][0]["port"]) == ("10.96.0.99", 1234)
+    settings = yaml.safe_load(the(objects, "ConfigMap", "fb-fairburst")["data"]["fairburst.yaml"])
+    assert settings["extender"] == {"port": 1234}
+
+
+def test_what_selects_the_operators_pods_does_not_select_the_extenders(render: Render) -> None:
+    objects = render(EVERYTHING)
+    labels = the(objects, "Deployment", "fb-fairburst-extender")["spec"]["template"]["metadata"]["labels"]
+    selectors = {}
+    for one in objects:
+        given = one.get("spec", {}).get("selector") or one.get("spec", {}).get("podSelector") or {}
+        selectors[one["kind"], one["metadata"]["name"]] = given.get("matchLabels", given)
+    chosen = {key for key, selector in selectors.items() if selector and selector.items() <= labels.items()}
+    assert chosen == {(kind, "fb-fairburst-extender") for kind in ("Deployment", "Service", "NetworkPolicy")}
 
 
 def test_tenants_read_queues_and_never_write_a_status(render: Render) -> None:

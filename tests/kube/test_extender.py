@@ -101,7 +101,7 @@ def test_large_batch_pods_are_kept_from_nodes_for_a_burst_and_nobody_else_is() -
     assert (left, failed, answer) == (["n1", "new"], {"n0": "kept free for the burst of burst/queue"}, Answer.OURS)
     for others in ("small", "burst", "elsewhere"):
         assert site.filter(others, "n0", "n1")[0] == ["n0", "n1"]
-    assert site.scores("small", "n0", "n1", "n2") == {"n1": 5, "n2": 10}, "what may go there goes there last"
+    assert site.scores("small", "n2", "n1", "n0") == {"n1": 5, "n2": 10}, "what may go there goes there last"
     site.table.keep([])
     assert site.filter("batch", "n0", "n1") == (["n0", "n1"], {}, Answer.NEUTRAL)
 
@@ -266,5 +266,5 @@ async def test_a_question_about_every_node_of_the_largest_cluster_is_not_too_lon
     served.site.set_nodes(*(node(name, cpu="8", memory="8Gi") for name in names))
     status, text = await served.post("filter", question("batch", *names))
     assert (status, len(json.loads(text)["NodeNames"])) == (200, 5_000)
-    status, text = await served.post("prioritize", question("batch", *names))
+    status, text = await served.post("prioritize", question("burst", *names))
     assert (status, len(json.loads(text))) == (200, 5_000)

@@ -66,8 +66,9 @@ def test_whole_pods_count_every_resource_and_only_whole_ones() -> None:
     [
         pytest.param([0.0, 0.5, 0.55, 0.99], [], [0, 5, 5, 10], id="the fullest is best, the others by how full they are"),
         pytest.param([0.95, 0.99], [], [9, 10], id="one step apart at least"),
-        pytest.param([0.5, 0.5], [], [10, 10], id="equals are equal"),
-        pytest.param([0.2, 0.9], [1], [2, 0], id="kept for a burst: last of all"),
+        pytest.param([0.2, 0.5, 0.5], [], [2, 10, 5], id="of equals one, or those that come together would be scattered"),
+        pytest.param([0.2, 0.9], [0, 1], [0, 0], id="all of them kept for bursts"),
+        pytest.param([0.2, 0.3, 0.9], [2], [2, 10, 0], id="kept for a burst: last of all"),
         pytest.param([1.2, 0.9], [], [10, 9], id="overcommitted"),
         pytest.param([], [], [], id="no nodes"),
     ],

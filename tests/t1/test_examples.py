@@ -16,7 +16,7 @@ from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-FILES = sorted(path.name for path in EXAMPLES.glob("*.yaml") if path.name != "fairburst.yaml")
+FILES = sorted(path.name for path in EXAMPLES.glob("*.yaml") if path.name not in {"fairburst.yaml", "kube-scheduler.yaml"})
 
 pytestmark = pytest.mark.slow
 

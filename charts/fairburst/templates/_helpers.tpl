@@ -25,6 +25,16 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
+{{- /* The extender's pods are not the operator's: no Service, budget or policy of those may select them. */ -}}
+{{- define "fairburst.extenderSelectorLabels" -}}
+app.kubernetes.io/name: {{ printf "%s-extender" (include "fairburst.name" .) | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "fairburst.extenderLabels" -}}
+{{ merge (include "fairburst.extenderSelectorLabels" . | fromYaml) (include "fairburst.labels" . | fromYaml) | toYaml }}
+{{- end -}}
+
 {{- define "fairburst.serviceAccountName" -}}
 {{- default (ternary (include "fairburst.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
 {{- end -}}
@@ -41,6 +51,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $ours := dict "namespace" .Release.Namespace -}}
 {{- if include "fairburst.webhook" . -}}
 {{- $_ := set $ours "webhook" (dict "enabled" true "port" (int64 .Values.webhook.port) "serverName" (include "fairburst.webhookHost" .)) -}}
+{{- end -}}
+{{- if .Values.extender.enabled -}}
+{{- $_ := set $ours "extender" (dict "port" (int64 .Values.extender.port)) -}}
 {{- end -}}
 {{- merge $ours .Values.config | toYaml -}}
 {{- end -}}
@@ -63,6 +76,20 @@ capabilities: {drop: [ALL]}
 {{- /* Whether a cluster is asked: without one (`helm template`, `helm lint`) Helm knows versions of APIs, but no kinds. */ -}}
 {{- define "fairburst.live" -}}
 {{- if .Capabilities.APIVersions.Has "apps/v1/Deployment" }}true{{ end -}}
+{{- end -}}
+
+{{- /* What our pods may reach under a network policy: the API server and DNS. */ -}}
+{{- define "fairburst.egress" -}}
+- ports:
+  {{- range .Values.networkPolicy.apiServerPorts }}
+  - {port: {{ int64 . }}, protocol: TCP}
+  {{- end }}
+  {{- with .Values.networkPolicy.apiServer }}
+  to: {{- toYaml . | nindent 2 }}
+  {{- end }}
+- ports:
+  - {port: 53, protocol: UDP}
+  - {port: 53, protocol: TCP}
 {{- end -}}
 
 {{- define "fairburst.antiAffinity" -}}

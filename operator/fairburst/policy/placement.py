@@ -69,9 +69,13 @@ def packing_scores(used: FloatArray, kept: BoolArray) -> IntArray:
 
     Returns
     -------
-    (M,) int array in [0, BEST]; only the fullest (and its equals) have BEST, so that eleven steps are enough to tell it from the rest.
+    (M,) int array in [0, BEST]; one candidate has BEST, the fullest and among equals the first: pods are placed faster than we see them
+    bound, and kube-scheduler's own wish for empty nodes would scatter those that come together over equals.
     """
-    return np.where(kept, 0, _scores(used))
+    scores = np.where(kept, 0, _below_best(used))
+    if not kept.all():
+        scores[np.argmax(np.where(kept, -np.inf, used))] = BEST
+    return scores
 
 
 def spreading_scores(own: FloatArray) -> IntArray:
@@ -87,11 +91,12 @@ def spreading_scores(own: FloatArray) -> IntArray:
     pods that it has placed and we have not seen yet.
     """
     most = float(own.max(initial=0.0))
-    return _scores(1.0 - own / most if most > 0 else np.ones_like(own))
+    scores = _below_best(1.0 - own / most if most > 0 else np.ones_like(own))
+    scores[own <= own.min(initial=np.inf) + TOLERANCE] = BEST
+    return scores
 
 
-def _scores(merit: FloatArray) -> IntArray:
-    """BEST for the highest merit, below it in proportion. `merit` in [0, 1] but for overcommitted nodes."""
+def _below_best(merit: FloatArray) -> IntArray:
+    """In proportion to the merit, which is in [0, 1] but for overcommitted nodes."""
     scores: IntArray = np.clip(merit * BEST, 0, BEST - 1).astype(np.int64)
-    scores[merit >= merit.max(initial=-np.inf) - TOLERANCE] = BEST
     return scores

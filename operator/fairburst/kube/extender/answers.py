@@ -74,7 +74,7 @@ def prioritized(body: bytes, table: NodeTable) -> tuple[bytes, Answer]:
         return b"[]", Answer.NEUTRAL
     asked = _decoded(names)
     rows: IntArray = np.fromiter(map(table.row_of.get, asked, repeat(-1)), dtype=np.int64, count=len(asked))
-    rows = rows[rows >= 0]
+    rows = np.sort(rows[rows >= 0])  # by name: kube-scheduler begins with another node each time
     if stamped in SIZE_CLASSES:
         scores = packing_scores(table.used[rows], table.kept[rows])
     else:

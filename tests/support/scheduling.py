@@ -1,0 +1,28 @@
+"""kube-scheduler with our extender, as examples/kube-scheduler.yaml configures it, and where pods went."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from e2e.cluster import Cluster
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "kube-scheduler.yaml"
+
+
+def asking(port: int) -> dict[str, Any]:
+    """The example's configuration, asking a loopback port; and patiently, since a machine that is busy with tests may take its time."""
+    configuration: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text())
+    (extender,) = configuration["extenders"]
+    extender |= {"urlPrefix": f"http://127.0.0.1:{port}", "httpTimeout": "30s"}
+    return configuration
+
+
+def nodes_of(cluster: Cluster, namespace: str) -> Counter[str]:
+    """How many of a namespace's pods each node has."""
+    items = json.loads(cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
+    return Counter(item["spec"]["nodeName"] for item in items if item["spec"].get("nodeName"))
