@@ -17,6 +17,7 @@ MODULES = (
     "benchmarks.paf",
     "benchmarks.gate",
     "benchmarks.stamping",
+    "benchmarks.extender",
 )
 
 

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import dress, paf, policy
+from benchmarks import dress, extender, paf, policy
 from benchmarks.informer import informer_path
 from benchmarks.measure import REGISTRY, Measurement, figure
+from fairburst.kube.extender.server import VERBS
 from fairburst.policy.decide import decide
 from fairburst.policy.drf import fill
 from fairburst.policy.paf.transfer import transfer_slots
@@ -27,6 +28,7 @@ TINY: dict[str, Callable[[], Iterator[Measurement]]] = {
     "admission_scheduled": lambda: policy.scheduled_admission(6, 4, 10),
     "admission": lambda: policy.periodic_admission(5),
     "informer": lambda: informer_path(30, 10),
+    "extender": lambda: extender.answers_at(5, 2, 20, None),
     "dress": lambda: dress.round_of_jobs(10, 100, None),
     "paf_gap": lambda: paf.gaps_of(1, 4),
     "paf": lambda: iter([*paf.division_of(4, 40, None), *paf.round_of_jobs(4, 40)]),
@@ -115,3 +117,11 @@ def test_a_round_over_eight_times_the_queues_takes_no_more_than_twenty_times_as_
         memory = policy.settled(snapshot)
         times.append(fastest(lambda s=snapshot, m=memory: decide(s, m, policy.CONFIG, policy.NOW + 2)))  # type: ignore[misc]
     assert times[1] < 20 * times[0]  # seen: 5; a quadratic step would make it 64
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_extender_answers_in_less_time_than_plain_json_takes_to_read_the_question_and_write_the_answer(verb: str) -> None:
+    table, body, answers = extender.table_of(2_000, 4), extender.question("batch", 2_000), VERBS[verb]
+    read = json.loads(answers(body, table)[0])
+    plain = fastest(lambda: (json.loads(body), json.dumps(read)))
+    assert fastest(lambda: answers(body, table)) < plain  # seen: 0.2 and 0.3

@@ -129,9 +129,11 @@ def test_a_node_with_room_is_kept_from_batch_work_while_room_is_held_and_goes_to
     site.work("burst", "comes", 2 * NODES)
     site.wait_bound("burst", 2 * NODES)
     say(site, holding | {"reason": "EnoughExpected"})
+    until(lambda: site.extender.metrics()["fairburst_extender_nodes_kept"] == 0, PATIENCE_SECONDS, "no node to be kept")
+    site.clear("burst")  # what was refused is looked at again when something ends
     site.wait_bound("batch", NODE_CPU + 2)
     site.operator.start()
-    site.clear("batch", "burst")
+    site.clear("batch")
 
 
 def say(site: Site, lead_time: JsonObject) -> None:
