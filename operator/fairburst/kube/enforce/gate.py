@@ -156,11 +156,14 @@ class Gatekeeper:
         self._refused[pod.key] = (pod.version, now + RETRY_SECONDS)
 
     def _chosen(self, namespace: str, pods: PodIndex) -> list[GatedPod]:
+        waiting = list(self._waiting(namespace))
+        if not waiting:  # asked at every event of a burst that is on its way: what flies need not be added up for nobody
+            return []
         level, flying = self._levels[namespace].milli, self._flying.get(namespace, {})
         room = [whole - taken for whole, taken in zip(level, pods.let_go(namespace), strict=True)]
         for key in flying:
             room = [free - amount for free, amount in zip(room, pods.shape(key), strict=True)]
-        return choose(self._waiting(namespace), level, room, pods.shape, self._group, pods.smallest(namespace))
+        return choose(waiting, level, room, pods.shape, self._group, pods.smallest(namespace))
 
     def _waiting(self, namespace: str) -> Iterator[GatedPod]:
         flying = self._flying.get(namespace, {})
