@@ -16,6 +16,7 @@ MODULES = (
     "benchmarks.informer",
     "benchmarks.paf",
     "benchmarks.gate",
+    "benchmarks.quota",
     "benchmarks.stamping",
     "benchmarks.extender",
 )

@@ -87,6 +87,7 @@ async def test_each_pod_gets_one_patch_and_other_gates_stay(site: Site) -> None:
     assert sorted(site.patched()) == ["/api/v1/namespaces/batch/pods/a", "/api/v1/namespaces/batch/pods/b"]
     assert site.send(batch=2) == 0, "what the server answered is known"
     assert site.metrics.registry.get_sample_value("fairburst_queue_reaction_seconds_count") == 1.0, "one batch"
+    assert site.metrics.registry.get_sample_value("fairburst_queue_patch_seconds_count") == 2.0, "two patches"
 
 
 async def test_a_pod_that_has_changed_meanwhile_is_left_as_it_is_and_chosen_anew_from_fresh_state(site: Site) -> None:

@@ -76,6 +76,7 @@ class Ungater:
     async def _work(self) -> None:
         while True:
             _, _, pod, batch = await self._queue.get()
+            self._metrics.queue_patch_seconds.observe(time.monotonic() - batch.since)
             result = await self._ungate(pod)
             self._metrics.writes.labels("ungate", result).inc()
             batch.left -= 1

@@ -165,6 +165,12 @@ class Metrics:
         self.reaction_seconds = Histogram(
             "fairburst_reaction_seconds", "From an event to the start of its round.", buckets=_ROUND_BUCKETS, registry=registry
         )
+        self.queue_patch_seconds = Histogram(
+            "fairburst_queue_patch_seconds",
+            "Gates: from the event that lets a pod go to its patch being sent.",
+            buckets=_UNGATE_BUCKETS,
+            registry=registry,
+        )
         self.queue_reaction_seconds = Histogram(
             "fairburst_queue_reaction_seconds",
             "Gates: from the event that let pods go to the API server's answer to the last of their patches.",
