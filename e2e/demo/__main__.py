@@ -1,7 +1,7 @@
 """`make demo`: one workload on a real control plane, without fairburst and then with it.
 
-Environment: DEMO_SECONDS (length of a phase, default 180); TRACE (a stage list that replaces the generated batch work);
-KUBECONFIG_DEMO or E2E_KUBECONFIG (a cluster to use instead of starting one).
+Environment: DEMO_SECONDS (length of a phase, default 180); MODE (how the queues are enforced: Quota, the default, Gate or Suspend);
+TRACE (a stage list that replaces the generated batch work); KUBECONFIG_DEMO or E2E_KUBECONFIG (a cluster to use instead of starting one).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from fairburst.kube.api.errors import ApiError, CredentialsError
 
 NODES, NODE_CPU, NODE_MEMORY = 20, "32", "64Gi"
 LEAD_SECONDS = 3.0  # from declaring to the start, so that nothing is late already
+MODES = ("Quota", "Gate", "Suspend")
 SHORTEST_PHASE_SECONDS = WARM_UP_SECONDS + 2 * BURST_SECONDS
 
 
@@ -56,7 +57,15 @@ def _arguments() -> argparse.Namespace:
     given = environment.get("KUBECONFIG_DEMO") or environment.get("E2E_KUBECONFIG") or None
     parser.add_argument("--kubeconfig", type=Path, default=given, help="cluster to use instead of starting one")
     parser.add_argument("--phase", choices=("both", "without", "with"), default="both", help="run only one phase")
+    mode = environment.get("MODE", "Quota")
+    parser.add_argument("--mode", type=_mode, default=mode, help="how queues are enforced: Quota, Gate or Suspend")
     return parser.parse_args()
+
+
+def _mode(text: str) -> str:
+    if text in MODES:
+        return text
+    raise argparse.ArgumentTypeError(f"expected {', '.join(MODES)} (MODE), found {text!r}")
 
 
 def _seconds(text: str) -> float:
@@ -78,7 +87,7 @@ def _cluster(kubeconfig: Path | None, screen: Screen) -> Iterator[Cluster]:
 
 
 def _demo(cluster: Cluster, arguments: argparse.Namespace, screen: Screen) -> None:
-    of = scenario(asyncio.run(_capacity(cluster.kubeconfig)), arguments.seconds, arguments.trace)
+    of = scenario(asyncio.run(_capacity(cluster.kubeconfig)), arguments.seconds, arguments.trace, mode=arguments.mode)
     _explain(of, screen)
     with _namespaces(cluster, of, deleted=arguments.kubeconfig is not None):
         without = with_fairburst = None
@@ -102,7 +111,7 @@ def _operated_phase(of: Scenario, cluster: Cluster, screen: Screen, *, ours: boo
             # Whole seconds, since that is how they are declared.
             started = math.ceil(time.time() + 2 * LEAD_SECONDS)
             declare_queues(of, cluster, started)
-            statuses = asyncio.run(wait_for_admission(of, cluster.kubeconfig))
+            statuses = asyncio.run(wait_for_admission(of.queues, cluster.kubeconfig))
             for queue in of.queues:
                 message = (statuses[queue].get("admission") or {}).get("message", "")
                 screen.say(f"  {queue}: {statuses[queue].get('class')}. {message}")

@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,7 @@ def declare_queues(of: Scenario, cluster: Cluster, started: float) -> None:
     cluster.kubectl("apply", "-f", "-", input=json.dumps(objects), timeout=60)
 
 
-async def wait_for_admission(of: Scenario, kubeconfig: Path) -> Statuses:
+async def wait_for_admission(queues: Sequence[str], kubeconfig: Path) -> Statuses:
     """Statuses once the operator has decided on every queue and put its stamp and quota in place.
 
     Raises DemoError naming those it has not, with what they say.
@@ -86,7 +86,7 @@ async def wait_for_admission(of: Scenario, kubeconfig: Path) -> Statuses:
     async with await ApiClient.connect(str(kubeconfig)) as client:
         while True:
             statuses = await queue_statuses(client)
-            waiting = [queue for queue in of.queues if not _decided(statuses.get(queue, {}))]
+            waiting = [queue for queue in queues if not _decided(statuses.get(queue, {}))]
             if not waiting:
                 return statuses
             if time.monotonic() > deadline:

@@ -22,6 +22,7 @@ SEED = 20
 SLOTS = 160  # tasks that fill the cluster: with tasks of 8 to 12 s that is about 16 pods a second, which two cores can carry
 SHORTEST_TASK_SECONDS = 8.0
 LONGEST_TASK_SECONDS = 12.0
+WIDEST_STAGE, WIDEST_HELD_STAGE = 60, 12  # tasks; the least fair share is 17 of the 160 that fill the cluster
 BURST_TASK_SECONDS = 10.0
 # Longest batch task (12 s) + burst task (10 s) + 8 s to create and bind the pods, which busy machines need.
 BURST_SECONDS = 30
@@ -54,7 +55,8 @@ class ThroughputQueue:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """All of it, for a cluster of `capacity` and phases of `seconds`. `task`: what every task of every queue asks for."""
+    """All of it, for a cluster of `capacity` and phases of `seconds`. `task`: what every task of every queue asks for. `widest`: most tasks
+    of a stage of batch work. `mode`: how the queues are enforced."""
 
     capacity: Amounts
     seconds: float
@@ -62,6 +64,8 @@ class Scenario:
     latency: tuple[LatencyQueue, ...]
     throughput: tuple[ThroughputQueue, ...]
     trace: Path | None = None
+    mode: str = "Quota"
+    widest: int = WIDEST_STAGE
 
     @property
     def weights(self) -> dict[str, float]:
@@ -77,8 +81,8 @@ class Scenario:
         return list(self.weights)
 
 
-def scenario(capacity: Amounts, seconds: float, trace: Path | None = None, seed: int = SEED) -> Scenario:
-    """The demo's queues for a cluster of this size."""
+def scenario(capacity: Amounts, seconds: float, trace: Path | None = None, seed: int = SEED, mode: str = "Quota") -> Scenario:
+    """The demo's queues for a cluster of this size. Held Jobs start whole, so in Suspend mode no stage is wider than any queue's share."""
     last = seconds - BURST_SECONDS  # a burst's deadline should lie within the phase
     periodic = tuple(float(at) for at in range(25, int(last) + 1, PERIOD_SECONDS))
     sporadic = sporadic_arrivals(seed, first=45, min_interarrival_seconds=PERIOD_SECONDS, mean_extra_seconds=8, until=last + 0.1)
@@ -92,6 +96,8 @@ def scenario(capacity: Amounts, seconds: float, trace: Path | None = None, seed:
         ),
         throughput=(ThroughputQueue("bronze", 1), ThroughputQueue("silver", 2), ThroughputQueue("gold", 3)),
         trace=trace,
+        mode=mode,
+        widest=WIDEST_HELD_STAGE if mode == "Suspend" else WIDEST_STAGE,
     )
 
 
@@ -137,7 +143,7 @@ def _batch(of: Scenario, seed: int) -> list[Iterator[DagJob]]:
         streams: list[Iterable[DagJob]] = [generated_tpch_jobs(seed + number) for number, _ in enumerate(of.throughput)]
     else:
         streams = [itertools.cycle(jobs) for jobs in _dealt(read_stage_list(of.trace), [queue.name for queue in of.throughput])]
-    return [map(lambda job: _fitted(job, of.task), stream) for stream in streams]  # noqa: C417 - a generator expression would bind `of` late
+    return [map(lambda job: _fitted(job, of), stream) for stream in streams]  # noqa: C417 - a generator expression would bind `of` late
 
 
 def _dealt(jobs: Sequence[DagJob], queues: Sequence[str]) -> list[list[DagJob]]:
@@ -150,7 +156,7 @@ def _dealt(jobs: Sequence[DagJob], queues: Sequence[str]) -> list[list[DagJob]]:
     return [dealt[queue] or ordered for queue in queues]
 
 
-def _fitted(job: DagJob, task: Amounts) -> DagJob:
+def _fitted(job: DagJob, of: Scenario) -> DagJob:
     """A TPC-H sized job compressed to minutes on this cluster: graph and relative widths stay, tasks become alike in size."""
     return reshaped(
         job,
@@ -158,16 +164,16 @@ def _fitted(job: DagJob, task: Amounts) -> DagJob:
         task_factor=0.25,
         shortest=SHORTEST_TASK_SECONDS,
         longest=LONGEST_TASK_SECONDS,
-        widest=60,
-        cpu=task.cpu,
-        memory=task.memory,
+        widest=of.widest,
+        cpu=of.task.cpu,
+        memory=of.task.memory,
     )
 
 
 def queue_objects(of: Scenario, started: float) -> list[dict[str, Any]]:
     """The queues to declare; `started` is the start of the phase in seconds since the epoch."""
     return [_latency_object(of, queue, started) for queue in of.latency] + [
-        _object("ThroughputQueue", queue.name, {"weight": queue.weight}) for queue in of.throughput
+        _object("ThroughputQueue", queue.name, {"weight": queue.weight, "enforcement": of.mode}) for queue in of.throughput
     ]
 
 
@@ -184,7 +190,7 @@ def _latency_object(of: Scenario, queue: LatencyQueue, started: float) -> dict[s
                 "jitterSeconds": JITTER_SECONDS,
             }
         }
-    return _object("LatencyQueue", queue.name, {"weight": queue.weight, "burst": burst, "arrival": arrival})
+    return _object("LatencyQueue", queue.name, {"weight": queue.weight, "enforcement": of.mode, "burst": burst, "arrival": arrival})
 
 
 def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:

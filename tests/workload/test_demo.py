@@ -56,6 +56,15 @@ def test_declared_bursts_are_what_is_sent_and_leave_time_for_running_tasks(demo)
             assert all((stage.cpu, stage.memory) == (4, 8 * GIB) for stage in job.stages)
 
 
+def test_every_queue_is_declared_in_the_mode_that_was_asked_for_and_held_jobs_are_narrow_enough_to_start():
+    gated, held = (scenario(CAPACITY, 180, mode=mode) for mode in ("Gate", "Suspend"))
+    assert {one["spec"]["enforcement"] for one in queue_objects(gated, 0.0)} == {"Gate"}
+    least_share = min(held.shares.values()) * CAPACITY.cpu
+    for queue in plans(held)[1]:
+        for job in itertools.islice(queue.jobs, 20):
+            assert all(stage.tasks * stage.cpu <= least_share for stage in job.stages)
+
+
 def test_both_phases_get_the_same_work(demo):
     def work():
         latency, throughput = plans(demo)
@@ -162,6 +171,7 @@ def test_summary_of_one_phase_has_one_column(demo):
     [
         pytest.param({"DEMO_SECONDS": "10"}, 2, "expected 80 to 3600 seconds a phase (DEMO_SECONDS), found '10'", id="too short"),
         pytest.param({"DEMO_SECONDS": "soon"}, 2, "expected 80 to 3600 seconds a phase (DEMO_SECONDS), found 'soon'", id="no number"),
+        pytest.param({"MODE": "Never"}, 2, "expected Quota, Gate, Suspend (MODE), found 'Never'", id="no mode"),
         pytest.param({"TRACE": "/absent"}, 1, "demo: expected a readable file /absent, found: No such file or directory", id="no trace"),
         pytest.param({"KUBECONFIG_DEMO": "/absent"}, 1, "/absent", id="no kubeconfig"),
     ],
