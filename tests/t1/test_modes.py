@@ -139,7 +139,7 @@ def test_classes_and_the_shares_of_those_with_a_promise_are_the_same_in_every_mo
         assert shares_of(one, promised=True) == pytest.approx(shares_of(quota, promised=True), abs=TOLERANCE)
 
 
-@pytest.mark.xfail(reason="tasks of ten seconds: a start by patch takes up to two more than one by quota (docs/queues.md has the figures)")
+@pytest.mark.xfail(reason="BoPF 5.2.5: a start by patch costs a task of ten seconds up to two more (figures in docs/queues.md)")
 @pytest.mark.timeout(2400)
 def test_the_shares_of_elastic_queues_are_the_same_in_every_mode(outcomes: dict[str, Outcome]) -> None:
     quota = outcomes["Quota"]
