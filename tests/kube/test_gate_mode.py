@@ -242,3 +242,22 @@ def test_where_policies_put_the_gate_on_no_namespace_says_anything() -> None:
     world = World()
     world.queue(TQ, "batch", spec=GATES)
     assert world.round().hold_labels == []
+
+
+def test_a_group_larger_than_the_queues_level_is_named_with_both_numbers_and_holds_up_nobody() -> None:
+    world = World()  # 64 cpu
+    world.queue(TQ, "batch", spec=GATES)
+    for number in range(65):
+        made = pod("batch", f"team-{number:02}", requesting("1", "1Gi"), creationTimestamp="2026-01-01T00:00:00Z")
+        made.metadata.labels = {"fairburst.dev/group": "team", "fairburst.dev/group-size": "65"}
+        made.spec.scheduling_gates = [SchedulingGate(GATE)]
+        world.put(made)
+    bare(world, "batch", 3)
+    settle(world)
+    assert gated(world, "batch") == 65
+    status, reason, message = world.condition(TQ, "batch", "JobsFit")
+    assert (status, reason) == ("False", "LargerThanLevel")
+    assert "the group of 65 pods with batch/team-00 starts whole and needs 65 cpu, the queue's level is 64." in message
+    world.end("batch", "team-64")  # one is missing: it is no whole group, and waits for that
+    settle(world)
+    assert world.condition(TQ, "batch", "JobsFit")[0] == "True"

@@ -219,3 +219,34 @@ def test_only_our_note_on_a_suspended_job_means_held() -> None:
     plain, running, ours = job("n", "a", suspend=True), job("n", "b"), job("n", "c", suspend=True)
     running.metadata.annotations = ours.metadata.annotations = {HELD_ANNOTATION: "true"}
     assert [is_held(one) for one in (plain, running, ours)] == [False, False, True]
+
+
+def test_a_job_larger_than_the_queues_level_is_named_with_both_numbers_and_the_condition_goes_when_it_fits() -> None:
+    """It never starts, and without this nobody would see why."""
+    world = world_with_batch()
+    settle(world)
+    assert world.condition(TQ, "batch", "JobsFit")[:2] == ("True", "Fit")
+    held(world, "huge", 65)
+    held(world, "fits", 30, created=1)
+    settle(world)
+    assert waiting(world) == ["huge"]
+    status, reason, message = world.condition(TQ, "batch", "JobsFit")
+    assert (status, reason) == ("False", "LargerThanLevel")
+    assert "Job batch/huge starts whole and needs 65 cpu, the queue's level is 64." in message
+    old = jobs(world)["huge"]
+    world.controller("Job", old, None)
+    held(world, "huge", 34)
+    settle(world)
+    assert waiting(world) == []
+    assert world.condition(TQ, "batch", "JobsFit")[:2] == ("True", "Fit")
+
+
+def test_a_job_that_fits_the_pool_but_not_the_queues_share_of_it_is_named_too() -> None:
+    world = world_with_batch()
+    world.queue(TQ, "other", spec=SUSPENDS)
+    held(world, "wide", 40)
+    held(world, "wide", 40, namespace="other")
+    settle(world)
+    for where in ("batch", "other"):
+        assert world.condition(TQ, where, "JobsFit")[1] == "LargerThanLevel"
+        assert "needs 40 cpu, the queue's level is 32" in world.condition(TQ, where, "JobsFit")[2]

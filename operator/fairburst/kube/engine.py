@@ -20,7 +20,7 @@ from fairburst.kube.api.objects import LimitRange, Namespace, Node, Pod, Resourc
 from fairburst.kube.enforce.enforceability import obstacles
 from fairburst.kube.enforce.enforced import Enforced
 from fairburst.kube.enforce.gate import Gatekeeper
-from fairburst.kube.enforce.holds import HoldTimes, gate_levels, job_starts
+from fairburst.kube.enforce.holds import HoldTimes, gate_levels, job_starts, too_large_to_start
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaPlanner, QuotaTarget, QuotaWrite, amounts, pool_of
 from fairburst.kube.enforce.quota_targets import gated_target, umbrella_target
 from fairburst.kube.enforce.release_lag import ReleaseLag
@@ -477,10 +477,11 @@ class Engine:
         else:
             plan.due = min(plan.due, self._statuses_at + STATUS_PLAN_SECONDS)
 
-    def _plan_statuses(self, view: ClusterView, enforced: Iterable[Enforced], plan: RoundPlan, wall: float, now: float) -> None:
+    def _plan_statuses(self, view: ClusterView, enforced: Sequence[Enforced], plan: RoundPlan, wall: float, now: float) -> None:
         roster = plan.roster
         rows = {member.key: row for row, member in enumerate(roster.governing)}
         blocked = {item.member.key: item.obstacles for item in enforced if item.member is not None}
+        never_start = too_large_to_start(enforced, self.gates.gated, view.pods)
         inputs = []
         for member in roster.members:
             row = rows.get(member.key)
@@ -495,7 +496,13 @@ class Engine:
                 reserve = self.reserve.view(member, row, plan.snapshot, plan.result, observed_only=observed_only)
                 too_large = self.reserve.too_large(member, plan.snapshot)
             conditions = conditions_of(
-                member, decision, attainable, blocked.get(member.key, ()), observed_only=observed_only, too_large=too_large
+                member,
+                decision,
+                attainable,
+                blocked.get(member.key, ()),
+                observed_only=observed_only,
+                too_large=too_large,
+                never_start=never_start.get(member.namespace),
             )
             elastic = plan.elastic.queues.get(member.qualified_name)
             inputs.append(

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from fairburst.kube.api.objects import Job
 from fairburst.kube.enforce.enforced import Enforced
 from fairburst.kube.enforce.gate import GateLevel, milli_level
-from fairburst.kube.enforce.suspend import JobStart, starts, unheld_starts
+from fairburst.kube.enforce.line import Oversize, oversize
+from fairburst.kube.enforce.suspend import JobStart, starts, too_large, unheld_starts
 from fairburst.kube.queues.roster import Roster
+from fairburst.kube.usage.gated_pods import GatedPods
+from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.policy.model import GuaranteeClass, RoundResult, WindowState
 
 HOLD_SETTLES_SECONDS = 1.0  # until every API server stamps by a changed status; measured: at most 157 ms
@@ -40,6 +43,24 @@ def job_starts(
     for item in sorted((item for item in holding if item.demand.held), key=lambda item: _urgency(result, item.row or 0, waiting=True)):
         chosen += starts(item.demand, resources, item.level.tolist())
     return chosen + unheld_starts(noted, (item.namespace for item in holding), left_alone)
+
+
+def too_large_to_start(enforced: Sequence[Enforced], gated: GatedPods, pods: PodIndex) -> dict[str, list[Oversize]]:
+    """What is to start whole and needs more than its queue's whole level, by namespace of queues in Suspend and Gate mode.
+
+    Nothing of it runs while that is so, and nobody would see why; the list is empty for a queue that has no such work.
+    """
+    found = {item.namespace: too_large(item.demand, pods.resources, item.level.tolist()) for item in enforced if item.is_in("Suspend")}
+    levels = {item.namespace: item.level.tolist() for item in enforced if item.is_in("Gate")}
+    found |= {namespace: [] for namespace in levels}
+    for (namespace, _), group in gated.groups():
+        if namespace in levels and group.complete and not group.started:
+            charges = zip(*(pods.shape(key) for key in group.gated), strict=True)
+            need = {resource: sum(column) / 1000 for resource, column in zip(pods.resources, charges, strict=True)}
+            name = f"the group of {len(group.gated)} pods with {namespace}/{min(key[1] for key in group.gated)}"
+            one = oversize(name, need, pods.resources, levels[namespace])
+            found[namespace] += [one] if one is not None else []
+    return found
 
 
 @dataclass(slots=True)

@@ -1,8 +1,11 @@
-"""First come, first served, in whole units: who in a line fits into what is left. Pure; what a unit is, its caller knows."""
+"""First come, first served, in whole units: who in a line fits into what is left, and who into none of it. Pure; what a unit is, its
+caller knows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 Unit = TypeVar("Unit")
@@ -30,3 +33,22 @@ def served(
         if all(amount <= whole for amount, whole in zip(need, level, strict=True)):
             left = [free - amount if amount <= free else 0 for amount, free in zip(need, left, strict=True)]
     return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Oversize:
+    """A unit that is to start whole and needs more of a resource than its queue's whole level, both in resource units."""
+
+    name: str
+    resource: str
+    need: float
+    level: float
+
+
+def oversize(name: str, need: Mapping[str, float], resources: Sequence[str], level: Sequence[float]) -> Oversize | None:
+    """The first resource of which the unit needs more than the level; None for a unit that the level can hold."""
+    for resource, whole in zip(resources, level, strict=True):
+        amount = need.get(resource, 0.0)
+        if amount > whole + 1e-3:  # a millionth of a pod is no reason; a level is compared in whole thousandths
+            return Oversize(name, resource, amount, whole)
+    return None

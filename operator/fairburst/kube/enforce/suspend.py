@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairburst.kube.api.objects import Job
-from fairburst.kube.enforce.line import served
+from fairburst.kube.enforce.line import Oversize, oversize, served
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
 from fairburst.kube.queues.schemas import from_epoch
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, is_held
@@ -39,6 +39,13 @@ def starts(demand: NamespaceDemand, resources: Sequence[str], level: Iterable[fl
     room = [free - taken for free, taken in zip(whole, _milli(claimed, resources), strict=True)]
     line = ((one, _milli(one.need, resources)) for one in sorted(demand.held, key=_order))
     return [_start(one.job) for one in served(line, whole, room)]
+
+
+def too_large(demand: NamespaceDemand, resources: Sequence[str], level: Iterable[float]) -> list[Oversize]:
+    """Held Jobs that need more than the queue's whole level: they are passed over until it has grown. `level` in resource units."""
+    whole = list(level)
+    found = [oversize(f"Job {one.job.metadata.namespace}/{one.job.metadata.name}", one.need, resources, whole) for one in demand.held]
+    return [one for one in found if one is not None]
 
 
 def unheld_starts(noted: Iterable[Job], holding: Iterable[str], left_alone: Iterable[str]) -> list[JobStart]:

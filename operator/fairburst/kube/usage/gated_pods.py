@@ -6,7 +6,7 @@ Kept up to date event by event for all namespaces, so that a gate is seen wherev
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass, field
 
 from fairburst.kube.api.objects import Pod, controller_of
@@ -84,6 +84,10 @@ class GatedPods:
     def namespaces(self) -> Set[str]:
         """Namespaces with held pods."""
         return self._by_namespace.keys()
+
+    def groups(self) -> Collection[tuple[GroupKey, PodGroup]]:
+        """Every group of pods that have not ended."""
+        return self._groups.items()
 
     def group(self, key: GroupKey) -> PodGroup:
         """A group that a held pod belongs to."""

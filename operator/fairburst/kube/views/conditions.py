@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairburst.kube.enforce.enforceability import NAMED_AT_MOST, Obstacle
+from fairburst.kube.enforce.line import Oversize
 from fairburst.kube.queues.roster import Member
 from fairburst.policy.attainability import Attainability, Verdict
 from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind
+from fairburst.quantity import format_quantity
 
 _HOW = {
     "Quota": ("Quota", "the namespace's ResourceQuota follows the allocation."),
@@ -36,10 +38,13 @@ def conditions_of(
     *,
     observed_only: bool,
     too_large: Sequence[str] | None = None,
+    never_start: Sequence[Oversize] | None = None,
 ) -> list[ConditionValue]:
-    """Admitted, Guaranteed, Attainable (latency queues only), Enforced, JobsFit (queues with a reserve only) and Ready.
+    """Admitted, Guaranteed, Attainable (latency queues only), Enforced, JobsFit (queues with a reserve, or that
+    start work whole) and Ready.
 
     `decision` is None for a queue that governs nothing. `too_large`: a sentence for each job that asks for more than there is.
+    `never_start`: work that starts whole or not at all, and needs more than the queue's level.
     """
     if decision is None:
         return _not_governing(member)
@@ -47,8 +52,8 @@ def conditions_of(
     if decision.kind is QueueKind.LATENCY:
         found += [_guaranteed(decision, attainable), _attainable(attainable)]
     found.append(_enforced(member, decision, obstacles, observed_only=observed_only))
-    if too_large is not None:
-        found.append(_jobs_fit(too_large))
+    if too_large is not None or never_start is not None:
+        found.append(_jobs_fit(too_large or (), never_start or ()))
     found.append(_ready(member, found, observed_only=observed_only))
     return found
 
@@ -101,12 +106,25 @@ def _enforced(member: Member, decision: QueueDecision, obstacles: Sequence[Obsta
     return ConditionValue("Enforced", "True", *_HOW.get(member.enforcement, _HOW["Quota"]))
 
 
-def _jobs_fit(too_large: Sequence[str]) -> ConditionValue:
+def _jobs_fit(too_large: Sequence[str], never_start: Sequence[Oversize]) -> ConditionValue:
+    if never_start:
+        return ConditionValue("JobsFit", "False", "LargerThanLevel", _never_start(never_start))
     if not too_large:
         return ConditionValue("JobsFit", "True", "Fit", "every job asks for no more at once than the pool has.")
     more = f" And {len(too_large) - NAMED_AT_MOST} more." if len(too_large) > NAMED_AT_MOST else ""
     what = "It can never run whole at one time; it runs in parts, and its size says nothing about its wait."
     return ConditionValue("JobsFit", "False", "NeverFits", f"{' '.join(too_large[:NAMED_AT_MOST])}{more} {what}")
+
+
+def _never_start(oversizes: Sequence[Oversize]) -> str:
+    named = [
+        f"{one.name} starts whole and needs {format_quantity(one.resource, one.need)} {one.resource}, the queue's level is "
+        f"{format_quantity(one.resource, one.level)}."
+        for one in sorted(oversizes, key=lambda one: one.name)
+    ]
+    more = f" And {len(named) - NAMED_AT_MOST} more." if len(named) > NAMED_AT_MOST else ""
+    what = "It waits until the level reaches that: make it smaller, or the queue's weight or the pool larger, or let it start in parts."
+    return f"{' '.join(named[:NAMED_AT_MOST])}{more} {what}"
 
 
 def _ready(member: Member, found: Sequence[ConditionValue], *, observed_only: bool) -> ConditionValue:
