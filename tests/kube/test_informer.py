@@ -302,3 +302,12 @@ class TestConvergence:
                 await api.start()
             case _:
                 await asyncio.sleep(0.005 * number)
+
+
+async def test_a_kind_that_is_not_served_is_known_to_be_empty_and_found_once_somebody_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairburst.kube.api.informer.KIND_SECONDS", 0.05)
+    async with FakeApi() as api, running(api, optional=True) as (informer, _, sizes):
+        assert (names(informer), sizes[0]) == (set(), 0)
+        api.add(PODS)
+        api.put(PODS, pod("one"))
+        await eventually(lambda: names(informer) == {"one"}, "the kind to be found", 60.0)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from fairburst.config import Config, parse_config
-from fairburst.kube.api.objects import Deployment, Job, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
+from fairburst.kube.api.objects import Deployment, Job, JobSet, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
 from fairburst.kube.enforce.gate import ungate_patch
 from fairburst.kube.enforce.quota_plan import quota_body
 from fairburst.kube.enforce.suspend import JobStart
@@ -237,9 +238,12 @@ class World:
 
     def _start(self, start: JobStart) -> None:
         """The API server takes a start, and refuses one for another version."""
-        old = next(job for job in self.view.controllers.workloads(start.namespace).jobs if job.metadata.name == start.name)
+        workloads = self.view.controllers.workloads(start.namespace)
+        of_kind: Iterable[Job | JobSet] = workloads.jobs if start.kind == "Job" else workloads.job_sets
+        old = next(one for one in of_kind if one.metadata.name == start.name)
         if old.metadata.resource_version == start.resource_version:
-            self.controller("Job", old, msgspec.convert(merge_patch(msgspec.to_builtins(old), start.patch(self.wall)), Job))
+            new = msgspec.convert(merge_patch(msgspec.to_builtins(old), start.patch(self.wall)), type(old))
+            self.controller(start.kind, old, new)
 
     def _take_quota(self, write: Any) -> None:
         key = write.key

@@ -23,6 +23,7 @@ from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, QUOTA_N
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
 from fairburst.kube.queues.schemas import from_epoch
 from fairburst.kube.usage.demand import Owner
+from fairburst.kube.usage.job_sets import PATH as JOB_SETS
 from fairburst.telemetry.metrics import Metrics
 
 CONCURRENT_WRITES = 32
@@ -31,6 +32,7 @@ CONTROLLER_PATHS = {
     "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets/{}",
     "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets/{}",
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments/{}",
+    "JobSet": JOB_SETS + "/namespaces/{}/jobsets/{}",
 }
 
 Item = TypeVar("Item")
@@ -38,7 +40,7 @@ Seen = Callable[[dict[str, Any]], None]
 
 
 class Applier:
-    """Sends plans through one client. `quota_seen` and `job_seen` take the objects that the server answers with."""
+    """Sends plans through one client. `quota_seen` and `job_seen` (Jobs and JobSets) take the objects that the server answers with."""
 
     def __init__(self, client: ApiClient, pool: str, metrics: Metrics, *, quota_seen: Seen, job_seen: Seen) -> None:
         self._client = client
@@ -113,7 +115,7 @@ class Applier:
 
     async def _start(self, start: JobStart) -> None:
         """Start a held Job, unless it has changed since we looked: then the next round looks again."""
-        path = CONTROLLER_PATHS["Job"].format(start.namespace, start.name)
+        path = CONTROLLER_PATHS[start.kind].format(start.namespace, start.name)
         self._job_seen(await self._client.merge_patch(path, start.patch(time.time()), {"fieldManager": FIELD_MANAGER}))
 
     async def _wake(self, owner: Owner) -> None:

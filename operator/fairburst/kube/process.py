@@ -25,7 +25,7 @@ from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, CredentialsError
 from fairburst.kube.api.informer import Informer, silence
 from fairburst.kube.api.lease import LeaderElection, LeaseTimes
-from fairburst.kube.api.objects import Deployment, Job, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
+from fairburst.kube.api.objects import Deployment, Job, JobSet, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
 from fairburst.kube.apply import Applier
 from fairburst.kube.engine import ClusterView, Engine, RoundPlan
 from fairburst.kube.loop import SchedulingLoop
@@ -34,6 +34,7 @@ from fairburst.kube.queues.queue_watch import QueueWatch
 from fairburst.kube.tell import Teller
 from fairburst.kube.ungate import Ungater
 from fairburst.kube.usage.controller_index import ControllerIndex
+from fairburst.kube.usage.job_sets import PATH as JOB_SETS
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.views.elastic_view import figures
 from fairburst.policy.decide import decide
@@ -52,6 +53,7 @@ CONTROLLERS = {
     "Deployment": ("/apis/apps/v1/deployments", Deployment),
     "ReplicaSet": ("/apis/apps/v1/replicasets", ReplicaSet),
     "StatefulSet": ("/apis/apps/v1/statefulsets", StatefulSet),
+    "JobSet": (f"{JOB_SETS}/jobsets", JobSet),
 }
 LIVE_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 
@@ -114,7 +116,7 @@ class Operator:
         self._quotas = Informer(client, "/api/v1/resourcequotas", ResourceQuota, self._mark)
         self._limit_ranges = Informer(client, "/api/v1/limitranges", LimitRange, self._mark)
         self._controllers = {
-            kind: Informer(client, path, item, self._mark, on_event=self._controller_hook(kind))
+            kind: Informer(client, path, item, self._mark, optional=kind == "JobSet", on_event=self._controller_hook(kind))
             for kind, (path, item) in CONTROLLERS.items()
         }
         self._queues = QueueWatch(client, on_change=self._mark)
@@ -133,7 +135,7 @@ class Operator:
             config.pool.name,
             self.metrics,
             quota_seen=self._quota_seen,
-            job_seen=lambda obj: self._controllers["Job"].observe(msgspec.convert(obj, Job)),
+            job_seen=self._job_seen,
         )
         self._changed_pods_in: set[str] = set()
         self._gated_arrived = False
@@ -303,6 +305,10 @@ class Operator:
                 self._view.pods.forget_owner(old.metadata.uid)
 
         return changed
+
+    def _job_seen(self, obj: dict[str, Any]) -> None:
+        kind = obj["kind"]
+        self._controllers[kind].observe(msgspec.convert(obj, CONTROLLERS[kind][1]))
 
     def _quota_seen(self, obj: dict[str, Any]) -> None:
         self._quotas.observe(msgspec.convert(obj, ResourceQuota))

@@ -46,7 +46,7 @@ def pod_patch(pod: Object, queue: tuple[str, Object] | None, config: Config) -> 
 
 def job_patch(job: Object, before: Object | None, queue: tuple[str, Object] | None, config: Config) -> Patch:
     """JSON patch for a Job in a managed namespace, given what it was (None: it is new) and its queue."""
-    return [*_sized(job, before, queue, config), *(_held(job, queue) if before is None else [])]
+    return [*_sized(job, before, queue, config), *(held_patch(job, queue) if before is None else [])]
 
 
 def _stamped(stamp: Object) -> Patch:
@@ -87,8 +87,9 @@ def _sized(job: Object, before: Object | None, queue: tuple[str, Object] | None,
     return patch
 
 
-def _held(job: Object, queue: tuple[str, Object] | None) -> Patch:
-    """Suspended with a note of ours, unless another controller starts it as it sees fit; a CronJob only makes Jobs."""
+def held_patch(job: Object, queue: tuple[str, Object] | None) -> Patch:
+    """JSON patch for a new Job or JobSet: where its queue holds Jobs it is suspended with a note of ours, unless another controller
+    starts it as it sees fit (a CronJob only makes Jobs), or Kueue."""
     controlled = any(owner.get("controller") and owner["kind"] != "CronJob" for owner in job["metadata"].get("ownerReferences") or ())
     by_kueue = "kueue.x-k8s.io/queue-name" in (job["metadata"].get("labels") or {})
     if queue is None or queue[1].get("holds") != "Jobs" or controlled or by_kueue:

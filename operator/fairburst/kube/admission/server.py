@@ -20,7 +20,7 @@ import msgspec
 from aiohttp import web
 
 from fairburst.config import Config
-from fairburst.kube.admission.mutation import Object, Patch, governing, job_patch, pod_patch
+from fairburst.kube.admission.mutation import Object, Patch, governing, held_patch, job_patch, pod_patch
 from fairburst.kube.queues.roster import ObjectKey
 from fairburst.telemetry.log import event
 from fairburst.telemetry.metrics import Metrics
@@ -108,6 +108,8 @@ class AdmissionServer:
                 return pod_patch(review["object"], queue, self._config)
             case "jobs", "CREATE" | "UPDATE":
                 return job_patch(review["object"], review.get("oldObject"), queue, self._config)
+            case "jobsets", "CREATE":
+                return held_patch(review["object"], queue)
             case _:  # what the registration does not ask for
                 return []
 

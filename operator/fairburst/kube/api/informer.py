@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from fairburst.kube.api.client import INACTIVITY_TIMEOUT_SECONDS, ApiClient
-from fairburst.kube.api.errors import ApiError, Unavailable
+from fairburst.kube.api.errors import ApiError, NotFound, Unavailable
 from fairburst.kube.api.objects import ErrorObject, ListMetadata, Metadata, Object, ObjectList, WatchEvent, event_decoder, list_decoder
 
 logger = logging.getLogger(__name__)
@@ -32,6 +32,7 @@ WATCH_SECONDS = (240, 480)
 BACKOFF_SECONDS = (0.5, 30.0)
 # A watch that ends sooner than this without having told us anything counts as a failure.
 SHORTEST_WATCH_SECONDS = 1.0
+KIND_SECONDS = 60.0  # until a kind that is not served is looked for again
 SILENCE_SECONDS = 180.0  # bookmarks come every minute: a watch silent for longer is dead
 # Answers after which resuming from the same version may still work; after any other the version itself is in doubt.
 _KEEPS_VERSION = frozenset({0, 401, 403, 429, 502, 503})
@@ -73,6 +74,7 @@ class Informer(Generic[T]):
     kind : the struct to decode to.
     on_change : called once per batch of events, after the store has them all.
     params : selectors, for example {"fieldSelector": "status.phase!=Failed,status.phase!=Succeeded"}.
+    optional : whether the API server may not serve the kind: the collection is empty then, and looked for once a minute.
     on_event : called for each change with ("ADDED" | "MODIFIED" | "DELETED", old, new), the store already changed.
         Must not raise: an error ends `run`.
 
@@ -92,6 +94,7 @@ class Informer(Generic[T]):
         on_change: Callable[[], None],
         *,
         params: Mapping[str, str] | None = None,
+        optional: bool = False,
         on_event: Callable[[str, T | None, T | None], None] = _ignore_event,
         inactivity_seconds: float = INACTIVITY_TIMEOUT_SECONDS,
         backoff_seconds: tuple[float, float] = BACKOFF_SECONDS,
@@ -103,7 +106,7 @@ class Informer(Generic[T]):
         self.lists = 0
         self.undecodable = 0
         self._client, self.path, self._params = client, path, dict(params or {})
-        self._on_change, self._on_event = on_change, on_event
+        self._on_change, self._on_event, self._optional = on_change, on_event, optional
         self._inactivity_seconds = inactivity_seconds
         self._page_size = page_size
         self._kind = kind
@@ -125,6 +128,9 @@ class Informer(Generic[T]):
                     continue
                 problem = "the watch ended at once"
             except ApiError as error:
+                if self._optional and isinstance(error, NotFound):
+                    await self._without_kind()
+                    continue
                 if error.status not in _KEEPS_VERSION:
                     self._version = None
                 problem = str(error)
@@ -162,6 +168,14 @@ class Informer(Generic[T]):
         self.lists += 1
         self.synced.set()
         self._on_change()
+
+    async def _without_kind(self) -> None:
+        """Nobody has installed the kind, or somebody has removed it: nothing is there, and that is known."""
+        self._version, self.last_contact = None, time.monotonic()
+        self._reconcile({})
+        self.synced.set()
+        self._on_change()
+        await asyncio.sleep(KIND_SECONDS)
 
     def _reconcile(self, found: dict[Key, T]) -> None:
         """Turn the difference between the store and a complete list into events."""

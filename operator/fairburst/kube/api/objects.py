@@ -283,6 +283,53 @@ class Job(Object):
         return any(condition.type in endings and condition.status == "True" for condition in self.status.conditions or ())
 
 
+class JobTemplate(Struct):
+    """batch/v1 JobTemplateSpec."""
+
+    spec: JobSpec = msgspec.field(default_factory=JobSpec)
+
+
+class ReplicatedJob(Struct):
+    """One kind of Job of a JobSet, and how many of it. `replicas` None means 1."""
+
+    name: str = ""
+    replicas: int | None = None
+    template: JobTemplate = msgspec.field(default_factory=JobTemplate)
+
+
+class JobSetSpec(Struct):
+    """jobset.x-k8s.io/v1alpha2 JobSetSpec."""
+
+    suspend: bool | None = None
+    replicated_jobs: list[ReplicatedJob] = []
+
+
+class ReplicatedJobStatus(Struct):
+    """How many Jobs of one kind have ended well; they may be gone already."""
+
+    name: str = ""
+    succeeded: int = 0
+
+
+class JobSetStatus(Struct):
+    """`terminal_state` is empty until it has ended."""
+
+    terminal_state: str = ""
+    replicated_jobs_status: list[ReplicatedJobStatus] = []
+
+
+class JobSet(Object):
+    """jobset.x-k8s.io/v1alpha2 JobSet: Jobs that another controller makes and suspends, together."""
+
+    spec: JobSetSpec = msgspec.field(default_factory=JobSetSpec)
+    status: JobSetStatus = msgspec.field(default_factory=JobSetStatus)
+
+    @property
+    def finished(self) -> bool:
+        """True once it is complete or has failed."""
+        return bool(self.status.terminal_state)
+
+
 class RollingUpdate(Struct):
     """Bounds of a rolling update: numbers or percentages."""
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 
-from fairburst.kube.api.objects import Job
+from fairburst.kube.api.objects import Job, JobSet
 from fairburst.kube.enforce.enforced import Enforced
 from fairburst.kube.enforce.gate import GateLevel, milli_level
 from fairburst.kube.enforce.line import Oversize, oversize
@@ -32,11 +32,11 @@ def gate_levels(enforced: Iterable[Enforced], result: RoundResult, waiting: Set[
 
 
 def job_starts(
-    enforced: Iterable[Enforced], result: RoundResult, resources: Sequence[str], noted: Iterable[Job], left_alone: Iterable[str]
+    enforced: Iterable[Enforced], result: RoundResult, resources: Sequence[str], noted: Iterable[Job | JobSet], left_alone: Iterable[str]
 ) -> list[JobStart]:
     """Which held Jobs start: by the level of a queue in Suspend mode, all of them where there is no such queue.
 
-    `noted`: all Jobs with our note; `left_alone`: namespaces where others decide.
+    `noted`: all Jobs and JobSets with our note; `left_alone`: namespaces where others decide.
     """
     holding = [item for item in enforced if item.row is not None and item.is_in("Suspend")]
     chosen = list[JobStart]()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairburst.kube.api.objects import Job
+from fairburst.kube.api.objects import Job, JobSet
 from fairburst.kube.enforce.line import Oversize, oversize, served
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
 from fairburst.kube.queues.schemas import from_epoch
@@ -20,8 +20,10 @@ from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, is_held
 
 @dataclass(frozen=True, slots=True)
 class JobStart:
-    """A Job to start, or one that somebody has started over our heads: either way our note comes off. Valid for this version only."""
+    """A Job or JobSet (`kind`) to start, or one that somebody has started over our heads: either way our note comes off. Valid for this
+    version only."""
 
+    kind: str
     namespace: str
     name: str
     resource_version: str
@@ -44,22 +46,30 @@ def starts(demand: NamespaceDemand, resources: Sequence[str], level: Iterable[fl
 def too_large(demand: NamespaceDemand, resources: Sequence[str], level: Iterable[float]) -> list[Oversize]:
     """Held Jobs that need more than the queue's whole level: they are passed over until it has grown. `level` in resource units."""
     whole = list(level)
-    found = [oversize(f"Job {one.job.metadata.namespace}/{one.job.metadata.name}", one.need, resources, whole) for one in demand.held]
+    found = [oversize(_name(one.job), one.need, resources, whole) for one in demand.held]
     return [one for one in found if one is not None]
 
 
-def unheld_starts(noted: Iterable[Job], holding: Iterable[str], left_alone: Iterable[str]) -> list[JobStart]:
-    """Jobs with our note that nothing holds back any more: their namespace's queue is in no Suspend mode, or they run already.
+def unheld_starts(noted: Iterable[Job | JobSet], holding: Iterable[str], left_alone: Iterable[str]) -> list[JobStart]:
+    """Jobs and JobSets with our note that nothing holds back any more: their namespace's queue is in no Suspend mode, or they run already.
 
-    `noted`: all Jobs with the note; `holding`: namespaces of queues in Suspend mode; `left_alone`: where others decide.
+    `noted`: all of them with the note; `holding`: namespaces of queues in Suspend mode; `left_alone`: where others decide.
     """
     keep, skip = set(holding), set(left_alone)
     free = [job for job in noted if job.metadata.namespace not in skip and not (is_held(job) and job.metadata.namespace in keep)]
     return [_start(job) for job in free if job.metadata.deletion_timestamp is None and not job.finished]
 
 
-def _start(job: Job) -> JobStart:
-    return JobStart(job.metadata.namespace, job.metadata.name, job.metadata.resource_version)
+def _start(job: Job | JobSet) -> JobStart:
+    return JobStart(_kind(job), job.metadata.namespace, job.metadata.name, job.metadata.resource_version)
+
+
+def _name(job: Job | JobSet) -> str:
+    return f"{_kind(job)} {job.metadata.namespace}/{job.metadata.name}"
+
+
+def _kind(job: Job | JobSet) -> str:
+    return "Job" if isinstance(job, Job) else "JobSet"
 
 
 def _order(one: HeldJob) -> tuple[str, str]:

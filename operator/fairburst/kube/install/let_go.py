@@ -6,6 +6,7 @@ For `fairburst uninstall`; the running operator does it by itself where a queue 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import Conflict, Invalid, NotFound
 from fairburst.kube.api.informer import PAGE_SIZE
-from fairburst.kube.api.objects import Job, Object, Pod, list_decoder
+from fairburst.kube.api.objects import Job, JobSet, Object, Pod, list_decoder
 from fairburst.kube.enforce.gate import ungate_patch
 from fairburst.kube.enforce.suspend import JobStart, unheld_starts
 from fairburst.kube.names import GROUP, HELD_ANNOTATION
@@ -22,6 +23,7 @@ from fairburst.kube.queues.queue_watch import PLURALS
 from fairburst.kube.queues.roster import pool_name
 from fairburst.kube.queues.schemas import VERSION
 from fairburst.kube.usage.gated_pods import GatedPod, gated_pod
+from fairburst.kube.usage.job_sets import PATH as JOB_SETS
 
 Kind = TypeVar("Kind", bound=Object)
 Item = TypeVar("Item")
@@ -69,9 +71,11 @@ async def _hold_nothing(client: ApiClient, queue: Mapping[str, Any]) -> None:
         return
 
 
-async def _noted(client: ApiClient) -> list[Job]:
-    """Every Job with our note of being held."""
-    jobs = await _pages(client, "/apis/batch/v1/jobs", Job)
+async def _noted(client: ApiClient) -> list[Job | JobSet]:
+    """Every Job and JobSet with our note of being held."""
+    jobs: list[Job | JobSet] = [*await _pages(client, "/apis/batch/v1/jobs", Job)]
+    with contextlib.suppress(NotFound):  # nobody has installed JobSet
+        jobs += await _pages(client, f"{JOB_SETS}/jobsets", JobSet)
     return [job for job in jobs if HELD_ANNOTATION in (job.metadata.annotations or {})]
 
 
@@ -107,6 +111,7 @@ async def _ungate(client: ApiClient, pod: GatedPod) -> str:
 
 
 async def _start(client: ApiClient, job: JobStart) -> str:
-    path = f"/apis/batch/v1/namespaces/{job.namespace}/jobs/{job.name}"
+    group, plural = ("/apis/batch/v1", "jobs") if job.kind == "Job" else (JOB_SETS, "jobsets")
+    path = f"{group}/namespaces/{job.namespace}/{plural}/{job.name}"
     await client.merge_patch(path, job.patch(time.time()), {"fieldManager": FIELD_MANAGER})
-    return f"jobs {job.namespace}/{job.name}"
+    return f"{plural} {job.namespace}/{job.name}"

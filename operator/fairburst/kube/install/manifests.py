@@ -8,6 +8,7 @@ throughput queues are stamped. They never fail closed: the quota is the net belo
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import yaml
@@ -20,6 +21,7 @@ from fairburst.kube.install.tenant_rules import OPERATE, RBAC_API, admin_role, e
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, label_patches, size_variables, unlabel_patches
 from fairburst.kube.names import GATE, GROUP, HELD_ANNOTATION, LOWEST_CLASS
 from fairburst.kube.queues.schemas import API_VERSION
+from fairburst.kube.usage.job_sets import GROUP as JOB_SET_GROUP
 
 SERVICE_ACCOUNT = "fairburst"
 _READ = ["get", "list", "watch"]
@@ -90,25 +92,26 @@ def _queue_policy(name: str, kind: str, config: Config) -> list[Manifest]:
     if kind == "ThroughputQueue" and config.small_jobs.enabled:
         patches = f"(has(params.status.smallStamp) && {_OF_A_SMALL_JOB} ? {_stamp_patches('params.status.smallStamp')} : {patches})"
     expression = f"!({_governs(config)}) ? [] : {patches} + {_NOTE}{_node_selector_patches(config.pool.node_selector)} + {_GATE_PATCHES}"
-    policy = _policy(name, STAMPED_PODS, [expression], _NOT_OF_THE_SYSTEM)
+    policy = _policy(name, [STAMPED_PODS], [expression], _NOT_OF_THE_SYSTEM)
     return _with_queue(policy, _binding(name, config), kind)
 
 
 def _size_policy(name: str, config: Config) -> list[Manifest]:
     """Writes the size of each Job into it and into its pod template; also in updates, since a suspended Job's template can be edited."""
     note = f"request.operation == 'CREATE' && {_governs(config)} ? {_NOTE} : []"
-    policy = _policy(name, STAMPED_JOBS, [*label_patches(_governs(config)), note], [])
+    policy = _policy(name, [STAMPED_JOBS], [*label_patches(_governs(config)), note], [])
     policy["spec"]["variables"] = size_variables("params.?status.?sizeThreshold.orValue({})")
     return _with_queue(policy, _binding(name, config), "ThroughputQueue")
 
 
 def _no_size_policy(name: str, config: Config) -> list[Manifest]:
     """Takes sizes that no queue has given off new Jobs; else one made before its namespace has a queue would be small by its own word."""
-    return [_policy(name, STAMPED_JOBS | {"operations": ["CREATE"]}, unlabel_patches(), [_NOT_NOTED]), _binding(name, config)]
+    return [_policy(name, [NEW_JOBS], unlabel_patches(), [_NOT_NOTED]), _binding(name, config)]
 
 
 def _hold_policy(name: str, kind: str, config: Config) -> list[Manifest]:
-    """Suspends new Jobs of queues in Suspend mode and notes that it is we who hold them, also where their user had them suspended."""
+    """Suspends new Jobs and JobSets of queues in Suspend mode and notes that it is we who hold them, also those that their user had
+    suspended."""
     key = _text(HELD_ANNOTATION)
     note = (
         "has(object.metadata.annotations) ? "
@@ -117,7 +120,7 @@ def _hold_policy(name: str, kind: str, config: Config) -> list[Manifest]:
     )
     holds = f"{_governs(config)} && params.status.?holds.orValue('') == 'Jobs'"
     expression = f"!({holds}) ? [] : [JSONPatch{{op: 'add', path: '/spec/suspend', value: true}}, {note}]"
-    policy = _policy(name, STAMPED_JOBS | {"operations": ["CREATE"]}, [expression], _STARTED_BY_NOBODY_ELSE)
+    policy = _policy(name, HELD_JOBS, [expression], _STARTED_BY_NOBODY_ELSE)
     return _with_queue(policy, _binding(name, config), kind)
 
 
@@ -136,7 +139,7 @@ def _governs(config: Config) -> str:
 def _default_policy(name: str, config: Config) -> list[Manifest]:
     """Gives the lowest class to what no queue has stamped, whatever class it names. In either order the queue's stamp is what remains."""
     patches = _class_patches(str(class_values(config)[LOWEST_CLASS]), "'Never'", _text(LOWEST_CLASS))
-    return [_policy(name, STAMPED_PODS, [patches], [*_NOT_OF_THE_SYSTEM, _NOT_NOTED]), _binding(name, config)]
+    return [_policy(name, [STAMPED_PODS], [patches], [*_NOT_OF_THE_SYSTEM, _NOT_NOTED]), _binding(name, config)]
 
 
 # A note from a queue's policy to the default one that no tenant can forge: the API server empties metadata.uid before any policy sees an
@@ -145,6 +148,9 @@ _NOTE = '[JSONPatch{op: "add", path: "/metadata/uid", value: "fairburst-stamped"
 _NOT_NOTED = {"name": "not-stamped", "expression": "object.metadata.?uid.orValue('') != 'fairburst-stamped'"}
 STAMPED_PODS: Manifest = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
 STAMPED_JOBS: Manifest = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["jobs"]}
+NEW_JOBS: Manifest = STAMPED_JOBS | {"operations": ["CREATE"]}
+NEW_JOB_SETS: Manifest = {"apiGroups": [JOB_SET_GROUP], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["jobsets"]}
+HELD_JOBS = (NEW_JOBS, NEW_JOB_SETS)
 # A controller that makes Jobs suspends and resumes them as it sees fit (JobSet does); a CronJob only creates them. Kueue holds its own.
 _STARTED_BY_NOBODY_ELSE = [
     {
@@ -176,7 +182,7 @@ _GATE_PATCHES = (
 _OF_A_SMALL_JOB = f"object.metadata.?labels[?'{SIZE_LABEL}'].orValue('') == '{SMALL}' && {owned_by('Job')}"
 
 
-def _policy(name: str, rule: Manifest, expressions: list[str], conditions: list[Manifest]) -> Manifest:
+def _policy(name: str, rules: Sequence[Manifest], expressions: list[str], conditions: list[Manifest]) -> Manifest:
     return {
         "apiVersion": POLICY_API,
         "kind": "MutatingAdmissionPolicy",
@@ -184,7 +190,7 @@ def _policy(name: str, rule: Manifest, expressions: list[str], conditions: list[
         "spec": {
             "failurePolicy": "Ignore",  # a pod that is not stamped is still held by the quota; one that is refused is lost
             "reinvocationPolicy": "IfNeeded",
-            "matchConstraints": {"resourceRules": [rule]},
+            "matchConstraints": {"resourceRules": list(rules)},
             "matchConditions": conditions,
             "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}} for expression in expressions],
         },
@@ -262,6 +268,7 @@ def cluster_rules() -> list[Manifest]:
         _rule("", ["resourcequotas"], [*_READ, "create", "update", "patch", "delete"]),
         _rule("", ["resourcequotas/status"], ["get", "update", "patch"]),
         _rule("batch", ["jobs"], [*_READ, "patch"]),  # an annotation wakes a controller that a quota has blocked; elastic Jobs are sized
+        _rule(JOB_SET_GROUP, ["jobsets"], [*_READ, "patch"]),  # those that are held are started
         _rule("apps", ["replicasets", "deployments", "statefulsets"], [*_READ, "patch"]),
         _rule("scheduling.k8s.io", ["priorityclasses"], _READ),
         _rule("", ["events"], ["create", "patch"]),

@@ -21,6 +21,7 @@ from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import GATE, GROUP, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL, OUR_QUOTAS, POOL_LABEL, RELEASED_ANNOTATION
 from fairburst.kube.queues.job_annotations import CHANGED_AT, GIVEN, ORIGINAL
 from fairburst.kube.queues.schemas import QueueSettings
+from fairburst.kube.usage.job_sets import GROUP as JOB_SET_GROUP
 
 RBAC_API = "rbac.authorization.k8s.io/v1"
 QUEUES = ("latencyqueues", "throughputqueues")
@@ -69,7 +70,7 @@ class _Guard:
 
     def manifests(self, config: Config) -> list[Manifest]:
         name = f"fairburst-tenants-{self.name}.{config.pool.name}"
-        version = "v1alpha1" if self.group == GROUP else "v1"
+        version = {GROUP: "v1alpha1", JOB_SET_GROUP: "*"}.get(self.group, "v1")
         watched = {"apiGroups": [self.group], "apiVersions": [version], "operations": [*self.operations], "resources": [*self.resources]}
         spec = {
             "failurePolicy": "Fail",  # no rule has parameters or reads what may be missing: one that fails has been tampered with
@@ -89,7 +90,7 @@ class _Guard:
 
 def tenant_policies(config: Config) -> list[Manifest]:
     """The policies with their bindings."""
-    guards = (_pods(config), _jobs(), _quotas(), _queues(), _statuses(), _namespaces())
+    guards = (_pods(config), _jobs(), _job_sets(), _quotas(), _queues(), _statuses(), _namespaces())
     return [manifest for guard in guards for manifest in guard.manifests(config)]
 
 
@@ -144,34 +145,52 @@ def _pods(config: Config) -> _Guard:
 
 
 def _jobs() -> _Guard:
-    marks = json.dumps(_MARKS)
     same_size = " && ".join(
         f"object.{metadata}.?labels[?'{SIZE_LABEL}'] == oldObject.{metadata}.?labels[?'{SIZE_LABEL}']"
         for metadata in ("metadata", "spec.template.metadata")
     )
     rules = (
-        _Rule(
-            f"{marks}.all(key, !(key in variables.notes) || variables.notes[?key] == variables.before[?key]) || variables.operates",
-            f"'metadata.annotations: expected ' + {marks}.filter(key, key in variables.notes && variables.notes[?key] != "
-            "variables.before[?key]).join(', ') + ' to be left to the operator, which notes there what it has done'",
-        ),
+        _same_marks(),
         _Rule(
             f"request.operation == 'CREATE' || ({same_size}) || variables.operates",
             f"'metadata.labels: expected {SIZE_LABEL} to stay what it was: a size is fixed when a Job is created'",
         ),
-        _Rule(
-            f"!('{HELD_ANNOTATION}' in variables.before) || variables.operates || "
-            f"(variables.notes[?'{HELD_ANNOTATION}'] == variables.before[?'{HELD_ANNOTATION}'] && "
-            "(object.spec.?suspend.orValue(false) || !oldObject.spec.?suspend.orValue(false)))",
-            "'spec.suspend: expected the Job to stay suspended: the operator releases it when its whole demand fits its queue'",
-        ),
+        _stays_held(),
     )
-    variables = {
+    somebody = {"somebody": f"!({_CONTROL_PLANE})"}
+    return _Guard("jobs", "batch", ["jobs"], ["CREATE", "UPDATE"], somebody, _notes(), rules, managed=True)
+
+
+def _job_sets() -> _Guard:
+    rules = (_same_marks(), _stays_held())
+    return _Guard("jobsets", JOB_SET_GROUP, ["jobsets"], ["CREATE", "UPDATE"], {}, _notes(), rules, managed=True)
+
+
+def _notes() -> dict[str, str]:
+    """CEL variables of the rules about Jobs."""
+    return {
         "notes": "object.metadata.?annotations.orValue({})",
         "before": "request.operation == 'CREATE' ? {} : oldObject.metadata.?annotations.orValue({})",
         "operates": _allowed(OPERATE),
     }
-    return _Guard("jobs", "batch", ["jobs"], ["CREATE", "UPDATE"], {"somebody": f"!({_CONTROL_PLANE})"}, variables, rules, managed=True)
+
+
+def _same_marks() -> _Rule:
+    marks = json.dumps(_MARKS)
+    return _Rule(
+        f"{marks}.all(key, !(key in variables.notes) || variables.notes[?key] == variables.before[?key]) || variables.operates",
+        f"'metadata.annotations: expected ' + {marks}.filter(key, key in variables.notes && variables.notes[?key] != "
+        "variables.before[?key]).join(', ') + ' to be left to the operator, which notes there what it has done'",
+    )
+
+
+def _stays_held() -> _Rule:
+    return _Rule(
+        f"!('{HELD_ANNOTATION}' in variables.before) || variables.operates || "
+        f"(variables.notes[?'{HELD_ANNOTATION}'] == variables.before[?'{HELD_ANNOTATION}'] && "
+        "(object.spec.?suspend.orValue(false) || !oldObject.spec.?suspend.orValue(false)))",
+        "'spec.suspend: expected the Job to stay suspended: the operator releases it when its whole demand fits its queue'",
+    )
 
 
 def _quotas() -> _Guard:

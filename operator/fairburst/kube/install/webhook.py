@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fairburst.config import Config
-from fairburst.kube.install.manifests import STAMPED_JOBS, STAMPED_PODS
+from fairburst.kube.install.manifests import NEW_JOB_SETS, NEW_JOBS, STAMPED_JOBS, STAMPED_PODS
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces
 from fairburst.kube.names import HOLDS_LABEL
 
@@ -17,10 +17,11 @@ def mutating_webhook(config: Config, client: Manifest) -> Manifest:
     namespace, a pod that missed it would run: there creations fail instead (and only they: a size that is changed later is refused by
     tenant_rules.py).
     """
-    new_jobs = STAMPED_JOBS | {"operations": ["CREATE"]}
     webhooks = [
-        _webhook("stamp", "Ignore", [STAMPED_PODS, STAMPED_JOBS], {"key": HOLDS_LABEL, "operator": "DoesNotExist"}, config, client),
-        _webhook("hold", "Fail", [STAMPED_PODS, new_jobs], {"key": HOLDS_LABEL, "operator": "Exists"}, config, client),
+        _webhook(
+            "stamp", "Ignore", [STAMPED_PODS, STAMPED_JOBS, NEW_JOB_SETS], {"key": HOLDS_LABEL, "operator": "DoesNotExist"}, config, client
+        ),
+        _webhook("hold", "Fail", [STAMPED_PODS, NEW_JOBS], {"key": HOLDS_LABEL, "operator": "Exists"}, config, client),
     ]
     return {
         "apiVersion": POLICY_API,

@@ -15,10 +15,10 @@ import numpy as np
 
 from fairburst.kube.api.objects import Job as KubeJob
 from fairburst.kube.jobs.job_index import JobIndex, JobKey, JobPods, group_of
-from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, pods_at_once, size_of
+from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, size_of
 from fairburst.kube.names import SIZE_CLASSES, SMALL_CLASS
 from fairburst.kube.queues.job_annotations import family_of
-from fairburst.kube.usage.demand import MOST, NamespaceDemand, Wish
+from fairburst.kube.usage.demand import MOST, NamespaceDemand, Wish, pods_at_once
 from fairburst.kube.usage.pod_index import ANNOUNCED_KINDS
 from fairburst.policy.dress.values import DemandCategory, Job
 from fairburst.policy.model import FloatArray
@@ -126,7 +126,7 @@ def _add_wish(drafts: dict[tuple[str, bool], _Draft], wish: Wish, small: bool, r
     metadata, template = controller.metadata, controller.spec.template.metadata
     group = group_of(template)
     charge = np.array([owner.charge.get(resource, 0.0) for resource in resources])
-    whole = pods_at_once(controller) if isinstance(controller, KubeJob) else owner.wanted
+    whole = pods_at_once(controller.spec) if isinstance(controller, KubeJob) else owner.wanted
     draft = _draft(
         drafts, group or metadata.uid, small, f"{owner.kind} {metadata.namespace}/{metadata.name}", metadata.creation_timestamp, len(charge)
     )

@@ -12,21 +12,16 @@ from collections.abc import Mapping
 
 from fairburst.kube.api.objects import Job
 from fairburst.kube.usage.charge import template_charge, template_lacks_requests
+from fairburst.kube.usage.demand import pods_at_once
 
 SIZE_LABEL = "fairburst.dev/size"
 SMALL, LARGE = "small", "large"
 ROUNDING = 1e-9  # relative: three pods of 100m are not more than 300m, whatever floating point makes of it
 
 
-def pods_at_once(job: Job) -> int:
-    """Pods that a Job wants to run side by side, whether or not it is suspended now."""
-    parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
-    return parallelism if job.spec.completions is None else min(parallelism, job.spec.completions)
-
-
 def full_request(job: Job) -> dict[str, float]:
     """One pod's charge times the pods it wants at once, by resource, in resource units; empty for a Job that wants no pods."""
-    pods = pods_at_once(job)
+    pods = pods_at_once(job.spec)
     return {resource: pods * amount for resource, amount in template_charge(job.spec.template.spec).items()} if pods > 0 else {}
 
 

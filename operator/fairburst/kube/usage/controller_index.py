@@ -6,19 +6,21 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import Any
 
-from fairburst.kube.api.objects import Job
+from fairburst.kube.api.objects import Job, JobSet
 from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.queues.job_annotations import read_mark
 from fairburst.kube.usage.demand import Workloads
 
+HELD_KINDS = frozenset({"Job", "JobSet"})
+
 
 class ControllerIndex:
-    """Jobs, Deployments, ReplicaSets and StatefulSets by namespace. O(1) a change."""
+    """Jobs, JobSets, Deployments, ReplicaSets and StatefulSets by namespace. O(1) a change."""
 
     def __init__(self) -> None:
         self._by_namespace: dict[str, dict[str, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
         self._marked: dict[tuple[str, str], Job] = {}
-        self._noted: dict[tuple[str, str], Job] = {}
+        self._noted: dict[tuple[str, str, str], Job | JobSet] = {}
 
     def update(self, kind: str, old: Any, new: Any) -> None:
         """Apply one change of a controller; `kind` is its Kubernetes kind."""
@@ -34,17 +36,19 @@ class ControllerIndex:
                 self._marked[key] = new
             else:
                 self._marked.pop(key, None)
+        if kind in HELD_KINDS:
+            noted = kind, metadata.namespace, metadata.name
             if new is not None and HELD_ANNOTATION in (new.metadata.annotations or {}):
-                self._noted[key] = new
+                self._noted[noted] = new
             else:
-                self._noted.pop(key, None)
+                self._noted.pop(noted, None)
 
     def marked_jobs(self) -> Collection[Job]:
         """Jobs that carry our notes of having been resized, in whatever namespace."""
         return self._marked.values()
 
-    def noted_jobs(self) -> Collection[Job]:
-        """Jobs that carry our note of being held, in whatever namespace."""
+    def noted_jobs(self) -> Collection[Job | JobSet]:
+        """Jobs and JobSets that carry our note of being held, in whatever namespace."""
         return self._noted.values()
 
     def workloads(self, namespace: str) -> Workloads:
@@ -57,4 +61,5 @@ class ControllerIndex:
             deployments=kinds["Deployment"].values(),
             replica_sets=kinds["ReplicaSet"].values(),
             stateful_sets=kinds["StatefulSet"].values(),
+            job_sets=kinds["JobSet"].values(),
         )

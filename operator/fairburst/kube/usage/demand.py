@@ -11,9 +11,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fairburst.kube.api.objects import Deployment, Job, PodTemplate, ReplicaSet, StatefulSet, controller_of
+from fairburst.kube.api.objects import Deployment, Job, JobSet, JobSpec, PodTemplate, ReplicaSet, StatefulSet, controller_of
 from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.usage.charge import template_charge, template_lacks_requests
+from fairburst.kube.usage.job_sets import parts_to_come
 from fairburst.kube.usage.pod_index import NamespaceUsage, OwnerUsage
 
 # A quarter of the largest quantity, so that a level, what lags behind it and one pod more can still be written. Nobody has as much of
@@ -54,13 +55,14 @@ class Workloads:
     deployments: Iterable[Deployment] = ()
     replica_sets: Iterable[ReplicaSet] = ()
     stateful_sets: Iterable[StatefulSet] = ()
+    job_sets: Iterable[JobSet] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class HeldJob:
-    """A Job that is suspended until we start it, and what all of its pods at once need, by resource, in resource units."""
+    """A Job or JobSet that is suspended until we start it, and what all of its pods at once need, by resource, in resource units."""
 
-    job: Job
+    job: Job | JobSet
     need: Mapping[str, float]
 
 
@@ -119,6 +121,7 @@ def namespace_demand(
         elif owner.wanted > owner.existing:
             result.lacking.append(priced)
             result.unrequested += [f"{owner.kind} {owner.name}"] if _lacks_requests(owner, template, resources) else []
+    _add_job_sets(result, workloads, resources, fitting)
     _add_unannounced(result, usage, announced, grows=not gated)
     for amounts in (result.demand, result.placeable, result.unit):
         amounts.update({resource: MOST for resource, amount in amounts.items() if amount > MOST})
@@ -156,7 +159,25 @@ def _owner(
     return Owner(kind, metadata.namespace, metadata.name, metadata.uid, wanted, existing, pods.newest_charge)
 
 
-def is_held(job: Job) -> bool:
+def _add_job_sets(
+    result: NamespaceDemand, workloads: Workloads, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float]
+) -> None:
+    """What held JobSets want, and those that we have started for the Jobs of which nothing has started yet."""
+    for job_set in workloads.job_sets:
+        held, need = is_held(job_set), dict[str, float]()
+        for spec, jobs in parts_to_come(job_set, workloads.jobs, held=held):
+            charge, pods = _counted(template_charge(spec.template.spec), resources), jobs * pods_at_once(spec)
+            for resource, amount in charge.items():
+                need[resource] = need.get(resource, 0.0) + pods * amount
+                result.placeable[resource] = result.placeable.get(resource, 0.0) + min(pods, fitting(charge)) * amount
+                result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
+        for resource, amount in need.items():
+            result.demand[resource] = result.demand.get(resource, 0.0) + amount
+        if held and not job_set.finished and job_set.metadata.deletion_timestamp is None:
+            result.held.append(HeldJob(job_set, need))
+
+
+def is_held(job: Job | JobSet) -> bool:
     """Whether the Job is suspended until we start it, and not by its user."""
     return bool(job.spec.suspend) and HELD_ANNOTATION in (job.metadata.annotations or {})
 
@@ -165,10 +186,14 @@ def _job_pods(job: Job) -> int | None:
     """Pods a Job wants to have at once; None where it has ended, is suspended by its user or is being deleted."""
     if job.metadata.deletion_timestamp is not None or (job.spec.suspend and not is_held(job)) or job.finished:
         return None
-    parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
-    if job.spec.completions is None:
-        return parallelism
-    return max(0, min(parallelism, job.spec.completions - job.status.succeeded))
+    at_once = pods_at_once(job.spec)
+    return at_once if job.spec.completions is None else max(0, min(at_once, job.spec.completions - job.status.succeeded))
+
+
+def pods_at_once(spec: JobSpec) -> int:
+    """Pods that a Job wants to run side by side, whether or not it is suspended now."""
+    parallelism = 1 if spec.parallelism is None else spec.parallelism
+    return parallelism if spec.completions is None else min(parallelism, spec.completions)
 
 
 def _counted(charge: Mapping[str, float], resources: tuple[str, ...]) -> dict[str, float]:
