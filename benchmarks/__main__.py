@@ -19,6 +19,7 @@ MODULES = (
     "benchmarks.quota",
     "benchmarks.stamping",
     "benchmarks.extender",
+    "benchmarks.reclaim",
 )
 
 

@@ -17,6 +17,7 @@ from pydantic.alias_generators import to_camel
 
 from fairburst.policy.dress.values import DressConfig, StartMode
 from fairburst.policy.model import PolicyConfig
+from fairburst.policy.reclaim.values import ReclaimRules
 from fairburst.quantity import parse_exact, parse_quantity
 from fairburst.validation import problems_of
 
@@ -216,6 +217,36 @@ class EnforcementConfig(_Group):
         "who "
         "waits sees progress, and small enough not to matter in the division.",
     )
+
+
+class ReclaimConfig(_Group):
+    """How work is evicted for queues with reclaim: Evict."""
+
+    grace_seconds: int = Field(
+        default=300,
+        ge=0,
+        le=86_400,
+        description="How long, in seconds, a throughput queue has been short of its fair share before work is evicted for it. 300: most "
+        "work ends by itself within minutes, and nothing is lost then. Bursts inside their guarantee do not wait.",
+    )
+    minimum_run_seconds: int = Field(
+        default=60,
+        ge=0,
+        le=86_400,
+        description="Nobody is evicted who has run for less than this, in seconds, and nobody is evicted for the same waiting pod again "
+        "within it. 60: what runs for a minute gets on however often bursts come, and what ends within one is not worth evicting.",
+    )
+    evictions_per_second: int = Field(
+        default=100,
+        ge=1,
+        le=1000,
+        description="Evictions per second; as many may go at once. 100 makes room for a burst of hundreds of pods within seconds, and an "
+        "API server on two cores takes it (140 a second measured).",
+    )
+
+    def rules(self) -> ReclaimRules:
+        """The part that the decision core reads."""
+        return ReclaimRules(float(self.grace_seconds), float(self.minimum_run_seconds), float(self.evictions_per_second))
 
 
 class SmallJobsConfig(_Group):
@@ -538,6 +569,9 @@ class Config(_Group):
     writes: WriteConfig = Field(default_factory=WriteConfig, description="Limits on writes. By default what a small API server takes.")
     enforcement: EnforcementConfig = Field(
         default_factory=EnforcementConfig, description="What is written. By default never below a small pod."
+    )
+    reclaim: ReclaimConfig = Field(
+        default_factory=ReclaimConfig, description="How work is evicted for queues that ask for it. By default seldom and not at once."
     )
     small_jobs: SmallJobsConfig = Field(
         default_factory=SmallJobsConfig, description="The reserve for small jobs. By default as in the paper."

@@ -24,7 +24,7 @@ from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import json_patch
 from tests.support.job_sizes import THRESHOLD
 from tests.support.queues import queue
-from tests.support.stamped_objects import HARD, JOBS, LARGE, PODS, SELECTOR, SMALL, job, owner, pod
+from tests.support.stamped_objects import HARD, IGNORED, JOBS, LARGE, PODS, SELECTOR, SMALL, job, owner, pod
 
 CONFIG = parse_config(json.dumps({"smallJobs": {"enabled": True}, "pool": {"nodeSelector": SELECTOR}}))
 SIZED = ("ThroughputQueue", {"stamp": LARGE, "smallStamp": SMALL, "sizeThreshold": THRESHOLD})
@@ -104,7 +104,21 @@ class TestJobs:
 
     def test_without_small_jobs_nothing_is_sized(self) -> None:
         config = parse_config("smallJobs: {enabled: false}")
-        assert [job_patch(case.values[0], None, SIZED, config) for case in JOBS] == [[]] * len(JOBS)
+        for case in JOBS:
+            assert not [one for one in job_patch(case.values[0], None, SIZED, config) if "labels" in one["path"]], case.id
+
+    def test_evictions_are_made_no_failures_where_a_job_says_nothing_about_failures_and_it_can_be_said(self) -> None:
+        given = {case.id: values(job_patch(case.values[0], None, None, CONFIG)) for case in JOBS}
+        without = {"with rules of its own about failures", "whose containers are restarted"}
+        assert {name for name, added in given.items() if "podFailurePolicy" not in added} == without
+        assert all(
+            (added["podFailurePolicy"], added["podReplacementPolicy"]) == (IGNORED, "Failed")
+            for name, added in given.items()
+            if name not in without
+        )
+
+    def test_what_a_job_says_about_failures_later_stands(self) -> None:
+        assert job_patch(job(suspend=True), job(suspend=True), None, CONFIG) == []
 
     def test_jobs_are_held_unless_somebody_else_starts_them(self) -> None:
         holding = "ThroughputQueue", {"stamp": LARGE, "holds": "Jobs"}

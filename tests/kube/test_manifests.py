@@ -48,7 +48,7 @@ def test_policies_act_in_managed_namespaces_only_and_never_fail_closed() -> None
     manifests = policies(Config())
     bindings = of_kind(manifests, "MutatingAdmissionPolicyBinding")
     assert {policy["spec"]["failurePolicy"] for policy in of_kind(manifests, "MutatingAdmissionPolicy")} == {"Ignore"}
-    assert len(bindings) == 7, "stamps: each kind of queue and none; the sizes of Jobs: two; holding Jobs: each kind of queue"
+    assert len(bindings) == 8, "stamps: each kind of queue and none; sizes of Jobs: two; holding Jobs: each kind of queue; their failures"
     for binding in bindings:
         selector = binding["spec"]["matchResources"]["namespaceSelector"]
         assert selector["matchLabels"] == {MANAGED_LABEL: "true"}
@@ -90,21 +90,22 @@ def test_the_printed_documents_are_all_manifests(capsys: pytest.CaptureFixture[s
     assert printed == list(yaml.safe_load_all(to_yaml(printed)))
 
 
-def test_without_a_reserve_for_small_jobs_no_policy_looks_at_sizes_and_jobs_are_only_held() -> None:
+def test_without_a_reserve_for_small_jobs_no_policy_looks_at_sizes_and_jobs_are_only_held_and_made_to_survive() -> None:
     off = policies(parse_config("smallJobs: {enabled: false}"))
     printed = to_yaml(off)
     assert "smallStamp" not in printed
     assert "fairburst.dev/size" not in printed
     named = {one["metadata"]["name"]: resource_rules(one) for one in of_kind(off, "MutatingAdmissionPolicy")}
     watching = {name for name, rules_of in named.items() if any("jobs" in rule["resources"] for rule in rules_of)}
-    assert watching == {"fairburst-hold-latencyqueue.default", "fairburst-hold-throughputqueue.default"}
+    held = {"fairburst-hold-latencyqueue.default", "fairburst-hold-throughputqueue.default"}
+    assert watching == held | {"fairburst-disruption.default"}
     assert {tuple(rule["operations"]) for name in watching for rule in named[name]} == {("CREATE",)}, "what its user does later stands"
 
 
 def test_with_a_reserve_further_policies_size_jobs_and_only_throughput_queues_stamp_by_it() -> None:
     manifests = policies(parse_config("smallJobs: {enabled: true}"))
     bindings = of_kind(manifests, "MutatingAdmissionPolicyBinding")
-    assert len(bindings) == 7
+    assert len(bindings) == 8
     assert {binding["spec"].get("paramRef", {}).get("parameterNotFoundAction", "Allow") for binding in bindings} == {"Allow"}
     by_name = {one["metadata"]["name"]: one["spec"] for one in of_kind(manifests, "MutatingAdmissionPolicy")}
     sizes = by_name["fairburst-size-throughputqueue.default"]

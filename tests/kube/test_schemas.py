@@ -116,7 +116,7 @@ def test_a_throughput_queue_keeps_its_limits() -> None:
             {"burst/durationSecond": 1}, "spec.burst.durationSecond: no such key; did you mean spec.burst.durationSeconds?", id="misspelt"
         ),
         pytest.param({"uncertainty": {"confidencePercent": 95}}, "spec.uncertainty: uncertainty is not supported yet", id="uncertainty"),
-        pytest.param({"reclaim": "Evict"}, "spec.reclaim: reclaim: Evict is not supported yet", id="reclaim"),
+        pytest.param({"reclaim": "Always"}, "spec.reclaim: expected 'Never' or 'Evict'", id="reclaim"),
         pytest.param({"leadTime": "Always"}, "spec.leadTime", id="lead time"),
         pytest.param({"enforcement": "Hold"}, "spec.enforcement: expected 'Quota', 'Gate', 'Suspend' or 'Observe'", id="not a mode"),
         pytest.param({"weight": 0}, "spec.weight: expected greater than or equal to 1, found 0", id="no weight"),
@@ -135,10 +135,10 @@ def test_every_problem_is_named_at_once() -> None:
         parse_queue(
             queue(
                 "LatencyQueue",
-                changed(LATENCY_SPEC, {"reclaim": "Evict", "uncertainty": {"confidencePercent": 95}, "burst/durationSeconds": 50}),
+                changed(LATENCY_SPEC, {"uncertainty": {"confidencePercent": 95}, "burst/durationSeconds": 50}),
             )
         )
-    assert len(caught.value.problems) == 3
+    assert len(caught.value.problems) == 2
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,14 @@ def test_for_a_fair_share_no_queue_is_taken_below_its_level_either() -> None:
     assert evicted([claim(5.0, waiting(5), Ground.FAIR_SHARE)], pods, [0.0, 4.0], [0.0, 3.0]) == ["a0"]
 
 
+def test_nobody_goes_whose_place_would_be_filled_again() -> None:
+    """The quota is to be 4 and is still 8."""
+    pods = [running(f"a{number}", FIRST, 0) for number in range(10)]
+    giving = standing(pods, [0.0, 4.0], [0.0, 4.0], 100.0, refilled=[0.0, 8.0])
+    outcome, _ = make_room([claim(6.0, waiting(6))], FULL, pods, giving, ReclaimMemory(), LARGE_RATE, NOW)
+    assert (len(outcome.evictions), outcome.unserved) == (2, 4)
+
+
 def test_nobody_goes_who_has_run_for_less_than_the_minimum_run_time() -> None:
     pods = [running("young", FIRST, 0, age=59.0), running("old", FIRST, 0, age=60.0)]
     assert evicted([claim(2.0, waiting(2))], pods, [0.0] * 2, [0.0] * 2) == ["old"]

@@ -38,7 +38,8 @@ def cases(draw: st.DrawFn) -> Case:
         claims.append(Claim(Owed(row, ground, np.array([float(draw(st.integers(0, 12)))]), draw(st.integers(0, 9)) > 0), waiting))
     level, fair = ([float(draw(st.integers(0, 8))) for _ in range(5)] for _ in range(2))
     weight = [draw(st.sampled_from([1.0, 1.0, 2.0])) for _ in range(5)]
-    return claims, free, pods, standing(pods, level, fair, 40.0, weight)
+    refilled = [float(draw(st.sampled_from([0, 0, 0, 5]))) for _ in range(5)]
+    return claims, free, pods, standing(pods, level, fair, 40.0, weight, refilled)
 
 
 class TestWhoGoes:
@@ -66,7 +67,7 @@ class TestWhoGoes:
 
 
 class TestNoQueueFallsBelow:
-    """Issue 8: victims are spare work, then that of queues above their share: "never a victim whose queue would fall below"."""
+    """Design §6: "The victim's enforced quota is lowered first"; issue 8: victims are "queues furthest above their share"."""
 
     @given(cases())
     def test_every_queue_that_gives_keeps_its_fair_share_and_its_level_too_where_spare_work_goes(self, case: Case) -> None:
@@ -77,7 +78,7 @@ class TestNoQueueFallsBelow:
         for one in outcome.evictions:
             left[by_uid[one.uid].row] -= by_uid[one.uid].request[0]
         for row in {by_uid[one.uid].row for one in outcome.evictions}:
-            assert left[row] >= giving.fair[row, 0] - 1e-6
+            assert left[row] >= max(giving.fair[row, 0], giving.refilled[row, 0]) - 1e-6
             if all(one.spare for one in outcome.evictions if by_uid[one.uid].row == row):
                 assert left[row] >= giving.level[row, 0] - 1e-6
         if all(one.owed.ground is Ground.FAIR_SHARE for one in claims):

@@ -47,14 +47,20 @@ def claim(
 
 
 def standing(
-    pods: Iterable[RunningPod], level: Sequence[float], fair: Sequence[float], capacity: float, weight: Sequence[float] | None = None
+    pods: Iterable[RunningPod],
+    level: Sequence[float],
+    fair: Sequence[float],
+    capacity: float,
+    weight: Sequence[float] | None = None,
+    refilled: Sequence[float] | None = None,
 ) -> Standing:
     """Queues that use what their pods request of one resource."""
     use = np.zeros((len(level), 1))
     for pod in pods:
         use[pod.row, 0] += pod.request[0]
     weights = np.ones(len(level)) if weight is None else np.array(weight)
-    return Standing(use, np.array(level)[:, None], np.array(fair)[:, None], weights, np.array([capacity]))
+    again = np.zeros(len(level)) if refilled is None else np.array(refilled)
+    return Standing(use, np.array(level)[:, None], np.array(fair)[:, None], again[:, None], weights, np.array([capacity]))
 
 
 def obvious(
@@ -145,7 +151,7 @@ def _cleared(node: int, works: list[list[RunningPod]], free: FloatArray, pod: Wa
 
 def _can_spare(gone: list[list[RunningPod]], use: FloatArray, giving: Standing, *, spare: bool) -> bool:
     for row in {work[0].row for work in gone}:
-        least = max(giving.level[row, 0], giving.fair[row, 0]) if spare else giving.fair[row, 0]
+        least = max(giving.fair[row, 0], giving.refilled[row, 0], giving.level[row, 0] if spare else 0.0)
         if use[row] - sum(one.request[0] for work in gone for one in work if one.row == row) < least - 1e-6:
             return False
     return True
@@ -257,7 +263,7 @@ class VirtualCluster:
             if pod.node is not None and pod.leaves is not None:
                 free[pod.node] += 1.0
         weight, capacity = np.array([spec.weight for spec in self.queues]), np.array([float(self.nodes * self.per_node)])
-        giving = Standing(usage, level, fair, weight, capacity)
+        giving = Standing(usage, level, fair, np.zeros_like(usage), weight, capacity)
         outcome, self.reclaiming = make_room(claims, free, there, giving, self.reclaiming, self.rules, self.now)
         for one in claims:
             self.owed_pods |= {pod.uid for pod in one.waiting[: int(one.owed.amount[0])]}

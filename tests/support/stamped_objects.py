@@ -36,6 +36,11 @@ def job(metadata: JsonObject | None = None, template: JsonObject | None = None, 
     return body
 
 
+# Rules about failed pods with which a Job comes, and those that it is given.
+OWN_RULES = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}
+IGNORED = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
+
+
 def owner(kind: str, api: str, *, controller: bool = True) -> JsonObject:
     """An ownerReference to something that need not exist."""
     return {"apiVersion": api, "kind": kind, "name": "mine", "uid": "8d5e9b2c-0000-4000-8000-000000000000", "controller": controller}
@@ -72,6 +77,9 @@ JOBS = [
     pytest.param(job({"ownerReferences": [owner("JobSet", "jobset.x-k8s.io/v1alpha2")]}), id="a JobSet's"),
     pytest.param(job({"ownerReferences": [owner("CronJob", "batch/v1")]}), id="a CronJob's"),
     pytest.param(job({"labels": {"kueue.x-k8s.io/queue-name": "q"}}), id="queued by Kueue"),
+    pytest.param(job(podFailurePolicy=OWN_RULES, podReplacementPolicy="Failed"), id="with rules of its own about failures"),
+    pytest.param(job(podReplacementPolicy="TerminatingOrFailed"), id="that replaces pods as soon as they end"),
+    pytest.param(job(pod={"restartPolicy": "OnFailure"}), id="whose containers are restarted"),
 ]
 
 
@@ -83,4 +91,8 @@ def stamped(body: JsonObject) -> JsonObject:
         return {name: spec[name] for name in fields if name in spec} | {"labels": metadata.get("labels")}
     template = {key: text for key, text in (spec["template"]["metadata"].get("labels") or {}).items() if key in {SIZE_LABEL, "app"}}
     own = {key: text for key, text in (metadata.get("labels") or {}).items() if "kubernetes" not in key and not key.endswith("-uid")}
-    return {"labels": own, "annotations": metadata.get("annotations"), "template": template, "suspend": spec.get("suspend")}
+    rules = [
+        {name: value for name, value in rule.items() if value is not None} for rule in (spec.get("podFailurePolicy") or {}).get("rules", ())
+    ]
+    kept = {"labels": own, "annotations": metadata.get("annotations"), "template": template, "suspend": spec.get("suspend")}
+    return kept | {"failures": rules, "replaces": spec.get("podReplacementPolicy")}

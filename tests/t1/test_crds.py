@@ -51,7 +51,7 @@ GOOD = [
     pytest.param("LatencyQueue", LATENCY_SPEC, {"burst/deadlineSeconds": ABSENT}, id="deadline by default the duration"),
     pytest.param("LatencyQueue", LATENCY_SPEC, {"arrival/periodic/jitterSeconds": 130}, id="jitter up to the next window"),
     pytest.param(
-        "LatencyQueue", LATENCY_SPEC, {"leadTime": "Off", "reclaim": "Never", "enforcement": "Observe", "suspended": True}, id="settings"
+        "LatencyQueue", LATENCY_SPEC, {"leadTime": "Off", "reclaim": "Evict", "enforcement": "Observe", "suspended": True}, id="settings"
     ),
     pytest.param(
         "LatencyQueue",
@@ -169,7 +169,7 @@ BAD = [
     pytest.param({"weight": 0}, "spec.weight", "greater than or equal to 1", id="no weight"),
     pytest.param({"weight": 1.5}, "spec.weight", "must be of type integer", id="a fraction of weight"),
     pytest.param({"uncertainty": {"confidencePercent": 95}}, "spec.uncertainty", "uncertainty is not supported yet", id="uncertainty"),
-    pytest.param({"reclaim": "Evict"}, "spec.reclaim", "reclaim: Evict is not supported yet; expected Never", id="reclaim"),
+    pytest.param({"reclaim": "Always"}, "spec.reclaim", 'supported values: "Never", "Evict"', id="reclaim"),
     pytest.param({"leadTime": "Always"}, "spec.leadTime", "Always", id="lead time"),
     pytest.param({"enforcement": "quota"}, "spec.enforcement", 'supported values: "Quota"', id="not a mode"),
     pytest.param({"pool": "No Pool"}, "spec.pool", "should match", id="no pool name"),

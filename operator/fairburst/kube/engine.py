@@ -23,6 +23,7 @@ from fairburst.kube.enforce.gate import Gatekeeper
 from fairburst.kube.enforce.holds import HoldTimes, gate_levels, job_starts, too_large_to_start
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaPlanner, QuotaTarget, QuotaWrite, amounts, pool_of
 from fairburst.kube.enforce.quota_targets import gated_target, umbrella_target
+from fairburst.kube.enforce.reclaim import Cluster, Reclaimer, ReclaimPlan
 from fairburst.kube.enforce.release_lag import ReleaseLag
 from fairburst.kube.enforce.stamp import HOLDS, stamp_of
 from fairburst.kube.enforce.suspend import JobStart
@@ -93,6 +94,7 @@ class RoundPlan:
     ungates: list[GatedPod] = field(default_factory=list)
     starts: list[JobStart] = field(default_factory=list)
     elastic: ElasticPlan = field(default_factory=ElasticPlan)
+    reclaim: ReclaimPlan = field(default_factory=ReclaimPlan)
     wakes: list[Owner] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     hold_labels: list[tuple[str, str | None]] = field(default_factory=list)
@@ -155,6 +157,7 @@ class Engine:
         self._lead_times = LeadTimeBook(learning=self.reserve is not None)
         self.slots = SlotPlanner(config.elasticity)
         self.gates = Gatekeeper()
+        self.reclaim = Reclaimer(config.reclaim.rules())
         self._hold_times = HoldTimes()
         self._bursts = BurstSizes()
         self._standing: object = None
@@ -212,6 +215,7 @@ class Engine:
         enforced = self._enforced(view, roster, plan, ending)
         self._hold_times.note(roster, now)
         self._plan_holds(view, enforced, plan, ending, now)
+        self._plan_reclaim(view, enforced, plan, wall, now)
         self._plan_quotas(view, enforced, plan, now)
         self._plan_wakes(view, enforced, plan, now)
         self._remember_bursts(plan, wall)
@@ -335,10 +339,11 @@ class Engine:
         demand, usage, unit = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         for row, member in enumerate(roster.governing):
             wanted = self._demand[member.namespace]
-            bound = view.pods.namespace(member.namespace).bound
+            running = view.pods.namespace(member.namespace)
             for column, resource in enumerate(resources):
                 demand[row, column] = wanted.placeable.get(resource, 0.0)
-                usage[row, column] = bound.get(resource, 0.0)
+                # what is evicted counts against nobody's share from then on, though it still takes room
+                usage[row, column] = running.bound.get(resource, 0.0) - running.evicted.get(resource, 0.0)
                 unit[row, column] = wanted.unit.get(resource, 0.0)
         return ClusterSnapshot(resources, live, committed, roster.specs, np.maximum(demand, usage), usage, unit)
 
@@ -450,6 +455,15 @@ class Engine:
         plan.ungates, due = self.gates.plan(levels, left_alone, view.pods, now)
         plan.due = min(plan.due, due)
         plan.starts = job_starts(enforced, plan.result, plan.snapshot.resources, view.controllers.noted_jobs(), left_alone)
+
+    def _plan_reclaim(self, view: ClusterView, enforced: Sequence[Enforced], plan: RoundPlan, wall: float, now: float) -> None:
+        """Whose work goes for what queues are owed; who gives is held exactly to its level until all of that is placed."""
+        reclaiming = np.array([member.reclaims for member in plan.roster.governing], dtype=bool)
+        cluster = Cluster(view.stored_pods, view.pods, view.controllers, view.quotas, self._nodes, self._shapes)
+        plan.reclaim = self.reclaim.plan(cluster, enforced, plan.snapshot, plan.result, reclaiming, wall, now)
+        plan.due = min(plan.due, now + plan.reclaim.due)
+        for item in enforced:
+            item.held_back |= item.namespace in plan.reclaim.holding
 
     def _plan_wakes(self, view: ClusterView, enforced: Iterable[Enforced], plan: RoundPlan, now: float) -> None:
         written = {write.key: write for write in plan.quota_writes}

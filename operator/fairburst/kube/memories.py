@@ -9,6 +9,7 @@ import asyncio
 
 from fairburst.config import Config
 from fairburst.kube.api.client import ApiClient
+from fairburst.kube.enforce.reclaim_memory import SavedReclaim
 from fairburst.kube.engine import Engine, RoundPlan
 from fairburst.kube.jobs.learned_curves import RunStore
 from fairburst.kube.jobs.reserve_memory import ReserveMemory
@@ -16,13 +17,14 @@ from fairburst.kube.usage.committed import CommittedCapacity
 
 
 class Memories:
-    """The committed capacity, what DRESS remembers, and the runs of job families, each kept as its own module says."""
+    """The committed capacity, what DRESS and reclaim remember, and the runs of job families, each kept as its own module says."""
 
     def __init__(self, client: ApiClient, config: Config) -> None:
         self._learn = config.elasticity.learn
         self._committed = CommittedCapacity(client, config.namespace, config.pool.name)
         self._reserve = ReserveMemory(client, config.namespace, config.pool.name)
         self._job_runs = RunStore(client, config.namespace, config.pool.name)
+        self._reclaim = SavedReclaim(client, config.namespace, config.pool.name)
         self._noted, self._saved = asyncio.Event(), asyncio.Event()
         self._saved.set()
 
@@ -33,7 +35,9 @@ class Memories:
 
     async def recall(self, engine: Engine) -> None:
         """Hand everything that is saved to an engine that has run no round yet."""
-        await asyncio.gather(self._recall_committed(engine), self._recall_reserve(engine), self._recall_job_runs(engine))
+        engine.reclaim.memory, *_ = await asyncio.gather(
+            self._reclaim.load(), self._recall_committed(engine), self._recall_reserve(engine), self._recall_job_runs(engine)
+        )
 
     def note(self, plan: RoundPlan) -> None:
         """A round has ended: have saved what it has changed."""
@@ -59,6 +63,11 @@ class Memories:
         if self._learn:
             await self._job_runs.save(engine.slots.learned.observations)
         await self._reserve.save(engine.memory.dress)
+        await self._reclaim.save(lambda: engine.reclaim.memory)
+
+    async def before_evictions(self, engine: Engine) -> bool:
+        """Save for whom room is about to be made; False where that failed, and then nobody may be evicted."""
+        return await self._reclaim.save(lambda: engine.reclaim.memory, ahead=True)
 
     async def _recall_committed(self, engine: Engine) -> None:
         saved = await self._committed.load()

@@ -11,6 +11,7 @@ HOLDS_LABEL = f"{GROUP}/holds"  # on a namespace in which a pod that misses its 
 GATE = f"{GROUP}/queue"
 HELD_ANNOTATION = f"{GROUP}/held"
 RELEASED_ANNOTATION = f"{GROUP}/released-at"
+RECLAIMABLE_ANNOTATION = f"{GROUP}/reclaimable"  # "true" on a pod that belongs to no Job: its work may be evicted
 
 PRIORITY_CLASS_PREFIX = "fairburst-"
 LOWEST_CLASS = f"{PRIORITY_CLASS_PREFIX}large"

@@ -28,6 +28,7 @@ from fairburst.kube.api.lease import LeaderElection, LeaseTimes
 from fairburst.kube.api.objects import Deployment, Job, JobSet, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
 from fairburst.kube.apply import Applier
 from fairburst.kube.engine import ClusterView, Engine, RoundPlan
+from fairburst.kube.evict import Evicter
 from fairburst.kube.loop import SchedulingLoop
 from fairburst.kube.memories import Memories
 from fairburst.kube.queues.queue_watch import QueueWatch
@@ -150,6 +151,7 @@ class Operator:
             self._engine.gates.pod_changed(None, pod)
         self._ungater = Ungater(self._client, self._engine.gates, self.metrics, pod_seen=self._pod_answered, on_failure=self._mark)
         self._teller = Teller(self._client, self._config.pool.name, self.metrics, self._engine, self._queues, on_failure=self._mark)
+        self._evicter = Evicter(self._client, self._config.pool.name, self._engine.reclaim, self.metrics, on_failure=self._mark)
         self._memories = Memories(self._client, self._config)
         self._loop = SchedulingLoop(self._engine, self._view, self._send, self._config.rounds, self.metrics)
         self._loop.after_round = self._after_round
@@ -238,6 +240,7 @@ class Operator:
                 term.create_task(self._ungater.run(), name="ungater")
                 term.create_task(self._teller.run(), name="teller")
                 term.create_task(self._memories.run(self._engine), name="memories")
+                term.create_task(self._evicter.run(), name="evicter")
         finally:
             self._leading = False
             self.metrics.stand_by()
@@ -315,6 +318,11 @@ class Operator:
 
     async def _send(self, plan: RoundPlan) -> bool:
         self._ungater.send(plan.ungates, plan.since)
+        evictions = plan.reclaim.evictions
+        if evictions and await self._memories.before_evictions(self._engine):
+            self._evicter.send(evictions)
+        else:
+            self._engine.reclaim.not_done(evictions)
         applied = await self._applier.apply(plan, self._engine.quota_written)
         return await self._teller.tell(plan) and applied
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.events import event_body
 from fairburst.kube.api.outcome import succeeded
 from fairburst.kube.engine import Engine, RoundPlan
 from fairburst.kube.names import GROUP
 from fairburst.kube.queues.queue_watch import PLURALS, QueueWatch
 from fairburst.kube.queues.roster import ObjectKey
-from fairburst.kube.queues.schemas import API_VERSION, VERSION, from_epoch
+from fairburst.kube.queues.schemas import API_VERSION, VERSION
 from fairburst.kube.views.status import StatusWrite, merge_difference
 from fairburst.telemetry.metrics import Metrics
 
@@ -142,23 +142,5 @@ class Teller:
         self._queues.observe(await self._client.merge_patch(path, {"status": patch}))
 
     async def _event(self, what: _Event) -> None:
-        namespace, name = what.involved["namespace"], what.involved["name"]
-        now = from_epoch(time.time()).isoformat().replace("+00:00", "Z")
-        body: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": f"{name}.{uuid.uuid4().hex[:16]}", "namespace": namespace},
-            "involvedObject": what.involved,
-            "reason": what.reason,
-            "message": what.message[:1024],
-            "type": "Warning" if what.warning else "Normal",
-            "eventTime": now,
-            "firstTimestamp": now[:19] + "Z",
-            "lastTimestamp": now[:19] + "Z",
-            "count": 1,
-            "action": "Decide",
-            "reportingComponent": "fairburst.dev/operator",
-            "reportingInstance": self._pool,
-            "source": {"component": "fairburst"},
-        }
-        await self._client.create(f"/api/v1/namespaces/{namespace}/events", body)
+        body = event_body(what.involved, what.reason, what.message, self._pool, warning=what.warning)
+        await self._client.create(f"/api/v1/namespaces/{what.involved['namespace']}/events", body)

@@ -189,6 +189,13 @@ class Metrics:
             ["kind", "result"],
             registry=registry,
         )
+        self.evictions = Counter(
+            "fairburst_evictions_total",
+            "Evictions for what queues are owed, by ground (Burst, FairShare) and result (ok; refused: by a disruption budget or a server "
+            "under load; gone: by itself; overtaken; error).",
+            ["ground", "result"],
+            registry=registry,
+        )
         self.queue_watch_restarts = Gauge("fairburst_queue_watch_restarts", "Restarts of the queue watch since start.", registry=registry)
         self.informer_relists = Gauge("fairburst_informer_relists", "Full lists by resource since start.", ["resource"], registry=registry)
         self.admission_reviews = Counter(

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from fairburst.config import Config
-from fairburst.kube.api.objects import Job
+from fairburst.kube.api.objects import DISRUPTION, Job
 from fairburst.kube.enforce.stamp import lowest_stamp
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, size_of
 from fairburst.kube.names import GATE, HELD_ANNOTATION
@@ -46,7 +46,7 @@ def pod_patch(pod: Object, queue: tuple[str, Object] | None, config: Config) -> 
 
 def job_patch(job: Object, before: Object | None, queue: tuple[str, Object] | None, config: Config) -> Patch:
     """JSON patch for a Job in a managed namespace, given what it was (None: it is new) and its queue."""
-    return [*_sized(job, before, queue, config), *(held_patch(job, queue) if before is None else [])]
+    return [*_sized(job, before, queue, config), *([*held_patch(job, queue), *_forgiving(job)] if before is None else [])]
 
 
 def _stamped(stamp: Object) -> Patch:
@@ -96,6 +96,15 @@ def held_patch(job: Object, queue: tuple[str, Object] | None) -> Patch:
         return []
     note = _merged("/metadata/annotations", job["metadata"].get("annotations"), {HELD_ANNOTATION: "true"})
     return [_add("/spec/suspend", True), *note]
+
+
+def _forgiving(job: Object) -> Patch:
+    """Evictions are no failures of a Job that says nothing about failures itself, where that can be said."""
+    spec = job["spec"]
+    if spec.get("podFailurePolicy") or spec["template"]["spec"].get("restartPolicy") != "Never":
+        return []
+    rule = {"action": "Ignore", "onPodConditions": [{"type": DISRUPTION, "status": "True"}]}
+    return [_add("/spec/podReplacementPolicy", "Failed"), _add("/spec/podFailurePolicy", {"rules": [rule]})]
 
 
 def _metadata(job: Object) -> tuple[Object, Object]:

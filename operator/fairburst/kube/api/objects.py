@@ -7,7 +7,7 @@ Never change one in place: the informer's store hands out the object itself.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ ResourceList = dict[str, Quantity]
 
 UNMANAGED_PRIORITY_PREFIX = "system-"
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
+# What the API server writes into a pod that it evicts: condition and reason.
+DISRUPTION, EVICTION = "DisruptionTarget", "EvictionByEvictionAPI"
 
 
 class Struct(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
@@ -86,6 +88,35 @@ class SchedulingGate(Struct):
     name: str = ""
 
 
+class Toleration(Struct):
+    """core/v1 Toleration. `operator` is Equal unless it is Exists; an empty key or effect means any."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class AffinityRules(Struct):
+    """One kind of affinity. Only whether there are rules that must hold: what they say is the scheduler's business."""
+
+    required_during_scheduling_ignored_during_execution: Any = None
+
+
+class Affinity(Struct):
+    """core/v1 Affinity."""
+
+    node_affinity: AffinityRules | None = None
+    pod_affinity: AffinityRules | None = None
+    pod_anti_affinity: AffinityRules | None = None
+
+
+class TopologySpread(Struct):
+    """core/v1 TopologySpreadConstraint."""
+
+    when_unsatisfiable: str = ""
+
+
 class PodSpec(Struct):
     """core/v1 PodSpec; also the one inside a template."""
 
@@ -101,6 +132,9 @@ class PodSpec(Struct):
     priority: int | None = None
     preemption_policy: str | None = None
     scheduling_gates: list[SchedulingGate] | None = None
+    tolerations: list[Toleration] | None = None
+    affinity: Affinity | None = None
+    topology_spread_constraints: list[TopologySpread] | None = None
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
 
@@ -150,6 +184,13 @@ class Pod(Object):
             if gate.name == name:
                 return index
         return None
+
+    @property
+    def evicted(self) -> bool:
+        """True from the time at which the Eviction API has taken it on until it is gone."""
+        if self.metadata.deletion_timestamp is None:
+            return False
+        return any(one.type == DISRUPTION and one.status == "True" and one.reason == EVICTION for one in self.status.conditions or ())
 
     @property
     def unmanaged(self) -> bool:
@@ -238,6 +279,26 @@ class JobMetadata(Metadata):
     managed_fields: list[ManagedFields] | None = None
 
 
+class ConditionPattern(Struct):
+    """A pod condition that a rule is about."""
+
+    type: str = ""
+    status: str = "True"
+
+
+class PodFailureRule(Struct):
+    """What becomes of a failed pod: `action` is Ignore, Count, FailJob or FailIndex. The first rule that matches decides."""
+
+    action: str = ""
+    on_pod_conditions: list[ConditionPattern] | None = None
+
+
+class PodFailurePolicy(Struct):
+    """batch/v1 PodFailurePolicy."""
+
+    rules: list[PodFailureRule] = []
+
+
 class JobSpec(Struct):
     """batch/v1 JobSpec. `completions` None: any success ends the Job."""
 
@@ -247,6 +308,7 @@ class JobSpec(Struct):
     active_deadline_seconds: int | None = None
     backoff_limit: int | None = None
     completion_mode: str | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
     template: PodTemplate = msgspec.field(default_factory=PodTemplate)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import yaml
 
 from fairburst.config import Config
+from fairburst.kube.api.objects import DISRUPTION
 from fairburst.kube.enforce.stamp import class_values
 from fairburst.kube.install.crd import all_crds
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
@@ -83,6 +84,7 @@ def policies(config: Config) -> list[Manifest]:
         *_default_policy(f"fairburst-stamp-default.{pool}", config),
         *_hold_policy(f"fairburst-hold-latencyqueue.{pool}", "LatencyQueue", config),
         *_hold_policy(f"fairburst-hold-throughputqueue.{pool}", "ThroughputQueue", config),
+        *_disruption_policy(f"fairburst-disruption.{pool}", config),
         *sizes,
     ]
 
@@ -122,6 +124,19 @@ def _hold_policy(name: str, kind: str, config: Config) -> list[Manifest]:
     expression = f"!({holds}) ? [] : [JSONPatch{{op: 'add', path: '/spec/suspend', value: true}}, {note}]"
     policy = _policy(name, HELD_JOBS, [expression], _STARTED_BY_NOBODY_ELSE)
     return _with_queue(policy, _binding(name, config), kind)
+
+
+def _disruption_policy(name: str, config: Config) -> list[Manifest]:
+    """Keeps evictions from counting as failures of new Jobs that say nothing about failures themselves. Only a Job whose failed pods stay
+    can have such a rule, and only one that replaces them no sooner than they have failed."""
+    pattern = f"Object.spec.podFailurePolicy.rules.onPodConditions{{type: '{DISRUPTION}', status: 'True'}}"
+    rule = f"Object.spec.podFailurePolicy.rules{{action: 'Ignore', onPodConditions: [{pattern}]}}"
+    expression = (
+        "has(object.spec.podFailurePolicy) || object.spec.template.spec.?restartPolicy.orValue('') != 'Never' ? [] : "
+        "[JSONPatch{op: 'add', path: '/spec/podReplacementPolicy', value: 'Failed'}, "
+        f"JSONPatch{{op: 'add', path: '/spec/podFailurePolicy', value: Object.spec.podFailurePolicy{{rules: [{rule}]}}}}]"
+    )
+    return [_policy(name, STAMPED_JOBS | {"operations": ["CREATE"]}, [expression], []), _binding(name, config)]
 
 
 def _with_queue(policy: Manifest, binding: Manifest, kind: str) -> list[Manifest]:
@@ -264,6 +279,7 @@ def cluster_rules() -> list[Manifest]:
     return [
         _rule("", ["nodes", "limitranges"], _READ),
         _rule("", ["pods"], [*_READ, "patch"]),  # takes the gate off
+        _rule("", ["pods/eviction"], ["create"]),  # for queues with reclaim: Evict; disruption budgets hold
         _rule("", ["namespaces"], [*_READ, "patch"]),  # puts the managed label back
         _rule("", ["resourcequotas"], [*_READ, "create", "update", "patch", "delete"]),
         _rule("", ["resourcequotas/status"], ["get", "update", "patch"]),

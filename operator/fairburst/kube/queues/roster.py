@@ -55,6 +55,11 @@ class Member:
         return str(self.obj["spec"].get("enforcement") or "Quota")
 
     @property
+    def reclaims(self) -> bool:
+        """Whether spec.reclaim is Evict, as written; a queue that is only observed has nobody evicted."""
+        return self.obj["spec"].get("reclaim") == "Evict" and self.enforcement != "Observe"
+
+    @property
     def qualified_name(self) -> str:
         """The core's name for it: "namespace/name"."""
         return f"{self.key[1]}/{self.key[2]}"

@@ -287,11 +287,6 @@ def _unsupported(field: str, cel: str, holds: Callable[[Any], bool], what: str, 
     return Rule(field=field, expected=f"{what} is not supported yet; {instead}", cel=cel, holds=holds)
 
 
-_SHARED_RULES = (
-    _unsupported("reclaim", "self.reclaim != 'Evict'", lambda spec: spec.reclaim != "Evict", "reclaim: Evict", "expected Never"),
-)
-
-
 class QueueSettings(SpecModel):
     """What both kinds of queue have."""
 
@@ -303,8 +298,8 @@ class QueueSettings(SpecModel):
     )
     reclaim: Literal["Never", "Evict"] = Field(
         default="Never",
-        description="Whether running work of others may be evicted for what this queue is owed. Never: it waits for work to end. Evict is "
-        "not supported yet.",
+        description="Whether running work of others may be evicted for what this queue is owed: the part of a burst inside its guarantee "
+        "while its window is open, or a throughput queue's fair share after the grace time. Never: it waits for work to end.",
     )
     enforcement: Literal["Quota", "Gate", "Suspend", "Observe"] = Field(
         default="Quota",
@@ -370,7 +365,6 @@ class LatencyQueueSpec(QueueSettings):
             cel_found=("%d < %d", f"self.arrival.sporadic.minInterarrivalSeconds, {_CEL_DEADLINE}"),
         ),
         _unsupported("uncertainty", "!has(self.uncertainty)", lambda spec: spec.uncertainty is None, "uncertainty"),
-        *_SHARED_RULES,
     )
 
     burst: Burst | None = Field(
@@ -457,8 +451,6 @@ class Elasticity(SpecModel):
 
 class ThroughputQueueSpec(QueueSettings):
     """Long-running work that wants its fair share over time."""
-
-    rules: ClassVar[tuple[Rule, ...]] = _SHARED_RULES
 
     limits: Resources | None = Field(
         default=None, description="The most the queue is ever allocated, by resource. A resource that is not named is not limited."

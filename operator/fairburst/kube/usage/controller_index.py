@@ -51,6 +51,12 @@ class ControllerIndex:
         """Jobs and JobSets that carry our note of being held, in whatever namespace."""
         return self._noted.values()
 
+    def job(self, namespace: str, name: str) -> Job | None:
+        """One Job; None where there is none of that name."""
+        kinds = self._by_namespace.get(namespace)
+        job: Job | None = None if kinds is None else kinds["Job"].get(name)
+        return job
+
     def workloads(self, namespace: str) -> Workloads:
         """The controllers of one namespace; empty where there are none."""
         kinds = self._by_namespace.get(namespace)

@@ -50,6 +50,10 @@ class ReclaimMemory:
     allowance: float = 0.0
     allowance_as_of: float = -1e12
 
+    def recent(self, rules: ReclaimRules, now: float) -> dict[str, float]:
+        """`made_room` of the last minimum run time; what is older no longer matters."""
+        return {uid: at for uid, at in self.made_room.items() if now < at + rules.minimum_run_seconds}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Owed:
@@ -88,12 +92,14 @@ class RunningPod:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Standing:
-    """Queues as givers. (N, K) resource units: `use` of pods that nobody has asked to end, `level` that enforcement permits, `fair`, the
-    guaranteed part of the allocation, below which no queue is taken. weight: (N,). capacity: (K,) live."""
+    """Queues as givers. (N, K) resource units: `use` of pods that nobody has asked to end; `level` that enforcement permits; `fair`, the
+    guaranteed part of the allocation, below which no queue is taken; `refilled`, what is still let in again where a level is not enforced
+    yet, else zeros. weight: (N,). capacity: (K,) live."""
 
     use: FloatArray
     level: FloatArray
     fair: FloatArray
+    refilled: FloatArray
     weight: FloatArray
     capacity: FloatArray
 

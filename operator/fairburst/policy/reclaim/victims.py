@@ -2,8 +2,8 @@
 lost within a queue, on nodes where the owed pods will fit, never twice within a minimum run time".
 
 What comes free by itself is counted first. Then, pod by pod that is owed room, work goes that frees a whole such pod's room on one node.
-No queue is taken below its fair share, nobody goes who has not run for the minimum run time, and no more goes than the pod needs beside
-what is free on its node. Decides nothing about how evictions are sent, nor whether the places may be filled again: quotas come first.
+No queue is taken below its fair share, nobody goes who has not run for the minimum run time or whose place would be filled again, and no
+more goes than the pod needs beside what is free on its node. Decides nothing about how evictions are sent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def make_room(
     ----------
     claims : what is owed and who waits for it, most urgent first
     free : (M, K + 1) resource units and places, free on each node now or coming free: terminating pods count as gone
-    running : pods of queues whose places are not filled again once they go
+    running : pods that might go
     standing : the queues as givers
     memory : what the last call returned
     rules : settings
@@ -60,7 +60,7 @@ def make_room(
     """
     budget = _Budget.at(memory, rules, now)
     search = _Search(free, running, standing, now, rules.minimum_run_seconds)
-    made = {uid: at for uid, at in memory.made_room.items() if now < at + rules.minimum_run_seconds}
+    made = memory.recent(rules, now)
     chosen, unserved = list[Eviction](), 0
     for claim in claims:
         for pod in _within(claim):
@@ -147,7 +147,9 @@ class _Givers:
         self._use, self._weight = standing.use.copy(), standing.weight
         self._inverse = inverse_capacity(standing.capacity)
         self._fair = (standing.fair * self._inverse).max(axis=1)
-        self._level = np.maximum((standing.level * self._inverse).max(axis=1), self._fair)
+        refilled = (standing.refilled * self._inverse).max(axis=1)
+        self._least = np.maximum(self._fair, refilled)
+        self._level = np.maximum((standing.level * self._inverse).max(axis=1), self._least)
 
     def share(self, amount: FloatArray) -> float:
         """max_k amount_k / C_k."""
@@ -158,8 +160,8 @@ class _Givers:
         return (self.share(self._use[row]) - float(self._fair[row])) / float(self._weight[row])
 
     def can_spare(self, works: Sequence[_Work], *, spare: bool) -> bool:
-        """Whether every queue stays at or above its level (`spare`), or its fair share, without the work."""
-        least = self._level if spare else self._fair
+        """Whether every queue stays at or above its level (`spare`), or its fair share, without the work, and nothing is filled again."""
+        least = self._level if spare else self._least
         going: dict[int, FloatArray] = {}
         for work in works:
             going[work.row] = going.get(work.row, 0.0) + work.total

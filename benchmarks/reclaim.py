@@ -1,0 +1,241 @@
+"""Reclaim: how soon a burst runs in a full cluster, beside kube-scheduler's own preemption; who gives how much; what work is lost.
+
+The first on a control plane of its own, both ways in turn on the same nodes. The others are the choice alone, without a cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import statistics
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import Measurement, benchmark, figure, timed
+from e2e.cluster import Cluster
+from e2e.harness import OperatorProcess
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import ApiError, Conflict, NotFound
+from fairburst.policy.reclaim.values import Claim, Ground, Owed, ReclaimMemory, ReclaimRules, RunningPod, Standing, WaitingPod
+from fairburst.policy.reclaim.victims import make_room
+
+NODES, NODE_CPU = 20, 32
+WEIGHTS = {"batch-a": 1, "batch-b": 1, "batch-c": 2, "batch-d": 2}
+IN_FLIGHT = 32
+PATIENCE_SECONDS = 300.0
+PREEMPTOR = "bench-preempts"
+# kube-scheduler has no minimum run time; ours would only be waited for before the burst.
+SETTINGS = {"reclaim": {"minimumRunSeconds": 1}}
+IGNORED = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
+JsonObject = dict[str, Any]
+
+
+def pod_spec(**more: Any) -> JsonObject:
+    container = {"name": "work", "image": "work", "resources": {"requests": {"cpu": "1", "memory": "16Mi"}}}
+    return {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container], **more}
+
+
+def job(name: str, pods: int) -> JsonObject:
+    """A Job of so many pods that run until they are deleted, and survives their eviction."""
+    spec = {"parallelism": pods, "completions": pods, "podFailurePolicy": IGNORED, "podReplacementPolicy": "Failed", "backoffLimit": 0}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec | {"template": {"spec": pod_spec()}}}
+
+
+def queue(kind: str, namespace: str, **spec: Any) -> JsonObject:
+    metadata = {"name": "queue", "namespace": namespace}
+    return {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+class Site:
+    """A control plane, and what is done to it."""
+
+    def __init__(self, client: ApiClient, cluster: Cluster, pods: int, capacity: int) -> None:
+        self.client, self.cluster, self.pods, self.capacity = client, cluster, pods, capacity
+
+    async def namespace(self, name: str, managed: JsonObject | None = None) -> None:
+        await self.client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        if managed is not None:
+            await self.client.create(f"/apis/fairburst.dev/v1alpha1/namespaces/{name}/{managed['kind'].lower()}s", managed)
+            await self.until(lambda: self._has_quota(name), f"the quota of {name}")
+
+    async def _has_quota(self, namespace: str) -> bool:
+        with contextlib.suppress(NotFound):
+            await self.client.get(f"/api/v1/namespaces/{namespace}/resourcequotas/fairburst")
+            return True
+        return False
+
+    async def fill(self, jobs: dict[str, int]) -> None:
+        """Jobs of so many pods by namespace, until all run."""
+        for namespace, pods in jobs.items():
+            await self.client.create(f"/apis/batch/v1/namespaces/{namespace}/jobs", job("work", pods))
+
+        async def full() -> bool:
+            return sum([await self.bound(namespace) for namespace in jobs]) == self.capacity
+
+        await self.until(full, "the cluster to be full")
+
+    async def bound(self, namespace: str) -> int:
+        """Pods of the namespace that have a node and have not been asked to end."""
+        items = (await self.client.get_json(f"/api/v1/namespaces/{namespace}/pods"))["items"]
+        return sum("nodeName" in one["spec"] and "deletionTimestamp" not in one["metadata"] for one in items)
+
+    async def burst(self, namespace: str, **spec: Any) -> float:
+        """Seconds from the first pod's creation until all have a node."""
+        begin, limit = time.monotonic(), asyncio.Semaphore(IN_FLIGHT)
+
+        async def one(number: int) -> None:
+            body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"u{number:03}"}, "spec": pod_spec(**spec)}
+            async with limit:
+                await self._create(f"/api/v1/namespaces/{namespace}/pods", body)
+
+        await asyncio.gather(*map(one, range(self.pods)))
+
+        async def all_bound() -> bool:
+            return await self.bound(namespace) == self.pods
+
+        await self.until(all_bound, f"the burst of {namespace} to be bound", every=0.05)
+        return time.monotonic() - begin
+
+    async def _create(self, path: str, body: JsonObject) -> None:
+        """As a controller would: admission by a quota may fail under load, and is asked again."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                await self.client.create(path, body)
+            except ApiError as error:
+                if time.monotonic() > deadline or not (error.transient or isinstance(error, Conflict)):
+                    raise
+                await asyncio.sleep(0.05)
+            else:
+                return
+
+    async def clear(self, *namespaces: str) -> None:
+        """Delete the namespaces with all that is in them, and wait for it."""
+        for namespace in namespaces:
+            await self.client.delete(f"/api/v1/namespaces/{namespace}")
+
+        async def gone() -> bool:
+            names = {one["metadata"]["name"] for one in (await self.client.get_json("/api/v1/namespaces"))["items"]}
+            return not names & set(namespaces)
+
+        await self.until(gone, f"{', '.join(namespaces)} to be gone")
+
+    async def until(self, check: Any, what: str, every: float = 0.2) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not await check():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"waited {PATIENCE_SECONDS:g} s for {what}")
+            await asyncio.sleep(every)
+
+
+async def preempted(site: Site, turn: int) -> float:
+    """The burst by kube-scheduler's preemption: unmanaged namespaces, four Jobs without priority, a burst that outranks them."""
+    batches = {f"plain-{turn}-{name}": site.capacity // len(WEIGHTS) for name in WEIGHTS}
+    burst = f"plain-{turn}-burst"
+    for namespace in (*batches, burst):
+        await site.namespace(namespace)
+    await site.fill(batches)
+    seconds = await site.burst(burst, priorityClassName=PREEMPTOR)
+    await site.clear(*batches, burst)
+    return seconds
+
+
+async def reclaimed(site: Site, turn: int) -> tuple[float, dict[str, tuple[int, int]]]:
+    """The burst by our evictions; and by queue, pods that ran before and after it."""
+    names = {f"{name}-{turn}": weight for name, weight in WEIGHTS.items()}
+    needed = {"resources": {"cpu": str(site.pods), "memory": f"{16 * site.pods}Mi"}, "durationSeconds": 300}
+    burst = f"burst-{turn}"
+    for name, weight in names.items():
+        await site.namespace(name, queue("ThroughputQueue", name, weight=weight))
+    spec = {"burst": needed, "arrival": {"sporadic": {"minInterarrivalSeconds": 1800}}, "reclaim": "Evict"}
+    await site.namespace(burst, queue("LatencyQueue", burst, **spec))
+    await site.fill(dict.fromkeys(names, site.capacity))
+    before = {name: await site.bound(name) for name in names}
+    seconds = await site.burst(burst)
+    after = {name: await site.bound(name) for name in names}
+    await site.clear(*names, burst)
+    return seconds, {name: (before[name], after[name]) for name in names}
+
+
+async def _measured(cluster: Cluster, pods: int, capacity: int, turns: int) -> AsyncIterator[Measurement]:
+    theirs, ours = [], []
+    async with await ApiClient.connect(str(cluster.kubeconfig), write_rate=100_000.0, write_burst=100_000) as client:
+        site = Site(client, cluster, pods, capacity)
+        for turn in range(turns):
+            theirs.append(await preempted(site, turn))
+            seconds, given = await reclaimed(site, turn)
+            ours.append(seconds)
+            for (name, weight), (before, after) in zip(WEIGHTS.items(), given.values(), strict=True):
+                yield Measurement(f"reclaim: {name}, weight {weight}, pods given", before - after, "pods", None, 1, after, before)
+    for what, found in (("kube-scheduler preempts", theirs), ("fairburst evicts", ours)):
+        yield Measurement(f"reclaim: {pods} of {capacity}, {what}", statistics.median(found), "s", None, turns, min(found), max(found))
+    ratios = [one / other for one, other in zip(theirs, ours, strict=True)]
+    name = "reclaim: kube-scheduler's time over ours, in turn"
+    yield Measurement(name, statistics.median(ratios), "ratio", 5.0, turns, min(ratios), max(ratios), at_least=True)
+
+
+def reclaim_path(nodes: int, pods: int, turns: int) -> Iterator[Measurement]:
+    """A cluster for this alone, full of one-cpu pods; a burst of `pods`, both ways in turn."""
+    name = f"bench-reclaim-{time.time_ns() % 10**8:08}"
+    preemptor = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": PREEMPTOR}, "value": 5000}
+    with (
+        Cluster.start(name, nodes=nodes, node_cpu=str(NODE_CPU), node_memory="64Gi") as cluster,
+        OperatorProcess(cluster, SETTINGS, "bench-reclaim"),
+        asyncio.Runner() as runner,
+        contextlib.suppress(StopAsyncIteration),
+    ):
+        cluster.kubectl("create", "-f", "-", input=json.dumps(preemptor))
+        found = _measured(cluster, pods, nodes * NODE_CPU, turns)
+        while True:
+            yield runner.run(_next(found))
+
+
+async def _next(found: AsyncIterator[Measurement]) -> Measurement:
+    return await anext(found)
+
+
+@benchmark
+def reclaim() -> Iterator[Measurement]:
+    """200 one-cpu pods into 640 that run, by kube-scheduler's preemption and by reclaim, on a control plane of its own (minutes)."""
+    yield from reclaim_path(NODES, 200, 2)
+
+
+def full_cluster(nodes: int, per_node: int, queues: int, seed: int) -> tuple[list[RunningPod], Standing]:
+    """Nodes full of one-cpu pods of queues that are owed half of it, run for a minute to two hours, most of them briefly."""
+    random = np.random.default_rng(seed)
+    count = nodes * per_node
+    ages, rows = 60.0 + np.minimum(random.exponential(1200.0, count), 7140.0), random.integers(0, queues, count) + 1
+    pods = [RunningPod(f"p{one}", int(rows[one]), one // per_node, (1.0, 1.0), -float(ages[one])) for one in range(count)]
+    use = np.bincount(rows, minlength=queues + 1)[:, None].astype(np.float64)
+    fair = np.floor(use / 2)
+    return pods, Standing(use, fair, fair, np.zeros_like(use), np.ones(queues + 1), np.array([float(count)]))
+
+
+def claim(pods: int) -> Claim:
+    waiting = tuple(WaitingPod(f"w{number}", (1.0, 1.0)) for number in range(pods))
+    return Claim(Owed(0, Ground.BURST, np.array([float(pods)]), evicts=True), waiting)
+
+
+@benchmark
+def reclaim_choice() -> Iterator[Measurement]:
+    """The choice alone: how long it takes, and the work that is lost beside that of victims chosen at random."""
+    rules = ReclaimRules(evictions_per_second=1e6)
+    for nodes, pods in ((20, 200), (1000, 100), (5000, 100)):
+        running, giving = full_cluster(nodes, 32, 4, 1)
+        free, claims = np.zeros((nodes, 2)), [claim(pods)]
+        name = f"reclaim: {pods} victims among {len(running)} pods on {nodes} nodes"
+        yield timed(name, lambda: make_room(claims, free, running, giving, ReclaimMemory(), rules, 0.0), repeats=3)  # noqa: B023
+    lost = []
+    for seed in range(20):
+        running, giving = full_cluster(20, 32, 4, seed)
+        outcome, _ = make_room([claim(200)], np.zeros((20, 2)), running, giving, ReclaimMemory(), rules, 0.0)
+        ages = np.array([-pod.started for pod in running])
+        random = np.random.default_rng(seed).permuted(np.tile(ages, (100, 1)), axis=1)[:, :200].sum(axis=1).mean() / len(running)
+        lost.append(sum(one.lost for one in outcome.evictions) / random)
+    name = "reclaim: work lost, relative to 200 victims at random"
+    yield Measurement(name, statistics.median(lost), "ratio", None, len(lost), min(lost), max(lost))
+    yield figure("reclaim: victims of the last draw", len(outcome.evictions), "pods")

@@ -1,0 +1,256 @@
+"""From what is owed to evictions: who waits, what runs where, what may go now. Pure but for what is on its way; `kube/evict.py` sends.
+
+First the quotas, then the evictions: as long as pods wait for what their queue is owed, every queue above its level is held exactly to
+it, and no more of its work goes than its enforced quota does not let in again. Whose work it is, decides `policy/reclaim`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import numpy as np
+
+from fairburst.kube.api.objects import Node, Pod, ResourceQuota, controller_of
+from fairburst.kube.enforce.enforced import Enforced
+from fairburst.kube.enforce.evictable import evictable
+from fairburst.kube.enforce.quota_plan import QuotaKey, amounts
+from fairburst.kube.names import QUOTA_NAME
+from fairburst.kube.queues.schemas import from_epoch, to_epoch
+from fairburst.kube.usage.capacity import NodeShapes
+from fairburst.kube.usage.charge import counted_until
+from fairburst.kube.usage.controller_index import ControllerIndex
+from fairburst.kube.usage.gated_pods import PodKey, group_of
+from fairburst.kube.usage.placement import Placement, has_rules_of_its_own
+from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.policy.model import BoolArray, ClusterSnapshot, FloatArray, RoundResult
+from fairburst.policy.reclaim.owed import owed
+from fairburst.policy.reclaim.values import (
+    Claim,
+    Eviction,
+    Ground,
+    Owed,
+    ReclaimMemory,
+    ReclaimRules,
+    Request,
+    RunningPod,
+    Standing,
+    WaitingPod,
+)
+from fairburst.policy.reclaim.victims import make_room
+from fairburst.policy.tolerance import LARGEST, TOLERANCE, slack_of
+
+ENFORCED_SECONDS = 0.05  # until a quota that is written in this round is seen to be enforced
+LESS_THAN_A_POD = 0.999  # as quota_plan.py, which writes no smaller differences at once
+STUCK_SECONDS = 60.0  # beyond twice its grace period: what ends later than that may never end
+REFUSED_SECONDS = 10.0  # a disruption budget that refuses one pod of a controller will hardly let go of another sooner
+
+
+@dataclass(frozen=True, slots=True)
+class PodEviction:
+    """One eviction to send. `owner`: uid of what refuses it if a disruption budget does, the pod's controller. `message`: for the Event."""
+
+    key: PodKey
+    uid: str
+    owner: str
+    waiting: str
+    ground: Ground
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReclaimPlan:
+    """What a round wants evicted. `holding`: namespaces that are held exactly to their levels meanwhile. `due`: seconds until it should be
+    looked at again, infinite if only events matter."""
+
+    evictions: tuple[PodEviction, ...] = ()
+    holding: frozenset[str] = frozenset()
+    due: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What reclaim looks at of the cluster. `nodes`: the pool's, in the order of `shapes`."""
+
+    pods: Mapping[PodKey, Pod]
+    index: PodIndex
+    controllers: ControllerIndex
+    quotas: Mapping[QuotaKey, ResourceQuota]
+    nodes: Mapping[str, Node]
+    shapes: NodeShapes
+
+
+@dataclass(slots=True)
+class Reclaimer:
+    """Remembers what must not be done twice: `memory` survives a restart; what is on its way, and who was refused, need not."""
+
+    rules: ReclaimRules
+    memory: ReclaimMemory = field(default_factory=ReclaimMemory)
+    _flying: dict[PodKey, str] = field(default_factory=dict)
+    _refused: dict[str, float] = field(default_factory=dict)
+
+    def plan(
+        self, cluster: Cluster, enforced: Sequence[Enforced], snapshot: ClusterSnapshot, result: RoundResult, reclaiming: BoolArray,
+        wall: float, now: float,
+    ) -> ReclaimPlan:  # fmt: skip
+        """One round's evictions. `reclaiming`: (N,) queues with `reclaim: Evict`. `wall`: seconds since the epoch, `now` monotonic."""
+        if not reclaiming.any():
+            return ReclaimPlan()
+        found, since, grace_ends = owed(snapshot, result, reclaiming, self.memory.short_since, self.rules, wall)
+        self.memory = replace(self.memory, short_since=since, made_room=self.memory.recent(self.rules, wall))
+        claims = self._claims(cluster, found, snapshot)
+        if not any(claim.owed.evicts and claim.waiting for claim in claims):
+            return ReclaimPlan(due=grace_ends - wall)
+        over = [item for item in enforced if item.row is not None and _is_over(item.row, snapshot, result)]
+        giving = {item.namespace: item.row for item in over if item.row is not None}
+        free, running = self._nodes(cluster, giving, wall, now)
+        standing = _standing(snapshot, result, over, cluster)
+        outcome, self.memory = make_room(claims, free, running, standing, self.memory, self.rules, wall)
+        keys = {pod.metadata.uid: key for key, pod in cluster.pods.items()} if outcome.evictions else {}
+        why = {claim.owed.row: _why(claim.owed, snapshot, result, since) for claim in claims}
+        return ReclaimPlan(
+            tuple(_eviction(one, keys[one.uid], cluster, why[one.row]) for one in outcome.evictions),
+            frozenset(item.namespace for item in over),
+            ENFORCED_SECONDS if outcome.unserved and standing.refilled.any() else min(outcome.next_boundary, grace_ends) - wall,
+        )
+
+    def sent(self, evictions: Collection[PodEviction]) -> None:
+        """These are on their way: their pods count as gone until they are, or are refused."""
+        self._flying |= {one.key: one.uid for one in evictions}
+
+    def refused(self, eviction: PodEviction, seconds: float, now: float) -> None:
+        """The pod stays, and so do those of its controller for so long, ten seconds at least. Others may go in their stead."""
+        self._refused[eviction.owner] = max(self._refused.get(eviction.owner, -math.inf), now + max(seconds, REFUSED_SECONDS))
+        self.not_done([eviction])
+
+    def not_done(self, evictions: Collection[PodEviction]) -> None:
+        """These pods have not been asked to end: room is not made for those for whom they were to go."""
+        for one in evictions:
+            self._flying.pop(one.key, None)
+        dropped = {one.waiting for one in evictions}
+        self.memory = replace(self.memory, made_room={uid: at for uid, at in self.memory.made_room.items() if uid not in dropped})
+
+    def _claims(self, cluster: Cluster, found: Sequence[Owed], snapshot: ClusterSnapshot) -> list[Claim]:
+        """What is owed with the pods that wait for it, oldest first: those that the scheduler may place, on nodes of which we know."""
+        placement = Placement(cluster.nodes.values())
+        by_namespace: dict[str, list[tuple[str, str, WaitingPod]]] = {_namespace(snapshot, one.row): [] for one in found}
+        for key, pod in cluster.pods.items() if by_namespace else ():
+            if key[0] in by_namespace and _waits(pod) and not has_rules_of_its_own(pod):
+                one = WaitingPod(pod.metadata.uid, _request(cluster, key), placement.nodes_for(pod))
+                by_namespace[key[0]].append((pod.metadata.creation_timestamp or "", key[1], one))
+        for waiting in by_namespace.values():
+            waiting.sort(key=lambda entry: entry[:2])
+        return [Claim(one, tuple(pod for _, _, pod in by_namespace[_namespace(snapshot, one.row)])) for one in found]
+
+    def _nodes(
+        self, cluster: Cluster, giving: Mapping[str, int], wall: float, now: float
+    ) -> tuple[FloatArray, list[RunningPod]]:  # fmt: skip
+        """(M, K + 1) what is free or comes free on each node, and the pods that might go, of these namespaces (with their rows)."""
+        self._flying = {key: uid for key, uid in self._flying.items() if _is_there(cluster.pods.get(key), uid)}
+        self._refused = {owner: until for owner, until in self._refused.items() if now < until}
+        free = np.column_stack([cluster.shapes.offers, cluster.shapes.pods])
+        position = {name: row for row, name in enumerate(cluster.nodes)}
+        running = []
+        for key, pod in cluster.pods.items():
+            node = position.get(pod.spec.node_name)
+            if node is None or not pod.bound or self._comes_free(key, pod, wall):
+                continue
+            request = _request(cluster, key)
+            free[node] -= request
+            if key[0] in giving and not pod.unmanaged and pod.metadata.deletion_timestamp is None:
+                running.append(self._running(cluster, pod, giving[key[0]], node, request))
+        return free, running
+
+    def _comes_free(self, key: PodKey, pod: Pod, wall: float) -> bool:
+        """Whether the pod is about to end: its eviction is on its way, or it has been asked to and is not stuck."""
+        ending = pod.metadata.deletion_timestamp is not None and wall <= counted_until(pod) + STUCK_SECONDS
+        return ending or self._flying.get(key) == pod.metadata.uid
+
+    def _running(self, cluster: Cluster, pod: Pod, row: int, node: int, request: Request) -> RunningPod:
+        group, _ = group_of(pod)
+        owner = controller_of(pod.metadata)
+        job = cluster.controllers.job(pod.metadata.namespace, owner.name) if owner is not None else None
+        may_go = evictable(pod, job) and _owner_uid(pod) not in self._refused
+        return RunningPod(pod.metadata.uid, row, node, request, _started(pod), "/".join(group or ()), may_go)
+
+
+def _is_over(row: int, snapshot: ClusterSnapshot, result: RoundResult) -> bool:
+    """Whether the queue uses more than its fair share or its level."""
+    over = snapshot.usage[row] - np.minimum(result.guaranteed[row], result.level[row])
+    return bool((over > slack_of(snapshot.live_capacity)).any())
+
+
+def _refilled(item: Enforced, cluster: Cluster) -> FloatArray:
+    """(K,) up to where the namespace still fills places again, if that is a pod or more above its level; else zeros."""
+    resources, quota = cluster.index.resources, cluster.quotas.get((item.namespace, QUOTA_NAME))
+    if item.is_in("Gate"):
+        return np.zeros(len(resources))
+    hard = amounts(quota.status.hard) if quota is not None else {}
+    enforced = np.array([hard.get(resource, LARGEST) for resource in resources])
+    unit = np.array([item.unit.get(resource, 0.0) for resource in resources])
+    behind = enforced - item.level > LESS_THAN_A_POD * unit + TOLERANCE * np.maximum(item.level, 1.0)
+    return enforced if behind.any() else np.zeros(len(resources))
+
+
+def _standing(snapshot: ClusterSnapshot, result: RoundResult, over: Sequence[Enforced], cluster: Cluster) -> Standing:
+    weight, refilled = np.array([spec.weight for spec in snapshot.queues]), np.zeros_like(snapshot.usage)
+    for item in over:
+        refilled[item.row] = _refilled(item, cluster)
+    return Standing(snapshot.usage, result.level, result.guaranteed, refilled, weight, snapshot.live_capacity)
+
+
+def _namespace(snapshot: ClusterSnapshot, row: int) -> str:
+    return snapshot.queues[row].name.partition("/")[0]
+
+
+def _waits(pod: Pod) -> bool:
+    return not (pod.ended or pod.bound or pod.gated or pod.unmanaged) and pod.metadata.deletion_timestamp is None
+
+
+def _is_there(pod: Pod | None, uid: str) -> bool:
+    return pod is not None and pod.metadata.uid == uid and pod.metadata.deletion_timestamp is None
+
+
+def _request(cluster: Cluster, key: PodKey) -> Request:
+    return (*(amount / 1000 for amount in cluster.index.shape(key)), 1.0)
+
+
+def _owner_uid(pod: Pod) -> str:
+    owner = controller_of(pod.metadata)
+    return pod.metadata.uid if owner is None else owner.uid
+
+
+def _started(pod: Pod) -> float:
+    """Since when it has had its node, as far as is known: what it has done since is lost with it."""
+    text = pod.status.start_time or pod.metadata.creation_timestamp
+    return _seconds(text) if text else 0.0
+
+
+@functools.lru_cache(maxsize=65536)
+def _seconds(text: str) -> float:
+    return to_epoch(datetime.fromisoformat(text))
+
+
+def _why(one: Owed, snapshot: ClusterSnapshot, result: RoundResult, since: Mapping[str, float]) -> str:
+    """For what: the sentence's end that the victim's owner reads."""
+    queue = snapshot.queues[one.row].name
+    column = int(np.argmax(one.amount / np.maximum(snapshot.live_capacity, 1e-9)))
+    lacking = f"which is owed {one.amount[column]:g} {snapshot.resources[column]} more than it runs"
+    if one.ground is Ground.FAIR_SHARE:
+        return f"the fair share of queue {queue}, {lacking} since {_time(since[queue])}"
+    window = result.decisions[one.row].window
+    opened = window.opened if window is not None and window.opened is not None else result.now
+    return f"the burst of queue {queue} that came at {_time(opened)}, {lacking}"
+
+
+def _time(seconds: float) -> str:
+    return from_epoch(seconds).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _eviction(one: Eviction, key: PodKey, cluster: Cluster, why: str) -> PodEviction:
+    above = "its level" if one.spare else "its fair share"
+    message = f"Evicted for {why}. Its own queue uses more than {above}."
+    return PodEviction(key, one.uid, _owner_uid(cluster.pods[key]), one.waiting, one.ground, message)

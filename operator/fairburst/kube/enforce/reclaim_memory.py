@@ -1,0 +1,67 @@
+"""For whom room was made when, and who has been short since when: kept in the pool's ConfigMap, so that a restart evicts nobody twice.
+
+Written before evictions are sent: what was done is never more than what is remembered. What cannot be read is logged and begun anew, as
+if nothing had been done: pods that are ending are seen as such, so only the grace time and the pause after an attempt begin again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable
+
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import ApiError, NotFound
+from fairburst.kube.api.saved import SAVE_SECONDS, SavedText, memory_name
+from fairburst.policy.errors import PolicyError
+from fairburst.policy.reclaim.memory import dump_reclaim, load_reclaim
+from fairburst.policy.reclaim.values import ReclaimMemory
+from fairburst.telemetry.log import event
+
+logger = logging.getLogger(__name__)
+
+KEY = "reclaim.json"
+
+
+class SavedReclaim:
+    """Loads and saves one pool's memory of reclaim."""
+
+    def __init__(self, client: ApiClient, namespace: str, pool: str) -> None:
+        self._text = SavedText(client, namespace, memory_name(pool), KEY)
+        self._saved = ReclaimMemory()
+        self._next_at = -math.inf
+        self._writing = asyncio.Lock()
+
+    async def load(self) -> ReclaimMemory:
+        """What is saved; an empty memory where there is nothing that can be used."""
+        try:
+            text = await self._text.read()
+            self._saved = ReclaimMemory() if text is None else load_reclaim(text)
+        except NotFound:
+            pass
+        except (ApiError, PolicyError) as error:
+            event(logger, logging.WARNING, "memory of reclaim not readable, starting anew", name=self._text.name, problem=str(error))
+        return self._saved
+
+    async def save(self, current: Callable[[], ReclaimMemory], *, ahead: bool = False) -> bool:
+        """Write what is current if it says something new; True if what is saved is up to date. `ahead`: evictions wait for it, so it is
+        written at once; else every few seconds at most. One write at a time: an older one must not come after it."""
+        async with self._writing:
+            memory = current()
+            if (memory.short_since, memory.made_room) == (self._saved.short_since, self._saved.made_room):
+                return True
+            if time.monotonic() < self._next_at and not ahead:
+                return False
+            self._next_at = time.monotonic() + SAVE_SECONDS
+            return await self._write(memory)
+
+    async def _write(self, memory: ReclaimMemory) -> bool:
+        try:
+            written = await self._text.write(dump_reclaim(memory))
+        except ApiError as error:
+            event(logger, logging.WARNING, "memory of reclaim not saved", name=self._text.name, problem=str(error))
+            return False
+        self._saved = memory if written else self._saved
+        return written

@@ -1,0 +1,109 @@
+"""Evicting: one request a pod through the Eviction API, side by side, beside the rounds and not within them. Decides nothing.
+
+Disruption budgets and grace periods are the API server's: what it refuses stays, and the next round chooses others. An Event on the pod
+tells of each eviction, after the evictions that still wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import ApiError, Conflict, NotFound, NotLeading, TooManyRequests
+from fairburst.kube.api.events import event_body
+from fairburst.kube.api.outcome import succeeded
+from fairburst.kube.enforce.reclaim import PodEviction, Reclaimer
+from fairburst.telemetry.log import event
+from fairburst.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+CONCURRENT_EVICTIONS = 16  # half of what rounds may write at a time: they go on meanwhile
+REASON = "Reclaimed"
+
+
+@dataclass(order=True, slots=True)
+class _Task:
+    """An eviction to send, or (`done`) to tell of; the latter come last."""
+
+    done: bool
+    number: int
+    eviction: PodEviction = field(compare=False)
+
+
+class Evicter:
+    """Sends what the reclaimer chose. `on_failure` asks for a round."""
+
+    def __init__(self, client: ApiClient, pool: str, reclaimer: Reclaimer, metrics: Metrics, *, on_failure: Callable[[], None]) -> None:
+        self._client = client
+        self._pool = pool
+        self._reclaimer = reclaimer
+        self._metrics = metrics
+        self._on_failure = on_failure
+        self._queue: asyncio.PriorityQueue[_Task] = asyncio.PriorityQueue()
+        self._numbers = itertools.count()
+
+    def send(self, evictions: Sequence[PodEviction]) -> None:
+        """Take these on; returns at once."""
+        self._reclaimer.sent(evictions)
+        for one in evictions:
+            self._put(one, done=False)
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(CONCURRENT_EVICTIONS):
+                workers.create_task(self._work())
+
+    def _put(self, eviction: PodEviction, *, done: bool) -> None:
+        self._queue.put_nowait(_Task(done, next(self._numbers), eviction))
+
+    async def _work(self) -> None:
+        while True:
+            task = await self._queue.get()
+            if task.done:
+                await succeeded("event", self._tell(task.eviction), self._metrics)
+                continue
+            result = await self._evict(task.eviction)
+            self._metrics.evictions.labels(task.eviction.ground.value, result).inc()
+            if result == "ok":
+                self._put(task.eviction, done=True)
+            elif result != "gone":
+                self._on_failure()
+
+    async def _evict(self, one: PodEviction) -> str:
+        """One request; what became of it. The pod's own grace period holds."""
+        namespace, name = one.key
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": one.uid}},
+        }
+        try:
+            await self._client.create(f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body)
+        except TooManyRequests as error:  # a disruption budget, or an API server that has too much to do
+            self._reclaimer.refused(one, error.retry_after, time.monotonic())
+            return "refused"
+        except NotFound:
+            return "gone"
+        except (Conflict, NotLeading) as error:  # it has changed meanwhile, another pod has its name, or another replica leads
+            event(logger, logging.DEBUG, "write overtaken", kind="eviction", problem=str(error))
+            self._reclaimer.not_done([one])
+            return "overtaken"
+        except ApiError as error:
+            event(logger, logging.WARNING, "write failed", kind="eviction", problem=str(error))
+            self._reclaimer.refused(one, 0.0, time.monotonic())
+            return "error"
+        return "ok"
+
+    async def _tell(self, one: PodEviction) -> None:
+        namespace, name = one.key
+        involved = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": one.uid}
+        body = event_body(involved, REASON, one.message, self._pool, warning=False)
+        await self._client.create(f"/api/v1/namespaces/{namespace}/events", body)

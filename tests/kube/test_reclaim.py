@@ -1,0 +1,255 @@
+"""Reclaim in rounds: quotas first, then evictions; what is on its way, refused or remembered is not done twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairburst.kube.api.objects import Pod
+from fairburst.kube.enforce.reclaim import REFUSED_SECONDS, PodEviction
+from fairburst.kube.engine import RoundPlan
+from fairburst.policy.reclaim.values import Ground, ReclaimMemory
+from tests.support.objects import World, job, latency_spec, node, pod, requesting
+
+EARLY = "2025-12-31T22:00:00Z"
+IGNORE = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
+SMALL = requesting("1", "1Gi")
+NODE_CPU = 8
+
+
+class Cluster(World):
+    """Two nodes of eight cpu, full of pods of one Job in each batch namespace, and a queue whose burst of six may evict."""
+
+    def __init__(self, *batches: str, config: str = "", burst: dict[str, Any] | None = None, mode: str = "Quota") -> None:
+        super().__init__(config, nodes=0)
+        for number in range(2):
+            self.nodes["", f"node-{number}"] = node(f"node-{number}", cpu=str(NODE_CPU), memory="64Gi", pods="110")
+        self.batches = batches or ("batch",)
+        for where in self.batches:
+            self.queue("ThroughputQueue", where, spec={"enforcement": mode})
+        self.queue("LatencyQueue", "burst", spec={**latency_spec("6", 120, 900), "reclaim": "Evict", **(burst or {})})
+        self.round()
+        self.after(5.0)
+        each = 2 * NODE_CPU // len(self.batches)
+        for where in self.batches:
+            self.controller("Job", None, job(where, f"work-{where}", each, podFailurePolicy=IGNORE))
+            for number in range(each):
+                self.put(self.running(where, f"{where}-{number:02}", number))
+        self.settle()
+
+    def running(self, where: str, name: str, number: int) -> Pod:
+        owner = ("Job", f"work-{where}")
+        return pod(where, name, SMALL, owner=owner, node=f"node-{number % 2}", phase="Running", creationTimestamp=EARLY)
+
+    def settle(self) -> None:
+        for _ in range(3):
+            self.after(12.0)
+            self.round()
+
+    def arrive(self, count: int = 6, where: str = "burst") -> None:
+        self.after(2.0)
+        for number in range(count):
+            self.put(pod(where, f"{where}-u{number}", SMALL, creationTimestamp="2026-01-01T00:00:00Z"))
+
+    def next(self, seconds: float = 0.1) -> RoundPlan:
+        self.after(seconds)
+        return self.round()
+
+    def evict(self, evictions: tuple[PodEviction, ...]) -> None:
+        """The API server takes the evictions; the pods are ending."""
+        self.engine.reclaim.sent(evictions)
+        for one in evictions:
+            body = msgspec.to_builtins(self.pods[one.key])
+            body["metadata"] |= {"deletionTimestamp": "2026-01-01T00:10:00Z", "deletionGracePeriodSeconds": 600}
+            body["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]
+            self.put(msgspec.convert(body, Pod))
+
+    def gone(self, evictions: tuple[PodEviction, ...]) -> list[str]:
+        return [one.key[1] for one in evictions]
+
+
+def evictions(plan: RoundPlan) -> tuple[PodEviction, ...]:
+    return plan.reclaim.evictions
+
+
+def test_the_quota_is_lowered_to_the_level_before_anybody_goes() -> None:
+    cluster = Cluster()
+    cluster.arrive()
+    first = cluster.next()
+    assert evictions(first) == (), "the quota still lets as many in as there are"
+    assert cluster.hard("batch")["requests.cpu"] == "10", "the level, and no pod more"
+    assert first.due <= cluster.now + 0.1
+    second = cluster.next()
+    assert len(evictions(second)) == 6
+    assert {one.ground for one in evictions(second)} == {Ground.BURST}
+    assert second.quota_writes == []
+
+
+def test_a_quota_that_lets_in_a_few_more_keeps_as_many_from_going() -> None:
+    cluster = Cluster()
+    cluster.arrive()
+    cluster.next()
+    enforced = cluster.quotas["batch", "fairburst"]
+    enforced.status.hard = {"requests.cpu": "13", "requests.memory": "13Gi"}
+    assert len(evictions(cluster.plan())) == 3
+
+
+def test_in_gate_mode_new_pods_are_gated_so_work_goes_at_once() -> None:
+    cluster = Cluster(mode="Gate")
+    cluster.arrive()
+    assert len(evictions(cluster.next())) == 6
+
+
+def test_a_queue_that_is_only_observed_neither_gives_nor_takes() -> None:
+    cluster = Cluster(mode="Observe")
+    cluster.arrive()
+    assert [evictions(cluster.next(1.0)) for _ in range(3)] == [(), (), ()]
+    taker = Cluster(burst={"enforcement": "Observe"})
+    taker.arrive()
+    assert [evictions(taker.next(1.0)) for _ in range(3)] == [(), (), ()]
+
+
+def test_without_reclaim_nobody_goes() -> None:
+    cluster = Cluster(burst={"reclaim": "Never"})
+    cluster.arrive()
+    assert [evictions(cluster.next(1.0)) for _ in range(3)] == [(), (), ()]
+
+
+def test_what_is_on_its_way_or_ending_is_not_evicted_again_and_nobody_else_is() -> None:
+    cluster = Cluster()
+    cluster.arrive()
+    cluster.next()
+    chosen = evictions(cluster.next())
+    cluster.engine.reclaim.sent(chosen)
+    assert evictions(cluster.next()) == (), "requests under way"
+    cluster.evict(chosen)
+    assert [evictions(cluster.next(5.0)) for _ in range(3)] == [(), (), ()], "pods that take their time"
+    for one in chosen:
+        cluster.end(*one.key)
+    assert evictions(cluster.next()) == (), "their places are free"
+
+
+def test_pods_without_a_grace_period_that_end_a_little_late_still_come_free() -> None:
+    """A Job's pod waits for its finalizer to be taken off. Seen before this was so: 216 evictions for 200 pods."""
+    cluster = Cluster()
+    cluster.arrive()
+    cluster.next()
+    chosen = evictions(cluster.next())
+    cluster.evict(chosen)
+    for one in chosen:
+        body = msgspec.to_builtins(cluster.pods[one.key])
+        body["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:40Z", "deletionGracePeriodSeconds": 0}
+        cluster.put(msgspec.convert(body, Pod))
+    assert cluster.next(5.0).reclaim.due > 1.0, "there is room for all, coming"
+
+
+def test_what_is_evicted_counts_against_nobodys_share_from_then_on() -> None:
+    cluster = Cluster()
+    cluster.arrive()
+    cluster.next()
+    cluster.evict(evictions(cluster.next()))
+    plan = cluster.next()
+    assert plan.snapshot.usage[:, 0].tolist() == [10.0, 0.0]
+    assert plan.reclaim.holding == frozenset(), "the queue uses no more than its level"
+
+
+def test_a_restart_in_between_evicts_nobody_more() -> None:
+    """All that is known is what is on the cluster, and what was saved before the evictions were sent."""
+    before = Cluster()
+    before.arrive()
+    before.next()
+    chosen = evictions(before.next())
+    before.evict(chosen[:4])  # the last two were lost with the process
+    after = Cluster()
+    after.engine.reclaim.memory = before.engine.reclaim.memory
+    after.arrive()
+    after.evict(chosen[:4])
+    after.next()
+    assert evictions(after.next()) == (), "room has been made for those pods, as far as is known"
+    late = after.next(61.0)
+    assert len(evictions(late)) == 2, "a minute later it is seen that two found none"
+
+
+def test_where_one_is_refused_others_go_until_its_time_is_over() -> None:
+    cluster = Cluster("held", "open")
+    cluster.arrive(2)
+    cluster.next()
+    first, second = evictions(cluster.next())
+    assert {first.key[0], second.key[0]} == {"held", "open"}, "queues of equal weight give alike"
+    refused = first if first.key[0] == "held" else second
+    cluster.evict(tuple(one for one in (first, second) if one is not refused))
+    cluster.engine.reclaim.sent([refused])
+    cluster.engine.reclaim.refused(refused, 1.0, cluster.now)
+    [other] = evictions(cluster.next())
+    assert (other.key[0], other.waiting) == ("open", refused.waiting)
+    cluster.engine.reclaim.refused(other, 1.0, cluster.now)
+    assert evictions(cluster.next(REFUSED_SECONDS - 1.0)) == ()
+    assert len(evictions(cluster.next(2.0))) == 1
+
+
+def test_evictions_that_could_not_be_remembered_are_chosen_again() -> None:
+    cluster = Cluster()
+    cluster.arrive()
+    cluster.next()
+    chosen = evictions(cluster.next())
+    cluster.engine.reclaim.not_done(chosen)
+    assert cluster.gone(evictions(cluster.next())) == cluster.gone(chosen)
+
+
+def test_a_throughput_queue_gets_its_share_once_it_has_been_short_for_the_grace_time() -> None:
+    cluster = Cluster(config="reclaim: {graceSeconds: 100}")
+    cluster.queue("ThroughputQueue", "second", spec={"reclaim": "Evict"}, created="2026-01-01T00:00:05Z")
+    cluster.round()
+    cluster.controller("Job", None, job("second", "later", 16, podFailurePolicy=IGNORE))
+    cluster.arrive(8, where="second")
+    found = [evictions(cluster.next(10.0)) for _ in range(9)]
+    assert not any(found)
+    chosen = tuple[PodEviction, ...]()
+    for _ in range(15):
+        now = evictions(cluster.next(2.0))
+        cluster.evict(now)
+        chosen += now
+    assert len(chosen) == 8
+    assert {(one.ground, one.key[0]) for one in chosen} == {(Ground.FAIR_SHARE, "batch")}
+    assert all("for the fair share of queue second/queue" in one.message for one in chosen)
+
+
+def test_an_eviction_says_for_which_burst() -> None:
+    cluster = Cluster()
+    cluster.arrive()
+    cluster.next()
+    [message] = {one.message for one in evictions(cluster.next())}
+    opened = "2026-01-01T00:00:43Z"
+    assert message == (
+        f"Evicted for the burst of queue burst/queue that came at {opened}, which is owed 6 cpu more than it runs. "
+        "Its own queue uses more than its level."
+    )
+
+
+@pytest.mark.parametrize(
+    "spec", [{"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}}, {"schedulingGates": [{"name": "x"}]}]
+)
+def test_for_a_pod_that_the_scheduler_may_not_place_there_nobody_goes(spec: dict[str, Any]) -> None:
+    cluster = Cluster()
+    cluster.arrive(0)
+    body = msgspec.to_builtins(pod("burst", "u0", requesting("6", "6Gi")))
+    body["spec"] |= spec
+    cluster.put(msgspec.convert(body, Pod))
+    assert [evictions(cluster.next(1.0)) for _ in range(3)] == [(), (), ()]
+
+
+def test_nothing_is_remembered_for_longer_than_it_matters() -> None:
+    cluster = Cluster()
+    cluster.arrive()
+    cluster.next()
+    chosen = evictions(cluster.next())
+    assert len(cluster.engine.reclaim.memory.made_room) == 6
+    cluster.evict(chosen)
+    for one in chosen:
+        cluster.end(*one.key)
+    for number in range(6):
+        cluster.end("burst", f"burst-u{number}")
+    cluster.next(61.0)
+    assert cluster.engine.reclaim.memory == ReclaimMemory(allowance=94.0, allowance_as_of=cluster.engine.reclaim.memory.allowance_as_of)
