@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.cluster import Cluster
+from e2e.cluster import Cluster, ClusterError
 from e2e.harness import OperatorProcess
 from e2e.waiting import until
 
@@ -58,6 +58,20 @@ class Site:
 
     def create(self, *objects: JsonObject) -> None:
         self.cluster.kubectl("create", "-f", "-", input=yaml.safe_dump_all(objects), timeout=60)
+
+    def create_retrying(self, obj: JsonObject) -> None:
+        """As a controller does: a creation may meet a change of its namespace's quota."""
+
+        def created() -> bool:
+            try:
+                self.create(obj)
+            except ClusterError as error:
+                if "resourcequotas" not in str(error):
+                    raise
+                return False
+            return True
+
+        until(created, PATIENCE_SECONDS, f"{obj['metadata']['name']} to be created")
 
     def namespace(self, kind: str, **spec: Any) -> str:
         """One with a queue, once this is decided and its quota is written."""
@@ -160,13 +174,13 @@ def test_a_burst_into_a_full_cluster_runs_at_once_and_the_job_that_made_room_goe
     site.create(job(batch, "work", CPUS))
     site.wait_running(batch, CPUS, "the Job to fill the cluster")
     before = site.evictions()
-    site.create(*(pod(burst, f"u{number}") for number in range(6)))
+    site.create(job(burst, "burst", 6))
     site.wait_running(burst, 6, "the burst to run")
     assert len(site.running(batch)) == CPUS - 6
     assert site.evictions() - before == 6
     told = until(lambda: site.told(batch) if len(site.told(batch)) == 6 else None, PATIENCE_SECONDS, "an Event on each victim")
     assert all(f"the burst of queue {burst}/queue that came at" in message for message in told.values()), told
-    site.cluster.kubectl("delete", "pod", "--all", "-n", burst)
+    site.cluster.kubectl("delete", "job", "burst", "-n", burst)
     site.finish_one(batch)
     site.wait_running(batch, CPUS - 1, "the evicted work to run again")
     assert not job_failed(site, batch, "work")
@@ -182,10 +196,11 @@ def test_pods_that_may_not_go_stay_and_the_burst_waits(site: Site) -> None:
     counting["spec"] |= {"podFailurePolicy": {"rules": [rule]}, "podReplacementPolicy": "Failed"}
     timed["spec"]["activeDeadlineSeconds"] = 3600
     willing = {"annotations": {"fairburst.dev/reclaimable": "true"}}
-    site.create(counting, timed, *(pod(batch, f"bare-{number}") for number in range(4)))
-    site.create(*(pod(batch, f"willing-{number}", **willing) for number in range(2)))
+    site.create(counting, timed)
+    for number in range(6):
+        site.create_retrying(pod(batch, f"willing-{number}", **willing) if number < 2 else pod(batch, f"bare-{number}"))
     site.wait_running(batch, CPUS, "the cluster to be full")
-    site.create(*(pod(burst, f"u{number}") for number in range(6)))
+    site.create(job(burst, "burst", 6))
     site.wait_running(burst, 2, "two of the burst to run")
     site.rounds(5)
     assert len(site.running(burst)) == 2
@@ -207,7 +222,7 @@ def test_a_disruption_budget_holds_and_others_are_asked(site: Site) -> None:
     until(lambda: site.get("pdb", "all", batch)["status"].get("currentHealthy") == 8, PATIENCE_SECONDS, "the budget to count")
     site.rounds(2)
     refused = site.evictions(result="refused")
-    site.create(*(pod(burst, f"u{number}") for number in range(6)))
+    site.create(job(burst, "burst", 6))
     site.wait_running(burst, 6, "the burst to run")
     assert len([name for name in site.running(batch) if name.startswith("protected")]) == 8
     assert site.evictions(result="refused") > refused
@@ -220,7 +235,7 @@ def test_victims_that_take_their_time_count_as_coming_free_also_after_a_restart_
     slow["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 3600
     site.create(slow)
     site.wait_running(batch, CPUS, "the Job to fill the cluster")
-    site.create(*(pod(burst, f"u{number}") for number in range(6)))
+    site.create(job(burst, "burst", 6))
     until(lambda: len(site.ending(batch)) == 6, PATIENCE_SECONDS, "six to be asked to end")
     ending = site.ending(batch)
     site.operator.kill()
@@ -253,10 +268,10 @@ def test_a_deployments_pods_go_only_if_their_template_says_so_and_come_back(site
     batch, burst = site.namespace("ThroughputQueue"), site.namespace("LatencyQueue", **bursty(6))
     site.create(deployment(batch, "firm", CPUS - 6, {}), deployment(batch, "willing", 6, {"fairburst.dev/reclaimable": "true"}))
     site.wait_running(batch, CPUS, "the cluster to be full")
-    site.create(*(pod(burst, f"u{number}") for number in range(6)))
+    site.create(job(burst, "burst", 6))
     site.wait_running(burst, 6, "the burst to run")
     assert {name.split("-")[0] for name in site.running(batch)} == {"firm"}
-    site.cluster.kubectl("delete", "pod", "--all", "-n", burst)
+    site.cluster.kubectl("delete", "job", "burst", "-n", burst)
     site.wait_running(batch, CPUS, "the replicas to come back")
 
 

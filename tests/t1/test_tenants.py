@@ -319,7 +319,21 @@ ATTACKS: list[Any] = [
     pytest.param(
         lambda s: s.team.patch("tq", "queue", BATCH, {"spec": {"enforcement": "Observe"}}), "the verb enforce", id="leaving enforcement"
     ),
-    pytest.param(lambda s: s.team.patch("tq", "queue", BATCH, {"spec": {"reclaim": "Evict"}}), "reclaim", id="taking by eviction"),
+    pytest.param(
+        lambda s: s.team.patch("tq", "queue", BATCH, {"spec": {"reclaim": "Evict"}}),
+        "spec.reclaim: expected Never, found Evict; another value takes the verb reclaim on throughputqueues",
+        id="taking by eviction",
+    ),
+    pytest.param(
+        lambda s: s.team.patch("lq", "queue", BURSTS, {"spec": {"reclaim": "Evict"}}),
+        "takes the verb reclaim on latencyqueues",
+        id="a burst that takes by eviction",
+    ),
+    pytest.param(
+        lambda s: s.landlord.create(queue("ThroughputQueue", {"reclaim": "Evict"}, FLOOR), FLOOR),
+        "the verb reclaim",
+        id="a new queue that takes by eviction",
+    ),
     pytest.param(lambda s: s.team.patch("tq", "queue", BATCH, {"spec": {"pool": "gpu"}}), "pool", id="moving to another pool"),
     pytest.param(two_steps, "the verb remove", id="an owner to delete the queue with"),
     pytest.param(lambda s: s.team("delete", "tq", "queue", "-n", BATCH), FORBIDDEN, id="deleting the queue, with edit alone"),
@@ -454,6 +468,9 @@ PERMITTED: list[Any] = [
     pytest.param(lambda s: s.landlord("delete", "quota", "own", "-n", BATCH), id="deleting it too"),
     pytest.param(lambda s: s.landlord("label", "namespace", BATCH, "mine=yes"), id="labels of a namespace of one's own"),
     pytest.param(lambda s: s.steward.patch("tq", "queue", BATCH, weigh(5)), id="weight, by an administrator of queues"),
+    pytest.param(
+        lambda s: s.steward.patch("lq", "queue", BURSTS, {"spec": {"reclaim": "Evict"}}), id="reclaim, by an administrator of queues"
+    ),
     pytest.param(
         lambda s: s.steward.patch("tq", "queue", BATCH, {"spec": {"enforcement": "Observe"}}),
         id="enforcement, by an administrator of queues",

@@ -107,7 +107,7 @@ class Reclaimer:
         over = [item for item in enforced if item.row is not None and _is_over(item.row, snapshot, result)]
         giving = {item.namespace: item.row for item in over if item.row is not None}
         free, running = self._nodes(cluster, giving, wall, now)
-        standing = _standing(snapshot, result, over, cluster)
+        standing = _standing(snapshot, result, over, running, cluster)
         outcome, self.memory = make_room(claims, free, running, standing, self.memory, self.rules, wall)
         keys = {pod.metadata.uid: key for key, pod in cluster.pods.items()} if outcome.evictions else {}
         why = {claim.owed.row: _why(claim.owed, snapshot, result, since) for claim in claims}
@@ -195,11 +195,20 @@ def _refilled(item: Enforced, cluster: Cluster) -> FloatArray:
     return enforced if behind.any() else np.zeros(len(resources))
 
 
-def _standing(snapshot: ClusterSnapshot, result: RoundResult, over: Sequence[Enforced], cluster: Cluster) -> Standing:
-    weight, refilled = np.array([spec.weight for spec in snapshot.queues]), np.zeros_like(snapshot.usage)
+def _standing(
+    snapshot: ClusterSnapshot, result: RoundResult, over: Sequence[Enforced], running: Sequence[RunningPod], cluster: Cluster
+) -> Standing:
+    """Queues as givers. Their use is what runs: the round's usage still has those in it whose eviction is on its way."""
+    weight, use, refilled = (
+        np.array([spec.weight for spec in snapshot.queues]),
+        np.zeros_like(snapshot.usage),
+        np.zeros_like(snapshot.usage),
+    )
+    for pod in running:
+        use[pod.row] += pod.request[:-1]
     for item in over:
         refilled[item.row] = _refilled(item, cluster)
-    return Standing(snapshot.usage, result.level, result.guaranteed, refilled, weight, snapshot.live_capacity)
+    return Standing(use, result.level, result.guaranteed, refilled, weight, snapshot.live_capacity)
 
 
 def _namespace(snapshot: ClusterSnapshot, row: int) -> str:
