@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import Measurement, benchmark, timed
+from benchmarks.measure import Measurement, benchmark, figure, timed
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from fairburst.kube.api.client import ApiClient
@@ -104,7 +104,7 @@ class Site:
         async def all_bound() -> bool:
             return await self.bound(namespace) == self.pods
 
-        await self.until(all_bound, f"the burst of {namespace} to be bound", every=0.05)
+        await self.until(all_bound, f"the burst of {namespace} to be bound", every=0.1)
         return time.monotonic() - begin
 
     async def _create(self, path: str, body: JsonObject) -> None:
@@ -169,21 +169,17 @@ async def reclaimed(site: Site, turn: int) -> tuple[float, dict[str, tuple[int, 
 
 
 async def _measured(cluster: Cluster, pods: int, capacity: int, turns: int) -> AsyncIterator[Measurement]:
-    theirs, ours = [], []
     async with await ApiClient.connect(str(cluster.kubeconfig), write_rate=100_000.0, write_burst=100_000) as client:
         site = Site(client, cluster, pods, capacity)
-        for turn in range(turns):
-            theirs.append(await preempted(site, turn))
-            seconds, given = await reclaimed(site, turn)
-            ours.append(seconds)
+        for turn in range(1, turns + 1):
+            theirs = await preempted(site, turn)
+            yield figure(f"reclaim: {pods} of {capacity}, kube-scheduler preempts, turn {turn}", theirs, "s")
+            ours, given = await reclaimed(site, turn)
+            yield figure(f"reclaim: {pods} of {capacity}, fairburst evicts, turn {turn}", ours, "s")
+            yield figure(f"reclaim: kube-scheduler's time over ours, turn {turn}", theirs / ours, "ratio", 5.0, at_least=True)
             for (name, weight), (before, after) in zip(WEIGHTS.items(), given.values(), strict=True):
-                what = f"reclaim: {name}, weight {weight}, pods given, turn {turn + 1}"
-                yield Measurement(what, before - after, "pods", None, 1, after, before)
-    for what, found in (("kube-scheduler preempts", theirs), ("fairburst evicts", ours)):
-        yield Measurement(f"reclaim: {pods} of {capacity}, {what}", statistics.median(found), "s", None, turns, min(found), max(found))
-    ratios = [one / other for one, other in zip(theirs, ours, strict=True)]
-    name = "reclaim: kube-scheduler's time over ours, in turn"
-    yield Measurement(name, statistics.median(ratios), "ratio", 5.0, turns, min(ratios), max(ratios), at_least=True)
+                what = f"reclaim: {name}, weight {weight}, pods given of {before}, turn {turn}"
+                yield figure(what, before - after, "pods")
 
 
 def reclaim_path(nodes: int, pods: int, turns: int) -> Iterator[Measurement]:
@@ -209,7 +205,7 @@ async def _next(found: AsyncIterator[Measurement]) -> Measurement:
 @benchmark
 def reclaim() -> Iterator[Measurement]:
     """200 one-cpu pods into 640 that run, by kube-scheduler's preemption and by reclaim, on a control plane of its own (minutes)."""
-    yield from reclaim_path(NODES, 200, 2)
+    yield from reclaim_path(NODES, 200, 1)
 
 
 def full_cluster(nodes: int, per_node: int, queues: int, seed: int) -> tuple[list[RunningPod], Standing]:

@@ -136,7 +136,7 @@ def _disruption_policy(name: str, config: Config) -> list[Manifest]:
         "[JSONPatch{op: 'add', path: '/spec/podReplacementPolicy', value: 'Failed'}, "
         f"JSONPatch{{op: 'add', path: '/spec/podFailurePolicy', value: Object.spec.podFailurePolicy{{rules: [{rule}]}}}}]"
     )
-    return [_policy(name, STAMPED_JOBS | {"operations": ["CREATE"]}, [expression], []), _binding(name, config)]
+    return [_policy(name, [NEW_JOBS], [expression], []), _binding(name, config)]
 
 
 def _with_queue(policy: Manifest, binding: Manifest, kind: str) -> list[Manifest]:
