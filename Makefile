@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-slow test-long test-fast lint crds chart image release-check lock bench reproduce cluster-build clean fuzz mutate
+.PHONY: demo test test-slow test-long e2e test-fast lint crds chart image release-check lock bench reproduce cluster-build clean fuzz mutate
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -19,22 +19,26 @@ demo: $(STAMP)
 # What failed runs once more, alone: tests of a real control plane can lose a race on a busy machine, a broken one fails again
 # (docs/decisions/0004-what-fails-runs-once-more.md).
 again = || { test $$? -eq 1 && echo "FAILED AT FIRST (above): once more, alone" && \
-	$(BIN)/python -m pytest -v -m $(1) --last-failed --last-failed-no-failures none; }
+	$(BIN)/python -m pytest -v $(1) --last-failed --last-failed-no-failures none; }
 QUICK   := "not measure and not slow and not long"
 MEASURE := "measure and not long"
 
 ## test: style, types, contracts, then every test; builds the control plane first if it is not cached
 test: lint cluster-build
-	$(BIN)/python -m pytest -m $(QUICK) -n 2 --dist loadfile $(call again,$(QUICK))
-	$(BIN)/python -m pytest -m $(MEASURE) $(call again,$(MEASURE))
+	$(BIN)/python -m pytest -m $(QUICK) -n 2 --dist loadfile $(call again,-m $(QUICK))
+	$(BIN)/python -m pytest -m $(MEASURE) $(call again,-m $(MEASURE))
 
 ## test-slow: the chart on an API server, and the papers' experiments in their quick forms; CI runs it too
 test-slow: $(STAMP) cluster-build
-	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile $(call again,slow)
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile $(call again,-m slow)
 
 ## test-long: figures that take minutes each on the control plane and want the machine for themselves; half an hour, not in CI
 test-long: $(STAMP) cluster-build
 	$(BIN)/python -m pytest -m long
+
+## e2e: fairburst's promises on real nodes, in a kind cluster of its own; needs Docker and kind, or E2E_KUBECONFIG (docs/e2e.md)
+e2e: $(STAMP)
+	$(BIN)/python -m pytest -v e2e/promises $(call again,e2e/promises)
 
 ## test-fast: the tests that need no control plane
 test-fast: $(STAMP)

@@ -488,11 +488,11 @@ def job_object(name: str, run_name: str, stage: Stage, image: TaskImage, most_pa
 
 
 async def cluster_capacity(client: ApiClient) -> Amounts:
-    """Allocatable of all ready, schedulable nodes."""
+    """Allocatable of all ready, schedulable nodes without a taint."""
     total = Amounts()
     for node in (await client.get_json("/api/v1/nodes"))["items"]:
         ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", []))
-        if ready and not node["spec"].get("unschedulable"):
+        if ready and not node["spec"].get("unschedulable") and not node["spec"].get("taints"):
             allocatable = node["status"]["allocatable"]
             total += Amounts(float(parse_quantity(allocatable["cpu"])), float(parse_quantity(allocatable["memory"])))
     return total

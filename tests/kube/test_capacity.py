@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from fairburst.kube.api.objects import Taint
 from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts
 from tests.support.objects import GI, node
 
@@ -30,6 +31,21 @@ def test_a_cordoned_node_counts_for_nothing() -> None:
     cordoned = node("n")
     cordoned.spec.unschedulable = True
     assert not counts(cordoned, {})
+
+
+@pytest.mark.parametrize(
+    ("key", "effect", "want"),
+    [
+        pytest.param("node-role.kubernetes.io/control-plane", "NoSchedule", False, id="control plane"),
+        pytest.param("node-role.kubernetes.io/master", "NoExecute", False, id="control plane, by its old name"),
+        pytest.param("node-role.kubernetes.io/control-plane", "PreferNoSchedule", True, id="control plane that takes pods if need be"),
+        pytest.param("nvidia.com/gpu", "NoSchedule", True, id="a node whose pods tolerate its taint"),
+    ],
+)
+def test_a_control_plane_that_takes_no_pods_counts_for_nothing(key: str, effect: str, want: bool) -> None:
+    tainted = node("n")
+    tainted.spec.taints = [Taint(key, effect=effect)]
+    assert counts(tainted, {}) is want
 
 
 def test_allocatable_is_added_up_in_natural_units() -> None:

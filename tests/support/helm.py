@@ -25,10 +25,10 @@ class HelmError(Exception):
 
 
 class Helm:
-    """Helm with a home of its own, in `folder`; without `kubeconfig` it finds no cluster."""
+    """Helm with a home of its own, in `folder`; without `kubeconfig` it finds no cluster, without `command` the pinned one is taken."""
 
-    def __init__(self, folder: Path, kubeconfig: Path | None = None) -> None:
-        self._command, self._folder = ensure_helm(), folder
+    def __init__(self, folder: Path, kubeconfig: Path | None = None, command: Path | None = None) -> None:
+        self._command, self._folder = command or ensure_helm(), folder
         self._environment = {"HOME": str(folder), "PATH": os.environ["PATH"]} | ({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})
 
     def run(self, verb: str, *arguments: str, namespace: str = NAMESPACE) -> str:

@@ -21,6 +21,7 @@ from e2e.cluster.build import missing
 from e2e.cluster.versions import KUBERNETES_VERSIONS, tools
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
+from tests.support.accounts import account_kubeconfig
 from tests.support.helm import Helm, HelmError, Values, objects_in, the
 from tests.t1.conftest import unique_name
 
@@ -95,17 +96,6 @@ def ours(cluster: Cluster, home: str) -> set[str]:
         *cluster.kubectl("get", cluster_wide(cluster), *label).split(),
         *cluster.kubectl("get", IN_NAMESPACE, "-n", home, *label).split(),
     }
-
-
-def account_kubeconfig(cluster: Cluster, home: str, account: str, folder: Path) -> Path:
-    """A kubeconfig of a service account, with a token from the API server."""
-    config = yaml.safe_load(cluster.kubeconfig.read_text())
-    token = cluster.kubectl("create", "token", account, "-n", home).strip()
-    for user in config["users"]:
-        user["user"] = {"token": token}
-    path = folder / f"{account}.kubeconfig"
-    path.write_text(yaml.safe_dump(config))
-    return path
 
 
 def configuration(cluster: Cluster, home: str, name: str) -> dict[str, Any]:

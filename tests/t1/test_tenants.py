@@ -141,6 +141,14 @@ def site(fresh_cluster: Callable[..., Cluster]) -> Site:
     config = parse_config("smallJobs: {enabled: true}")
     cluster.kubectl("apply", "-f", "-", input=to_yaml(all_manifests(config, Subject(user="fairburst"))))
     cluster.kubectl("wait", "--for=condition=Established", "crd/throughputqueues.fairburst.dev", "--timeout=60s")
+    return prepared(cluster)
+
+
+def prepared(cluster: Cluster) -> Site:
+    """The namespaces, their queues and the accounts, in a cluster where fairburst is installed and no operator runs.
+
+    Its kubeconfig's own user must have a token: a client certificate would go before that of an account.
+    """
     for name in (BATCH, BURSTS, FLOOR, OTHERS):
         cluster.kubectl("create", "namespace", name)
         cluster.kubectl("label", "namespace", name, f"{MANAGED_LABEL}=true")

@@ -18,11 +18,15 @@ from fairburst.kube.api.objects import Node
 from fairburst.policy.model import FloatArray
 from fairburst.quantity import parse_quantity
 
+# Taints by which kubeadm and others keep users' pods off control planes.
+CONTROL_PLANE_TAINTS = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
+
 
 def counts(node: Node, node_selector: Mapping[str, str]) -> bool:
-    """Whether the node is in the pool and takes pods now."""
+    """Whether the node is in the pool and takes pods now. Whether pods tolerate another taint than a control plane's only they know."""
     labels = node.metadata.labels or {}
-    return node.schedulable and all(labels.get(key) == value for key, value in node_selector.items())
+    kept = any(taint.key in CONTROL_PLANE_TAINTS and taint.effect != "PreferNoSchedule" for taint in node.spec.taints or ())
+    return node.schedulable and not kept and all(labels.get(key) == value for key, value in node_selector.items())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

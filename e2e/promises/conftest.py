@@ -1,0 +1,102 @@
+"""The cluster and the release for the tests of the promises, and what is kept of those that fail.
+
+A kind cluster of its own is created, given the images, and deleted at the end, unless E2E_KIND_CLUSTER names one that
+`python -m e2e.kind up` has made, or E2E_KUBECONFIG any cluster at all. Into that nothing is loaded: E2E_IMAGE says which image of the
+operator its nodes can pull.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster import Cluster
+from e2e.kind.cluster import OPERATOR_IMAGE, KindCluster, KindError, build_operator
+from e2e.promises import evidence
+from e2e.promises.site import HOME, RESTRICTED, Site, namespace_object
+from tests.support.helm import Helm, Values
+
+
+@pytest.fixture(scope="session")
+def bare_site(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Site]:
+    """The cluster, with the release's namespace (which enforces the restricted Pod Security standard) and nothing else of ours."""
+    folder = tmp_path_factory.mktemp("e2e")
+    given = os.environ.get("E2E_KUBECONFIG")
+    with ExitStack() as ended:
+        nodes = None if given else ended.enter_context(kind_cluster(folder))
+        cluster = Cluster.existing(nodes.kubeconfig if nodes is not None else str(given))
+        image = chart_image(os.environ.get("E2E_IMAGE", "") if nodes is None else OPERATOR_IMAGE)
+        installed = shutil.which("helm")
+        site = Site(cluster, Helm(folder, cluster.kubeconfig, Path(installed) if installed else None), nodes, image)
+        cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=120s", timeout=150)
+        cluster.kubectl("apply", "-f", "-", input=json.dumps(namespace_object(HOME, RESTRICTED)))
+        request.config.stash[SITE] = site
+        yield site
+
+
+@contextmanager
+def kind_cluster(folder: Path) -> Iterator[KindCluster]:
+    """That of E2E_KIND_CLUSTER, or a new one until the end of the run. Without Docker or kind the run ends here, with 3."""
+    named = os.environ.get("E2E_KIND_CLUSTER")
+    try:
+        if named:
+            yield KindCluster.existing(named, folder)
+            return
+        with KindCluster.create(f"fairburst-e2e-{os.getpid()}", folder) as nodes:
+            build_operator()
+            nodes.load(OPERATOR_IMAGE)
+            nodes.load_workload()
+            yield nodes
+    except KindError as error:
+        pytest.exit(f"no cluster: {error}", returncode=3)
+
+
+SITE = pytest.StashKey[Site]()
+
+
+def chart_image(name: str) -> Values:
+    """An image's name as the chart takes it; the chart's own default where there is none."""
+    if not name:
+        return {}
+    repository, _, tag = name.rpartition(":")
+    return {"repository": repository, "tag": tag}
+
+
+@pytest.fixture(scope="module")
+def fairburst(bare_site: Site) -> Site:
+    """The site with the release installed, with the suite's values."""
+    bare_site.install()
+    return bare_site
+
+
+@pytest.fixture
+def namespaces(bare_site: Site) -> Iterator[Callable[..., list[str]]]:
+    """Makes namespaces, `namespaces("bursts", "batch")`; afterwards they are deleted, queues and pods included, and waited for."""
+    made: list[str] = []
+    numbers = itertools.count()
+
+    def make(*prefixes: str) -> list[str]:
+        names = [f"{prefix}-{next(numbers)}" for prefix in prefixes]
+        bare_site.create(*map(namespace_object, names))
+        made.extend(names)
+        return names
+
+    yield make
+    bare_site.forget(*made)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Keep evidence of a failure while what failed is still there."""
+    report = yield
+    site = item.config.stash.get(SITE, None)
+    if report.failed and report.when != "teardown" and site is not None:
+        report.sections.append(("evidence", str(evidence.collect(site.cluster, item.nodeid))))
+    return report

@@ -1,0 +1,252 @@
+"""What the tests of the promises share: the cluster, the release of the chart in it, and short ways to queues, pods and Jobs.
+
+Sizes are relative to the cluster: a task asks for a twelfth of what the two smallest workers offer, so about ten run at once. Starting a
+container takes a real node half a second of processor time, so there are few of them, and they last.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from e2e.cluster import Cluster, ClusterError
+from e2e.kind.cluster import KindCluster
+from e2e.waiting import until
+from fairburst.quantity import parse_quantity
+from tests.support.helm import Helm, Values
+
+JsonObject = dict[str, Any]
+
+RELEASE, HOME = "fairburst", "fairburst-system"
+SLOTS = 12
+# Real kubelets on a machine shared with others: what takes two seconds may take twenty.
+PATIENCE_SECONDS = 120.0
+WORKLOAD_IMAGE = os.environ.get("WORKLOAD_IMAGE", "busybox:1.37")
+RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
+# A node that one test stops must not be missing from what the next ones are promised for ten minutes; and a floor of one cpu, the default,
+# is a quarter of the smallest clusters that this runs on.
+SUITE_CONFIG: Values = {"pool": {"capacityWindowSeconds": 5}, "enforcement": {"floors": {"cpu": "100m", "memory": "32Mi"}}}
+
+
+@dataclass(frozen=True)
+class Site:
+    """`nodes`: None in a cluster that is not ours. `image`: the operator's image as the chart's values name it."""
+
+    cluster: Cluster
+    helm: Helm
+    nodes: KindCluster | None
+    image: Values
+
+    # The release
+
+    def install(self, config: Values | None = None, *arguments: str) -> str:
+        """Install the release, or bring it to these values; what Helm said. Returns when its pods are ready."""
+        values = {"image": self.image, "config": SUITE_CONFIG if config is None else config}
+        said = self.helm.on_chart("upgrade", RELEASE, "--install", *arguments, values=values, namespace=HOME)
+        self.rolled_out()
+        return said
+
+    def rolled_out(self) -> None:
+        """Wait until as many replicas as there should be are ready, all of them new, and one leads."""
+        self.cluster.kubectl("rollout", "status", f"deployment/{RELEASE}", "-n", HOME, "--timeout=180s", timeout=200)
+        until(lambda: self.leader() in self.operators(), PATIENCE_SECONDS, "a running replica to lead")
+
+    def operators(self) -> list[str]:
+        """Names of the operator's pods that are not on their way out."""
+        found = self.list("pods", HOME, "-l", f"app.kubernetes.io/name=fairburst,app.kubernetes.io/instance={RELEASE}")
+        return [one["metadata"]["name"] for one in found if "deletionTimestamp" not in one["metadata"]]
+
+    def leader(self) -> str:
+        """Name of the pod that holds the Lease; empty if nobody does."""
+        holder = self.cluster.kubectl(
+            "get", "lease", "fairburst-default", "-n", HOME, "-o", "jsonpath={.spec.holderIdentity}", "--ignore-not-found"
+        )
+        return holder.rpartition("_")[0]
+
+    def metrics(self, pod: str) -> dict[str, float]:
+        """Samples of one replica by name and `resource` label, through the API server: `fairburst_capacity_live/cpu`."""
+        text = self.cluster.kubectl("get", "--raw", f"/api/v1/namespaces/{HOME}/pods/{pod}:9090/proxy/metrics")
+        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        return {"/".join((one.name, *filter(None, [one.labels.get("resource")]))): one.value for one in samples}
+
+    # Sizes
+
+    def capacity(self) -> dict[str, float]:
+        """What the operator shares out now, by resource; a replica that has just begun to lead is given the time for a round."""
+
+        def measured() -> dict[str, float] | None:
+            found = self.metrics(self.leader())
+            wanted = {resource: found.get(f"fairburst_capacity_live/{resource}", 0.0) for resource in ("cpu", "memory")}
+            return wanted if all(wanted.values()) else None
+
+        return until(measured, PATIENCE_SECONDS, "the leader to know the capacity")
+
+    def workers(self) -> list[JsonObject]:
+        """Nodes on which anybody's pods may run."""
+        return [one for one in self.list("nodes") if not one["spec"].get("taints") and not one["spec"].get("unschedulable")]
+
+    def slot(self) -> dict[str, str]:
+        """Requests of one task."""
+        offers = sorted(cores(one["status"]["allocatable"]["cpu"]) for one in self.workers())[:2]
+        return {"cpu": f"{round(sum(offers) / SLOTS * 1000)}m", "memory": "32Mi"}
+
+    def places(self) -> int:
+        """How many tasks fit on the workers beside what runs there now."""
+        used: Counter[str] = Counter()
+        for one in self.list("pods"):
+            if one["status"]["phase"] not in {"Succeeded", "Failed"}:
+                used[one["spec"].get("nodeName", "")] += round(1000 * sum(map(cpu_of, one["spec"]["containers"])))
+        task = round(1000 * cores(self.slot()["cpu"]))
+        return sum(
+            (round(1000 * cores(one["status"]["allocatable"]["cpu"])) - used[one["metadata"]["name"]]) // task for one in self.workers()
+        )
+
+    # Objects
+
+    def create(self, *objects: JsonObject) -> None:
+        self.cluster.kubectl("create", "-f", "-", input=yaml.safe_dump_all(objects))
+
+    def get(self, kind: str, name: str, namespace: str = "") -> JsonObject:
+        """The object; empty if there is none."""
+        where = ["-n", namespace] if namespace else []
+        found: JsonObject = json.loads(self.cluster.kubectl("get", kind, name, *where, "-o", "json", "--ignore-not-found") or "{}")
+        return found
+
+    def list(self, kind: str, namespace: str = "", *selection: str) -> list[JsonObject]:
+        where = ["-n", namespace] if namespace else ["-A"]
+        items: list[JsonObject] = json.loads(self.cluster.kubectl("get", kind, *where, *selection, "-o", "json"))["items"]
+        return items
+
+    def patch(self, kind: str, name: str, namespace: str, change: JsonObject) -> None:
+        self.cluster.kubectl("patch", kind, name, "-n", namespace, "--type=merge", "-p", json.dumps(change))
+
+    def admitted(self, kind: str, namespace: str, spec: JsonObject) -> JsonObject:
+        """Declare a queue, called as its namespace is; its status once the operator has decided and enforces it."""
+        self.create(queue(kind, namespace, spec))
+        return self.decided(kind, namespace)
+
+    def decided(self, kind: str, namespace: str) -> JsonObject:
+        """The status of a queue once it has a class, and what enforces it is in place."""
+
+        def status() -> JsonObject | None:
+            found: JsonObject = self.get(kind, namespace, namespace).get("status") or {}
+            enforced = any(one["type"] == "Enforced" and one["status"] == "True" for one in found.get("conditions", ()))
+            return found if "class" in found and (enforced or found["class"] == "Rejected") else None
+
+        return until(status, PATIENCE_SECONDS, f"a decision on {kind} {namespace}")
+
+    def stored(self, body: JsonObject) -> JsonObject:
+        """An object as the API server would store it; empty where it would refuse it."""
+        try:
+            found: JsonObject = json.loads(
+                self.cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(body))
+            )
+        except ClusterError:
+            return {}
+        return found
+
+    def gates_of(self, body: JsonObject) -> list[str]:
+        """The gates that a pod would be stored with."""
+        return [one["name"] for one in self.stored(body).get("spec", {}).get("schedulingGates", ())]
+
+    def running(self, namespace: str) -> list[JsonObject]:
+        """Pods of a namespace whose containers run."""
+        return [one for one in self.list("pods", namespace) if one["status"]["phase"] == "Running"]
+
+    def held(self, namespace: str) -> int:
+        """Places that a namespace's pods hold: bound to a node, and not ended."""
+        pods = self.list("pods", namespace)
+        return sum("nodeName" in one["spec"] and one["status"]["phase"] in {"Pending", "Running"} for one in pods)
+
+    def wait_running(self, namespace: str, pods: int) -> None:
+        until(lambda: len(self.running(namespace)) >= pods, PATIENCE_SECONDS, f"{pods} pods of {namespace} to run")
+
+    def wait_done(self, namespace: str, name: str, seconds: float = PATIENCE_SECONDS) -> None:
+        """Wait until a Job has all its completions."""
+        until(lambda: self.get("job", name, namespace)["status"].get("completionTime"), seconds, f"Job {namespace}/{name} to be done")
+
+    def quota_level(self, namespace: str) -> float:
+        """CPUs that the namespace's quota admits; 0 where there is none."""
+        hard = self.get("resourcequota", "fairburst", namespace).get("spec", {}).get("hard", {})
+        return cores(hard.get("requests.cpu", "0"))
+
+    def forget(self, *namespaces: str) -> None:
+        """Delete namespaces with all that is in them, Jobs first so that nothing follows, and wait: their room is the next test's."""
+        for namespace in filter(lambda name: self.get("namespace", name), namespaces):
+            self.cluster.kubectl("delete", "job,deployment", "--all", "-n", namespace, "--cascade=background", "--wait=false")
+        self.cluster.kubectl("delete", "namespace", *namespaces, "--ignore-not-found", "--timeout=150s", timeout=180)
+
+
+def cores(quantity: str) -> float:
+    return float(parse_quantity(quantity))
+
+
+def cpu_of(container: JsonObject) -> float:
+    """Cores that a container asks for."""
+    return cores(container.get("resources", {}).get("requests", {}).get("cpu", "0"))
+
+
+def namespace_object(name: str, labels: dict[str, str] | None = None) -> JsonObject:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels or {}}}
+
+
+def queue(kind: str, namespace: str, spec: JsonObject) -> JsonObject:
+    metadata = {"name": namespace, "namespace": namespace}
+    return {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def task_spec(requests: dict[str, str], seconds: float, grace_seconds: int = 5) -> JsonObject:
+    """A pod that uses nothing of what it asks for, ends after `seconds`, and ends at once when it is asked to."""
+    # As process 1 a plain sleep ignores SIGTERM and would take its whole grace period to go.
+    command = ["sh", "-c", f"trap exit TERM; sleep {seconds:g} & wait"]
+    container = {"name": "task", "image": WORKLOAD_IMAGE, "command": command, "resources": {"requests": requests}}
+    return {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": grace_seconds,
+        "automountServiceAccountToken": False,
+        "containers": [container],
+    }
+
+
+def pod(namespace: str, name: str, spec: JsonObject) -> JsonObject:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+def job(namespace: str, name: str, spec: JsonObject, parallelism: int, completions: int | None = None) -> JsonObject:
+    body = {"parallelism": parallelism, "completions": completions or parallelism, "backoffLimit": 100, "template": {"spec": spec}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": namespace}, "spec": body}
+
+
+def times(requests: dict[str, str], count: float) -> dict[str, str]:
+    """The requests of `count` tasks together."""
+    cpu, memory = (float(parse_quantity(requests[resource])) * count for resource in ("cpu", "memory"))
+    return {"cpu": f"{round(cpu * 1000)}m", "memory": str(round(memory))}
+
+
+def burst(requests: dict[str, str], pods: int, seconds: int, interarrival: int) -> JsonObject:
+    """A queue whose burst of so many tasks may come at any time, and is armed at once."""
+    return {
+        "burst": {"resources": times(requests, pods), "durationSeconds": seconds},
+        "arrival": {"sporadic": {"minInterarrivalSeconds": interarrival}},
+    }
+
+
+def condition(status: JsonObject, kind: str) -> JsonObject:
+    """The condition of that type."""
+    (found,) = [one for one in status["conditions"] if one["type"] == kind]
+    return dict(found)
+
+
+def started_at(one: JsonObject) -> str:
+    """When a pod's container started, whole seconds as the kubelet tells them; empty if it has not."""
+    for status in one["status"].get("containerStatuses", ()):
+        for state in ("running", "terminated"):
+            if state in status["state"]:
+                return str(status["state"][state]["startedAt"])
+    return ""

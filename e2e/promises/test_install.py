@@ -1,0 +1,77 @@
+"""`helm install` gives a working operator within half a minute, a small one, and `helm uninstall` leaves nobody held."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from e2e.promises.site import HOME, PATIENCE_SECONDS, RELEASE, Site, pod, task_spec
+from e2e.waiting import until
+
+INSTALL_SECONDS = 30.0
+IDLE_MEBIBYTES = 90.0
+CRDS = ("latencyqueues.fairburst.dev", "throughputqueues.fairburst.dev")
+OURS = (
+    "crd,priorityclass,clusterrole,clusterrolebinding,mutatingadmissionpolicy,mutatingadmissionpolicybinding,"
+    "validatingadmissionpolicy,validatingadmissionpolicybinding,mutatingwebhookconfiguration"
+)
+
+
+@pytest.fixture
+def bare(bare_site: Site) -> Iterator[Site]:
+    """The site with nothing of ours in it but the release's empty namespace."""
+    uninstall(bare_site)
+    yield bare_site
+    uninstall(bare_site)
+
+
+def uninstall(site: Site) -> None:
+    if RELEASE in site.helm.run("list", "--short", namespace=HOME):
+        site.helm.run("uninstall", RELEASE, "--wait", namespace=HOME)
+    site.cluster.kubectl("delete", "crd", *CRDS, "--ignore-not-found", timeout=120)
+
+
+def ours(site: Site) -> list[str]:
+    """Names of all that the release made, but for namespaces and the record of Helm itself."""
+    label = ["-l", f"app.kubernetes.io/name={RELEASE}", "-o", "name"]
+    everywhere = site.cluster.kubectl("get", OURS, *label).split()
+    at_home = site.cluster.kubectl("get", "all,configmap,secret,serviceaccount,role,rolebinding,lease,pdb", "-n", HOME, *label).split()
+    return sorted(everywhere + at_home)
+
+
+def test_from_install_to_the_first_class_and_back(bare: Site, namespaces: Callable[..., list[str]]) -> None:
+    (batch,) = namespaces("batch")
+    held = pod(batch, "held", task_spec(bare.slot(), 600))
+    began = time.monotonic()
+    said = bare.helm.on_chart("install", RELEASE, values={"image": bare.image}, namespace=HOME)
+    bare.admitted("ThroughputQueue", batch, {"enforcement": "Gate"})
+    took = time.monotonic() - began
+    print(f"helm install to the first class: {took:.1f} s")
+    assert took <= INSTALL_SECONDS
+    assert "warning" not in said.lower(), "the namespace warns of what the restricted standard forbids"
+    bare.rolled_out()
+    assert re.search(r"Phase:\s+Succeeded", bare.helm.run("test", RELEASE, namespace=HOME))
+    memory = {name: resident_mebibytes(bare, name) for name in bare.operators()}
+    print(f"idle replicas, resident MiB: {memory}")
+    assert len(memory) == 2
+    assert max(memory.values()) <= IDLE_MEBIBYTES
+
+    until(lambda: bare.gates_of(held), PATIENCE_SECONDS, "the policy to gate pods there")
+    bare.cluster.kubectl("scale", f"deployment/{RELEASE}", "-n", HOME, "--replicas=0")
+    until(lambda: not bare.operators(), PATIENCE_SECONDS, "the operator to be away")
+    bare.create(held)
+    said = bare.helm.run("uninstall", RELEASE, "--wait", namespace=HOME)
+    bare.wait_running(batch, 1)
+    kept = [f"customresourcedefinition.apiextensions.k8s.io/{name}" for name in CRDS]
+    until(lambda: ours(bare) == kept, PATIENCE_SECONDS, "all but the CRDs to go")
+    assert bare.get("tq", batch, batch), "queues are kept with their CRDs"
+    assert not bare.list("resourcequota", batch)
+
+
+def resident_mebibytes(site: Site, name: str) -> float:
+    """VmRSS of the operator's process."""
+    status = site.cluster.kubectl("exec", name, "-n", HOME, "--", "python", "-c", "print(open('/proc/1/status').read())")
+    return int(dict(re.findall(r"(\w+):\s+(\d+) kB", status))["VmRSS"]) / 1024

@@ -1,0 +1,40 @@
+"""A node stops, the leader on it: another replica leads, less is shared out until the node is back, and its work runs elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from e2e.promises.site import HOME, PATIENCE_SECONDS, Site, job, task_spec
+from e2e.waiting import until
+
+
+def test_a_node_stops_and_comes_back(fairburst: Site, namespaces: Callable[..., list[str]]) -> None:
+    site = fairburst
+    if site.nodes is None:
+        pytest.skip("NODES OF E2E_KUBECONFIG'S CLUSTER ARE NOT OURS TO STOP")
+    (batch,) = namespaces("batch")
+    site.admitted("ThroughputQueue", batch, {})
+    places, capacity, former = site.places(), site.capacity()["cpu"], site.leader()
+    site.create(job(batch, "work", task_spec(site.slot(), 10), places, completions=100 * places))
+    site.wait_running(batch, places)
+    node = site.get("pod", former, HOME)["spec"]["nodeName"]
+    site.nodes.stop_node(node)
+    try:
+        until(lambda: site.leader() not in {former, ""}, PATIENCE_SECONDS, "another replica to lead")
+        # The control plane takes up to a minute to believe that the node is gone.
+        until(lambda: site.capacity()["cpu"] < 0.6 * capacity, PATIENCE_SECONDS, "the node not to be shared out any more")
+        until(lambda: site.quota_level(batch) < 0.8 * capacity, PATIENCE_SECONDS, "the level to follow")
+        done = site.get("job", "work", batch)["status"].get("succeeded", 0)
+        until(
+            lambda: site.get("job", "work", batch)["status"].get("succeeded", 0) > done, PATIENCE_SECONDS, "work to go on on the other node"
+        )
+    finally:
+        site.nodes.start_node(node)
+    until(lambda: site.capacity()["cpu"] > 0.9 * capacity, PATIENCE_SECONDS, "the node to be shared out again")
+    site.rolled_out()
+
+
+def tasks_done(site: Site, namespace: str) -> int:
+    return int(site.get("job", "work", namespace)["status"].get("succeeded", 0))

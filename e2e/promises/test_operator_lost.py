@@ -1,0 +1,66 @@
+"""The operator is killed in the middle of a burst, its leader deleted: promises and windows stand, and another replica goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from e2e.promises.site import HOME, PATIENCE_SECONDS, RELEASE, JsonObject, Site, burst, job, task_spec
+from e2e.waiting import until
+
+
+def kept(status: JsonObject) -> JsonObject:
+    """What no restart may change: class, promise, and when the window opened."""
+    return {"class": status["class"], "promise": status["promise"], "opened": status["window"]["opened"]}
+
+
+def test_a_burst_goes_on_while_every_operator_is_dead(fairburst: Site, namespaces: Callable[..., list[str]]) -> None:
+    """Killed outright, all replicas: the API server admits the rest of the burst by itself, and it counts as met."""
+    site = fairburst
+    bursts, batch = namespaces("bursts", "batch")
+    assert site.admitted("LatencyQueue", bursts, burst(site.slot(), 4, 90, interarrival=300))["class"] == "Hard"
+    site.admitted("ThroughputQueue", batch, {})
+    places = site.places()
+    site.create(job(batch, "work", task_spec(site.slot(), 12), 2 * places, completions=100 * places))
+    site.wait_running(batch, places)
+    site.create(job(bursts, "first-half", task_spec(site.slot(), 20), 2))
+    open_ = until(lambda: opened(site, bursts), PATIENCE_SECONDS, "the window to open")
+
+    site.cluster.kubectl("scale", f"deployment/{RELEASE}", "-n", HOME, "--replicas=0")
+    site.cluster.kubectl("delete", "pods", "-n", HOME, "--all", "--grace-period=0", "--force")
+    site.create(job(bursts, "second-half", task_spec(site.slot(), 4), 2))
+    site.wait_done(bursts, "second-half")
+    assert not site.operators()
+
+    site.cluster.kubectl("scale", f"deployment/{RELEASE}", "-n", HOME, "--replicas=2")
+    site.rolled_out()
+    judged = until(lambda: finished(site, bursts), PATIENCE_SECONDS, "the burst to be judged")
+    assert kept(judged | {"window": open_["window"]}) == kept(open_)
+    assert judged["history"] == {"bursts": 1, "met": 1, "missed": 0}
+
+
+def test_when_the_leader_is_deleted_the_other_replica_goes_on(fairburst: Site, namespaces: Callable[..., list[str]]) -> None:
+    site = fairburst
+    (bursts,) = namespaces("bursts")
+    site.admitted("LatencyQueue", bursts, burst(site.slot(), 4, 90, interarrival=300))
+    site.create(job(bursts, "burst", task_spec(site.slot(), 30), 4))
+    before = until(lambda: opened(site, bursts), PATIENCE_SECONDS, "the window to open")
+    former = site.leader()
+    site.cluster.kubectl("delete", "pod", former, "-n", HOME, "--wait=false")
+    until(lambda: site.leader() not in {former, ""}, PATIENCE_SECONDS, "another to lead")
+    (other,) = namespaces("later")
+    site.admitted("ThroughputQueue", other, {})
+    after = site.get("lq", bursts, bursts)["status"]
+    assert kept(after) == kept(before)
+    site.rolled_out()
+
+
+def opened(site: Site, namespace: str) -> JsonObject | None:
+    """The status of a queue whose window is open."""
+    status: JsonObject = site.get("lq", namespace, namespace)["status"]
+    return status if status["window"].get("opened") else None
+
+
+def finished(site: Site, namespace: str) -> JsonObject | None:
+    """The status of a queue that has had one burst."""
+    status: JsonObject = site.get("lq", namespace, namespace)["status"]
+    return status if status["history"]["bursts"] == 1 else None
