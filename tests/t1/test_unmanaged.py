@@ -27,13 +27,13 @@ OURS = "fairburst"
 
 
 def workloads(where: str) -> list[JsonObject]:
-    """A Job, a bare pod and a Deployment."""
+    """A bare pod, first since nobody tries again for it where a new queue's quota holds one, a Job and a Deployment."""
     job = task_job(where, "job", 2, 2)
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare", "namespace": where}, "spec": job["spec"]["template"]["spec"]}
     labels = {"app": "served"}
     template = {"metadata": {"labels": labels}, "spec": {**job["spec"]["template"]["spec"], "restartPolicy": "Always"}}
     spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
-    return [job, pod, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "served", "namespace": where}, "spec": spec}]
+    return [pod, job, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "served", "namespace": where}, "spec": spec}]
 
 
 class Site:
@@ -55,7 +55,7 @@ class Site:
             until(lambda where=where: nodes_of(self.cluster, where).total() == 5, PATIENCE_SECONDS, f"the pods of {where} to be bound")  # type: ignore[misc]
 
     def stamped(self, where: str) -> bool:
-        _, pod, _ = workloads(where)
+        pod, _, _ = workloads(where)
         stored = json.loads(self.cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(pod)))
         return bool(stored["spec"].get("priorityClassName"))
 
@@ -94,7 +94,7 @@ def untouched(site: Site, where: str) -> None:
     assert OURS not in writers(site.audited(where))
     assert [one for one in site.pods(where) if "fairburst" in json.dumps(one)] == []
     (bare,) = [one for one in site.pods(where) if one["metadata"]["name"] == "bare"]
-    _, asked, _ = workloads(where)
+    asked, _, _ = workloads(where)
     assert {key: bare["spec"][key] for key in asked["spec"] if key != "containers"} == {
         key: value for key, value in asked["spec"].items() if key != "containers"
     }
