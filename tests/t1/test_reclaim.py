@@ -60,13 +60,13 @@ class Site:
         self.cluster.kubectl("create", "-f", "-", input=yaml.safe_dump_all(objects), timeout=60)
 
     def create_retrying(self, obj: JsonObject) -> None:
-        """As a controller does: a creation may meet a change of its namespace's quota."""
+        """As a controller does: a creation may meet a change of its quota, or come before that is as high as it will be."""
 
         def created() -> bool:
             try:
                 self.create(obj)
             except ClusterError as error:
-                if "resourcequotas" not in str(error):
+                if not any(said in str(error) for said in ("resourcequotas", "exceeded quota")):
                     raise
                 return False
             return True
