@@ -153,6 +153,13 @@ def test_order_of_queues_does_not_matter(problem: tuple[np.ndarray, np.ndarray, 
     assert shuffled == pytest.approx(ours[order], abs=1e-9)
 
 
+def test_a_demand_that_is_almost_nothing_of_one_resource_takes_no_part_in_what_exhausts_it() -> None:
+    """Found by fuzzing: dividing by a sum of 5e-324 overflowed."""
+    demand = np.array([[5e-324, 1.0], [0.0, 1.0]])
+    with np.errstate(all="raise"):
+        assert fill(demand, np.full(2, np.inf), np.ones(2), np.ones(2), np.ones(2)).tolist() == [0.5, 0.5]
+
+
 class TestEdges:
     """Cases that mutants of the code survived before (docs/mutation.md)."""
 

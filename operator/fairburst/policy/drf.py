@@ -14,7 +14,7 @@ import heapq
 import numpy as np
 
 from fairburst.policy.model import BoolArray, FloatArray, IntArray
-from fairburst.policy.tolerance import SMALLEST, TOLERANCE, slack_of
+from fairburst.policy.tolerance import SLOWEST, SMALLEST, TOLERANCE, slack_of
 
 
 def inverse_capacity(capacity: FloatArray) -> FloatArray:
@@ -191,7 +191,7 @@ def _common_level(
     total = weighted_sum(np.minimum(cap, level), velocity) if level > 0 else np.zeros_like(remaining)
     for _ in range(10_000):
         speed = weighted_sum((cap > level).astype(np.float64), velocity)
-        can = speed > 0
+        can = speed > SLOWEST
         exhausted = can & (total >= remaining - slack)
         if exhausted.any():
             return level, exhausted
