@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from fairburst.kube.evict import Evicter
 from fairburst.policy.reclaim.values import Ground, ReclaimMemory, ReclaimRules
 from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import FakeApi, status
+from tests.support.tasks import running, until
 
 EVENTS, MAPS = "/api/v1/events", "/api/v1/configmaps"
 MADE_ROOM = {f"w{number}": 5.0 for number in range(4)}
@@ -66,22 +65,12 @@ class Site:
 async def site() -> AsyncIterator[Site]:
     async with EvictionApi() as api, api.client() as client:
         made = Site(api, client)
-        task = asyncio.create_task(made.evicter.run())
-        yield made
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        async with running(made.evicter.run()):
+            yield made
 
 
 def eviction(number: int, owner: str = "job") -> PodEviction:
     return PodEviction(("batch", f"p{number}"), f"uid-{number}", owner, f"w{number}", Ground.BURST, f"Evicted for {number}.")
-
-
-async def until(check: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not check():
-        assert time.monotonic() < deadline, f"waited 60 s for {what}"
-        await asyncio.sleep(0.01)
 
 
 async def test_each_goes_by_one_request_that_means_this_pod_and_its_grace_period_holds(site: Site) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pytest
 from aiohttp import web
@@ -22,6 +20,7 @@ from fairburst.kube.api.errors import NotLeading, Unavailable
 from fairburst.kube.api.lease import LONGEST_LEASE_SECONDS, Candidacy, LeaderElection, LeaseRecord, LeaseTimes
 from tests.kube.test_client import Server
 from tests.support.fake_api import FakeApi, status
+from tests.support.tasks import running, until
 
 TIMES = LeaseTimes(lease=8.0, renew_deadline=5.0, retry=1.0)
 LEASES = "/apis/coordination.k8s.io/v1/leases"
@@ -367,24 +366,12 @@ TestReplicas.settings = settings(max_examples=200, stateful_step_count=30, deadl
 # On a server -------------------------------------------------------------------------------------------------------------------------
 
 
-async def until(check: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        await asyncio.sleep(0.01)
-
-
 @asynccontextmanager
 async def candidate(api: FakeApi, identity: str, times: LeaseTimes = TIMES) -> AsyncIterator[LeaderElection]:
     async with api.client() as client:
         election = LeaderElection(client, *WHERE, identity, times)
-        task = asyncio.create_task(election.run())
-        try:
+        async with running(election.run()):
             yield election
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
 
 def holder(api: FakeApi) -> str:

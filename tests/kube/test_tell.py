@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from fairburst.kube.tell import CONCURRENT_WRITES, MOST_EVENTS, Teller
 from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import FakeApi, status
 from tests.support.objects import World, job, latency_spec
+from tests.support.tasks import running, until
 
 EVENTS, LATENCY, THROUGHPUT = (
     "/api/v1/events",
@@ -74,19 +75,9 @@ class Site:
 async def site() -> AsyncIterator[Site]:
     async with FakeApi(EVENTS, LATENCY, THROUGHPUT) as api, api.client() as client:
         made = Site(api, client)
-        task = asyncio.create_task(made.teller.run())
-        yield made
-        api.let_go()
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
-async def until(check: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not check():
-        assert time.monotonic() < deadline, f"waited 60 s for {what}"
-        await asyncio.sleep(0.01)
+        async with running(made.teller.run()):
+            yield made
+            api.let_go()
 
 
 async def test_statuses_are_on_the_server_and_in_the_cache_and_events_come_after_them(site: Site) -> None:

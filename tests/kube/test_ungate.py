@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
@@ -19,6 +16,7 @@ from fairburst.kube.ungate import CONCURRENT_PATCHES, Ungater
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import FakeApi
+from tests.support.tasks import running, until
 
 PODS = "/api/v1/pods"
 PLENTY = 10**9
@@ -64,18 +62,8 @@ class Site:
 async def site() -> AsyncIterator[Site]:
     async with FakeApi(PODS) as api, api.client() as client:
         made = Site(api, client)
-        task = asyncio.create_task(made.ungater.run())
-        yield made
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
-async def until(check: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not check():
-        assert time.monotonic() < deadline, f"waited 60 s for {what}"
-        await asyncio.sleep(0.01)
+        async with running(made.ungater.run()):
+            yield made
 
 
 async def test_each_pod_gets_one_patch_and_other_gates_stay(site: Site) -> None:
