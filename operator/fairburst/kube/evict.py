@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, Conflict, NotFound, NotLeading, TooManyRequests
-from fairburst.kube.api.events import event_body
+from fairburst.kube.api.events import create_event
 from fairburst.kube.api.outcome import succeeded
 from fairburst.kube.enforce.reclaim import PodEviction, Reclaimer
 from fairburst.telemetry.log import event
@@ -105,5 +105,4 @@ class Evicter:
     async def _tell(self, one: PodEviction) -> None:
         namespace, name = one.key
         involved = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": one.uid}
-        body = event_body(involved, REASON, one.message, self._pool, warning=False)
-        await self._client.create(f"/api/v1/namespaces/{namespace}/events", body)
+        await create_event(self._client, involved, REASON, one.message, self._pool, warning=False)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairburst.kube.api.client import ApiClient
-from fairburst.kube.api.events import event_body
+from fairburst.kube.api.events import create_event
 from fairburst.kube.api.outcome import succeeded
 from fairburst.kube.engine import Engine, RoundPlan
 from fairburst.kube.names import GROUP
@@ -117,7 +117,9 @@ class Teller:
         """One write."""
         write, answers = untold.status, untold.answers
         if write is None:
-            await succeeded("event", self._event(untold.events.popleft()), self._metrics)
+            what = untold.events.popleft()
+            creation = create_event(self._client, what.involved, what.reason, what.message, self._pool, warning=what.warning)
+            await succeeded("event", creation, self._metrics)
             return
         untold.status, untold.answers = None, []
         patch = self._difference(write)
@@ -140,7 +142,3 @@ class Teller:
         kind, namespace, name = write.member.key
         path = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{PLURALS[kind]}/{name}/status"
         self._queues.observe(await self._client.merge_patch(path, {"status": patch}))
-
-    async def _event(self, what: _Event) -> None:
-        body = event_body(what.involved, what.reason, what.message, self._pool, warning=what.warning)
-        await self._client.create(f"/api/v1/namespaces/{what.involved['namespace']}/events", body)

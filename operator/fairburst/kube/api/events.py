@@ -1,4 +1,4 @@
-"""The Event that tells people what was decided about an object of theirs. A value; decides nothing."""
+"""The Event that tells people what was decided about an object of theirs. Decides nothing."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from fairburst.kube.api.client import ApiClient
 
-def event_body(involved: Mapping[str, str], reason: str, message: str, pool: str, *, warning: bool) -> dict[str, Any]:
-    """An Event on `involved` (apiVersion, kind, namespace, name, uid), as of now."""
+
+async def create_event(client: ApiClient, involved: Mapping[str, str], reason: str, message: str, pool: str, *, warning: bool) -> None:
+    """Create an Event on `involved` (apiVersion, kind, namespace, name, uid), as of now. Raises ApiError."""
     now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-    return {
+    body: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": f"{involved['name']}.{uuid.uuid4().hex[:16]}", "namespace": involved["namespace"]},
@@ -28,3 +30,4 @@ def event_body(involved: Mapping[str, str], reason: str, message: str, pool: str
         "reportingInstance": pool,
         "source": {"component": "fairburst"},
     }
+    await client.create(f"/api/v1/namespaces/{involved['namespace']}/events", body)
