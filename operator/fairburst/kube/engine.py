@@ -368,7 +368,7 @@ class Engine:
         resources, found = plan.snapshot.resources, []
         labelled, bounds = _labelled(view.namespaces), _Bounds.of(view)
         for row, member in enumerate(roster.governing):
-            if _observed_only(member):
+            if member.observed_only:
                 if self._is_ours(view.quotas.get((member.namespace, QUOTA_NAME))):
                     plan.releases.append(member.namespace)  # it has just left enforcement: let go of what was held
                 continue
@@ -503,7 +503,7 @@ class Engine:
                 inputs.append(StatusInput(member, conditions_of(member, None, None, (), observed_only=False)))
                 continue
             decision = plan.result.decisions[row]
-            observed_only = _observed_only(member)
+            observed_only = member.observed_only
             attainable = self._attainable(view, plan.snapshot, decision, row, now)
             reserve, too_large = None, None
             if self.reserve is not None:
@@ -637,7 +637,3 @@ def _rooms_by_size(
         if lacking:
             rooms.append(Room({key: min(limit, own.get(key, math.inf)) for key, limit in free.items()}, lacking))
     return rooms
-
-
-def _observed_only(member: Member) -> bool:
-    return member.enforcement == "Observe"

@@ -7,6 +7,7 @@ Never change one in place: the informer's store hands out the object itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -229,6 +230,11 @@ class Node(Object):
 
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+    def has_labels(self, wanted: Mapping[str, str]) -> bool:
+        """Whether it carries all of them with these values, as a node selector asks."""
+        labels = self.metadata.labels or {}
+        return all(labels.get(key) == value for key, value in wanted.items())
 
     @property
     def ready(self) -> bool:

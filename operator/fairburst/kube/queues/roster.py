@@ -55,9 +55,14 @@ class Member:
         return str(self.obj["spec"].get("enforcement") or "Quota")
 
     @property
+    def observed_only(self) -> bool:
+        """Whether it is decided on and reported, and nothing else is written for it."""
+        return self.enforcement == "Observe"
+
+    @property
     def reclaims(self) -> bool:
         """Whether spec.reclaim is Evict, as written; a queue that is only observed has nobody evicted."""
-        return self.obj["spec"].get("reclaim") == "Evict" and self.enforcement != "Observe"
+        return self.obj["spec"].get("reclaim") == "Evict" and not self.observed_only
 
     @property
     def qualified_name(self) -> str:

@@ -24,9 +24,8 @@ CONTROL_PLANE_TAINTS = frozenset({"node-role.kubernetes.io/control-plane", "node
 
 def counts(node: Node, node_selector: Mapping[str, str]) -> bool:
     """Whether the node is in the pool and takes pods now. Whether pods tolerate another taint than a control plane's only they know."""
-    labels = node.metadata.labels or {}
     kept = any(taint.key in CONTROL_PLANE_TAINTS and taint.effect != "PreferNoSchedule" for taint in node.spec.taints or ())
-    return node.schedulable and not kept and all(labels.get(key) == value for key, value in node_selector.items())
+    return node.schedulable and not kept and node.has_labels(node_selector)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -41,10 +41,9 @@ def has_rules_of_its_own(pod: Pod) -> bool:
 
 
 def _takes(node: Node, selector: dict[str, str], tolerations: Collection[Toleration]) -> bool:
-    labels = node.metadata.labels or {}
     barring = [taint for taint in node.spec.taints or () if taint.effect in {"NoSchedule", "NoExecute"}]
     tolerated = all(any(_tolerates(one, taint) for one in tolerations) for taint in barring)
-    return tolerated and all(labels.get(key) == value for key, value in selector.items())
+    return tolerated and node.has_labels(selector)
 
 
 def _tolerates(one: Toleration, taint: Taint) -> bool:
