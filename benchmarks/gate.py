@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.measure import Measurement, benchmark, figure
+from benchmarks.measure import Measurement, as_found, benchmark, figure
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from fairburst.kube.api.client import ApiClient
@@ -323,16 +323,8 @@ def gate_path(pods: int, trickled: int, rate: float) -> Iterator[Measurement]:
     with (
         Cluster.start(name, nodes=NODES, node_cpu=str(NODE_CPU), node_memory="64Gi") as cluster,
         OperatorProcess(cluster, {"log": {"level": "DEBUG"}}, "gate-speed") as operator,
-        asyncio.Runner() as runner,
-        contextlib.suppress(StopAsyncIteration),
     ):
-        found = _measured(cluster, operator, pods, trickled, rate)
-        while True:
-            yield runner.run(_next(found))
-
-
-async def _next(found: AsyncIterator[Measurement]) -> Measurement:
-    return await anext(found)
+        yield from as_found(_measured(cluster, operator, pods, trickled, rate))
 
 
 @benchmark

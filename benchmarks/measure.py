@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict, dataclass
 
 REGISTRY: dict[str, Callable[[], Iterator[Measurement]]] = {}
@@ -71,3 +73,14 @@ def timed_once(name: str, run: Callable[[], object]) -> Measurement:
 def figure(name: str, value: float, unit: str, target: float | None = None, *, at_least: bool = False) -> Measurement:
     """A single figure that isn't a time: a ratio, a size."""
     return Measurement(name, value, unit, target, 1, value, value, at_least)
+
+
+def as_found(found: AsyncIterator[Measurement]) -> Iterator[Measurement]:
+    """What an asynchronous benchmark finds, each figure as soon as it is there."""
+
+    async def following() -> Measurement:
+        return await anext(found)
+
+    with asyncio.Runner() as runner, contextlib.suppress(StopAsyncIteration):
+        while True:
+            yield runner.run(following())

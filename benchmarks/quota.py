@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.gate import IN_FLIGHT, Site, queue
-from benchmarks.measure import Measurement, benchmark, figure
+from benchmarks.measure import Measurement, as_found, benchmark, figure
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from fairburst.kube.api.client import ApiClient
@@ -175,11 +175,7 @@ def quota_path(queues: int) -> Iterator[Measurement]:
         Cluster.start(name, nodes=NODES, node_cpu=str(2 * queues // NODES), node_memory="64Gi") as cluster,
         OperatorProcess(cluster, config, "quota-speed") as operator,
     ):
-
-        async def found() -> list[Measurement]:
-            return [one async for one in _measured(cluster, operator, queues)]
-
-        yield from asyncio.run(found())
+        yield from as_found(_measured(cluster, operator, queues))
 
 
 @benchmark

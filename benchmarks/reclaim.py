@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import Measurement, benchmark, figure, timed
+from benchmarks.measure import Measurement, as_found, benchmark, figure, timed
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from fairburst.kube.api.client import ApiClient
@@ -189,17 +189,9 @@ def reclaim_path(nodes: int, pods: int, turns: int) -> Iterator[Measurement]:
     with (
         Cluster.start(name, nodes=nodes, node_cpu=str(NODE_CPU), node_memory="64Gi") as cluster,
         OperatorProcess(cluster, SETTINGS, "bench-reclaim"),
-        asyncio.Runner() as runner,
-        contextlib.suppress(StopAsyncIteration),
     ):
         cluster.kubectl("create", "-f", "-", input=json.dumps(preemptor))
-        found = _measured(cluster, pods, nodes * NODE_CPU, turns)
-        while True:
-            yield runner.run(_next(found))
-
-
-async def _next(found: AsyncIterator[Measurement]) -> Measurement:
-    return await anext(found)
+        yield from as_found(_measured(cluster, pods, nodes * NODE_CPU, turns))
 
 
 @benchmark
