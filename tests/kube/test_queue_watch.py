@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -133,6 +135,11 @@ def versioned(version: int, name: str = "q") -> dict[str, Any]:
 
 
 KEY = ("LatencyQueue", "a", "q")
+
+
+def test_kopf_is_loaded_without_the_client_library_which_can_still_be_loaded_afterwards() -> None:
+    loads = "import sys, fairburst.kube.process; print('kopf' in sys.modules, 'kubernetes' in sys.modules); import kubernetes.config"
+    assert subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, check=True).stdout.split() == ["True", "False"]
 
 
 def test_an_older_event_does_not_overwrite_a_newer_object() -> None:

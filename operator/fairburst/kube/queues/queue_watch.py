@@ -17,13 +17,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import kopf
-
 from fairburst.kube.api.auth import Credentials
 from fairburst.kube.api.client import ApiClient, JsonObject
 from fairburst.kube.api.errors import ApiError
 from fairburst.kube.api.informer import Backoff
 from fairburst.kube.names import GROUP
+from fairburst.kube.queues.kopf_alone import kopf
 from fairburst.kube.queues.schemas import VERSION
 
 logger = logging.getLogger(__name__)
