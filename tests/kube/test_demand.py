@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube.api.objects import Deployment, Pod, ReplicaSet, StatefulSet
+from fairburst.kube.api.objects import JOB_TRACKING, Deployment, Pod, ReplicaSet, StatefulSet
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.demand import NamespaceDemand, namespace_demand
 from fairburst.kube.usage.pod_index import PodIndex
@@ -54,6 +54,28 @@ def test_a_job_wants_what_it_may_still_run_at_once(given: dict[str, Any], want: 
     assert result.demand.get("memory", 0.0) == GI * want
     assert [owner.wanted for owner in result.lacking] == ([want] if want else [])
     assert result.unit == {"cpu": 2.0 if want else 0.0, "memory": GI if want else 0.0}
+
+
+@pytest.mark.parametrize(
+    ("status", "tracked", "want"),
+    [
+        pytest.param({"succeeded": 4}, 3, 3, id="three have ended, none of them counted"),
+        pytest.param({"succeeded": 4, "uncountedTerminatedPods": {"succeeded": ["j-0", "j-1", "j-2"]}}, 3, 3, id="they are being counted"),
+        pytest.param({"succeeded": 4, "uncountedTerminatedPods": {"succeeded": ["j-0", "j-1", "j-2"]}}, 1, 3, id="two are let go of"),
+        pytest.param({"succeeded": 7}, 0, 3, id="all are counted"),
+    ],
+)
+def test_a_pod_that_has_done_its_work_is_wanted_no_more_before_the_job_controller_has_counted_it(
+    status: dict[str, Any], tracked: int, want: int
+) -> None:
+    """The Job controller counts a second late, and takes its finalizer off in between."""
+    ended = [
+        *pods_of("j", tracked, phase="Succeeded", finalizers=[JOB_TRACKING]),
+        *[pod("batch", f"j-{number}", owner=("Job", "j"), phase="Succeeded") for number in range(tracked, 3)],
+        pod("batch", "failed", owner=("Job", "j"), phase="Failed", finalizers=[JOB_TRACKING]),
+    ]
+    result = demand(job("batch", "j", 5, completions=10, status=status), *ended)
+    assert result.demand["cpu"] == want
 
 
 def test_a_job_with_all_its_pods_lacks_none() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairburst.kube.api.objects import Pod, controller_of
+from fairburst.kube.api.objects import JOB_TRACKING, Pod, controller_of
 from fairburst.kube.usage import pod_index
 from fairburst.kube.usage.charge import charge, containers_without_requests
 from fairburst.kube.usage.pod_index import PodIndex
@@ -128,7 +129,7 @@ def test_the_largest_pod_shrinks_when_it_leaves() -> None:
 
 
 pods = st.builds(
-    lambda number, namespace, cpu, owner, node, phase, system, at, deleted: pod(
+    lambda number, namespace, cpu, owner, node, phase, system, at, deleted, tracked: pod(
         f"p{number}",
         namespace,
         cpu=cpu,
@@ -136,7 +137,11 @@ pods = st.builds(
         node=node,
         phase=phase,
         spec={"priorityClassName": "system-node-critical"} if system else {},
-        metadata={"creationTimestamp": f"2026-01-01T00:00:0{at}Z", "deletionTimestamp": "2026-01-01T00:00:09Z" if deleted else None},
+        metadata={
+            "creationTimestamp": f"2026-01-01T00:00:0{at}Z",
+            "deletionTimestamp": "2026-01-01T00:00:09Z" if deleted else None,
+            "finalizers": [JOB_TRACKING] if tracked else [],
+        },
     ),
     st.integers(0, 5),
     st.sampled_from(["a", "b"]),
@@ -146,6 +151,7 @@ pods = st.builds(
     st.sampled_from(["Pending", "Running", "Succeeded", "Failed"]),
     st.booleans(),
     st.integers(0, 9),
+    st.booleans(),
     st.booleans(),
 )
 
@@ -173,7 +179,14 @@ class TestIncrementalEqualsFromScratch:
             # The newest charge may be remembered from a pod that has gone.
             mine, other = (dataclasses.replace(each.owner(uid), newest_charge={}) for each in (index, again))
             assert mine == dataclasses.replace(other, kind=mine.kind)
+            assert mine.uncounted == self.done_and_tracked(uid, store.values())
         assert set(index.namespaces()) == {each.metadata.namespace for each in store.values()}
+
+    def done_and_tracked(self, uid: str, pods: Iterable[Pod]) -> int:
+        """Pods of an owner that have done their work and that the Job controller still tracks."""
+        owners = ((each, controller_of(each.metadata)) for each in pods)
+        mine = [each for each, owner in owners if (owner.uid if owner is not None else each.metadata.uid) == uid]
+        return sum(each.status.phase == "Succeeded" and bool(each.metadata.finalizers) for each in mine)
 
     def check_against_definition(self, index: PodIndex, namespace: str, pods: list[Pod]) -> None:
         """The same once more from the definitions, in case both ways share a mistake."""

@@ -20,6 +20,8 @@ UNMANAGED_PRIORITY_PREFIX = "system-"
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 # What the API server writes into a pod that it evicts: condition and reason.
 DISRUPTION, EVICTION = "DisruptionTarget", "EvictionByEvictionAPI"
+# On a Job's pod until the Job controller has taken its end into account, about a second after it.
+JOB_TRACKING = "batch.kubernetes.io/job-tracking"
 
 
 class Struct(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
@@ -50,6 +52,7 @@ class Metadata(Struct):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
+    finalizers: list[str] | None = None
 
 
 class Object(Struct):
@@ -168,6 +171,11 @@ class Pod(Object):
     def ended(self) -> bool:
         """True once no container runs or will run again."""
         return self.status.phase in ENDED_PHASES
+
+    @property
+    def uncounted(self) -> bool:
+        """True for a Job's pod that has done its work, while the Job's status need not say so yet."""
+        return self.status.phase == "Succeeded" and JOB_TRACKING in (self.metadata.finalizers or ())
 
     @property
     def bound(self) -> bool:
@@ -318,6 +326,12 @@ class JobSpec(Struct):
     template: PodTemplate = msgspec.field(default_factory=PodTemplate)
 
 
+class UncountedPods(Struct):
+    """batch/v1 UncountedTerminatedPods: uids of pods that have ended and are not in the counts yet."""
+
+    succeeded: list[str] | None = None
+
+
 class JobStatus(Struct):
     """batch/v1 JobStatus."""
 
@@ -326,6 +340,7 @@ class JobStatus(Struct):
     succeeded: int = 0
     failed: int = 0
     terminating: int | None = None
+    uncounted_terminated_pods: UncountedPods | None = None
     start_time: str | None = None
     completion_time: str | None = None
     conditions: list[Condition] | None = None

@@ -133,7 +133,7 @@ def _owners(
 ) -> Iterable[tuple[Owner, Job | Deployment | ReplicaSet | StatefulSet]]:
     """Every controller with pods of its own, and what it wants. A Deployment is read through its newest ReplicaSet's uid."""
     for job in workloads.jobs:
-        wanted = _job_pods(job)
+        wanted = _job_pods(job, owner_usage(job.metadata.uid).uncounted)
         if wanted is not None:
             yield _owner("Job", job, wanted, owner_usage), job
     for stateful_set in workloads.stateful_sets:
@@ -182,12 +182,20 @@ def is_held(job: Job | JobSet) -> bool:
     return bool(job.spec.suspend) and HELD_ANNOTATION in (job.metadata.annotations or {})
 
 
-def _job_pods(job: Job) -> int | None:
-    """Pods a Job wants to have at once; None where it has ended, is suspended by its user or is being deleted."""
+def _job_pods(job: Job, ended: int) -> int | None:
+    """Pods a Job wants to have at once; None where it has ended, is suspended by its user or is being deleted.
+
+    `ended`: pods that have done their work while the Job controller may not have counted them yet, which it does a second late. Those that
+    it is just counting are in the status by uid, and perhaps among them.
+    """
     if job.metadata.deletion_timestamp is not None or (job.spec.suspend and not is_held(job)) or job.finished:
         return None
     at_once = pods_at_once(job.spec)
-    return at_once if job.spec.completions is None else max(0, min(at_once, job.spec.completions - job.status.succeeded))
+    if job.spec.completions is None:
+        return at_once
+    counting = job.status.uncounted_terminated_pods
+    done = job.status.succeeded + max(ended, len(counting.succeeded or ()) if counting is not None else 0)
+    return max(0, min(at_once, job.spec.completions - done))
 
 
 def pods_at_once(spec: JobSpec) -> int:

@@ -65,13 +65,15 @@ class OwnerUsage:
     """What one owner's pods amount to.
 
     active: pods that have not ended. bound: those of them that have a node. terminating: those of them being deleted.
-    newest_charge: charge of the newest pod seen, also after it has gone. kind: the owner's; "Pod" for a bare pod.
+    uncounted: pods that have done their work, which their Job's status need not count yet. newest_charge: charge of the
+    newest pod seen, also after it has gone. kind: the owner's; "Pod" for a bare pod.
     """
 
     kind: str
     active: int
     bound: int
     terminating: int
+    uncounted: int
     newest_charge: Amounts
 
 
@@ -154,6 +156,7 @@ class _Owner:
     active: int = 0
     bound: int = 0
     terminating: int = 0
+    uncounted: int = 0
     newest: tuple[str, str] = ("", "")
     newest_shape: Shape = ()
 
@@ -172,6 +175,7 @@ class _Facts:
     shape: Shape
     size_class: str
     ended: bool
+    uncounted: bool
     bound: bool
     counted: bool
     terminating: bool
@@ -299,7 +303,8 @@ class PodIndex:
     def owner(self, uid: str) -> OwnerUsage:
         """Usage of one controller (or bare pod) by UID; zeros and an empty charge where it never had a pod."""
         entry = self._owners.get(uid) or _Owner("")
-        return OwnerUsage(entry.kind, entry.active, entry.bound, entry.terminating, self._amounts(entry.newest_shape, empty=True))
+        newest = self._amounts(entry.newest_shape, empty=True)
+        return OwnerUsage(entry.kind, entry.active, entry.bound, entry.terminating, entry.uncounted, newest)
 
     def on_node(self, node: str) -> NodeUsage:
         """What is bound to one node; empty where nothing is."""
@@ -338,6 +343,7 @@ class PodIndex:
             shape=self._shapes.setdefault(shape, shape),
             size_class=pod.spec.priority_class_name if self.by_class and pod.spec.priority_class_name in SIZE_CLASSES else "",
             ended=ended,
+            uncounted=pod.uncounted,
             bound=pod.bound,
             counted=not ended,
             terminating=metadata.deletion_timestamp is not None,
@@ -400,6 +406,7 @@ class PodIndex:
         if entry is None:
             entry = self._owners[facts.owner] = _Owner(facts.owner_kind)
         entry.pods += sign
+        entry.uncounted += sign * facts.uncounted
         if not facts.ended:
             entry.active += sign
             entry.bound += sign * facts.bound
