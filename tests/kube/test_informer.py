@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from fairburst.kube.api.informer import Backoff, Informer
 from fairburst.kube.api.objects import Pod
 from tests.support.fake_api import FakeApi
+from tests.support.tasks import until
 
 PODS = "/api/v1/pods"
 FAST = (0.01, 0.05)
@@ -43,13 +43,6 @@ class Mirror:
             self.objects[key] = new
 
 
-async def eventually(condition: Callable[[], bool], what: str, seconds: float = 5.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"still not true after {seconds} s: {what}"
-        await asyncio.sleep(0.005)
-
-
 @asynccontextmanager
 async def running(api: FakeApi, **options: Any) -> AsyncIterator[tuple[Informer[Pod], Mirror, list[int]]]:
     """A synced informer, its mirror, and the store's size at each wake-up."""
@@ -75,7 +68,7 @@ def names(informer: Informer[Pod]) -> set[str]:
 
 
 async def watching(api: FakeApi) -> None:
-    await eventually(lambda: api.open_watches == 1, "one open watch")
+    await until(lambda: api.open_watches == 1, "one open watch")
 
 
 async def test_lists_in_pages_and_follows_the_watch() -> None:
@@ -88,7 +81,7 @@ async def test_lists_in_pages_and_follows_the_watch() -> None:
             api.put(PODS, pod("p0", phase="Running"))
             api.put(PODS, pod("new"))
             api.remove(PODS, "a", "p6")
-            await eventually(lambda: "new" in names(informer) and "p6" not in names(informer), "events applied")
+            await until(lambda: "new" in names(informer) and "p6" not in names(informer), "events applied")
             assert informer.store["a", "p0"].status.phase == "Running"
             assert mirror.events[-3:] == [("MODIFIED", "p0"), ("ADDED", "new"), ("DELETED", "p6")]
             assert informer.lists == 1
@@ -99,7 +92,7 @@ async def test_a_burst_of_events_wakes_the_engine_far_less_often_than_once_an_ev
         await watching(api)
         for number in range(500):
             api.put(PODS, pod(f"p{number}"))
-        await eventually(lambda: len(informer.store) == 500, "all pods seen")
+        await until(lambda: len(informer.store) == 500, "all pods seen")
         assert len(sizes) < 50
         assert sizes[-1] == 500
 
@@ -108,10 +101,10 @@ async def test_resumes_from_the_last_version_without_listing_again() -> None:
     async with FakeApi(PODS) as api, running(api) as (informer, _, _):
         await watching(api)
         api.put(PODS, pod("before"))
-        await eventually(lambda: "before" in names(informer), "event seen")
+        await until(lambda: "before" in names(informer), "event seen")
         api.drop_watches()
         api.put(PODS, pod("meanwhile"))
-        await eventually(lambda: "meanwhile" in names(informer), "event in the gap seen")
+        await until(lambda: "meanwhile" in names(informer), "event in the gap seen")
         assert informer.lists == 1
 
 
@@ -124,7 +117,7 @@ async def test_a_deletion_lost_in_a_gap_is_reported_after_the_relist() -> None:
             api.drop_watches()
             api.remove(PODS, "a", "goes", silently=True)
             api.compact()
-            await eventually(lambda: names(informer) == {"stays"}, "deletion noticed")
+            await until(lambda: names(informer) == {"stays"}, "deletion noticed")
             assert mirror.events[-1] == ("DELETED", "goes")
             # What did not change is not reported again.
             assert mirror.events.count(("MODIFIED", "stays")) == 0
@@ -138,7 +131,7 @@ async def test_any_error_event_leads_to_a_relist(code: int, reason: str) -> None
             await watching(api)
             api.remove(PODS, "a", "goes", silently=True)
             api.error_event(PODS, code, reason)
-            await eventually(lambda: not informer.store, "relisted")
+            await until(lambda: not informer.store, "relisted")
             assert informer.lists == 2
 
 
@@ -161,7 +154,7 @@ async def test_survives_a_restart_of_the_server_and_5xx_after_it() -> None:
         api.fail(3, 503)
         api.fail(2, 500)
         await api.start()
-        await eventually(lambda: "meanwhile" in names(informer), "caught up")
+        await until(lambda: "meanwhile" in names(informer), "caught up")
 
 
 async def test_a_first_list_that_fails_is_retried() -> None:
@@ -196,7 +189,7 @@ async def test_a_half_open_connection_is_given_up_and_replaced() -> None:
         await watching(api)
         api.freeze_watches()
         api.put(PODS, pod("unseen"))
-        await eventually(lambda: "unseen" in names(informer), "new watch")
+        await until(lambda: "unseen" in names(informer), "new watch")
         assert informer.lists == 1
 
 
@@ -206,7 +199,7 @@ async def test_bookmarks_move_the_version_and_count_as_contact_but_wake_nobody()
         api.put("/api/v1/nodes", {"metadata": {"name": "elsewhere"}})
         contact, wakes = informer.last_contact, len(sizes)
         api.bookmark(PODS)
-        await eventually(lambda: informer.last_contact > contact, "bookmark seen")
+        await until(lambda: informer.last_contact > contact, "bookmark seen")
         assert len(sizes) == wakes
         assert informer.undecodable == 0
         api.compact()
@@ -226,7 +219,7 @@ async def test_an_object_that_breaks_our_schema_is_skipped_and_counted_not_fatal
             await watching(api)
             api.put(PODS, broken)
             api.put(PODS, pod("better"))
-            await eventually(lambda: "better" in names(informer), "later events still seen")
+            await until(lambda: "better" in names(informer), "later events still seen")
             assert informer.undecodable == 2
 
 
@@ -273,7 +266,7 @@ class TestConvergence:
                 truth = {key: obj["metadata"]["resourceVersion"] for key, obj in api.objects[PODS].items()}
                 return {key: item.metadata.resource_version for key, item in informer.store.items()} == truth
 
-            await eventually(settled, f"store equals truth after {script}")
+            await until(settled, f"store equals truth after {script}")
 
     async def act(self, api: FakeApi, step: str, number: int) -> None:
         name = f"p{number}"
@@ -310,4 +303,4 @@ async def test_a_kind_that_is_not_served_is_known_to_be_empty_and_found_once_som
         assert (names(informer), sizes[0]) == (set(), 0)
         api.add(PODS)
         api.put(PODS, pod("one"))
-        await eventually(lambda: names(informer) == {"one"}, "the kind to be found", 60.0)
+        await until(lambda: names(informer) == {"one"}, "the kind to be found", 60.0)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +20,7 @@ from fairburst.kube.process import Operator
 from fairburst.telemetry.web import WebServer
 from tests.support.fake_api import FakeApi
 from tests.support.objects import stored_queue
+from tests.support.tasks import until
 
 NAMESPACES, NODES, QUOTAS, PODS = "/api/v1/namespaces", "/api/v1/nodes", "/api/v1/resourcequotas", "/api/v1/pods"
 LATENCY, THROUGHPUT = "/apis/fairburst.dev/v1alpha1/latencyqueues", "/apis/fairburst.dev/v1alpha1/throughputqueues"
@@ -64,13 +64,6 @@ async def running(api: FakeApi) -> AsyncIterator[Running]:
             made.task.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await made.task
-
-
-async def until(check: Callable[[], Any], what: str, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        await asyncio.sleep(0.01)
 
 
 def rounds(operator: Operator) -> float:

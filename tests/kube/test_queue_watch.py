@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from fairburst.kube.api.errors import NotFound
 from fairburst.kube.queues.queue_watch import QueueStore, QueueWatch
 from tests.support.fake_api import FakeApi
+from tests.support.tasks import until
 
 LATENCY = "/apis/fairburst.dev/v1alpha1/latencyqueues"
 THROUGHPUT = "/apis/fairburst.dev/v1alpha1/throughputqueues"
@@ -25,13 +26,6 @@ THROUGHPUT = "/apis/fairburst.dev/v1alpha1/throughputqueues"
 
 def queue(name: str, namespace: str = "a", **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
-
-
-async def eventually(condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"still not true after {seconds} s: {what}"
-        await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
@@ -57,12 +51,12 @@ async def test_both_kinds_are_there_after_start_and_changes_arrive_through_kopf(
         api.put(THROUGHPUT, queue("tq"))
         async with running(api) as (watch, wakes):
             assert names(watch) == {("LatencyQueue", "lq"), ("ThroughputQueue", "tq")}
-            await eventually(lambda: api.open_watches == 2, "kopf watches")
+            await until(lambda: api.open_watches == 2, "kopf watches")
             woken = len(wakes)
             api.put(LATENCY, queue("lq", weight=3))
-            await eventually(lambda: watch.objects["LatencyQueue", "a", "lq"]["spec"] == {"weight": 3}, "change seen")
+            await until(lambda: watch.objects["LatencyQueue", "a", "lq"]["spec"] == {"weight": 3}, "change seen")
             api.remove(THROUGHPUT, "a", "tq")
-            await eventually(lambda: names(watch) == {("LatencyQueue", "lq")}, "deletion seen")
+            await until(lambda: names(watch) == {("LatencyQueue", "lq")}, "deletion seen")
             assert len(wakes) > woken
             assert {method for method, _, _ in api.requests} == {"GET"}, "watching writes nothing"
             assert watch.restarts == 0
@@ -72,12 +66,12 @@ async def test_kopf_is_started_again_after_an_error_event_that_ends_it() -> None
     async with FakeApi(LATENCY, THROUGHPUT) as api:
         api.put(LATENCY, queue("lq"))
         async with running(api) as (watch, _):
-            await eventually(lambda: api.open_watches == 2, "kopf watches")
+            await until(lambda: api.open_watches == 2, "kopf watches")
             api.error_event(LATENCY, 500, "InternalError")
-            await eventually(lambda: watch.restarts == 1, "kopf ended")
-            await eventually(lambda: api.open_watches == 2, "kopf watches again")
+            await until(lambda: watch.restarts == 1, "kopf ended")
+            await until(lambda: api.open_watches == 2, "kopf watches again")
             api.put(LATENCY, queue("new"))
-            await eventually(lambda: ("LatencyQueue", "new") in names(watch), "events flow again")
+            await until(lambda: ("LatencyQueue", "new") in names(watch), "events flow again")
 
 
 async def test_a_deletion_lost_in_a_watch_gap_is_repaired_without_waiting_for_the_period() -> None:
@@ -85,21 +79,21 @@ async def test_a_deletion_lost_in_a_watch_gap_is_repaired_without_waiting_for_th
         api.put(LATENCY, queue("stays"))
         api.put(LATENCY, queue("goes"))
         async with running(api) as (watch, _):
-            await eventually(lambda: api.open_watches == 2, "kopf watches")
+            await until(lambda: api.open_watches == 2, "kopf watches")
             api.drop_watches()
             api.remove(LATENCY, "a", "goes", silently=True)
             api.compact()
-            await eventually(lambda: names(watch) == {("LatencyQueue", "stays")}, "deletion noticed")
+            await until(lambda: names(watch) == {("LatencyQueue", "stays")}, "deletion noticed")
 
 
 async def test_the_periodic_list_alone_repairs_a_lost_deletion() -> None:
     async with FakeApi(LATENCY, THROUGHPUT) as api:
         api.put(LATENCY, queue("goes"))
         async with running(api, relist_seconds=0.2) as (watch, wakes):
-            await eventually(lambda: api.open_watches == 2, "kopf watches")
+            await until(lambda: api.open_watches == 2, "kopf watches")
             woken = len(wakes)
             api.remove(LATENCY, "a", "goes", silently=True)
-            await eventually(lambda: not watch.objects and len(wakes) > woken, "deletion noticed and told")
+            await until(lambda: not watch.objects and len(wakes) > woken, "deletion noticed and told")
 
 
 async def test_survives_a_restart_of_the_server() -> None:
@@ -112,8 +106,8 @@ async def test_survives_a_restart_of_the_server() -> None:
             await asyncio.sleep(0.5)
             api.fail(4, 503)
             await api.start()
-            await eventually(lambda: names(watch) == {("LatencyQueue", "new")}, "caught up")
-            await eventually(lambda: api.open_watches == 2, "kopf watches again")
+            await until(lambda: names(watch) == {("LatencyQueue", "new")}, "caught up")
+            await until(lambda: api.open_watches == 2, "kopf watches again")
 
 
 async def test_start_waits_for_a_server_that_is_not_ready_yet() -> None:

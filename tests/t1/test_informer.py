@@ -19,6 +19,7 @@ from fairburst.kube.api.informer import Informer
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.queues.queue_watch import QueueWatch
 from fairburst.kube.usage.pod_index import PodIndex
+from tests.support.tasks import until
 
 ROOT = Path(__file__).parents[2]
 PODS = "/api/v1/pods"
@@ -61,13 +62,6 @@ async def informer_of(client: ApiClient) -> AsyncIterator[tuple[Informer[Pod], P
             await task
 
 
-async def eventually(condition: Callable[[], Any], what: str, seconds: float = 40.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"still not true after {seconds} s: {what}"
-        await asyncio.sleep(0.02)
-
-
 def pod(name: str) -> dict[str, Any]:
     """A pod that stays pending: no scheduler answers to its name."""
     container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "250m", "memory": "64Mi"}}}
@@ -92,7 +86,7 @@ async def test_pods_survive_an_api_server_restart_without_a_lost_event(own_clust
     async with await ApiClient.connect(str(own_cluster.kubeconfig)) as client, informer_of(client) as (informer, index, events):
         for number in range(10):
             await client.create(pods, pod(f"before-{number}"))
-        await eventually(lambda: len(informer.store) == 10, "all pods seen")
+        await until(lambda: len(informer.store) == 10, "all pods seen")
         assert index.namespace("work").stored == {"cpu": 2.5, "memory": 640.0 * 2**20}
         await restart(own_cluster)
         # Deleted and created at once, while the informer is still in its back-off.
@@ -100,7 +94,7 @@ async def test_pods_survive_an_api_server_restart_without_a_lost_event(own_clust
             await client.delete(f"{pods}/before-{number}")
         await client.create(pods, pod("after"))
         want = {f"before-{number}" for number in range(5, 10)} | {"after"}
-        await eventually(lambda: {name for _, name in informer.store} == want, "the gap's events seen")
+        await until(lambda: {name for _, name in informer.store} == want, "the gap's events seen")
         assert {name for kind, name in events if kind == "DELETED"} == {f"before-{number}" for number in range(5)}
         assert index.namespace("work") == PodIndex.rebuilt(index.resources, informer.store.values()).namespace("work")
         lists = informer.lists  # before the restart: the informer may be back sooner than we are
@@ -110,9 +104,9 @@ async def test_pods_survive_an_api_server_restart_without_a_lost_event(own_clust
 
         await restart(own_cluster, forget_the_version)
         await client.delete(f"{pods}/after")
-        await eventually(lambda: informer.lists > lists and len(informer.store) == 5, "relisted after 410")
+        await until(lambda: informer.lists > lists and len(informer.store) == 5, "relisted after 410")
         await asyncio.gather(*(client.delete(f"{pods}/before-{number}") for number in range(5, 10)))
-        await eventually(lambda: not informer.store, "all deletions seen")
+        await until(lambda: not informer.store, "all deletions seen")
 
 
 async def test_queues_survive_an_api_server_restart_and_deletions_in_it_are_noticed(own_cluster: Cluster) -> None:
@@ -135,13 +129,13 @@ async def test_queues_survive_an_api_server_restart_and_deletions_in_it_are_noti
             assert names() == {"stays", "goes"}
             created = time.monotonic()
             await client.create(queues, queue("live"))
-            await eventually(lambda: "live" in names(), "an event through kopf, not a list", seconds=10)
+            await until(lambda: "live" in names(), "an event through kopf, not a list", seconds=10)
             assert time.monotonic() - created < 10
             await restart(own_cluster)
             await client.delete(f"{queues}/goes")
             await client.merge_patch(f"{queues}/stays", {"spec": {"suspended": True}})
-            await eventually(lambda: names() == {"stays", "live"}, "deletion noticed")
-            await eventually(lambda: watch.objects["LatencyQueue", "work", "stays"]["spec"].get("suspended"), "change noticed")
+            await until(lambda: names() == {"stays", "live"}, "deletion noticed")
+            await until(lambda: watch.objects["LatencyQueue", "work", "stays"]["spec"].get("suspended"), "change noticed")
             stored = json.loads(own_cluster.kubectl("get", "lq", "-n", "work", "stays", "-o", "json"))
             assert "annotations" not in stored["metadata"]
             assert "finalizers" not in stored["metadata"]
