@@ -15,7 +15,7 @@ import pytest
 
 from e2e.certificates import write_certificates
 from fairburst.config import Config, parse_config
-from fairburst.kube.admission.mutation import governing, job_patch, pod_patch
+from fairburst.kube.admission.mutation import governing, held_patch, job_patch, pod_patch
 from fairburst.kube.admission.server import PATH, AdmissionServer, CertificateError
 from fairburst.kube.install.webhook import mutating_webhook
 from fairburst.kube.jobs.job_size import SIZE_LABEL
@@ -24,7 +24,7 @@ from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import json_patch
 from tests.support.job_sizes import THRESHOLD
 from tests.support.queues import queue
-from tests.support.stamped_objects import HARD, IGNORED, JOBS, LARGE, PODS, SELECTOR, SMALL, job, owner, pod
+from tests.support.stamped_objects import HARD, IGNORED, JOB_SETS, JOBS, LARGE, PODS, SELECTOR, SMALL, job, owner, pod
 
 CONFIG = parse_config(json.dumps({"smallJobs": {"enabled": True}, "pool": {"nodeSelector": SELECTOR}}))
 SIZED = ("ThroughputQueue", {"stamp": LARGE, "smallStamp": SMALL, "sizeThreshold": THRESHOLD})
@@ -130,6 +130,13 @@ class TestJobs:
         ]
         assert set(held) == {case.id for case in JOBS} - {"a JobSet's", "queued by Kueue"}
         assert HELD_ANNOTATION not in values(job_patch(job(), job(), holding, CONFIG)), "one that exists is not held anew"
+
+
+def test_job_sets_are_held_unless_somebody_else_starts_them() -> None:
+    holding = "ThroughputQueue", {"stamp": LARGE, "holds": "Jobs"}
+    held = {case.id: json_patch(case.values[0], held_patch(case.values[0], holding)) for case in JOB_SETS}
+    noted = {name for name, body in held.items() if HELD_ANNOTATION in (body["metadata"].get("annotations") or {})}
+    assert noted == {name for name, body in held.items() if body["spec"].get("suspend")} == {"plain", "suspended", "a CronJob's"}
 
 
 def test_a_queue_governs_in_its_own_namespace_and_pool_once_it_has_a_stamp() -> None:

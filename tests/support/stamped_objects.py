@@ -9,6 +9,7 @@ import pytest
 
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import GATE
+from tests.support.job_set_crd import job_set
 from tests.support.job_sizes import container, job_manifest
 
 JsonObject = dict[str, Any]
@@ -83,9 +84,25 @@ JOBS = [
 ]
 
 
+def _job_set(metadata: JsonObject | None = None, **spec: Any) -> JsonObject:
+    body = job_set("", "", pod()["spec"] | {"restartPolicy": "Never"}, 2, 3)
+    return body | {"metadata": {"generateName": "s-", **(metadata or {})}, "spec": body["spec"] | spec}
+
+
+JOB_SETS = [
+    pytest.param(_job_set(), id="plain"),
+    pytest.param(_job_set({"annotations": {"a": "b"}}, suspend=True), id="suspended"),
+    pytest.param(_job_set({"ownerReferences": [owner("CronJob", "batch/v1")]}), id="a CronJob's"),
+    pytest.param(_job_set({"ownerReferences": [owner("Sweep", "example.com/v1")]}), id="that another controller starts"),
+    pytest.param(_job_set({"labels": {"kueue.x-k8s.io/queue-name": "q"}}), id="queued by Kueue"),
+]
+
+
 def stamped(body: JsonObject) -> JsonObject:
     """The part of a stored object that is stamped or held."""
     metadata, spec = body["metadata"], body["spec"]
+    if body["kind"] == "JobSet":
+        return {name: metadata.get(name) for name in ("labels", "annotations")} | {"suspend": spec.get("suspend")}
     if body["kind"] == "Pod":
         fields = ("priorityClassName", "priority", "preemptionPolicy", "nodeSelector", "schedulingGates")
         return {name: spec[name] for name in fields if name in spec} | {"labels": metadata.get("labels")}

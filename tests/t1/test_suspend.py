@@ -16,6 +16,7 @@ from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
+from tests.support.job_set_crd import CRD, job_set
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +56,7 @@ class Site:
         """Whether the API server would store a Job suspended and with our note."""
         stored = json.loads(self.cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(obj)))
         noted = HELD_ANNOTATION in stored["metadata"].get("annotations", {})
-        assert noted <= bool(stored["spec"]["suspend"])
+        assert noted <= bool(stored["spec"].get("suspend"))
         return noted
 
     def jobs(self, where: str) -> dict[str, JsonObject]:
@@ -156,11 +157,18 @@ def test_uninstalling_starts_all_and_new_jobs_are_not_held(site: Site, tmp_path:
     where = "uninstalled"
     site.create(job(where, "a", 10), job(where, "b", 10))
     until(lambda: site.waiting(where) == ["b"], PATIENCE_SECONDS, "one to wait")
+    site.cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump(CRD))
+    site.cluster.kubectl("wait", "--for=condition=Established", f"crd/{CRD['metadata']['name']}", "--timeout=60s")
+    a_set = job_set(where, "c", job(where, "", 1)["spec"]["template"]["spec"], 2, 5)
+    until(lambda: site.would_be_held(a_set), PATIENCE_SECONDS, "the policy to hold JobSets, a kind that it had not seen")
+    site.create(a_set)
     site.operator.stop()
     config = tmp_path / "admin.yaml"
     config.write_text(yaml.safe_dump({"kubeconfig": str(site.cluster.kubeconfig)}))
     command = [sys.executable, "-m", "fairburst", "uninstall", "--config", str(config)]
     printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    assert [line for line in printed.splitlines() if line.startswith("let go")] == [f"let go jobs {where}/b"]
+    assert [line for line in printed.splitlines() if line.startswith("let go")] == [f"let go jobs {where}/b", f"let go jobsets {where}/c"]
     assert site.waiting(where) == []
+    started = json.loads(site.cluster.kubectl("get", "jobset", "c", "-n", where, "-o", "json"))
+    assert (started["spec"]["suspend"], HELD_ANNOTATION in started["metadata"]["annotations"]) == (False, False)
     assert not site.would_be_held(job(where, "new", 1))

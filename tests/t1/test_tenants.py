@@ -22,6 +22,7 @@ from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import GATE, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, RELEASED_ANNOTATION
 from fairburst.kube.queues.job_annotations import ORIGINAL
+from tests.support.job_set_crd import CRD, job_set
 from tests.support.job_sizes import THRESHOLD, container, job_manifest
 from tests.support.queues import queue
 
@@ -44,6 +45,7 @@ LANDLORDS = [
     },
     {"apiGroups": [""], "resources": ["resourcequotas", "resourcequotas/status"], "verbs": ["*"]},
     {"apiGroups": [""], "resources": ["pods/ephemeralcontainers", "pods/status"], "verbs": ["*"]},
+    {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["*"]},
 ]
 
 
@@ -387,6 +389,44 @@ def test_an_attack_is_refused_with_a_message_that_says_why(site: Site, attack: A
     said = refusal(lambda: attack(site))
     pattern = r"cannot \w+ resource" if want_message is FORBIDDEN else re.escape(want_message)
     assert re.search(pattern, said), said or "it went through"
+
+
+@pytest.fixture(scope="module")
+def with_job_sets(site: Site) -> Site:
+    """The same with the JobSet kind, and a JobSet that we hold. Not in `prepared`: a cluster of users may have the real kind."""
+    site.admin("apply", "-f", "-", body=CRD)
+    site.admin("wait", "--for=condition=Established", f"crd/{CRD['metadata']['name']}", "--timeout=60s")
+    held = job_set(BATCH, "held-set", pod()["spec"] | {"restartPolicy": "Never"}, 2, 3)
+    held["metadata"]["annotations"], held["spec"]["suspend"] = {HELD_ANNOTATION: "true"}, True
+    site.admin("create", "-f", "-", body=held)
+    forged = {"metadata": {"annotations": {RELEASED_ANNOTATION: "now"}}}
+    until(
+        lambda: refusal(lambda: site.landlord.patch("jobset", "held-set", BATCH, forged)), PATIENCE_SECONDS, "the rules about the new kind"
+    )
+    return site
+
+
+@pytest.mark.parametrize(
+    ("patch", "want_message"),
+    [
+        pytest.param({"spec": {"suspend": False}}, "stay suspended", id="resuming it"),
+        pytest.param({"metadata": {"annotations": {HELD_ANNOTATION: None}}}, "stay suspended", id="making it one's own"),
+        pytest.param(
+            {"metadata": {"annotations": {RELEASED_ANNOTATION: "now"}}},
+            f"expected {RELEASED_ANNOTATION} to be left",
+            id="saying that it was released",
+        ),
+    ],
+)
+def test_a_held_job_set_is_let_go_by_the_operator_alone(with_job_sets: Site, patch: JsonObject, want_message: str) -> None:
+    assert want_message in refusal(lambda: with_job_sets.landlord.patch("jobset", "held-set", BATCH, patch))
+
+
+def test_a_job_set_that_nobody_holds_is_its_owners(with_job_sets: Site) -> None:
+    own = job_set(BATCH, "own-set", pod()["spec"] | {"restartPolicy": "Never"}, 2, 3)
+    with_job_sets.landlord.create(own | {"spec": own["spec"] | {"suspend": True}}, BATCH)
+    with_job_sets.landlord.patch("jobset", "own-set", BATCH, {"spec": {"suspend": False}})
+    with_job_sets.landlord("delete", "jobset", "own-set", "held-set", "-n", BATCH)
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,10 @@ from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
 from fairburst.kube.install.webhook import mutating_webhook
 from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL
 from fairburst.telemetry.metrics import Metrics
+from tests.support.job_set_crd import CRD
 from tests.support.job_sizes import THRESHOLD
 from tests.support.queues import queue
-from tests.support.stamped_objects import HARD, JOBS, LARGE, PODS, SELECTOR, SMALL, pod, stamped
+from tests.support.stamped_objects import HARD, JOB_SETS, JOBS, LARGE, PODS, SELECTOR, SMALL, pod, stamped
 
 pytestmark = pytest.mark.slow
 
@@ -94,8 +95,10 @@ def register(cluster: Cluster, config: Config, authority: Path) -> None:
 
 
 def install(cluster: Cluster, config: Config) -> None:
-    cluster.kubectl("apply", "-f", "-", input=to_yaml(all_manifests(config, Subject(user="fairburst"))))
-    cluster.kubectl("wait", "--for=condition=Established", "crd/throughputqueues.fairburst.dev", "--timeout=60s")
+    """Together with the JobSet kind, as on a cluster that has it."""
+    cluster.kubectl("apply", "-f", "-", input=to_yaml([CRD, *all_manifests(config, Subject(user="fairburst"))]))
+    for name in ("throughputqueues.fairburst.dev", CRD["metadata"]["name"]):
+        cluster.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s")
 
 
 def furnish(cluster: Cluster) -> dict[tuple[str, str, str], JsonObject]:
@@ -117,7 +120,7 @@ def outcomes(cluster: Cluster) -> dict[str, JsonObject]:
     found = {}
     for where in QUEUES:
         items, ids = [], []
-        for case in (*PODS, *JOBS):
+        for case in (*PODS, *JOBS, *JOB_SETS):
             body = copy.deepcopy(case.values[0])
             body["metadata"] |= {"namespace": where, "name": f"object-{len(items)}"}
             items.append(body)
@@ -141,6 +144,7 @@ def wait_for_stamps(cluster: Cluster) -> None:
     until(lambda: class_of(cluster, "hard") == "fairburst-hard", PATIENCE_SECONDS, "the queue's stamp")
     until(lambda: class_of(cluster, "none") == "fairburst-large", PATIENCE_SECONDS, "the default stamp")
     until(lambda: outcomes(cluster)["sized: Job small"]["labels"], PATIENCE_SECONDS, "sizes")
+    until(lambda: outcomes(cluster)["held: JobSet plain"]["suspend"], PATIENCE_SECONDS, "JobSets to be held")
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +197,7 @@ def test_the_webhook_makes_of_every_object_what_the_policies_make_of_it(
     _, want = by_policy
     found = outcomes(hooked[0])
     assert {name: (found[name], want[name]) for name in want if found[name] != want[name]} == {}
-    assert len(found) == len(QUEUES) * (len(PODS) + len(JOBS))
+    assert len(found) == len(QUEUES) * len((*PODS, *JOBS, *JOB_SETS))
 
 
 def test_a_job_keeps_its_size_in_updates_under_the_webhook(hooked: tuple[Cluster, Webhook, Config]) -> None:
