@@ -72,7 +72,8 @@ def multi() -> Workload:
             for name, (first, period) in first_and_period.items()
         ]
         batch = iter(lambda: DagJob("batch", (_stage("work", 6),)), None)
-        return latency, [ThroughputPlan("tq-0", batch, active_jobs=24, backlog_tasks=FILLING)]
+        # Always as many that wait as can run: who starts work only when something has ended would measure how soon work is made.
+        return latency, [ThroughputPlan("tq-0", batch, active_jobs=FILLING, backlog_tasks=2 * FILLING)]
 
     return Workload(seconds, ["tq-0", *first_and_period], objects, fed)
 
