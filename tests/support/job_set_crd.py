@@ -7,7 +7,11 @@ There is no controller: tests make a JobSet's Jobs as it would.
 
 from __future__ import annotations
 
+import json
 from typing import Any
+
+from e2e.cluster import Cluster, ClusterError
+from e2e.waiting import PATIENCE_SECONDS, until
 
 JsonObject = dict[str, Any]
 
@@ -44,6 +48,21 @@ CRD: JsonObject = {
         ],
     },
 }
+
+
+def install(cluster: Cluster) -> None:
+    """Add the kind, and wait until JobSets can be created: that a kind is established says so a moment too early."""
+    cluster.kubectl("apply", "-f", "-", input=json.dumps(CRD))
+    probe = job_set("default", "probe", {"restartPolicy": "Never", "containers": [{"name": "c", "image": "work"}]}, 1, 1)
+    until(lambda: _can_be_created(cluster, probe), PATIENCE_SECONDS, "JobSets to be known")
+
+
+def _can_be_created(cluster: Cluster, body: JsonObject) -> bool:
+    try:
+        cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(body))
+    except ClusterError:
+        return False
+    return True
 
 
 def job_set(namespace: str, name: str, pod_spec: JsonObject, jobs: int, pods: int) -> JsonObject:

@@ -16,7 +16,7 @@ from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
-from tests.support.job_set_crd import CRD, job_set
+from tests.support.job_set_crd import install, job_set
 
 pytestmark = pytest.mark.slow
 
@@ -157,8 +157,7 @@ def test_uninstalling_starts_all_and_new_jobs_are_not_held(site: Site, tmp_path:
     where = "uninstalled"
     site.create(job(where, "a", 10), job(where, "b", 10))
     until(lambda: site.waiting(where) == ["b"], PATIENCE_SECONDS, "one to wait")
-    site.cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump(CRD))
-    site.cluster.kubectl("wait", "--for=condition=Established", f"crd/{CRD['metadata']['name']}", "--timeout=60s")
+    install(site.cluster)
     a_set = job_set(where, "c", job(where, "", 1)["spec"]["template"]["spec"], 2, 5)
     until(lambda: site.would_be_held(a_set), PATIENCE_SECONDS, "the policy to hold JobSets, a kind that it had not seen")
     site.create(a_set)

@@ -22,7 +22,7 @@ from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import GATE, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, RELEASED_ANNOTATION
 from fairburst.kube.queues.job_annotations import ORIGINAL
-from tests.support.job_set_crd import CRD, job_set
+from tests.support.job_set_crd import install, job_set
 from tests.support.job_sizes import THRESHOLD, container, job_manifest
 from tests.support.queues import queue
 
@@ -394,8 +394,7 @@ def test_an_attack_is_refused_with_a_message_that_says_why(site: Site, attack: A
 @pytest.fixture(scope="module")
 def with_job_sets(site: Site) -> Site:
     """The same with the JobSet kind, and a JobSet that we hold. Not in `prepared`: a cluster of users may have the real kind."""
-    site.admin("apply", "-f", "-", body=CRD)
-    site.admin("wait", "--for=condition=Established", f"crd/{CRD['metadata']['name']}", "--timeout=60s")
+    install(site.cluster)
     held = job_set(BATCH, "held-set", pod()["spec"] | {"restartPolicy": "Never"}, 2, 3)
     held["metadata"]["annotations"], held["spec"]["suspend"] = {HELD_ANNOTATION: "true"}, True
     site.admin("create", "-f", "-", body=held)

@@ -26,7 +26,7 @@ from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
 from fairburst.kube.install.webhook import mutating_webhook
 from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL
 from fairburst.telemetry.metrics import Metrics
-from tests.support.job_set_crd import CRD
+from tests.support import job_set_crd
 from tests.support.job_sizes import THRESHOLD
 from tests.support.queues import queue
 from tests.support.stamped_objects import HARD, JOB_SETS, JOBS, LARGE, PODS, SELECTOR, SMALL, pod, stamped
@@ -96,9 +96,9 @@ def register(cluster: Cluster, config: Config, authority: Path) -> None:
 
 def install(cluster: Cluster, config: Config) -> None:
     """Together with the JobSet kind, as on a cluster that has it."""
-    cluster.kubectl("apply", "-f", "-", input=to_yaml([CRD, *all_manifests(config, Subject(user="fairburst"))]))
-    for name in ("throughputqueues.fairburst.dev", CRD["metadata"]["name"]):
-        cluster.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s")
+    job_set_crd.install(cluster)
+    cluster.kubectl("apply", "-f", "-", input=to_yaml(all_manifests(config, Subject(user="fairburst"))))
+    cluster.kubectl("wait", "--for=condition=Established", "crd/throughputqueues.fairburst.dev", "--timeout=60s")
 
 
 def furnish(cluster: Cluster) -> dict[tuple[str, str, str], JsonObject]:

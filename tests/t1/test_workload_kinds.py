@@ -19,7 +19,7 @@ from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.kube.names import GATE
 from fairburst.quantity import parse_quantity
-from tests.support.job_set_crd import CRD, job_set, jobs_of
+from tests.support.job_set_crd import install, job_set, jobs_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -182,8 +182,7 @@ def place(kind: str, mode: str, pods: int) -> str:
 @pytest.fixture(scope="module")
 def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[Site]:
     cluster = fresh_cluster(nodes=8, node_cpu="64", node_memory="64Gi")
-    cluster.kubectl("create", "-f", "-", input=json.dumps(CRD))
-    cluster.kubectl("wait", "--for=condition=Established", "crd/jobsets.jobset.x-k8s.io", "--timeout=60s", timeout=70)
+    install(cluster)
     with OperatorProcess(cluster, {"log": {"level": "DEBUG"}, "smallJobs": {"enabled": False}}, "kinds"):
         yield Site(cluster)
 
