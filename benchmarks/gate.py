@@ -246,15 +246,25 @@ async def burst(site: Site, kind: str, pods: int) -> list[tuple[int, float]]:
     return site.decisions(before)
 
 
-async def trickle(site: Site, kind: str, pods: int, rate: float) -> tuple[list[float], dict[float, int]]:
-    """Of pods that come at a steady rate: seconds from event to patched, and how many patches were sent within so many seconds."""
+@dataclass(frozen=True)
+class Trickle:
+    """Of pods that come at a steady rate. `reactions`: seconds from event to patched; `decided`: milliseconds from the first event that led
+    to a decision to it, for each pod; `sent`: how many patches were sent within so many seconds."""
+
+    reactions: list[float]
+    decided: list[float]
+    sent: dict[float, int]
+
+
+async def trickle(site: Site, kind: str, pods: int, rate: float) -> Trickle:
     name = f"trickle-{kind.lower()}"
     await site.namespace(name, queue(kind, name, **_spec(kind, pods)))
-    before = patches_sent(site.operator)
+    before, logged = patches_sent(site.operator), site.operator.log.stat().st_size
     watch = await site.watched(name, pods, lambda: site.create(name, pods, rate=rate))
     sent = {bound: count - before.get(bound, 0) for bound, count in patches_sent(site.operator).items()}
+    decided = [delay for count, delay in site.decisions(logged) for _ in range(count)]
     await site.remove(name)
-    return watch.reactions(), sent
+    return Trickle(watch.reactions(), decided, sent)
 
 
 def patches_sent(operator: OperatorProcess) -> dict[float, int]:
@@ -304,12 +314,14 @@ async def _measured(cluster: Cluster, operator: OperatorProcess, pods: int, tric
         name = f"gate: {rate:g} pods a second, bare loop, event to patched"
         yield Measurement(name, statistics.median(bare_delays), "ms", None, trickled, min(bare_delays), max(bare_delays))
         for kind, what in kinds:
-            reactions, sent = await trickle(site, kind, trickled, rate)
-            delays = [delay * 1e3 for delay in reactions]
-            name = f"gate: {rate:g} pods a second, {what}, event to PATCH, median at most"
-            yield figure(name, median_bound(sent) * 1e3, "ms", 20.0)
-            name = f"gate: {rate:g} pods a second, {what}, event to patched"
-            yield Measurement(name, statistics.median(delays), "ms", None, len(delays), min(delays), max(delays))
+            seen = await trickle(site, kind, trickled, rate)
+            name = f"gate: {rate:g} pods a second, {what}"
+            yield Measurement(
+                f"{name}, event to decision", statistics.median(seen.decided), "ms", None, trickled, min(seen.decided), max(seen.decided)
+            )
+            yield figure(f"{name}, event to PATCH, median at most", median_bound(seen.sent) * 1e3, "ms", 20.0)
+            delays = [delay * 1e3 for delay in seen.reactions]
+            yield Measurement(f"{name}, event to patched", statistics.median(delays), "ms", None, len(delays), min(delays), max(delays))
         ours, bare = await rates(site, pods)
         yield Measurement(f"gate: {pods} pods, bare loop", statistics.mean(bare), "pods/s", None, len(bare), min(bare), max(bare))
         yield Measurement(f"gate: {pods} pods, operator", statistics.mean(ours), "pods/s", None, len(ours), min(ours), max(ours))

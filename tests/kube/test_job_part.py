@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.jobs.job_index import JobIndex
-from fairburst.kube.jobs.job_part import JobPartBuilder
+from fairburst.kube.jobs.job_part import JobPartBuilder, NamespaceJobs
 from fairburst.kube.usage.demand import NamespaceDemand, Workloads, namespace_demand
 from fairburst.kube.usage.pod_index import PodIndex
 from tests.support.objects import WALL, pod, requesting
@@ -30,12 +30,17 @@ def bare_pod(number: int, stage: str, stamped: str, *, grouped: bool) -> Pod:
 
 
 def summary(index: JobIndex, builder: JobPartBuilder, demand: NamespaceDemand, queue: str) -> list[list[tuple[Any, ...]]]:
-    """Pending and running jobs, in order of name."""
+    """Jobs that wait, that run and that are bare pods which run, in order of name."""
     found = builder.jobs_of("batch", queue, demand, index, {})
     return [
         sorted((j.name, j.queue, j.category.name, j.submitted, j.request.tolist(), j.wanted.tolist(), j.used.tolist()) for j in jobs)
-        for jobs in (found.pending, found.running)
+        for jobs in (found.pending, found.running, found.settled)
     ]
+
+
+def settled(jobs: NamespaceJobs) -> dict[str, tuple[int, float]]:
+    """By category, how many bare pods run, and their cpu."""
+    return {job.category.name: (job.count, float(job.used[0])) for job in jobs.settled if job.category is not None}
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), STAGES, st.sampled_from(["", "fairburst-small", "fairburst-large"]), st.booleans())))
@@ -58,3 +63,27 @@ def test_bare_pods_are_the_jobs_that_a_first_look_would_find(changes: list[tuple
         for one in first_look.jobs("batch"):
             one.seen = None
         assert summary(index, builder, demand, queue) == summary(first_look, JobPartBuilder(), demand, queue)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), STAGES), max_size=40))
+def test_bare_pods_that_run_are_as_many_jobs_as_there_are_and_hold_what_they_hold(changes: list[tuple[int, str]]) -> None:
+    """Each is a job by itself, the even ones small; those that have started and not ended are told as one for each size."""
+    pods, index = PodIndex(RESOURCES), JobIndex(RESOURCES, keep_seconds=3.0)
+    index.follow(frozenset({"batch"}), (), WALL, 0.0)
+    stored, started = dict[int, Pod](), set[int]()
+    for now, (number, stage) in enumerate(changes):
+        old = stored.pop(number, None)
+        new = None if stage == "gone" else bare_pod(number, stage, "fairburst-large" if number % 2 else "fairburst-small", grouped=False)
+        pods.update(old, new)
+        if (changed := new or old) is not None:
+            index.update(old, new, pods.charge_of(changed), WALL + now, float(now))
+        index.expire(float(now))
+        if new is None or new.ended:
+            started.discard(number)
+        else:
+            stored[number] = new
+            started |= {number} if stage == "runs" else set()
+        found = JobPartBuilder().jobs_of("batch", "batch/queue", NamespaceDemand(), index, {})
+        of_size = {name: [one for one in started if one % 2 == odd] for odd, name in enumerate(("SMALL", "LARGE"))}
+        assert settled(found) == {name: (len(of), sum(one + 1.0 for one in of)) for name, of in of_size.items() if of}
+        assert (found.small_count + found.large_count, len(found.pending)) == (len(stored), len(stored) - len(started))

@@ -1,8 +1,8 @@
 """The one level-triggered scheduling loop: events only mark things dirty, a round recomputes everything and writes the difference.
 
 A round starts a debounce time after the first event (a burst of events is drained into one round), at once after an urgent one unless the
-last round has only just ended, at the next known boundary, and at least every few seconds. It lives on one event loop, so the view cannot
-change in the middle of a round.
+last round has only just been planned, at the next known boundary, and at least every few seconds. It lives on one event loop, so the view
+cannot change in the middle of a round.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SchedulingLoop:
         self._metrics = metrics
         self._dirty, self._urgent = asyncio.Event(), asyncio.Event()
         self._first_event = math.inf
-        self.last_round_ended = -math.inf
+        self.last_round_ended = self._rested = -math.inf
         self._finishing = False
         self._resting = asyncio.Event()
         self._resting.set()
@@ -101,8 +101,8 @@ class SchedulingLoop:
                 await asyncio.wait_for(self._urgent.wait(), drained)
             except TimeoutError:
                 pass
-            else:  # urgent events may come without end: other work of this process has half of the debounce time between rounds
-                await asyncio.sleep(max(0.0, self.last_round_ended + debounce / 2 - time.monotonic()))
+            else:  # urgent events may come without end: other work of this process has its turn between rounds
+                await asyncio.sleep(max(0.0, self._rested - time.monotonic()))
         self._metrics.reaction_seconds.observe(time.monotonic() - self._first_event)
 
     async def _round(self) -> float:
@@ -114,6 +114,7 @@ class SchedulingLoop:
         plan = self._engine.round(self._view, CLOCK(), started)
         plan.since = since
         planned = time.monotonic()
+        self._rested = planned + min(planned - started, self._config.debounce_milliseconds / 2000)
         ok = await self._send(plan)
         self._observe(plan, started, planned)
         if self.after_round is not None:

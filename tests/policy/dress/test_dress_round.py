@@ -7,6 +7,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairburst.policy.decide import decide
 from fairburst.policy.dress.learned import DURATIONS, FAMILIES, FamilyDurations, Outlook, learn, nothing_learned
@@ -15,6 +17,7 @@ from fairburst.policy.dress.values import DemandCategory, DressConfig, DressResu
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError, MemoryFormatError, NewerMemoryError
 from fairburst.policy.memory import dump, load
 from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, RoundResult
+from fairburst.recording.values import encode
 from tests.support.policy import snapshot, throughput
 
 NOW = 1_000_000.0
@@ -146,6 +149,17 @@ class TestRound:
         result, _ = decide(cluster(pending, used=90.0), Memory(), config, NOW)
         assert result.reserve_ratio == pytest.approx(0.3)
         assert dress_of(result).reason == "LargeWaited"
+
+    @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.lists(st.integers(1, 9), min_size=1, max_size=8), st.booleans())
+    def test_jobs_that_have_all_they_want_may_be_told_as_one(self, small: list[int], large: list[int], waits: bool) -> None:
+        """What is decided is the same to the byte; amounts are whole, so sums are."""
+        running = [job(f"s{at}", cpu, category=SMALL) for at, cpu in enumerate(small)]
+        running += [job(f"l{at}", cpu, category=LARGE) for at, cpu in enumerate(large)]
+        as_one = [dataclasses.replace(job("s", sum(small), category=SMALL), count=len(small))]
+        as_one += [dataclasses.replace(job("l", sum(large), category=LARGE), count=len(large))]
+        pending, used = [job("one", 5.0), job("big", 70.0)] if waits else [], float(sum(small) + sum(large))
+        each, told = (decide(cluster(pending, running=jobs, used=used), Memory(), CONFIG, NOW)[0] for jobs in (running, as_one))
+        assert encode(told.dress) == encode(each.dress)
 
     def test_whole_jobs_start_in_order_within_a_category_and_the_first_that_does_not_fit_holds_up_its_own(self) -> None:
         config = PolicyConfig(dress=DressConfig(start_mode=StartMode.WHOLE_JOBS, initial_reserve=0.1))

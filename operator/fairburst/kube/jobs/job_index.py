@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -47,7 +47,7 @@ class JobPods:
     """What a job's pods amount to now. number: its number in the task table. active: pods not ended; running: tasks among them.
     wanted, used: charges of both, in thousandths. kind, name: of the controller ("Pod" for a bare pod). created: when its first pod was.
     small: its category; that of a job whose pods are not stamped is set by who knows it, as is the family. alone: a bare pod of no
-    group, which nothing else adds up with. seen: such a pod as DRESS last saw it; None once it has changed.
+    group, which nothing else adds up with. seen: such a pod as DRESS saw it while it waited, where that has been worked out.
     """
 
     key: JobKey
@@ -128,6 +128,7 @@ class JobIndex:
         self._pods: dict[tuple[str, str], _Known] = {}
         self._jobs: dict[JobKey, JobPods] = {}
         self._by_namespace: dict[str, dict[JobKey, JobPods]] = {}
+        self._settled: dict[tuple[str, bool], JobPods] = {}  # by namespace and whether they are small
         self._by_number: dict[int, JobPods] = {}
         self._free_numbers: list[int] = []
         self._columns = _Columns(len(self.resources))
@@ -202,21 +203,39 @@ class JobIndex:
 
     def _start(self, known: _Known, started: float) -> None:
         job = known.job
-        job.seen = None
         known.row = self._columns.append(job.number, known.shape, started)
         self._tasks.append(known)
         job.running += 1
         job.rows += 1
         _sum(job.used, known.shape, +1)
+        if job.alone:
+            del self._by_namespace[job.key.namespace][job.key]
+            self._settle(job, known.shape, +1)
+
+    def _settle(self, job: JobPods, shape: Shape, sign: int) -> None:
+        """Add a bare pod to those that run (+1), or take it out again (-1)."""
+        at = job.key.namespace, job.small
+        total = self._settled.get(at)
+        if total is None:
+            nothing = [0] * len(job.used)
+            total = self._settled[at] = replace(job, number=-1, name="*", wanted=nothing, used=nothing.copy(), active=0, running=0, rows=0)
+        total.active += sign
+        total.running += sign
+        _sum(total.wanted, shape, sign)
+        _sum(total.used, shape, sign)
+        if not total.active:
+            del self._settled[at]
 
     def _remove(self, key: tuple[str, str], now: float, *, natural: bool) -> None:
         """A pod is gone. If it ran to its end it is kept as an ended task; one that was deleted tells nothing about how long tasks run."""
         known = self._pods.pop(key)
         job = known.job
-        job.seen = None
         job.active -= 1
         _sum(job.wanted, known.shape, -1)
         if known.row >= 0:
+            if job.alone:
+                self._by_namespace.setdefault(job.key.namespace, {})[job.key] = job
+                self._settle(job, known.shape, -1)
             job.running -= 1
             _sum(job.used, known.shape, -1)
             if natural:
@@ -259,8 +278,12 @@ class JobIndex:
     # Reading ---------------------------------------------------------------------------------------------------------
 
     def jobs(self, namespace: str) -> Collection[JobPods]:
-        """Jobs of a namespace that have pods, or had some a moment ago."""
+        """Jobs of a namespace that have pods, or had some a moment ago; without the bare pods that run, which are in `settled`."""
         return self._by_namespace.get(namespace, {}).values()
+
+    def settled(self, namespace: str) -> Collection[JobPods]:
+        """The namespace's bare pods of no group that run, small and large ones added up: there may be thousands, and none waits."""
+        return [total for small in (False, True) if (total := self._settled.get((namespace, small))) is not None]
 
     def job(self, key: JobKey) -> JobPods | None:
         """One job's pods; None where it has none."""

@@ -8,7 +8,7 @@ rule in the operator's own arithmetic (job_size.py). Long-running controllers ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
@@ -26,7 +26,7 @@ from fairburst.policy.model import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class NamespaceJobs:
-    """The jobs of one namespace: those of which nothing runs yet, and those of which something does.
+    """The jobs of one namespace: those of which nothing runs yet, those of which something does, and bare pods that run, one for each size.
 
     small_owners: uids of the controllers whose pods are small. small_unit, large_unit: the largest pod that either kind of controller
     makes, in resource units.
@@ -34,6 +34,7 @@ class NamespaceJobs:
 
     pending: tuple[Job, ...] = ()
     running: tuple[Job, ...] = ()
+    settled: tuple[Job, ...] = ()
     small_owners: frozenset[str] = frozenset()
     small_unit: Mapping[str, float] = field(default_factory=dict)
     large_unit: Mapping[str, float] = field(default_factory=dict)
@@ -41,7 +42,15 @@ class NamespaceJobs:
     @property
     def small_count(self) -> int:
         """How many of the jobs are small."""
-        return sum(job.category is DemandCategory.SMALL for job in (*self.pending, *self.running))
+        return sum(job.count for job in self._all() if job.category is DemandCategory.SMALL)
+
+    @property
+    def large_count(self) -> int:
+        """How many are not."""
+        return sum(job.count for job in self._all() if job.category is not DemandCategory.SMALL)
+
+    def _all(self) -> Iterable[Job]:
+        return (*self.pending, *self.running, *self.settled)
 
 
 @dataclass(slots=True)
@@ -86,10 +95,11 @@ class JobPartBuilder:
             if not pods.alone:
                 _add_pods(drafts, pods, len(resources))
         jobs = [(draft.running > 0, _job(draft, queue)) for draft in drafts.values() if draft.wanted.any() or draft.used.any()]
-        jobs += [(pods.running > 0, _job_of_one(pods, queue)) for pods in of_pods if pods.alone and any(pods.wanted)]
+        alone = [_job_of_one(pods, queue) for pods in of_pods if pods.alone and any(pods.wanted)]
         return NamespaceJobs(
-            pending=tuple(job for running, job in jobs if not running),
+            pending=(*(job for running, job in jobs if not running), *alone),
             running=tuple(job for running, job in jobs if running),
+            settled=tuple(_settled_job(pods, queue) for pods in index.settled(namespace)),
             small_owners=frozenset(small_owners),
             small_unit=units[True],
             large_unit=units[False],
@@ -155,12 +165,21 @@ def _add_pods(drafts: dict[tuple[str, bool], _Draft], pods: JobPods, width: int)
 
 
 def _job_of_one(pods: JobPods, queue: str) -> Job:
-    """The job that a bare pod is by itself: of thousands only those that have changed are worked out anew in a round."""
+    """The job that a bare pod is by itself while it waits: of thousands only new ones are worked out in a round."""
     if pods.seen is None or pods.seen.queue != queue:
-        drafts = dict[tuple[str, bool], _Draft]()
-        _add_pods(drafts, pods, len(pods.wanted))
-        pods.seen = _job(drafts[pods.key.name, pods.small], queue)
+        pods.seen = _job_of(pods, queue)
     return pods.seen
+
+
+def _settled_job(pods: JobPods, queue: str) -> Job:
+    """The jobs that bare pods are which run, as one: nothing of them waits, so what they hold is all there is to say."""
+    return replace(_job_of(pods, queue), count=pods.running)
+
+
+def _job_of(pods: JobPods, queue: str) -> Job:
+    drafts = dict[tuple[str, bool], _Draft]()
+    _add_pods(drafts, pods, len(pods.wanted))
+    return _job(drafts[pods.key.name, pods.small], queue)
 
 
 def _draft(drafts: dict[tuple[str, bool], _Draft], key: str, small: bool, name: str, created: str | None, width: int) -> _Draft:

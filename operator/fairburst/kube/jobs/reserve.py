@@ -93,7 +93,7 @@ class Reserve:
             snapshot,
             jobs=JobsPart(
                 pending=[job for one in found for job in one.pending],
-                running=[job for one in found for job in one.running],
+                running=[job for one in found for job in (*one.running, *one.settled)],
                 tasks=self.index.tasks(wall, now),
                 taking_part=np.array([member.namespace in members for member in roster.governing], dtype=np.bool_),
             ),
@@ -137,7 +137,7 @@ class Reserve:
 
     def _has_both_sizes(self, namespace: str, now: float) -> bool:
         jobs = self._jobs.get(namespace, NamespaceJobs())
-        if 0 < jobs.small_count < len(jobs.pending) + len(jobs.running):
+        if jobs.small_count and jobs.large_count:
             self._both_sizes_at[namespace] = now
         return now < self._both_sizes_at.get(namespace, -math.inf) + DIVIDED_SECONDS
 
@@ -176,7 +176,7 @@ class Reserve:
             ratio=self._ratio_of(result),
             level=_small_level(result, row),
             small_jobs=jobs.small_count,
-            large_jobs=len(jobs.pending) + len(jobs.running) - jobs.small_count,
+            large_jobs=jobs.large_count,
         )
 
     def _ratio_of(self, result: RoundResult) -> float:

@@ -72,6 +72,7 @@ class Job:
     wanted: (R,) what it wants now, running tasks and those still to start; None: its whole request.
     used: (R,) what its running tasks hold; None: nothing while it is pending, all that it wants once it runs.
     family: jobs with the same family run alike (the same CronJob, the same template); "" if unknown.
+    count: how many jobs it stands for. Of those that have all they want and whose category is fixed only the sums matter here.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Job:
     wanted: FloatArray | None = None
     used: FloatArray | None = None
     family: str = ""
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)

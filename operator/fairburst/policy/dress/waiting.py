@@ -69,12 +69,12 @@ def sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> Work:
     """
     takes_part = levels.taking_part.tolist()
 
-    def counts(job: Job) -> bool:
+    def is_looked_at(job: Job) -> bool:
         row = levels.row_of.get(job.queue)
         return row is not None and takes_part[row]
 
-    running = [job for job in jobs.running if counts(job)]
-    listed = running + [job for job in jobs.pending if counts(job)]
+    running = [job for job in jobs.running if is_looked_at(job)]
+    listed = running + [job for job in jobs.pending if is_looked_at(job)]
     width = len(levels.pool)
     is_running = np.arange(len(listed)) < len(running)
     request = _stacked(listed, [job.request for job in listed], width)
@@ -98,10 +98,10 @@ def sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> Work:
     under_way = {id(job) for job in running}
     oldest = next((entry for entry in zip(large.jobs, large.requests, strict=True) if id(entry[0]) not in under_way), None)
     never = sorted((_never_fits(listed[at], levels) for at in np.flatnonzero(too_large)), key=lambda item: (item.queue, item.job))
-    count = int(np.count_nonzero(small))
+    counts = np.array([job.count for job in listed], dtype=np.int64)
     return Work(
         np.minimum(small_demand, levels.demand), _waiting(listed, missing, waits & small), large, oldest, tuple(never),
-        (count, len(listed) - count), held[small].sum(axis=0),
+        (int(counts[small].sum()), int(counts[~small].sum())), held[small].sum(axis=0),
     )  # fmt: skip
 
 
