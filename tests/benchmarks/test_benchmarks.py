@@ -28,7 +28,7 @@ TINY: dict[str, Callable[[], Iterator[Measurement]]] = {
     "admission_scheduled": lambda: policy.scheduled_admission(6, 4, 10),
     "admission": lambda: policy.periodic_admission(5),
     "informer": lambda: informer_path(30, 10),
-    "extender": lambda: extender.answers_at(5, 2, 20, None),
+    "extender": lambda: extender.answers_at(5, 2, 2, 20, None),
     "dress": lambda: dress.round_of_jobs(10, 100, None),
     "reclaim_choice": lambda: iter([reclaim.choice_of(2, 8, 2), reclaim.lost_beside_random(2, 20, 3)]),
     "paf_gap": lambda: paf.gaps_of(1, 4),

@@ -7,7 +7,7 @@ about passes and all scores are 0, which changes nothing.
 from __future__ import annotations
 
 from enum import Enum
-from itertools import repeat
+from itertools import filterfalse, repeat
 
 import msgspec
 import numpy as np
@@ -58,8 +58,10 @@ def filtered(body: bytes, table: NodeTable) -> tuple[bytes, Answer]:
     if not table.kept_by or _class_of(question, table) != LARGE_CLASS:
         return b'{"NodeNames":%b}' % bytes(names), Answer.NEUTRAL
     asked = _decoded(names)
-    failed = {name: f"kept free for the burst of {table.kept_by[name]}" for name in asked if name in table.kept_by}
-    left = [name for name in asked if name not in failed] if failed else asked
+    kept = table.kept_by.keys() & asked
+    why = {queue: f"kept free for the burst of {queue}" for queue in set(table.kept_by.values())}
+    failed = {name: why[queue] for name, queue in table.kept_by.items() if name in kept}
+    left = list(filterfalse(kept.__contains__, asked))
     return msgspec.json.encode({"NodeNames": left, "FailedNodes": failed}), Answer.OURS if failed else Answer.NEUTRAL
 
 
