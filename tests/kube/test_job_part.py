@@ -38,9 +38,9 @@ def summary(index: JobIndex, builder: JobPartBuilder, demand: NamespaceDemand, q
     ]
 
 
-def settled(jobs: NamespaceJobs) -> dict[str, tuple[int, float]]:
-    """By category, how many bare pods run, and their cpu."""
-    return {job.category.name: (job.count, float(job.used[0])) for job in jobs.settled if job.category is not None}
+def settled(jobs: NamespaceJobs) -> list[tuple[str, int, float]]:
+    """Category, how many bare pods run, and their cpu, one for each size."""
+    return sorted((job.category.name, job.count, float(job.used[0])) for job in jobs.settled if job.category is not None)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), STAGES, st.sampled_from(["", "fairburst-small", "fairburst-large"]), st.booleans())))
@@ -85,5 +85,5 @@ def test_bare_pods_that_run_are_as_many_jobs_as_there_are_and_hold_what_they_hol
             started |= {number} if stage == "runs" else set()
         found = JobPartBuilder().jobs_of("batch", "batch/queue", NamespaceDemand(), index, {})
         of_size = {name: [one for one in started if one % 2 == odd] for odd, name in enumerate(("SMALL", "LARGE"))}
-        assert settled(found) == {name: (len(of), sum(one + 1.0 for one in of)) for name, of in of_size.items() if of}
+        assert settled(found) == sorted((name, len(of), sum(one + 1.0 for one in of)) for name, of in of_size.items() if of)
         assert (found.small_count + found.large_count, len(found.pending)) == (len(stored), len(stored) - len(started))
