@@ -146,12 +146,11 @@ class OperatorProcess:
             return False
 
     def metrics(self) -> dict[str, float]:
-        """Every sample of /metrics by its name with sorted labels: `fairburst_rounds_total` or `fairburst_share{queue="a/b"}`.
+        """Every sample of /metrics, as `samples_by_name` names them.
 
         Raises OSError where nobody answers.
         """
-        families = text_string_to_metric_families(self._get("/metrics")[1])
-        return {_sample_name(sample.name, sample.labels): sample.value for family in families for sample in family.samples}
+        return samples_by_name(self._get("/metrics")[1])
 
     def log_tail(self, lines: int = 20) -> str:
         """The last lines it logged."""
@@ -230,6 +229,12 @@ def end_in_good_order(numbers: Iterable[signal.Signals] = (signal.SIGINT, signal
     handler: Callable[[int, FrameType | None], NoReturn] = end
     for each in chosen:
         signal.signal(each, handler)
+
+
+def samples_by_name(exposition: str) -> dict[str, float]:
+    """Samples of a text of /metrics by name with sorted labels: `fairburst_rounds_total` or `fairburst_share{queue="a/b"}`."""
+    families = text_string_to_metric_families(exposition)
+    return {_sample_name(sample.name, sample.labels): sample.value for family in families for sample in family.samples}
 
 
 def _sample_name(name: str, labels: Mapping[str, str]) -> str:

@@ -2,7 +2,7 @@
 
     python -m e2e.kind up --name play && E2E_KIND_CLUSTER=play pytest e2e/promises -k classes; python -m e2e.kind down --name play
 
-Ends with 3 where the cluster cannot be had here, with 1 where the image of the operator cannot be built.
+Ends with 3 where nodes that run containers cannot be had here, with 1 where the image of the operator cannot be built.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from e2e.harness import end_in_good_order
-from e2e.kind.cluster import OPERATOR_IMAGE, KindCluster, KindError, build_operator
+from e2e.kind.cluster import ImageError, KindCluster, KindError
 
 NO_CLUSTER, NO_IMAGE = 3, 1
 
@@ -31,19 +31,10 @@ def main() -> int:
 def up(name: str, folder: Path) -> int:
     """Create it and bring the images to its nodes; what was begun is deleted if that fails."""
     try:
-        with_nodes = KindCluster.create(name, folder)
-    except KindError as error:
-        return complain(error, NO_CLUSTER)
-    try:
-        build_operator()
-    except KindError as error:
-        with_nodes.delete()
+        KindCluster.equipped(name, folder)
+    except ImageError as error:
         return complain(error, NO_IMAGE)
-    try:
-        with_nodes.load(OPERATOR_IMAGE)
-        with_nodes.load_workload()
     except KindError as error:
-        with_nodes.delete()
         return complain(error, NO_CLUSTER)
     return 0
 

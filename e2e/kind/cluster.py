@@ -7,23 +7,32 @@ run instead of busybox).
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+from e2e.cluster import Cluster, ClusterError
 
 CREATE_SECONDS = 420  # half a minute with the image at hand; kind pulls it otherwise
 LOAD_SECONDS = 420
 CONFIG = Path(__file__).with_name("kind.yaml")
 ROOT = Path(__file__).resolve().parents[2]
 OPERATOR_IMAGE = "localhost/fairburst:e2e"
+PROBE = "fairburst-e2e=probe"  # label of the pods that show what the nodes can do
 
 
 class KindError(Exception):
     """Docker or kind is missing or failed; the message holds what it said."""
+
+
+class ImageError(KindError):
+    """The operator's image does not build, which is this checkout's fault and not the machine's."""
 
 
 class KindCluster:
@@ -52,6 +61,25 @@ class KindCluster:
             raise
         return cluster
 
+    @classmethod
+    def equipped(cls, name: str, folder: Path) -> Self:
+        """A new cluster with the operator's image, built from this checkout meanwhile, and what pods run; containers run on its nodes.
+
+        Raises ImageError where the image does not build, KindError for everything else, and nothing of the cluster is left.
+        """
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            built = beside.submit(build_operator)
+            cluster = cls.create(name, folder)
+        try:
+            built.result()
+            cluster.load(OPERATOR_IMAGE)
+            cluster.load_workload()
+            cluster._probe()
+        except BaseException:
+            cluster.delete()
+            raise
+        return cluster
+
     def __enter__(self) -> Self:
         return self
 
@@ -69,10 +97,13 @@ class KindCluster:
         """Names of its nodes, which are those of their containers too."""
         return sorted(run("kind", "get", "nodes", "--name", self.name).split())
 
+    def workers(self) -> list[str]:
+        """Nodes on which pods run."""
+        return [node for node in self.nodes() if "control-plane" not in node] or self.nodes()
+
     def load(self, image: str) -> None:
-        """Copy an image from Docker to the nodes on which pods run."""
-        workers = [node for node in self.nodes() if "control-plane" not in node] or self.nodes()
-        run("kind", "load", "docker-image", image, "--name", self.name, "--nodes", ",".join(workers), seconds=LOAD_SECONDS)
+        """Copy an image from Docker to the workers."""
+        run("kind", "load", "docker-image", image, "--name", self.name, "--nodes", ",".join(self.workers()), seconds=LOAD_SECONDS)
 
     def load_workload(self) -> None:
         """What pods run, if WORKLOAD_IMAGE names it; the nodes pull busybox otherwise."""
@@ -92,6 +123,17 @@ class KindCluster:
         """Remove its containers; nothing happens if there are none."""
         run("kind", "delete", "cluster", *self._named())
 
+    def _probe(self) -> None:
+        """A container on each worker reaches the API server by its name. Where it can't, no test says anything about fairburst."""
+        cluster = Cluster.existing(self.kubeconfig)
+        try:
+            for node in self.workers():
+                cluster.kubectl("create", "-f", "-", input=json.dumps(_probe_on(node)))
+            cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod", "-l", PROBE, "--timeout=150s", timeout=160)
+            cluster.kubectl("delete", "pod", "-l", PROBE)
+        except ClusterError as error:
+            raise KindError(f"expected a container on every worker to reach the API server: {error}") from error
+
     def _named(self) -> Sequence[str]:
         return "--name", self.name, "--kubeconfig", str(self.kubeconfig)
 
@@ -99,6 +141,19 @@ class KindCluster:
         if node not in self.nodes():
             raise KindError(f"expected a node of cluster {self.name} ({', '.join(self.nodes())}), found {node}")
         return node
+
+
+def _probe_on(node: str) -> dict[str, Any]:
+    """A pod on that node; it is started again until the name of the API server can be resolved, some seconds after the cluster is there."""
+    reach = "import socket; socket.create_connection(('kubernetes.default.svc', 443), 5)"
+    container = {"name": "probe", "image": OPERATOR_IMAGE, "command": ["python", "-c", reach]}
+    metadata = {"name": f"probe-{node}", "labels": dict([PROBE.split("=")])}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"nodeName": node, "restartPolicy": "OnFailure", "containers": [container]},
+    }
 
 
 def why_unusable() -> str:
@@ -114,10 +169,13 @@ def why_unusable() -> str:
 
 
 def build_operator() -> None:
-    """Build OPERATOR_IMAGE from this checkout, on PYTHON_IMAGE if that is set."""
+    """Build OPERATOR_IMAGE from this checkout, on PYTHON_IMAGE if that is set. Raises ImageError."""
     base = os.environ.get("PYTHON_IMAGE")
     options = ["--build-arg", f"BASE={base}"] if base else []
-    run("docker", "build", "--network", "host", *options, "--tag", OPERATOR_IMAGE, str(ROOT), seconds=900)
+    try:
+        run("docker", "build", "--network", "host", *options, "--tag", OPERATOR_IMAGE, str(ROOT), seconds=900)
+    except KindError as error:
+        raise ImageError(str(error)) from error
 
 
 def run(*command: str, seconds: float = 120) -> str:

@@ -7,9 +7,9 @@ operator its nodes can pull.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster import Cluster
-from e2e.kind.cluster import OPERATOR_IMAGE, KindCluster, KindError, build_operator
+from e2e.kind.cluster import OPERATOR_IMAGE, KindCluster, KindError
 from e2e.promises import evidence
 from e2e.promises.site import HOME, RESTRICTED, Site, namespace_object
 from tests.support.helm import Helm, Values
@@ -49,10 +49,7 @@ def kind_cluster(folder: Path) -> Iterator[KindCluster]:
         if named:
             yield KindCluster.existing(named, folder)
             return
-        with KindCluster.create(f"fairburst-e2e-{os.getpid()}", folder) as nodes:
-            build_operator()
-            nodes.load(OPERATOR_IMAGE)
-            nodes.load_workload()
+        with KindCluster.equipped(f"fairburst-e2e-{os.getpid()}", folder) as nodes:
             yield nodes
     except KindError as error:
         pytest.exit(f"no cluster: {error}", returncode=3)
@@ -78,12 +75,11 @@ def fairburst(bare_site: Site) -> Site:
 
 @pytest.fixture
 def namespaces(bare_site: Site) -> Iterator[Callable[..., list[str]]]:
-    """Makes namespaces, `namespaces("bursts", "batch")`; afterwards they are deleted, queues and pods included, and waited for."""
+    """Makes namespaces of new names, `namespaces("bursts", "batch")`; afterwards they are deleted, queues and pods included."""
     made: list[str] = []
-    numbers = itertools.count()
 
     def make(*prefixes: str) -> list[str]:
-        names = [f"{prefix}-{next(numbers)}" for prefix in prefixes]
+        names = [f"{prefix}-{secrets.token_hex(2)}" for prefix in prefixes]
         bare_site.create(*map(namespace_object, names))
         made.extend(names)
         return names

@@ -1,21 +1,24 @@
 """What the tests of the promises share: the cluster, the release of the chart in it, and short ways to queues, pods and Jobs.
 
-Sizes are relative to the cluster: a task asks for a twelfth of what the two smallest workers offer, so about ten run at once. Starting a
-container takes a real node half a second of processor time, so there are few of them, and they last.
+Sizes are relative to the cluster: a task asks for a fifth of what is free on a worker, so ten run at once on two, and no node has a
+remainder that counts as capacity but holds nobody. Starting a container takes a real node half a second of processor time, so there are
+few of them, and they last.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.cluster import Cluster, ClusterError
+from e2e.harness import samples_by_name
 from e2e.kind.cluster import KindCluster
 from e2e.waiting import until
 from fairburst.quantity import parse_quantity
@@ -24,14 +27,21 @@ from tests.support.helm import Helm, Values
 JsonObject = dict[str, Any]
 
 RELEASE, HOME = "fairburst", "fairburst-system"
-SLOTS = 12
+REPLICAS = ("-l", f"app.kubernetes.io/name=fairburst,app.kubernetes.io/instance={RELEASE}")
+PLACES_OF_A_NODE = 5
+OPERATORS_MILLICORES = 200  # of both replicas, which may come to be on one worker
 # Real kubelets on a machine shared with others: what takes two seconds may take twenty.
 PATIENCE_SECONDS = 120.0
 WORKLOAD_IMAGE = os.environ.get("WORKLOAD_IMAGE", "busybox:1.37")
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
-# A node that one test stops must not be missing from what the next ones are promised for ten minutes; and a floor of one cpu, the default,
-# is a quarter of the smallest clusters that this runs on.
-SUITE_CONFIG: Values = {"pool": {"capacityWindowSeconds": 5}, "enforcement": {"floors": {"cpu": "100m", "memory": "32Mi"}}}
+# A node that one test stops must not be missing from what the next ones are promised for ten minutes; a floor of one cpu, the default,
+# is a quarter of the smallest clusters that this runs on; and nobody waits a minute here until work is old enough to be evicted.
+MINIMUM_RUN_SECONDS = 1
+SUITE_CONFIG: Values = {
+    "pool": {"capacityWindowSeconds": 5},
+    "enforcement": {"floors": {"cpu": "100m", "memory": "32Mi"}},
+    "reclaim": {"minimumRunSeconds": MINIMUM_RUN_SECONDS},
+}
 
 
 @dataclass(frozen=True)
@@ -59,8 +69,13 @@ class Site:
 
     def operators(self) -> list[str]:
         """Names of the operator's pods that are not on their way out."""
-        found = self.list("pods", HOME, "-l", f"app.kubernetes.io/name=fairburst,app.kubernetes.io/instance={RELEASE}")
+        found = self.list("pods", HOME, *REPLICAS)
         return [one["metadata"]["name"] for one in found if "deletionTimestamp" not in one["metadata"]]
+
+    def dismiss(self) -> None:
+        """Take all replicas away, and wait until their processes have ended: one on its way out still writes what it was about to."""
+        self.cluster.kubectl("scale", f"deployment/{RELEASE}", "-n", HOME, "--replicas=0")
+        until(lambda: not self.list("pods", HOME, *REPLICAS), PATIENCE_SECONDS, "the operator to be away")
 
     def leader(self) -> str:
         """Name of the pod that holds the Lease; empty if nobody does."""
@@ -70,10 +85,8 @@ class Site:
         return holder.rpartition("_")[0]
 
     def metrics(self, pod: str) -> dict[str, float]:
-        """Samples of one replica by name and `resource` label, through the API server: `fairburst_capacity_live/cpu`."""
-        text = self.cluster.kubectl("get", "--raw", f"/api/v1/namespaces/{HOME}/pods/{pod}:9090/proxy/metrics")
-        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-        return {"/".join((one.name, *filter(None, [one.labels.get("resource")]))): one.value for one in samples}
+        """Every sample of one replica, through the API server; names as in `samples_by_name`."""
+        return samples_by_name(self.cluster.kubectl("get", "--raw", f"/api/v1/namespaces/{HOME}/pods/{pod}:9090/proxy/metrics"))
 
     # Sizes
 
@@ -82,7 +95,7 @@ class Site:
 
         def measured() -> dict[str, float] | None:
             found = self.metrics(self.leader())
-            wanted = {resource: found.get(f"fairburst_capacity_live/{resource}", 0.0) for resource in ("cpu", "memory")}
+            wanted = {resource: found.get(f'fairburst_capacity_live{{resource="{resource}"}}', 0.0) for resource in ("cpu", "memory")}
             return wanted if all(wanted.values()) else None
 
         return until(measured, PATIENCE_SECONDS, "the leader to know the capacity")
@@ -91,21 +104,23 @@ class Site:
         """Nodes on which anybody's pods may run."""
         return [one for one in self.list("nodes") if not one["spec"].get("taints") and not one["spec"].get("unschedulable")]
 
+    @cached_property
     def slot(self) -> dict[str, str]:
-        """Requests of one task."""
-        offers = sorted(cores(one["status"]["allocatable"]["cpu"]) for one in self.workers())[:2]
-        return {"cpu": f"{round(sum(offers) / SLOTS * 1000)}m", "memory": "32Mi"}
+        """Requests of one task, the same all the time: asked for first where no test's pods run."""
+        return {"cpu": f"{(min(self.free_millicores(without=HOME)) - OPERATORS_MILLICORES) // PLACES_OF_A_NODE}m", "memory": "32Mi"}
 
-    def places(self) -> int:
-        """How many tasks fit on the workers beside what runs there now."""
+    def places(self, task: dict[str, str] | None = None) -> int:
+        """How many tasks, of a slot unless told, fit on the workers beside what runs there now."""
+        cpu = round(1000 * cores((task or self.slot)["cpu"]))
+        return sum(free // cpu for free in self.free_millicores())
+
+    def free_millicores(self, without: str = "") -> list[int]:
+        """What is free on each worker now, or would be if the pods of one namespace were not there."""
         used: Counter[str] = Counter()
         for one in self.list("pods"):
-            if one["status"]["phase"] not in {"Succeeded", "Failed"}:
+            if one["status"]["phase"] not in {"Succeeded", "Failed"} and one["metadata"]["namespace"] != without:
                 used[one["spec"].get("nodeName", "")] += round(1000 * sum(map(cpu_of, one["spec"]["containers"])))
-        task = round(1000 * cores(self.slot()["cpu"]))
-        return sum(
-            (round(1000 * cores(one["status"]["allocatable"]["cpu"])) - used[one["metadata"]["name"]]) // task for one in self.workers()
-        )
+        return [round(1000 * cores(one["status"]["allocatable"]["cpu"])) - used[one["metadata"]["name"]] for one in self.workers()]
 
     # Objects
 
@@ -177,10 +192,17 @@ class Site:
         return cores(hard.get("requests.cpu", "0"))
 
     def forget(self, *namespaces: str) -> None:
-        """Delete namespaces with all that is in them, Jobs first so that nothing follows, and wait: their room is the next test's."""
+        """Delete namespaces with all that is in them, Jobs first so that nothing follows, and wait for their room."""
         for namespace in filter(lambda name: self.get("namespace", name), namespaces):
             self.cluster.kubectl("delete", "job,deployment", "--all", "-n", namespace, "--cascade=background", "--wait=false")
-        self.cluster.kubectl("delete", "namespace", *namespaces, "--ignore-not-found", "--timeout=150s", timeout=180)
+            self.cluster.kubectl("delete", "pods", "--all", "-n", namespace, "--grace-period=1", "--wait=false")
+            self.cluster.kubectl("delete", "lq,tq", "--all", "-n", namespace)
+        until(lambda: not any(self.list("pods", name) for name in namespaces), PATIENCE_SECONDS, f"pods of {namespaces} to end")
+        self.cluster.kubectl("delete", "namespace", *namespaces, "--ignore-not-found", "--wait=false")
+
+    def wait_free(self, *namespaces: str) -> None:
+        """Wait until namespaces of these names can be made: those of an earlier test take some seconds to go."""
+        self.cluster.kubectl("wait", "--for=delete", *(f"namespace/{name}" for name in namespaces), "--timeout=120s", timeout=150)
 
 
 def cores(quantity: str) -> float:
@@ -241,6 +263,11 @@ def condition(status: JsonObject, kind: str) -> JsonObject:
     """The condition of that type."""
     (found,) = [one for one in status["conditions"] if one["type"] == kind]
     return dict(found)
+
+
+def instant(timestamp: str) -> dt.datetime:
+    """A time as objects hold it."""
+    return dt.datetime.fromisoformat(timestamp)
 
 
 def started_at(one: JsonObject) -> str:

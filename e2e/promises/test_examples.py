@@ -33,9 +33,11 @@ def applied(large: Site) -> Iterator[Any]:
     namespaces: set[str] = set()
 
     def apply(*bodies: JsonObject) -> None:
-        text = yaml.safe_dump_all(bodies)
-        namespaces.update(one["metadata"]["name"] for one in bodies if one["kind"] == "Namespace")
-        large.cluster.kubectl("apply", "-f", "-", input=text)
+        new = {one["metadata"]["name"] for one in bodies if one["kind"] == "Namespace"} - namespaces
+        if new:
+            large.wait_free(*new)
+        namespaces.update(new)
+        large.cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(bodies))
 
     yield apply
     large.forget(*sorted(namespaces))

@@ -17,7 +17,7 @@ def test_a_node_stops_and_comes_back(fairburst: Site, namespaces: Callable[..., 
     (batch,) = namespaces("batch")
     site.admitted("ThroughputQueue", batch, {})
     places, capacity, former = site.places(), site.capacity()["cpu"], site.leader()
-    site.create(job(batch, "work", task_spec(site.slot(), 10), places, completions=100 * places))
+    site.create(job(batch, "work", task_spec(site.slot, 10), places, completions=100 * places))
     site.wait_running(batch, places)
     node = site.get("pod", former, HOME)["spec"]["nodeName"]
     site.nodes.stop_node(node)
@@ -34,7 +34,3 @@ def test_a_node_stops_and_comes_back(fairburst: Site, namespaces: Callable[..., 
         site.nodes.start_node(node)
     until(lambda: site.capacity()["cpu"] > 0.9 * capacity, PATIENCE_SECONDS, "the node to be shared out again")
     site.rolled_out()
-
-
-def tasks_done(site: Site, namespace: str) -> int:
-    return int(site.get("job", "work", namespace)["status"].get("succeeded", 0))

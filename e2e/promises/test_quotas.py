@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from e2e.promises.site import PATIENCE_SECONDS, SLOTS, Site, burst, job, task_spec, times
+from e2e.promises.site import PATIENCE_SECONDS, Site, burst, job, task_spec, times
 from e2e.waiting import until
 
 
@@ -15,7 +15,7 @@ def test_levels_follow_the_weights_and_idle_room_is_lent(fairburst: Site, namesp
     places = site.places()
     for name, weight in ((light, 1), (heavy, 2)):
         site.admitted("ThroughputQueue", name, {"weight": weight, "reserve": "Off"})
-        site.create(job(name, "work", task_spec(site.slot(), 15), SLOTS, completions=100 * SLOTS))
+        site.create(job(name, "work", task_spec(site.slot, 10), places, completions=100 * places))
 
     def thirds() -> bool:
         return abs(site.held(light) - places / 3) <= 1 and abs(site.held(heavy) - places * 2 / 3) <= 1
@@ -30,8 +30,8 @@ def test_a_pod_beyond_the_level_is_refused_by_the_api_server(fairburst: Site, na
     """A queue at its limit: its Job has as many pods as the limit holds, and says why there are no more."""
     site = fairburst
     (limited,) = namespaces("limited")
-    site.admitted("ThroughputQueue", limited, {"limits": {"cpu": times(site.slot(), 5)["cpu"]}, "reserve": "Off"})
-    site.create(job(limited, "work", task_spec(site.slot(), 600), SLOTS))
+    site.admitted("ThroughputQueue", limited, {"limits": {"cpu": times(site.slot, 5)["cpu"]}, "reserve": "Off"})
+    site.create(job(limited, "work", task_spec(site.slot, 600), 10))
     site.wait_running(limited, 5)
     until(lambda: "exceeded quota: fairburst" in events(site, limited), PATIENCE_SECONDS, "the Job to be told of the quota")
     assert len(site.list("pods", limited)) <= 6, "the limit, and one pod for who comes first when another ends"
@@ -41,13 +41,13 @@ def test_priorities_order_what_waits_for_room(fairburst: Site, namespaces: Calla
     """Pods of a hard queue that wait beside batch pods are bound first, and nobody's running pod is preempted for them."""
     site = fairburst
     bursts, batch = namespaces("bursts", "batch")
-    assert site.admitted("LatencyQueue", bursts, burst(site.slot(), 4, 30, interarrival=180))["class"] == "Hard"
+    assert site.admitted("LatencyQueue", bursts, burst(site.slot, 4, 30, interarrival=180))["class"] == "Hard"
     site.admitted("ThroughputQueue", batch, {})
     places = site.places()
-    site.create(job(batch, "work", task_spec(site.slot(), 20), 2 * SLOTS))
+    site.create(job(batch, "work", task_spec(site.slot, 15), 2 * places))
     site.wait_running(batch, places)
     ran_before = {one["metadata"]["uid"] for one in site.running(batch)}
-    site.create(job(bursts, "burst", task_spec(site.slot(), 4), 4))
+    site.create(job(bursts, "burst", task_spec(site.slot, 4), 4))
     site.wait_done(bursts, "burst")
     assert {one["spec"]["priority"] for one in site.list("pods", bursts)} == {2000}
     assert {one["spec"]["preemptionPolicy"] for one in site.list("pods", bursts)} == {"Never"}

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.cluster import Cluster
-from e2e.promises.site import HOME, PATIENCE_SECONDS, RELEASE
+from e2e.promises.site import HOME, RELEASE
 from e2e.promises.site import Site as Release
-from e2e.waiting import until
 from tests.support.accounts import account_kubeconfig
 from tests.t1.test_tenants import (
     BATCH,
@@ -44,8 +43,8 @@ __all__ = [
 def tenants(fairburst: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The attacked site; the operator is away meanwhile, and back afterwards."""
     release = fairburst
-    release.cluster.kubectl("scale", f"deployment/{RELEASE}", "-n", HOME, "--replicas=0")
-    until(lambda: not release.operators(), PATIENCE_SECONDS, "the operator to be away")
+    release.dismiss()
+    release.wait_free(BATCH, BURSTS, FLOOR, OTHERS)
     release.cluster.kubectl("create", "serviceaccount", "root", "-n", "default")
     release.cluster.kubectl("create", "clusterrolebinding", "e2e-root", "--clusterrole=cluster-admin", "--serviceaccount=default:root")
     folder = tmp_path_factory.mktemp("tenants")
