@@ -120,9 +120,21 @@ def test_a_round_over_eight_times_the_queues_takes_no_more_than_twenty_times_as_
     assert times[1] < 20 * times[0]  # seen: 5; a quadratic step would make it 64
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_the_extender_answers_in_less_time_than_plain_json_takes_to_read_the_question_and_write_the_answer(verb: str) -> None:
-    table, body, answers = extender.table_of(2_000, 4), extender.question("batch", 2_000), VERBS[verb]
+def test_the_extender_scores_nodes_in_less_time_than_plain_json_takes_to_read_the_question_and_write_the_answer() -> None:
+    table, body, answers = extender.table_of(2_000, 4), extender.question("batch", 2_000), VERBS["prioritize"]
     read = json.loads(answers(body, table)[0])
     plain = fastest(lambda: (json.loads(body), json.dumps(read)))
-    assert fastest(lambda: answers(body, table)) < plain  # seen: 0.2 and 0.3
+    assert fastest(lambda: answers(body, table)) < plain  # seen: 0.3
+
+
+def test_the_extender_filters_nodes_in_less_time_than_by_plain_json() -> None:
+    """A fifth of the nodes are kept; of each question an answer reads all names and writes them again."""
+    table, body, answers = extender.table_of(2_000, 4), extender.question("batch", 2_000), VERBS["filter"]
+
+    def plainly() -> str:
+        asked, kept = json.loads(body)["NodeNames"], table.kept_by
+        failed = {name: f"kept free for the burst of {kept[name]}" for name in asked if name in kept}
+        return json.dumps({"NodeNames": [name for name in asked if name not in failed], "FailedNodes": failed})
+
+    assert json.loads(plainly()) == json.loads(answers(body, table)[0])
+    assert fastest(lambda: answers(body, table)) < fastest(plainly)  # seen: 0.6
