@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import statistics
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -21,7 +22,7 @@ from e2e.harness import OperatorProcess
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, Conflict, NotFound
 from fairburst.policy.reclaim.values import Claim, Ground, Owed, ReclaimMemory, ReclaimRules, RunningPod, Standing, WaitingPod
-from fairburst.policy.reclaim.victims import make_room
+from fairburst.policy.reclaim.victims import make_room, room_for_all
 
 NODES, NODE_CPU = 20, 32
 WEIGHTS = {"batch-a": 1, "batch-b": 1, "batch-c": 2, "batch-d": 2}
@@ -224,6 +225,17 @@ def choice_of(nodes: int, pods: int, repeats: int) -> Measurement:
     return timed(name, lambda: make_room(claims, free, running, giving, ReclaimMemory(), UNLIMITED, 0.0), repeats=repeats)
 
 
+def waits_of(nodes: int, pods: int, repeats: int) -> Iterator[Measurement]:
+    """A round in which `pods` wait for room that comes free: to see that it is enough, and what the choice would take to choose nobody."""
+    running, giving = full_cluster(nodes, NODE_CPU, 4, 1)
+    free, claims = np.full((nodes, 2), math.ceil(pods / nodes), dtype=np.float64), [claim(pods)]
+    name = f"reclaim: {pods} pods wait for room that comes free on {nodes} nodes"
+    yield timed(f"{name}, seen", lambda: room_for_all(claims, free), repeats=repeats)
+    yield timed(
+        f"{name}, nobody chosen", lambda: make_room(claims, free, running, giving, ReclaimMemory(), UNLIMITED, 0.0), repeats=repeats
+    )
+
+
 def lost_beside_random(nodes: int, pods: int, draws: int) -> Measurement:
     """Work that is lost by the choice, relative to the mean over a hundred choices at random."""
     found = []
@@ -242,4 +254,5 @@ def reclaim_choice() -> Iterator[Measurement]:
     """The choice alone: how long it takes, and the work that is lost beside that of victims chosen at random."""
     for nodes, pods in ((20, 200), (1000, 100), (5000, 100)):
         yield choice_of(nodes, pods, 5)
+        yield from waits_of(nodes, pods, 5)
     yield lost_beside_random(20, 200, 20)

@@ -30,7 +30,7 @@ TINY: dict[str, Callable[[], Iterator[Measurement]]] = {
     "informer": lambda: informer_path(30, 10),
     "extender": lambda: extender.answers_at(5, 2, 2, 20, None),
     "dress": lambda: dress.round_of_jobs(10, 100, None),
-    "reclaim_choice": lambda: iter([reclaim.choice_of(2, 8, 2), reclaim.lost_beside_random(2, 20, 3)]),
+    "reclaim_choice": lambda: iter([reclaim.choice_of(2, 8, 2), *reclaim.waits_of(2, 8, 2), reclaim.lost_beside_random(2, 20, 3)]),
     "paf_gap": lambda: paf.gaps_of(1, 4),
     "paf": lambda: iter([*paf.division_of(4, 40, None), *paf.round_of_jobs(4, 40)]),
 }

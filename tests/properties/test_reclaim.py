@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairburst.policy.model import Sporadic
 from fairburst.policy.reclaim.values import Claim, Ground, Owed, ReclaimMemory, ReclaimRules, RunningPod, Standing, WaitingPod
-from fairburst.policy.reclaim.victims import make_room
+from fairburst.policy.reclaim.victims import make_room, room_for_all
 from tests.support.policy import latency, throughput
 from tests.support.reclaim import NOW, VirtualCluster, obvious, standing
 
@@ -64,6 +64,23 @@ class TestWhoGoes:
         assert all(by_uid[uid].may_go and NOW - by_uid[uid].started >= 60.0 for uid in gone)
         groups = {by_uid[uid].group for uid in gone} - {""}
         assert {pod.uid for pod in case[2] if pod.group in groups} <= set(gone)
+
+
+class TestNobodyIsLookedAtInVain:
+    """Decision 0062: owed are "pods that [...] find no room that is free or comes free". Where all find it, a round ends there."""
+
+    @given(cases(), st.integers(1, 4))
+    def test_there_is_room_for_all_just_where_nobody_is_left_unserved_without_evictions(self, case: Case, plenty: int) -> None:
+        claims, free, _, giving = case
+        free[:, 0] *= plenty
+        outcome, _ = make_room(claims, free, [], giving, ReclaimMemory(), RULES, NOW)
+        assert room_for_all(claims, free) == (outcome.unserved == 0)
+
+    def test_pods_that_ask_for_nothing_but_a_place_fit_where_places_are_not_counted(self) -> None:
+        pods = tuple(WaitingPod(f"w{number}", (0.0, 1.0), np.array([False, True])) for number in range(3))
+        claims = [Claim(Owed(0, Ground.BURST, np.array([5.0]), evicts=True), pods)]
+        assert room_for_all(claims, np.array([[0.0, np.inf], [0.0, np.inf]]))
+        assert not room_for_all(claims, np.array([[0.0, np.inf], [0.0, 2.0]]))
 
 
 class TestNoQueueFallsBelow:

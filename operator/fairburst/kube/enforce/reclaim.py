@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from fairburst.kube.usage.charge import counted_until
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.gated_pods import PodKey, group_of
 from fairburst.kube.usage.placement import Placement, has_rules_of_its_own
-from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.usage.pod_index import PodIndex, Shape
 from fairburst.policy.model import BoolArray, ClusterSnapshot, FloatArray, RoundResult
 from fairburst.policy.reclaim.owed import owed
 from fairburst.policy.reclaim.values import (
@@ -40,7 +41,7 @@ from fairburst.policy.reclaim.values import (
     Standing,
     WaitingPod,
 )
-from fairburst.policy.reclaim.victims import make_room
+from fairburst.policy.reclaim.victims import make_room, room_for_all
 from fairburst.policy.tolerance import LARGEST, TOLERANCE, slack_of
 
 ENFORCED_SECONDS = 0.05  # until a quota that is written in this round is seen to be enforced
@@ -83,6 +84,15 @@ class Cluster:
     shapes: NodeShapes
 
 
+class _Bound(NamedTuple):
+    """A pod that has room on a node, by the node's position, and does not leave it of its own accord."""
+
+    key: PodKey
+    pod: Pod
+    node: int
+    request: Request
+
+
 @dataclass(slots=True)
 class Reclaimer:
     """Remembers what must not be done twice: `memory` survives a restart; what is on its way, and who was refused, need not."""
@@ -105,15 +115,18 @@ class Reclaimer:
         if not any(claim.owed.evicts and claim.waiting for claim in claims):
             return ReclaimPlan(due=grace_ends - wall)
         over = [item for item in enforced if item.row is not None and _is_over(item.row, snapshot, result)]
-        giving = {item.namespace: item.row for item in over if item.row is not None}
-        free, running = self._nodes(cluster, giving, wall, now)
+        holding = frozenset(item.namespace for item in over)
+        free, bound = self._nodes(cluster, wall, now)
+        if room_for_all(claims, free):  # what goes already is enough: nobody is looked at who might go
+            return ReclaimPlan(holding=holding, due=grace_ends - wall)
+        running = self._candidates(cluster, bound, {item.namespace: item.row for item in over if item.row is not None})
         standing = _standing(snapshot, result, over, running, cluster)
         outcome, self.memory = make_room(claims, free, running, standing, self.memory, self.rules, wall)
         keys = {pod.metadata.uid: key for key, pod in cluster.pods.items()} if outcome.evictions else {}
         why = {claim.owed.row: _why(claim.owed, snapshot, result, since) for claim in claims}
         return ReclaimPlan(
             tuple(_eviction(one, keys[one.uid], cluster, why[one.row]) for one in outcome.evictions),
-            frozenset(item.namespace for item in over),
+            holding,
             ENFORCED_SECONDS if outcome.unserved and standing.refilled.any() else min(outcome.next_boundary, grace_ends) - wall,
         )
 
@@ -145,36 +158,41 @@ class Reclaimer:
             waiting.sort(key=lambda entry: entry[:2])
         return [Claim(one, tuple(pod for _, _, pod in by_namespace[_namespace(snapshot, one.row)])) for one in found]
 
-    def _nodes(
-        self, cluster: Cluster, giving: Mapping[str, int], wall: float, now: float
-    ) -> tuple[FloatArray, list[RunningPod]]:  # fmt: skip
-        """(M, K + 1) what is free or comes free on each node, and the pods that might go, of these namespaces (with their rows)."""
+    def _nodes(self, cluster: Cluster, wall: float, now: float) -> tuple[FloatArray, list[_Bound]]:
+        """(M, K + 1) what is free or comes free on each node, and the pods that take the rest of it."""
         self._flying = {key: uid for key, uid in self._flying.items() if _is_there(cluster.pods.get(key), uid)}
         self._refused = {owner: until for owner, until in self._refused.items() if now < until}
         free = np.column_stack([cluster.shapes.offers, cluster.shapes.pods])
         position = {name: row for row, name in enumerate(cluster.nodes)}
-        running = []
-        for key, pod in cluster.pods.items():
-            node = position.get(pod.spec.node_name)
-            if node is None or not pod.bound or self._comes_free(key, pod, wall):
-                continue
-            request = _request(cluster, key)
-            free[node] -= request
-            if key[0] in giving and not pod.unmanaged and pod.metadata.deletion_timestamp is None:
-                running.append(self._running(cluster, pod, giving[key[0]], node, request))
-        return free, running
+        bound = [
+            _Bound(key, pod, node, _request(cluster, key))
+            for key, pod in cluster.pods.items()
+            if (node := position.get(pod.spec.node_name)) is not None and pod.bound and not self._comes_free(key, pod, wall)
+        ]
+        if bound:
+            np.subtract.at(free, [one.node for one in bound], [one.request for one in bound])
+        return free, bound
+
+    def _candidates(self, cluster: Cluster, bound: Sequence[_Bound], giving: Mapping[str, int]) -> list[RunningPod]:
+        """The pods that might go, of these namespaces (with their rows)."""
+        return [
+            self._running(cluster, one, giving[one.key[0]])
+            for one in bound
+            if one.key[0] in giving and not one.pod.unmanaged and one.pod.metadata.deletion_timestamp is None
+        ]
 
     def _comes_free(self, key: PodKey, pod: Pod, wall: float) -> bool:
         """Whether the pod is about to end: its eviction is on its way, or it has been asked to and is not stuck."""
         ending = pod.metadata.deletion_timestamp is not None and wall <= counted_until(pod) + STUCK_SECONDS
         return ending or self._flying.get(key) == pod.metadata.uid
 
-    def _running(self, cluster: Cluster, pod: Pod, row: int, node: int, request: Request) -> RunningPod:
+    def _running(self, cluster: Cluster, one: _Bound, row: int) -> RunningPod:
+        pod = one.pod
         group, _ = group_of(pod)
         owner = controller_of(pod.metadata)
         job = cluster.controllers.job(pod.metadata.namespace, owner.name) if owner is not None else None
         may_go = evictable(pod, job) and _owner_uid(pod) not in self._refused
-        return RunningPod(pod.metadata.uid, row, node, request, _started(pod), "/".join(group or ()), may_go)
+        return RunningPod(pod.metadata.uid, row, one.node, one.request, _started(pod), "/".join(group or ()), may_go)
 
 
 def _is_over(row: int, snapshot: ClusterSnapshot, result: RoundResult) -> bool:
@@ -224,7 +242,13 @@ def _is_there(pod: Pod | None, uid: str) -> bool:
 
 
 def _request(cluster: Cluster, key: PodKey) -> Request:
-    return (*(amount / 1000 for amount in cluster.index.shape(key)), 1.0)
+    return _with_place(cluster.index.shape(key))
+
+
+@functools.lru_cache(maxsize=4096)
+def _with_place(shape: Shape) -> Request:
+    """A charge in resource units, and the pod's place on its node."""
+    return (*(amount / 1000 for amount in shape), 1.0)
 
 
 def _owner_uid(pod: Pod) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import numpy as np
 
@@ -74,6 +75,33 @@ def make_room(
             made[pod.uid] = now
     memory = ReclaimMemory(memory.short_since, made, budget.left, now)
     return Reclaim(tuple(chosen), unserved, min(budget.wake, search.next_ripe) if unserved else math.inf), memory
+
+
+def room_for_all(claims: Sequence[Claim], free: FloatArray) -> bool:
+    """Whether all that are owed room find it on nodes as they are or come free, so that nobody need go.
+
+    `claims`, `free`: as in `make_room`, which chooses nobody then; pods are placed as there, but those alike at once. O(pods + runs of
+    pods that are alike x nodes).
+    """
+    left = free.copy()
+    for claim in claims:
+        for _, run in groupby(_within(claim), key=lambda pod: (pod.request, id(pod.nodes))):
+            alike = list(run)
+            if not _all_placed(alike[0], len(alike), left):
+                return False
+    return True
+
+
+def _all_placed(pod: WaitingPod, count: int, free: FloatArray) -> bool:
+    """Take the room for so many pods like this off `free`, on the first nodes that have it; False if there is not enough."""
+    request = np.array(pod.request)
+    asked = request > 0
+    holds = np.floor(((free + TOLERANCE * np.maximum(request, 1.0))[:, asked] / request[asked]).min(axis=1)).clip(0.0, count)
+    if pod.nodes is not None:
+        holds *= pod.nodes
+    taken = np.clip(count - (np.cumsum(holds) - holds), 0.0, holds)
+    free -= taken[:, None] * request
+    return bool(taken.sum() >= count)
 
 
 def _within(claim: Claim) -> Iterator[WaitingPod]:
