@@ -50,10 +50,11 @@ CRD: JsonObject = {
 }
 
 
-def install(cluster: Cluster) -> None:
-    """Add the kind, and wait until JobSets can be created: that a kind is established says so a moment too early."""
+def install(cluster: Cluster, where: str = "default") -> None:
+    """Add the kind, and wait until JobSets can be created in the namespace: that a kind is established says so a moment too early, and
+    where admission policies look at it they have to learn of it too."""
     cluster.kubectl("apply", "-f", "-", input=json.dumps(CRD))
-    probe = job_set("default", "probe", {"restartPolicy": "Never", "containers": [{"name": "c", "image": "work"}]}, 1, 1)
+    probe = job_set(where, "probe", {"restartPolicy": "Never", "containers": [{"name": "c", "image": "work"}]}, 1, 1)
     until(lambda: _can_be_created(cluster, probe), PATIENCE_SECONDS, "JobSets to be known")
 
 

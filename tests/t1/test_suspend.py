@@ -157,7 +157,7 @@ def test_uninstalling_starts_all_and_new_jobs_are_not_held(site: Site, tmp_path:
     where = "uninstalled"
     site.create(job(where, "a", 10), job(where, "b", 10))
     until(lambda: site.waiting(where) == ["b"], PATIENCE_SECONDS, "one to wait")
-    install(site.cluster)
+    install(site.cluster, where)
     a_set = job_set(where, "c", job(where, "", 1)["spec"]["template"]["spec"], 2, 5)
     until(lambda: site.would_be_held(a_set), PATIENCE_SECONDS, "the policy to hold JobSets, a kind that it had not seen")
     site.create(a_set)

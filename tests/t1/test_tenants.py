@@ -394,7 +394,7 @@ def test_an_attack_is_refused_with_a_message_that_says_why(site: Site, attack: A
 @pytest.fixture(scope="module")
 def with_job_sets(site: Site) -> Site:
     """The same with the JobSet kind, and a JobSet that we hold. Not in `prepared`: a cluster of users may have the real kind."""
-    install(site.cluster)
+    install(site.cluster, BATCH)
     held = job_set(BATCH, "held-set", pod()["spec"] | {"restartPolicy": "Never"}, 2, 3)
     held["metadata"]["annotations"], held["spec"]["suspend"] = {HELD_ANNOTATION: "true"}, True
     site.admin("create", "-f", "-", body=held)
