@@ -47,7 +47,7 @@ class SchedulingLoop:
         self._metrics = metrics
         self._dirty, self._urgent = asyncio.Event(), asyncio.Event()
         self._first_event = math.inf
-        self.last_round_ended = self._rested = -math.inf
+        self.last_round_ended = self._rest_until = -math.inf
         self._finishing = False
         self._resting = asyncio.Event()
         self._resting.set()
@@ -102,7 +102,7 @@ class SchedulingLoop:
             except TimeoutError:
                 pass
             else:  # urgent events may come without end: other work of this process has its turn between rounds
-                await asyncio.sleep(max(0.0, self._rested - time.monotonic()))
+                await asyncio.sleep(max(0.0, self._rest_until - time.monotonic()))
         self._metrics.reaction_seconds.observe(time.monotonic() - self._first_event)
 
     async def _round(self) -> float:
@@ -114,7 +114,7 @@ class SchedulingLoop:
         plan = self._engine.round(self._view, CLOCK(), started)
         plan.since = since
         planned = time.monotonic()
-        self._rested = planned + min(planned - started, self._config.debounce_milliseconds / 2000)
+        self._rest_until = planned + min(planned - started, self._config.debounce_milliseconds / 2000)
         ok = await self._send(plan)
         self._observe(plan, started, planned)
         if self.after_round is not None:

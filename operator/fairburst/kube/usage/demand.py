@@ -133,28 +133,22 @@ def _owners(
 ) -> Iterable[tuple[Owner, Job | Deployment | ReplicaSet | StatefulSet]]:
     """Every controller with pods of its own, and what it wants. A Deployment is read through its newest ReplicaSet's uid."""
     for job in workloads.jobs:
-        wanted = _job_pods(job, owner_usage(job.metadata.uid).uncounted)
-        if wanted is not None:
-            yield _owner("Job", job, wanted, owner_usage), job
+        if _makes_pods(job):
+            pods = owner_usage(job.metadata.uid)
+            yield _owner("Job", job, _job_pods(job, pods.uncounted), pods), job
     for stateful_set in workloads.stateful_sets:
-        yield _owner("StatefulSet", stateful_set, _replicas(stateful_set), owner_usage), stateful_set
+        yield _owner("StatefulSet", stateful_set, _replicas(stateful_set), owner_usage(stateful_set.metadata.uid)), stateful_set
     unborn = {deployment.metadata.uid: deployment for deployment in workloads.deployments}
     for replica_set in workloads.replica_sets:
-        yield _owner("ReplicaSet", replica_set, _replicas(replica_set), owner_usage), replica_set
+        yield _owner("ReplicaSet", replica_set, _replicas(replica_set), owner_usage(replica_set.metadata.uid)), replica_set
         reference = controller_of(replica_set.metadata)
         unborn.pop(reference.uid if reference is not None else "", None)
     for deployment in unborn.values():  # its ReplicaSet is not seen yet
-        yield _owner("Deployment", deployment, _replicas(deployment), owner_usage), deployment
+        yield _owner("Deployment", deployment, _replicas(deployment), owner_usage(deployment.metadata.uid)), deployment
 
 
-def _owner(
-    kind: str,
-    controller: Job | Deployment | ReplicaSet | StatefulSet,
-    wanted: int,
-    owner_usage: Callable[[str], OwnerUsage],
-) -> Owner:
+def _owner(kind: str, controller: Job | Deployment | ReplicaSet | StatefulSet, wanted: int, pods: OwnerUsage) -> Owner:
     metadata = controller.metadata
-    pods = owner_usage(metadata.uid)
     existing = pods.active - pods.terminating
     return Owner(kind, metadata.namespace, metadata.name, metadata.uid, wanted, existing, pods.newest_charge)
 
@@ -182,14 +176,17 @@ def is_held(job: Job | JobSet) -> bool:
     return bool(job.spec.suspend) and HELD_ANNOTATION in (job.metadata.annotations or {})
 
 
-def _job_pods(job: Job, ended: int) -> int | None:
-    """Pods a Job wants to have at once; None where it has ended, is suspended by its user or is being deleted.
+def _makes_pods(job: Job) -> bool:
+    """Whether the Job may still make pods: it has not ended, is not suspended by its user and is not being deleted."""
+    return job.metadata.deletion_timestamp is None and (not job.spec.suspend or is_held(job)) and not job.finished
+
+
+def _job_pods(job: Job, ended: int) -> int:
+    """Pods a Job wants to have at once.
 
     `ended`: pods that have done their work while the Job controller may not have counted them yet, which it does a second late. Those that
     it is just counting are in the status by uid, and perhaps among them.
     """
-    if job.metadata.deletion_timestamp is not None or (job.spec.suspend and not is_held(job)) or job.finished:
-        return None
     at_once = pods_at_once(job.spec)
     if job.spec.completions is None:
         return at_once
