@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairburst.curves.runs import Run
-from fairburst.kube.api.objects import Job
+from fairburst.kube.api.objects import JOB_TRACKING, Job
 from fairburst.kube.engine import RoundPlan
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.queues.job_annotations import (
@@ -228,6 +228,20 @@ def test_a_job_whose_whole_rest_runs_already_is_not_made_smaller() -> None:
     run_pods(world, flat, 6)
     round_(world)
     assert sizes(world)["flat"] == 16
+
+
+def test_pods_that_have_ended_are_not_left_to_do_although_the_job_has_not_counted_them() -> None:
+    world = cluster()
+    queue(world)
+    flat = elastic(world, "flat", FLAT, completions=10)
+    elastic(world, "steep", STEEP)
+    run_pods(world, flat, 6)
+    for number in range(4):
+        ended = pod("batch", f"ended-{number}", owner=("Job", "flat"), node="node", phase="Succeeded")
+        ended.metadata.finalizers = [JOB_TRACKING]
+        world.put(ended)
+    round_(world)
+    assert sizes(world)["flat"] == 16, "the six that are left run already"
 
 
 def test_bounds_are_kept() -> None:

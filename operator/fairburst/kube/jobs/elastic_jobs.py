@@ -27,6 +27,7 @@ from fairburst.kube.queues.job_annotations import (
 )
 from fairburst.kube.queues.schemas import Elasticity
 from fairburst.kube.usage.charge import template_charge
+from fairburst.kube.usage.demand import completions_left
 from fairburst.kube.usage.pod_index import OwnerUsage
 from fairburst.policy.paf.curves import Curve, problem
 from fairburst.policy.paf.jobs import ElasticJob
@@ -45,11 +46,12 @@ class JobProblem:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One Job of an elastic queue. `value` is what the core sees; `wished` pods it wants at most; `alone_seconds`, where known, is how
-    long it takes alone at its full size."""
+    """One Job of an elastic queue. `value` is what the core sees; `left` completions it still has to reach, perhaps without end; `wished`
+    pods it wants at most; `alone_seconds`, where known, is how long it takes alone at its full size."""
 
     job: Job
     value: ElasticJob
+    left: float
     wished: int
     alone_seconds: float | None
     problem: JobProblem | None
@@ -119,11 +121,12 @@ def candidates(
 
     `owner_usage` answers by the uid of a pod's controller, `learned` by family.
     """
-    wanting = sorted((job for job in jobs if _wants_pods(job)), key=lambda job: job.metadata.name)
+    wanting = sorted((job for job in jobs if _may_want_pods(job)), key=lambda job: job.metadata.name)
     default = reader.queue_curve(queue, elasticity)
-    return [
+    every = (
         _candidate(queue, elasticity, job, reader.read(job), owner_usage(job.metadata.uid), resources, learned, default) for job in wanting
-    ]
+    )
+    return [candidate for candidate in every if candidate.left > 0]
 
 
 def _candidate(
@@ -142,8 +145,8 @@ def _candidate(
         curve, alone = default.curve, default.alone_seconds
     if curve is None or elasticity.mode == "Quota":
         most = original
-    left = most if job.spec.completions is None else max(0, job.spec.completions - job.status.succeeded)
-    wished = min(most, left)
+    left = completions_left(job, pods.uncounted)
+    wished = int(min(most, left))
     charge = pods.newest_charge or template_charge(job.spec.template.spec)
     value = ElasticJob(
         name=f"{metadata.namespace}/{metadata.name}",
@@ -156,7 +159,7 @@ def _candidate(
         curve=curve,
         category=(metadata.labels or {}).get(SIZE_LABEL),
     )
-    return Candidate(job, value, wished, alone, trouble, queues_curve)
+    return Candidate(job, value, left, wished, alone, trouble, queues_curve)
 
 
 def _declared(job: Job) -> tuple[Declaration, JobProblem | None]:
@@ -192,9 +195,8 @@ def _learned(job: Job, most: int, learned: Mapping[str, LearnedCurve]) -> tuple[
     return found.curve, found.alone_seconds
 
 
-def _wants_pods(job: Job) -> bool:
-    """Whether it has work left that it may do now."""
+def _may_want_pods(job: Job) -> bool:
+    """Whether it may do work now, if it has work left."""
     if job.metadata.deletion_timestamp is not None or job.spec.suspend or job.finished:
         return False
-    done = job.spec.completions is not None and job.spec.completions <= job.status.succeeded
-    return not done and (parallelism_of(job) > 0 or read_mark(job.metadata.annotations) is not None)
+    return parallelism_of(job) > 0 or read_mark(job.metadata.annotations) is not None

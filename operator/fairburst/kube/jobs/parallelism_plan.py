@@ -83,9 +83,8 @@ def plan_parallelism(
 
 def size_for(candidate: Candidate, given: int, completing: int) -> int:
     """Parallelism that gives the Job its slots without taking a pod that is about to complete."""
-    job, value = candidate.job, candidate.value
-    present = parallelism_of(job)
-    left = math.inf if job.spec.completions is None else job.spec.completions - job.status.succeeded
+    value, left = candidate.value, candidate.left
+    present = parallelism_of(candidate.job)
     wanted = min(max(given, value.minimum, 1), max(value.maximum, 1))
     if wanted >= left and present >= left:
         return present  # either is more than it can use

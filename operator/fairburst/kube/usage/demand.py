@@ -182,17 +182,21 @@ def _makes_pods(job: Job) -> bool:
 
 
 def _job_pods(job: Job, ended: int) -> int:
-    """Pods a Job wants to have at once.
+    """Pods a Job wants to have at once; `ended` as in `completions_left`."""
+    return int(min(pods_at_once(job.spec), completions_left(job, ended)))
+
+
+def completions_left(job: Job, ended: int) -> float:
+    """How often a pod of the Job has still to do its work; infinite where it declares no number.
 
     `ended`: pods that have done their work while the Job controller may not have counted them yet, which it does a second late. Those that
     it is just counting are in the status by uid, and perhaps among them.
     """
-    at_once = pods_at_once(job.spec)
     if job.spec.completions is None:
-        return at_once
+        return math.inf
     counting = job.status.uncounted_terminated_pods
     done = job.status.succeeded + max(ended, len(counting.succeeded or ()) if counting is not None else 0)
-    return max(0, min(at_once, job.spec.completions - done))
+    return max(0, job.spec.completions - done)
 
 
 def pods_at_once(spec: JobSpec) -> int:
