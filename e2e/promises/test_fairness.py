@@ -1,0 +1,62 @@
+"""Over a longer time nobody who has work gets more than a fair share, also not by bursts: ten minutes of a cluster, compressed to two.
+
+Compressed: a period of 200 s, a burst of 60 s and tasks of a minute become 40, 12 and 12 s. Levels are shares of time, so what is to be
+seen does not depend on the unit; what does is that starting a container takes a real node a second, which no factor makes shorter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from e2e.promises.site import WORKLOAD_IMAGE, Site, burst, cores
+from e2e.workload.driver import LatencyPlan, PlannedBurst, TaskImage, ThroughputPlan, WorkloadDriver
+from e2e.workload.metrics import Amounts, WorkloadRecord, average_dominant_shares, backlogged_fraction, fair_shares
+from e2e.workload.stages import DagJob, Stage
+from fairburst.kube.api.client import ApiClient
+
+TASK_SECONDS = 12.0
+PERIOD_SECONDS, BURST_SECONDS, BURST_PODS = 40, 12, 6
+FILL_SECONDS, PERIODS = 20, 3
+PLACES_OF_A_NODE = 8
+# A place of the sixteen is 6 %.
+TOLERANCE = 0.05
+
+
+@pytest.mark.timeout(600)
+def test_shares_follow_the_weights_over_two_minutes(fairburst: Site, namespaces: Callable[..., list[str]]) -> None:
+    """Batch of weights 1 and 2 has filled the nodes when a queue of weight 1 sends four times what it declares, and again every 40 s."""
+    site = fairburst
+    greedy, light, heavy = namespaces("greedy", "light", "heavy")
+    weights = {greedy: 1.0, light: 1.0, heavy: 2.0}
+    task = {"cpu": f"{min(site.free_millicores()) // PLACES_OF_A_NODE}m", "memory": "32Mi"}
+    spec = burst(task, BURST_PODS, BURST_SECONDS, interarrival=PERIOD_SECONDS)
+    places = site.places(task)
+    assert site.admitted("LatencyQueue", greedy, spec)["class"] == "Hard"
+    site.admitted("ThroughputQueue", light, {})
+    site.admitted("ThroughputQueue", heavy, {"weight": 2})
+    record = asyncio.run(backlogged(site, greedy, [light, heavy], Amounts(cores(task["cpu"]), 32 * 2**20), places))
+    start, end = record.bursts[0].arrival, record.bursts[0].arrival + PERIODS * PERIOD_SECONDS
+    shares = average_dominant_shares(record.samples, record.capacity, start, end)
+    fair = fair_shares(weights)
+    print(f"average shares of {places} places (fair): " + ", ".join(f"{name} {shares[name]:.1%} ({fair[name]:.0%})" for name in weights))
+    assert min(backlogged_fraction(record.samples, name, start, end) for name in weights) > 0.9
+    for name, share in shares.items():
+        assert share == pytest.approx(fair[name], abs=TOLERANCE), name
+
+
+async def backlogged(site: Site, greedy: str, batch: list[str], task: Amounts, places: int) -> WorkloadRecord:
+    """Give every queue more work than it may have; shares count in places."""
+    more = DagJob("work", (Stage("work", 4 * BURST_PODS, TASK_SECONDS, task.cpu, task.memory),))
+    bursts = [PlannedBurst(FILL_SECONDS + number * PERIOD_SECONDS, more, BURST_SECONDS) for number in range(PERIODS)]
+    work = DagJob("work", (Stage("work", places, TASK_SECONDS, task.cpu, task.memory),))
+    plans = [ThroughputPlan(name, [work] * 1000, active_jobs=4, backlog_tasks=2 * places) for name in batch]
+    image = TaskImage(WORKLOAD_IMAGE, ("sleep", "{seconds}"))
+    async with await ApiClient.connect(str(site.cluster.kubeconfig)) as client:
+        capacity = Amounts(places * task.cpu, places * 2**40)
+        driver = WorkloadDriver(client, "fairness", [LatencyPlan(greedy, bursts)], plans, capacity, image=image)
+        record = await driver.run(FILL_SECONDS + PERIODS * PERIOD_SECONDS + 2, drain_seconds=0)
+        await driver.cleanup()
+    return record
