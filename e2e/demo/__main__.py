@@ -1,6 +1,7 @@
 """`make demo`: one workload on a real control plane, without fairburst and then with it.
 
-Environment: DEMO_SECONDS (length of a phase, default 180); MODE (how the queues are enforced: Quota, the default, Gate or Suspend);
+Environment: CLUSTER (kind: real nodes as containers; kwok: played nodes, no containers; by default kind where Docker runs and has a node
+image, else kwok); DEMO_SECONDS (length of a phase, default 180); MODE (how the queues are enforced: Quota, the default, Gate or Suspend);
 TRACE (a stage list that replaces the generated batch work); KUBECONFIG_DEMO or E2E_KUBECONFIG (a cluster to use instead of starting one).
 """
 
@@ -12,16 +13,18 @@ import contextlib
 import math
 import os
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from e2e.cluster import Cluster, ClusterError
 from e2e.demo.phase import DemoError, declare_queues, run_phase, wait_for_admission
-from e2e.demo.scenario import BURST_SECONDS, BURST_TASK_SECONDS, LONGEST_TASK_SECONDS, SHORTEST_TASK_SECONDS, Scenario, arithmetic, scenario
+from e2e.demo.scenario import PLAYED, REAL, Scenario, Tempo, arithmetic, scenario
 from e2e.demo.summary import WARM_UP_SECONDS, summary
 from e2e.demo.table import Screen
 from e2e.harness import OperatorError, OperatorProcess, end_in_good_order, uninstall_manifests
+from e2e.kind.cluster import KindCluster, KindError, at_hand
 from e2e.workload.driver import WorkloadError, cluster_capacity
 from e2e.workload.metrics import Amounts, WorkloadRecord
 from e2e.workload.stages import TraceError, read_stage_list
@@ -31,7 +34,7 @@ from fairburst.kube.api.errors import ApiError, CredentialsError
 NODES, NODE_CPU, NODE_MEMORY = 20, "32", "64Gi"
 LEAD_SECONDS = 3.0  # from declaring to the start, so that nothing is late already
 MODES = ("Quota", "Gate", "Suspend")
-SHORTEST_PHASE_SECONDS = WARM_UP_SECONDS + 2 * BURST_SECONDS
+CLUSTERS = ("kind", "kwok")
 
 
 def main() -> int:
@@ -41,9 +44,9 @@ def main() -> int:
     try:
         if arguments.trace is not None:
             read_stage_list(arguments.trace)  # complain before a cluster is started
-        with _cluster(arguments.kubeconfig, screen) as cluster:
+        with _cluster(arguments, screen) as cluster:
             _demo(cluster, arguments, screen)
-    except (ClusterError, OperatorError, WorkloadError, TraceError, DemoError, ApiError, CredentialsError) as error:
+    except (KindError, ClusterError, OperatorError, WorkloadError, TraceError, DemoError, ApiError, CredentialsError) as error:
         screen.say(f"demo: {error}")
         return 1
     return 0
@@ -52,44 +55,70 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     environment = os.environ
     parser = argparse.ArgumentParser(prog="python -m e2e.demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=_seconds, default=environment.get("DEMO_SECONDS", "180"), help="length of each phase")
+    parser.add_argument("--seconds", default=environment.get("DEMO_SECONDS", "180"), help="length of each phase")
     parser.add_argument("--trace", type=Path, default=environment.get("TRACE") or None, help="stage list to replay as batch work")
     given = environment.get("KUBECONFIG_DEMO") or environment.get("E2E_KUBECONFIG") or None
     parser.add_argument("--kubeconfig", type=Path, default=given, help="cluster to use instead of starting one")
+    kinds = _one_of(CLUSTERS, "CLUSTER")
+    parser.add_argument("--cluster", type=kinds, default=environment.get("CLUSTER") or None, help="what to start: kind or kwok")
     parser.add_argument("--phase", choices=("both", "without", "with"), default="both", help="run only one phase")
     mode = environment.get("MODE", "Quota")
-    parser.add_argument("--mode", type=_mode, default=mode, help="how queues are enforced: Quota, Gate or Suspend")
-    return parser.parse_args()
+    parser.add_argument("--mode", type=_one_of(MODES, "MODE"), default=mode, help="how queues are enforced: Quota, Gate or Suspend")
+    arguments = parser.parse_args()
+    if arguments.cluster is None:
+        arguments.cluster = "kind" if arguments.kubeconfig is None and at_hand() else "kwok"
+    try:
+        arguments.seconds = _seconds(arguments.seconds, _tempo(arguments))
+    except argparse.ArgumentTypeError as error:
+        parser.error(str(error))
+    return arguments
 
 
-def _mode(text: str) -> str:
-    if text in MODES:
-        return text
-    raise argparse.ArgumentTypeError(f"expected {', '.join(MODES)} (MODE), found {text!r}")
+def _one_of(choices: Sequence[str], variable: str) -> Callable[[str], str]:
+    def checked(text: str) -> str:
+        if text in choices:
+            return text
+        raise argparse.ArgumentTypeError(f"expected {', '.join(choices)} ({variable}), found {text!r}")
+
+    return checked
 
 
-def _seconds(text: str) -> float:
+def _tempo(arguments: argparse.Namespace) -> Tempo:
+    return REAL if arguments.cluster == "kind" else PLAYED
+
+
+def _seconds(text: str, tempo: Tempo) -> float:
+    shortest = WARM_UP_SECONDS + 2 * tempo.burst
     with contextlib.suppress(ValueError):
-        if SHORTEST_PHASE_SECONDS <= float(text) <= 3600:
+        if shortest <= float(text) <= 3600:
             return float(text)
-    raise argparse.ArgumentTypeError(f"expected {SHORTEST_PHASE_SECONDS:g} to 3600 seconds a phase (DEMO_SECONDS), found {text!r}")
+    raise argparse.ArgumentTypeError(f"expected {shortest:g} to 3600 seconds a phase (DEMO_SECONDS), found {text!r}")
 
 
 @contextlib.contextmanager
-def _cluster(kubeconfig: Path | None, screen: Screen) -> Iterator[Cluster]:
-    if kubeconfig is not None:
-        screen.say(f"Using the cluster of {kubeconfig}.")
-        yield Cluster.existing(kubeconfig)
-        return
-    screen.say(f"Starting a control plane with {NODES} simulated nodes of {NODE_CPU} cpu, {NODE_MEMORY} ...")
-    with Cluster.start(f"demo-{os.getpid()}", nodes=NODES, node_cpu=NODE_CPU, node_memory=NODE_MEMORY) as cluster:
-        yield cluster
+def _cluster(arguments: argparse.Namespace, screen: Screen) -> Iterator[Cluster]:
+    if arguments.kubeconfig is not None:
+        screen.say(f"Using the cluster of {arguments.kubeconfig}.")
+        yield Cluster.existing(arguments.kubeconfig)
+    elif arguments.cluster == "kind":
+        screen.say("Starting a kind cluster with two workers ...")
+        with (
+            tempfile.TemporaryDirectory(prefix="fairburst-demo-") as folder,
+            KindCluster.create(f"fairburst-demo-{os.getpid()}", Path(folder)) as nodes,
+        ):
+            nodes.load_workload()
+            yield Cluster.existing(nodes.kubeconfig)
+    else:
+        screen.say(f"Starting a control plane with {NODES} simulated nodes of {NODE_CPU} cpu, {NODE_MEMORY} ...")
+        with Cluster.start(f"demo-{os.getpid()}", nodes=NODES, node_cpu=NODE_CPU, node_memory=NODE_MEMORY) as cluster:
+            yield cluster
 
 
 def _demo(cluster: Cluster, arguments: argparse.Namespace, screen: Screen) -> None:
-    of = scenario(asyncio.run(_capacity(cluster.kubeconfig)), arguments.seconds, arguments.trace, mode=arguments.mode)
+    of = scenario(asyncio.run(_capacity(cluster.kubeconfig)), arguments.seconds, arguments.trace, _tempo(arguments), mode=arguments.mode)
     _explain(of, screen)
-    with _namespaces(cluster, of, deleted=arguments.kubeconfig is not None):
+    lasting = arguments.kubeconfig is not None
+    with _namespaces(cluster, of, deleted=lasting):
         without = with_fairburst = None
         if arguments.phase != "with":
             screen.say("Phase 1, without fairburst: same Jobs, same namespaces, same cluster, no quotas.")
@@ -97,14 +126,16 @@ def _demo(cluster: Cluster, arguments: argparse.Namespace, screen: Screen) -> No
             without = asyncio.run(run_phase(of, cluster.kubeconfig, "without fairburst", screen, start_at=started, operated=False))
             screen.say()
         if arguments.phase != "without":
-            with_fairburst = _operated_phase(of, cluster, screen, ours=arguments.kubeconfig is None)
+            # The user that our own control plane knows; elsewhere the kubeconfig's.
+            subject = "fairburst" if not lasting and arguments.cluster == "kwok" else None
+            with_fairburst = _operated_phase(of, cluster, screen, subject, lasting=lasting)
         for line in summary(of, without, with_fairburst):
             screen.say(line)
 
 
-def _operated_phase(of: Scenario, cluster: Cluster, screen: Screen, *, ours: bool) -> WorkloadRecord:
+def _operated_phase(of: Scenario, cluster: Cluster, screen: Screen, subject: str | None, *, lasting: bool) -> WorkloadRecord:
+    """`lasting`: the cluster outlives the demo, so that nothing may stay in it."""
     screen.say("Phase 2, with fairburst: installing CRDs, PriorityClasses, policies and rights; starting the operator ...")
-    subject = "fairburst" if ours else None
     with OperatorProcess(cluster, {}, "demo", subject_user=subject) as operator:
         try:
             # Windows are counted from the declared first arrival, so the start is fixed before the queues are declared.
@@ -120,7 +151,7 @@ def _operated_phase(of: Scenario, cluster: Cluster, screen: Screen, *, ours: boo
         except (DemoError, WorkloadError, ApiError) as error:
             raise DemoError(f"{error}\nLast lines of the operator:\n{operator.log_tail()}") from error
         finally:
-            if not ours:
+            if lasting:
                 cluster.kubectl("delete", "namespace", *of.queues, "--ignore-not-found", "--wait=false")
                 operator.stop()
                 uninstall_manifests(cluster, operator.config, subject)
@@ -146,13 +177,13 @@ async def _capacity(kubeconfig: Path) -> Amounts:
 
 def _explain(of: Scenario, screen: Screen) -> None:
     work = f"the jobs of {of.trace}" if of.trace else "jobs shaped like TPC-H queries"
-    longest, shortest, own = f"{LONGEST_TASK_SECONDS:g} s", f"{SHORTEST_TASK_SECONDS:g} s", f"{BURST_TASK_SECONDS:g} s"
-    spare = f"{BURST_SECONDS - LONGEST_TASK_SECONDS - BURST_TASK_SECONDS:g} s"
+    tempo = of.tempo
+    longest, shortest, own = f"{tempo.longest_task:g} s", f"{tempo.shortest_task:g} s", f"{tempo.burst_task:g} s"
     for line in (
         f"Two latency queues and three throughput queues share {of.capacity.cpu:g} cpu. Batch work: {work}, one Job a stage,",
         f"compressed to tasks of {shortest} to {longest} that ask for {of.task.cpu:g} cpu each; every queue has more than fit.",
-        f"Nothing is ever evicted, so a burst may wait for running tasks to end. The declared {BURST_SECONDS} s allow for that:",
-        f"{longest} for the longest running task, {own} for the burst's own tasks, and {spare} to create and bind its pods.",
+        f"Nothing is ever evicted, so a burst may wait for running tasks to end. The declared {tempo.burst} s allow for that:",
+        f"{longest} for the longest running task, {own} for the burst's own tasks, and {tempo.spare:g} s to create and bind its pods.",
     ):
         screen.say(line)
     for line in arithmetic(of):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +20,37 @@ from e2e.workload.metrics import Amounts, fair_shares
 from e2e.workload.stages import DagJob, Stage, generated_tpch_jobs, read_stage_list, reshaped
 
 SEED = 20
-SLOTS = 160  # tasks that fill the cluster: with tasks of 8 to 12 s that is about 16 pods a second, which two cores can carry
-SHORTEST_TASK_SECONDS = 8.0
-LONGEST_TASK_SECONDS = 12.0
-WIDEST_STAGE, WIDEST_HELD_STAGE = 60, 12  # tasks; the least fair share is 17 of the 160 that fill the cluster
-BURST_TASK_SECONDS = 10.0
-# Longest batch task (12 s) + burst task (10 s) + 8 s to create and bind the pods, which busy machines need.
-BURST_SECONDS = 30
-PERIOD_SECONDS = 60
 JITTER_SECONDS = 2  # the driver is punctual, but not to the millisecond: the quota is there this much ahead
+
+
+@dataclass(frozen=True, slots=True)
+class Tempo:
+    """How much happens at once, and how fast. Seconds but for the counts.
+
+    `slots`: tasks that fill the cluster. `widest`: tasks of the widest stage; `widest_held`: the same where Jobs start whole, and so must
+    fit the least fair share, a ninth. `active_jobs`: Jobs that a throughput queue has under way.
+    """
+
+    slots: int
+    shortest_task: float
+    longest_task: float
+    burst_task: float
+    burst: int
+    period: int
+    widest: int
+    widest_held: int
+    active_jobs: int
+
+    @property
+    def spare(self) -> float:
+        """What a burst has left to create and bind its pods, after waiting for the longest task and with its own to run."""
+        return self.burst - self.longest_task - self.burst_task
+
+
+# About 16 pods a second, which two cores can carry where nodes are played, and 8 s to create and bind a burst's, which busy machines need.
+PLAYED = Tempo(slots=160, shortest_task=8, longest_task=12, burst_task=10, burst=30, period=60, widest=60, widest_held=12, active_jobs=24)
+# About one pod a second: to start a container takes real nodes on two cores half a second of processor time.
+REAL = Tempo(slots=16, shortest_task=12, longest_task=18, burst_task=10, burst=50, period=100, widest=6, widest_held=1, active_jobs=6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +83,13 @@ class Scenario:
 
     capacity: Amounts
     seconds: float
+    tempo: Tempo
     task: Amounts
     latency: tuple[LatencyQueue, ...]
     throughput: tuple[ThroughputQueue, ...]
     trace: Path | None = None
     mode: str = "Quota"
-    widest: int = WIDEST_STAGE
+    widest: int = PLAYED.widest
 
     @property
     def weights(self) -> dict[str, float]:
@@ -81,23 +105,27 @@ class Scenario:
         return list(self.weights)
 
 
-def scenario(capacity: Amounts, seconds: float, trace: Path | None = None, seed: int = SEED, mode: str = "Quota") -> Scenario:
+def scenario(
+    capacity: Amounts, seconds: float, trace: Path | None = None, tempo: Tempo = PLAYED, seed: int = SEED, mode: str = "Quota"
+) -> Scenario:
     """The demo's queues for a cluster of this size. Held Jobs start whole, so in Suspend mode no stage is wider than any queue's share."""
-    last = seconds - BURST_SECONDS  # a burst's deadline should lie within the phase
-    periodic = tuple(float(at) for at in range(25, int(last) + 1, PERIOD_SECONDS))
-    sporadic = sporadic_arrivals(seed, first=45, min_interarrival_seconds=PERIOD_SECONDS, mean_extra_seconds=8, until=last + 0.1)
+    last = seconds - tempo.burst  # a burst's deadline should lie within the phase
+    periodic = tuple(float(at) for at in range(25, int(last) + 1, tempo.period))
+    sporadic = sporadic_arrivals(seed, first=45, min_interarrival_seconds=tempo.period, mean_extra_seconds=8, until=last + 0.1)
     return Scenario(
         capacity=capacity,
         seconds=seconds,
-        task=capacity.times(1 / SLOTS),
+        tempo=tempo,
+        # Rounded down, as it will be written: so many tasks of one that is rounded up would not fit.
+        task=Amounts(math.floor(1000 * capacity.cpu / tempo.slots) / 1000, math.floor(capacity.memory / tempo.slots)),
         latency=(
-            LatencyQueue("clickstream", 2, SLOTS * 7 // 16, periodic, periodic=True),
-            LatencyQueue("alerts", 1, SLOTS * 3 // 16, tuple(sporadic), periodic=False),
+            LatencyQueue("clickstream", 2, tempo.slots * 7 // 16, periodic, periodic=True),
+            LatencyQueue("alerts", 1, tempo.slots * 3 // 16, tuple(sporadic), periodic=False),
         ),
         throughput=(ThroughputQueue("bronze", 1), ThroughputQueue("silver", 2), ThroughputQueue("gold", 3)),
         trace=trace,
         mode=mode,
-        widest=WIDEST_HELD_STAGE if mode == "Suspend" else WIDEST_STAGE,
+        widest=tempo.widest_held if mode == "Suspend" else tempo.widest,
     )
 
 
@@ -106,14 +134,14 @@ def arithmetic(of: Scenario) -> list[str]:
 
     Tasks ask for cpu and memory in the cluster's own proportion, so that one resource speaks for both.
     """
-    capacity, lines, total_rate = of.capacity.cpu, [], 0.0
+    capacity, tempo, lines, total_rate = of.capacity.cpu, of.tempo, [], 0.0
     for queue in of.latency:
         rate = queue.pods * of.task.cpu
         total_rate += rate
-        demand, fair = rate * BURST_SECONDS, capacity * PERIOD_SECONDS * of.shares[queue.name]
+        demand, fair = rate * tempo.burst, capacity * tempo.period * of.shares[queue.name]
         lines.append(
-            f"{queue.name}: declares {rate:g} cpu for {BURST_SECONDS} s = {demand:g} cpu-seconds a period, fair share {capacity:g} cpu x "
-            f"{PERIOD_SECONDS} s x {queue.weight}/{sum(of.weights.values()):g} = {fair:.0f}: {'fits' if demand <= fair else 'DOES NOT FIT'}"
+            f"{queue.name}: declares {rate:g} cpu for {tempo.burst} s = {demand:g} cpu-seconds a period, fair share {capacity:g} cpu x "
+            f"{tempo.period} s x {queue.weight}/{sum(of.weights.values()):g} = {fair:.0f}: {'fits' if demand <= fair else 'DOES NOT FIT'}"
         )
     fits = "fits" if total_rate <= capacity else "DOES NOT FIT"
     lines.append(f"both bursts at once: {total_rate:g} of {capacity:g} cpu: {fits}")
@@ -123,18 +151,18 @@ def arithmetic(of: Scenario) -> list[str]:
 def plans(of: Scenario, seed: int = SEED) -> tuple[list[LatencyPlan], list[ThroughputPlan]]:
     """The work, anew for each phase; the same each time."""
     latency = [
-        LatencyPlan(queue.name, [PlannedBurst(at, _burst_job(of, queue), BURST_SECONDS) for at in queue.arrivals]) for queue in of.latency
+        LatencyPlan(queue.name, [PlannedBurst(at, _burst_job(of, queue), of.tempo.burst) for at in queue.arrivals]) for queue in of.latency
     ]
     # Enough tasks that every queue could fill most of the cluster alone, whatever the others do.
     throughput = [
-        ThroughputPlan(queue.name, jobs, active_jobs=24, backlog_tasks=SLOTS)
+        ThroughputPlan(queue.name, jobs, active_jobs=of.tempo.active_jobs, backlog_tasks=of.tempo.slots)
         for queue, jobs in zip(of.throughput, _batch(of, seed), strict=True)
     ]
     return latency, throughput
 
 
 def _burst_job(of: Scenario, queue: LatencyQueue) -> DagJob:
-    return DagJob(f"{queue.name}-burst", (Stage("burst", queue.pods, BURST_TASK_SECONDS, of.task.cpu, of.task.memory),))
+    return DagJob(f"{queue.name}-burst", (Stage("burst", queue.pods, of.tempo.burst_task, of.task.cpu, of.task.memory),))
 
 
 def _batch(of: Scenario, seed: int) -> list[Iterator[DagJob]]:
@@ -162,8 +190,8 @@ def _fitted(job: DagJob, of: Scenario) -> DagJob:
         job,
         time_factor=0.33,
         task_factor=0.25,
-        shortest=SHORTEST_TASK_SECONDS,
-        longest=LONGEST_TASK_SECONDS,
+        shortest=of.tempo.shortest_task,
+        longest=of.tempo.longest_task,
         widest=of.widest,
         cpu=of.task.cpu,
         memory=of.task.memory,
@@ -179,13 +207,13 @@ def queue_objects(of: Scenario, started: float) -> list[dict[str, Any]]:
 
 def _latency_object(of: Scenario, queue: LatencyQueue, started: float) -> dict[str, Any]:
     resources = {"cpu": f"{round(queue.pods * of.task.cpu * 1000)}m", "memory": str(round(queue.pods * of.task.memory))}
-    burst = {"resources": resources, "durationSeconds": BURST_SECONDS, "deadlineSeconds": BURST_SECONDS}
-    arrival: dict[str, Any] = {"sporadic": {"minInterarrivalSeconds": PERIOD_SECONDS}}
+    burst = {"resources": resources, "durationSeconds": of.tempo.burst, "deadlineSeconds": of.tempo.burst}
+    arrival: dict[str, Any] = {"sporadic": {"minInterarrivalSeconds": of.tempo.period}}
     if queue.periodic:
         first = dt.datetime.fromtimestamp(started + (queue.arrivals or (0.0,))[0], dt.UTC)
         arrival = {
             "periodic": {
-                "periodSeconds": PERIOD_SECONDS,
+                "periodSeconds": of.tempo.period,
                 "firstArrival": first.strftime("%Y-%m-%dT%H:%M:%SZ"),
                 "jitterSeconds": JITTER_SECONDS,
             }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from e2e.demo.scenario import BURST_SECONDS, Scenario
+from e2e.demo.scenario import Scenario
 from e2e.demo.table import aligned, percent
 from e2e.workload.metrics import (
     BurstRecord,
@@ -23,7 +23,7 @@ def summary(of: Scenario, without: WorkloadRecord | None, with_fairburst: Worklo
     sides = [(name, record) for name, record in (("without", without), ("with fairburst", with_fairburst)) if record is not None]
     names, records = [name for name, _ in sides], [record for _, record in sides]
     return [
-        f"Bursts: time from arrival until all work was done; deadline {BURST_SECONDS} s",
+        f"Bursts: time from arrival until all work was done; deadline {of.tempo.burst} s",
         *aligned([("queue", "burst", "arrival", "pods", *names), *_burst_lines(of, records)]),
         "",
         f"Average dominant share from {WARM_UP_SECONDS:g} s to {of.seconds:g} s (what others leave comes on top of a fair share)",

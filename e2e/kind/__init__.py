@@ -1,1 +1,1 @@
-"""kind: three nodes as containers with real kubelets, for the tests of e2e/promises."""
+"""kind: three nodes as containers with real kubelets, for the tests of e2e/promises and the demo."""

@@ -168,6 +168,12 @@ def why_unusable() -> str:
     return ""
 
 
+def at_hand() -> bool:
+    """Whether a cluster can be made here and now: nothing is missing, and Docker holds a node image, so that none need be pulled."""
+    image = os.environ.get("KIND_IMAGE") or "kindest/node"
+    return not why_unusable() and bool(run("docker", "image", "ls", "--quiet", image).strip())
+
+
 def build_operator() -> None:
     """Build OPERATOR_IMAGE from this checkout, on PYTHON_IMAGE if that is set. Raises ImageError."""
     base = os.environ.get("PYTHON_IMAGE")

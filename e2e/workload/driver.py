@@ -488,14 +488,23 @@ def job_object(name: str, run_name: str, stage: Stage, image: TaskImage, most_pa
 
 
 async def cluster_capacity(client: ApiClient) -> Amounts:
-    """Allocatable of all ready, schedulable nodes without a taint."""
-    total = Amounts()
+    """Allocatable of all ready, schedulable nodes without a taint, less what the pods there ask for now."""
+    total, counted = Amounts(), set()
     for node in (await client.get_json("/api/v1/nodes"))["items"]:
         ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", []))
         if ready and not node["spec"].get("unschedulable") and not node["spec"].get("taints"):
-            allocatable = node["status"]["allocatable"]
-            total += Amounts(float(parse_quantity(allocatable["cpu"])), float(parse_quantity(allocatable["memory"])))
+            counted.add(node["metadata"]["name"])
+            total += _amounts(node["status"]["allocatable"])
+    unfinished = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+    for pod in (await client.get_json("/api/v1/pods", unfinished))["items"]:
+        if pod["spec"].get("nodeName") in counted:
+            for container in pod["spec"]["containers"]:
+                total += _amounts(container.get("resources", {}).get("requests", {})).times(-1)
     return total
+
+
+def _amounts(quantities: Mapping[str, str]) -> Amounts:
+    return Amounts(float(parse_quantity(quantities.get("cpu", "0"))), float(parse_quantity(quantities.get("memory", "0"))))
 
 
 def _first(errors: BaseExceptionGroup[Any]) -> BaseException:

@@ -33,7 +33,7 @@ def processes_marked(mark: str) -> dict[int, str]:
 )
 def test_interrupted_demo_leaves_no_process_behind(until, number, want_running):
     mark = f"demo-test-{uuid.uuid4().hex}"
-    command = [sys.executable, "-m", "e2e.demo", "--seconds", "80", "--phase", "with"]
+    command = [sys.executable, "-m", "e2e.demo", "--cluster", "kwok", "--seconds", "80", "--phase", "with"]
     with subprocess.Popen(command, env=os.environ | {"MARK": mark}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as demo:
         try:
             said = []

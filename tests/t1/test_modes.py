@@ -18,7 +18,7 @@ import pytest
 
 from e2e.cluster import Cluster
 from e2e.demo.phase import wait_for_admission
-from e2e.demo.scenario import WIDEST_HELD_STAGE, plans, queue_objects, scenario
+from e2e.demo.scenario import PLAYED, plans, queue_objects, scenario
 from e2e.harness import OperatorProcess
 from e2e.workload.driver import LatencyPlan, PlannedBurst, ThroughputPlan, WorkloadDriver
 from e2e.workload.metrics import Amounts, average_dominant_shares
@@ -47,7 +47,7 @@ class Workload:
 
 def demo() -> Workload:
     """`make demo`, with narrow Jobs in every mode."""
-    of = dataclasses.replace(scenario(CAPACITY, 180.0), widest=WIDEST_HELD_STAGE)
+    of = dataclasses.replace(scenario(CAPACITY, 180.0), widest=PLAYED.widest_held)
     return Workload(180.0, of.queues, lambda mode, start: queue_objects(dataclasses.replace(of, mode=mode), start), lambda: plans(of))
 
 
