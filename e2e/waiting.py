@@ -21,9 +21,11 @@ def until(check: Callable[[], Answer | None], seconds: float, what: str) -> Answ
     """The first answer of `check` that is true. `what` completes "waited for ..."."""
     deadline = time.monotonic() + seconds
     while True:
+        asked = time.monotonic()
         answer = check()
         if answer:
             return answer
         if time.monotonic() > deadline:
             raise NotInTimeError(f"waited {seconds:g} s for {what}; last answer {answer!r}")
-        time.sleep(POLL_SECONDS)
+        # Twice as long as the question took: one that starts a kubectl would else hold a core that what is waited for needs.
+        time.sleep(max(POLL_SECONDS, 2 * (time.monotonic() - asked)))

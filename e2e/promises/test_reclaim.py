@@ -10,8 +10,8 @@ from e2e.waiting import until
 
 BURST_PODS, BURST_SECONDS = 4, 120
 GRACE_SECONDS = 90  # longer than it takes to let the victims leave, so that nobody is killed at its end
-# Runs until /end is there, also when it is asked to end: how it leaves says whether it was.
-STUBBORN = ["sh", "-c", "trap left=143 TERM; until [ -e /end ]; do sleep 1; done; exit ${left:-0}"]
+# Runs until /end is there, also when it is asked to end, of which it tells: how it leaves says whether it was.
+STUBBORN = ["sh", "-c", "trap 'left=143; echo asked' TERM; until [ -e /end ]; do sleep 1; done; exit ${left:-0}"]
 
 
 def test_victims_have_their_grace_period_and_the_burst_starts_in_their_places(
@@ -33,6 +33,8 @@ def test_victims_have_their_grace_period_and_the_burst_starts_in_their_places(
     assert {condition(one["status"], "DisruptionTarget")["reason"] for one in victims} == {"EvictionByEvictionAPI"}
     until(lambda: sorted(told(site, batch)) == names, PATIENCE_SECONDS, "an Event on each of them")
     assert all(f"the burst of queue {bursts}/{bursts} that came at" in why for why in told(site, batch).values())
+    for name in names:  # the kubelet comes to it a moment later
+        until(lambda name=name: "asked" in site.cluster.kubectl("logs", name, "-n", batch), PATIENCE_SECONDS, f"{name} to know")  # type: ignore[misc]
     assert (len(site.running(batch)), site.running(bursts)) == (places, []), "their containers run on, and nobody has their places"
 
     end(site, batch, *names)
