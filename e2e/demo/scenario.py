@@ -50,7 +50,7 @@ class Tempo:
 # About 16 pods a second, which two cores can carry where nodes are played, and 8 s to create and bind a burst's, which busy machines need.
 PLAYED = Tempo(slots=160, shortest_task=8, longest_task=12, burst_task=10, burst=30, period=60, widest=60, widest_held=12, active_jobs=24)
 # About one pod a second: to start a container takes real nodes on two cores half a second of processor time.
-REAL = Tempo(slots=16, shortest_task=12, longest_task=18, burst_task=10, burst=50, period=100, widest=6, widest_held=1, active_jobs=6)
+REAL = Tempo(slots=16, shortest_task=12, longest_task=18, burst_task=10, burst=50, period=100, widest=6, widest_held=1, active_jobs=16)
 
 
 @dataclass(frozen=True, slots=True)
