@@ -28,7 +28,7 @@ class Tempo:
     """How much happens at once, and how fast. Seconds but for the counts.
 
     `slots`: tasks that fill the cluster. `widest`: tasks of the widest stage; `widest_held`: the same where Jobs start whole, and so must
-    fit the least fair share, a ninth. `active_jobs`: Jobs that a throughput queue has under way.
+    fit the least fair share, a ninth. `active_jobs`, `backlog`: Jobs that a throughput queue has under way, and tasks that wait at least.
     """
 
     slots: int
@@ -40,6 +40,7 @@ class Tempo:
     widest: int
     widest_held: int
     active_jobs: int
+    backlog: int
 
     @property
     def spare(self) -> float:
@@ -48,9 +49,13 @@ class Tempo:
 
 
 # About 16 pods a second, which two cores can carry where nodes are played, and 8 s to create and bind a burst's, which busy machines need.
-PLAYED = Tempo(slots=160, shortest_task=8, longest_task=12, burst_task=10, burst=30, period=60, widest=60, widest_held=12, active_jobs=24)
+PLAYED = Tempo(
+    slots=160, shortest_task=8, longest_task=12, burst_task=10, burst=30, period=60, widest=60, widest_held=12, active_jobs=24, backlog=160
+)
 # About one pod a second: to start a container takes real nodes on two cores half a second of processor time.
-REAL = Tempo(slots=16, shortest_task=12, longest_task=18, burst_task=10, burst=50, period=100, widest=6, widest_held=1, active_jobs=16)
+REAL = Tempo(
+    slots=16, shortest_task=12, longest_task=18, burst_task=10, burst=50, period=100, widest=6, widest_held=1, active_jobs=24, backlog=48
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +160,7 @@ def plans(of: Scenario, seed: int = SEED) -> tuple[list[LatencyPlan], list[Throu
     ]
     # Enough tasks that every queue could fill most of the cluster alone, whatever the others do.
     throughput = [
-        ThroughputPlan(queue.name, jobs, active_jobs=of.tempo.active_jobs, backlog_tasks=of.tempo.slots)
+        ThroughputPlan(queue.name, jobs, active_jobs=of.tempo.active_jobs, backlog_tasks=of.tempo.backlog)
         for queue, jobs in zip(of.throughput, _batch(of, seed), strict=True)
     ]
     return latency, throughput
