@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from benchmarks.measure import Measurement, benchmark, figure, timed, timed_once
-from fairburst.policy.model import FloatArray, IntArray
+from fairburst.policy.arrays import FloatArray, IntArray
 from fairburst.policy.paf.curves import ErnestCurve
 from fairburst.policy.paf.divide import SlotRules, divide_slots
 from fairburst.policy.paf.jobs import ElasticJob

@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError, InvalidSpecError
-from fairburst.policy.model import FloatArray
 from fairburst.policy.paf.curves import Curve, ErnestCurve, PointsCurve, measured_between, problem, progress_rates
 from fairburst.policy.paf.divide import SlotRules, divide_slots
 from fairburst.policy.paf.jobs import ElasticJob, SlotDecision, SlotReason

@@ -12,17 +12,7 @@ from fairburst.policy.dress.learned import FamilyDurations
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.dress.values import DemandCategory, DressConfig, JobsPart, Task
 from fairburst.policy.errors import InvalidSnapshotError, InvalidSpecError
-from fairburst.policy.model import (
-    Burst,
-    EventKind,
-    Memory,
-    Periodic,
-    PolicyConfig,
-    QueueSpec,
-    RoundResult,
-    Sporadic,
-    WindowState,
-)
+from fairburst.policy.model import Burst, EventKind, Memory, Periodic, PolicyConfig, QueueSpec, RoundResult, Sporadic, WindowState
 from tests.support.policy import latency, snapshot, throughput
 from tests.support.strategies import START
 

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.dress.divide import divide_by_category
-from fairburst.policy.model import FloatArray
 
 EXACT = 1e-9
 

@@ -10,7 +10,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from benchmarks.paf import KINDS, drawn_jobs, dynamic_programming
-from fairburst.policy.model import FloatArray, IntArray
+from fairburst.policy.arrays import FloatArray, IntArray
 from fairburst.policy.paf.curves import PointsCurve
 from fairburst.policy.paf.divide import SlotRules, divide_slots
 from fairburst.policy.paf.jobs import ElasticJob

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.dress.reserve import Balance, adjust_reserve, cap_for_waiting, split_free
-from fairburst.policy.model import FloatArray
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairburst.cli.main import main
-from fairburst.policy.model import FloatArray
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.paf.curves import progress_rates
 from fairburst.sim.errors import TraceError
 from fairburst.sim.paf_profile import SlotJob, adjust, fair_as_the_authors, fair_max_min, least_amounts, simulate

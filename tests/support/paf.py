@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fairburst.policy.model import FloatArray, IntArray
+from fairburst.policy.arrays import FloatArray, IntArray
 
 Curves = Sequence[FloatArray]
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.decide import decide
-from fairburst.policy.model import ClusterSnapshot, FloatArray, GuaranteeClass, Memory, PolicyConfig, QueueSpec, RoundResult
+from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig, QueueSpec, RoundResult
 from tests.support.policy import snapshot
 
 RANK = {GuaranteeClass.HARD: 0, GuaranteeClass.SOFT: 1, GuaranteeClass.ELASTIC: 2, None: 3}

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.decide import decide
 from fairburst.policy.model import (
     Arrival,
     Burst,
     ClusterSnapshot,
-    FloatArray,
     Memory,
     Periodic,
     PolicyConfig,

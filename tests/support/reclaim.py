@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.decide import decide
-from fairburst.policy.model import FloatArray, Memory, PolicyConfig, QueueKind, QueueSpec
+from fairburst.policy.model import Memory, PolicyConfig, QueueKind, QueueSpec
 from fairburst.policy.reclaim.owed import owed
 from fairburst.policy.reclaim.values import (
     Claim,

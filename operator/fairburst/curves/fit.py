@@ -15,7 +15,7 @@ import numpy as np
 import scipy  # not its parts, which it loads when first asked for: half a second of start-up and 70 MB that few clusters need
 
 from fairburst.curves.runs import Run, medians
-from fairburst.policy.model import FloatArray
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.paf.curves import ErnestCurve, problem
 
 # Median relative error, runs left out one by one, above which a curve says too little: it moves slots for gains of about that size.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairburst.policy.model import FloatArray
+from fairburst.policy.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

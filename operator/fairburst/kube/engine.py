@@ -43,6 +43,7 @@ from fairburst.kube.views.conditions import conditions_of
 from fairburst.kube.views.elastic_view import condition, status_part
 from fairburst.kube.views.lead_time_view import LeadTimeBook, LeadTimeView
 from fairburst.kube.views.status import StatusInput, StatusPlanner, StatusWrite, memory_of
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.attainability import Attainability, attainability
 from fairburst.policy.baselines import Policy
 from fairburst.policy.decide import decide
@@ -51,7 +52,6 @@ from fairburst.policy.model import (
     Burst,
     ClusterSnapshot,
     EventKind,
-    FloatArray,
     GuaranteeClass,
     Memory,
     QueueDecision,

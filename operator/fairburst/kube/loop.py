@@ -18,7 +18,7 @@ import numpy as np
 
 from fairburst.config import RoundConfig
 from fairburst.kube.engine import ClusterView, Engine, RoundPlan
-from fairburst.policy.model import FloatArray
+from fairburst.policy.arrays import FloatArray
 from fairburst.telemetry.log import event
 from fairburst.telemetry.metrics import Metrics
 

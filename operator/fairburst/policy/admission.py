@@ -13,13 +13,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fairburst.policy import windows
+from fairburst.policy.arrays import FloatArray, IntArray
 from fairburst.policy.drf import column_sum, row_any, row_maximum, take_rows
 from fairburst.policy.model import (
     Burst,
     ClusterSnapshot,
     EventKind,
-    FloatArray,
-    IntArray,
     Memory,
     PolicyConfig,
     QueueKind,

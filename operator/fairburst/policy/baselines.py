@@ -13,19 +13,12 @@ from typing import Protocol
 
 import numpy as np
 
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.decide import check, decide
 from fairburst.policy.dress.values import DressConfig
 from fairburst.policy.drf import dominant_share, fill, row_any_above, take_in_order
 from fairburst.policy.explain import QueueDecisions, Round
-from fairburst.policy.model import (
-    ClusterSnapshot,
-    FloatArray,
-    GuaranteeClass,
-    Memory,
-    PolicyConfig,
-    QueueMemory,
-    RoundResult,
-)
+from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig, QueueMemory, RoundResult
 from fairburst.policy.rounding import Turns, round_to_units
 from fairburst.policy.table import ELASTIC, Columns, Declared, blank_columns, compile_queues
 from fairburst.policy.tolerance import TIME_STEP_SECONDS, TOLERANCE, slack_of

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.drf import column_sum, fill, put_rows, row_any, row_any_above, take_in_order, take_rows
-from fairburst.policy.model import BoolArray, FloatArray, IntArray
 from fairburst.policy.rounding import units_up
 from fairburst.policy.tolerance import TOLERANCE, slack_of
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from fairburst.policy import windows
 from fairburst.policy.admission import needs_admission, settle
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.bopf import Standing, allocate
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.dress.round import dress_round
@@ -28,17 +29,7 @@ from fairburst.policy.drf import (
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
 from fairburst.policy.explain import AdmissionDecisions, QueueDecisions, Round
 from fairburst.policy.holding import Limits, holds, lead_times, limit_growth
-from fairburst.policy.model import (
-    BoolArray,
-    ClusterSnapshot,
-    EventKind,
-    FloatArray,
-    IntArray,
-    Memory,
-    PolicyConfig,
-    RoundEvent,
-    RoundResult,
-)
+from fairburst.policy.model import ClusterSnapshot, EventKind, Memory, PolicyConfig, RoundEvent, RoundResult
 from fairburst.policy.paf.jobs import SlotDivision
 from fairburst.policy.paf.round import slot_round
 from fairburst.policy.rounding import Turns, round_to_units, units_up

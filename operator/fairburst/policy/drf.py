@@ -13,7 +13,7 @@ import heapq
 
 import numpy as np
 
-from fairburst.policy.model import BoolArray, FloatArray, IntArray
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.tolerance import SLOWEST, SMALLEST, TOLERANCE, slack_of
 
 

@@ -16,11 +16,11 @@ from typing_extensions import override
 
 from fairburst.policy import windows
 from fairburst.policy.admission import Book, loads, shares
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import (
     AdmissionDecision,
     ClusterSnapshot,
     ConditionResult,
-    FloatArray,
     GuaranteeClass,
     PolicyConfig,
     QueueDecision,

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairburst.policy import windows
+from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.dress.learned import Outlook
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.lead_time import Expected, LeadTimeDecision, plan_holds
 from fairburst.policy.lead_time_record import LeadTimeRecord
-from fairburst.policy.model import BoolArray, ClusterSnapshot, FloatArray, PolicyConfig
+from fairburst.policy.model import ClusterSnapshot, PolicyConfig
 from fairburst.policy.rounding import units_up
 from fairburst.policy.table import ARMED, CLOSED, FLOATING, HARD, OPEN, OVERDUE, PERIODIC, SCHEDULE, Columns
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.dress.learned import FEWEST, FamilyDurations, Outlook
 from fairburst.policy.dress.values import DemandCategory, Job
-from fairburst.policy.model import FloatArray
 from fairburst.policy.tolerance import slack_of
 
 CAUTION = 1.0  # standard deviations of the release that are not counted on: five arrivals in six find the room

@@ -13,21 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
-if TYPE_CHECKING:
-    from fairburst.policy.dress.memory import DressMemory
-    from fairburst.policy.dress.values import DressConfig, DressResult, JobsPart
-    from fairburst.policy.lead_time import LeadTimeDecision
-    from fairburst.policy.paf.divide import SlotRules
-    from fairburst.policy.paf.jobs import ElasticJob, SlotDecision
-    from fairburst.policy.table import Columns
+from fairburst.policy.arrays import BoolArray, FloatArray
+from fairburst.policy.dress.memory import DressMemory
+from fairburst.policy.dress.values import DressConfig, DressResult, JobsPart
+from fairburst.policy.lead_time import LeadTimeDecision
+from fairburst.policy.paf.divide import SlotRules
+from fairburst.policy.paf.jobs import ElasticJob, SlotDecision
 
-FloatArray: TypeAlias = NDArray[np.float64]
-BoolArray: TypeAlias = NDArray[np.bool_]
-IntArray: TypeAlias = NDArray[np.int64]
+if TYPE_CHECKING:  # a memory and its columns are two forms of one value, and know each other
+    from fairburst.policy.table import Columns
 
 
 class QueueKind(enum.Enum):

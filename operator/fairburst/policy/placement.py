@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairburst.policy.model import BoolArray, FloatArray, IntArray
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.tolerance import TOLERANCE
 
 BEST = 10  # the highest score that kube-scheduler takes from an extender; the lowest is 0

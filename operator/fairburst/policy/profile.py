@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.drf import inverse_capacity
-from fairburst.policy.model import FloatArray
 from fairburst.policy.table import PERIODIC, SCHEDULE, Declared
 from fairburst.policy.tolerance import TOLERANCE
 

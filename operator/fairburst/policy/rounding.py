@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.drf import add_to_rows, column_sum, put_rows, row_any, row_any_above, row_any_short, take_rows
-from fairburst.policy.model import BoolArray, FloatArray, IntArray
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE, slack_of
 
 # How long a queue whose turn it is keeps the unit: long enough to start and run something, short beside a batch job.

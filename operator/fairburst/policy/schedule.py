@@ -13,7 +13,8 @@ from typing import overload
 import numpy as np
 from typing_extensions import override
 
-from fairburst.policy.model import Burst, FloatArray, ScheduledBurst
+from fairburst.policy.arrays import FloatArray
+from fairburst.policy.model import Burst, ScheduledBurst
 from fairburst.policy.tolerance import LARGEST, LONGEST_SECONDS, TIME_STEP_SECONDS
 
 

@@ -15,15 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.drf import largest_share
 from fairburst.policy.errors import InvalidSpecError
 from fairburst.policy.model import (
     AdmissionDecision,
-    BoolArray,
     Burst,
-    FloatArray,
     GuaranteeClass,
-    IntArray,
     Memory,
     QueueKind,
     QueueMemory,

@@ -7,7 +7,7 @@ and far below one millicore or one byte of anything that runs.
 
 from __future__ import annotations
 
-from fairburst.policy.model import FloatArray
+from fairburst.policy.arrays import FloatArray
 
 TOLERANCE = 1e-9
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy  # not its parts, which it loads when first asked for: half a second of start-up and 70 MB that few clusters need
 
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.errors import InvalidSpecError
-from fairburst.policy.model import FloatArray
 
 
 class Correlation(enum.Enum):

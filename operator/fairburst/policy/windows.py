@@ -20,8 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.drf import largest_share
-from fairburst.policy.model import BoolArray, EventKind, FloatArray, IntArray, RoundEvent
+from fairburst.policy.model import EventKind, RoundEvent
 from fairburst.policy.table import (
     ARMED,
     CLOSED,

@@ -17,7 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fairburst.policy import memory as saved
-from fairburst.policy.model import ClusterSnapshot, FloatArray, GuaranteeClass, Memory, PolicyConfig, QueueSpec, RoundResult
+from fairburst.policy.arrays import FloatArray
+from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig, QueueSpec, RoundResult
 from fairburst.recording import values
 
 VERSION = 1

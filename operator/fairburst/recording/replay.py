@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.baselines import Policy
 from fairburst.policy.decide import decide
-from fairburst.policy.model import ClusterSnapshot, FloatArray, GuaranteeClass, Memory, PolicyConfig
+from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig
 from fairburst.recording.lines import Outcome, RecordedRound, Refusal, refusal
 from fairburst.recording.reader import RecordingReader
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairburst.policy.model import ClusterSnapshot, FloatArray, IntArray, QueueSpec
+from fairburst.policy.arrays import FloatArray, IntArray
+from fairburst.policy.model import ClusterSnapshot, QueueSpec
 from fairburst.sim.errors import ScenarioError
 
 MILLIONTHS = 1_000_000

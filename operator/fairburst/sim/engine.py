@@ -18,19 +18,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fairburst.policy.arrays import BoolArray, IntArray
 from fairburst.policy.baselines import POLICIES, Policy, strict_priority
 from fairburst.policy.dress.values import DemandCategory, DressConfig, StartMode
-from fairburst.policy.model import (
-    BoolArray,
-    ClusterSnapshot,
-    EventKind,
-    GuaranteeClass,
-    IntArray,
-    Memory,
-    QueueKind,
-    RoundResult,
-    Schedule,
-)
+from fairburst.policy.model import ClusterSnapshot, EventKind, GuaranteeClass, Memory, QueueKind, RoundResult, Schedule
 from fairburst.sim.cluster import MILLIONTHS, Machines, snapshot
 from fairburst.sim.errors import ScenarioError
 from fairburst.sim.job_book import BookedJob, BookedTasks, JobBook

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairburst.policy.arrays import FloatArray, IntArray
 from fairburst.policy.dress.category import category_of
 from fairburst.policy.dress.values import DemandCategory, DressConfig, Job, JobsPart, TaskTable, keep_seconds
-from fairburst.policy.model import FloatArray, IntArray
 from fairburst.sim.cluster import MILLIONTHS
 from fairburst.sim.workload import DagJob
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.drf import fill
-from fairburst.policy.model import FloatArray
 
 FIRST_FREE_SECONDS = 1.0  # when the blocker's first task ends
 BETWEEN_FREE_SECONDS = 0.001  # and how long after it each further one does

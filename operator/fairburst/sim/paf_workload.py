@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fairburst.policy.model import FloatArray
+from fairburst.policy.arrays import FloatArray
 from fairburst.sim.errors import TraceError
 from fairburst.sim.paf_profile import SlotJob
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairburst.policy.model import FloatArray, GuaranteeClass, QueueSpec, RoundEvent
+from fairburst.policy.arrays import FloatArray
+from fairburst.policy.model import GuaranteeClass, QueueSpec, RoundEvent
 
 
 @dataclass(slots=True)

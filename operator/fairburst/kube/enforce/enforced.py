@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fairburst.kube.enforce.enforceability import Obstacle
 from fairburst.kube.queues.roster import Member
 from fairburst.kube.usage.demand import NamespaceDemand
-from fairburst.policy.model import FloatArray
+from fairburst.policy.arrays import FloatArray
 
 
 @dataclass(slots=True)

@@ -27,7 +27,8 @@ from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.gated_pods import PodKey, group_of
 from fairburst.kube.usage.placement import Placement, has_rules_of_its_own
 from fairburst.kube.usage.pod_index import PodIndex, Shape
-from fairburst.policy.model import BoolArray, ClusterSnapshot, FloatArray, RoundResult
+from fairburst.policy.arrays import BoolArray, FloatArray
+from fairburst.policy.model import ClusterSnapshot, RoundResult
 from fairburst.policy.reclaim.owed import owed
 from fairburst.policy.reclaim.values import (
     Claim,

@@ -15,7 +15,7 @@ import numpy as np
 from fairburst.kube.api.objects import Metadata
 from fairburst.kube.extender.node_table import NodeTable
 from fairburst.kube.names import LARGE_CLASS, PRIORITY_CLASS_PREFIX, SIZE_CLASSES
-from fairburst.policy.model import IntArray
+from fairburst.policy.arrays import IntArray
 from fairburst.policy.placement import packing_scores, spreading_scores
 
 

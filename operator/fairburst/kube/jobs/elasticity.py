@@ -23,7 +23,8 @@ from fairburst.kube.queues.roster import Member, Roster
 from fairburst.kube.queues.schemas import Elasticity, ThroughputQueueSpec
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
-from fairburst.policy.model import ClusterSnapshot, FloatArray, RoundResult
+from fairburst.policy.arrays import FloatArray
+from fairburst.policy.model import ClusterSnapshot, RoundResult
 from fairburst.policy.paf.divide import SlotRules
 from fairburst.policy.paf.jobs import ElasticJob, SlotDecision, SlotReason
 

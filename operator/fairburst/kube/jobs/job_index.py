@@ -24,8 +24,8 @@ from fairburst.kube.api.objects import Metadata, Pod, controller_of
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL
 from fairburst.kube.names import SIZE_CLASSES, SMALL_CLASS
 from fairburst.kube.usage.pod_index import Shape
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.dress.values import Job, TaskTable
-from fairburst.policy.model import BoolArray, FloatArray, IntArray
 
 # Labels by which others group pods, and ours; the first that a pod has counts.
 GROUP_LABELS = ("fairburst.dev/job", "scheduling.x-k8s.io/pod-group", "kueue.x-k8s.io/pod-group-name", "spark-app-selector")

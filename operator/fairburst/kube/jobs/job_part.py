@@ -20,8 +20,8 @@ from fairburst.kube.names import SIZE_CLASSES, SMALL_CLASS
 from fairburst.kube.queues.job_annotations import family_of
 from fairburst.kube.usage.demand import MOST, NamespaceDemand, Wish, pods_at_once
 from fairburst.kube.usage.pod_index import ANNOUNCED_KINDS
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.dress.values import DemandCategory, Job
-from fairburst.policy.model import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

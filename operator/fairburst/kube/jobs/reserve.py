@@ -25,8 +25,9 @@ from fairburst.kube.queues.roster import Member, Roster
 from fairburst.kube.queues.schemas import ThroughputQueue
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.pod_index import ClassUsage, PodIndex
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.dress.values import JobsPart, keep_seconds
-from fairburst.policy.model import ClusterSnapshot, FloatArray, GuaranteeClass, RoundResult
+from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, RoundResult
 
 CLASS_OF = {SMALL_QUOTA: SMALL_CLASS, LARGE_QUOTA: LARGE_CLASS}
 QUOTA_OF = {name: quota for quota, name in CLASS_OF.items()}

@@ -9,7 +9,7 @@ from collections import deque
 
 import numpy as np
 
-from fairburst.policy.model import FloatArray
+from fairburst.policy.arrays import FloatArray
 
 BURSTS = 10
 

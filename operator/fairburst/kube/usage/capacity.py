@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairburst.kube.api.objects import Node
-from fairburst.policy.model import FloatArray
+from fairburst.policy.arrays import FloatArray
 from fairburst.quantity import parse_quantity
 
 # Taints by which kubeadm and others keep users' pods off control planes.

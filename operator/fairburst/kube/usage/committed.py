@@ -12,7 +12,7 @@ import numpy as np
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, NotFound
 from fairburst.kube.api.saved import SAVE_SECONDS, SavedText, memory_name
-from fairburst.policy.model import FloatArray
+from fairburst.policy.arrays import FloatArray
 from fairburst.telemetry.log import event
 
 logger = logging.getLogger(__name__)

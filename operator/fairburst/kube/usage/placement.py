@@ -11,7 +11,7 @@ from collections.abc import Collection
 import numpy as np
 
 from fairburst.kube.api.objects import Node, Pod, Taint, Toleration
-from fairburst.policy.model import BoolArray
+from fairburst.policy.arrays import BoolArray
 
 
 class Placement:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.lead_time import LeadTimeDecision
-from fairburst.policy.model import ClusterSnapshot, EventKind, FloatArray, RoundResult
+from fairburst.policy.model import ClusterSnapshot, EventKind, RoundResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,16 +27,8 @@ from fairburst.kube.queues.schemas import (
 )
 from fairburst.kube.views.conditions import ConditionValue
 from fairburst.kube.views.lead_time_view import LeadTimeView
-from fairburst.policy.model import (
-    AdmissionDecision,
-    ConditionResult,
-    FloatArray,
-    GuaranteeClass,
-    QueueDecision,
-    QueueMemory,
-    Window,
-    WindowState,
-)
+from fairburst.policy.arrays import FloatArray
+from fairburst.policy.model import AdmissionDecision, ConditionResult, GuaranteeClass, QueueDecision, QueueMemory, Window, WindowState
 
 MILLI, MICRO = 1000, 1_000_000
 LEDGER_TOLERANCE = 0.05  # dominant-share-seconds by which a stored ledger may drift before it is written anew

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.dress.values import DemandCategory
-from fairburst.policy.model import BoolArray, FloatArray
 from fairburst.policy.tolerance import TOLERANCE
 
 

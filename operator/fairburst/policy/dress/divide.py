@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairburst.policy.model import FloatArray
+from fairburst.policy.arrays import FloatArray
 
 
 def divide_by_category(

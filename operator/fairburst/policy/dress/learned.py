@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from typing_extensions import override
 
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.dress.values import TaskTable
-from fairburst.policy.model import BoolArray, FloatArray, IntArray
 
 DURATIONS = 32  # enough for a quantile of one in twenty
 FAMILIES = 1000

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.dress.learned import Outlook
 from fairburst.policy.dress.phases import Phases
 from fairburst.policy.dress.values import TaskTable
-from fairburst.policy.model import FloatArray
 
 
 def released_fraction(phases: Phases, time: float) -> FloatArray:

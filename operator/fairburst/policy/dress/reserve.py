@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairburst.policy.model import FloatArray
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.tolerance import slack_of
 
 Vector = list[float]

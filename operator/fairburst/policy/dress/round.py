@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.dress.category import size_limit
 from fairburst.policy.dress.divide import divide_by_category
 from fairburst.policy.dress.learned import Outlook, learn
@@ -24,7 +25,6 @@ from fairburst.policy.dress.values import (
 )
 from fairburst.policy.dress.waiting import Levels, Work, sort_out
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
-from fairburst.policy.model import FloatArray
 from fairburst.policy.tolerance import slack_of
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.dress.memory import DressMemory, Prediction
 from fairburst.policy.dress.release import actual_release
 from fairburst.policy.dress.values import SETTLE_SECONDS, EstimatorScore, TaskTable
-from fairburst.policy.model import FloatArray
 
 RECENT = 20  # horizons over which a score forgets: a few minutes
 FEWEST_HORIZONS = 5  # the learned estimator must have been right for this long before it is trusted

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairburst.policy.model import BoolArray, FloatArray, IntArray
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 
 
 class DemandCategory(enum.Enum):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.dress.category import is_small
 from fairburst.policy.dress.values import DemandCategory, DressConfig, Job, JobsPart, NeverFits, StartMode
 from fairburst.policy.errors import InvalidSnapshotError
-from fairburst.policy.model import BoolArray, FloatArray
 from fairburst.policy.tolerance import slack_of
 
 

@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.errors import InvalidSpecError
-from fairburst.policy.model import FloatArray
 
 # A curve that goes above 1 by less than this is rounding of what it was fitted to; one that never rises by more is flat.
 SMALLEST_RISE = 1e-6

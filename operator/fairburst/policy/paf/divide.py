@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fairburst.policy.arrays import FloatArray, IntArray
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
-from fairburst.policy.model import FloatArray, IntArray
 from fairburst.policy.paf.curves import examine, measured_between
 from fairburst.policy.paf.jobs import ElasticJob, SlotDecision, SlotDivision, SlotReason
 from fairburst.policy.paf.shares import fair_slots

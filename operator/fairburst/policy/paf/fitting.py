@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.drf import row_any
-from fairburst.policy.model import BoolArray, FloatArray, IntArray
 
 
 def take_that_fit(cost: FloatArray, owner: IntArray, left: FloatArray) -> BoolArray:

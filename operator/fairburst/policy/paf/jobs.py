@@ -9,7 +9,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fairburst.policy.model import FloatArray
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.paf.curves import Curve
 
 

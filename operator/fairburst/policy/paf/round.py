@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fairburst.policy.model import ClusterSnapshot, FloatArray
+from fairburst.policy.arrays import FloatArray
+from fairburst.policy.model import ClusterSnapshot
 from fairburst.policy.paf.divide import SlotRules, divide_slots
 from fairburst.policy.paf.jobs import SlotDivision
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fairburst.policy.arrays import FloatArray, IntArray
 from fairburst.policy.drf import fill
-from fairburst.policy.model import FloatArray, IntArray
 from fairburst.policy.paf.fitting import take_that_fit
 from fairburst.policy.tolerance import TOLERANCE, slack_of
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy  # not its parts, which it loads when first asked for: half a second of start-up and 70 MB that few clusters need
 
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.drf import dominant_share, inverse_capacity, largest_share, row_any
-from fairburst.policy.model import BoolArray, FloatArray, IntArray
 from fairburst.policy.paf.fitting import take_that_fit
 from fairburst.policy.tolerance import slack_of
 

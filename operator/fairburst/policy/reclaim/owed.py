@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fairburst.policy.model import BoolArray, ClusterSnapshot, FloatArray, GuaranteeClass, QueueKind, RoundResult, WindowState
+from fairburst.policy.arrays import BoolArray, FloatArray
+from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, QueueKind, RoundResult, WindowState
 from fairburst.policy.reclaim.values import Ground, Owed, ReclaimRules
 from fairburst.policy.tolerance import slack_of
 

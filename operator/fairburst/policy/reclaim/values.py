@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from fairburst.policy.model import BoolArray, FloatArray
+from fairburst.policy.arrays import BoolArray, FloatArray
 
 Request: TypeAlias = tuple[float, ...]
 

@@ -15,8 +15,8 @@ from itertools import groupby
 
 import numpy as np
 
+from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.drf import inverse_capacity
-from fairburst.policy.model import BoolArray, FloatArray
 from fairburst.policy.reclaim.values import (
     Claim,
     Eviction,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from fairburst.policy.model import FloatArray
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.uncertainty import Correlation, Request, request_normal
 from fairburst.sim.charts import Chart, ChartKind, Series
 from fairburst.sim.cluster import one_machine

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fairburst.curves.fit import coefficients_of, runtime
-from fairburst.policy.model import BoolArray, FloatArray
+from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.paf.transfer import transfer_slots
 from fairburst.sim.charts import Chart, ChartKind, Series
 from fairburst.sim.paf_profile import FairShare, SlotJob, adjust, fair_as_the_authors, fair_max_min, simulate
