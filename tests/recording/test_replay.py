@@ -166,7 +166,7 @@ class TestFurtherParts:
         [
             pytest.param({"is": "os.system"}, "expected a value of the core", id="not the core's"),
             pytest.param({"is": "model.FloatArray"}, "expected a dataclass or an enum of the core", id="not a value"),
-            pytest.param({"is": "model.np"}, "expected a dataclass or an enum of the core", id="what a module imports"),
+            pytest.param({"is": "model.math"}, "expected a dataclass or an enum of the core", id="what a module imports"),
             pytest.param({"is": "..kube.process.Operator"}, "expected a value of the core", id="out of the core"),
             pytest.param({"is": "model.Sporadic", "gap": 3}, "expected the fields of model.Sporadic", id="wrong fields"),
             pytest.param({}, "expected a value of the core", id="says nothing"),
