@@ -19,9 +19,11 @@ from fairburst.kube.api.client import ApiClient
 
 TASK_SECONDS = 20.0
 PERIOD_SECONDS, BURST_SECONDS, BURST_PODS = 60, 20, 10
-FILL_SECONDS, PERIODS = 30, 2
+FILL_SECONDS, PERIODS = 20, 2
 PLACES_OF_A_NODE = 16  # 1.6 containers a second: two cores start few more
 TOLERANCE = 0.05
+# Quotas are written some pods above the level (docs/decisions/0003), which is a lot of 32 places: figures of both in docs/e2e.md.
+GATED = {"enforcement": "Gate"}
 
 
 @pytest.mark.timeout(600)
@@ -31,11 +33,11 @@ def test_shares_follow_the_weights_over_two_minutes(fairburst: Site, namespaces:
     greedy, light, heavy = namespaces("greedy", "light", "heavy")
     weights = {greedy: 1.0, light: 1.0, heavy: 2.0}
     task = {"cpu": f"{min(site.free_millicores()) // PLACES_OF_A_NODE}m", "memory": "32Mi"}
-    spec = burst(task, BURST_PODS, BURST_SECONDS, interarrival=PERIOD_SECONDS)
+    spec = burst(task, BURST_PODS, BURST_SECONDS, interarrival=PERIOD_SECONDS) | GATED
     places = site.places(task)
     assert site.admitted("LatencyQueue", greedy, spec)["class"] == "Hard"
-    site.admitted("ThroughputQueue", light, {})
-    site.admitted("ThroughputQueue", heavy, {"weight": 2})
+    site.admitted("ThroughputQueue", light, GATED)
+    site.admitted("ThroughputQueue", heavy, {"weight": 2} | GATED)
     record = asyncio.run(backlogged(site, greedy, [light, heavy], Amounts(cores(task["cpu"]), 32 * 2**20), places))
     start, end = record.bursts[0].arrival, record.bursts[0].arrival + PERIODS * PERIOD_SECONDS
     shares = average_dominant_shares(record.samples, record.capacity, start, end)

@@ -44,7 +44,7 @@ def test_priorities_order_what_waits_for_room(fairburst: Site, namespaces: Calla
     assert site.admitted("LatencyQueue", bursts, burst(site.slot, 4, 30, interarrival=180))["class"] == "Hard"
     site.admitted("ThroughputQueue", batch, {})
     places = site.places()
-    site.create(job(batch, "work", task_spec(site.slot, 15), 2 * places))
+    site.create(job(batch, "work", task_spec(site.slot, 10), 2 * places))
     site.wait_running(batch, places)
     ran_before = {one["metadata"]["uid"] for one in site.running(batch)}
     site.create(job(bursts, "burst", task_spec(site.slot, 4), 4))
