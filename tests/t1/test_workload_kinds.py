@@ -16,7 +16,7 @@ import yaml
 
 from e2e.cluster import Cluster, ClusterError
 from e2e.harness import OperatorProcess
-from e2e.waiting import PATIENCE_SECONDS, until
+from e2e.waiting import PATIENCE_SECONDS, NotInTimeError, until
 from fairburst.kube.names import GATE
 from fairburst.quantity import parse_quantity
 from tests.support.job_set_crd import install, job_set, jobs_of
@@ -164,7 +164,11 @@ class Site:
         return next(((one["reason"], one["message"]) for one in conditions if one["type"] == "JobsFit"), ("", ""))
 
     def wait(self, where: str, right: Callable[[Seen], bool], what: str) -> None:
-        until(lambda: right(self.see(where)), 2 * PATIENCE_SECONDS, f"{what} in {where}")
+        try:
+            until(lambda: right(self.see(where)), 2 * PATIENCE_SECONDS, f"{what} in {where}")
+        except NotInTimeError as error:
+            quota = self.cluster.kubectl("get", "resourcequotas", "-n", where, "-o", "jsonpath={.items[*].status}")
+            raise NotInTimeError(f"{error}; seen {self.see(where)}, quota {quota}") from error
 
 
 def of_a_job_set(job: JsonObject) -> bool:
