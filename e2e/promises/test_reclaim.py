@@ -40,7 +40,8 @@ def test_victims_have_their_grace_period_and_the_burst_starts_in_their_places(
     end(site, batch, *names)
     site.wait_running(bursts, BURST_PODS)
     assert len(site.running(batch)) == places - BURST_PODS
-    assert not asked_to_end(site, batch), "nobody else was asked"
+    # One that has ended may still be an object for a moment.
+    assert {one["metadata"]["name"] for one in asked_to_end(site, batch)} <= set(names), "nobody else was asked"
     site.cluster.kubectl("delete", "job", "burst", "-n", bursts)
     end(site, batch, site.running(batch)[0]["metadata"]["name"])  # until a pod succeeds the Job controller waits (docs/decisions/0063)
     site.wait_running(batch, places - 1)
