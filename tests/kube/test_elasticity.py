@@ -220,28 +220,18 @@ def test_pods_that_are_about_to_complete_stay() -> None:
     assert flat.spec.parallelism == 16
 
 
-def test_a_job_whose_whole_rest_runs_already_is_not_made_smaller() -> None:
+@pytest.mark.parametrize("ended", [0, 4], ids=["all of it", "beside pods that have ended and are not counted yet"])
+def test_a_job_whose_whole_rest_runs_already_is_not_made_smaller(ended: int) -> None:
     world = cluster()
     queue(world)
-    flat = elastic(world, "flat", FLAT, completions=6)
+    flat = elastic(world, "flat", FLAT, completions=6 + ended)
     elastic(world, "steep", STEEP)
     run_pods(world, flat, 6)
+    for number in range(ended):
+        done = pod("batch", f"ended-{number}", owner=("Job", "flat"), node="node", phase="Succeeded", finalizers=[JOB_TRACKING])
+        world.put(done)
     round_(world)
     assert sizes(world)["flat"] == 16
-
-
-def test_pods_that_have_ended_are_not_left_to_do_although_the_job_has_not_counted_them() -> None:
-    world = cluster()
-    queue(world)
-    flat = elastic(world, "flat", FLAT, completions=10)
-    elastic(world, "steep", STEEP)
-    run_pods(world, flat, 6)
-    for number in range(4):
-        ended = pod("batch", f"ended-{number}", owner=("Job", "flat"), node="node", phase="Succeeded")
-        ended.metadata.finalizers = [JOB_TRACKING]
-        world.put(ended)
-    round_(world)
-    assert sizes(world)["flat"] == 16, "the six that are left run already"
 
 
 def test_bounds_are_kept() -> None:
