@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 from e2e.cluster import Cluster
 from e2e.demo.scenario import Scenario, plans, queue_objects
 from e2e.demo.table import Screen, rows
-from e2e.workload.driver import TaskImage, WorkloadDriver
+from e2e.workload.driver import WorkloadDriver
 from e2e.workload.metrics import WorkloadRecord
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError
@@ -32,14 +31,10 @@ class DemoError(Exception):
     """The demo can't go on."""
 
 
-# What pods run where kubelets are real.
-IMAGE = TaskImage(os.environ["WORKLOAD_IMAGE"]) if "WORKLOAD_IMAGE" in os.environ else TaskImage()
-
-
 async def run_phase(of: Scenario, kubeconfig: Path, title: str, screen: Screen, *, start_at: float, operated: bool) -> WorkloadRecord:
     """Run the workload from `start_at` (seconds since the epoch) and clean up after it. `operated`: show what the operator says."""
     async with await ApiClient.connect(str(kubeconfig)) as client:
-        driver = WorkloadDriver(client, "with" if operated else "without", *plans(of), of.capacity, image=IMAGE)
+        driver = WorkloadDriver(client, "with" if operated else "without", *plans(of), of.capacity)
         try:
             async with asyncio.TaskGroup() as group:
                 drawing = group.create_task(_draw(of, client, driver, title=title, screen=screen, operated=operated))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from e2e.cluster import Cluster, ClusterError
 from e2e.harness import samples_by_name
 from e2e.kind.cluster import KindCluster
 from e2e.waiting import until
+from e2e.workload.driver import WORKLOAD_IMAGE
 from fairburst.quantity import parse_quantity
 from tests.support.helm import Helm, Values
 
@@ -33,7 +33,6 @@ PLACES_OF_A_NODE = 5
 OPERATORS_MILLICORES = 200  # of both replicas, which may come to be on one worker
 # Real kubelets on a machine shared with others: what takes two seconds may take twenty.
 PATIENCE_SECONDS = 120.0
-WORKLOAD_IMAGE = os.environ.get("WORKLOAD_IMAGE", "busybox:1.37")
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
 # A node that one test stops must not be missing from what the next ones are promised for ten minutes; a floor of one cpu, the default,
 # is a quarter of the smallest clusters that this runs on; and nobody waits a minute here until work is old enough to be evicted.

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from e2e.promises.site import WORKLOAD_IMAGE, Site, burst, cores
-from e2e.workload.driver import LatencyPlan, PlannedBurst, TaskImage, ThroughputPlan, WorkloadDriver
+from e2e.promises.site import Site, burst, cores
+from e2e.workload.driver import LatencyPlan, PlannedBurst, ThroughputPlan, WorkloadDriver
 from e2e.workload.metrics import Amounts, WorkloadRecord, average_dominant_shares, backlogged_fraction, fair_shares
 from e2e.workload.stages import DagJob, Stage
 from fairburst.kube.api.client import ApiClient
@@ -54,10 +54,9 @@ async def backlogged(site: Site, greedy: str, batch: list[str], task: Amounts, p
     bursts = [PlannedBurst(FILL_SECONDS + number * PERIOD_SECONDS, more, BURST_SECONDS) for number in range(PERIODS)]
     work = DagJob("work", (Stage("work", places, TASK_SECONDS, task.cpu, task.memory),))
     plans = [ThroughputPlan(name, [work] * 1000, active_jobs=4, backlog_tasks=2 * places) for name in batch]
-    image = TaskImage(WORKLOAD_IMAGE, ("sleep", "{seconds}"))
     async with await ApiClient.connect(str(site.cluster.kubeconfig)) as client:
         capacity = Amounts(places * task.cpu, places * 2**40)
-        driver = WorkloadDriver(client, "fairness", [LatencyPlan(greedy, bursts)], plans, capacity, image=image)
+        driver = WorkloadDriver(client, "fairness", [LatencyPlan(greedy, bursts)], plans, capacity)
         record = await driver.run(FILL_SECONDS + PERIODS * PERIOD_SECONDS + 2, drain_seconds=0)
         await driver.cleanup()
     return record

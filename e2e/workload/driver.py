@@ -8,6 +8,7 @@ than through the operator's informer, so that it can't share the operator's mist
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -60,12 +61,8 @@ class ThroughputPlan:
     backlog_tasks: int = 200
 
 
-@dataclass(frozen=True, slots=True)
-class TaskImage:
-    """What a task's container runs where kubelets are real. KWOK looks only at the annotation `run-seconds`."""
-
-    image: str = "busybox:1.37"
-    command: tuple[str, ...] = ("sleep", "{seconds}")
+# What a task's container is where kubelets are real (docs/e2e.md); it has `sleep`. KWOK looks only at the annotation `run-seconds`.
+WORKLOAD_IMAGE = os.environ.get("WORKLOAD_IMAGE", "busybox:1.37")
 
 
 @dataclass(eq=False, slots=True)
@@ -157,7 +154,6 @@ class WorkloadDriver:
         throughput: Sequence[ThroughputPlan],
         capacity: Amounts,
         *,
-        image: TaskImage | None = None,
         most_parallel: int = 500,
     ) -> None:
         self.client = client
@@ -173,7 +169,6 @@ class WorkloadDriver:
         self._latency = latency
         self._throughput = {plan.namespace: plan for plan in throughput}
         self._jobs: dict[str, Iterator[DagJob]] = {plan.namespace: iter(plan.jobs) for plan in throughput}
-        self._image = image or TaskImage()
         self._most_parallel = most_parallel
         self._active: dict[str, set[_JobRun]] = {queue: set() for queue in self.queues}
         self._stages: dict[tuple[str, str], _StageRun] = {}
@@ -312,7 +307,7 @@ class WorkloadDriver:
 
     async def _submit(self, stage: _StageRun) -> None:
         """Create the stage's Job; an API server that is away or busy is tried again until it has been away for too long."""
-        body = job_object(stage.name, self.run_name, stage.stage, self._image, self._most_parallel)
+        body = job_object(stage.name, self.run_name, stage.stage, self._most_parallel)
         pause = 0.2
         while True:
             try:
@@ -455,14 +450,13 @@ class WorkloadDriver:
             self._start_stages(run)
 
 
-def job_object(name: str, run_name: str, stage: Stage, image: TaskImage, most_parallel: int) -> dict[str, Any]:
+def job_object(name: str, run_name: str, stage: Stage, most_parallel: int) -> dict[str, Any]:
     """The Job of one stage."""
     requests = {"cpu": f"{round(stage.cpu * 1000)}m", "memory": str(round(stage.memory))}
-    seconds = f"{stage.seconds:g}"
     container = {
         "name": "task",
-        "image": image.image,
-        "command": [word.format(seconds=seconds) for word in image.command],
+        "image": WORKLOAD_IMAGE,
+        "command": ["sleep", f"{stage.seconds:g}"],
         "resources": {"requests": requests},
     }
     return {
