@@ -106,7 +106,8 @@ def _cluster(arguments: argparse.Namespace, screen: Screen) -> Iterator[Cluster]
             tempfile.TemporaryDirectory(prefix="fairburst-demo-") as folder,
             KindCluster.create(f"fairburst-demo-{os.getpid()}", Path(folder)) as nodes,
         ):
-            nodes.load_workload()
+            nodes.load()
+            nodes.wait_ready()
             yield Cluster.existing(nodes.kubeconfig)
     else:
         screen.say(f"Starting a control plane with {NODES} simulated nodes of {NODE_CPU} cpu, {NODE_MEMORY} ...")

@@ -43,7 +43,7 @@ class KindCluster:
 
     @classmethod
     def create(cls, name: str, folder: Path) -> Self:
-        """A new cluster whose nodes are ready; its kubeconfig is in `folder`, the user's own stays as it is.
+        """A new cluster, whose nodes are ready after `wait_ready`; its kubeconfig is in `folder`, the user's own stays as it is.
 
         Raises KindError, and nothing of the cluster is left.
         """
@@ -55,7 +55,7 @@ class KindCluster:
         config = Path(os.environ.get("KIND_CONFIG") or CONFIG)
         options = ["--image", image] if image else []
         try:
-            run("kind", "create", "cluster", "--config", str(config), "--wait", "180s", *cluster._named(), *options, seconds=CREATE_SECONDS)
+            run("kind", "create", "cluster", "--config", str(config), *cluster._named(), *options, seconds=CREATE_SECONDS)
         except BaseException:
             cluster.delete()
             raise
@@ -73,7 +73,7 @@ class KindCluster:
         try:
             built.result()
             cluster.load(OPERATOR_IMAGE)
-            cluster.load_workload()
+            cluster.wait_ready()
             cluster._probe()
         except BaseException:
             cluster.delete()
@@ -101,15 +101,18 @@ class KindCluster:
         """Nodes on which pods run."""
         return [node for node in self.nodes() if "control-plane" not in node] or self.nodes()
 
-    def load(self, image: str) -> None:
-        """Copy an image from Docker to the workers."""
-        run("kind", "load", "docker-image", image, "--name", self.name, "--nodes", ",".join(self.workers()), seconds=LOAD_SECONDS)
+    def load(self, *images: str) -> None:
+        """Copy images from Docker to the workers, and what pods run, if WORKLOAD_IMAGE names it (the nodes pull busybox otherwise)."""
+        wanted = [*images, *filter(None, [os.environ.get("WORKLOAD_IMAGE")])]
+        if wanted:
+            run("kind", "load", "docker-image", *wanted, "--name", self.name, "--nodes", ",".join(self.workers()), seconds=LOAD_SECONDS)
 
-    def load_workload(self) -> None:
-        """What pods run, if WORKLOAD_IMAGE names it; the nodes pull busybox otherwise."""
-        image = os.environ.get("WORKLOAD_IMAGE")
-        if image:
-            self.load(image)
+    def wait_ready(self) -> None:
+        """Until all its nodes are ready: seconds after it was created, in which images can be loaded."""
+        try:
+            Cluster.existing(self.kubeconfig).kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=180s", timeout=190)
+        except ClusterError as error:
+            raise KindError(f"expected all nodes of {self.name} to become ready: {error}") from error
 
     def stop_node(self, node: str) -> None:
         """As when a machine loses power."""

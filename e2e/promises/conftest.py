@@ -66,10 +66,16 @@ def chart_image(name: str) -> Values:
     return {"repository": repository, "tag": tag}
 
 
+INSTALLED = pytest.StashKey[str]()
+
+
 @pytest.fixture(scope="module")
-def fairburst(bare_site: Site) -> Site:
-    """The site with the release installed, with the suite's values."""
-    bare_site.install()
+def fairburst(bare_site: Site, request: pytest.FixtureRequest) -> Site:
+    """The site with the release installed, with the suite's values: once, and again after a module that changed it."""
+    stash = request.config.stash
+    if stash.get(INSTALLED, None) != bare_site.installed():
+        bare_site.install()
+        stash[INSTALLED] = bare_site.installed()
     return bare_site
 
 

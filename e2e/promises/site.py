@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -61,6 +60,11 @@ class Site:
         said = self.helm.on_chart("upgrade", RELEASE, "--install", *arguments, values=values, namespace=HOME)
         self.rolled_out()
         return said
+
+    def installed(self) -> str:
+        """What stands for the release as it is now, and is another after every change of its Deployment; empty if there is none."""
+        about = self.get("deployment", RELEASE, HOME).get("metadata", {})
+        return "/".join(str(about[key]) for key in ("uid", "generation") if key in about)
 
     def rolled_out(self) -> None:
         """Wait until as many replicas as there should be are ready, all of them new, and one leads."""
@@ -193,16 +197,12 @@ class Site:
 
     def forget(self, *namespaces: str) -> None:
         """Delete namespaces with all that is in them, Jobs first so that nothing follows, and wait for their room."""
-        with ThreadPoolExecutor() as beside:
-            list(beside.map(self._empty, namespaces))
-        until(lambda: not any(self.list("pods", name) for name in namespaces), PATIENCE_SECONDS, f"pods of {namespaces} to end")
+        for name in namespaces:
+            everything = ("job,deployment,pods,lq,tq", "--all", "--cascade=background", "--grace-period=1")
+            self.cluster.kubectl("delete", *everything, "-n", name, "--wait=false")
+        left = "pods,lq,tq"
+        until(lambda: not any(self.list(left, name) for name in namespaces), PATIENCE_SECONDS, f"{left} of {namespaces} to go")
         self.cluster.kubectl("delete", "namespace", *namespaces, "--ignore-not-found", "--wait=false")
-
-    def _empty(self, namespace: str) -> None:
-        """Ask for everything in it to be deleted; its queues have gone when this returns."""
-        self.cluster.kubectl("delete", "job,deployment", "--all", "-n", namespace, "--cascade=background", "--wait=false")
-        self.cluster.kubectl("delete", "pods", "--all", "-n", namespace, "--grace-period=1", "--wait=false")
-        self.cluster.kubectl("delete", "lq,tq", "--all", "-n", namespace)
 
     def wait_free(self, *namespaces: str) -> None:
         """Wait until namespaces of these names can be made: those of an earlier test take some seconds to go."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from e2e.promises.site import HOME, PATIENCE_SECONDS, RELEASE, JsonObject, Site, burst, job, task_spec
 from e2e.waiting import until
 
-BURST_SECONDS = 55  # while the operators come back it must still be open
+BURST_SECONDS = 45  # while the operators come back it must still be open
 
 
 def kept(status: JsonObject) -> JsonObject:
