@@ -10,24 +10,23 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import yaml
 
 from e2e.cluster import Cluster, ClusterError
 from e2e.harness import samples_by_name
 from e2e.kind.cluster import KindCluster
+from e2e.promises.reading import JsonObject, Reader
 from e2e.waiting import until
 from e2e.workload.driver import WORKLOAD_IMAGE
 from fairburst.quantity import parse_quantity
 from tests.support.helm import Helm, Values
 
-JsonObject = dict[str, Any]
-
 RELEASE, HOME = "fairburst", "fairburst-system"
-REPLICAS = ("-l", f"app.kubernetes.io/name=fairburst,app.kubernetes.io/instance={RELEASE}")
+REPLICAS = f"app.kubernetes.io/name=fairburst,app.kubernetes.io/instance={RELEASE}"  # labels
 PLACES_OF_A_NODE = 5
 OPERATORS_MILLICORES = 200  # of both replicas, which may come to be on one worker
 # Real kubelets on a machine shared with others: what takes two seconds may take twenty.
@@ -71,22 +70,20 @@ class Site:
         self.cluster.kubectl("rollout", "status", f"deployment/{RELEASE}", "-n", HOME, "--timeout=180s", timeout=200)
         until(lambda: self.leader() in self.operators(), PATIENCE_SECONDS, "a running replica to lead")
 
-    def operators(self) -> list[str]:
+    def operators(self) -> Sequence[str]:
         """Names of the operator's pods that are not on their way out."""
-        found = self.list("pods", HOME, *REPLICAS)
+        found = self.list("pods", HOME, REPLICAS)
         return [one["metadata"]["name"] for one in found if "deletionTimestamp" not in one["metadata"]]
 
     def dismiss(self) -> None:
         """Take all replicas away, and wait until their processes have ended: one on its way out still writes what it was about to."""
         self.cluster.kubectl("scale", f"deployment/{RELEASE}", "-n", HOME, "--replicas=0")
-        until(lambda: not self.list("pods", HOME, *REPLICAS), PATIENCE_SECONDS, "the operator to be away")
+        until(lambda: not self.list("pods", HOME, REPLICAS), PATIENCE_SECONDS, "the operator to be away")
 
     def leader(self) -> str:
         """Name of the pod that holds the Lease; empty if nobody does."""
-        holder = self.cluster.kubectl(
-            "get", "lease", "fairburst-default", "-n", HOME, "-o", "jsonpath={.spec.holderIdentity}", "--ignore-not-found"
-        )
-        return holder.rpartition("_")[0]
+        holder = self.get("lease", "fairburst-default", HOME).get("spec", {}).get("holderIdentity") or ""
+        return str(holder).rpartition("_")[0]
 
     def metrics(self, pod: str) -> dict[str, float]:
         """Every sample of one replica, through the API server; names as in `samples_by_name`."""
@@ -104,7 +101,7 @@ class Site:
 
         return until(measured, PATIENCE_SECONDS, "the leader to know the capacity")
 
-    def workers(self) -> list[JsonObject]:
+    def workers(self) -> Sequence[JsonObject]:
         """Nodes on which anybody's pods may run."""
         return [one for one in self.list("nodes") if not one["spec"].get("taints") and not one["spec"].get("unschedulable")]
 
@@ -118,7 +115,7 @@ class Site:
         cpu = round(1000 * cores((task or self.slot)["cpu"]))
         return sum(free // cpu for free in self.free_millicores())
 
-    def free_millicores(self, without: str = "") -> list[int]:
+    def free_millicores(self, without: str = "") -> Sequence[int]:
         """What is free on each worker now, or would be if the pods of one namespace were not there."""
         used: Counter[str] = Counter()
         for one in self.list("pods"):
@@ -133,14 +130,15 @@ class Site:
 
     def get(self, kind: str, name: str, namespace: str = "") -> JsonObject:
         """The object; empty if there is none."""
-        where = ["-n", namespace] if namespace else []
-        found: JsonObject = json.loads(self.cluster.kubectl("get", kind, name, *where, "-o", "json", "--ignore-not-found") or "{}")
-        return found
+        return self._reader.get(kind, name, namespace)
 
-    def list(self, kind: str, namespace: str = "", *selection: str) -> list[JsonObject]:
-        where = ["-n", namespace] if namespace else ["-A"]
-        items: list[JsonObject] = json.loads(self.cluster.kubectl("get", kind, *where, *selection, "-o", "json"))["items"]
-        return items
+    def list(self, kind: str, namespace: str = "", labels: str = "") -> Sequence[JsonObject]:
+        """All of a namespace, or of all namespaces, that have these labels."""
+        return self._reader.list(kind, namespace, labels)
+
+    @cached_property
+    def _reader(self) -> Reader:
+        return Reader(self.cluster.kubeconfig)
 
     def patch(self, kind: str, name: str, namespace: str, change: JsonObject) -> None:
         self.cluster.kubectl("patch", kind, name, "-n", namespace, "--type=merge", "-p", json.dumps(change))
@@ -170,11 +168,11 @@ class Site:
             return {}
         return found
 
-    def gates_of(self, body: JsonObject) -> list[str]:
+    def gates_of(self, body: JsonObject) -> Sequence[str]:
         """The gates that a pod would be stored with."""
         return [one["name"] for one in self.stored(body).get("spec", {}).get("schedulingGates", ())]
 
-    def running(self, namespace: str) -> list[JsonObject]:
+    def running(self, namespace: str) -> Sequence[JsonObject]:
         """Pods of a namespace whose containers run."""
         return [one for one in self.list("pods", namespace) if one["status"]["phase"] == "Running"]
 
@@ -200,8 +198,12 @@ class Site:
         for name in namespaces:
             everything = ("job,deployment,pods,lq,tq", "--all", "--cascade=background", "--grace-period=1")
             self.cluster.kubectl("delete", *everything, "-n", name, "--wait=false")
-        left = "pods,lq,tq"
-        until(lambda: not any(self.list(left, name) for name in namespaces), PATIENCE_SECONDS, f"{left} of {namespaces} to go")
+        left = ("pods", "lq", "tq")
+        until(
+            lambda: not any(self.list(kind, name) for kind in left for name in namespaces),
+            PATIENCE_SECONDS,
+            f"{', '.join(left)} of {', '.join(namespaces)} to go",
+        )
         self.cluster.kubectl("delete", "namespace", *namespaces, "--ignore-not-found", "--wait=false")
 
     def wait_free(self, *namespaces: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from e2e.promises.site import PATIENCE_SECONDS, JsonObject, Site, condition
+from e2e.promises.reading import JsonObject
+from e2e.promises.site import PATIENCE_SECONDS, Site, condition
 from e2e.waiting import until
 
 ON_SECONDS = 27

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.promises.site import PATIENCE_SECONDS, SUITE_CONFIG, JsonObject, Site, namespace_object
+from e2e.promises.reading import JsonObject
+from e2e.promises.site import PATIENCE_SECONDS, SUITE_CONFIG, Site, namespace_object
 from e2e.waiting import until
 from tests.t1.test_examples import EXAMPLES, FILES, documents, promised
 
@@ -45,7 +46,7 @@ def applied(large: Site) -> Iterator[Any]:
 
 def classes(site: Site, wanted: dict[str, str]) -> dict[str, str]:
     """Classes of these queues, as far as they have been decided."""
-    found = {one["metadata"]["name"]: one.get("status", {}).get("class", "") for one in site.list("lq,tq")}
+    found = {one["metadata"]["name"]: one.get("status", {}).get("class", "") for one in (*site.list("lq"), *site.list("tq"))}
     return {name: found.get(name, "") for name in wanted}
 
 

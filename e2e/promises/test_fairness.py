@@ -57,6 +57,4 @@ async def backlogged(site: Site, greedy: str, batch: list[str], task: Amounts, p
     async with await ApiClient.connect(str(site.cluster.kubeconfig)) as client:
         capacity = Amounts(places * task.cpu, places * 2**40)
         driver = WorkloadDriver(client, "fairness", [LatencyPlan(greedy, bursts)], plans, capacity)
-        record = await driver.run(FILL_SECONDS + PERIODS * PERIOD_SECONDS + 2, drain_seconds=0)
-        await driver.cleanup()
-    return record
+        return await driver.run(FILL_SECONDS + PERIODS * PERIOD_SECONDS + 2, drain_seconds=0)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 
-from e2e.promises.site import PATIENCE_SECONDS, JsonObject, Site, instant, job, pod, task_spec, times
+from e2e.promises.reading import JsonObject
+from e2e.promises.site import PATIENCE_SECONDS, Site, instant, job, pod, task_spec, times
 from e2e.waiting import until
 from fairburst.kube.names import GATE, HELD_ANNOTATION
 
@@ -41,7 +42,7 @@ def test_a_held_job_starts_whole_or_not_at_all(fairburst: Site, namespaces: Call
     assert site.get("job", "two", etl)["spec"]["suspend"] is True
     site.wait_done(etl, "one")
     site.wait_done(etl, "two")
-    two_ended = sorted(ended_at(one) for one in site.list("pods", etl, "-l", "job-name=one"))[1]
+    two_ended = sorted(ended_at(one) for one in site.list("pods", etl, "job-name=one"))[1]
     assert instant(site.get("job", "two", etl)["status"]["startTime"]) >= two_ended
 
 

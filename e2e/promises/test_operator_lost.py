@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from e2e.promises.site import HOME, PATIENCE_SECONDS, RELEASE, JsonObject, Site, burst, job, task_spec
+from e2e.promises.reading import JsonObject
+from e2e.promises.site import HOME, PATIENCE_SECONDS, RELEASE, Site, burst, job, task_spec
 from e2e.waiting import until
 
 BURST_SECONDS = 45  # while the operators come back it must still be open

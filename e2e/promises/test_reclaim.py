@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 
-from e2e.promises.site import MINIMUM_RUN_SECONDS, PATIENCE_SECONDS, JsonObject, Site, burst, condition, instant, job, task_spec
+from e2e.promises.reading import JsonObject
+from e2e.promises.site import MINIMUM_RUN_SECONDS, PATIENCE_SECONDS, Site, burst, condition, instant, job, task_spec
 from e2e.waiting import until
 
 BURST_PODS, BURST_SECONDS = 4, 120
@@ -61,7 +62,7 @@ def test_a_disruption_budget_holds_and_others_go_instead(fairburst: Site, namesp
     site.wait_running(batch, BURST_PODS)
     site.create(protected)
     site.wait_running(batch, places)
-    kept = {one["metadata"]["uid"] for one in site.list("pods", batch, "-l", "app=protected")}
+    kept = {one["metadata"]["uid"] for one in site.list("pods", batch, "app=protected")}
     until(lambda: site.get("pdb", "all", batch)["status"].get("currentHealthy") == len(kept), PATIENCE_SECONDS, "the budget to count")
     until(lambda: youngest_seconds(site, batch) > MINIMUM_RUN_SECONDS + 1, PATIENCE_SECONDS, "all to be old enough to be asked")
     refused = evictions(site, "refused")

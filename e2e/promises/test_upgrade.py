@@ -22,7 +22,7 @@ def test_an_upgrade_under_load_touches_nobody(fairburst: Site, namespaces: Calla
     site.create(job(batch, "long", task_spec(site.slot, 600), places // 2))
     site.create(job(batch, "short", task_spec(site.slot, 10), places, completions=100 * places))
     site.wait_running(batch, places)
-    kept = {one["metadata"]["uid"] for one in site.list("pods", batch, "-l", "job-name=long")}
+    kept = {one["metadata"]["uid"] for one in site.list("pods", batch, "job-name=long")}
     quota = site.get("resourcequota", "fairburst", batch)["metadata"]["uid"]
     image = image_of(site)
     operators, capacity = site.operators(), site.capacity()["cpu"]
@@ -38,7 +38,7 @@ def test_an_upgrade_under_load_touches_nobody(fairburst: Site, namespaces: Calla
 
     assert site.get("crd", CRD)["spec"]["names"]["shortNames"] == ["tq"]
     assert image_of(site) == image, "the value that this upgrade does not name"
-    pods = {one["metadata"]["uid"]: one for one in site.list("pods", batch, "-l", "job-name=long")}
+    pods = {one["metadata"]["uid"]: one for one in site.list("pods", batch, "job-name=long")}
     assert set(pods) == kept
     assert all(status["restartCount"] == 0 for one in pods.values() for status in one["status"]["containerStatuses"])
     assert site.get("resourcequota", "fairburst", batch)["metadata"]["uid"] == quota

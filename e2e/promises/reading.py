@@ -1,0 +1,64 @@
+"""Objects as the API server has them, asked for from within this process.
+
+A kubectl takes a quarter of a second of a core to start for each question, and these tests ask all the time, of a cluster that shares
+the cores with them. What users do by kubectl the tests do by kubectl too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kubernetes.config import new_client_from_config
+
+JsonObject = dict[str, Any]
+
+_KINDS = {
+    "/api/v1": {"event", "node", "pod", "resourcequota"},
+    "/apis/apiextensions.k8s.io/v1": {"customresourcedefinition"},
+    "/apis/apps/v1": {"deployment"},
+    "/apis/batch/v1": {"job"},
+    "/apis/coordination.k8s.io/v1": {"lease"},
+    "/apis/fairburst.dev/v1alpha1": {"latencyqueue", "throughputqueue"},
+    "/apis/policy/v1": {"poddisruptionbudget"},
+}
+_SHORT = {"crd": "customresourcedefinition", "lq": "latencyqueue", "pdb": "poddisruptionbudget", "tq": "throughputqueue"}
+
+
+class Reader:
+    """Reads as the user of a kubeconfig. Kinds as kubectl takes them: singular, plural, or their short name."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._client = new_client_from_config(str(kubeconfig))
+
+    def get(self, kind: str, name: str, namespace: str = "") -> JsonObject:
+        """The object; empty if there is none."""
+        return self._ask(f"{_path(kind, namespace)}/{name}", "") or {}
+
+    def list(self, kind: str, namespace: str = "", labels: str = "") -> Sequence[JsonObject]:
+        """All of a namespace, or of all namespaces, that have these labels."""
+        found = self._ask(_path(kind, namespace), labels)
+        assert found is not None, f"the API server does not know {kind}"
+        items: Sequence[JsonObject] = found["items"]
+        return items
+
+    def _ask(self, path: str, labels: str) -> JsonObject | None:
+        """The answer; None where there is nothing."""
+        selection = [("labelSelector", labels)] if labels else []
+        request = self._client.param_serialize("GET", path, query_params=selection, auth_settings=["BearerToken"])
+        answer = self._client.call_api(*request, _request_timeout=30)
+        text = answer.read()
+        if answer.status == 404:
+            return None
+        assert answer.status == 200, f"GET {path}: {answer.status} {text[:500]!r}"
+        found: JsonObject = json.loads(text)
+        return found
+
+
+def _path(kind: str, namespace: str) -> str:
+    singular = _SHORT.get(kind.lower(), kind.lower().removesuffix("s"))
+    (group,) = [group for group, kinds in _KINDS.items() if singular in kinds]
+    where = f"/namespaces/{namespace}" if namespace else ""
+    return f"{group}{where}/{singular}s"
