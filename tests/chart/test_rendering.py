@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fairburst.kube.queues.schemas import parse_queue
+from fairburst.kube.queues.objects import parse_queue
 from fairburst.telemetry.metrics import definitions
 from release.chart import CHART
 from tests.chart.conftest import Render

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from fairburst.config import load_config
-from fairburst.kube.queues.schemas import parse_queue
+from fairburst.kube.queues.objects import parse_queue
 
 ROOT = Path(__file__).resolve().parents[2]
 DECLARED = {"creationTimestamp": "2026-01-01T00:00:00Z"}

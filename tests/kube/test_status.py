@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from fairburst.kube.install.crd import all_crds
 from fairburst.kube.jobs.reserve import ReserveView
+from fairburst.kube.queues.objects import parse_status, to_status
 from fairburst.kube.queues.roster import Member
-from fairburst.kube.queues.schemas import parse_status, to_status
 from fairburst.kube.views.conditions import ConditionValue
 from fairburst.kube.views.lead_time_view import LeadTimeView
 from fairburst.kube.views.status import StatusInput, StatusPlanner, memory_of, merge_difference, status_of

@@ -8,7 +8,7 @@ from fairburst.config import Config, parse_config
 from fairburst.kube.install.manifests import Subject, access, all_manifests
 from fairburst.kube.install.tenant_rules import ADMIN_VERBS, OPERATE, SETTING_VERBS, admin_role, edit_role, tenant_policies, view_role
 from fairburst.kube.names import MANAGED_LABEL
-from fairburst.kube.queues.schemas import LatencyQueueSpec, QueueSettings, ThroughputQueueSpec
+from fairburst.kube.queues.specs import LatencyQueueSpec, QueueSettings, ThroughputQueueSpec
 
 
 def verbs(*manifests: dict[str, Any]) -> set[str]:

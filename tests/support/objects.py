@@ -14,8 +14,7 @@ from fairburst.kube.enforce.gate import ungate_patch
 from fairburst.kube.enforce.quota_plan import quota_body
 from fairburst.kube.enforce.suspend import JobStart
 from fairburst.kube.engine import ClusterView, Engine, RoundPlan
-from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL, OUR_QUOTAS
-from fairburst.kube.queues.schemas import API_VERSION
+from fairburst.kube.names import API_VERSION, HOLDS_LABEL, MANAGED_LABEL, OUR_QUOTAS
 from fairburst.kube.usage.pod_index import PodIndex
 from tests.support.fake_api import json_patch, merge_patch
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from fairburst.kube.queues.schemas import API_VERSION, QueueStatus
+from fairburst.kube.names import API_VERSION
+from fairburst.kube.queues.statuses import QueueStatus
 
 CREATED = "2026-01-01T00:00:00Z"
 LATENCY_SPEC: dict[str, Any] = {

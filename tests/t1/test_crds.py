@@ -13,7 +13,7 @@ from e2e.cluster import Cluster, ClusterError
 from fairburst.config import parse_config
 from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
 from fairburst.kube.names import MANAGED_LABEL
-from fairburst.kube.queues.schemas import InvalidQueueError, parse_queue, parse_status, to_status
+from fairburst.kube.queues.objects import InvalidQueueError, parse_queue, parse_status, to_status
 from tests.support import queues
 from tests.support.queues import ABSENT, changed, full_status, queue, schedule, scheduled
 

@@ -16,7 +16,7 @@ from e2e.demo.scenario import PLAYED, REAL, Tempo, arithmetic, plans, queue_obje
 from e2e.demo.summary import summary
 from e2e.demo.table import Screen, rows
 from e2e.workload.metrics import Amounts, BurstRecord, Sample, WorkloadRecord
-from fairburst.kube.queues.schemas import parse_queue
+from fairburst.kube.queues.objects import parse_queue
 
 GIB = 1024**3
 CAPACITY = Amounts(cpu=640, memory=1280 * GIB)

@@ -21,7 +21,7 @@ from fairburst.kube.engine import RoundPlan
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
 from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, QUOTA_NAME
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
-from fairburst.kube.queues.schemas import from_epoch
+from fairburst.kube.times import from_epoch
 from fairburst.kube.usage.demand import Owner
 from fairburst.kube.usage.job_sets import PATH as JOB_SETS
 from fairburst.telemetry.metrics import Metrics

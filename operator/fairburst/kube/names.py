@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 GROUP = "fairburst.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
 MANAGED_LABEL = f"{GROUP}/managed"
 POOL_LABEL = f"{GROUP}/pool"
 HOLDS_LABEL = f"{GROUP}/holds"  # on a namespace in which a pod that misses its gate would run: none is created without the webhook

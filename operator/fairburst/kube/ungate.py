@@ -19,7 +19,7 @@ from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, Conflict, Invalid, NotFound, NotLeading
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.enforce.gate import Gatekeeper, ungate_patch
-from fairburst.kube.queues.schemas import to_epoch
+from fairburst.kube.times import to_epoch
 from fairburst.kube.usage.gated_pods import GatedPod
 from fairburst.telemetry.log import event
 from fairburst.telemetry.metrics import Metrics

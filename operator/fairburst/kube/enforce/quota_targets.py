@@ -9,8 +9,7 @@ from fairburst.kube.enforce.enforced import Enforced
 from fairburst.kube.enforce.gate import ceiling
 from fairburst.kube.enforce.quota_plan import QuotaTarget
 from fairburst.kube.enforce.release_lag import ReleaseLag
-from fairburst.kube.names import QUOTA_NAME
-from fairburst.kube.queues.schemas import API_VERSION
+from fairburst.kube.names import API_VERSION, QUOTA_NAME
 from fairburst.policy.model import ClusterSnapshot
 
 

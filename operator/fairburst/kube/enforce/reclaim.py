@@ -20,7 +20,7 @@ from fairburst.kube.enforce.enforced import Enforced
 from fairburst.kube.enforce.evictable import evictable
 from fairburst.kube.enforce.quota_plan import QuotaKey, amounts
 from fairburst.kube.names import QUOTA_NAME
-from fairburst.kube.queues.schemas import from_epoch, to_epoch
+from fairburst.kube.times import from_epoch, to_epoch
 from fairburst.kube.usage.capacity import NodeShapes
 from fairburst.kube.usage.charge import counted_until
 from fairburst.kube.usage.controller_index import ControllerIndex

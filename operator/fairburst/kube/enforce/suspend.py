@@ -14,7 +14,7 @@ from typing import Any
 from fairburst.kube.api.objects import Job, JobSet
 from fairburst.kube.enforce.line import Oversize, oversize, served
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
-from fairburst.kube.queues.schemas import from_epoch
+from fairburst.kube.times import from_epoch
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, is_held
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from fairburst.kube.api.objects import Object, ResourceList, Struct
-from fairburst.kube.names import GROUP
-from fairburst.kube.queues.schemas import VERSION
+from fairburst.kube.names import GROUP, VERSION
 from fairburst.quantity import parse_quantity
 
 PATHS = tuple(f"/apis/{GROUP}/{VERSION}/{plural}" for plural in ("latencyqueues", "throughputqueues"))

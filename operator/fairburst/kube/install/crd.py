@@ -13,9 +13,11 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from fairburst.kube.names import GROUP
+from fairburst.kube.names import GROUP, VERSION
+from fairburst.kube.queues.objects import LatencyQueue, ThroughputQueue
 from fairburst.kube.queues.rules import KubeModel
-from fairburst.kube.queues.schemas import VERSION, LatencyQueue, LatencyQueueSpec, QueueStatus, ThroughputQueue, ThroughputQueueSpec
+from fairburst.kube.queues.specs import LatencyQueueSpec, ThroughputQueueSpec
+from fairburst.kube.queues.statuses import QueueStatus
 
 Schema = dict[str, Any]
 
@@ -74,9 +76,7 @@ def all_crds() -> dict[str, dict[str, Any]]:
 
 def to_yaml(crd: Mapping[str, Any]) -> str:
     """The text of one file in crds/."""
-    return "# Generated from operator/fairburst/kube/queues/schemas.py by `make crds`.\n" + yaml.safe_dump(
-        dict(crd), sort_keys=False, width=140
-    )
+    return "# Generated from operator/fairburst/kube/queues by `make crds`.\n" + yaml.safe_dump(dict(crd), sort_keys=False, width=140)
 
 
 def write_crds(directory: Path) -> list[Path]:

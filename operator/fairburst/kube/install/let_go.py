@@ -17,11 +17,10 @@ from fairburst.kube.api.informer import PAGE_SIZE
 from fairburst.kube.api.objects import Job, JobSet, Object, Pod, list_decoder
 from fairburst.kube.enforce.gate import ungate_patch
 from fairburst.kube.enforce.suspend import JobStart, unheld_starts
-from fairburst.kube.names import GROUP, HELD_ANNOTATION
+from fairburst.kube.names import GROUP, HELD_ANNOTATION, VERSION
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
 from fairburst.kube.queues.queue_watch import PLURALS
 from fairburst.kube.queues.roster import pool_name
-from fairburst.kube.queues.schemas import VERSION
 from fairburst.kube.usage.gated_pods import GatedPod, gated_pod
 from fairburst.kube.usage.job_sets import PATH as JOB_SETS
 

@@ -20,8 +20,7 @@ from fairburst.kube.install.crd import all_crds
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
 from fairburst.kube.install.tenant_rules import OPERATE, RBAC_API, admin_role, edit_role, tenant_policies, view_role
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, label_patches, size_variables, unlabel_patches
-from fairburst.kube.names import GATE, GROUP, HELD_ANNOTATION, LOWEST_CLASS
-from fairburst.kube.queues.schemas import API_VERSION
+from fairburst.kube.names import API_VERSION, GATE, GROUP, HELD_ANNOTATION, LOWEST_CLASS
 from fairburst.kube.usage.job_sets import GROUP as JOB_SET_GROUP
 
 SERVICE_ACCOUNT = "fairburst"

@@ -20,7 +20,7 @@ from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespace
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import GATE, GROUP, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL, OUR_QUOTAS, POOL_LABEL, RELEASED_ANNOTATION
 from fairburst.kube.queues.job_annotations import CHANGED_AT, GIVEN, ORIGINAL
-from fairburst.kube.queues.schemas import QueueSettings
+from fairburst.kube.queues.specs import QueueSettings
 from fairburst.kube.usage.job_sets import GROUP as JOB_SET_GROUP
 
 RBAC_API = "rbac.authorization.k8s.io/v1"

@@ -25,7 +25,7 @@ from fairburst.kube.queues.job_annotations import (
     read_declaration,
     read_mark,
 )
-from fairburst.kube.queues.schemas import Elasticity
+from fairburst.kube.queues.specs import Elasticity
 from fairburst.kube.usage.charge import template_charge
 from fairburst.kube.usage.demand import completions_left
 from fairburst.kube.usage.pod_index import OwnerUsage

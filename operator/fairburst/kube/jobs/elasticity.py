@@ -20,7 +20,7 @@ from fairburst.kube.jobs.parallelism_plan import Calmness, ParallelismWrite, Siz
 from fairburst.kube.queues.curve_text import MOST_PARALLELISM
 from fairburst.kube.queues.job_annotations import family_of, read_mark
 from fairburst.kube.queues.roster import Member, Roster
-from fairburst.kube.queues.schemas import Elasticity, ThroughputQueueSpec
+from fairburst.kube.queues.specs import Elasticity, ThroughputQueueSpec
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.policy.arrays import FloatArray

@@ -21,8 +21,8 @@ from fairburst.kube.enforce.stamp import small_stamp
 from fairburst.kube.jobs.job_index import JobIndex
 from fairburst.kube.jobs.job_part import JobPartBuilder, NamespaceJobs, too_large
 from fairburst.kube.names import LARGE_CLASS, LARGE_QUOTA, PART_QUOTAS, SMALL_CLASS, SMALL_QUOTA
+from fairburst.kube.queues.objects import ThroughputQueue
 from fairburst.kube.queues.roster import Member, Roster
-from fairburst.kube.queues.schemas import ThroughputQueue
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.pod_index import ClassUsage, PodIndex
 from fairburst.policy.arrays import FloatArray

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from fairburst.kube.api.objects import Job, controller_of
 from fairburst.kube.queues.curve_text import MOST_PARALLELISM, MalformedCurveError, curve_text, read_curve
-from fairburst.kube.queues.schemas import from_epoch, to_epoch
+from fairburst.kube.times import from_epoch, to_epoch
 from fairburst.policy.paf.curves import Curve
 from fairburst.validation import found
 

@@ -21,9 +21,8 @@ from fairburst.kube.api.auth import Credentials
 from fairburst.kube.api.client import ApiClient, JsonObject
 from fairburst.kube.api.errors import ApiError
 from fairburst.kube.api.informer import Backoff
-from fairburst.kube.names import GROUP
+from fairburst.kube.names import GROUP, VERSION
 from fairburst.kube.queues.kopf_alone import kopf
-from fairburst.kube.queues.schemas import VERSION
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairburst.kube.queues.schemas import InvalidQueueError, LatencyQueue, ThroughputQueue, parse_queue, to_queue_spec
+from fairburst.kube.queues.core_values import to_queue_spec
+from fairburst.kube.queues.objects import InvalidQueueError, LatencyQueue, ThroughputQueue, parse_queue
 from fairburst.policy.model import Memory, QueueKind, QueueSpec
 
 ObjectKey = tuple[str, str, str]  # kind, namespace, name

@@ -9,8 +9,8 @@ from typing import Any
 from fairburst.kube.enforce.enforceability import NAMED_AT_MOST
 from fairburst.kube.jobs.elastic_jobs import JobProblem
 from fairburst.kube.jobs.elasticity import JobView, QueueView
+from fairburst.kube.queues.core_values import to_amounts
 from fairburst.kube.queues.job_annotations import parallelism_of
-from fairburst.kube.queues.schemas import to_amounts
 from fairburst.kube.views.conditions import ConditionValue
 from fairburst.policy.paf.jobs import SlotReason
 from fairburst.telemetry.metrics import ElasticFigures

@@ -14,17 +14,11 @@ from datetime import datetime
 from typing import Any
 
 from fairburst.kube.jobs.reserve import ReserveView
+from fairburst.kube.queues.core_values import promise_from_status, promise_to_status, to_amounts
+from fairburst.kube.queues.objects import InvalidQueueError, parse_status
 from fairburst.kube.queues.roster import Member
-from fairburst.kube.queues.schemas import (
-    ConditionSides,
-    InvalidQueueError,
-    from_epoch,
-    parse_status,
-    promise_from_status,
-    promise_to_status,
-    to_amounts,
-    to_epoch,
-)
+from fairburst.kube.queues.statuses import ConditionSides
+from fairburst.kube.times import from_epoch, to_epoch
 from fairburst.kube.views.conditions import ConditionValue
 from fairburst.kube.views.lead_time_view import LeadTimeView
 from fairburst.policy.arrays import FloatArray

@@ -8,18 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairburst.kube.queues.core_values import promise_from_status, promise_to_status, to_queue_spec
+from fairburst.kube.queues.objects import InvalidQueueError, parse_queue, parse_status, to_status
 from fairburst.kube.queues.rules import KubeModel, SpecModel
-from fairburst.kube.queues.schemas import (
-    InvalidQueueError,
-    from_epoch,
-    parse_queue,
-    parse_status,
-    promise_from_status,
-    promise_to_status,
-    to_epoch,
-    to_queue_spec,
-    to_status,
-)
+from fairburst.kube.times import from_epoch, to_epoch
 from fairburst.policy.model import Burst, Periodic, QueueKind, QueueSpec, Schedule, ScheduledBurst, Sporadic
 from tests.support.queues import ABSENT, LATENCY_SPEC, THROUGHPUT_SPEC, changed, full_status, queue, schedule, scheduled
 

@@ -1,0 +1,134 @@
+"""Queue objects to and from the core's values: what a queue declares, and the promise that its status keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from fairburst.kube.queues.objects import InvalidQueueError, Queue
+from fairburst.kube.queues.specs import Arrival, Burst, LatencyQueueSpec, Periodic, Schedule, ScheduledBurst, Sporadic, ThroughputQueueSpec
+from fairburst.kube.queues.statuses import Promise
+from fairburst.kube.times import from_epoch, to_epoch
+from fairburst.policy import model as core
+from fairburst.quantity import charged_quantity, format_quantity
+from fairburst.validation import problems_of
+
+
+def to_queue_spec(queue: Queue) -> core.QueueSpec:
+    """What the queue declares, in the core's units: cores, bytes, devices; seconds, and seconds since the epoch."""
+    name = f"{queue.metadata.namespace}/{queue.metadata.name}"
+    spec = queue.spec
+    latency = isinstance(spec, LatencyQueueSpec)
+    return core.QueueSpec(
+        name=name,
+        kind=core.QueueKind.LATENCY if latency else core.QueueKind.THROUGHPUT,
+        order=(to_epoch(queue.metadata.creation_timestamp), name),
+        weight=float(spec.weight),
+        burst=_to_core_burst(spec.burst) if isinstance(spec, LatencyQueueSpec) and spec.burst else None,
+        arrival=_to_core_arrival(spec.arrival) if isinstance(spec, LatencyQueueSpec) else None,
+        limits=_to_units(spec.limits or {}) if isinstance(spec, ThroughputQueueSpec) else {},
+        suspended=spec.suspended,
+        lead_time=isinstance(spec, LatencyQueueSpec) and spec.lead_time != "Off" and spec.arrival.sporadic is None,
+    )
+
+
+def promise_to_status(spec: core.QueueSpec) -> dict[str, Any]:
+    """The accepted spec as status.promise keeps it; the caller adds admissionOrder.
+
+    Raises
+    ------
+    ValueError : a weight or a duration is not whole. Those of a spec made by `to_queue_spec` are.
+    """
+    promise = Promise(
+        kind=spec.kind.value,
+        name=spec.name,
+        created=from_epoch(spec.order[0]),
+        weight=_whole(spec.weight, "weight"),
+        burst=_from_core_burst(spec.burst) if spec.burst else None,
+        arrival=_from_core_arrival(spec.arrival) if spec.arrival else None,
+        limits=to_amounts(spec.limits) or None,
+        suspended=spec.suspended,
+        lead_time="Auto" if spec.lead_time else None,
+    )
+    return promise.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def promise_from_status(promise: Mapping[str, Any]) -> core.QueueSpec:
+    """Inverse of `promise_to_status`. Raises InvalidQueueError if it is not one that the operator wrote."""
+    try:
+        read = Promise.model_validate(dict(promise), by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise InvalidQueueError(problems_of(error, (), prefix="status.promise.")) from error
+    return core.QueueSpec(
+        name=read.name,
+        kind=core.QueueKind(read.kind),
+        order=(to_epoch(read.created), read.name),
+        weight=float(read.weight),
+        burst=_to_core_burst(read.burst) if read.burst else None,
+        arrival=_to_core_arrival(read.arrival) if read.arrival else None,
+        limits=_to_units(read.limits or {}),
+        suspended=read.suspended,
+        lead_time=read.lead_time == "Auto",
+    )
+
+
+def to_amounts(amounts: Mapping[str, float]) -> dict[str, str]:
+    """Natural units by resource as quantities."""
+    return {resource: format_quantity(resource, amount) for resource, amount in amounts.items()}
+
+
+def _to_units(quantities: Mapping[str, str]) -> dict[str, float]:
+    return {resource: charged_quantity(resource, text) for resource, text in quantities.items()}
+
+
+def _whole(value: float, what: str) -> int:
+    if value != int(value):
+        raise ValueError(f"expected a whole number as {what}, found {value!r}")
+    return int(value)
+
+
+def _to_core_burst(burst: Burst) -> core.Burst:
+    return core.Burst(
+        resources=_to_units(burst.resources), duration_seconds=float(burst.duration_seconds), deadline_seconds=float(burst.deadline)
+    )
+
+
+def _from_core_burst(burst: core.Burst) -> Burst:
+    return Burst(
+        resources=to_amounts(burst.resources),
+        duration_seconds=_whole(burst.duration_seconds, "durationSeconds"),
+        deadline_seconds=_whole(burst.deadline_seconds, "deadlineSeconds"),
+    )
+
+
+def _to_core_arrival(arrival: Arrival) -> core.Arrival:
+    if arrival.periodic:
+        first = arrival.periodic.first_arrival
+        return core.Periodic(
+            period_seconds=float(arrival.periodic.period_seconds),
+            first_arrival=None if first is None else to_epoch(first),
+            jitter_seconds=float(arrival.periodic.jitter_seconds),
+        )
+    if arrival.sporadic:
+        return core.Sporadic(min_interarrival_seconds=float(arrival.sporadic.min_interarrival_seconds))
+    bursts = arrival.schedule.bursts if arrival.schedule else []
+    return core.Schedule(bursts=tuple(core.ScheduledBurst(to_epoch(burst.arrival), _to_core_burst(burst)) for burst in bursts))
+
+
+def _from_core_arrival(arrival: core.Arrival) -> Arrival:
+    match arrival:
+        case core.Periodic(period, first, jitter):
+            return Arrival(
+                periodic=Periodic(
+                    period_seconds=_whole(period, "periodSeconds"),
+                    first_arrival=None if first is None else from_epoch(first),
+                    jitter_seconds=_whole(jitter, "jitterSeconds"),
+                )
+            )
+        case core.Sporadic(interarrival):
+            return Arrival(sporadic=Sporadic(min_interarrival_seconds=_whole(interarrival, "minInterarrivalSeconds")))
+        case core.Schedule(bursts):
+            scheduled = [ScheduledBurst(arrival=from_epoch(one.arrival), **dict(_from_core_burst(one.burst))) for one in bursts]
+            return Arrival(schedule=Schedule(bursts=scheduled))

@@ -1,0 +1,330 @@
+"""What users declare: the spec of a LatencyQueue and of a ThroughputQueue, with the rules that CEL and the operator check alike.
+
+`crd.py` turns these models into crds/*.yaml; descriptions become the text of `kubectl explain`. What a field promises but the operator
+cannot do yet is refused, never silently ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from fairburst.kube.queues.fields import MAX_PARALLELISM, MAX_RESOURCES, YEAR_SECONDS, Parallelism, PoolName, Resources, Seconds, Timestamp
+from fairburst.kube.queues.rules import Rule, SpecModel
+
+_MAX_SCHEDULED_BURSTS = 500
+_MAX_CURVE = 16_384  # characters: twice what the most points take with every digit of theirs
+
+
+class Burst(SpecModel):
+    """What one burst needs. Its demand is resources x durationSeconds, its guaranteed rate that divided by deadlineSeconds."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            field="deadlineSeconds",
+            expected="expected deadlineSeconds of at least durationSeconds",
+            cel="!has(self.deadlineSeconds) || self.durationSeconds <= self.deadlineSeconds",
+            holds=lambda burst: burst.duration_seconds <= burst.deadline,
+            found=lambda burst: f"{burst.deadline} < {burst.duration_seconds}",
+            cel_found=("%d < %d", "self.deadlineSeconds, self.durationSeconds"),
+        ),
+    )
+
+    resources: Resources = Field(
+        description="Needed all the while the burst runs, by resource: cpu, memory, ephemeral-storage, or an extended resource such as "
+        "nvidia.com/gpu. Greater than zero; cpu is rounded up to millicores, memory to bytes."
+    )
+    duration_seconds: Seconds = Field(description="How long the burst runs with these resources, in seconds (its ON period).")
+    deadline_seconds: Seconds | None = Field(
+        default=None,
+        description="Within how many seconds of its beginning the burst must have received its demand. At least durationSeconds, which is "
+        "also the default. A later deadline asks for a lower rate, and is easier to promise.",
+    )
+
+    @property
+    def deadline(self) -> int:
+        """Seconds from opening to deadline."""
+        return self.duration_seconds if self.deadline_seconds is None else self.deadline_seconds
+
+
+class Periodic(SpecModel):
+    """Bursts at a fixed period."""
+
+    period_seconds: Seconds = Field(description="Seconds from one arrival to the next. At least the deadline plus twice the jitter.")
+    first_arrival: Timestamp | None = Field(
+        default=None, description="When the first burst arrives (RFC 3339). Without it: when work first arrives after admission."
+    )
+    jitter_seconds: int = Field(
+        default=0,
+        ge=0,
+        le=YEAR_SECONDS,
+        description="By how many seconds an arrival may be early or late. Windows must not overlap for it.",
+    )
+
+
+class Sporadic(SpecModel):
+    """Bursts whenever work arrives, at most this often."""
+
+    min_interarrival_seconds: Seconds = Field(
+        description="Seconds that lie at least between the beginnings of two bursts. At least the deadline. Work that arrives earlier is "
+        "served by fair share until then."
+    )
+
+
+class ScheduledBurst(Burst):
+    """One burst at a given time, with a demand and a deadline of its own."""
+
+    arrival: Timestamp = Field(description="When the burst arrives (RFC 3339).")
+
+
+def _overlap(schedule: Any) -> tuple[ScheduledBurst, ScheduledBurst] | None:
+    pairs = zip(schedule.bursts, schedule.bursts[1:], strict=False)
+    return next(((one, after) for one, after in pairs if one.arrival + timedelta(seconds=one.deadline) > after.arrival), None)
+
+
+class Schedule(SpecModel):
+    """Bursts at explicit times."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            field="bursts",
+            expected="expected bursts in ascending order of arrival, the deadline of each at or before the arrival of the next",
+            cel="self.bursts.all(i, b, i == 0 || (b.arrival - self.bursts[i - 1].arrival).getSeconds() >= "
+            "(has(self.bursts[i - 1].deadlineSeconds) ? self.bursts[i - 1].deadlineSeconds : self.bursts[i - 1].durationSeconds))",
+            holds=lambda schedule: _overlap(schedule) is None,
+            found=lambda schedule: " and then ".join(burst.arrival.isoformat() for burst in _overlap(schedule) or ()),
+        ),
+    )
+
+    bursts: list[ScheduledBurst] = Field(
+        min_length=1,
+        max_length=_MAX_SCHEDULED_BURSTS,
+        description="The bursts in ascending order of arrival; each deadline lies at or before the next arrival.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+
+
+class Arrival(SpecModel):
+    """When bursts come: exactly one of periodic, sporadic and schedule."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            field="",
+            expected="expected exactly one of periodic, sporadic and schedule",
+            cel="[has(self.periodic), has(self.sporadic), has(self.schedule)].filter(given, given).size() == 1",
+            holds=lambda arrival: len(arrival.forms) == 1,
+            found=lambda arrival: " and ".join(arrival.forms) or "none",
+        ),
+    )
+
+    periodic: Periodic | None = Field(default=None, description="Bursts at a fixed period.")
+    sporadic: Sporadic | None = Field(default=None, description="Bursts whenever work arrives, at most this often.")
+    schedule: Schedule | None = Field(
+        default=None, description="Bursts at explicit times, each with its own demand; spec.burst is then left out."
+    )
+
+    @property
+    def forms(self) -> list[str]:
+        """Names of the forms given."""
+        return [form for form in ("periodic", "sporadic", "schedule") if getattr(self, form) is not None]
+
+
+class Uncertainty(SpecModel):
+    """The demand as a distribution rather than a number (BoPF section 3.5). Not supported yet."""
+
+    confidence_percent: int = Field(ge=1, le=99, description="How sure, in percent, the burst must be to fit what is promised.")
+    correlation: Literal["Independent", "Perfect", "Measured"] | None = Field(
+        default=None, description="How the demands for different resources move together."
+    )
+    standard_deviation_percent: dict[str, Annotated[int, Field(ge=0, le=1000)]] | None = Field(
+        default=None, max_length=MAX_RESOURCES, description="Standard deviation by resource, in percent of spec.burst.resources."
+    )
+    from_history: bool | None = Field(default=None, description="True: take the distribution from the bursts seen so far.")
+
+
+def _unsupported(field: str, cel: str, holds: Callable[[Any], bool], what: str, instead: str = "expected none") -> Rule:
+    return Rule(field=field, expected=f"{what} is not supported yet; {instead}", cel=cel, holds=holds)
+
+
+class QueueSettings(SpecModel):
+    """What both kinds of queue have."""
+
+    pool: PoolName = Field(
+        default="default", description="Pool of nodes that the queue draws on, and so the operator that serves it. Immutable."
+    )
+    weight: int = Field(
+        default=1, ge=1, le=1_000_000, description="The queue's part in every division, relative to the weights of the others. At least 1."
+    )
+    reclaim: Literal["Never", "Evict"] = Field(
+        default="Never",
+        description="Whether running work of others may be evicted for what this queue is owed: the part of a burst inside its guarantee "
+        "while its window is open, or a throughput queue's fair share after the grace time. Never: it waits for work to end.",
+    )
+    enforcement: Literal["Quota", "Gate", "Suspend", "Observe"] = Field(
+        default="Quota",
+        description="How the queue is held to its level. Quota: a ResourceQuota in its namespace. Gate: its pods wait behind a scheduling "
+        "gate. Suspend: as Quota, and its Jobs wait suspended until they fit whole. Observe: not at all, decisions are only reported.",
+    )
+    suspended: bool = Field(default=False, description="True holds the queue: no new work starts, and it has no part in the division.")
+
+
+def _fits_period(spec: Any) -> bool:
+    return not (spec.burst and spec.arrival.periodic) or spec.burst.deadline <= spec.arrival.periodic.period_seconds
+
+
+def _fits_jitter(spec: Any) -> bool:
+    if not (spec.burst and spec.arrival.periodic) or not _fits_period(spec):
+        return True
+    periodic = spec.arrival.periodic
+    return bool(spec.burst.deadline + 2 * periodic.jitter_seconds <= periodic.period_seconds)
+
+
+def _fits_interarrival(spec: Any) -> bool:
+    return not (spec.burst and spec.arrival.sporadic) or spec.burst.deadline <= spec.arrival.sporadic.min_interarrival_seconds
+
+
+_CEL_DEADLINE = "(has(self.burst.deadlineSeconds) ? self.burst.deadlineSeconds : self.burst.durationSeconds)"
+_CEL_PERIODIC = "!has(self.burst) || !has(self.arrival.periodic)"
+_CEL_JITTER = "(has(self.arrival.periodic.jitterSeconds) ? self.arrival.periodic.jitterSeconds : 0)"
+
+
+class LatencyQueueSpec(QueueSettings):
+    """A declaration of bursts. The operator answers in status.class what it can promise."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            field="burst",
+            expected="expected burst beside arrival.periodic or arrival.sporadic, and none beside arrival.schedule, which has its own",
+            cel="has(self.burst) != has(self.arrival.schedule)",
+            holds=lambda spec: (spec.burst is None) == (spec.arrival.schedule is not None),
+        ),
+        Rule(
+            field="arrival.periodic.periodSeconds",
+            expected="expected periodSeconds of at least the burst's deadlineSeconds",
+            cel=f"{_CEL_PERIODIC} || {_CEL_DEADLINE} <= self.arrival.periodic.periodSeconds",
+            holds=_fits_period,
+            found=lambda spec: f"{spec.arrival.periodic.period_seconds} < {spec.burst.deadline}",
+            cel_found=("%d < %d", f"self.arrival.periodic.periodSeconds, {_CEL_DEADLINE}"),
+        ),
+        Rule(
+            field="arrival.periodic.jitterSeconds",
+            expected="expected deadlineSeconds + 2 x jitterSeconds of at most periodSeconds, so that windows do not overlap",
+            cel=f"{_CEL_PERIODIC} || {_CEL_DEADLINE} > self.arrival.periodic.periodSeconds || "
+            f"{_CEL_DEADLINE} + 2 * {_CEL_JITTER} <= self.arrival.periodic.periodSeconds",
+            holds=_fits_jitter,
+            found=lambda spec: f"{spec.burst.deadline + 2 * spec.arrival.periodic.jitter_seconds} > {spec.arrival.periodic.period_seconds}",
+            cel_found=("%d > %d", f"{_CEL_DEADLINE} + 2 * {_CEL_JITTER}, self.arrival.periodic.periodSeconds"),
+        ),
+        Rule(
+            field="arrival.sporadic.minInterarrivalSeconds",
+            expected="expected minInterarrivalSeconds of at least the burst's deadlineSeconds",
+            cel=f"!has(self.burst) || !has(self.arrival.sporadic) || {_CEL_DEADLINE} <= self.arrival.sporadic.minInterarrivalSeconds",
+            holds=_fits_interarrival,
+            found=lambda spec: f"{spec.arrival.sporadic.min_interarrival_seconds} < {spec.burst.deadline}",
+            cel_found=("%d < %d", f"self.arrival.sporadic.minInterarrivalSeconds, {_CEL_DEADLINE}"),
+        ),
+        _unsupported("uncertainty", "!has(self.uncertainty)", lambda spec: spec.uncertainty is None, "uncertainty"),
+    )
+
+    burst: Burst | None = Field(
+        default=None,
+        description="What each burst needs. The rate it is guaranteed is resources x durationSeconds / deadlineSeconds. Required unless "
+        "arrival.schedule is given.",
+    )
+    arrival: Arrival = Field(description="When bursts come: exactly one of periodic, sporadic and schedule.")
+    uncertainty: Uncertainty | None = Field(default=None, description="The demand as a distribution. Not supported yet.")
+    lead_time: Literal["Auto", "Off"] | None = Field(
+        default=None,
+        description="Whether room is made ahead of a periodic or scheduled burst, for a queue of class Hard. Auto: as work ends by itself, "
+        "charged to what the queue's fair share leaves beside its bursts; it needs durations that have been learned, hence "
+        "smallJobs.enabled in the operator's configuration. Off: a burst waits for work to end. Auto unless given.",
+    )
+
+
+class SmallJobs(SpecModel):
+    """Which of the queue's jobs are small (DRESS)."""
+
+    threshold_percent: int = Field(
+        ge=1,
+        le=100,
+        description="A job is small if its full request (one pod's, times the pods that it wants at once) is at most this percent of the "
+        "pool's committed capacity, in every resource. Fixed at a Job's creation.",
+    )
+
+
+class Elasticity(SpecModel):
+    """Slots move from jobs that lose little progress to jobs that gain much (PAF). A job takes part once its progress curve is known."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            field="minimumParallelism",
+            expected="expected minimumParallelism of at most maximumParallelism",
+            cel="!has(self.minimumParallelism) || !has(self.maximumParallelism) || self.minimumParallelism <= self.maximumParallelism",
+            holds=lambda spec: (spec.minimum_parallelism or 1) <= (spec.maximum_parallelism or MAX_PARALLELISM),
+            found=lambda spec: f"{spec.minimum_parallelism} > {spec.maximum_parallelism}",
+            cel_found=("%d > %d", "self.minimumParallelism, self.maximumParallelism"),
+        ),
+        Rule(
+            field="acrossQueues",
+            expected="expected acrossQueues: true beside mode: Quota, which moves nothing else",
+            cel="!has(self.mode) || self.mode != 'Quota' || (has(self.acrossQueues) && self.acrossQueues)",
+            holds=lambda spec: spec.mode != "Quota" or spec.across_queues,
+        ),
+    )
+
+    mode: Literal["Parallelism", "Quota"] = Field(
+        default="Parallelism",
+        description="What is changed. Parallelism: spec.parallelism of Jobs, and with acrossQueues the queues' levels too. Quota: only the "
+        "levels; Jobs stay as they are.",
+    )
+    minimum_parallelism: Parallelism | None = Field(
+        default=None,
+        description="Fewest pods at once for Jobs that don't say so by the annotation fairburst.dev/min-parallelism. Default 1.",
+    )
+    maximum_parallelism: Parallelism | None = Field(
+        default=None,
+        description="Most pods at once for Jobs that don't say so by the annotation fairburst.dev/max-parallelism. By default the "
+        "parallelism that the Job was created with.",
+    )
+    across_queues: bool = Field(
+        default=False,
+        description="True lets slots move between this queue and others of the pool that say so too. A queue's mean progress never falls "
+        "below fairnessPercent of what its fair share gives; slots that moved still count as the giver's.",
+    )
+    fairness_percent: int | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="A giving job keeps at least this percent of the progress that its fair share gives it. By default the operator's "
+        "elasticity.fairnessPercent.",
+    )
+    curve: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=_MAX_CURVE,
+        description="Progress curve of the queue's Jobs that carry none and whose family has taught none: the same text as in the "
+        'annotation fairburst.dev/progress-curve, such as {"points": [[1, 0.2], [8, 0.9], [16, 1]]} or {"coefficients": [a0, a1, a2, a3]}. '
+        "With one that can't be used the condition Elastic says why, and those Jobs keep their fair share.",
+    )
+
+
+class ThroughputQueueSpec(QueueSettings):
+    """Long-running work that wants its fair share over time."""
+
+    limits: Resources | None = Field(
+        default=None, description="The most the queue is ever allocated, by resource. A resource that is not named is not limited."
+    )
+    small_jobs: SmallJobs | None = Field(
+        default=None, description="Which jobs are small; by default the operator's smallJobs.thresholdPercent says so."
+    )
+    reserve: Literal["Auto", "Off"] | None = Field(
+        default=None,
+        description="Whether part of the queue's level is kept for its small jobs (DRESS). Auto, the default: as much as the reserve ratio "
+        "says, if the operator's smallJobs.enabled is true. Off: its jobs are served in the order in which they come.",
+    )
+    elasticity: Elasticity | None = Field(
+        default=None, description="Sizing the queue's jobs by what a slot is worth to each (PAF). By default their sizes are left alone."
+    )

@@ -1,0 +1,222 @@
+"""What the operator answers, and remembers: the status of both kinds of queue. `crd.py` turns these models into crds/*.yaml."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fairburst.kube.queues.fields import Amounts, GuaranteeClassName, Timestamp
+from fairburst.kube.queues.rules import KubeModel
+from fairburst.kube.queues.specs import Arrival, Burst
+
+
+class Stamp(KubeModel):
+    """What the admission policy writes into the queue's pods at their creation."""
+
+    class_name: str = Field(max_length=253, description="spec.priorityClassName.")
+    value: int = Field(description="spec.priority: the value of that class.")
+    preemption_policy: Literal["Never", "PreemptLowerPriority"] = Field(description="spec.preemptionPolicy: that of the class.")
+
+
+class Promise(KubeModel):
+    """The accepted spec that is in force, whole: what was promised stands until a changed spec is accepted."""
+
+    kind: Literal["Latency", "Throughput"] = Field(description="Kind of queue.")
+    name: str = Field(max_length=512, description="namespace/name of the queue.")
+    created: Timestamp = Field(description="When the queue was created: admission runs in this order.")
+    weight: int = Field(ge=1, description="Accepted weight.")
+    burst: Burst | None = Field(default=None, description="Accepted burst.")
+    arrival: Arrival | None = Field(default=None, description="Accepted arrival.")
+    limits: Amounts | None = Field(default=None, description="Accepted limits.")
+    lead_time: Literal["Auto"] | None = Field(default=None, description="Auto where room is made ahead of bursts.")
+    suspended: bool = Field(default=False, description="Whether the accepted queue is held.")
+    admission_order: int | None = Field(default=None, description="Position in which it was admitted; classes come back in this order.")
+
+
+class ReserveStatus(KubeModel):
+    """What is kept for the queue's small jobs."""
+
+    ratio_milli: int = Field(description="The reserve ratio of the elastic pool, in thousandths.")
+    level: Amounts | None = Field(default=None, description="The part of the queue's level that is for small jobs now.")
+    small_jobs: int = Field(description="Small jobs that run or wait.")
+    large_jobs: int = Field(description="Large jobs that run or wait.")
+
+
+class LeadTimeStatus(KubeModel):
+    """Room held ahead of the next burst, and how the forecast for the last one came out."""
+
+    reason: str = Field(max_length=1024, description="CamelCase reason.")
+    message: str = Field(max_length=32768, description="What is held, or why nothing is, with the numbers.")
+    arrival: Timestamp | None = Field(default=None, description="When the burst is expected at the earliest.")
+    planned_start: Timestamp | None = Field(default=None, description="When holding begins as work ends now; past where it has begun.")
+    held: Amounts | None = Field(default=None, description="Kept from others now.")
+    needed: Amounts | None = Field(default=None, description="What the burst needs at a time; must be free when it comes.")
+    pod_size: Amounts | None = Field(default=None, description="The largest pod of the burst that has been seen; none before the first.")
+    expected_free: Amounts | None = Field(default=None, description="What was expected to be free when the last burst opened.")
+    really_free: Amounts | None = Field(default=None, description="What was free when the last burst opened, its own pods included.")
+
+
+class WindowStatus(KubeModel):
+    """The window that the queue is in or waits for. Consumed and budget in thousandths of a dominant-share-second."""
+
+    state: Literal["Closed", "Armed", "Open", "Overdue"] = Field(description="Where the queue stands in its period.")
+    index: int = Field(description="Number of the window.")
+    arms_at: Timestamp = Field(description="When the burst quota is written.")
+    opens_by: Timestamp | None = Field(default=None, description="Latest opening; none for a sporadic queue.")
+    opened: Timestamp | None = Field(default=None, description="When the burst began.")
+    deadline: Timestamp | None = Field(default=None, description="When the burst's demand must have been delivered.")
+    consumed: int | None = Field(default=None, description="Delivered in this window.")
+    budget: int | None = Field(default=None, description="Guaranteed in this window.")
+    demanded: bool | None = Field(default=None, description="Whether work was wanted in it at some time.")
+    judged: bool | None = Field(default=None, description="Whether it has been counted as met or missed.")
+
+
+class Ledger(KubeModel):
+    """Dominant-share-seconds received in the current period: value + rate x (now - asOf)."""
+
+    value_milliseconds: int = Field(description="Thousandths of a dominant-share-second received by asOf.")
+    rate_micro: int = Field(description="Rate of growth in millionths of capacity.")
+    delivered_milliseconds: int | None = Field(default=None, description="Used since the window opened, spare included, by asOf.")
+    delivered_rate_micro: int | None = Field(default=None, description="Rate of that in millionths of capacity.")
+    as_of: Timestamp = Field(description="When the value was true.")
+
+
+class FairShare(KubeModel):
+    """The part of the period's fair share earned so far: value + rate x (now - asOf)."""
+
+    value_milliseconds: int = Field(description="Thousandths of a dominant-share-second earned by asOf.")
+    rate_micro: int = Field(description="The share in millionths of capacity.")
+    as_of: Timestamp = Field(description="When the value was true.")
+
+
+class Rounding(KubeModel):
+    """Whose turn it is where a fair share is less than one pod."""
+
+    waiting_since: Timestamp | None = Field(default=None, description="Since when the queue waits for a whole pod.")
+    held_since: Timestamp | None = Field(default=None, description="Since when it holds one.")
+
+
+class ConditionSides(KubeModel):
+    """One admission condition where it is tightest: it holds if left is at most right."""
+
+    holds: bool = Field(description="Whether the condition holds.")
+    left: str = Field(max_length=32, description="What is asked. Resource-seconds; for the resource condition resource units.")
+    right: str = Field(max_length=32, description="What there is, in the same unit.")
+    resource: str = Field(max_length=512, description="Resource for which the condition is tightest.")
+    queue: str = Field(max_length=512, description="Queue for which the condition is tightest.")
+
+
+class AdmissionStatus(KubeModel):
+    """The answer to the latest candidate: each condition of admission with both sides."""
+
+    guarantee_class: GuaranteeClassName | None = Field(default=None, alias="class", description="Class that this decision grants.")
+    reason: str = Field(max_length=1024, description="CamelCase reason.")
+    message: str = Field(max_length=32768, description="The decision in a sentence, with its numbers.")
+    safety: ConditionSides | None = Field(default=None, description="Condition (1): promises to queues admitted earlier still hold.")
+    fairness: ConditionSides | None = Field(default=None, description="Condition (2): the queue's own demand is within its fair share.")
+    resource: ConditionSides | None = Field(default=None, description="Condition (3): its rate fits beside those of all hard queues.")
+
+
+class History(KubeModel):
+    """Windows that have ended."""
+
+    bursts: int = Field(description="Bursts seen.")
+    met: int = Field(description="Bursts that received their demand by the deadline, or asked for less.")
+    missed: int = Field(description="Bursts that did not.")
+
+
+class ElasticJobStatus(KubeModel):
+    """One job's part of the division of slots. Progress rates in thousandths of the progress that the job makes alone."""
+
+    name: str = Field(max_length=253, description="Name of the Job.")
+    fair: int = Field(description="Slots that fair sharing gives it.")
+    given: int = Field(description="Slots that it is given.")
+    parallelism: int = Field(description="Its spec.parallelism now.")
+    predicted_fair_milli: int | None = Field(default=None, description="Progress rate that its curve foretells for the fair slots.")
+    predicted_milli: int | None = Field(default=None, description="Progress rate that its curve foretells for the given slots.")
+    measured_milli: int | None = Field(
+        default=None, description="Progress rate measured lately, where it is known how fast the job is alone."
+    )
+    reason: str = Field(max_length=64, description="CamelCase reason.")
+
+
+class ElasticityStatus(KubeModel):
+    """What the division of slots gives the queue's jobs: all of them as sums, the ones it matters most to by name."""
+
+    mode: Literal["Parallelism", "Quota"] = Field(description="What is changed.")
+    fairness_percent: int = Field(description="The fairness knob in force, in percent.")
+    jobs: int = Field(description="Jobs that share the queue's slots.")
+    fair: int = Field(description="Slots that fair sharing gives them in all.")
+    given: int = Field(description="Slots that they are given in all.")
+    by_reason: Annotated[dict[str, int], Field(max_length=32)] = Field(description="Jobs by the reason for what they are given.")
+    moved: Amounts | None = Field(
+        default=None, description="What came from other queues (negative: went to them), by resource. It counts as the giver's."
+    )
+    most_affected: list[ElasticJobStatus] = Field(
+        max_length=100,
+        description="The jobs with the largest difference between fair and given.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+
+
+class Condition(KubeModel):
+    """A condition, as metav1.Condition."""
+
+    type: str = Field(max_length=316, description="CamelCase name.")
+    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
+    observed_generation: int | None = Field(default=None, ge=0, description="Generation of the spec that it speaks of.")
+    last_transition_time: Timestamp = Field(description="When status last changed.")
+    reason: str = Field(min_length=1, max_length=1024, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$", description="CamelCase reason.")
+    message: str = Field(max_length=32768, description="What was expected, what was found, and what to do.")
+
+
+class QueueStatus(KubeModel):
+    """What the operator decided and saw. It also is the operator's memory: everything that must survive a restart is here."""
+
+    observed_generation: int | None = Field(default=None, description="Generation of the spec that this answers.")
+    guarantee_class: GuaranteeClassName | None = Field(
+        default=None,
+        alias="class",
+        description="What is promised. Hard: the rate in every window. Soft: the demand by the deadline, as far as hard queues leave room. "
+        "Elastic: a fair share. Rejected: nothing beyond the floor, for it would break an earlier promise.",
+    )
+    stamp: Stamp | None = Field(default=None, description="What pods of this queue are stamped with at creation.")
+    holds: Literal["Pods", "Jobs"] | None = Field(
+        default=None, description="What the admission policies hold back of new work, until the operator lets it go."
+    )
+    small_stamp: Stamp | None = Field(
+        default=None, description="What pods of small Jobs are stamped with instead, while there is a reserve."
+    )
+    lead_time: LeadTimeStatus | None = Field(default=None, description="Room ahead of bursts, for a queue with leadTime: Auto.")
+    reserve: ReserveStatus | None = Field(default=None, description="What is kept for small jobs (DRESS).")
+    size_threshold: Amounts | None = Field(
+        default=None, description="A Job whose full request is at most this in every resource is small; decided at its creation."
+    )
+    promise: Promise | None = Field(default=None, description="The accepted spec in force.")
+    share: str | None = Field(default=None, max_length=16, description="Weight over the sum of admitted weights, in percent.")
+    window: WindowStatus | None = Field(default=None, description="The window that the queue is in or waits for.")
+    ledger: Ledger | None = Field(default=None, description="What the queue received in the current period.")
+    debt_milliseconds: int | None = Field(
+        default=None, description="Overrun carried into the period, thousandths of a dominant-share-second."
+    )
+    period_started: Timestamp | None = Field(default=None, description="When the current period began.")
+    allocation: Amounts | None = Field(default=None, description="Allocated now, by resource: guaranteed and spare.")
+    guaranteed: Amounts | None = Field(default=None, description="The part of the allocation that is guaranteed.")
+    usage: Amounts | None = Field(default=None, description="Used by pods from bound to ended.")
+    demand: Amounts | None = Field(default=None, description="Wanted now: running, pending and not yet created work.")
+    admission: AdmissionStatus | None = Field(default=None, description="The latest admission decision with its arithmetic.")
+    history: History | None = Field(default=None, description="Windows that have ended.")
+    fair_share: FairShare | None = Field(default=None, description="What the queue has earned in the current period.")
+    residual_level_micro: int | None = Field(
+        default=None, description="Level of a latency queue outside its windows, in millionths of capacity."
+    )
+    rounding: Rounding | None = Field(default=None, description="Turns of queues whose share is less than one pod.")
+    refused: Promise | None = Field(default=None, description="A changed spec that was refused; the promise stays.")
+    elasticity: ElasticityStatus | None = Field(default=None, description="How slots are divided among elastic jobs.")
+    conditions: list[Condition] | None = Field(
+        default=None,
+        max_length=32,
+        description="Admitted, Guaranteed, Attainable, Enforced, Ready.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )

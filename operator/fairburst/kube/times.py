@@ -1,0 +1,18 @@
+"""Times as objects hold them, to and from seconds since the epoch."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+_MICRO = 10**6
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_epoch(time: datetime) -> float:
+    """Seconds since the epoch, exact to the microsecond."""
+    return (time - _EPOCH) / timedelta(microseconds=1) / _MICRO
+
+
+def from_epoch(seconds: float) -> datetime:
+    """The time, to the microsecond."""
+    return _EPOCH + timedelta(microseconds=round(seconds * _MICRO))
