@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from e2e.harness import end_in_good_order
@@ -29,9 +30,12 @@ def main() -> int:
 
 
 def up(name: str, folder: Path) -> int:
-    """Create it and bring the images to its nodes; what was begun is deleted if that fails."""
+    """Create it, bring the images to its nodes and try these; what was begun is deleted if that fails."""
     try:
-        KindCluster.equipped(name, folder)
+        with ExitStack() as failed:
+            cluster = failed.enter_context(KindCluster.equipped(name, folder))
+            cluster.probe()
+            failed.pop_all()
     except ImageError as error:
         return complain(error, NO_IMAGE)
     except KindError as error:

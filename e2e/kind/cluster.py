@@ -63,7 +63,7 @@ class KindCluster:
 
     @classmethod
     def equipped(cls, name: str, folder: Path) -> Self:
-        """A new cluster with the operator's image, built from this checkout meanwhile, and what pods run; containers run on its nodes.
+        """A new cluster whose nodes are ready, with the operator's image, built from this checkout meanwhile, and with what pods run.
 
         Raises ImageError where the image does not build, KindError for everything else, and nothing of the cluster is left.
         """
@@ -74,7 +74,6 @@ class KindCluster:
             built.result()
             cluster.load(OPERATOR_IMAGE)
             cluster.wait_ready()
-            cluster._probe()
         except BaseException:
             cluster.delete()
             raise
@@ -126,8 +125,11 @@ class KindCluster:
         """Remove its containers; nothing happens if there are none."""
         run("kind", "delete", "cluster", *self._named())
 
-    def _probe(self) -> None:
-        """A container on each worker reaches the API server by its name. Where it can't, no test says anything about fairburst."""
+    def probe(self) -> None:
+        """A container on each worker reaches the API server by its name. Where it can't, no test says anything about fairburst.
+
+        Raises KindError.
+        """
         cluster = Cluster.existing(self.kubeconfig)
         try:
             for node in self.workers():
