@@ -16,8 +16,8 @@ RUN python3 -m venv /build && python3 -m venv --without-pip /opt/fairburst \
  && /build/bin/pip --python /opt/fairburst/bin/python install --quiet --no-compile --require-hashes --only-binary :all: -r image.lock
 COPY README.md LICENSE ./
 COPY operator operator
-# Tests of numpy and scipy are 48 MB, and what `kubernetes` has for asyncio 42 MB that nobody loads. The bytecode is made here, since the root file system is read-only later, and is trusted without
-# looking at the files' times. Models of `kubernetes`, which only a
+# Tests of numpy and scipy are 48 MB, and what `kubernetes` has for asyncio is 42 MB that nobody loads. The bytecode is made here, since the
+# root file system is read-only later, and is trusted without looking at the files' times. Models of `kubernetes`, which only a
 # kubeconfig's plug-ins would load, go without it.
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels . \
  && /build/bin/pip --python /opt/fairburst/bin/python install --quiet --no-compile --no-deps /wheels/*.whl \
