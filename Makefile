@@ -16,21 +16,20 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)
 	$(BIN)/python -m e2e.demo
 
-# What failed runs once more, alone: tests of a real control plane can lose a race on a busy machine, a broken one fails again
-# (docs/decisions/0004-what-fails-runs-once-more.md).
-again = || { test $$? -eq 1 && echo "FAILED AT FIRST (above): once more, alone" && \
-	$(BIN)/python -m pytest -v $(1) --last-failed --last-failed-no-failures none; }
+# A test that fails runs a second time, under the load of the first try; what failed at first stays on record, and a test that needs its
+# second try in two runs in a row fails the run (docs/decisions/0004-what-fails-runs-once-more.md).
+tests = $(BIN)/python -m tests.support.second_try
 QUICK   := "not measure and not slow and not long"
 MEASURE := "measure and not long"
 
 ## test: style, types, contracts, then every test; builds the control plane first if it is not cached
 test: lint cluster-build
-	$(BIN)/python -m pytest -m $(QUICK) -n 2 --dist loadfile $(call again,-m $(QUICK))
-	$(BIN)/python -m pytest -m $(MEASURE) $(call again,-m $(MEASURE))
+	$(tests) quick -m $(QUICK) -n 2 --dist loadfile
+	$(tests) measure -m $(MEASURE)
 
 ## test-slow: the chart on an API server, and the papers' experiments in their quick forms; CI runs it too
 test-slow: $(STAMP) cluster-build
-	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile $(call again,-m slow)
+	$(tests) slow -m slow -n 2 --dist loadfile
 
 ## test-long: figures that take minutes each on the control plane and want the machine for themselves; half an hour, not in CI
 test-long: $(STAMP) cluster-build
@@ -38,7 +37,7 @@ test-long: $(STAMP) cluster-build
 
 ## e2e: fairburst's promises on real nodes, in a kind cluster of its own; needs Docker and kind, or E2E_KUBECONFIG (docs/e2e.md)
 e2e: $(STAMP)
-	$(BIN)/python -m pytest -v e2e/promises $(call again,e2e/promises)
+	$(tests) e2e -v e2e/promises
 
 ## test-fast: the tests that need no control plane
 test-fast: $(STAMP)
