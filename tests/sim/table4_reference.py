@@ -1,4 +1,5 @@
-"""The rules of the BoPF authors' simulator as slowly and plainly as they can be written: second by second, task by task, in fractions.
+"""The rules of the BoPF authors' simulator as slowly and plainly as they can be written: second by second, task by task, in fractions
+(only shares are compared in doubles, as the authors compare them).
 
 The oracle for fairburst.sim.table4, which shares nothing with it but the jobs.
 """
@@ -129,7 +130,8 @@ class Reference:
         return True
 
     def share(self, queue: int) -> int:
-        return max(half_up(amount / self.capacity * 100) for amount in self.usage[queue])
+        """In whole percents, in doubles and in this order, as the authors compute it."""
+        return max(math.floor(int(amount * 100) / 100 / float(self.capacity) * 100 + 0.5) for amount in self.usage[queue])
 
     def fair(self, queues: list[int], time: int) -> None:
         still_in = list(queues)

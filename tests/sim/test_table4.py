@@ -190,6 +190,37 @@ def test_reproduce_prints_the_agreed_json_for_given_stage_lists(tmp_path: Path, 
     assert "found no tpch.txt" in capsys.readouterr().err
 
 
+NEVER_FITS = DagJob("l", (Stage("l", 1, 1, (1000.0, 1000.0)),))
+PLAIN = Workload("paper", "paper", 1e9, 10**9, 1, 1)
+
+
+def contested(cpu: float, memory: float) -> list[list[DagJob]]:
+    """Two queues of two tasks each: one uses `cpu` units, the other `memory` units; what they leave holds one of the second tasks."""
+    rest = Stage("second", 1, 7, (1000 - cpu, 1000 - memory))
+    return [[DagJob(name, (Stage("first", 1, 5, first), rest))] for name, first in (("a", (cpu, 0.0)), ("b", (0.0, memory)))]
+
+
+@pytest.mark.parametrize("compiled", WAYS)
+@pytest.mark.parametrize("percent", [14.5, 28.5, 29.5, 57.5, 14.4, 57.6])
+def test_shares_are_compared_as_the_authors_doubles_round_them(percent: float, compiled: bool) -> None:
+    """Their expression in plain Python, u in hundredths; the other queue is at the whole percent below. A tie goes to the first queue."""
+    used, other = round(percent * 1000), math.floor(percent)
+    share = math.floor(used / 100 / 1000 * 100 + 0.5)
+    outcome = run_jobs(contested(percent * 10, other * 10), [NEVER_FITS], PLAIN, "drf", Rules(throughput_tasks=1), compiled=compiled)
+    goes_on, waits = outcome.throughput if share <= other else outcome.throughput[::-1]
+    assert goes_on == 7.0
+    assert waits > 7.0
+
+
+def test_rounding_half_up_exactly_gives_other_starts_than_the_authors_doubles() -> None:
+    doubles, exact = (
+        run_jobs(contested(145, 140), [NEVER_FITS], PLAIN, "drf", Rules(throughput_tasks=1, exact_shares=flag)).throughput
+        for flag in (False, True)
+    )
+    assert doubles[0] == exact[1] == 7.0
+    assert doubles[1] > 7.0 < exact[0]
+
+
 @needs_numba
 def test_generated_lists_show_the_papers_trend() -> None:
     """Flat under BoPF (within 5 % of the mean), throughput untouched (2 %), factors growing: on the list that is most fully published."""

@@ -1,7 +1,7 @@
 """Profile `bopf-table4`: the rules of the BoPF authors' simulator, from stage lists to the factors of Table 4 (BoPF §5.3).
 
 Lays jobs out for the loop of `table4_loop`, runs it and reads off completion times. The rules that are about inputs live here: which
-latency jobs, the multipliers, the slots of the throughput queues. Everything is exact: amounts in hundredths, times in whole seconds.
+latency jobs, the multipliers, the slots of the throughput queues. Amounts are in hundredths, times in whole seconds.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class Rules:
     """The experiment's numbers. Capacity in units, the same for cpu and memory; times in seconds.
 
     share_grain: shares compare in steps of 1 / share_grain; the authors' rounding to two decimals is 100, a finer one shows its effect.
+    exact_shares: round shares half up exactly; the authors' doubles round 14.5, 28.5 and 57.5 % down (BoPF 5.3, their released simulator).
     fullest_resource: a burst's budget is spent when one resource is, as in the decision core; by the authors' rule only when all are.
     most_bursts: so many latency jobs have arrived and batch work still isn't done: it starves, the run is given up.
     """
@@ -63,6 +64,7 @@ class Rules:
     period: int = 1000
     on_seconds: int = 25
     share_grain: int = 100
+    exact_shares: bool = False
     fullest_resource: bool = False
     most_bursts: int = 16_384
 
@@ -141,6 +143,7 @@ def run_jobs(
             rules.period,
             rules.on_seconds,
             rules.share_grain,
+            int(rules.exact_shares),
             int(rules.fullest_resource),
             _hundredths(rules.capacity),
             *state.values(),

@@ -1,9 +1,10 @@
 """The step loop of the BoPF authors' simulator (Table 4), its artefacts included: rounding, whole seconds, first offer blocks.
 
 Nothing of this is in the decision core. One source, run two ways with the same bytes: compiled by numba where the extra `sim` is
-installed, else interpreted over plain lists. So: integers only, no allocation of unknown size, no Python objects.
+installed, else interpreted over plain lists. So: plain numbers only, no allocation of unknown size, no Python objects.
 
-Amounts are hundredths of a unit. The loop starts tasks of one stage in runs as long as the authors' choice of queue can't change:
+Amounts are hundredths of a unit; only shares are in double precision, since the authors compare them so. The loop starts tasks of one
+stage in runs as long as the authors' choice of queue can't change:
 a queue whose rounded share is the lowest keeps its turn until that share rises.
 """
 
@@ -14,7 +15,7 @@ DONE, OUT_OF_BURSTS = 0, 1
 
 
 def run_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0915  compiled as a whole; split up, it would pass thirty arrays on
-    policy, queues, period, on_seconds, grain, fullest, capacity, wheel,
+    policy, queues, period, on_seconds, grain, exact, fullest, capacity, wheel,
     job_begin, job_arrival, job_stage, stage_job, stage_seconds, stage_cpu, stage_memory, child_begin, children, waits_for,
     queue_of_job, runnable, offered_from, offered_to, not_started, not_ended, last_batch, last_start, job_left, first_start, end,
     wheel_head, batch_next, batch_stage, batch_count, cursor, usage_cpu, usage_memory, share, out, dirty, log_cpu, log_memory, answer,
@@ -23,7 +24,8 @@ def run_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0915  compil
 
     queues: throughput queues 0 .. queues-2, the latency queue is the last. Jobs are laid out by queue, in order of arrival within it:
     jobs of queue q are job_begin[q] .. job_begin[q+1]-1; stages of job j are job_stage[j] .. job_stage[j+1]-1 in file order.
-    grain: shares are rounded to 1/grain; 100 is the authors'. fullest: the budget is spent with its first resource (1), not only with
+    grain: shares are rounded to 1/grain; 100 is the authors'. exact: half up (1), or as doubles come out (0, the authors').
+    fullest: the budget is spent with its first resource (1), not only with
     all of them (0, the authors'). waits_for: parents not yet ended. runnable: the stages of a job in the
     order in which they became runnable, at the same positions as its stages; offered_from/to bound those with tasks not started.
     cursor: first job of the queue that may offer a task.
@@ -34,6 +36,7 @@ def run_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0915  compil
     throughput_left = job_begin[latency]
     arriving, last_job = job_begin[latency], job_begin[queues]
     free_cpu, free_memory = capacity, capacity
+    units = capacity / 100
     free_batch = 0
     logged, started_in_all = 0, 0
     time = -1
@@ -135,10 +138,12 @@ def run_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0915  compil
                 last = latency
             for queue in range(first, last):
                 out[queue] = 0
-                # usage / capacity rounded half up to two decimals (grain 100), in whole percents
-                cpu_percent = (2 * grain * usage_cpu[queue] + capacity) // (2 * capacity)
-                memory_percent = (2 * grain * usage_memory[queue] + capacity) // (2 * capacity)
-                share[queue] = cpu_percent if cpu_percent > memory_percent else memory_percent
+                # usage / capacity rounded to two decimals (grain 100), in whole percents; rounding is monotonic, so once is enough
+                used = usage_cpu[queue] if usage_cpu[queue] > usage_memory[queue] else usage_memory[queue]
+                if exact == 1:
+                    share[queue] = (2 * grain * used + capacity) // (2 * capacity)
+                else:  # in this order, in double precision: 14.5 % becomes 14, 29.5 % becomes 30
+                    share[queue] = int(used / 100 / units * grain + 0.5)
             while True:
                 queue = -1
                 for candidate in range(first, last):
@@ -182,10 +187,12 @@ def run_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0915  compil
                     offered_from[job] += 1
                 if first_start[job] < 0:
                     first_start[job] = time
-                # usage / capacity rounded half up to two decimals (grain 100), in whole percents
-                cpu_percent = (2 * grain * usage_cpu[queue] + capacity) // (2 * capacity)
-                memory_percent = (2 * grain * usage_memory[queue] + capacity) // (2 * capacity)
-                share[queue] = cpu_percent if cpu_percent > memory_percent else memory_percent
+                # usage / capacity rounded to two decimals (grain 100), in whole percents; rounding is monotonic, so once is enough
+                used = usage_cpu[queue] if usage_cpu[queue] > usage_memory[queue] else usage_memory[queue]
+                if exact == 1:
+                    share[queue] = (2 * grain * used + capacity) // (2 * capacity)
+                else:  # in this order, in double precision: 14.5 % becomes 14, 29.5 % becomes 30
+                    share[queue] = int(used / 100 / units * grain + 0.5)
                 if last_start[stage] == time:
                     batch_count[last_batch[stage]] += count
                 else:
