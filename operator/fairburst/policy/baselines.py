@@ -18,6 +18,7 @@ from fairburst.policy.decide import check, decide
 from fairburst.policy.dress.values import DressConfig
 from fairburst.policy.drf import dominant_share, fill, row_any_above, take_in_order
 from fairburst.policy.explain import QueueDecisions, Round
+from fairburst.policy.lending import Lender
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig, QueueMemory, RoundResult
 from fairburst.policy.rounding import Turns, round_to_units
 from fairburst.policy.table import ELASTIC, Columns, Declared, blank_columns, compile_queues
@@ -184,6 +185,10 @@ def _result(
             allocation, allocation, np.zeros(len(allocation), dtype=bool), wanted, snapshot.unit, snapshot.live_capacity, nobody_first,
             columns.declared.name_rank, turns, now,
         )  # fmt: skip
+        allocation = Lender(
+            wanted, snapshot.usage, snapshot.unit, columns.declared.weight, snapshot.live_capacity, columns.declared.limit,
+            snapshot.waiting, np.zeros(len(allocation), dtype=bool),
+        ).lend(allocation)  # fmt: skip
     nothing = np.zeros(len(allocation))
     view = Round(snapshot, config, columns, allocation, allocation, allocation, nothing, nothing, nothing, now)
     classes = tuple(None if spec.suspended else GuaranteeClass.ELASTIC for spec in snapshot.queues)

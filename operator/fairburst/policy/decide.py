@@ -13,7 +13,7 @@ from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.bopf import Standing, allocate
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.dress.round import dress_round
-from fairburst.policy.dress.values import DressResult
+from fairburst.policy.dress.values import DressResult, StartMode
 from fairburst.policy.dress.waiting import Levels
 from fairburst.policy.drf import (
     by_resource,
@@ -29,7 +29,8 @@ from fairburst.policy.drf import (
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
 from fairburst.policy.explain import AdmissionDecisions, QueueDecisions, Round
 from fairburst.policy.holding import Limits, holds, lead_times, limit_growth
-from fairburst.policy.model import ClusterSnapshot, EventKind, Memory, PolicyConfig, RoundEvent, RoundResult
+from fairburst.policy.lending import Lender
+from fairburst.policy.model import ClusterSnapshot, EventKind, Memory, PolicyConfig, RoundEvent, RoundResult, WaitingPods
 from fairburst.policy.paf.jobs import SlotDivision
 from fairburst.policy.paf.round import slot_round
 from fairburst.policy.rounding import Turns, round_to_units, units_up
@@ -102,6 +103,8 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     wanted = wanted if limits is None else limits.wanted
     guaranteed, spare, standing, account = _grant(columns, snapshot, config, current, wanted, wants, inverse, now, events)
     allocation, guaranteed = _whole_units(columns, snapshot, standing, guaranteed, spare, now)
+    if limits is None:  # what is held for a burst is not idle
+        allocation, guaranteed = _lend(columns, snapshot, config, standing, allocation, guaranteed)
     spent = spending.newly_spent(columns, account)
     charge = _charge(columns, snapshot, allocation, guaranteed, inverse, now, spent, None if hold is None else hold.cost)
     events += _spent_events(columns, spent)
@@ -245,10 +248,27 @@ def check(snapshot: ClusterSnapshot, config: PolicyConfig, now: float) -> None:
             raise InvalidSnapshotError(f"{name} of {what}: expected amounts between 0 and {LARGEST:g}, found {array[row]}")
     if not abs(now) <= LONGEST_SECONDS:
         raise InvalidSnapshotError(f"now: expected seconds since the epoch, at most {LONGEST_SECONDS:g}, found {now}")
+    if snapshot.waiting is not None:
+        check_waiting(snapshot.waiting, count, width)
     for name, least, most in SETTINGS:
         found = getattr(config, name)
         if not least <= found <= most:
             raise InvalidConfigError(f"expected {name} between {least:g} and {most:g}, found {found}")
+
+
+def check_waiting(waiting: WaitingPods, count: int, width: int) -> None:
+    """Raise if the waiting pods are not those of `count` queues and `width` resources."""
+    length = len(waiting.row)
+    if waiting.row.shape != (length,) or waiting.request.shape != (length, width) or waiting.count.shape != (length,):
+        raise InvalidSnapshotError(
+            f"waiting: expected rows (L,), requests (L, {width}) and counts (L,), found {waiting.row.shape}, {waiting.request.shape} and "
+            f"{waiting.count.shape}"
+        )
+    if length and not (waiting.row[0] >= 0 and waiting.row[-1] < count and (np.diff(waiting.row) >= 0).all()):
+        raise InvalidSnapshotError(f"waiting: expected rows of {count} queues in ascending order, found {waiting.row}")
+    for name, array in (("request", waiting.request), ("count", waiting.count)):
+        if not ((array >= 0) & (array <= LARGEST)).all():
+            raise InvalidSnapshotError(f"waiting: expected {name}s between 0 and {LARGEST:g}, found {array}")
 
 
 def _wanted(columns: Columns, snapshot: ClusterSnapshot) -> FloatArray:
@@ -412,6 +432,27 @@ def _whole_units(
         np.minimum(part, spare[:, column], out=part)
         np.subtract(rounded[:, column], part, out=part)
     return rounded, firm_part
+
+
+def _lend(
+    columns: Columns, snapshot: ClusterSnapshot, config: PolicyConfig, standing: Standing, allocation: FloatArray, guaranteed: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """(allocation, guaranteed) with idle capacity lent to pods that fit it. Jobs that start whole are no pods to lend to."""
+    if config.dress is not None and snapshot.jobs is not None and config.dress.start_mode is StartMode.WHOLE_JOBS:
+        return allocation, guaranteed
+    keeps = ~standing.elastic
+    lender = Lender(
+        standing.wanted,
+        snapshot.usage,
+        snapshot.unit,
+        standing.weight,
+        snapshot.live_capacity,
+        columns.declared.limit,
+        snapshot.waiting,
+        keeps,
+    )
+    lent = lender.lend(allocation)
+    return (allocation, guaranteed) if lent is allocation else (lent, np.minimum(guaranteed, lent))
 
 
 def _charge(

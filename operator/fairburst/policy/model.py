@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from typing_extensions import override
 
-from fairburst.policy.arrays import BoolArray, FloatArray
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.dress.values import DressConfig, DressResult, JobsPart
 from fairburst.policy.lead_time import LeadTimeDecision
@@ -147,6 +147,20 @@ class PolicyConfig:
     max_lead_seconds: float = 600.0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class WaitingPods:
+    """Pods that wait to be bound, in runs of equal ones: L runs, those of one queue together and in the order in which they wait.
+
+    row: (L,) row of the queue, ascending. request: (L, K) of one pod, resource units. count: (L,) pods; what must start together counts
+    as one pod. in_order: a queue starts its pods strictly in this order, and one that does not fit holds up those behind it.
+    """
+
+    row: IntArray
+    request: FloatArray
+    count: FloatArray
+    in_order: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     """Everything the round needs to know about the cluster, in one frozen value.
@@ -158,6 +172,7 @@ class ClusterSnapshot:
     usage: (N, K) charge of the queue's pods from bound to ended.
     unit: (N, K) charge of the queue's largest pod; whole units of it are what the queue can use. Zero rows: unknown, divisible.
     jobs: jobs and tasks for DRESS; None: DRESS is off.
+    waiting: the pods that wait, as far as they are known; queues without any in it are taken to wait with pods of the size `unit`.
     elastic_jobs: jobs among which PAF divides the slots of their queues, and elastic_rules how; none: PAF is off.
     """
 
@@ -171,6 +186,7 @@ class ClusterSnapshot:
     jobs: JobsPart | None = None
     elastic_jobs: tuple[ElasticJob, ...] = ()
     elastic_rules: SlotRules | None = None
+    waiting: WaitingPods | None = None
 
 
 @dataclass(frozen=True, slots=True)

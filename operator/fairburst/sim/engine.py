@@ -21,7 +21,7 @@ import numpy as np
 from fairburst.policy.arrays import BoolArray, IntArray
 from fairburst.policy.baselines import POLICIES, Policy, strict_priority
 from fairburst.policy.dress.values import DemandCategory, DressConfig, StartMode
-from fairburst.policy.model import ClusterSnapshot, EventKind, GuaranteeClass, Memory, QueueKind, RoundResult, Schedule
+from fairburst.policy.model import ClusterSnapshot, EventKind, GuaranteeClass, Memory, QueueKind, RoundResult, Schedule, WaitingPods
 from fairburst.sim.cluster import MILLIONTHS, Machines, snapshot
 from fairburst.sim.errors import ScenarioError
 from fairburst.sim.job_book import BookedJob, BookedTasks, JobBook
@@ -101,6 +101,7 @@ class _Run:
         shape = (len(self.queues), len(scenario.cluster.resources))
         self.usage, self.pending, self.unit = (np.zeros(shape, dtype=np.int64) for _ in range(3))
         self.demand = np.zeros(shape, dtype=np.int64)
+        self.next_tasks: list[list[tuple[IntArray, int]]] = [[] for _ in self.queues]
         self.stale = set(range(len(self.queues)))
         self.offering: list[list[tuple[int, LiveJob]]] = [[] for _ in self.queues]
         self.running: dict[int, list[Batch]] = {}
@@ -315,6 +316,7 @@ class _Run:
         given = snapshot(
             self.scenario.cluster.resources, self.total, self.committed, self.queues, self.demand, self.usage, self.unit
         )  # fmt: skip
+        given = dataclasses.replace(given, waiting=self._waiting_pods())
         if self.book is not None:
             given = dataclasses.replace(given, jobs=self.book.part(len(self.total), EPOCH + self.now))
         result, self.memory = self.policy(given, self.memory, self.scenario.config, EPOCH + self.now)
@@ -335,18 +337,25 @@ class _Run:
                 if window is not None and window.opened is not None and window.deadline is not None:
                     self.record.windows.append((event.queue, window.opened - EPOCH, window.deadline - EPOCH))
 
+    def _waiting_pods(self) -> WaitingPods:
+        """The tasks that wait as the core sees them: a queue starts its first job first, and a task that doesn't fit holds up the rest."""
+        lines = [(row, *line) for row, waiting in enumerate(self.next_tasks) for line in waiting]
+        row, request, count = zip(*lines, strict=True) if lines else ((), (), ())
+        width = len(self.total)
+        return WaitingPods(
+            np.array(row, dtype=np.int64), np.array(request, dtype=np.float64).reshape(-1, width) / MILLIONTHS,
+            np.array(count, dtype=np.float64), in_order=True,
+        )  # fmt: skip
+
     def _refresh(self, row: int) -> None:
         """A queue's demand: what runs, and what waits as far as the whole cluster could hold it, first come first."""
-        waiting = self.pending[row]
-        if (waiting <= self.total).all():
-            self.demand[row] = self.usage[row] + waiting
-        else:
-            total = self.usage[row].copy()
-            for demand, count in self._waiting(row):
-                total += demand * count
-                if (total >= self.total).any():
-                    break
-            self.demand[row] = total
+        total, lines = self.usage[row].copy(), []
+        for demand, count in self._waiting(row):
+            total += demand * count
+            lines.append((demand, count))
+            if (total >= self.total).any():
+                break
+        self.demand[row], self.next_tasks[row] = total, lines
         first = next(self._waiting(row), None)
         if first is not None:
             self.unit[row] = first[0]

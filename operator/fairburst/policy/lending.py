@@ -1,0 +1,279 @@
+"""Idle capacity lent pod by pod: what no queue's next pods can use of the fair division goes to pods that fit, lowest share first.
+
+The fill divides by the mix of all that a queue wants. Its next pods have another mix, so that one resource of its allocation is exhausted
+while another stays idle, and so does what no allocation covers. `lend` finds how far each queue's next pods reach inside its allocation,
+and starts further pods in what is left over, as the authors of BoPF do in their simulator (Ghodsi et al., NSDI 2011, Algorithm 1): the
+queue of the lowest dominant share per weight takes one more whole pod, as long as one fits. Lent capacity is spare: it is charged to no
+ledger, and comes back as pods end, because every round divides again.
+
+Guarantees are not lent: what a hard, soft or overdue queue has in its window stays its own while its pods start.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
+from fairburst.policy.drf import column_sum, put_rows, row_any, row_any_short, take_rows
+from fairburst.policy.model import WaitingPods
+from fairburst.policy.tolerance import SMALLEST, slack_of
+
+_NEARLY = 1e-6  # of a pod: sums of amounts in bytes are not exact
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lender:
+    """What `lend` looks at. N queues, K resources.
+
+    wanted, usage, unit: (N, K) as in the round. weight: (N,). capacity: (K,). limit: (N, K) or None. waiting: the pods that wait, as
+    the snapshot has them; for queues without any in it, pods of the size `unit`. keeps: (N,) queues whose allocation is not lent.
+    """
+
+    wanted: FloatArray
+    usage: FloatArray
+    unit: FloatArray
+    weight: FloatArray
+    capacity: FloatArray
+    limit: FloatArray | None
+    waiting: WaitingPods | None
+    keeps: BoolArray
+
+    def lend(self, allocation: FloatArray) -> FloatArray:
+        """The (N, K) allocation with idle capacity lent; `allocation` itself where nothing is. Its sum stays within capacity.
+
+        A queue that has all it wants takes no part. O(N K) where nothing fits, else in addition O(log N) a run of equal pods.
+        """
+        idle = self.capacity - column_sum(self.usage)
+        if (idle <= slack_of(self.capacity)).all():
+            return allocation
+        lines = self._lines(row_any_short(allocation, self.wanted), idle)
+        if lines.rows.size == 0:
+            return allocation
+        covered = np.maximum(take_rows(allocation, lines.rows), lines.usage)
+        reach = lines.reach(covered)
+        blocked = lines.left > 0
+        gives = lines.known & ~self.keeps[lines.rows] & np.logical_or.reduceat(blocked, lines.start)
+        held = covered.copy()
+        put_rows(held, np.flatnonzero(gives), reach[gives])
+        pool = self.capacity - column_sum(np.maximum(allocation, self.usage)) + column_sum(covered - held)
+        lent = self._lend_pods(lines, reach, held - reach, pool)
+        if not lent:
+            return allocation
+        return self._settled(allocation, lines, reach, gives, lent)
+
+    def _lines(self, short: BoolArray, idle: FloatArray) -> _Lines:
+        """The waiting pods of the queues in `short`. One whose pods are not listed counts only if a pod of its fits `idle`."""
+        parts: list[tuple[IntArray, FloatArray, FloatArray]] = []
+        listed = np.zeros(len(short), dtype=bool)
+        if self.waiting is not None and self.waiting.row.size:
+            some = np.flatnonzero(short[self.waiting.row] & (self.waiting.count > 0) & row_any(self.waiting.request > SMALLEST))
+            parts.append((self.waiting.row[some], self.waiting.request[some], self.waiting.count[some]))
+            listed[self.waiting.row] = True
+        others = short & ~listed
+        for column, most in enumerate(idle):
+            others &= self.unit[:, column] <= most
+        rows = np.flatnonzero(others)
+        if rows.size:
+            request = take_rows(self.unit, rows)
+            count = _whole(take_rows(self.wanted, rows) - take_rows(self.usage, rows), request, np.full(rows.size, math.inf))
+            some = np.flatnonzero(np.isfinite(count) & (count > 0))
+            parts.append((rows[some], request[some], count[some]))
+        if not parts:
+            return _Lines.none(len(idle))
+        row, request, count = (np.concatenate(part) for part in zip(*parts, strict=True))
+        order = np.argsort(row, kind="stable")
+        return _Lines.of(row[order], request[order], count[order], listed, self)
+
+    def _lend_pods(self, lines: _Lines, reach: FloatArray, own: FloatArray, pool: FloatArray) -> dict[int, list[float]]:
+        """Start pods beyond `reach`. own: (R, K) what is left of each queue's allocation and used up before the `pool` (K,) is.
+
+        Returns by position in `lines.rows` what the queue uses then.
+        """
+        fits = lines.may_start()
+        beyond = lines.request - own[lines.position]
+        for column, most in enumerate(pool):
+            fits &= beyond[:, column] <= most + _NEARLY * lines.request[:, column]
+        positions = np.unique(lines.position[fits])
+        if positions.size == 0:
+            return {}
+        ends = np.append(lines.start[1:], len(lines.left))
+        borrowers = [
+            _Borrower(
+                row=row, weight=float(self.weight[row]), used=reach[position].tolist(), own=own[position].tolist(),
+                limit=None if self.limit is None else self.limit[row].tolist(), in_order=lines.in_order,
+                requests=lines.request[start:end].tolist(), counts=lines.left[start:end].tolist(),
+            )
+            for position, row, start, end in zip(
+                positions.tolist(), lines.rows[positions].tolist(), lines.start[positions].tolist(), ends[positions].tolist(), strict=True
+            )
+        ]  # fmt: skip
+        lend_in_turn(borrowers, pool.tolist(), self.capacity.tolist())
+        pairs = zip(positions.tolist(), borrowers, strict=True)
+        return {position: borrower.used for position, borrower in pairs if borrower.borrowed}
+
+    def _settled(
+        self, allocation: FloatArray, lines: _Lines, reach: FloatArray, gives: BoolArray, lent: dict[int, list[float]]
+    ) -> FloatArray:  # fmt: skip
+        """Allocations that cover what is lent; what is left of the givers' unused part stays with them, each the same fraction of it."""
+        rows = lines.rows
+        former = take_rows(allocation, rows)
+        least = np.where(gives[:, None], np.minimum(former, reach), former)
+        for position, used in lent.items():
+            least[position] = np.maximum(least[position], used)
+        more = np.maximum(former - least, 0.0)
+        result = allocation.copy(order="K")
+        put_rows(result, rows, least)
+        left, wished = np.maximum(self.capacity - column_sum(result), 0.0), column_sum(more)
+        part = np.minimum(np.divide(left, wished, out=np.zeros_like(left), where=wished > 0), 1.0)
+        put_rows(result, rows, least + more * part)
+        return result
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Lines:
+    """Runs of equal waiting pods, by queue. L lines of R queues; `position` of a line's queue in `rows`, `start`: (R,) its first line.
+
+    left: (L,) pods of each line that do not fit their queue's allocation, written by `reach`. known: (R,) whether the pods are listed.
+    """
+
+    rows: IntArray
+    start: IntArray
+    position: IntArray
+    request: FloatArray
+    left: FloatArray
+    usage: FloatArray
+    known: BoolArray
+    in_order: bool
+
+    @classmethod
+    def none(cls, width: int) -> _Lines:
+        nothing, whole = np.zeros((0, width)), np.zeros(0, dtype=np.int64)
+        return cls(whole, whole, whole, nothing, np.zeros(0), nothing, np.zeros(0, dtype=bool), False)
+
+    @classmethod
+    def of(cls, row: IntArray, request: FloatArray, count: FloatArray, listed: BoolArray, lender: Lender) -> _Lines:
+        rows, start, position = np.unique(row, return_index=True, return_inverse=True)
+        in_order = lender.waiting is not None and lender.waiting.in_order
+        return cls(rows, start, position, request, count.copy(), take_rows(lender.usage, rows), listed[rows], in_order)
+
+    def may_start(self) -> BoolArray:
+        """(L,) lines with pods left that wait for no other line."""
+        some = self.left > 0
+        if not self.in_order:
+            return some
+        number = np.arange(len(some))
+        first = np.minimum.reduceat(np.where(some, number, len(some)), self.start)
+        result: BoolArray = number == first[self.position]
+        return result
+
+    def reach(self, allowed: FloatArray) -> FloatArray:
+        """(R, K) use once every pod that fits the allocation `allowed` (R, K) has started; takes those pods out of `left`."""
+        used, active = self.usage.copy(), np.ones(len(self.rows), dtype=bool)
+        ends = np.append(self.start[1:], len(self.left))
+        for number in range(int((ends - self.start).max())):
+            active &= self.start + number < ends
+            some = np.flatnonzero(active)
+            line = self.start[some] + number
+            pods = _whole(take_rows(allowed, some) - take_rows(used, some), self.request[line], self.left[line])
+            put_rows(used, some, take_rows(used, some) + pods[:, None] * self.request[line])
+            self.left[line] -= pods
+            if self.in_order:
+                active[some] = self.left[line] <= 0
+            if not active.any():
+                break
+        return used
+
+
+def _whole(room: FloatArray, request: FloatArray, most: FloatArray) -> FloatArray:
+    """(M,) how many pods of `request` (M, K) fit `room` (M, K), at most `most` (M,)."""
+    number = most
+    for column in range(request.shape[1]):
+        asked = request[:, column]
+        needed = asked > SMALLEST
+        times = np.divide(room[:, column], asked, out=np.full(len(asked), math.inf), where=needed)
+        number = np.minimum(number, np.floor(times + _NEARLY))
+    return np.maximum(number, 0.0)
+
+
+@dataclass(slots=True)
+class _Borrower:
+    """A queue that idle capacity is lent to: plain numbers, because pods are lent one run after the other.
+
+    used, own, limit: by resource, what it uses, what is left of its allocation, and the most it may use. requests, counts: its lines.
+    """
+
+    row: int
+    weight: float
+    used: list[float]
+    own: list[float]
+    limit: list[float] | None
+    in_order: bool
+    requests: list[list[float]]
+    counts: list[float]
+    line: int = 0
+    borrowed: bool = False
+
+    def share(self, capacity: Sequence[float]) -> float:
+        """Dominant share per weight."""
+        return max((used / most for used, most in zip(self.used, capacity, strict=True) if most > SMALLEST), default=0.0) / self.weight
+
+    def pods(self, pool: Sequence[float]) -> float:
+        """How many pods of its next line that can start fit; 0: none of any line, now or later, for a pool only shrinks."""
+        while self.line < len(self.counts):
+            count = math.floor(self.counts[self.line])
+            for column, need in enumerate(self.requests[self.line]):
+                if need > SMALLEST:
+                    room = pool[column] + self.own[column]
+                    if self.limit is not None:
+                        room = min(room, self.limit[column] - self.used[column])
+                    count = min(count, math.floor(room / need + _NEARLY))
+            if count > 0:
+                return count
+            if self.in_order and self.counts[self.line] > 0:
+                return 0
+            self.line += 1
+        return 0
+
+    def pods_until(self, share: float, capacity: Sequence[float]) -> float:
+        """How many pods bring its dominant share per weight above `share`; at least one."""
+        if math.isinf(share):
+            return math.inf
+        return 1 + max(0, min(
+            (
+                math.floor((share * self.weight * most - used) / need)
+                for used, most, need in zip(self.used, capacity, self.requests[self.line], strict=True)
+                if need > SMALLEST and most > SMALLEST
+            ),
+            default=0,
+        ))  # fmt: skip
+
+    def start(self, pods: float, pool: list[float]) -> None:
+        """Start `pods` pods of the present line, first on its own and then on the pool's account."""
+        for column, need in enumerate(self.requests[self.line]):
+            amount = pods * need
+            self.used[column] += amount
+            beyond = max(amount - self.own[column], 0.0)
+            self.own[column] = max(self.own[column] - amount, 0.0)
+            pool[column] -= beyond
+        self.counts[self.line] -= pods
+        self.borrowed = True
+
+
+def lend_in_turn(borrowers: Sequence[_Borrower], pool: list[float], capacity: Sequence[float]) -> None:
+    """Lend `pool` (by resource): the borrower of the lowest dominant share per weight starts its next pod, until none fits."""
+    heap = [(borrower.share(capacity), borrower.row, number) for number, borrower in enumerate(borrowers)]
+    heapq.heapify(heap)
+    while heap:
+        _, row, number = heapq.heappop(heap)
+        borrower = borrowers[number]
+        fitting = borrower.pods(pool)
+        if fitting <= 0:
+            continue
+        next_share = heap[0][0] if heap else math.inf
+        borrower.start(min(fitting, borrower.pods_until(next_share, capacity)), pool)
+        heapq.heappush(heap, (borrower.share(capacity), row, number))

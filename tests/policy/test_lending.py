@@ -1,0 +1,116 @@
+"""Idle capacity goes to pods that fit it, pod by pod (docs/decisions/0110-idle-capacity-is-lent-pod-by-pod.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from fairburst.policy.decide import decide
+from fairburst.policy.errors import InvalidSnapshotError
+from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, RoundResult, Sporadic, WaitingPods
+from tests.support.policy import latency, snapshot, throughput
+from tests.support.strategies import START
+
+CONFIG = PolicyConfig()
+Line = tuple[int, Sequence[float], float]
+
+
+def waiting(lines: Sequence[Line], *, in_order: bool = False) -> WaitingPods:
+    """(row, request, count) of each run of pods."""
+    row, request, count = zip(*lines, strict=True)
+    return WaitingPods(np.array(row), np.array(request, dtype=np.float64), np.array(count, dtype=np.float64), in_order)
+
+
+def of_pods(
+    capacity: Sequence[float], running: Sequence[Sequence[float]], lines: Sequence[Line], *, in_order: bool = False, **limits: float
+) -> ClusterSnapshot:  # fmt: skip
+    """Throughput queues a, b, c ... that use `running` and wait with the pods of `lines`."""
+    queues = tuple(throughput(f"{name}/q", float(row), **limits) for row, name in zip(range(len(running)), "abcdefgh", strict=False))
+    pods = waiting(lines, in_order=in_order)
+    demand, unit = np.array(running, dtype=np.float64), np.zeros((len(queues), len(capacity)))
+    np.add.at(demand, pods.row, pods.request * pods.count[:, None])
+    np.maximum.at(unit, pods.row, pods.request)
+    return dataclasses.replace(snapshot(queues, capacity, demand, running, unit), waiting=pods)
+
+
+def round_of(value: ClusterSnapshot) -> RoundResult:
+    return decide(value, Memory(), CONFIG, START)[0]
+
+
+class TestOneQueueAlone:
+    def test_pods_of_one_mix_that_run_do_not_hold_up_pods_of_another(self) -> None:
+        """40 pods of 2 cpu and 1 Gi run; by the mix of all that is wanted 80 cpu go with 400 Gi, and 20 cpu would stay idle."""
+        value = snapshot((throughput("a"),), [100, 400], [[250, 1250]], [[80, 40]], [[2, 4]])
+        assert round_of(value).level.tolist() == [[100, 400]]
+
+    def test_listed_pods_are_counted_one_by_one(self) -> None:
+        """The mix of all allows 50 cpu and 100 Gi; cpu-heavy pods come first and may have every core."""
+        value = of_pods([100, 100], [[0, 0]], [(0, [10, 1], 10), (0, [1, 39], 10)], in_order=True)
+        result = round_of(value)
+        assert result.allocation[0, 0] == pytest.approx(100)
+        assert result.allocation[0, 1] >= 10
+
+    def test_a_limit_stops_it(self) -> None:
+        value = of_pods([100, 100], [[0, 0]], [(0, [10, 1], 10), (0, [1, 39], 10)], in_order=True, cpu=50)
+        assert round_of(value).allocation[0, 0] <= 50
+
+
+class TestManyQueues:
+    def test_what_one_cannot_use_goes_to_another_and_no_more_of_it_than_that(self) -> None:
+        """a's next pods are cpu-heavy, b's memory-heavy; behind them both wait with the opposite."""
+        value = of_pods(
+            [100, 100], [[0, 0], [0, 0]],
+            [(0, [10, 1], 10), (0, [1, 10], 10), (1, [1, 10], 10), (1, [10, 1], 10)], in_order=True,
+        )  # fmt: skip
+        result = round_of(value)
+        assert result.allocation[0, 0] >= 80
+        assert result.allocation[1, 1] >= 80
+        assert (result.allocation.sum(axis=0) <= 100 + 1e-6).all()
+
+    def test_the_lowest_dominant_share_is_served_first(self) -> None:
+        """20 cpu are idle beside what covers the pods of a third queue; a uses more than b."""
+        value = of_pods([120, 100], [[60, 10], [20, 10], [10, 50]], [(0, [5, 0], 9), (1, [5, 0], 2), (2, [0, 30], 9)])
+        result = round_of(value)
+        assert result.allocation[1, 0] >= 30
+        assert result.allocation[0, 0] >= 60
+
+    def test_lent_capacity_is_spare(self) -> None:
+        """A latency queue outside its window pays nothing for it."""
+        queues = (latency("l/q", 0.0, [10.0, 10.0], 10, Sporadic(1000.0)), throughput("t/q", 1.0))
+        value = snapshot(queues, [100, 400], [[250, 1250], [0, 0]], [[80, 40], [0, 0]], [[2, 4], [1, 1]])
+        result = round_of(value)
+        assert result.allocation[0, 0] == pytest.approx(100)
+        assert result.decisions[0].spare[0] > 0
+
+    def test_a_burst_in_its_window_keeps_what_it_is_owed(self) -> None:
+        """The burst is owed 50 cpu and as much memory and has started nothing; no other queue is lent any of it."""
+        queues = (latency("l/q", 0.0, [50.0, 50.0], 10, Sporadic(100.0)), throughput("t/q", 1.0))
+        pods = waiting([(0, [10, 10], 5), (1, [1, 30], 9)], in_order=True)
+        value = dataclasses.replace(snapshot(queues, [100, 100], [[50, 50], [9, 270]], [[0, 0], [0, 0]], [[10, 10], [1, 30]]), waiting=pods)
+        result = round_of(value)
+        assert result.allocation[0].tolist() == [50, 50]
+        assert result.allocation[1, 1] <= 50
+
+    def test_pods_that_wait_behind_none_may_pass_one_that_does_not_fit(self) -> None:
+        lines: list[Line] = [(0, [90, 10], 1), (0, [5, 60], 1)]
+        assert round_of(of_pods([100, 100], [[20, 20]], lines)).allocation[0, 1] >= 80
+        assert round_of(of_pods([100, 100], [[20, 20]], lines, in_order=True)).allocation[0, 1] < 80
+
+
+class TestWhatIsRefused:
+    @pytest.mark.parametrize(
+        ("pods", "what"),
+        [
+            pytest.param(WaitingPods(np.array([1]), np.ones((1, 2)), np.ones(1)), "rows of 1 queues", id="a row that is not there"),
+            pytest.param(WaitingPods(np.array([0]), np.ones((1, 3)), np.ones(1)), "requests", id="another number of resources"),
+            pytest.param(WaitingPods(np.array([0]), np.full((1, 2), np.nan), np.ones(1)), "requests between", id="not a number"),
+            pytest.param(WaitingPods(np.array([0]), np.ones((1, 2)), -np.ones(1)), "counts between", id="fewer than none"),
+        ],
+    )
+    def test_damaged_lists_are_named(self, pods: WaitingPods, what: str) -> None:
+        value = dataclasses.replace(snapshot((throughput("a"),), [10, 10], [[1, 1]]), waiting=pods)
+        with pytest.raises(InvalidSnapshotError, match=what):
+            round_of(value)
