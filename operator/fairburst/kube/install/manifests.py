@@ -89,12 +89,20 @@ def policies(config: Config) -> list[Manifest]:
 
 
 def _queue_policy(name: str, kind: str, config: Config) -> list[Manifest]:
-    patches = _stamp_patches("params.status.stamp")
+    """Sets the priority of new pods from the queue's status. The match conditions keep the policy from patching a pod a second time: each
+    patch costs the API server an encoding and a decoding of the pod, and every policy is called again after any of them has changed it."""
+    stamp = "params.status.stamp"
     if kind == "ThroughputQueue" and config.small_jobs.enabled:
-        patches = f"(has(params.status.smallStamp) && {_OF_A_SMALL_JOB} ? {_stamp_patches('params.status.smallStamp')} : {patches})"
-    expression = f"!({_governs(config)}) ? [] : {patches} + {_NOTE}{_node_selector_patches(config.pool.node_selector)} + {_GATE_PATCHES}"
-    policy = _policy(name, [STAMPED_PODS], [expression], _NOT_OF_THE_SYSTEM)
-    return _with_queue(policy, _binding(name, config), kind)
+        stamp = f"(has(params.status.smallStamp) && {_OF_A_SMALL_JOB} ? params.status.smallStamp : params.status.stamp)"
+    selector = config.pool.node_selector
+    expression = f"{_stamp_patches(stamp)} + {_NOTE}{_node_selector_patches(selector)} + {_GATE_PATCHES}"
+    done = f"{_NOTED} && {_has_stamp(stamp)} && {_GATED_AS_IT_SHOULD_BE}{_has_node_selector(selector)}"
+    conditions = [
+        *_NOT_OF_THE_SYSTEM,
+        {"name": "governed", "expression": _governs(config)},
+        {"name": "not-done", "expression": f"!({done})"},
+    ]
+    return _with_queue(_policy(name, [STAMPED_PODS], [expression], conditions), _binding(name, config), kind)
 
 
 def _size_policy(name: str, config: Config) -> list[Manifest]:
@@ -159,7 +167,8 @@ def _default_policy(name: str, config: Config) -> list[Manifest]:
 # A note from a queue's policy to the default one that no tenant can forge: the API server empties metadata.uid before any policy sees an
 # object that is created, and gives it its own when all have.
 _NOTE = '[JSONPatch{op: "add", path: "/metadata/uid", value: "fairburst-stamped"}]'
-_NOT_NOTED = {"name": "not-stamped", "expression": "object.metadata.?uid.orValue('') != 'fairburst-stamped'"}
+_NOTED = "object.metadata.?uid.orValue('') == 'fairburst-stamped'"
+_NOT_NOTED = {"name": "not-stamped", "expression": f"!({_NOTED})"}
 STAMPED_PODS: Manifest = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
 STAMPED_JOBS: Manifest = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["jobs"]}
 NEW_JOBS: Manifest = STAMPED_JOBS | {"operations": ["CREATE"]}
@@ -186,9 +195,12 @@ _NOT_OF_THE_SYSTEM = [
 ]
 # Once, whoever else gates the pod; a pod that names its node can have no gate.
 _OUR_GATE = f"Object.spec.schedulingGates{{name: '{GATE}'}}"
-_GATE_PATCHES = (
+_GATED_AS_IT_SHOULD_BE = (
     "(params.status.?holds.orValue('') != 'Pods' || has(object.spec.nodeName) || "
-    f"object.spec.?schedulingGates.orValue([]).exists(one, one.name == '{GATE}') ? [] : [has(object.spec.schedulingGates) ? "
+    f"object.spec.?schedulingGates.orValue([]).exists(one, one.name == '{GATE}'))"
+)
+_GATE_PATCHES = (
+    f"({_GATED_AS_IT_SHOULD_BE} ? [] : [has(object.spec.schedulingGates) ? "
     f"JSONPatch{{op: 'add', path: '/spec/schedulingGates/-', value: {_OUR_GATE}}} : "
     f"JSONPatch{{op: 'add', path: '/spec/schedulingGates', value: [{_OUR_GATE}]}}])"
 )
@@ -234,6 +246,21 @@ def _class_patches(value: str, preemption_policy: str, name: str) -> str:
         f'JSONPatch{{op: "add", path: "/spec/preemptionPolicy", value: {preemption_policy}}}, '
         f'JSONPatch{{op: "add", path: "/spec/priorityClassName", value: {name}}}]'
     )
+
+
+def _has_stamp(stamp: str) -> str:
+    """CEL for whether the pod has the class, value and preemption policy of a stamp."""
+    return (
+        f"object.spec.?priorityClassName.orValue('') == {stamp}.className && object.spec.?priority.orValue(0) == {stamp}.value && "
+        f"object.spec.?preemptionPolicy.orValue('') == {stamp}.preemptionPolicy"
+    )
+
+
+def _has_node_selector(selector: dict[str, str]) -> str:
+    """CEL, to be added to a condition, for whether the pod is bound to the pool's nodes."""
+    labels = ", ".join(f"{_text(key)}: {_text(value)}" for key, value in sorted(selector.items()))
+    mine = "object.spec.?nodeSelector.orValue({})"
+    return f" && {{{labels}}}.all(key, key in {mine} && {mine}[key] == {{{labels}}}[key])" if selector else ""
 
 
 def _node_selector_patches(selector: dict[str, str]) -> str:
