@@ -166,6 +166,7 @@ class WorkloadDriver:
         self.tasks_done: Counter[str] = Counter()
         self.api_errors = 0
         self.overheads: list[float] = []
+        self.started_pods = 0
         self._latency = latency
         self._throughput = {plan.namespace: plan for plan in throughput}
         self._jobs: dict[str, Iterator[DagJob]] = {plan.namespace: iter(plan.jobs) for plan in throughput}
@@ -416,8 +417,9 @@ class WorkloadDriver:
             stage.succeeded.add(uid)
         if event == "DELETED" or pod.status.phase in {"Succeeded", "Failed"}:
             stage.running.pop(uid, None)
-        elif pod.spec.node_name:
-            stage.running.setdefault(uid, self.now)
+        elif pod.spec.node_name and uid not in stage.running:
+            stage.running[uid] = self.now
+            self.started_pods += 1
         self._note_burst(stage)
         if len(stage.succeeded) >= stage.stage.tasks:
             self._finish(stage)

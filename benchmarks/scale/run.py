@@ -1,0 +1,161 @@
+"""One run of a workload on a control plane of its own, with or without fairburst, and what it came to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scale.scenarios import NODE_CPU, NODE_MEMORY_GIB, Workload
+from e2e.cluster import Cluster
+from e2e.harness import OperatorProcess
+from e2e.workload.driver import WorkloadDriver
+from e2e.workload.metrics import Amounts, average_dominant_shares
+from e2e.workload.stages import GIB
+from fairburst.kube.api.client import ApiClient
+
+WARM_UP_SECONDS = 20.0
+LONGEST_SECONDS = 420.0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one run came to. `used`: mean part of the cluster that ran work; `tasks`: finished in the measured time.
+
+    `bound_seconds`: from the first Job to the last pod bound (or ended), None where work comes without end, infinite where it did not
+    happen in time. `refused`: creations of pods that a quota refused. `writes`: requests that write, by user.
+    """
+
+    used: float = 0.0
+    tasks: int = 0
+    bound_seconds: float | None = None
+    refused: int = 0
+    writes: Counter[str] = field(default_factory=Counter)
+    operator_seconds: float = 0.0
+    shares: dict[str, float] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """So many processes that use a core each, at our priority."""
+    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def run(name: str, work: Workload, mode: str | None, seconds: float) -> Outcome:
+    """Run it; `mode` None is without fairburst."""
+    options: dict[str, Any] = {"nodes": work.nodes, "node_cpu": str(NODE_CPU), "node_memory": f"{NODE_MEMORY_GIB}Gi", "audit": True}
+    with Cluster.start(name, **options, report=lambda _: None) as cluster:
+        return asyncio.run(_run(cluster, work, mode, seconds))
+
+
+async def _run(cluster: Cluster, work: Workload, mode: str | None, seconds: float) -> Outcome:
+    async with await ApiClient.connect(str(cluster.kubeconfig)) as client:
+        await _each([client.create("/api/v1/namespaces", {"metadata": {"name": name}}) for name in work.queues])
+        if mode is None:
+            return await _fed(cluster, client, work, seconds, None)
+        operator = OperatorProcess(cluster, {"log": {"level": "INFO"}}, "scale")
+        with operator:
+            await _declare(client, work, mode)
+            return await _fed(cluster, client, work, seconds, operator)
+
+
+async def _fed(cluster: Cluster, client: ApiClient, work: Workload, seconds: float, operator: OperatorProcess | None) -> Outcome:
+    capacity = Amounts(work.places, work.places * GIB * NODE_MEMORY_GIB / NODE_CPU)
+    driver = WorkloadDriver(client, "scale", work.latency, work.throughput, capacity)
+    log = cluster.audit_log
+    if log is None:
+        raise SystemExit("the control plane keeps no audit log")
+    offset, processor = log.stat().st_size, _processor_seconds(operator)
+    outcome = Outcome()
+    if work.pods is None:
+        record = await driver.run(seconds, drain_seconds=0.0)
+        outcome.shares = average_dominant_shares(record.samples, capacity, WARM_UP_SECONDS, seconds)
+        outcome.used, outcome.tasks = sum(outcome.shares.values()), len(record.overheads)
+    else:
+        outcome.bound_seconds = await _until_bound(driver, work)
+    outcome.operator_seconds = _processor_seconds(operator) - processor
+    _read_audit(log, offset, outcome)
+    return outcome
+
+
+async def _until_bound(driver: WorkloadDriver, work: Workload) -> float:
+    """Seconds from the first Job to the last pod bound, or ended; infinite where that takes too long."""
+    running = asyncio.create_task(driver.run(LONGEST_SECONDS, drain_seconds=0.0))
+    try:
+        while not running.done():
+            await asyncio.sleep(0.1)
+            there = sum(driver.tasks_done.values()) if work.finish else driver.started_pods
+            if there >= (work.pods or 0):
+                return driver.now - (driver.bursts[0].arrival if driver.bursts else 0.0)
+        running.result()
+        return float("inf")
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+async def _declare(client: ApiClient, work: Workload, mode: str) -> None:
+    """The queues; returns once each has its class and its quota."""
+    hard = {plan.namespace for plan in work.latency}
+    bodies = []
+    for name in work.queues:
+        spec: dict[str, Any] = {"enforcement": mode}
+        plural, kind = "throughputqueues", "ThroughputQueue"
+        if name in hard:
+            plural, kind = "latencyqueues", "LatencyQueue"
+            resources = {"cpu": str(work.hard), "memory": f"{work.hard}Gi"}
+            spec |= {"burst": {"resources": resources, "durationSeconds": 60}, "arrival": {"sporadic": {"minInterarrivalSeconds": 3600}}}
+            spec["weight"] = max(1, len(work.queues))
+        body = {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+        bodies.append(client.create(f"/apis/fairburst.dev/v1alpha1/namespaces/{name}/{plural}", body))
+    await _each(bodies)
+    deadline = time.monotonic() + 180
+    while True:
+        lists = [await client.get_json(f"/apis/fairburst.dev/v1alpha1/{plural}") for plural in ("latencyqueues", "throughputqueues")]
+        statuses = [item.get("status") or {} for each in lists for item in each["items"]]
+        if all(status.get("class") for status in statuses):
+            await asyncio.sleep(2.0)
+            return
+        if time.monotonic() > deadline:
+            raise SystemExit(f"after 180 s {sum(not status.get('class') for status in statuses)} queues have no class")
+        await asyncio.sleep(0.5)
+
+
+async def _each(actions: list[Any], size: int = 32) -> None:
+    for start in range(0, len(actions), size):
+        await asyncio.gather(*actions[start : start + size])
+
+
+def _processor_seconds(operator: OperatorProcess | None) -> float:
+    if operator is None:
+        return 0.0
+    fields = Path(f"/proc/{operator.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _read_audit(log: Path, offset: int, outcome: Outcome) -> None:
+    with log.open("rb") as file:
+        file.seek(offset)
+        for line in file:
+            event = json.loads(line)
+            user = event["user"]["username"].rsplit(":", 1)[-1]
+            outcome.writes[user] += 1
+            what, code = event.get("objectRef", {}), event.get("responseStatus", {}).get("code", 0)
+            if code == 403 and event["verb"] == "create" and what.get("resource") == "pods":
+                outcome.refused += 1

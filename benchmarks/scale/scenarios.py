@@ -1,0 +1,91 @@
+"""Workloads of the comparison: namespaces, the Jobs in them, the nodes that they need. Pure and seeded: both runs get the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from e2e.workload.driver import LatencyPlan, PlannedBurst, ThroughputPlan
+from e2e.workload.stages import GIB, DagJob, Stage
+
+NODE_CPU, NODE_MEMORY_GIB = 32, 64
+TASKS_A_SECOND = 8  # how many tasks a second start and end: what two cores carry beside the work of others
+WIDEST = 12
+LONG = 3600.0
+SETTLED_LAST = 11  # pods of a Job in the scenario of many queues
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is fed. `pods`: how many there are to bind or to finish in all, None where work comes without end.
+
+    `hard`: namespaces of hard latency queues, with the pods of one burst. `finish`: the run ends with the last pod's end, else with its
+    binding.
+    """
+
+    nodes: int
+    places: int
+    latency: list[LatencyPlan]
+    throughput: list[ThroughputPlan]
+    pods: int | None = None
+    hard: int = 0
+    finish: bool = False
+
+    @property
+    def queues(self) -> list[str]:
+        """Namespaces, in the order of their queues."""
+        return [plan.namespace for plan in (*self.latency, *self.throughput)]
+
+
+def work(queues: int, task_seconds: float, *, places: int | None = None) -> Workload:
+    """Queues that always have work: two of three several Jobs at a time, every third one Job after the other.
+
+    A queue of the last kind has nothing to run between two Jobs. Task lengths vary by a fifth; Jobs have 2 to 12 tasks of a core each.
+    """
+    room = max(round(TASKS_A_SECOND * task_seconds), queues) if places is None else places
+    room = NODE_CPU * max(2, -(-room // NODE_CPU))
+    plans = []
+    for number in range(queues):
+        alone = number % 3 == 2
+        backlog = 3 * room // queues + 2 * WIDEST
+        plans.append(ThroughputPlan(_name(number), _jobs(number, task_seconds), 1 if alone else 16, backlog))
+    return Workload(room // NODE_CPU, room, [], plans)
+
+
+def many_queues(queues: int) -> Workload:
+    """One Job of 11 pods in nine of ten queues, all at once; there is room for all pods."""
+    used = [_name(number) for number in range(queues) if number % 10]
+    stage = Stage("work", SETTLED_LAST, LONG, 0.25, 0.25 * GIB)
+    nodes = max(2, -(-len(used) * SETTLED_LAST // (3 * NODE_CPU)))
+    plans = [ThroughputPlan(name, [DagJob("work", (stage,))], 1, 1) for name in used]
+    idle = [ThroughputPlan(_name(number), []) for number in range(0, queues, 10)]
+    return Workload(nodes, nodes * NODE_CPU, [], [*plans, *idle], pods=len(used) * SETTLED_LAST)
+
+
+def burst(queues: int) -> Workload:
+    """400 pods of ten armed hard queues on an idle cluster, among `queues` queues that want nothing."""
+    bursts, pods = 10, 40
+    stage = Stage("burst", pods, LONG, 1.0, GIB)
+    latency = [LatencyPlan(f"hard-{number}", [PlannedBurst(5.0, DagJob("burst", (stage,)), 300.0)]) for number in range(bursts)]
+    idle = [ThroughputPlan(_name(number), []) for number in range(max(0, queues - bursts))]
+    return Workload(20, 20 * NODE_CPU, latency, idle, pods=bursts * pods, hard=pods)
+
+
+def small_jobs(queues: int, jobs: int) -> Workload:
+    """So many Jobs of one pod of one second, shared out among the queues, all created at once; there is room for all of them."""
+    stage = Stage("work", 1, 1.0, 0.25, 0.25 * GIB)
+    each = [jobs // queues + (number < jobs % queues) for number in range(queues)]
+    plans = [ThroughputPlan(_name(number), [DagJob("work", (stage,))] * count, count, jobs) for number, count in enumerate(each)]
+    return Workload(20, 20 * NODE_CPU, [], plans, pods=jobs, finish=True)
+
+
+def _name(number: int) -> str:
+    return f"q-{number}"
+
+
+def _jobs(number: int, task_seconds: float) -> Iterator[DagJob]:
+    chance = random.Random(number)
+    while True:
+        seconds = round(task_seconds * chance.uniform(0.8, 1.2), 2)
+        yield DagJob("work", (Stage("work", chance.randint(2, WIDEST), seconds, 1.0, GIB),))
