@@ -17,10 +17,10 @@ OWNER = {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "nam
 
 
 def target(
-    cpu: float, namespace: str = "batch", *, lag: float = 0.0, unit: float = 1.0, counted: float = 0.0, latency: bool = False
+    cpu: float, namespace: str = "batch", *, slack: float = 1.0, unit: float = 1.0, counted: float = 0.0, latency: bool = False
 ) -> QuotaTarget:
     """A quota on cpu alone."""
-    return QuotaTarget(namespace, {"cpu": cpu}, {"cpu": lag}, {"cpu": unit}, {"cpu": counted}, OWNER, latency)
+    return QuotaTarget(namespace, {"cpu": cpu}, {"cpu": unit}, {"cpu": counted}, OWNER, latency, slack=slack)
 
 
 def stored(cpu: str, namespace: str = "batch", **more: Any) -> ResourceQuota:
@@ -44,21 +44,21 @@ def test_keys_of_others_are_no_resource_of_ours(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "lag", "unit", "want"),
+    ("level", "slack", "unit", "want"),
     [
-        pytest.param(4.0, 0.0, 0.0, 4.0, id="a level"),
-        pytest.param(4.0, 2.0, 0.5, 6.5, id="level, charges not released yet, one pod"),
-        pytest.param(4.0004, 0.0, 0.0, 4.0, id="rounded down to a millicore"),
-        pytest.param(0.1 + 0.2, 0.0, 0.0, 0.3, id="noise is not rounded away"),
+        pytest.param(4.0, 1.0, 0.0, 4.0, id="a level, where no pod's size is known"),
+        pytest.param(4.0, 5.0, 0.5, 6.5, id="level and slack"),
+        pytest.param(4.0004, 0.0, 1.0, 4.0, id="rounded down to a millicore"),
+        pytest.param(0.1 + 0.2, 0.0, 1.0, 0.3, id="noise is not rounded away"),
     ],
 )
-def test_hard_is_level_and_lag_and_one_pod(level: float, lag: float, unit: float, want: float) -> None:
-    assert target(level, lag=lag, unit=unit).hard("cpu") == want
+def test_hard_is_level_and_slack(level: float, slack: float, unit: float, want: float) -> None:
+    assert target(level, slack=slack, unit=unit).hard("cpu") == want
 
 
 def test_an_exact_quota_has_no_slack_and_sinks_with_its_level_pod_by_pod() -> None:
     """Design §5: from the start of a lead time freed capacity goes to nobody else."""
-    exact = replace(target(76.0, lag=5.0), exact=True)
+    exact = replace(target(76.0, slack=5.0), exact=True)
     assert exact.hard("cpu") == 76.0
     (write,), _ = plan([exact], [stored("77500m")])
     assert write.hard == {"requests.cpu": "76"}
@@ -66,7 +66,7 @@ def test_an_exact_quota_has_no_slack_and_sinks_with_its_level_pod_by_pod() -> No
 
 
 def test_bytes_and_devices_are_whole() -> None:
-    whole = QuotaTarget("batch", {"memory": 1.9, "nvidia.com/gpu": 2.5}, {}, {}, {}, None, False)
+    whole = QuotaTarget("batch", {"memory": 1.9, "nvidia.com/gpu": 2.5}, {}, {}, None, False)
     assert (whole.hard("memory"), whole.hard("nvidia.com/gpu")) == (1.0, 2.0)
 
 
@@ -197,7 +197,7 @@ def test_a_burst_that_ends_shrinks_with_the_others() -> None:
 
 
 def test_a_resource_that_is_counted_anew_is_written_with_its_use() -> None:
-    two = QuotaTarget("batch", {"cpu": 7, "nvidia.com/gpu": 4}, {}, {"cpu": 1}, {"cpu": 3, "nvidia.com/gpu": 2}, OWNER, False)
+    two = QuotaTarget("batch", {"cpu": 7, "nvidia.com/gpu": 4}, {"cpu": 1}, {"cpu": 3, "nvidia.com/gpu": 2}, OWNER, False)
     write: QuotaWrite
     (write,), _ = plan([two], [stored("8")])
     assert write.hard == {"requests.cpu": "8", "requests.nvidia.com/gpu": "4"}

@@ -183,8 +183,8 @@ class World:
         """A pod ends and leaves the informer's view."""
         old = self.pods.pop((namespace, name))
         self.view.pods.update(old, None)
+        self.engine.pod_ended(namespace, self.now)
         self.engine.gates.pod_changed(old, None)
-        self.engine.pod_ended(old, self.now)
         if self.engine.reserve is not None:
             self.engine.reserve.pod_changed(old, None, self.view.pods, self.wall, self.now)
         self.view.changed_namespaces.add(namespace)

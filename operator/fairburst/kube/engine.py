@@ -24,12 +24,13 @@ from fairburst.kube.enforce.holds import HoldTimes, gate_levels, job_starts, too
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaPlanner, QuotaTarget, QuotaWrite, amounts, pool_of
 from fairburst.kube.enforce.quota_targets import gated_target, umbrella_target
 from fairburst.kube.enforce.reclaim import Cluster, Reclaimer, ReclaimPlan
-from fairburst.kube.enforce.release_lag import ReleaseLag
+from fairburst.kube.enforce.slack import SlackControl
+from fairburst.kube.enforce.slack_use import fewest, use_of
 from fairburst.kube.enforce.stamp import HOLDS, stamp_of
 from fairburst.kube.enforce.suspend import JobStart
 from fairburst.kube.enforce.wake import Room, WakePlanner
 from fairburst.kube.jobs.elasticity import ElasticPlan, SlotPlanner
-from fairburst.kube.jobs.reserve import CLASS_OF, QUOTA_OF, Reserve, left_over
+from fairburst.kube.jobs.reserve import CLASS_OF, Reserve, left_over
 from fairburst.kube.names import LARGE_QUOTA, MANAGED_LABEL, OUR_QUOTAS, PART_QUOTAS, QUOTA_NAME, SMALL_QUOTA
 from fairburst.kube.queues.roster import KINDS, NEVER_MANAGED, Member, ObjectKey, Roster, RosterBuilder, pool_name
 from fairburst.kube.usage.burst_sizes import BurstSizes, pods_of
@@ -152,7 +153,7 @@ class Engine:
         self._wakes = WakePlanner()
         self._statuses = StatusPlanner(config.rounds.status_interval_seconds)
         self._low_water = LowWaterMark(config.pool.capacity_window_seconds)
-        self.lag = ReleaseLag()
+        self.slack = SlackControl()
         self.reserve = Reserve.of(config)
         self._lead_times = LeadTimeBook(learning=self.reserve is not None)
         self.slots = SlotPlanner(config.elasticity)
@@ -208,14 +209,15 @@ class Engine:
         started = time.perf_counter()
         result, self.memory = self._decide(snapshot, self.memory, self._policy, wall)
         plan = RoundPlan(result, snapshot, roster, time.perf_counter() - started)
-        plan.due = min(now + max(0.0, result.next_boundary - wall), self._low_water.next_expiry(), self.lag.next_expiry(now))
+        plan.due = min(now + max(0.0, result.next_boundary - wall), self._low_water.next_expiry())
         plan.elastic = self.slots.plan(result, view.controllers.marked_jobs(), roster, ending, wall, now)
         plan.due = min(plan.due, now + plan.elastic.wait)
         plan.lead_times = self._lead_times.views(snapshot, result)
         enforced = self._enforced(view, roster, plan, ending)
         self._hold_times.note(roster, now)
-        self._plan_holds(view, enforced, plan, ending, now)
         self._plan_reclaim(view, enforced, plan, wall, now)
+        self._steer_slack(view, enforced, plan.snapshot, now)
+        self._plan_holds(view, enforced, plan, ending, now)
         self._plan_quotas(view, enforced, plan, now)
         self._plan_wakes(view, enforced, plan, now)
         self._remember_bursts(plan, wall)
@@ -224,12 +226,9 @@ class Engine:
         plan.events = [(members[event.queue], event) for event in result.events if event.queue in members]
         return plan
 
-    def pod_ended(self, pod: Pod, now: float) -> None:
-        """A counted pod has ended or is gone: its charge is to be released from every quota that counts it."""
-        namespace, stamped = pod.metadata.namespace, pod.spec.priority_class_name
-        self.lag.ended((namespace, QUOTA_NAME), pod, now)
-        if self.reserve is not None and stamped in QUOTA_OF:
-            self.lag.ended((namespace, QUOTA_OF[stamped]), pod, now)
+    def pod_ended(self, namespace: str, now: float) -> None:
+        """A counted pod has ended or is gone: a successor may take its place."""
+        self.slack.ended((namespace, QUOTA_NAME), now)
 
     def kind_of(self, namespace: str) -> QueueKind | None:
         """Kind of the queue that governed the namespace in the last round."""
@@ -330,7 +329,7 @@ class Engine:
         for namespace in self._demand.keys() - managed:
             del self._demand[namespace]
             self._quotas.forget(namespace)
-        self.lag.retain(managed)
+        self.slack.retain(managed)
         view.changed_namespaces.clear()
 
     def _snapshot(self, view: ClusterView, roster: Roster, resources: tuple[str, ...], now: float) -> ClusterSnapshot:
@@ -417,10 +416,10 @@ class Engine:
         resources, targets, current = plan.snapshot.resources, list[QuotaTarget](), dict[QuotaKey, ResourceQuota]()
         for item in enforced:
             usage = view.pods.namespace(item.namespace)
-            current |= self._quotas_of(view, item.namespace, usage, now)
+            current |= self._quotas_of(view, item.namespace)
             if (item.namespace, QUOTA_NAME) not in current and any(obstacle.blocks for obstacle in item.obstacles):
                 continue
-            umbrella = umbrella_target(item, usage.stored, resources, self.lag)
+            umbrella = umbrella_target(item, usage.stored, resources)
             if item.is_in("Gate"):
                 quota = view.quotas.get((item.namespace, QUOTA_NAME))
                 present = amounts(quota.spec.hard) if quota is not None else {}
@@ -428,25 +427,25 @@ class Engine:
                 continue
             targets.append(umbrella)
             if self.reserve is not None and item.member is not None and item.row is not None:
-                targets += self.reserve.targets(umbrella, item.member, item.row, plan.snapshot, plan.result, usage.by_class, self.lag, now)
+                targets += self.reserve.targets(umbrella, item.member, item.row, plan.snapshot, plan.result, usage.by_class, now)
         plan.quota_writes, due = self._quotas.plan(targets, current, now)
         plan.quota_deletions = left_over(view.quotas, {target.key for target in targets}, self._config.pool.name)
         plan.due = min(plan.due, due)
         plan.quotas_out_of_sync = sum(amounts(quota.spec.hard) != amounts(quota.status.hard) for quota in current.values())
 
-    def _quotas_of(self, view: ClusterView, namespace: str, usage: NamespaceUsage, now: float) -> dict[QuotaKey, ResourceQuota]:
-        """The quotas of a namespace that are ours; notes how far the release of charges is behind in each."""
-        found = {}
-        for name in (QUOTA_NAME,) if self.reserve is None else (QUOTA_NAME, *PART_QUOTAS):
-            quota = view.quotas.get((namespace, name))
-            if quota is None:
-                continue
-            found[namespace, name] = quota
-            if quota.status.used:
-                part = usage.by_class.get(CLASS_OF[name]) if name in CLASS_OF else None
-                stored = part.stored if part is not None else usage.stored if name == QUOTA_NAME else {}
-                self.lag.observe((namespace, name), amounts(quota.status.used), stored, now)
-        return found
+    def _quotas_of(self, view: ClusterView, namespace: str) -> dict[QuotaKey, ResourceQuota]:
+        """The quotas of a namespace that are ours."""
+        names = (QUOTA_NAME,) if self.reserve is None else (QUOTA_NAME, *PART_QUOTAS)
+        return {(namespace, name): quota for name in names if (quota := view.quotas.get((namespace, name))) is not None}
+
+    def _steer_slack(self, view: ClusterView, enforced: Sequence[Enforced], snapshot: ClusterSnapshot, now: float) -> None:
+        """How far above its level each namespace is let: as much as its level takes to be used."""
+        room = dict(zip(snapshot.resources, (snapshot.live_capacity - snapshot.usage.sum(axis=0)).tolist(), strict=True))
+        for item in enforced:
+            level = dict(zip(snapshot.resources, item.level.tolist(), strict=True))
+            quota = view.quotas.get((item.namespace, QUOTA_NAME))
+            use = use_of(item, level, view.pods.namespace(item.namespace), quota, room)
+            item.slack = self.slack.observe((item.namespace, QUOTA_NAME), fewest(level, item.unit), use, now)
 
     def _plan_holds(self, view: ClusterView, enforced: Sequence[Enforced], plan: RoundPlan, ending: frozenset[str], now: float) -> None:
         """Which gated pods and which held Jobs go: by their queue's level, all of them where no queue holds them any more."""

@@ -288,9 +288,8 @@ class Operator:
         self._engine.gates.pod_changed(old, new)
         self._changed_pods_in.add(namespace)
         self._gated_arrived |= old is None and pod.gated
-        ended = old is not None and not old.ended and (new is None or new.ended)
-        if ended and old is not None:
-            self._engine.pod_ended(old, now)
+        if old is not None and not old.ended and (new is None or new.ended):
+            self._engine.pod_ended(namespace, now)
         if self._engine.reserve is not None:
             self._engine.reserve.pod_changed(old, new, self._view.pods, time.time(), now)
         if namespace in self._engine.slots.namespaces:

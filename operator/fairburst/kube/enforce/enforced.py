@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fairburst.kube.enforce.enforceability import Obstacle
+from fairburst.kube.enforce.slack import FIRST_PODS
 from fairburst.kube.queues.roster import Member
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.policy.arrays import FloatArray
@@ -16,6 +17,7 @@ class Enforced:
     """One managed namespace in a round: its governing queue and that one's row, if any, and what its quota should be.
 
     `unit`: the largest pod for which the quota always leaves room, by resource. `held_back`: room is kept from it for another's burst.
+    `slack`: pods of that size above its level.
     """
 
     namespace: str
@@ -26,6 +28,7 @@ class Enforced:
     level: FloatArray
     obstacles: list[Obstacle]
     held_back: bool = False
+    slack: float = FIRST_PODS
 
     def is_in(self, mode: str) -> bool:
         """Whether a queue in this mode of enforcement governs the namespace."""

@@ -13,6 +13,7 @@ from fairburst.kube.api.objects import Job, JobSet
 from fairburst.kube.enforce.enforced import Enforced
 from fairburst.kube.enforce.gate import GateLevel, milli_level
 from fairburst.kube.enforce.line import Oversize, oversize
+from fairburst.kube.enforce.slack import FIRST_PODS
 from fairburst.kube.enforce.suspend import JobStart, starts, too_large, unheld_starts
 from fairburst.kube.queues.roster import Roster
 from fairburst.kube.usage.gated_pods import GatedPods
@@ -41,8 +42,14 @@ def job_starts(
     holding = [item for item in enforced if item.row is not None and item.is_in("Suspend")]
     chosen = list[JobStart]()
     for item in sorted((item for item in holding if item.demand.held), key=lambda item: _urgency(result, item.row or 0, waiting=True)):
-        chosen += starts(item.demand, resources, item.level.tolist())
+        chosen += starts(item.demand, resources, _with_slack(item, resources))
     return chosen + unheld_starts(noted, (item.namespace for item in holding), left_alone)
+
+
+def _with_slack(item: Enforced, resources: Sequence[str]) -> list[float]:
+    """The level by which whole Jobs start: some of the next one's pods wait for the last ones of those before it."""
+    pods = 0.0 if item.held_back else item.slack - FIRST_PODS
+    return [amount + max(pods, 0.0) * item.unit[name] for amount, name in zip(item.level.tolist(), resources, strict=True)]
 
 
 def too_large_to_start(enforced: Sequence[Enforced], gated: GatedPods, pods: PodIndex) -> dict[str, list[Oversize]]:

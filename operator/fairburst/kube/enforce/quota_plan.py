@@ -2,7 +2,7 @@
 
 The umbrella holds a namespace to its level; where the queue keeps a reserve, one quota each for its small and its large jobs
 subdivides it. Pure but for the memory of when each quota was last written, which keeps the rate down. Decides no level: levels come from
-the core. `hard = max(level, floor) + charges not released yet + one pod`, so that a finished pod's place is taken at once.
+the core. `hard = max(level, floor) + slack`, so that a finished pod's place is taken at once; `slack.py` says how much.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairburst.kube.api.objects import Quantity, ResourceQuota
+from fairburst.kube.enforce.slack import FIRST_PODS
 from fairburst.kube.names import LARGE_CLASS, LARGE_QUOTA, OUR_QUOTAS, PART_QUOTAS, POOL_LABEL, QUOTA_NAME, SMALL_CLASS, SMALL_QUOTA
 from fairburst.quantity import format_quantity, parse_quantity
 
@@ -73,7 +74,7 @@ SCOPES = {
 class QuotaTarget:
     """What one quota of a namespace should permit, by resource, in resource units. `name` says which.
 
-    `level`: from the core, not below the floor. `lag`: charges not released yet. `unit`: the largest pod's charge.
+    `level`: from the core, not below the floor. `unit`: the largest pod's charge. `slack`: pods of that size above the level.
     `counted`: charge of the pods that exist, written as `used` with a new key. `owner`: ownerReference of the queue, if there is one.
     `latency`: raises of latency queues go first. `exact`: room is being kept from this queue, so nothing is permitted above the level, and
     a level that sinks is written at once.
@@ -81,13 +82,13 @@ class QuotaTarget:
 
     namespace: str
     level: Mapping[str, float]
-    lag: Mapping[str, float]
     unit: Mapping[str, float]
     counted: Mapping[str, float]
     owner: Mapping[str, Any] | None
     latency: bool
     name: str = QUOTA_NAME
     exact: bool = False
+    slack: float = FIRST_PODS
 
     @property
     def key(self) -> QuotaKey:
@@ -97,7 +98,7 @@ class QuotaTarget:
     def hard(self, resource: str) -> float:
         """The value to write for `resource`: rounded down to what a quota can hold (millicores, whole bytes and devices)."""
         grain = 1000 if resource == "cpu" else 1
-        slack = 0.0 if self.exact else self.lag.get(resource, 0.0) + self.unit.get(resource, 0.0)
+        slack = 0.0 if self.exact else self.slack * self.unit.get(resource, 0.0)
         return math.floor((self.level[resource] + slack) * grain + 1e-6) / grain
 
 

@@ -8,23 +8,20 @@ from dataclasses import replace
 from fairburst.kube.enforce.enforced import Enforced
 from fairburst.kube.enforce.gate import ceiling
 from fairburst.kube.enforce.quota_plan import QuotaTarget
-from fairburst.kube.enforce.release_lag import ReleaseLag
-from fairburst.kube.names import API_VERSION, QUOTA_NAME
+from fairburst.kube.names import API_VERSION
 from fairburst.policy.model import ClusterSnapshot
 
 
-def umbrella_target(item: Enforced, stored: Mapping[str, float], resources: tuple[str, ...], late: ReleaseLag) -> QuotaTarget:
-    """The namespace's level as a quota. `stored`: charge of the pods that exist, by resource; `late`: of those that have ended lately."""
+def umbrella_target(item: Enforced, stored: Mapping[str, float], resources: tuple[str, ...]) -> QuotaTarget:
+    """The namespace's level as a quota. `stored`: charge of the pods that exist, by resource."""
     level = dict(zip(resources, item.level.tolist(), strict=True))
-    quota = item.namespace, QUOTA_NAME
-    lag = {resource: late.allowance(quota, resource, item.unit[resource], level[resource]) for resource in resources}
     member = item.member
     owner = None
     if member is not None:
         kind, _, name = member.key
         owner = {"apiVersion": API_VERSION, "kind": kind, "name": name, "uid": member.uid}
     latency = member is not None and member.key[0] == "LatencyQueue"
-    return QuotaTarget(item.namespace, level, lag, item.unit, stored, owner, latency, exact=item.held_back)
+    return QuotaTarget(item.namespace, level, item.unit, stored, owner, latency, exact=item.held_back, slack=item.slack)
 
 
 def gated_target(
@@ -34,7 +31,7 @@ def gated_target(
     existing = {resource: max(amount, target.counted.get(resource, 0.0)) for resource, amount in target.level.items()}
     if not settled:
         lowest = {resource: max(amount, present.get(resource, 0.0)) for resource, amount in existing.items()}
-        return replace(target, level=lowest, lag={}, unit={} if present else target.unit, exact=False)
+        return replace(target, level=lowest, unit={} if present else target.unit, exact=False)
     capacity = dict(zip(snapshot.resources, snapshot.committed_capacity.tolist(), strict=True))
     wanted = {resource: max(amount, item.demand.demand.get(resource, 0.0)) for resource, amount in existing.items()}
-    return replace(target, level=ceiling(wanted, capacity, target.level, present), lag={}, unit={}, exact=False)
+    return replace(target, level=ceiling(wanted, capacity, target.level, present), unit={}, exact=False)

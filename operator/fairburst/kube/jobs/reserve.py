@@ -16,7 +16,6 @@ import numpy as np
 from fairburst.config import Config, natural_units
 from fairburst.kube.api.objects import Pod, ResourceQuota
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaTarget, pool_of
-from fairburst.kube.enforce.release_lag import ReleaseLag
 from fairburst.kube.enforce.stamp import small_stamp
 from fairburst.kube.jobs.job_index import JobIndex
 from fairburst.kube.jobs.job_part import JobPartBuilder, NamespaceJobs, too_large
@@ -120,7 +119,7 @@ class Reserve:
 
     def targets(
         self, umbrella: QuotaTarget, member: Member, row: int, snapshot: ClusterSnapshot, result: RoundResult,
-        by_class: Mapping[str, ClassUsage], lag: ReleaseLag, now: float,
+        by_class: Mapping[str, ClassUsage], now: float,
     ) -> list[QuotaTarget]:  # fmt: skip
         """The two quotas below a queue's umbrella; none for a queue that keeps no reserve, or whose jobs are all of one size: there is
         nothing to divide then, and kube-controller-manager works out each quota of a namespace anew for every pod that ends.
@@ -134,7 +133,7 @@ class Reserve:
         kept = small if umbrella.exact else np.maximum(small, self._ratio_of(result) * level)
         jobs = self._jobs.get(member.namespace, NamespaceJobs())
         parts = ((SMALL_QUOTA, kept, jobs.small_unit), (LARGE_QUOTA, level - small, jobs.large_unit))
-        return [self._target(umbrella, name, part, unit, snapshot.resources, by_class, lag) for name, part, unit in parts]
+        return [self._target(umbrella, name, part, unit, snapshot.resources, by_class) for name, part, unit in parts]
 
     def _has_both_sizes(self, namespace: str, now: float) -> bool:
         jobs = self._jobs.get(namespace, NamespaceJobs())
@@ -144,7 +143,7 @@ class Reserve:
 
     def _target(
         self, umbrella: QuotaTarget, name: str, part: FloatArray, unit: Mapping[str, float], resources: Sequence[str],
-        by_class: Mapping[str, ClassUsage], lag: ReleaseLag,
+        by_class: Mapping[str, ClassUsage],
     ) -> QuotaTarget:  # fmt: skip
         """One part: never below the floor, nor below the largest pod of its class, so that some pod can always be created."""
         floors = natural_units(self.config.enforcement.floors)
@@ -156,9 +155,10 @@ class Reserve:
             resource: max(amount, floors.get(resource, 0.0), pod[resource])
             for resource, amount in zip(resources, part.tolist(), strict=True)
         }
-        late = {resource: lag.allowance((umbrella.namespace, name), resource, pod[resource], level[resource]) for resource in resources}
         stored = seen.stored if seen is not None else dict.fromkeys(resources, 0.0)
-        return QuotaTarget(umbrella.namespace, level, late, pod, stored, umbrella.owner, latency=False, name=name, exact=umbrella.exact)
+        return QuotaTarget(
+            umbrella.namespace, level, pod, stored, umbrella.owner, latency=False, name=name, exact=umbrella.exact, slack=umbrella.slack
+        )
 
     def small_owners(self, namespace: str) -> frozenset[str]:
         """Uids of the controllers in a namespace whose pods are small."""

@@ -1,0 +1,43 @@
+"""How a namespace's quota is used now, in pods, for `slack.py`. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from fairburst.kube.api.objects import ResourceQuota
+from fairburst.kube.enforce.enforced import Enforced
+from fairburst.kube.enforce.quota_plan import amounts
+from fairburst.kube.enforce.slack import Use
+from fairburst.kube.usage.pod_index import NamespaceUsage
+
+
+def use_of(
+    item: Enforced, level: Mapping[str, float], usage: NamespaceUsage, quota: ResourceQuota | None, room: Mapping[str, float]
+) -> Use | None:
+    """How the umbrella is used; None where its level is not what stops the namespace's work, or nothing may be above it.
+
+    `level` and `room` (of the pool's nodes), by resource, in resource units.
+    """
+    wants_more = any(item.demand.demand.get(name, 0.0) >= amount + 0.5 * item.unit[name] > 0 for name, amount in level.items())
+    if item.row is None or item.held_back or item.is_in("Gate") or not wants_more or not any(item.unit.values()):
+        return None
+    bound = {name: usage.bound.get(name, 0.0) - usage.evicted.get(name, 0.0) for name in level}
+    return Use(
+        short=fewest({name: amount - bound[name] for name, amount in level.items()}, item.unit),
+        missing=fewest({name: amount - usage.stored.get(name, 0.0) for name, amount in level.items()}, item.unit),
+        room=fewest(room, item.unit),
+        full=bool(item.demand.held) if item.is_in("Suspend") else quota is not None and _admits_none(quota, item.unit),
+        cap=fewest(level, item.unit),
+    )
+
+
+def fewest(amount: Mapping[str, float], unit: Mapping[str, float]) -> float:
+    """How many pods of the size `unit` the amount makes, by the scarcest resource; negative if one is overdrawn, 0 without a size."""
+    found = min((amount.get(name, 0.0) / size for name, size in unit.items() if size > 0), default=0.0)
+    return found if math.isfinite(found) else 0.0
+
+
+def _admits_none(quota: ResourceQuota, unit: Mapping[str, float]) -> bool:
+    used = amounts(quota.status.used)
+    return any(used.get(name, 0.0) + unit.get(name, 0.0) > most * (1 + 1e-9) for name, most in amounts(quota.status.hard).items())
