@@ -15,6 +15,10 @@ HELD_ANNOTATION = f"{GROUP}/held"
 RELEASED_ANNOTATION = f"{GROUP}/released-at"
 RECLAIMABLE_ANNOTATION = f"{GROUP}/reclaimable"  # "true" on a pod that belongs to no Job: its work may be evicted
 
+# On a quota that permits more than its queue's lasting level for a while: until when, and the amounts that last.
+EXPIRES_ANNOTATION = f"{GROUP}/expires"
+LASTING_ANNOTATION = f"{GROUP}/lasting"
+
 PRIORITY_CLASS_PREFIX = "fairburst-"
 LOWEST_CLASS = f"{PRIORITY_CLASS_PREFIX}large"
 # Classes of the pods of elastic queues, by the size of their Job.

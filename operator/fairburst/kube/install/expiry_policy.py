@@ -1,0 +1,59 @@
+"""The ValidatingAdmissionPolicy that ends a quota's temporary part when no operator does, without any process of ours.
+
+A quota may permit more than its queue's lasting level for a while: the rate of an open window, or room for late releases. Such a quota
+carries two annotations, when the temporary part ends and the amounts that last. After that time the API server compares the quota's own
+`status.used` with the lasting amounts, and refuses new pods while any is reached. The operator rewrites both in good time, so the policy
+refuses nothing while one is alive (docs/decisions/0122-a-quota-that-expires.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from fairburst.config import Config
+from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces
+from fairburst.kube.names import EXPIRES_ANNOTATION, LASTING_ANNOTATION, QUOTA_NAME
+
+_NOTES = "params.metadata.?annotations.orValue({})"
+# The API server sets the creation time before it validates: the only clock that an expression can read.
+_EXPIRED = (
+    f"'{EXPIRES_ANNOTATION}' in {_NOTES} && timestamp({_NOTES}['{EXPIRES_ANNOTATION}']) < timestamp(object.metadata.creationTimestamp)"
+)
+# Lasting amounts are written as "requests.cpu=2,requests.memory=4Gi".
+_PAIRS = f"{_NOTES}['{LASTING_ANNOTATION}'].split(',').map(pair, pair.split('='))"
+_USED = "params.status.?used.orValue({})"
+_ROOM = f"{_PAIRS}.all(one, !(one[0] in {_USED}) || quantity({_USED}[one[0]]).isLessThan(quantity(one[1])))"
+
+
+def expiry_annotations(expires: float, lasting: Mapping[str, str]) -> dict[str, str]:
+    """Annotations of a quota whose temporary part ends at `expires`, seconds since the epoch; `lasting` by quota key, as quantities."""
+    at = datetime.fromtimestamp(expires, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return {EXPIRES_ANNOTATION: at, LASTING_ANNOTATION: ",".join(f"{key}={amount}" for key, amount in sorted(lasting.items()))}
+
+
+def expiry_policy(config: Config) -> list[Manifest]:
+    """The policy with its binding."""
+    name = f"fairburst-expiry.{config.pool.name}"
+    pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    message = (
+        f"'the quota {QUOTA_NAME} of the namespace has had a temporary part until ' + {_NOTES}['{EXPIRES_ANNOTATION}'] + "
+        f"', and now permits no more than ' + {_NOTES}['{LASTING_ANNOTATION}'] + ': no operator has renewed it. Look at the operator'"
+    )
+    spec = {
+        "failurePolicy": "Ignore",  # annotations that cannot be read are no reason to refuse work; the quota holds
+        "paramKind": {"apiVersion": "v1", "kind": "ResourceQuota"},
+        "matchConstraints": {"resourceRules": [pods]},
+        "matchConditions": [{"name": "expired", "expression": _EXPIRED}],
+        "validations": [{"expression": _ROOM, "messageExpression": message, "reason": "Forbidden"}],
+    }
+    binding: Manifest = {
+        "policyName": name,
+        "paramRef": {"name": QUOTA_NAME, "parameterNotFoundAction": "Allow"},
+        "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": managed_namespaces(config)},
+    }
+    return [
+        {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec},
+        {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": binding},
+    ]

@@ -1,0 +1,120 @@
+"""A quota's temporary part ends by itself when no operator renews it, on a real control plane in which no operator runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from e2e.cluster import Cluster, ClusterError
+from e2e.waiting import PATIENCE_SECONDS, until
+from fairburst.config import parse_config
+from fairburst.kube.install.expiry_policy import expiry_annotations, expiry_policy
+from fairburst.kube.install.manifests import to_yaml
+from fairburst.kube.names import MANAGED_LABEL, QUOTA_NAME
+from tests.support.job_sizes import container
+
+pytestmark = pytest.mark.t1
+
+LASTING = {"requests.cpu": "1", "requests.memory": "100Gi"}
+REFUSED = "no operator has renewed it"
+
+
+class Namespace:
+    """A managed namespace with a quota of 10 cores, of which one lasts; each pod requests one."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.cluster, self.name = cluster, name
+        cluster.kubectl("create", "namespace", name)
+        cluster.kubectl("label", "namespace", name, f"{MANAGED_LABEL}=true")
+
+    def quota(self, expires: float | None) -> None:
+        """Write the quota; it is enforced when this returns."""
+        annotations = {} if expires is None else expiry_annotations(expires, LASTING)
+        metadata = {"name": QUOTA_NAME, "annotations": annotations}
+        hard = {"requests.cpu": "10", "requests.memory": "100Gi"}
+        body: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}}
+        self.cluster.kubectl("apply", "-n", self.name, "-f", "-", input=json.dumps(body))
+        until(lambda: "used" in self._quota().get("status", {}), PATIENCE_SECONDS, "the quota to be counted")
+
+    def _quota(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.cluster.kubectl("get", "resourcequota", QUOTA_NAME, "-n", self.name, "-o", "json"))
+        return found
+
+    def pod(self) -> None:
+        """Create a pod; raises ClusterError with the API server's words."""
+        spec = {"containers": [{"name": "c", "image": "work", **container()}]}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p-"}, "spec": spec}
+        self.cluster.kubectl("create", "-n", self.name, "-f", "-", input=json.dumps(body))
+
+    def refusal(self) -> str:
+        """What the API server says to another pod; empty if it consents."""
+        try:
+            self.pod()
+        except ClusterError as error:
+            return str(error)
+        return ""
+
+
+@pytest.fixture(scope="module")
+def cluster(fresh_cluster: Callable[..., Cluster]) -> Cluster:
+    made: Cluster = fresh_cluster(nodes=1)
+    made.kubectl("apply", "-f", "-", input=to_yaml(expiry_policy(parse_config(""))))
+    probe = Namespace(made, "probe")
+    probe.quota(time.time() - 60)
+    until(lambda: REFUSED in probe.refusal(), PATIENCE_SECONDS, "the policy to be known to the API server")
+    return made
+
+
+@pytest.fixture
+def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Namespace]:
+    made = Namespace(cluster, request.node.name.replace("_", "-")[5:60].strip("-"))
+    yield made
+    cluster.kubectl("delete", "namespace", made.name, "--wait=false")
+
+
+def test_before_it_expires_a_quota_permits_its_temporary_part(namespace: Namespace) -> None:
+    namespace.quota(time.time() + 600)
+    for _ in range(3):
+        namespace.pod()
+
+
+def test_after_it_has_expired_the_lasting_part_is_still_permitted_and_no_more(namespace: Namespace) -> None:
+    namespace.quota(time.time() - 1)
+    namespace.pod()
+    until(lambda: REFUSED in namespace.refusal(), PATIENCE_SECONDS, "pods above the lasting part to be refused")
+
+
+def test_it_expires_while_nothing_is_written(namespace: Namespace) -> None:
+    namespace.quota(time.time() + 4)
+    namespace.pod()
+    namespace.pod()
+    time.sleep(5)
+    assert REFUSED in namespace.refusal()
+
+
+def test_a_renewed_quota_permits_its_temporary_part_again(namespace: Namespace) -> None:
+    namespace.quota(time.time() - 1)
+    namespace.pod()
+    until(lambda: REFUSED in namespace.refusal(), PATIENCE_SECONDS, "pods above the lasting part to be refused")
+    namespace.quota(time.time() + 600)
+    until(lambda: not namespace.refusal(), PATIENCE_SECONDS, "pods to be permitted again")
+
+
+def test_a_quota_without_a_temporary_part_never_expires(namespace: Namespace) -> None:
+    namespace.quota(None)
+    for _ in range(3):
+        namespace.pod()
+
+
+def test_annotations_that_cannot_be_read_refuse_no_pod(namespace: Namespace) -> None:
+    namespace.quota(time.time() - 1)
+    namespace.cluster.kubectl(
+        "annotate", "resourcequota", QUOTA_NAME, "-n", namespace.name, "--overwrite", "fairburst.dev/lasting=nonsense", timeout=30
+    )
+    time.sleep(1)
+    for _ in range(3):
+        namespace.pod()
