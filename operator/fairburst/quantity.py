@@ -11,6 +11,8 @@ import math
 import re
 from fractions import Fraction
 
+from fairburst.bounds import MOST_AMOUNT
+
 _BINARY_SUFFIXES = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL_SUFFIXES = ("k", "M", "G", "T", "P", "E")
 _MULTIPLIERS: dict[str, Fraction] = (
@@ -56,24 +58,24 @@ def _clamp(value: Fraction) -> Fraction:
 
 @functools.lru_cache(maxsize=65536)
 def parse_quantity(value: str | int) -> float:
-    """The quantity in natural units, as the nearest float. Cached: a cluster uses few different texts.
+    """The quantity in natural units, as the nearest float, cut at `MOST_AMOUNT`. Cached: a cluster uses few different texts.
 
     Raises
     ------
     QuantityError : names the text and what was expected.
     """
-    return float(parse_exact(value))
+    return min(max(float(parse_exact(value)), -MOST_AMOUNT), MOST_AMOUNT)
 
 
 def charged_quantity(resource: str, value: str | int) -> float:
-    """The quantity as Kubernetes charges it: cpu rounded up to a whole millicore, everything else to a whole unit.
+    """The quantity as Kubernetes charges it: cpu rounded up to a whole millicore, everything else to a whole unit; cut at `MOST_AMOUNT`.
 
     `format_quantity` writes exactly these values, so parse and format are inverses on them.
     """
     exact = parse_exact(value)
     if resource == "cpu":
-        return float(Fraction(math.ceil(exact * 1000), 1000))
-    return float(math.ceil(exact))
+        exact = Fraction(math.ceil(exact * 1000), 1000)
+    return min(max(float(exact if resource == "cpu" else math.ceil(exact)), -MOST_AMOUNT), MOST_AMOUNT)
 
 
 @functools.lru_cache(maxsize=65536)

@@ -1,8 +1,10 @@
-"""Times as objects hold them, to and from seconds since the epoch."""
+"""Times as objects hold them, to and from seconds since the epoch, cut at the bounds of `fairburst.bounds`."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+
+from fairburst.bounds import bounded_epoch
 
 _MICRO = 10**6
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -10,9 +12,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def to_epoch(time: datetime) -> float:
     """Seconds since the epoch, exact to the microsecond."""
-    return (time - _EPOCH) / timedelta(microseconds=1) / _MICRO
+    return bounded_epoch((time - _EPOCH) / timedelta(microseconds=1) / _MICRO)
 
 
 def from_epoch(seconds: float) -> datetime:
     """The time, to the microsecond."""
-    return _EPOCH + timedelta(microseconds=round(seconds * _MICRO))
+    return _EPOCH + timedelta(microseconds=round(bounded_epoch(seconds) * _MICRO))

@@ -13,12 +13,13 @@ from datetime import datetime
 
 import numpy as np
 
+from fairburst.bounds import MOST_AMOUNT
 from fairburst.kube.api.objects import Job as KubeJob
 from fairburst.kube.jobs.job_index import JobIndex, JobKey, JobPods, group_of
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, size_of
 from fairburst.kube.names import SIZE_CLASSES, SMALL_CLASS
 from fairburst.kube.queues.job_annotations import family_of
-from fairburst.kube.usage.demand import MOST, NamespaceDemand, Wish, pods_at_once
+from fairburst.kube.usage.demand import NamespaceDemand, Wish, pods_at_once
 from fairburst.kube.usage.pod_index import ANNOUNCED_KINDS
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.dress.values import DemandCategory, Job
@@ -87,7 +88,7 @@ class JobPartBuilder:
             if small:
                 small_owners.add(wish.owner.uid)
             for resource, amount in wish.owner.charge.items():
-                units[small][resource] = min(max(units[small].get(resource, 0.0), amount), MOST)
+                units[small][resource] = min(max(units[small].get(resource, 0.0), amount), MOST_AMOUNT)
         if kept:
             self._fixed[namespace] = kept
         of_pods = index.jobs(namespace)

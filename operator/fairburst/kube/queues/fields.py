@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
+from fairburst.bounds import EARLIEST, LATEST
 from fairburst.quantity import parse_exact
 
 MAX_RESOURCES = 16
@@ -51,13 +52,20 @@ def _whole_devices(quantities: dict[str, str]) -> dict[str, str]:
 
 def _timestamp(value: Any) -> Any:
     if isinstance(value, datetime) and value.tzinfo is not None:
-        return value
+        return _in_bounds(value)
     if not isinstance(value, str) or not _RFC3339.fullmatch(value):
         raise ValueError("expected a time as in RFC 3339, such as 2026-01-01T00:00:00Z")
     try:
-        return datetime.fromisoformat(value.upper())
+        time = datetime.fromisoformat(value.upper())
     except ValueError as error:
         raise ValueError("expected a time as in RFC 3339, such as 2026-01-01T00:00:00Z") from error
+    return _in_bounds(time)
+
+
+def _in_bounds(time: datetime) -> datetime:
+    if not EARLIEST <= time < LATEST:
+        raise ValueError(f"expected a time between {EARLIEST.year} and {LATEST.year}, found {time.isoformat()}")
+    return time
 
 
 Timestamp = Annotated[datetime, BeforeValidator(_timestamp)]

@@ -62,7 +62,7 @@ class WindowStatus(KubeModel):
 
     state: Literal["Closed", "Armed", "Open", "Overdue"] = Field(description="Where the queue stands in its period.")
     index: int = Field(description="Number of the window.")
-    arms_at: Timestamp = Field(description="When the burst quota is written.")
+    arms_at: Timestamp | None = Field(default=None, description="When the burst quota is written; none after the last scheduled burst.")
     opens_by: Timestamp | None = Field(default=None, description="Latest opening; none for a sporadic queue.")
     opened: Timestamp | None = Field(default=None, description="When the burst began.")
     deadline: Timestamp | None = Field(default=None, description="When the burst's demand must have been delivered.")

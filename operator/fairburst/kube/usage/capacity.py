@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairburst.kube.api.objects import Node
+from fairburst.bounds import MOST_AMOUNT, bounded_amount
+from fairburst.kube.api.objects import Node, Quantity
 from fairburst.policy.arrays import FloatArray
-from fairburst.quantity import parse_quantity
+from fairburst.quantity import QuantityError, parse_quantity
 
 # Taints by which kubeadm and others keep users' pods off control planes.
 CONTROL_PLANE_TAINTS = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
@@ -37,21 +38,21 @@ class NodeShapes:
 
     @classmethod
     def of(cls, nodes: Collection[Node], resources: tuple[str, ...]) -> NodeShapes:
-        """A quantity that cannot be read or is missing counts as none, a number of pods that is missing as no limit."""
+        """A quantity that is missing or cannot be read counts as none, a number of pods that is missing as no limit."""
         offers = np.zeros((len(nodes), len(resources)))
         pods = np.full(len(nodes), np.inf)
         for row, node in enumerate(nodes):
             amounts = node.status.allocatable or {}
             for column, resource in enumerate(resources):
                 if resource in amounts:
-                    offers[row, column] = parse_quantity(amounts[resource])
+                    offers[row, column] = _offered(amounts[resource])
             if "pods" in amounts:
-                pods[row] = parse_quantity(amounts["pods"])
+                pods[row] = _offered(amounts["pods"])
         return cls(offers, pods)
 
     def total(self) -> FloatArray:
-        """(K,) sum over the nodes."""
-        total: FloatArray = self.offers.sum(axis=0)
+        """(K,) sum over the nodes, within the bounds."""
+        total: FloatArray = np.minimum(self.offers.sum(axis=0), MOST_AMOUNT)
         return total
 
     def largest(self) -> FloatArray:
@@ -70,6 +71,13 @@ class NodeShapes:
             return math.inf
         by_node = np.floor(np.min(self.offers[:, asked] / unit[asked], axis=1) + 1e-9)
         return float(np.minimum(by_node, self.pods).sum())
+
+
+def _offered(quantity: Quantity) -> float:
+    try:
+        return bounded_amount(parse_quantity(quantity))
+    except QuantityError:
+        return 0.0
 
 
 class LowWaterMark:

@@ -11,21 +11,25 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Collection, Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from fairburst.bounds import MOST_AMOUNT, bounded_amount, bounded_duration
 from fairburst.kube.api.objects import Container, ContainerStatus, Pod, PodSpec, Quantity, ResourceList, Resources
+from fairburst.kube.times import to_epoch
 from fairburst.quantity import parse_exact
 
 MilliCharge = dict[str, int]
 
+_MOST_MILLI = int(MOST_AMOUNT) * 1000
 # The only resources that a quota makes every container name (validationSet of the evaluator).
 _MUST_BE_NAMED = ("cpu", "memory")
 
 
 @functools.lru_cache(maxsize=65536)
 def milli(quantity: Quantity) -> int:
-    """Thousandths of a unit, rounded up. Cached: a cluster uses few different texts."""
-    return math.ceil(parse_exact(str(quantity) if isinstance(quantity, float) else quantity) * 1000)
+    """Thousandths of a unit, rounded up, within the bounds. Cached: a cluster uses few different texts."""
+    exact = math.ceil(parse_exact(str(quantity) if isinstance(quantity, float) else quantity) * 1000)
+    return min(max(exact, 0), _MOST_MILLI)
 
 
 def charge(pod: Pod, now: float | None = None) -> dict[str, float]:
@@ -52,8 +56,8 @@ def template_lacks_requests(spec: PodSpec, resources: Collection[str]) -> bool:
 
 
 def in_units(amounts: MilliCharge) -> dict[str, float]:
-    """Thousandths to natural units."""
-    return {resource: amount / 1000 for resource, amount in amounts.items()}
+    """Thousandths to natural units, within the bounds: `amounts` may be sums over many pods."""
+    return {resource: bounded_amount(amount / 1000) for resource, amount in amounts.items()}
 
 
 def counted_until(pod: Pod) -> float:
@@ -64,8 +68,7 @@ def counted_until(pod: Pod) -> float:
     metadata = pod.metadata
     if metadata.deletion_timestamp is None or metadata.deletion_grace_period_seconds is None:
         return math.inf
-    ends = datetime.fromisoformat(metadata.deletion_timestamp) + timedelta(seconds=metadata.deletion_grace_period_seconds)
-    return ends.timestamp()
+    return to_epoch(datetime.fromisoformat(metadata.deletion_timestamp)) + bounded_duration(metadata.deletion_grace_period_seconds)
 
 
 def milli_charge(pod: Pod) -> MilliCharge:

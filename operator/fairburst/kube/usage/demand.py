@@ -11,15 +11,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from fairburst.bounds import MOST_AMOUNT, bounded_amount, bounded_count
 from fairburst.kube.api.objects import Deployment, Job, JobSet, JobSpec, PodTemplate, ReplicaSet, StatefulSet, controller_of
 from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.usage.charge import template_charge, template_lacks_requests
 from fairburst.kube.usage.job_sets import parts_to_come
 from fairburst.kube.usage.pod_index import NamespaceUsage, OwnerUsage
 
-# A quarter of the largest quantity, so that a level, what lags behind it and one pod more can still be written. Nobody has as much of
-# anything; a Job may ask for it all the same, and must not stop the round for it.
-MOST = 2.0**61
 GROWTH_FRACTION = 0.10  # step of unannounced work above what exists; at least one pod
 
 
@@ -117,14 +115,14 @@ def namespace_demand(
             if pods:
                 result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
         if isinstance(controller, Job) and is_held(controller):
-            result.held.append(HeldJob(controller, {resource: pods * amount for resource, amount in charge.items()}))
+            result.held.append(HeldJob(controller, {resource: bounded_amount(pods * amount) for resource, amount in charge.items()}))
         elif owner.wanted > owner.existing:
             result.lacking.append(priced)
             result.unrequested += [f"{owner.kind} {owner.name}"] if _lacks_requests(owner, template, resources) else []
     _add_job_sets(result, workloads, resources, fitting)
     _add_unannounced(result, usage, announced, grows=not gated)
     for amounts in (result.demand, result.placeable, result.unit):
-        amounts.update({resource: MOST for resource, amount in amounts.items() if amount > MOST})
+        amounts.update({resource: MOST_AMOUNT for resource, amount in amounts.items() if amount > MOST_AMOUNT})
     return result
 
 
@@ -162,7 +160,7 @@ def _add_job_sets(
         for spec, jobs in parts_to_come(job_set, workloads.jobs, held=held):
             charge, pods = _counted(template_charge(spec.template.spec), resources), jobs * pods_at_once(spec)
             for resource, amount in charge.items():
-                need[resource] = need.get(resource, 0.0) + pods * amount
+                need[resource] = bounded_amount(need.get(resource, 0.0) + pods * amount)
                 result.placeable[resource] = result.placeable.get(resource, 0.0) + min(pods, fitting(charge)) * amount
                 result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
         for resource, amount in need.items():
@@ -183,7 +181,7 @@ def _makes_pods(job: Job) -> bool:
 
 def _job_pods(job: Job, ended: int) -> int:
     """Pods a Job wants to have at once; `ended` as in `completions_left`."""
-    return int(min(pods_at_once(job.spec), completions_left(job, ended)))
+    return bounded_count(int(min(pods_at_once(job.spec), completions_left(job, ended))))
 
 
 def completions_left(job: Job, ended: int) -> float:
@@ -210,7 +208,7 @@ def _counted(charge: Mapping[str, float], resources: tuple[str, ...]) -> dict[st
 
 
 def _replicas(controller: Deployment | ReplicaSet | StatefulSet) -> int:
-    return 0 if controller.metadata.deletion_timestamp is not None else controller.wanted
+    return 0 if controller.metadata.deletion_timestamp is not None else bounded_count(controller.wanted)
 
 
 def _lacks_requests(owner: Owner, template: PodTemplate, resources: tuple[str, ...]) -> bool:

@@ -277,7 +277,7 @@ def _memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
         else Window(
             state=WindowState(window.state),
             index=window.index,
-            arms_at=to_epoch(window.arms_at),
+            arms_at=_epoch_or(window.arms_at, math.inf),
             opens_by=_epoch_or(window.opens_by, math.inf),
             opened=_epoch_or(window.opened, None),
             deadline=_epoch_or(window.deadline, None),
@@ -357,7 +357,9 @@ def _conditions(item: StatusInput, current: Sequence[Mapping[str, Any]], wall: f
 def _window(decision: QueueDecision) -> dict[str, Any]:
     window = decision.window
     assert window is not None  # noqa: S101 (the caller has looked)
-    written: dict[str, Any] = {"state": window.state.value, "index": window.index, "armsAt": _time(window.arms_at)}
+    written: dict[str, Any] = {"state": window.state.value, "index": window.index}
+    if math.isfinite(window.arms_at):
+        written["armsAt"] = _time(window.arms_at)
     if math.isfinite(window.opens_by):
         written["opensBy"] = _time(window.opens_by)
     if window.opened is not None:
