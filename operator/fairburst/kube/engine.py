@@ -17,6 +17,8 @@ import numpy as np
 from fairburst.config import Config, natural_units
 from fairburst.kube.admission.hold_label import hold_labels
 from fairburst.kube.api.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
+from fairburst.kube.containment import Containment
+from fairburst.kube.culprits import UndecidableError, culprits
 from fairburst.kube.enforce.enforceability import obstacles
 from fairburst.kube.enforce.enforced import Enforced
 from fairburst.kube.enforce.gate import Gatekeeper
@@ -147,11 +149,12 @@ class Engine:
         self._config = config
         self._decide = policy
         self._policy = config.policy()
-        self._roster = RosterBuilder(config.pool.name, own_namespace)
+        self.contained = Containment()
+        self._roster = RosterBuilder(config.pool.name, own_namespace, self.contained)
         self._never_managed = NEVER_MANAGED | {own_namespace}
-        self._quotas = QuotaPlanner(config.pool.name, config.writes.quota_interval_seconds)
+        self._quotas = QuotaPlanner(config.pool.name, config.writes.quota_interval_seconds, self.contained)
         self._wakes = WakePlanner()
-        self._statuses = StatusPlanner(config.rounds.status_interval_seconds)
+        self._statuses = StatusPlanner(config.rounds.status_interval_seconds, contained=self.contained)
         self._low_water = LowWaterMark(config.pool.capacity_window_seconds)
         self.slack = SlackControl()
         self.reserve = Reserve.of(config)
@@ -183,7 +186,25 @@ class Engine:
         self.memory = Memory(self.memory.queues, self.memory.next_admission_order, self.memory.columns, memory)
 
     def round(self, view: ClusterView, wall: float, now: float) -> RoundPlan:
-        """Compute one round. `wall` is seconds since the epoch, `now` monotonic seconds."""
+        """Compute one round. `wall` is seconds since the epoch, `now` monotonic seconds.
+
+        Queues on which the core cannot decide are left as they are, with a condition that says so, and the others are decided on without
+        them. Raises where the others cannot be decided on either.
+        """
+        self.contained.begin_round()
+        try:
+            return self._round(view, wall, now)
+        except UndecidableError as failure:
+            names = culprits(failure.snapshot, self.memory, self._policy, wall)
+            if not names:
+                raise failure.cause from failure
+            for member in failure.members:
+                if member.qualified_name in names:
+                    self.contained.note("decide on", member.namespace, names[member.qualified_name])
+                    self._roster.excluded[member.uid] = member.generation, self.contained.problems[member.namespace]
+        return self._round(view, wall, now)
+
+    def _round(self, view: ClusterView, wall: float, now: float) -> RoundPlan:
         ending = frozenset(
             name for (_, name), item in view.namespaces.items() if item.metadata.deletion_timestamp or item.status.phase == "Terminating"
         )
@@ -207,7 +228,10 @@ class Engine:
             snapshot = self.reserve.part(snapshot, roster, self._demand, changed, view.pods, view.stored_pods.values(), wall, now)
         snapshot = self.slots.part(snapshot)
         started = time.perf_counter()
-        result, self.memory = self._decide(snapshot, self.memory, self._policy, wall)
+        try:
+            result, self.memory = self._decide(snapshot, self.memory, self._policy, wall)
+        except Exception as error:
+            raise UndecidableError(snapshot, roster.governing, error) from error
         plan = RoundPlan(result, snapshot, roster, time.perf_counter() - started)
         plan.due = min(now + max(0.0, result.next_boundary - wall), self._low_water.next_expiry())
         plan.elastic = self.slots.plan(result, view.controllers.marked_jobs(), roster, ending, wall, now)
@@ -215,12 +239,17 @@ class Engine:
         plan.lead_times = self._lead_times.views(snapshot, result)
         enforced = self._enforced(view, roster, plan, ending)
         self._hold_times.note(roster, now)
-        self._plan_reclaim(view, enforced, plan, wall, now)
-        self._steer_slack(view, enforced, plan.snapshot, now)
-        self._plan_holds(view, enforced, plan, ending, now)
+        with self.contained.object("reclaim for", ""):
+            self._plan_reclaim(view, enforced, plan, wall, now)
+        with self.contained.object("steer the quota of", ""):
+            self._steer_slack(view, enforced, plan.snapshot, now)
+        with self.contained.object("release work of", ""):
+            self._plan_holds(view, enforced, plan, ending, now)
         self._plan_quotas(view, enforced, plan, now)
-        self._plan_wakes(view, enforced, plan, now)
-        self._remember_bursts(plan, wall)
+        with self.contained.object("resync the controllers of", ""):
+            self._plan_wakes(view, enforced, plan, now)
+        with self.contained.object("remember the bursts of", ""):
+            self._remember_bursts(plan, wall)
         self._plan_statuses_in_time(view, enforced, plan, wall, now)
         members = {member.qualified_name: member for member in roster.governing}
         plan.events = [(members[event.queue], event) for event in result.events if event.queue in members]
@@ -252,6 +281,11 @@ class Engine:
         changed = False
         for (kind, namespace, name), obj in queues.items():
             qualified, uid = f"{namespace}/{name}", obj["metadata"].get("uid", "")
+            if uid in self._roster.excluded:  # what its status remembers is read once it is decided on again
+                if self._roster.excluded[uid][0] == int(obj["metadata"].get("generation", 0)):
+                    self._uids.pop(f"{kind}/{qualified}", None)
+                    continue
+                del self._roster.excluded[uid]
             if self._uids.get(f"{kind}/{qualified}") == uid:
                 continue
             self._uids[f"{kind}/{qualified}"] = uid
@@ -282,7 +316,7 @@ class Engine:
     def _orphans(self, view: ClusterView, roster: Roster, ending: frozenset[str]) -> set[str]:
         """Labelled namespaces without a queue, which run at the floor; not those where another pool's operator is in charge."""
         governed = {member.namespace for member in roster.governing}
-        left = _labelled(view.namespaces) - governed - ending - roster.elsewhere - self._never_managed
+        left = _labelled(view.namespaces) - governed - ending - roster.elsewhere - roster.left_as_is - self._never_managed
         return {name for name in left if self._is_nobody_elses(view.quotas.get((name, QUOTA_NAME)))}
 
     def _is_nobody_elses(self, quota: ResourceQuota | None) -> bool:
@@ -317,15 +351,17 @@ class Engine:
         stale = view.changed_namespaces
         for namespace in managed:
             if namespace in stale or namespace not in self._demand:
-                self._demand[namespace] = namespace_demand(
-                    view.controllers.workloads(namespace),
-                    view.pods.namespace(namespace),
-                    view.pods.owner,
-                    resources,
-                    self.slots.wishes(namespace),
-                    lambda charge: self._fitting(_vector(resources, charge)),
-                    gated=namespace in gated,
-                )
+                with self.contained.object("read the work of", namespace):
+                    self._demand[namespace] = namespace_demand(
+                        view.controllers.workloads(namespace),
+                        view.pods.namespace(namespace),
+                        view.pods.owner,
+                        resources,
+                        self.slots.wishes(namespace),
+                        lambda charge: self._fitting(_vector(resources, charge)),
+                        gated=namespace in gated,
+                    )
+                self._demand.setdefault(namespace, NamespaceDemand())
         for namespace in self._demand.keys() - managed:
             del self._demand[namespace]
             self._quotas.forget(namespace)
@@ -373,13 +409,15 @@ class Engine:
                 continue
             if member.namespace not in labelled:
                 plan.labels.append(member.namespace)
-            item = self._enforce(view, member.namespace, member, row, plan.result.level[row], bounds)
-            item.held_back = plan.result.held_back is not None and bool(plan.result.held_back[row])
-            found.append(item)
+            with self.contained.object("enforce", member.namespace):
+                item = self._enforce(view, member.namespace, member, row, plan.result.level[row], bounds)
+                item.held_back = plan.result.held_back is not None and bool(plan.result.held_back[row])
+                found.append(item)
         if self._config.webhook.enabled:
             plan.hold_labels = hold_labels(view.namespaces.values(), self._gated, roster.elsewhere | ending)
         for namespace in sorted(self._orphans(view, roster, ending)):
-            found.append(self._enforce(view, namespace, None, None, np.zeros(len(resources)), bounds))
+            with self.contained.object("enforce", namespace):
+                found.append(self._enforce(view, namespace, None, None, np.zeros(len(resources)), bounds))
         return found
 
     def _is_ours(self, quota: ResourceQuota | None) -> bool:
@@ -413,23 +451,15 @@ class Engine:
         return np.zeros(len(resources)) if burst is None else _rate(burst, resources)
 
     def _plan_quotas(self, view: ClusterView, enforced: Iterable[Enforced], plan: RoundPlan, now: float) -> None:
-        resources, targets, current = plan.snapshot.resources, list[QuotaTarget](), dict[QuotaKey, ResourceQuota]()
+        targets, current = list[QuotaTarget](), dict[QuotaKey, ResourceQuota]()
         for item in enforced:
-            usage = view.pods.namespace(item.namespace)
-            current |= self._quotas_of(view, item.namespace)
-            if (item.namespace, QUOTA_NAME) not in current and any(obstacle.blocks for obstacle in item.obstacles):
-                continue
-            umbrella = umbrella_target(item, usage.stored, resources)
-            if item.is_in("Gate"):
-                quota = view.quotas.get((item.namespace, QUOTA_NAME))
-                present = amounts(quota.spec.hard) if quota is not None else {}
-                targets.append(gated_target(umbrella, item, plan.snapshot, present, settled=self._hold_times.settled(item.namespace, now)))
-                continue
-            targets.append(umbrella)
-            if self.reserve is not None and item.member is not None and item.row is not None:
-                targets += self.reserve.targets(umbrella, item.member, item.row, plan.snapshot, plan.result, usage.by_class, now)
+            with self.contained.object("enforce", item.namespace):
+                found, wanted = self._quota_targets(view, item, plan, now)
+                current |= found
+                targets += wanted
         plan.quota_writes, due = self._quotas.plan(targets, current, now)
-        plan.quota_deletions = left_over(view.quotas, {target.key for target in targets}, self._config.pool.name)
+        kept = {key for key in view.quotas if key[0] in plan.roster.left_as_is or key[0] in self.contained.problems}
+        plan.quota_deletions = left_over(view.quotas, {target.key for target in targets} | kept, self._config.pool.name)
         plan.due = min(plan.due, due)
         plan.quotas_out_of_sync = sum(amounts(quota.spec.hard) != amounts(quota.status.hard) for quota in current.values())
 
@@ -447,9 +477,28 @@ class Engine:
             use = use_of(item, level, view.pods.namespace(item.namespace), quota, room)
             item.slack = self.slack.observe((item.namespace, QUOTA_NAME), fewest(level, item.unit), use, now)
 
+    def _quota_targets(
+        self, view: ClusterView, item: Enforced, plan: RoundPlan, now: float
+    ) -> tuple[dict[QuotaKey, ResourceQuota], list[QuotaTarget]]:
+        """A namespace's quotas that are ours, and what each should permit."""
+        usage = view.pods.namespace(item.namespace)
+        current = self._quotas_of(view, item.namespace)
+        if (item.namespace, QUOTA_NAME) not in current and any(obstacle.blocks for obstacle in item.obstacles):
+            return current, []
+        umbrella = umbrella_target(item, usage.stored, plan.snapshot.resources)
+        if item.is_in("Gate"):
+            quota = view.quotas.get((item.namespace, QUOTA_NAME))
+            present = amounts(quota.spec.hard) if quota is not None else {}
+            settled = self._hold_times.settled(item.namespace, now)
+            return current, [gated_target(umbrella, item, plan.snapshot, present, settled=settled)]
+        parts = list[QuotaTarget]()
+        if self.reserve is not None and item.member is not None and item.row is not None:
+            parts = self.reserve.targets(umbrella, item.member, item.row, plan.snapshot, plan.result, usage.by_class, now)
+        return current, [umbrella, *parts]
+
     def _plan_holds(self, view: ClusterView, enforced: Sequence[Enforced], plan: RoundPlan, ending: frozenset[str], now: float) -> None:
         """Which gated pods and which held Jobs go: by their queue's level, all of them where no queue holds them any more."""
-        left_alone = plan.roster.elsewhere | ending | self._never_managed
+        left_alone = plan.roster.elsewhere | plan.roster.left_as_is | ending | self._never_managed
         levels = gate_levels(enforced, plan.result, self.gates.gated.namespaces())
         plan.ungates, due = self.gates.plan(levels, left_alone, view.pods, now)
         plan.due = min(plan.due, due)
@@ -516,6 +565,7 @@ class Engine:
                 observed_only=observed_only,
                 too_large=too_large,
                 never_start=never_start.get(member.namespace),
+                contained=self.contained.problems.get(member.namespace),
             )
             elastic = plan.elastic.queues.get(member.qualified_name)
             inputs.append(

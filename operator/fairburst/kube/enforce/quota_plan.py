@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairburst.kube.api.objects import Quantity, ResourceQuota
+from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.slack import FIRST_PODS
 from fairburst.kube.names import LARGE_CLASS, LARGE_QUOTA, OUR_QUOTAS, PART_QUOTAS, POOL_LABEL, QUOTA_NAME, SMALL_CLASS, SMALL_QUOTA
 from fairburst.quantity import format_quantity, parse_quantity
@@ -145,8 +146,9 @@ class QuotaPlanner:
     One quota is written at most every `min_interval_seconds`: with more, pod creation in its namespace meets 409 conflicts.
     """
 
-    def __init__(self, pool: str, min_interval_seconds: float) -> None:
+    def __init__(self, pool: str, min_interval_seconds: float, contained: Containment | None = None) -> None:
         self._pool = pool
+        self._contained = contained or Containment()
         self._min_interval = min_interval_seconds
         self._written_at: dict[QuotaKey, float] = {}
         self._surplus_since: dict[QuotaKey, float] = {}
@@ -159,7 +161,9 @@ class QuotaPlanner:
         writes: list[QuotaWrite] = []
         due = math.inf
         for target in targets:
-            write = self._difference(target, quotas.get(target.key), now)
+            write: QuotaWrite | float | None = None
+            with self._contained.object("enforce", target.namespace):
+                write = self._difference(target, quotas.get(target.key), now)
             if write is None:
                 continue
             if isinstance(write, float):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fairburst.kube.containment import Containment
 from fairburst.kube.queues.core_values import to_queue_spec
 from fairburst.kube.queues.objects import InvalidQueueError, LatencyQueue, ThroughputQueue, parse_queue
 from fairburst.policy.model import Memory, QueueKind, QueueSpec
@@ -18,6 +19,7 @@ ObjectKey = tuple[str, str, str]  # kind, namespace, name
 Queue = LatencyQueue | ThroughputQueue
 
 KINDS = {"LatencyQueue": QueueKind.LATENCY, "ThroughputQueue": QueueKind.THROUGHPUT}
+INTERNAL_ERROR = "InternalError"  # reason of a problem that is ours, not the object's
 NEVER_MANAGED = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 
 
@@ -75,13 +77,15 @@ class Member:
 class Roster:
     """The pool's queues this round. `specs` is the same tuple object as last time if no spec in force changed.
 
-    `elsewhere`: namespaces that have queues of other pools.
+    `elsewhere`: namespaces that have queues of other pools. `left_as_is`: namespaces whose queue cannot be decided on because of an error
+    of ours: nothing of theirs is changed.
     """
 
     members: tuple[Member, ...]
     governing: tuple[Member, ...]
     specs: tuple[QueueSpec, ...]
     elsewhere: frozenset[str]
+    left_as_is: frozenset[str] = frozenset()
 
     def by_namespace(self) -> dict[str, Member]:
         """The governing queue of each governed namespace."""
@@ -91,8 +95,10 @@ class Roster:
 class RosterBuilder:
     """Keeps parsed specs by (uid, generation), so that a round parses only what changed."""
 
-    def __init__(self, pool: str, own_namespace: str) -> None:
+    def __init__(self, pool: str, own_namespace: str, contained: Containment | None = None) -> None:
         self._pool = pool
+        self._contained = contained or Containment()
+        self.excluded: dict[str, tuple[int, str]] = {}  # uid: generation, sentence; not decided on until the object changes
         self._never_managed = NEVER_MANAGED | {own_namespace}
         self._parsed: dict[tuple[str, int], tuple[Queue | None, QueueSpec | None, Problem | None]] = {}
         self._last = Roster((), (), (), frozenset())
@@ -115,7 +121,8 @@ class RosterBuilder:
                 settled.append(member)
             else:
                 settled.append(_without_seat(member, first))
-        return self._keep_identity(settled, sorted(seated.values(), key=_order), frozenset(rivals))
+        broken = {one.namespace for one in settled if one.problem is not None and one.problem.reason == INTERNAL_ERROR}
+        return self._keep_identity(settled, sorted(seated.values(), key=_order), frozenset(rivals), frozenset(broken - seated.keys()))
 
     def _member(self, key: ObjectKey, obj: Mapping[str, Any], memory: Memory) -> Member:
         metadata = obj["metadata"]
@@ -123,6 +130,9 @@ class RosterBuilder:
         if (uid, generation) not in self._parsed:
             self._parsed[uid, generation] = self._parse(obj)
         queue, spec, problem = self._parsed[uid, generation]
+        excluded = self.excluded.get(uid)
+        if excluded is not None and excluded[0] == generation:
+            return Member(key, uid, generation, obj, queue, None, Problem(INTERNAL_ERROR, excluded[1]), governs=False)
         if spec is None and problem is not None and problem.reason == "InvalidSpec" and _is_remembered(key, memory.kinds()):
             spec = memory.queues[f"{key[1]}/{key[2]}"].promise
             problem = Problem(problem.reason, f"{problem.message} The last valid spec stays in force.")
@@ -134,15 +144,21 @@ class RosterBuilder:
             return None, None, Problem("NamespaceForbidden", f"namespace {namespace} cannot be managed; create the queue in another one.")
         try:
             queue = parse_queue(dict(obj))
+            spec = to_queue_spec(queue)
         except InvalidQueueError as error:
             return None, None, Problem("InvalidSpec", str(error))
-        return queue, to_queue_spec(queue), None
+        except Exception as error:
+            self._contained.note("read", namespace, error)
+            return None, None, Problem(INTERNAL_ERROR, self._contained.problems[namespace])
+        return queue, spec, None
 
-    def _keep_identity(self, members: list[Member], governing: list[Member], elsewhere: frozenset[str]) -> Roster:
+    def _keep_identity(
+        self, members: list[Member], governing: list[Member], elsewhere: frozenset[str], left_as_is: frozenset[str]
+    ) -> Roster:
         specs = tuple(member.spec for member in governing if member.spec is not None)
         if specs == self._last.specs:
             specs = self._last.specs
-        self._last = Roster(tuple(members), tuple(governing), specs, elsewhere)
+        self._last = Roster(tuple(members), tuple(governing), specs, elsewhere, left_as_is)
         return self._last
 
 

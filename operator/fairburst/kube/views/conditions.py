@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fairburst.kube.enforce.enforceability import NAMED_AT_MOST, Obstacle
 from fairburst.kube.enforce.line import Oversize
-from fairburst.kube.queues.roster import Member
+from fairburst.kube.queues.roster import INTERNAL_ERROR, Member
 from fairburst.policy.attainability import Attainability, Verdict
 from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind
 from fairburst.quantity import format_quantity
@@ -39,12 +39,14 @@ def conditions_of(
     observed_only: bool,
     too_large: Sequence[str] | None = None,
     never_start: Sequence[Oversize] | None = None,
+    contained: str | None = None,
 ) -> list[ConditionValue]:
     """Admitted, Guaranteed, Attainable (latency queues only), Enforced, JobsFit (queues with a reserve, or that
     start work whole) and Ready.
 
     `decision` is None for a queue that governs nothing. `too_large`: a sentence for each job that asks for more than there is.
-    `never_start`: work that starts whole or not at all, and needs more than the queue's level.
+    `never_start`: work that starts whole or not at all, and needs more than the queue's level. `contained`: what could not be done for
+    the queue because of an error of ours.
     """
     if decision is None:
         return _not_governing(member)
@@ -54,7 +56,10 @@ def conditions_of(
     found.append(_enforced(member, decision, obstacles, observed_only=observed_only))
     if too_large is not None or never_start is not None:
         found.append(_jobs_fit(too_large or (), never_start or ()))
-    found.append(_ready(member, found, observed_only=observed_only))
+    if contained is not None:
+        found.append(ConditionValue("Ready", "False", INTERNAL_ERROR, contained))
+    else:
+        found.append(_ready(member, found, observed_only=observed_only))
     return found
 
 

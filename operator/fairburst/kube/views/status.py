@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from fairburst.kube.containment import Containment
 from fairburst.kube.jobs.reserve import ReserveView
 from fairburst.kube.queues.core_values import promise_from_status, promise_to_status, to_amounts
 from fairburst.kube.queues.objects import InvalidQueueError, parse_status
-from fairburst.kube.queues.roster import Member
+from fairburst.kube.queues.roster import INTERNAL_ERROR, Member
 from fairburst.kube.queues.statuses import ConditionSides
 from fairburst.kube.times import from_epoch, to_epoch
 from fairburst.kube.views.conditions import ConditionValue
@@ -91,8 +92,11 @@ class StatusWrite:
 class StatusPlanner:
     """Which statuses to write now. Remembers when each was last written and what it then told, by uid."""
 
-    def __init__(self, interval_seconds: float, figures_per_second: float = FIGURES_PER_SECOND) -> None:
+    def __init__(
+        self, interval_seconds: float, figures_per_second: float = FIGURES_PER_SECOND, contained: Containment | None = None
+    ) -> None:
         self._interval = interval_seconds
+        self._contained = contained or Containment()
         self._figures_per_second = figures_per_second
         self._written_at: dict[str, float] = {}
         self._told: dict[str, tuple[Any, ...]] = {}
@@ -116,7 +120,7 @@ class StatusPlanner:
                 due = min(due, accounts)
                 continue
             self._told[uid] = told
-            status = status_of(item, current, resources, wall)
+            status = self._status(item, current, resources, wall)
             patch = merge_difference(current, status)
             write = StatusWrite(item.member, patch, status)
             if patch and (_is_structural(patch, current) or (now >= accounts and _has_accounts(item, patch))):
@@ -132,6 +136,16 @@ class StatusPlanner:
             due = min(due, now + 1 / self._figures_per_second)
         self._forget({item.member.uid for item in inputs})
         return news + [write for _, write in figures[:share]], due
+
+    def _status(self, item: StatusInput, current: Mapping[str, Any], resources: tuple[str, ...], wall: float) -> dict[str, Any]:
+        """The status as it should read; where it cannot be made, the present one with the reason as its Ready condition."""
+        namespace = item.member.namespace
+        with self._contained.object("show", namespace):
+            return status_of(item, current, resources, wall)
+        ready = ConditionValue("Ready", "False", INTERNAL_ERROR, self._contained.problems[namespace])
+        others = [one for one in current.get("conditions") or [] if one.get("type") != "Ready"]
+        conditions = _conditions(StatusInput(item.member, [ready]), current.get("conditions") or [], wall)
+        return {**current, "conditions": [*others, *conditions]}
 
     def sent(self, write: StatusWrite, now: float) -> None:
         """Note that a write is on its way: until it is answered only news is planned on top of it."""

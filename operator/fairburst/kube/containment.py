@@ -1,0 +1,57 @@
+"""Boundaries around single objects: an error that one object causes concerns that object alone.
+
+Each step of a round that treats objects one by one does so inside `Containment.object`. An exception there is logged once for each cause,
+counted, and remembered as the object's problem, which becomes its Ready condition; the step goes on with the next object, and what the
+cluster holds for this one stays as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+logger = logging.getLogger(__name__)
+
+LONGEST_TEXT = 300  # characters of an error's own words in a condition
+REMEMBERED_CAUSES = 1000
+
+
+class Containment:
+    """What went wrong with which object, by namespace.
+
+    Attributes
+    ----------
+    failures : how often an error was contained, by step, since the process began.
+    problems : namespace to sentence, for the errors of the present round.
+    """
+
+    def __init__(self) -> None:
+        self.failures: Counter[str] = Counter()
+        self.problems: dict[str, str] = {}
+        self._logged: set[tuple[str, str, str]] = set()
+
+    def begin_round(self) -> None:
+        """Forget the problems of the last round."""
+        self.problems.clear()
+
+    @contextmanager
+    def object(self, step: str, namespace: str) -> Iterator[None]:
+        """Contain any exception of the block. `step`: what is done to the object; `namespace`: whose problem it becomes."""
+        try:
+            yield
+        except Exception as error:
+            self.note(step, namespace, error)
+
+    def note(self, step: str, namespace: str, error: Exception) -> None:
+        """Count the error and make it the namespace's problem; log it where its cause is new."""
+        self.failures[step] += 1
+        told = f"{type(error).__name__}: {error}"[:LONGEST_TEXT]
+        self.problems[namespace] = f"fairburst could not {step} this queue and left it as it was: {told}. Please report this as a bug."
+        where = "".join(f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-1:])
+        cause = (step, type(error).__name__, where)
+        if cause not in self._logged and len(self._logged) < REMEMBERED_CAUSES:
+            self._logged.add(cause)
+            logger.error("an object's error is contained", extra={"step": step, "namespace": namespace, "problem": told}, exc_info=error)

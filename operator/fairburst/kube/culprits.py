@@ -1,0 +1,55 @@
+"""Which queues make a decision fail: those on which the core cannot decide by themselves either."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fairburst.kube.queues.roster import Member
+from fairburst.policy.decide import decide
+from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig
+
+
+class UndecidableError(Exception):
+    """`decide` raised `cause` for this snapshot, whose rows are those of `members`."""
+
+    def __init__(self, snapshot: ClusterSnapshot, members: Sequence[Member], cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.snapshot, self.members, self.cause = snapshot, members, cause
+
+
+def culprits(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, wall: float) -> dict[str, Exception]:
+    """Queues by name with the error that each causes alone, without memory or with what is remembered of it.
+
+    Linear in the queues, a millisecond each: a price paid once for each object that is wrong, not each round.
+    """
+    remembered = dict(memory.queues)
+    found: dict[str, Exception] = {}
+    for row, spec in enumerate(snapshot.queues):
+        alone = _alone(snapshot, row)
+        own = {spec.name: remembered[spec.name]} if spec.name in remembered else {}
+        for known in ({}, own):
+            try:
+                decide(alone, Memory(known), config, wall)
+            except Exception as error:
+                found[spec.name] = error
+                break
+    return found
+
+
+def _alone(snapshot: ClusterSnapshot, row: int) -> ClusterSnapshot:
+    """The snapshot as if there were no other queue."""
+    one = np.array([row])
+    return replace(
+        snapshot,
+        queues=(snapshot.queues[row],),
+        demand=snapshot.demand[one],
+        usage=snapshot.usage[one],
+        unit=snapshot.unit[one],
+        jobs=None,
+        elastic_jobs=(),
+        elastic_rules=None,
+        waiting=None,
+    )
