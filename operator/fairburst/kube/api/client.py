@@ -66,9 +66,17 @@ class ApiClient:
     """See the module. Use as `async with await ApiClient.connect(...) as client`, or call `close`.
 
     `fence`, if set, is asked before every write, and no write outlasts it. `agent` is who we are in the server's logs.
+    `session` replaces the HTTP connections, for example by a simulated network.
     """
 
-    def __init__(self, credentials: Credentials, writes: RateLimiter | None = None, agent: str = "fairburst") -> None:
+    def __init__(
+        self,
+        credentials: Credentials,
+        writes: RateLimiter | None = None,
+        agent: str = "fairburst",
+        *,
+        session: aiohttp.ClientSession | None = None,
+    ) -> None:
         self.credentials = credentials
         self.writes = writes or RateLimiter(300.0, 1000)
         self.fence: Fence | None = None
@@ -77,7 +85,7 @@ class ApiClient:
         self._writing = 0
         self._token = TokenCache(credentials.read_token)
         self._ssl = credentials.ssl_context()
-        self._session = aiohttp.ClientSession(
+        self._session = session or aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=CONNECTIONS, ssl=self._ssl if self._ssl is not None else False, socket_factory=_abrupt_socket
             ),

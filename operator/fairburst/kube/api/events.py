@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from fairburst.kube.api.client import ApiClient
+from fairburst.kube.times import from_epoch
 
 
 async def create_event(client: ApiClient, involved: Mapping[str, str], reason: str, message: str, pool: str, *, warning: bool) -> None:
     """Create an Event on `involved` (apiVersion, kind, namespace, name, uid), as of now. Raises ApiError."""
-    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    now = from_epoch(time.time()).isoformat(timespec="microseconds").replace("+00:00", "Z")
     body: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Event",
