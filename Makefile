@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-slow test-long e2e test-fast lint crds chart image release-check lock bench reproduce cluster-build clean fuzz mutate
+.PHONY: demo test test-slow test-long e2e test-fast lint crds chart image release-check lock bench reproduce cluster-build clean fuzz simulate-faults mutate
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -96,6 +96,12 @@ FUZZ_SECONDS ?= 60
 fuzz: $(STAMP)
 	end=$$(( $$(date +%s) + $(FUZZ_SECONDS) )); while [ $$(date +%s) -lt $$end ]; do \
 	  FAIRBURST_HYPOTHESIS=fuzz $(BIN)/python -m pytest -q tests/properties/test_fuzz.py || exit 1; done
+
+## simulate-faults: the whole operator in virtual time with faults by seed; SEEDS=1-1000, or one seed to see what a run saw
+SEEDS ?= 1-200
+SIMULATE_JOBS ?= 2
+simulate-faults: $(STAMP)
+	$(BIN)/python -m tests.simulation $(SEEDS) --jobs $(SIMULATE_JOBS)
 
 ## mutate: mutation testing of the modules that decide (hours; not part of `test`); MUTANTS="drf bopf" for some. Goes on where it was, unless a source changed
 MUTANTS ?= bopf drf admission windows rounding decide schedule table profile memory versioned uncertainty baselines

@@ -29,7 +29,7 @@ Key = tuple[str, str]
 PAGE_SIZE = 500
 # The server ends each watch after about this long, at random so that not all of them end at once (client-go: 5 to 10 minutes).
 WATCH_SECONDS = (240, 480)
-BACKOFF_SECONDS = (0.5, 30.0)
+BACKOFF_SECONDS = (0.5, 10.0)
 # A watch that ends sooner than this without having told us anything counts as a failure.
 SHORTEST_WATCH_SECONDS = 1.0
 KIND_SECONDS = 60.0  # until a kind that is not served is looked for again

@@ -30,7 +30,7 @@ PLURALS = {"LatencyQueue": "latencyqueues", "ThroughputQueue": "throughputqueues
 RELIST_SECONDS = 300.0
 # Kopf announces its own relist object by object: our list waits until they are through.
 RELIST_DELAY_SECONDS = 1.0
-RESTART_BACKOFF_SECONDS = (0.5, 30.0)
+RESTART_BACKOFF_SECONDS = (0.5, 10.0)
 START_TIMEOUT_SECONDS = 60.0
 
 QueueKey = tuple[str, str, str]

@@ -1,0 +1,420 @@
+"""An API server in memory: objects with versions, lists in pages, watches that resume, patches, quota admission, evictions.
+
+Everything happens within one call of `handle`, or of the methods that the controllers use; nothing here waits. Stored objects are never
+changed in place. `observers` see every write, with who made it.
+
+Not modelled: validation, access rights, server-side apply, several API servers, managed fields.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from fairburst.config import Config
+from fairburst.kube.admission.mutation import governing, job_patch, pod_patch
+from fairburst.kube.names import MANAGED_LABEL
+from tests.simulation import quotas
+from tests.simulation.virtual_time import EPOCH, VirtualLoop
+from tests.support.fake_api import json_patch, merge_patch
+
+Object = dict[str, Any]
+Key = tuple[str, str]  # namespace, name
+
+PODS, NODES, NAMESPACES = "/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces"
+QUOTAS, LIMIT_RANGES, CONFIG_MAPS, EVENTS = (f"/api/v1/{kind}" for kind in ("resourcequotas", "limitranges", "configmaps", "events"))
+JOBS, LEASES = "/apis/batch/v1/jobs", "/apis/coordination.k8s.io/v1/leases"
+DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS = (f"/apis/apps/v1/{kind}" for kind in ("deployments", "replicasets", "statefulsets"))
+LATENCY_QUEUES, THROUGHPUT_QUEUES = (f"/apis/fairburst.dev/v1alpha1/{kind}" for kind in ("latencyqueues", "throughputqueues"))
+JOB_SETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
+QUEUES = {LATENCY_QUEUES: "LatencyQueue", THROUGHPUT_QUEUES: "ThroughputQueue"}
+KINDS = {
+    PODS: "Pod",
+    NODES: "Node",
+    NAMESPACES: "Namespace",
+    QUOTAS: "ResourceQuota",
+    LIMIT_RANGES: "LimitRange",
+    CONFIG_MAPS: "ConfigMap",
+    EVENTS: "Event",
+    JOBS: "Job",
+    LEASES: "Lease",
+    DEPLOYMENTS: "Deployment",
+    REPLICA_SETS: "ReplicaSet",
+    STATEFUL_SETS: "StatefulSet",
+    **QUEUES,
+}
+BOOKMARK_SECONDS = 55.0
+_MOST_HISTORY = 20_000
+
+
+def refusal(code: int, reason: str, message: str) -> Object:
+    """metav1.Status."""
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code, "reason": reason, "message": message}
+
+
+class Refused(Exception):  # noqa: N818
+    """A request that is answered with a Status."""
+
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.code, self.reason = code, reason
+
+
+@dataclass
+class Answer:
+    """Status code and body, or a watch."""
+
+    status: int
+    body: Object | bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    watch: Watch | None = None
+
+    def bytes(self) -> bytes:
+        """The body as it is sent."""
+        return self.body if isinstance(self.body, bytes) else msgspec.json.encode(self.body)
+
+
+@dataclass(frozen=True)
+class Write:
+    """One write as it was stored. `old` is None for a creation, `new` for a deletion."""
+
+    who: str
+    method: str
+    path: str
+    collection: str
+    old: Object | None
+    new: Object | None
+
+    @property
+    def namespace(self) -> str:
+        """Of the object; for a namespace itself its name."""
+        metadata = (self.new or self.old or {})["metadata"]
+        return str(metadata["name"] if self.collection == NAMESPACES else metadata.get("namespace", ""))
+
+
+class Watch:
+    """Lines for one watcher that it has not taken yet."""
+
+    def __init__(self, server: ApiServer, collection: str, namespace: str, selects: Callable[[Object], bool]) -> None:
+        self.collection, self.namespace, self.selects = collection, namespace, selects
+        self.lines: deque[bytes] = deque()
+        self.ended = False
+        self.on_lines: Callable[[], None] = lambda: None
+        self._server = server
+
+    def take(self) -> list[bytes]:
+        """All lines there are."""
+        lines = list(self.lines)
+        self.lines.clear()
+        return lines
+
+    def put(self, line: bytes) -> None:
+        """Add one."""
+        self.lines.append(line)
+        self.on_lines()
+
+    def end(self) -> None:
+        """End the response in good order."""
+        self.ended = True
+        self._server.watches[self.collection].discard(self)
+        self.on_lines()
+
+    def close(self) -> None:
+        """The watcher has gone."""
+        self._server.watches[self.collection].discard(self)
+
+    def event_line(self, kind: str, old: Object | None, new: Object) -> bytes | None:
+        """What this watcher is told of a change, None where it does not concern it."""
+        if self.namespace and new["metadata"].get("namespace") != self.namespace:
+            return None
+        was = old is not None and self.selects(old)
+        if kind == "DELETED":
+            return _line(kind, new) if was else None
+        if self.selects(new):
+            return _line("MODIFIED" if was else "ADDED", new)
+        return _line("DELETED", new) if was else None
+
+
+def _line(kind: str, obj: Object) -> bytes:
+    return msgspec.json.encode({"type": kind, "object": obj}) + b"\n"
+
+
+class ApiServer:
+    """See the module. `config` says what the admission policies of the installation do."""
+
+    def __init__(self, loop: VirtualLoop, config: Config, source: random.Random) -> None:
+        self.loop, self.config = loop, config
+        self.objects: dict[str, dict[Key, Object]] = {collection: {} for collection in KINDS}
+        self.watches: dict[str, set[Watch]] = {collection: set() for collection in KINDS}
+        self.observers: list[Callable[[Write], None]] = []
+        self.requests: list[Callable[[str, str, str, Any], None]] = []
+        self.version = 1000
+        self.compacted = 0
+        self._history: dict[str, deque[tuple[int, str, Object | None, Object]]] = {
+            collection: deque(maxlen=_MOST_HISTORY) for collection in KINDS
+        }
+        self._pages: dict[str, tuple[int, list[Object]]] = {}
+        self._tokens, self._uids = itertools.count(), itertools.count(1)
+        self._source = source
+        self._places: dict[str, tuple[str, str, str, str]] = {}
+
+    # What controllers and the world use ------------------------------------------------------------------------------
+
+    def now(self) -> str:
+        """The server's time as objects hold it."""
+        seconds = int(EPOCH + self.loop.now)
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+
+    def get(self, collection: str, namespace: str, name: str) -> Object | None:
+        """One object."""
+        return self.objects[collection].get((namespace, name))
+
+    def of(self, collection: str, namespace: str | None = None) -> list[Object]:
+        """All of a namespace, or all."""
+        found = self.objects[collection].values()
+        return [one for one in found if namespace is None or one["metadata"].get("namespace") == namespace]
+
+    def create(self, collection: str, obj: Object, who: str = "world") -> Object:
+        """Admit and store. Raises Refused."""
+        metadata = obj["metadata"]
+        key = (metadata.get("namespace", ""), metadata["name"])
+        if key in self.objects[collection]:
+            raise Refused(409, "AlreadyExists", f"{key[1]} already exists")
+        if key[0] and collection != LEASES and ("", key[0]) not in self.objects[NAMESPACES]:
+            raise Refused(404, "NotFound", f"namespaces {key[0]} not found")
+        obj = self._mutated(collection, obj, None)
+        if collection == PODS:
+            quotas.charge(self, obj)
+        stored = {
+            "kind": KINDS[collection],
+            **obj,
+            "metadata": {**obj["metadata"], "uid": f"uid-{next(self._uids)}", "creationTimestamp": self.now(), "generation": 1},
+        }
+        return self._store(who, "POST", collection, None, stored)
+
+    def update(self, collection: str, old: Object, change: Mapping[str, Any], who: str = "world") -> Object:
+        """Merge `change` into an object as it is now."""
+        metadata = old["metadata"]
+        current = self.objects[collection].get((metadata.get("namespace", ""), metadata["name"]))
+        if current is None:
+            raise Refused(404, "NotFound", metadata["name"])
+        return self._store(who, "PATCH", collection, current, merge_patch(current, dict(change)))
+
+    def remove(self, collection: str, obj: Object, who: str = "world") -> None:
+        """Delete for good."""
+        metadata = obj["metadata"]
+        old = self.objects[collection].pop((metadata.get("namespace", ""), metadata["name"]), None)
+        if old is None:
+            return
+        self.version += 1
+        gone = {**old, "metadata": {**old["metadata"], "resourceVersion": str(self.version)}}
+        self._publish(collection, "DELETED", old, gone)
+        self._observe(Write(who, "DELETE", "", collection, old, None))
+
+    def delete_pod(self, pod: Object, who: str = "world", *, evicted: bool = False) -> None:
+        """As the API does it: gone at once where no kubelet has it, else once its grace period is over."""
+        spec = pod["spec"]
+        if not spec.get("nodeName") or pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
+            self.remove(PODS, pod, who)
+        elif pod["metadata"].get("deletionTimestamp") is None:
+            grace = spec.get("terminationGracePeriodSeconds", 30)
+            end = datetime.fromtimestamp(int(EPOCH + self.loop.now) + grace, UTC).isoformat().replace("+00:00", "Z")
+            change: Object = {"metadata": {"deletionTimestamp": end, "deletionGracePeriodSeconds": grace}}
+            if evicted:
+                change["status"] = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]}
+            self.update(PODS, pod, change, who)
+
+    def compact(self) -> None:
+        """Forget history: who wants to resume from the past is told 410."""
+        self.compacted = self.version
+        self._pages.clear()
+
+    def send_error(self, collection: str) -> None:
+        """An ERROR event into every watch of a collection, which then ends."""
+        for watch in list(self.watches[collection]):
+            watch.put(_line("ERROR", refusal(410, "Expired", "too old resource version")))
+            watch.end()
+
+    def bookmark(self) -> None:
+        """Tell every watcher where history stands."""
+        for collection, watches in self.watches.items():
+            for watch in watches:
+                watch.put(_line("BOOKMARK", {"kind": KINDS[collection], "metadata": {"resourceVersion": str(self.version)}}))
+
+    # Requests --------------------------------------------------------------------------------------------------------
+
+    def handle(self, method: str, path: str, params: Mapping[str, str], content_type: str, body: Any, who: str) -> Answer:
+        """Answer one request."""
+        for observer in self.requests:
+            observer(who, method, path, body)
+        place = self._places.get(path) or self._places.setdefault(path, _place(path))
+        collection, namespace, name, _ = place
+        if collection not in self.objects:
+            return Answer(404, refusal(404, "NotFound", "the server could not find the requested resource"))
+        try:
+            if method == "GET":
+                return self._read(collection, namespace, name, params)
+            return self._written(method, path, place, content_type, body, who)
+        except Refused as error:
+            return Answer(error.code, refusal(error.code, error.reason, str(error)))
+
+    def _read(self, collection: str, namespace: str, name: str, params: Mapping[str, str]) -> Answer:
+        if name:
+            return Answer(200, self._existing(collection, namespace, name))
+        selects = _selector(params.get("fieldSelector", ""))
+        if params.get("watch") == "true":
+            return Answer(200, watch=self._watch(collection, namespace, selects, params))
+        return Answer(200, self._list(collection, namespace, selects, params))
+
+    def _list(self, collection: str, namespace: str, selects: Callable[[Object], bool], params: Mapping[str, str]) -> Object:
+        token = params.get("continue")
+        if token is not None:
+            if token not in self._pages:
+                raise Refused(410, "Expired", "the provided continue parameter is too old")
+            version, items = self._pages.pop(token)
+        else:
+            version, items = self.version, [one for one in self.of(collection, namespace or None) if selects(one)]
+        limit = int(params.get("limit", "0")) or len(items)
+        metadata = {"resourceVersion": str(version)}
+        if items[limit:]:
+            metadata["continue"] = f"page-{next(self._tokens)}"
+            self._pages[metadata["continue"]] = version, items[limit:]
+        return {"kind": f"{KINDS[collection]}List", "metadata": metadata, "items": items[:limit]}
+
+    def _watch(self, collection: str, namespace: str, selects: Callable[[Object], bool], params: Mapping[str, str]) -> Watch:
+        watch = Watch(self, collection, namespace, selects)
+        since = int(params.get("resourceVersion") or self.version)
+        if since < self.compacted:
+            watch.put(_line("ERROR", refusal(410, "Expired", f"too old resource version: {since}")))
+            watch.ended = True
+            return watch
+        for version, kind, old, new in self._history[collection]:
+            line = watch.event_line(kind, old, new) if version > since else None
+            if line is not None:
+                watch.put(line)
+        self.watches[collection].add(watch)
+        seconds = float(params.get("timeoutSeconds") or self._source.uniform(300, 600))
+        self.loop.call_later(seconds, watch.end)
+        return watch
+
+    def _written(self, method: str, path: str, place: tuple[str, str, str, str], content_type: str, body: Any, who: str) -> Answer:
+        collection, namespace, name, subresource = place
+        if method == "POST" and subresource == "eviction":
+            return self._evicted(namespace, name, body, who)
+        if method == "POST":
+            metadata = {**body["metadata"], **({"namespace": namespace} if namespace else {})}
+            return Answer(201, self.create(collection, {**body, "metadata": metadata}, who))
+        old = self._existing(collection, namespace, name)
+        if method == "DELETE":
+            self.delete_pod(old, who) if collection == PODS else self.remove(collection, old, who)
+            return Answer(200, {"kind": "Status", "status": "Success"})
+        wanted = body.get("metadata", {}).get("resourceVersion") if isinstance(body, dict) else None
+        if wanted is not None and wanted != old["metadata"]["resourceVersion"]:
+            raise Refused(409, "Conflict", f"{name}: the object has been modified; please apply your changes to the latest version")
+        if method == "PUT":
+            new = {**body, "kind": old["kind"], "metadata": {**old["metadata"], **body["metadata"]}}
+        elif "json-patch" in content_type:
+            try:
+                new = json_patch(old, body)
+            except (LookupError, ValueError) as error:
+                raise Refused(422, "Invalid", str(error)) from error
+        else:
+            new = merge_patch(old, body)
+        if subresource == "status":
+            new = {**old, "status": new.get("status", {})}
+        elif collection in QUEUES:
+            new = {**new, "status": old.get("status", {})}
+        return Answer(200, self._store(who, method, collection, old, new))
+
+    def _evicted(self, namespace: str, name: str, body: Object, who: str) -> Answer:
+        pod = self._existing(PODS, namespace, name)
+        uid = body.get("deleteOptions", {}).get("preconditions", {}).get("uid")
+        if uid is not None and uid != pod["metadata"]["uid"]:
+            raise Refused(409, "Conflict", f"{name}: the UID in the precondition does not match")
+        self.delete_pod(pod, who, evicted=True)
+        return Answer(201, {"kind": "Status", "status": "Success"})
+
+    def _existing(self, collection: str, namespace: str, name: str) -> Object:
+        found = self.objects[collection].get((namespace, name))
+        if found is None:
+            raise Refused(404, "NotFound", f"{collection} {namespace}/{name} not found")
+        return found
+
+    # Storage ---------------------------------------------------------------------------------------------------------
+
+    def _mutated(self, collection: str, obj: Object, before: Object | None) -> Object:
+        """What the installation's admission policies make of a pod or a Job in a managed namespace."""
+        if collection not in {PODS, JOBS}:
+            return obj
+        namespace = self.objects[NAMESPACES].get(("", obj["metadata"].get("namespace", "")))
+        if namespace is None or (namespace["metadata"].get("labels") or {}).get(MANAGED_LABEL) != "true":
+            return obj
+        queues = {(kind, *key): queue for plural, kind in QUEUES.items() for key, queue in self.objects[plural].items()}
+        queue = governing(queues, obj["metadata"]["namespace"], self.config.pool.name)
+        patch = pod_patch(obj, queue, self.config) if collection == PODS else job_patch(obj, before, queue, self.config)
+        return json_patch(obj, patch) if patch else obj
+
+    def _store(self, who: str, method: str, collection: str, old: Object | None, new: Object) -> Object:
+        if old is not None and new == old:
+            return old
+        self.version += 1
+        metadata = {**new["metadata"], "resourceVersion": str(self.version)}
+        if old is not None and collection in {JOBS, *QUEUES} and new.get("spec") != old.get("spec"):
+            metadata["generation"] = old["metadata"]["generation"] + 1
+        stored = {**new, "metadata": metadata}
+        self.objects[collection][metadata.get("namespace", ""), metadata["name"]] = stored
+        self._publish(collection, "ADDED" if old is None else "MODIFIED", old, stored)
+        self._observe(Write(who, method, "", collection, old, stored))
+        return stored
+
+    def _publish(self, collection: str, kind: str, old: Object | None, new: Object) -> None:
+        self._history[collection].append((self.version, kind, old, new))
+        for watch in list(self.watches[collection]):
+            line = watch.event_line(kind, old, new)
+            if line is not None:
+                watch.put(line)
+
+    def _observe(self, write: Write) -> None:
+        for observer in self.observers:
+            observer(write)
+
+
+def _place(path: str) -> tuple[str, str, str, str]:
+    """Collection, namespace, name and subresource of a path; empty where there is none."""
+    group, parts = path.split("/")[1:], []
+    depth = 2 if group[0] == "api" else 3
+    parts = group[depth:]
+    prefix = "/" + "/".join(group[:depth])
+    namespace = ""
+    if parts[0] == "namespaces" and len(parts) > 2:
+        namespace, parts = parts[1], parts[2:]
+    return f"{prefix}/{parts[0]}", namespace, parts[1] if len(parts) > 1 else "", parts[2] if len(parts) > 2 else ""
+
+
+def _selector(text: str) -> Callable[[Object], bool]:
+    """A field selector: equalities and inequalities."""
+    if not text:
+        return lambda _: True
+    terms = []
+    for term in text.split(","):
+        negated = "!=" in term
+        field_path, _, value = term.partition("!=" if negated else "=")
+        terms.append((field_path.split("."), value, negated))
+
+    def selects(obj: Object) -> bool:
+        for path, value, negated in terms:
+            found: Any = obj
+            for part in path:
+                found = found.get(part, {}) if isinstance(found, dict) else {}
+            if (found == value) is negated:
+                return False
+        return True
+
+    return selects

@@ -1,0 +1,246 @@
+"""What runs in a cluster beside the operator: Job controller, scheduler, kubelets, quota controller and garbage collector.
+
+Each looks at the whole cluster when something has changed and a moment has passed, which is enough for tens of objects. Refused Jobs
+back off as in Kubernetes and try again at once when their object changes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from fairburst.quantity import parse_exact
+from tests.simulation import quotas
+from tests.simulation.api_server import CONFIG_MAPS, EVENTS, JOBS, LEASES, NODES, PODS, QUEUES, QUOTAS, ApiServer, Object, Refused, Write
+
+STEP_SECONDS = 0.1
+BACKOFF_SECONDS = (1.0, 60.0)
+SECONDS_ANNOTATION = "simulation/seconds"  # how long a pod runs
+MOST_POD_STARTS = 20  # of one Job in one sync
+OWNERS = (*QUEUES, JOBS)
+
+
+@dataclass
+class _Retry:
+    """When a refused Job tries again, and which version of it was refused."""
+
+    at: float
+    delay: float
+    version: str
+
+
+@dataclass
+class Controllers:
+    """Call `step` as often as you like; it works once something has changed."""
+
+    server: ApiServer
+    source: random.Random
+    _dirty: bool = True
+    _retries: dict[str, _Retry] = field(default_factory=dict)
+    _ends: dict[str, float] = field(default_factory=dict)  # pod uid to when it ends or is gone
+    _starts: dict[str, float] = field(default_factory=dict)
+    _recounts: dict[tuple[str, str], float] = field(default_factory=dict)
+    _numbers: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.server.observers.append(self._on_write)
+
+    def start(self) -> None:
+        """Run for as long as the loop does."""
+        self.server.loop.call_later(STEP_SECONDS, self._turn)
+
+    def _turn(self) -> None:
+        self.step()
+        self.server.loop.call_later(STEP_SECONDS, self._turn)
+
+    def step(self) -> None:
+        """One look at the cluster."""
+        now = self.server.loop.time()
+        self._kubelets(now)
+        self._quota_controller(now)
+        due = any(retry.at <= now for retry in self._retries.values())
+        if not self._dirty and not due:
+            return
+        self._dirty = False
+        self._collect_garbage()
+        self._jobs(now)
+        self._schedule(now)
+
+    def _on_write(self, write: Write) -> None:
+        now = self.server.loop.time()
+        if write.collection not in {EVENTS, LEASES, CONFIG_MAPS}:
+            self._dirty = True
+        if write.collection == PODS and (write.new is None or quotas.is_released(write.new)):
+            pod = write.new or write.old or {}
+            for quota in self.server.of(QUOTAS, pod["metadata"]["namespace"]):
+                key = pod["metadata"]["namespace"], quota["metadata"]["name"]
+                self._recounts.setdefault(key, now + self.source.uniform(0.3, 4.0))
+        if write.collection != QUOTAS or write.new is None or write.who == "quota-controller":
+            return
+        if write.old is None or write.old["spec"] != write.new["spec"]:
+            key = write.namespace, write.new["metadata"]["name"]
+            self._recounts.setdefault(key, now + self.source.uniform(0.05, 2.0))
+
+    def _quota_controller(self, now: float) -> None:
+        for key in [key for key, at in self._recounts.items() if at <= now]:
+            del self._recounts[key]
+            quota = self.server.get(QUOTAS, *key)
+            if quota is not None:
+                quotas.recount(self.server, quota)
+
+    # Garbage ---------------------------------------------------------------------------------------------------------
+
+    def _collect_garbage(self) -> None:
+        uids = {one["metadata"]["uid"] for collection in OWNERS for one in self.server.of(collection)}
+        for collection in (PODS, QUOTAS, JOBS):
+            for one in self.server.of(collection):
+                owners = one["metadata"].get("ownerReferences") or ()
+                if owners and all(owner["uid"] not in uids for owner in owners):
+                    if collection == PODS:
+                        self.server.delete_pod(one, "garbage-collector")
+                    else:
+                        self.server.remove(collection, one, "garbage-collector")
+        nodes = {one["metadata"]["name"] for one in self.server.of(NODES)}
+        for pod in self.server.of(PODS):
+            node = pod["spec"].get("nodeName")
+            if node and node not in nodes:
+                self.server.remove(PODS, pod, "pod-garbage-collector")
+
+    # Jobs ------------------------------------------------------------------------------------------------------------
+
+    def _jobs(self, now: float) -> None:
+        pods: dict[str, list[Object]] = {}
+        for pod in self.server.of(PODS):
+            for owner in pod["metadata"].get("ownerReferences") or ():
+                pods.setdefault(owner["uid"], []).append(pod)
+        for job in self.server.of(JOBS):
+            self._sync(job, pods.get(job["metadata"]["uid"], []), now)
+
+    def _sync(self, job: Object, pods: list[Object], now: float) -> None:
+        uid, spec, status = job["metadata"]["uid"], job["spec"], job.get("status") or {}
+        if any(one["type"] in {"Complete", "Failed"} for one in status.get("conditions") or ()):
+            return
+        succeeded = sum(_phase(pod) == "Succeeded" for pod in pods)
+        active = [pod for pod in pods if _phase(pod) not in quotas.ENDED and "deletionTimestamp" not in pod["metadata"]]
+        completions = spec.get("completions")
+        wanted = spec.get("parallelism", 1)
+        if completions is not None:
+            wanted = min(wanted, completions - succeeded)
+        wanted = 0 if spec.get("suspend") else max(0, wanted)
+        for pod in active[wanted:]:
+            self.server.delete_pod(pod, "job-controller")
+        created = self._create(job, wanted - len(active), now)
+        new = {
+            "active": min(len(active), wanted) + created,
+            "succeeded": succeeded,
+            "failed": sum(_phase(pod) == "Failed" for pod in pods),
+            "ready": sum(_phase(pod) == "Running" for pod in active[:wanted]),
+            "startTime": status.get("startTime") or (None if spec.get("suspend") else self.server.now()),
+        }
+        if completions is not None and succeeded >= completions:
+            new |= {"completionTime": self.server.now(), "conditions": [{"type": "Complete", "status": "True"}]}
+            self._retries.pop(uid, None)
+        new = {key: value for key, value in new.items() if value is not None}
+        if any(status.get(key) != value for key, value in new.items()):
+            self.server.update(JOBS, job, {"status": new}, "job-controller")
+
+    def _create(self, job: Object, missing: int, now: float) -> int:
+        """Create pods until one is refused; how many were."""
+        uid = job["metadata"]["uid"]
+        retry = self._retries.get(uid)
+        mark = str(job["metadata"].get("generation")) + str(job["metadata"].get("annotations"))
+        if missing <= 0 or (retry is not None and retry.at > now and retry.version == mark):
+            return 0
+        for created in range(min(missing, MOST_POD_STARTS)):
+            try:
+                self.server.create(PODS, self._pod(job), "job-controller")
+            except Refused:
+                delay = BACKOFF_SECONDS[0] if retry is None else min(2 * retry.delay, BACKOFF_SECONDS[1])
+                self._retries[uid] = _Retry(now + delay, delay, mark)
+                return created
+        self._retries.pop(uid, None)
+        self._dirty = True
+        return min(missing, MOST_POD_STARTS)
+
+    def _pod(self, job: Object) -> Object:
+        metadata, template = job["metadata"], job["spec"]["template"]
+        number = self._numbers[metadata["uid"]] = self._numbers.get(metadata["uid"], -1) + 1
+        inner = template.get("metadata") or {}
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": metadata["name"], "uid": metadata["uid"], "controller": True}
+        return {
+            "apiVersion": "v1",
+            "metadata": {
+                "name": f"{metadata['name']}-{number}",
+                "namespace": metadata["namespace"],
+                "labels": dict(inner.get("labels") or {}),
+                "annotations": dict(inner.get("annotations") or {}),
+                "ownerReferences": [owner],
+            },
+            "spec": dict(template["spec"]),
+            "status": {"phase": "Pending"},
+        }
+
+    # Scheduler and kubelets ------------------------------------------------------------------------------------------
+
+    def _schedule(self, now: float) -> None:
+        waiting = [pod for pod in self.server.of(PODS) if _waits(pod)]
+        if not waiting:
+            return
+        free = {node["metadata"]["name"]: _free(node) for node in self.server.of(NODES) if _takes_pods(node)}
+        for pod in self.server.of(PODS):
+            node = pod["spec"].get("nodeName")
+            if node in free and _phase(pod) not in quotas.ENDED:
+                _take(free[node], pod)
+        for pod in sorted(waiting, key=lambda one: (-int(one["spec"].get("priority") or 0), int(one["metadata"]["resourceVersion"]))):
+            node = next((name for name, room in free.items() if _fits(room, pod)), None)
+            if node is None:
+                continue
+            _take(free[node], pod)
+            bound = self.server.update(PODS, pod, {"spec": {"nodeName": node}}, "scheduler")
+            self._starts[bound["metadata"]["uid"]] = now + self.source.uniform(0.2, 1.0)
+
+    def _kubelets(self, now: float) -> None:
+        for pod in self.server.of(PODS):
+            uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName")
+            if not node:
+                continue
+            if "deletionTimestamp" in pod["metadata"]:
+                grace = float(pod["metadata"].get("deletionGracePeriodSeconds", 30))
+                if now >= self._ends.setdefault(f"deleted {uid}", now + min(grace, self.source.uniform(0.2, 3.0))):
+                    self.server.remove(PODS, pod, "kubelet")
+            elif _phase(pod) == "Pending" and now >= self._starts.setdefault(uid, now):
+                self._ends[uid] = now + float((pod["metadata"].get("annotations") or {}).get(SECONDS_ANNOTATION, "10"))
+                self.server.update(PODS, pod, {"status": {"phase": "Running", "startTime": self.server.now()}}, "kubelet")
+            elif _phase(pod) == "Running" and now >= self._ends[uid]:
+                self.server.update(PODS, pod, {"status": {"phase": "Succeeded"}}, "kubelet")
+
+
+def _phase(pod: Mapping[str, Any]) -> str:
+    return str((pod.get("status") or {}).get("phase", "Pending"))
+
+
+def _waits(pod: Mapping[str, Any]) -> bool:
+    spec = pod["spec"]
+    return not spec.get("nodeName") and not spec.get("schedulingGates") and _phase(pod) == "Pending"
+
+
+def _takes_pods(node: Mapping[str, Any]) -> bool:
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"])
+    return ready and not node.get("spec", {}).get("unschedulable")
+
+
+def _free(node: Mapping[str, Any]) -> dict[str, Fraction]:
+    return {name: Fraction(parse_exact(str(text))) for name, text in node["status"]["allocatable"].items()}
+
+
+def _fits(room: Mapping[str, Fraction], pod: Mapping[str, Any]) -> bool:
+    wanted = {**quotas.requests_of(pod), "pods": Fraction(1)}
+    return all(amount <= room.get(name, Fraction(0)) for name, amount in wanted.items())
+
+
+def _take(room: dict[str, Fraction], pod: Mapping[str, Any]) -> None:
+    for name, amount in {**quotas.requests_of(pod), "pods": Fraction(1)}.items():
+        room[name] = room.get(name, Fraction(0)) - amount

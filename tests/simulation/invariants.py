@@ -1,0 +1,206 @@
+"""What must hold whatever goes wrong, checked at every write, at every round and at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from fairburst.kube.engine import RoundPlan
+from fairburst.kube.names import MANAGED_LABEL, OUR_QUOTAS, QUOTA_NAME
+from fairburst.kube.process import Operator
+from fairburst.quantity import parse_exact
+from tests.simulation.api_server import (
+    CONFIG_MAPS,
+    EVENTS,
+    JOBS,
+    LATENCY_QUEUES,
+    LEASES,
+    LIMIT_RANGES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    QUEUES,
+    QUOTAS,
+    ApiServer,
+    Object,
+    Write,
+)
+from tests.simulation.quotas import ENDED
+from tests.simulation.replica import Replica
+from tests.simulation.scenario import OWN_NAMESPACE, Tenant
+
+SETTLED_SECONDS = 3.0  # a change this old must have reached every cache
+PROMISED = ("Hard", "Soft")
+_CACHES = {PODS: "_pods", NODES: "_nodes", NAMESPACES: "_namespaces", QUOTAS: "_quotas", LIMIT_RANGES: "_limit_ranges"}
+
+
+class Invariants:
+    """Collects what was broken, one sentence each, with the time."""
+
+    def __init__(self, server: ApiServer, replicas: Sequence[Replica], tenants: Sequence[Tenant]) -> None:
+        self.broken: list[str] = []
+        self.rounds = self.writes = 0
+        self._server, self._replicas = server, replicas
+        self._tenants = {tenant.namespace: tenant for tenant in tenants}
+        self._changed_at: dict[tuple[str, str, str], float] = {}
+        self._last_round: dict[str, float] = {}
+        server.observers.append(self._on_write)
+        for replica in replicas:
+            replica.on_start = self._watch_rounds
+
+    def note(self, sentence: str) -> None:
+        """Something was broken; said once."""
+        if len(self.broken) < 20:
+            self.broken.append(f"at {self._server.loop.now:.3f} s: {sentence}")
+
+    # Each write ------------------------------------------------------------------------------------------------------
+
+    def _on_write(self, write: Write) -> None:
+        obj = write.new or write.old or {}
+        self._changed_at[write.collection, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]] = self._server.loop.now
+        if not any(write.who.startswith(f"{replica.name}.") for replica in self._replicas):
+            return
+        self.writes += 1
+        if write.collection == LEASES:
+            return
+        self._one_writer(write)
+        self._only_managed(write)
+        if write.collection in QUEUES and write.old is not None and write.new is not None:
+            self._promise_kept(write.namespace, write.old, write.new)
+            self._promises_fit()
+
+    def _one_writer(self, write: Write) -> None:
+        leases = self._server.of(LEASES)
+        holder = leases[0]["spec"].get("holderIdentity") if leases else None
+        if holder != write.who:
+            self.note(f"two writers: {write.who} wrote {write.collection} while the lease was held by {holder or 'no one'}")
+
+    def _only_managed(self, write: Write) -> None:
+        allowed = self._tenants.keys() if write.collection != CONFIG_MAPS else {OWN_NAMESPACE}
+        if write.namespace not in allowed:
+            self.note(f"a write outside managed namespaces: {write.method} {write.collection} in {write.namespace}")
+        if write.collection not in {NAMESPACES, QUOTAS, CONFIG_MAPS, EVENTS, PODS, JOBS, *QUEUES}:
+            self.note(f"a write to {write.collection}")
+        if write.collection == QUOTAS and (write.new or write.old or {})["metadata"]["name"] not in OUR_QUOTAS:
+            self.note("a write to a quota of others")
+
+    def _promise_kept(self, namespace: str, old: Object, new: Object) -> None:
+        """Capacity never sinks in these runs: what was promised stays promised until the spec is edited, what was counted stays counted."""
+        was, now = old.get("status") or {}, new.get("status") or {}
+        edited = self._tenants[namespace].edited
+        if not edited and was.get("class") in PROMISED and now.get("class") != was["class"]:
+            self.note(f"a promise lost: {namespace} went from {was['class']} to {now.get('class')}")
+        if not edited and was.get("promise") and was["promise"] != now.get("promise"):
+            self.note(f"a promise lost: that of {namespace} was {was['promise']}, is {now.get('promise')}")
+        for count in ("bursts", "met", "missed"):
+            if (now.get("history") or {}).get(count, 0) < (was.get("history") or {}).get(count, 0):
+                self.note(f"accounting lost: history.{count} of {namespace} went down")
+
+    def _promises_fit(self) -> None:
+        """The rates of all hard queues together fit the nodes."""
+        total: dict[str, Fraction] = {}
+        for queue in self._server.of(LATENCY_QUEUES):
+            status = queue.get("status") or {}
+            burst = (status.get("promise") or {}).get("burst")
+            if status.get("class") != "Hard" or burst is None:
+                continue
+            seconds = Fraction(burst["durationSeconds"], burst.get("deadlineSeconds") or burst["durationSeconds"])
+            for name, text in burst["resources"].items():
+                total[name] = total.get(name, Fraction(0)) + parse_exact(str(text)) * seconds
+        for name, rate in total.items():
+            capacity = sum(parse_exact(str(node["status"]["allocatable"].get(name, 0))) for node in self._server.of(NODES))
+            if rate > capacity:
+                self.note(f"guarantees exceed the capacity: {float(rate):g} of {float(capacity):g} {name} are promised")
+
+    # Each round ------------------------------------------------------------------------------------------------------
+
+    def _watch_rounds(self, replica: Replica, operator: Operator) -> None:
+        show, link = operator._after_round, replica.link
+
+        def after_round(plan: RoundPlan) -> None:
+            if link.alive:
+                self._on_round(plan)
+                self._last_round[link.identity] = self._server.loop.now
+            show(plan)
+
+        operator._after_round = after_round  # type: ignore[method-assign]
+        operator._loop.after_round = after_round
+
+    def _on_round(self, plan: RoundPlan) -> None:
+        self.rounds += 1
+        snapshot = plan.snapshot
+        if (plan.result.allocation.sum(axis=0) > snapshot.live_capacity * (1 + 1e-6) + 1e-9).any():
+            self.note(f"allocations {plan.result.allocation.sum(axis=0)} exceed the live capacity {snapshot.live_capacity}")
+
+    def failures(self) -> None:
+        """Rounds that failed, processes that ended, probes that did not answer."""
+        for replica in self._replicas:
+            for reason in replica.exits:
+                self.note(f"a process ended: {reason}")
+            for reason in replica.probe_kills:
+                self.note(f"a process would have been restarted by its liveness probe: {reason}")
+
+    # The end ---------------------------------------------------------------------------------------------------------
+
+    def converged(self, seconds: float) -> None:
+        """Everything is as if nothing had happened."""
+        leading = [replica for replica in self._replicas if replica.running and replica.operator is not None and replica.operator._leading]
+        if len(leading) != 1:
+            self.note(f"not converged: {len(leading)} replicas lead")
+        for replica in self._replicas:
+            if not replica.running or replica.operator is None:
+                self.note(f"not converged: {replica.name} does not run")
+                continue
+            problem = replica.operator.unready() or replica.operator.unhealthy()
+            if problem:
+                self.note(f"not converged: {replica.identity}: {problem}")
+            for collection, attribute in _CACHES.items():
+                self._cache(replica.identity, collection, getattr(replica.operator, attribute).store)
+            self._cache(replica.identity, JOBS, replica.operator._controllers["Job"].store)
+            self._queues(replica.identity, replica.operator._queues.objects)
+        for replica in leading:
+            idle = self._server.loop.now - self._last_round.get(replica.identity, float("-inf"))
+            if idle > replica.operator._config.rounds.interval_seconds + 2:
+                self.note(f"not converged: {replica.identity} ended no round for {idle:.0f} s")
+        self._enforced()
+
+    def _cache(self, who: str, collection: str, store: dict[Any, Any]) -> None:
+        truth = {
+            key: obj
+            for key, obj in self._server.objects[collection].items()
+            if collection != PODS or obj.get("status", {}).get("phase") not in ENDED
+        }
+        for key in truth.keys() | store.keys():
+            if self._server.loop.now - self._changed_at.get((collection, *key), 0.0) < SETTLED_SECONDS:
+                continue
+            true = truth[key]["metadata"]["resourceVersion"] if key in truth else None
+            known = store[key].metadata.resource_version if key in store else None
+            if true != known:
+                self.note(f"not converged: {who} knows {collection} {key} at {known}, it is at {true}")
+
+    def _queues(self, who: str, known: dict[Any, Object]) -> None:
+        for collection, kind in QUEUES.items():
+            for (namespace, name), obj in self._server.objects[collection].items():
+                if self._server.loop.now - self._changed_at[collection, namespace, name] < SETTLED_SECONDS:
+                    continue
+                found = known.get((kind, namespace, name))
+                if found is None or found["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
+                    self.note(f"not converged: {who} knows {namespace}/{name} not as it is")
+
+    def _enforced(self) -> None:
+        for collection in QUEUES:
+            for queue in self._server.of(collection):
+                namespace, status = queue["metadata"]["namespace"], queue.get("status") or {}
+                if status.get("observedGeneration") != queue["metadata"]["generation"]:
+                    self.note(f"not converged: {namespace}'s status answers generation {status.get('observedGeneration')}")
+                conditions = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+                if "Ready" not in conditions:
+                    self.note(f"not converged: {namespace} has no condition Ready")
+                if queue["spec"].get("enforcement") == "Observe":
+                    continue
+                labels = (self._server.objects[NAMESPACES]["", namespace]["metadata"].get("labels")) or {}
+                if labels.get(MANAGED_LABEL) != "true":
+                    self.note(f"not converged: {namespace} is not labelled")
+                if self._server.get(QUOTAS, namespace, QUOTA_NAME) is None:
+                    self.note(f"not converged: {namespace} has no quota")

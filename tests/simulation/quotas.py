@@ -1,0 +1,95 @@
+"""ResourceQuota as Kubernetes enforces it: admission charges `status.used` against `status.hard`, a slow controller corrects both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from fairburst.quantity import parse_exact
+
+if TYPE_CHECKING:
+    from tests.simulation.api_server import ApiServer
+
+Object = dict[str, Any]
+QUOTAS, PODS = "/api/v1/resourcequotas", "/api/v1/pods"
+ENDED = frozenset({"Succeeded", "Failed"})
+Amounts = dict[str, Fraction]
+
+
+def requests_of(pod: Mapping[str, Any]) -> Amounts:
+    """What a pod requests, by resource: its containers' sum, or its largest init container, and overhead."""
+    spec = pod["spec"]
+    total: Amounts = {}
+    for container in spec.get("containers") or ():
+        for name, text in ((container.get("resources") or {}).get("requests") or {}).items():
+            total[name] = total.get(name, Fraction(0)) + parse_exact(str(text))
+    for container in spec.get("initContainers") or ():
+        for name, text in ((container.get("resources") or {}).get("requests") or {}).items():
+            total[name] = max(total.get(name, Fraction(0)), Fraction(parse_exact(str(text))))
+    for name, text in (spec.get("overhead") or {}).items():
+        total[name] = total.get(name, Fraction(0)) + parse_exact(str(text))
+    return total
+
+
+def charged(pod: Mapping[str, Any], key: str) -> Fraction | None:
+    """What a pod counts for under a quota's key; None where the key is not about pods, or the pod lacks what it has to say."""
+    if key in {"pods", "count/pods"}:
+        return Fraction(1)
+    resource = key.removeprefix("requests.")
+    return requests_of(pod).get(resource)
+
+
+def matches(quota: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+    """Whether the quota counts the pod, by the pod's priority class."""
+    name = pod["spec"].get("priorityClassName", "")
+    for term in (quota["spec"].get("scopeSelector") or {}).get("matchExpressions") or ():
+        listed = name in (term.get("values") or ())
+        if (term["operator"] == "In") is not listed:
+            return False
+    return True
+
+
+def charge(server: ApiServer, pod: Mapping[str, Any]) -> None:
+    """Charge a new pod to every quota of its namespace that counts it. Raises Refused where one has no room."""
+    from tests.simulation.api_server import Refused
+
+    changes = []
+    for quota in server.of(QUOTAS, pod["metadata"]["namespace"]):
+        hard = (quota.get("status") or {}).get("hard") or {}
+        if not hard or not matches(quota, pod):
+            continue
+        used = dict((quota.get("status") or {}).get("used") or {})
+        for key, limit in hard.items():
+            amount = charged(pod, key)
+            if amount is None:
+                raise Refused(403, "Forbidden", f"failed quota: {quota['metadata']['name']}: must specify {key}")
+            total = parse_exact(str(used.get(key, "0"))) + amount
+            if total > parse_exact(str(limit)) and amount > 0:
+                raise Refused(403, "Forbidden", f"exceeded quota: {quota['metadata']['name']}, requested: {key}={float(amount):g}")
+            used[key] = text_of(total)
+        changes.append((quota, used))
+    for quota, used in changes:
+        server.update(QUOTAS, quota, {"status": {"used": used}}, "admission")
+
+
+def text_of(amount: Fraction) -> str:
+    """A quantity."""
+    return f"{int(amount)}" if amount.denominator == 1 else f"{int(amount * 1000)}m"
+
+
+def recount(server: ApiServer, quota: Object) -> None:
+    """What the quota controller does: copy spec.hard, and add up what exists."""
+    hard = quota["spec"].get("hard") or {}
+    pods = [pod for pod in server.of(PODS, quota["metadata"]["namespace"]) if not is_released(pod) and matches(quota, pod)]
+    used = {key: text_of(sum((charged(pod, key) or Fraction(0) for pod in pods), Fraction(0))) for key in hard}
+    status = quota.get("status") or {}
+    if status.get("hard") == hard and status.get("used") == used:
+        return
+    gone = {part: dict.fromkeys(set(status.get(part) or {}) - set(hard)) for part in ("hard", "used")}
+    server.update(QUOTAS, quota, {"status": {"hard": {**hard, **gone["hard"]}, "used": {**used, **gone["used"]}}}, "quota-controller")
+
+
+def is_released(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod is charged no more."""
+    return (pod.get("status") or {}).get("phase") in ENDED

@@ -1,0 +1,142 @@
+"""One run of one seed: build the cluster, let work and faults come, check, and say what was seen."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+import traceback
+from dataclasses import dataclass, field
+
+import msgspec
+
+import fairburst.kube.process  # noqa: F401 (the modules whose clocks are replaced must be there)
+from tests.simulation import controllers
+from tests.simulation.api_server import BOOKMARK_SECONDS, ApiServer
+from tests.simulation.faults import Chosen, FaultPlan
+from tests.simulation.invariants import Invariants
+from tests.simulation.replica import PROBE_SECONDS, STAND_INS, Replica
+from tests.simulation.scenario import Scenario
+from tests.simulation.virtual_time import VirtualLoop, stand_ins
+
+CONVERGE_SECONDS = 30.0
+QUIET_RUN_SECONDS = 120.0
+
+
+@dataclass
+class Result:
+    """What a seed showed. `digest` is of all requests in their order: two runs of one seed have the same."""
+
+    seed: int
+    broken: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    rounds: int = 0
+    writes: int = 0
+    requests: int = 0
+    failed_rounds: int = 0
+    bursts: int = 0
+    missed: int = 0
+    digest: str = ""
+
+
+def simulate(seed: int, *, with_faults: bool = True, chosen: Chosen | None = None, converge_seconds: float = CONVERGE_SECONDS) -> Result:
+    """Run one seed; its faults may be `chosen` instead of drawn."""
+    loop = VirtualLoop()
+    result = Result(seed)
+    try:
+        with stand_ins(loop, str(seed), **STAND_INS):
+            loop.run_until_complete(_run(loop, result, chosen, converge_seconds, with_faults=with_faults))
+    except Exception:
+        result.broken.append(f"the simulation failed: {traceback.format_exc(limit=-6)}")
+    finally:
+        _close(loop)
+    return result
+
+
+async def _run(loop: VirtualLoop, result: Result, chosen: Chosen | None, converge_seconds: float, *, with_faults: bool) -> None:
+    def source(part: str) -> random.Random:
+        return random.Random(f"{part} {result.seed}")
+
+    scenario = Scenario(source("scenario"))
+    server = ApiServer(loop, scenario.config, source("server"))
+    digest = hashlib.sha256()
+
+    def on_request(who: str, method: str, path: str, body: object) -> None:
+        result.requests += 1
+        digest.update(f"{loop.now:.6f} {who} {method} {path} ".encode() + msgspec.json.encode(body))
+
+    server.requests.append(on_request)
+    replicas = [Replica(f"operator-{number}", scenario.config, server, source(f"link {number}")) for number in range(2)]
+    invariants = Invariants(server, replicas, scenario.tenants)
+    failures = _FailedRounds(replicas)
+    plan = FaultPlan(server, replicas, scenario, source("faults"), chosen) if with_faults else None
+    end = plan.over + converge_seconds if plan is not None else QUIET_RUN_SECONDS
+
+    scenario.populate(server)
+    controllers.Controllers(server, source("controllers")).start()
+    scenario.start(server, end)
+    for replica in replicas:
+        replica.start()
+    if plan is not None:
+        plan.start()
+        result.faults = [f"{fault.name} at {fault.at:.1f} s for {fault.seconds:.1f} s" for fault in plan.faults]
+
+    next_probe = PROBE_SECONDS
+    next_bookmark = BOOKMARK_SECONDS
+    while loop.now < end:
+        await asyncio.sleep(min(1.0, end - loop.now))
+        if loop.now >= next_probe:
+            next_probe += PROBE_SECONDS
+            for replica in replicas:
+                replica.probe()
+        if loop.now >= next_bookmark:
+            next_bookmark += BOOKMARK_SECONDS
+            server.bookmark()
+    invariants.converged(end)
+    invariants.failures()
+    result.failed_rounds = failures.count()
+    if result.failed_rounds:
+        invariants.note(f"{result.failed_rounds} rounds failed")
+    for queue in (one for collection in ("latencyqueues",) for one in server.of(f"/apis/fairburst.dev/v1alpha1/{collection}")):
+        history = (queue.get("status") or {}).get("history") or {}
+        if (queue.get("status") or {}).get("class") == "Hard":
+            result.bursts += history.get("bursts", 0)
+            result.missed += history.get("missed", 0)
+    result.broken, result.seconds = invariants.broken, loop.now
+    result.rounds, result.writes, result.digest = invariants.rounds, invariants.writes, digest.hexdigest()[:16]
+
+
+class _FailedRounds:
+    """Adds up the metric over all processes, of which each has its own."""
+
+    def __init__(self, replicas: list[Replica]) -> None:
+        self._metrics = []
+        for replica in replicas:
+            replica.on_start = self._also(replica.on_start)
+
+    def _also(self, before):  # type: ignore[no-untyped-def]
+        def on_start(replica, operator) -> None:  # type: ignore[no-untyped-def]
+            self._metrics.append(operator.metrics)
+            before(replica, operator)
+
+        return on_start
+
+    def count(self) -> int:
+        return int(sum(metrics.round_failures._value.get() for metrics in self._metrics))
+
+
+def _close(loop: VirtualLoop) -> None:
+    """End whatever still runs, without letting time pass for it."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    for _ in range(50):
+        if not loop._ready:
+            break
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+    for task in tasks:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    loop.set_exception_handler(lambda _loop, _context: None)
+    loop.close()

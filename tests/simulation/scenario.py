@@ -1,0 +1,166 @@
+"""A cluster with tenants and their work, drawn from a seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from fairburst.config import Config, parse_config
+from fairburst.kube.names import API_VERSION
+from tests.simulation.api_server import JOBS, LATENCY_QUEUES, NAMESPACES, NODES, PODS, QUEUES, THROUGHPUT_QUEUES, ApiServer, Object, Refused
+from tests.simulation.controllers import SECONDS_ANNOTATION
+from tests.simulation.virtual_time import EPOCH
+
+OWN_NAMESPACE, BYSTANDER = "fairburst-system", "bystander"
+FINISHED_SECONDS = 8.0  # until a finished Job or pod is deleted
+ENFORCEMENTS = ("Quota", "Quota", "Quota", "Gate", "Suspend", "Observe")
+
+
+@dataclass
+class Tenant:
+    """A namespace with its queue. `every`: seconds between Jobs; `pods`, `cpu`, `seconds`: ranges that a Job's are drawn from."""
+
+    namespace: str
+    collection: str
+    spec: Object
+    first: float
+    every: tuple[float, float]
+    pods: tuple[int, int]
+    cpu: tuple[float, float]
+    seconds: tuple[float, float]
+    made: int = 0
+    edited: bool = False
+
+
+@dataclass
+class Scenario:
+    """The cluster's make-up; `populate` puts it into a server and `start` lets work come."""
+
+    source: random.Random
+    config: Config = field(init=False)
+    nodes: int = field(init=False)
+    node_cpu: int = field(init=False)
+    tenants: list[Tenant] = field(init=False)
+
+    def __post_init__(self) -> None:
+        source = self.source
+        self.nodes, self.node_cpu = source.randint(2, 5), source.choice((8, 16))
+        small_jobs = "smallJobs: {enabled: true}\n" if source.random() < 0.3 else ""
+        self.config = parse_config(
+            f"namespace: {OWN_NAMESPACE}\nrounds: {{debounceMilliseconds: {source.choice((100, 400))}}}\n{small_jobs}"
+        )
+        capacity = self.nodes * self.node_cpu
+        latency, throughput = source.randint(1, 3), source.randint(1, 4)
+        self.tenants = [self._latency(f"burst-{number}", capacity) for number in range(latency)]
+        self.tenants += [self._throughput(f"batch-{number}", capacity) for number in range(throughput)]
+
+    def _latency(self, namespace: str, capacity: int) -> Tenant:
+        source = self.source
+        pods, seconds = source.randint(1, max(1, capacity // 6)), source.randint(4, 12)
+        deadline = seconds + source.randint(6, 20)
+        period = deadline + source.randint(5, 40)
+        first = source.uniform(3, 25)
+        burst = {
+            "resources": {"cpu": str(pods), "memory": f"{pods}Gi"},
+            "durationSeconds": seconds,
+            "deadlineSeconds": deadline,
+        }
+        arrival: Object = {"periodic": {"periodSeconds": period, "firstArrival": _time(EPOCH + first)}}
+        if source.random() < 0.4:
+            arrival = {"sporadic": {"minInterarrivalSeconds": period}}
+        spec = {
+            "burst": burst,
+            "arrival": arrival,
+            "enforcement": source.choice(ENFORCEMENTS),
+            "reclaim": source.choice(("Never", "Evict")),
+        }
+        return Tenant(namespace, LATENCY_QUEUES, spec, first, (period, period), (pods, pods), (1, 1), (seconds * 0.6, seconds))
+
+    def _throughput(self, namespace: str, capacity: int) -> Tenant:
+        source = self.source
+        spec: Object = {"weight": source.randint(1, 4), "enforcement": source.choice(ENFORCEMENTS)}
+        if source.random() < 0.3:
+            spec["limits"] = {"cpu": str(source.randint(1, capacity))}
+        if source.random() < 0.2:
+            spec["reclaim"] = "Evict"
+        every = source.uniform(6, 25)
+        return Tenant(namespace, THROUGHPUT_QUEUES, spec, source.uniform(0, 10), (every / 2, every * 2), (1, 8), (0.1, 3), (2, 30))
+
+    def populate(self, server: ApiServer) -> None:
+        """Nodes, namespaces and queues."""
+        for number in range(self.nodes):
+            server.create(NODES, node(f"node-{number}", self.node_cpu))
+        for name in (OWN_NAMESPACE, "kube-system", BYSTANDER, *(tenant.namespace for tenant in self.tenants)):
+            server.create(NAMESPACES, {"metadata": {"name": name, "labels": {}}, "status": {"phase": "Active"}})
+        for tenant in self.tenants:
+            self.recreate(server, tenant)
+        server.create(PODS, bare_pod("kube-system", "agent", 0.5, 10_000))
+
+    def recreate(self, server: ApiServer, tenant: Tenant) -> None:
+        """Create a tenant's queue again, or for the first time."""
+        kind = QUEUES[tenant.collection]
+        metadata = {"name": "queue", "namespace": tenant.namespace}
+        server.create(tenant.collection, {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": tenant.spec})
+
+    def start(self, server: ApiServer, until: float) -> None:
+        """Let work come until virtual time `until`."""
+        for tenant in self.tenants:
+            server.loop.call_at(tenant.first, self._arrive, server, tenant, until)
+        server.loop.call_later(5.0, self._clean, server)
+
+    def _arrive(self, server: ApiServer, tenant: Tenant, until: float) -> None:
+        source = self.source
+        tenant.made += 1
+        pods, cpu, seconds = source.randint(*tenant.pods), round(source.uniform(*tenant.cpu), 1), source.uniform(*tenant.seconds)
+        try:
+            if source.random() < 0.1:
+                for number in range(min(pods, 4)):
+                    server.create(PODS, bare_pod(tenant.namespace, f"bare-{tenant.made}-{number}", cpu, seconds))
+            else:
+                server.create(JOBS, job(tenant.namespace, f"job-{tenant.made}", pods, cpu, seconds))
+        except Refused:
+            pass  # a bare pod has to fit the quota, or its tenant sees why not
+        if server.loop.now < until:
+            server.loop.call_later(source.uniform(*tenant.every), self._arrive, server, tenant, until)
+
+    def _clean(self, server: ApiServer) -> None:
+        """Delete what has been finished for a while, as a TTL does; the garbage collector takes its pods."""
+        for one in server.of(JOBS):
+            if (one.get("status") or {}).get("completionTime"):
+                server.remove(JOBS, one, "ttl")
+        for one in server.of(PODS):
+            if (one.get("status") or {}).get("phase") == "Succeeded" and not one["metadata"].get("ownerReferences"):
+                server.remove(PODS, one, "ttl")
+        server.loop.call_later(FINISHED_SECONDS, self._clean, server)
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(int(seconds), UTC).isoformat().replace("+00:00", "Z")
+
+
+def node(name: str, cpu: int) -> Object:
+    """A ready node with 2 GiB a cpu."""
+    amounts = {"cpu": str(cpu), "memory": f"{2 * cpu}Gi", "pods": "110"}
+    status = {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
+    return {"metadata": {"name": name, "labels": {}}, "spec": {}, "status": status}
+
+
+def _pod_spec(cpu: float) -> dict[str, Any]:
+    requests = {"cpu": f"{int(cpu * 1000)}m", "memory": f"{int(cpu * 1024)}Mi"}
+    container = {"name": "work", "image": "work", "resources": {"requests": requests}}
+    return {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 5}
+
+
+def bare_pod(namespace: str, name: str, cpu: float, seconds: float) -> Object:
+    """A pod that no controller made."""
+    metadata = {"name": name, "namespace": namespace, "annotations": {SECONDS_ANNOTATION: f"{seconds:g}"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _pod_spec(cpu), "status": {"phase": "Pending"}}
+
+
+def job(namespace: str, name: str, pods: int, cpu: float, seconds: float) -> Object:
+    """A Job of `pods` pods side by side."""
+    template = {"metadata": {"annotations": {SECONDS_ANNOTATION: f"{seconds:g}"}}, "spec": _pod_spec(cpu)}
+    spec = {"parallelism": pods, "completions": pods, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": namespace}, "spec": spec, "status": {}}

@@ -1,0 +1,102 @@
+"""The simulation keeps its promises: a seed repeats itself, the operator holds every invariant, and broken operators are found out."""
+
+from __future__ import annotations
+
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairburst.kube import engine
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.informer import Informer
+from tests.simulation.run import simulate
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def run(*arguments: str) -> str:
+    """The command's output; fails where a seed broke an invariant."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def first_broken(seeds: range) -> str:
+    """What broke in the first of these seeds in which anything did; empty where nothing did."""
+    logging.disable(logging.CRITICAL)
+    try:
+        return next(("; ".join(result.broken) for seed in seeds if (result := simulate(seed)).broken), "")
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def test_a_few_seeds_break_nothing() -> None:
+    assert "0 seeds broke an invariant" in run("1-6")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_two_hundred_seeds_break_nothing() -> None:
+    assert "200 seeds" in run("1-200", "--jobs", "2")
+
+
+def test_a_seed_repeats_itself_in_another_process() -> None:
+    first, second = (re.search("requests: (.*)", run("4")) for _ in range(2))
+    assert first is not None
+    assert second is not None
+    assert first[1] == second[1]
+
+
+def test_another_seed_is_another_run() -> None:
+    assert simulate(1, with_faults=False).digest != simulate(2, with_faults=False).digest
+
+
+def test_a_quarter_of_a_minute_after_a_long_outage_all_is_well() -> None:
+    results = [simulate(seed, chosen=lambda plan: [plan.down(20.0, 90.0)], converge_seconds=15.0) for seed in (1, 2, 3)]
+    assert [result.broken for result in results] == [[], [], []]
+
+
+def test_an_operator_that_forgets_at_a_restart_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "memory_of", lambda obj: None)
+    assert re.search("accounting lost|promise lost", first_broken(range(1, 20)))
+
+
+def test_an_informer_that_misses_deletions_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def add_only(self: Any, found: Any) -> None:
+        self._ahead.clear()
+        for key, new in found.items():
+            self._put(key, new)
+
+    monkeypatch.setattr(Informer, "_reconcile", add_only)
+    assert "not converged" in first_broken(range(1, 20))
+
+
+def test_an_informer_that_skips_events_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    take: Callable[[Any, bytes], bool] = Informer._apply
+    lines = iter(range(10**9))
+    monkeypatch.setattr(Informer, "_apply", lambda self, line: take(self, line) if next(lines) % 50 else False)
+    assert "not converged" in first_broken(range(1, 20))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_write_without_the_fence_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    fenced = ApiClient._write
+
+    async def unfenced(self: Any, *request: Any) -> Any:
+        fence, self.fence = self.fence, None
+        try:
+            return await fenced(self, *request)
+        finally:
+            self.fence = fence
+
+    monkeypatch.setattr(ApiClient, "_write", unfenced)
+    assert "two writers" in first_broken(range(1, 60))
