@@ -1,0 +1,122 @@
+"""The standing entitlement: what an idle or under-using queue would be given if it became backlogged this moment.
+
+A ResourceQuota refuses, it does not queue. So the quota of a queue that wants little admits what its next Job will be allowed anyway, and
+no write of ours is in that Job's way. Decides no allocation: levels and ledgers follow use, and a backlogged queue is held to its level.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairburst.policy.arrays import BoolArray, FloatArray
+from fairburst.policy.drf import column_sum, inverse_capacity, row_any_short
+from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, QueueKind, QueueSpec, RoundResult
+from fairburst.policy.tolerance import SMALLEST, TOLERANCE
+
+OVERSUBSCRIBED = 1.0  # capacities' worth of work that may wait in the scheduler's queue beyond the free room
+_STEPS = 100
+
+
+def entitlements(result: RoundResult, snapshot: ClusterSnapshot) -> tuple[FloatArray, bool]:
+    """What each queue's quota may admit beside its level.
+
+    Returns
+    -------
+    (N, K) float array, resource units, at least `result.level`, more only in rows of throughput queues whose demand is met and that no
+    room is kept from; and whether the sum is bound by room that an armed burst relies on (a quota above it is then to be lowered at once).
+
+    Notes
+    -----
+    With everything allocated beyond this, at one moment, queues may start at most `free - kept` above what is allocated: `free` is what
+    neither allocation nor use takes, `kept` what hard queues' levels exceed their allocations by (armed bursts, whole units). Only while
+    not one pod of such a burst fits into the free room is nothing kept: it can lose nothing then, and its pods outrank all others'.
+    Where nothing is kept, entitlements together exceed allocations by the free room and `OVERSUBSCRIBED` capacities at most: what exceeds
+    the room waits in the scheduler's queue, about as long as a task takes. Beyond the bound all are scaled down alike.
+    O(M log M + M K) for M queues with a demand; idle queues of one weight share one solution.
+    Checked in tests/properties/test_entitlement.py.
+    """
+    level, allocation, capacity = result.level, result.allocation, snapshot.live_capacity
+    elastic = np.array([_is_elastic(spec, one) for spec, one in zip(snapshot.queues, result.classes, strict=True)], dtype=bool)
+    met = elastic & ~row_any_short(allocation, _limited(snapshot.demand, snapshot))
+    if result.held_back is not None:
+        met &= ~result.held_back
+    if not met.any():
+        return level, False
+    weight = np.array([spec.weight for spec in snapshot.queues])
+    left = np.maximum(capacity - column_sum(allocation[~elastic]), 0.0)
+    share = _share_if_backlogged(np.maximum(snapshot.demand, allocation)[elastic], weight[elastic], left, capacity, met[elastic])
+    entitled = level.copy()
+    rows = np.flatnonzero(elastic)[met[elastic]]
+    entitled[rows] = np.maximum(level[rows], share[:, None] * capacity)
+    entitled[rows] = np.maximum(_limited(entitled, snapshot)[rows], level[rows])
+    excess = entitled - level
+    free = np.maximum(capacity - column_sum(np.maximum(allocation, snapshot.usage)), 0.0)
+    kept = column_sum(np.maximum(level - allocation, 0.0)[~elastic])
+    keeps = _some_pod_fits(level, allocation, elastic, snapshot.unit, free)
+    budget = np.maximum(free - kept, 0.0) if keeps else free + OVERSUBSCRIBED * capacity
+    total = column_sum(excess)
+    scale = float(np.min(np.divide(budget, total, out=np.ones_like(total), where=total > budget), initial=1.0))
+    return level + scale * excess, keeps
+
+
+def _share_if_backlogged(demand: FloatArray, weight: FloatArray, left: FloatArray, capacity: FloatArray, asked: BoolArray) -> FloatArray:
+    """Dominant share that each row of `asked` would reach by weighted DRF if it wanted all of every resource, the others as they are.
+
+    With common level x the others use F_k(x) = sum_j min(d_j, w_j x) v_jk of resource k (d: dominant share wanted; v: a row's use of k for
+    each unit of dominant share), the row itself w_i x instead of its term. Its level is where the first resource is exhausted: each side is
+    concave, increasing and piecewise linear, so Newton's method from below ends in a few steps, for all rows at once. Others that a
+    resource stops which the row does not need would leave it more: this is a lower bound.
+    """
+    part = demand * inverse_capacity(capacity)
+    wanted = part.max(axis=1)
+    mix = np.divide(part, wanted[:, None], out=np.zeros_like(part), where=wanted[:, None] > SMALLEST)
+    full_at = wanted / weight
+    order = np.argsort(full_at, kind="stable")
+    steps = full_at[order]
+    zero = np.zeros((1, part.shape[1]))
+    satisfied = np.concatenate([zero, np.cumsum(part[order], axis=0)])
+    speed = np.concatenate([np.cumsum((weight[:, None] * mix)[order][::-1], axis=0)[::-1], zero])
+    limit = left * inverse_capacity(capacity)
+    kinds, back = np.unique(np.column_stack([part, weight])[asked], axis=0, return_inverse=True)
+    own, own_weight = kinds[:, :-1], kinds[:, -1]
+    own_wanted = own.max(axis=1)
+    own_full = own_wanted / own_weight
+    own_speed = np.divide(own, own_full[:, None], out=np.zeros_like(own), where=own_full[:, None] > SMALLEST)
+    counted = capacity > SMALLEST
+    level = np.zeros(len(kinds))
+    for _ in range(_STEPS):
+        at = np.searchsorted(steps, level, side="right")
+        below = (level < own_full)[:, None]
+        used = satisfied[at] + level[:, None] * speed[at] - np.where(below, level[:, None] * own_speed, own) + (own_weight * level)[:, None]
+        slope = speed[at] - np.where(below, own_speed, 0.0) + own_weight[:, None]
+        step = np.min(((limit - used) / np.maximum(slope, SMALLEST))[:, counted], axis=1, initial=np.inf)
+        if not (step > TOLERANCE * np.maximum(level, SMALLEST)).any():
+            break
+        level = level + np.maximum(step, 0.0)
+    found: FloatArray = np.minimum(own_weight * level, 1.0)[back.reshape(-1)]
+    return found
+
+
+def _is_elastic(spec: QueueSpec, granted: GuaranteeClass | None) -> bool:
+    return granted is GuaranteeClass.ELASTIC and spec.kind is QueueKind.THROUGHPUT and not spec.suspended
+
+
+def _some_pod_fits(level: FloatArray, allocation: FloatArray, elastic: BoolArray, unit: FloatArray, free: FloatArray) -> bool:
+    """Whether the free room holds one more pod of a burst that is not allocated yet; without a known size, anything at all of it."""
+    armed = ~elastic & (level > allocation * (1 + TOLERANCE) + SMALLEST).any(axis=1)
+    if not armed.any():
+        return False
+    needed = np.where(unit[armed].any(axis=1, keepdims=True), unit[armed], TOLERANCE * (level - allocation)[armed])
+    return bool(((needed <= free) | (needed <= 0)).all(axis=1).any())
+
+
+def _limited(amount: FloatArray, snapshot: ClusterSnapshot) -> FloatArray:
+    """`amount` (N, K), at most the queues' limits."""
+    rows = [row for row, spec in enumerate(snapshot.queues) if spec.limits]
+    if not rows:
+        return amount
+    result = amount.copy()
+    for row in rows:
+        most = [snapshot.queues[row].limits.get(resource, np.inf) for resource in snapshot.resources]
+        result[row] = np.minimum(result[row], most)
+    return result
