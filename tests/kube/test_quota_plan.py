@@ -209,3 +209,45 @@ def test_a_forgotten_namespace_is_written_again_without_waiting() -> None:
     planner.written(("batch", QUOTA_NAME), 100.0)
     planner.forget("batch")
     assert len(plan([target(20)], [stored("8")], 100.1, planner)[0]) == 1
+
+
+def entitled(level: float, most: float, *, strict: bool = False) -> QuotaTarget:
+    return replace(target(level), entitled={"cpu": most}, strict=strict)
+
+
+def test_a_quota_admits_what_its_queue_would_be_given() -> None:
+    assert entitled(4.0, 30.0).hard("cpu") == 30.0
+    assert entitled(4.0, 3.0).hard("cpu") == 5.0
+
+
+@pytest.mark.parametrize(
+    ("have", "one", "written"),
+    [
+        pytest.param("30", entitled(4.0, 31.0), False, id="a little more"),
+        pytest.param("30", entitled(4.0, 60.0), True, id="twice as much"),
+        pytest.param("30", entitled(4.0, 20.0), False, id="less"),
+        pytest.param("30", entitled(4.0, 10.0), False, id="half of it may stay for a while"),
+        pytest.param("30", entitled(40.0, 45.0), True, id="less than the level"),
+        pytest.param("30", entitled(4.0, 20.0, strict=True), True, id="more than an armed burst leaves"),
+        pytest.param("30", target(4.0), True, id="backlogged: its level holds"),
+    ],
+)
+def test_an_entitlement_is_seldom_worth_a_write(have: str, one: QuotaTarget, *, written: bool) -> None:
+    assert bool(plan([one], [stored(have)])[0]) is written
+
+
+def test_an_entitlement_that_stays_too_large_is_lowered_after_a_while() -> None:
+    planner = QuotaPlanner("default", 1.0)
+    assert plan([entitled(4.0, 10.0)], [stored("30")], 100.0, planner) == ([], 160.0)
+    assert plan([entitled(4.0, 20.0)], [stored("30")], 130.0, planner) == ([], math.inf)
+    assert plan([entitled(4.0, 10.0)], [stored("30")], 140.0, planner) == ([], 200.0)
+    (write,), _ = plan([entitled(4.0, 10.0)], [stored("30")], 200.0, planner)
+    assert write.hard == {"requests.cpu": "10"}
+
+
+def test_an_entitlement_changed_by_hand_is_put_back_at_once() -> None:
+    planner = QuotaPlanner("default", 1.0)
+    assert plan([entitled(4.0, 30.0)], [], 100.0, planner)[0]
+    assert plan([entitled(4.0, 30.0)], [stored("30")], 102.0, planner)[0] == []
+    (write,), _ = plan([entitled(4.0, 30.0)], [stored("45")], 104.0, planner)
+    assert write.hard == {"requests.cpu": "30"}

@@ -13,15 +13,17 @@ def lacking(existing: int = 2, uid: str = "a") -> Owner:
     return Owner("Job", "batch", uid, uid, wanted=5, existing=existing, charge={"cpu": 1.0})
 
 
-def quota(*owners: Owner, free: float) -> list[Room]:
+def quota(*owners: Owner, free: float, cause: object = 0) -> list[Room]:
     """One namespace whose quota has room for `free` one-cpu pods."""
-    return [Room({"cpu": free}, owners)]
+    return [Room({"cpu": free}, owners, cause)]
 
 
-def wakes(planner: WakePlanner, until: float, *, room: bool = True, existing: int = 2, start: float = 0.0) -> list[float]:
-    """Times at which the controller is woken if a round runs every tenth of a second."""
+def wakes(
+    planner: WakePlanner, until: float, *, room: bool = True, existing: int = 2, start: float = 0.0, changing: bool = True
+) -> list[float]:
+    """Times at which the controller is woken if a round runs every tenth of a second; its quota's figures change in each, or never."""
     times = [start + step / 10 for step in range(round((until - start) * 10))]
-    return [now for now in times if planner.plan(quota(lacking(existing), free=1.0 if room else 0.5), now)[0]]
+    return [now for now in times if planner.plan(quota(lacking(existing), free=1.0 if room else 0.5, cause=now if changing else 0), now)[0]]
 
 
 def test_a_controller_that_creates_its_pods_by_itself_is_not_woken() -> None:
@@ -42,7 +44,7 @@ def test_it_is_woken_at_once_when_its_quota_grows() -> None:
     wakes(planner, 20.0, room=False)
     woken, due = planner.plan(quota(lacking(), free=1.0), 20.0)
     assert [owner.uid for owner in woken] == ["a"]
-    assert due == 22.0
+    assert due == math.inf, "nothing is to be done until something changes"
 
 
 def test_one_that_has_just_been_refused_gets_its_grace() -> None:
@@ -102,3 +104,19 @@ def test_no_more_controllers_are_woken_at_a_time_than_can_be_served() -> None:
     assert plan(11.0) == [], "as long as the first ones may still answer"
     owners[0] = lacking(existing=3, uid="000")
     assert plan(11.5) == ["020"], "one has answered: the next one's turn"
+
+
+def test_a_wake_is_not_repeated_while_its_cause_has_not_changed() -> None:
+    planner = WakePlanner()
+    assert wakes(planner, 300.0, changing=False) == [3.0]
+    assert planner.plan(quota(lacking(), free=1.0, cause="the quota has grown"), 300.0)[0]
+    assert planner.plan(quota(lacking(), free=1.0, cause="the quota has grown"), 400.0)[0] == []
+
+
+def test_how_often_controllers_find_no_room_is_counted() -> None:
+    planner = WakePlanner()
+    for now in range(20):
+        planner.plan(quota(lacking(), lacking(uid="b"), free=0.5), float(now))
+    assert planner.refused == 2, "once for each, however often it is looked at"
+    planner.plan(quota(lacking(existing=3), lacking(uid="b"), free=0.5), 20.0)
+    assert planner.refused == 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -51,6 +51,8 @@ from fairburst.policy.attainability import Attainability, attainability
 from fairburst.policy.baselines import Policy
 from fairburst.policy.decide import decide
 from fairburst.policy.dress.memory import DressMemory
+from fairburst.policy.drf import row_any
+from fairburst.policy.entitlement import entitlements
 from fairburst.policy.model import (
     Burst,
     ClusterSnapshot,
@@ -109,6 +111,7 @@ class RoundPlan:
     events: list[tuple[Member, RoundEvent]] = field(default_factory=list)
     false_conditions: dict[str, set[str]] = field(default_factory=dict)
     quotas_out_of_sync: int = 0
+    refused: int = 0
     due: float = math.inf
     since: float = math.inf
 
@@ -243,6 +246,7 @@ class Engine:
             self._plan_reclaim(view, enforced, plan, wall, now)
         with self.contained.object("steer the quota of", ""):
             self._steer_slack(view, enforced, plan.snapshot, now)
+            self._entitle(enforced, plan)
         with self.contained.object("release work of", ""):
             self._plan_holds(view, enforced, plan, ending, now)
         self._plan_quotas(view, enforced, plan, now)
@@ -496,6 +500,15 @@ class Engine:
             parts = self.reserve.targets(umbrella, item.member, item.row, plan.snapshot, plan.result, usage.by_class, now)
         return current, [umbrella, *parts]
 
+    @staticmethod
+    def _entitle(enforced: Sequence[Enforced], plan: RoundPlan) -> None:
+        """What the queues in Quota mode may have at once, beside their levels."""
+        entitled, bound_by_burst = entitlements(plan.result, plan.snapshot)
+        more = row_any(entitled > plan.result.level)
+        for item in enforced:
+            if item.row is not None and more[item.row] and item.is_in("Quota"):
+                item.entitled, item.bound_by_burst = entitled[item.row], bound_by_burst
+
     def _plan_holds(self, view: ClusterView, enforced: Sequence[Enforced], plan: RoundPlan, ending: frozenset[str], now: float) -> None:
         """Which gated pods and which held Jobs go: by their queue's level, all of them where no queue holds them any more."""
         left_alone = plan.roster.elsewhere | plan.roster.left_as_is | ending | self._never_managed
@@ -521,11 +534,13 @@ class Engine:
                 continue
             usage = view.pods.namespace(item.namespace)
             free = _room(view, written, (item.namespace, QUOTA_NAME), usage.stored)
+            cause = _figures(view, written, item.namespace)
             if self.reserve is None:
-                rooms.append(Room(free, item.demand.lacking))
+                rooms.append(Room(free, item.demand.lacking, cause))
             else:
-                rooms += _rooms_by_size(self.reserve.small_owners(item.namespace), view, written, item, usage, free)
+                rooms += _rooms_by_size(self.reserve.small_owners(item.namespace), view, written, item, usage, free, cause)
         plan.wakes, due = self._wakes.plan(rooms, now)
+        plan.refused = self._wakes.refused
         plan.due = min(plan.due, due)
 
     def _plan_statuses_in_time(self, view: ClusterView, enforced: Sequence[Enforced], plan: RoundPlan, wall: float, now: float) -> None:
@@ -669,6 +684,18 @@ def _room(view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], key: QuotaK
     return {name: limit - stored.get(name, 0.0) for name, limit in hard.items()}
 
 
+def _figures(view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], namespace: str) -> Hashable:
+    """What the namespace's quotas permit and count, once this round is written."""
+    figures = []
+    for name in OUR_QUOTAS:
+        quota, write = view.quotas.get((namespace, name)), written.get((namespace, name))
+        if quota is not None or write is not None:
+            hard = amounts(write.hard if write is not None else quota.status.hard if quota is not None else {})
+            used = amounts(quota.status.used if quota is not None else {})
+            figures.append((name, tuple(sorted(hard.items())), tuple(sorted(used.items()))))
+    return tuple(figures)
+
+
 def _rooms_by_size(
     small_owners: Collection[str],
     view: ClusterView,
@@ -676,6 +703,7 @@ def _rooms_by_size(
     item: Enforced,
     usage: NamespaceUsage,
     free: Mapping[str, float],
+    cause: Hashable,
 ) -> list[Room]:
     """What small and large controllers may still create: room in their own quota, if there is one, and below the umbrella."""
     rooms = []
@@ -684,5 +712,5 @@ def _rooms_by_size(
         own = _room(view, written, (item.namespace, name), part.stored if part is not None else {})
         lacking = [owner for owner in item.demand.lacking if (owner.uid in small_owners) is small]
         if lacking:
-            rooms.append(Room({key: min(limit, own.get(key, math.inf)) for key, limit in free.items()}, lacking))
+            rooms.append(Room({key: min(limit, own.get(key, math.inf)) for key, limit in free.items()}, lacking, cause))
     return rooms

@@ -49,6 +49,7 @@ class SchedulingLoop:
         self._first_event = math.inf
         self.last_round_ended = self._rest_until = -math.inf
         self._finishing = False
+        self._refused = 0
         self._resting = asyncio.Event()
         self._resting.set()
         self.after_round: Callable[[RoundPlan], None] | None = None
@@ -127,6 +128,8 @@ class SchedulingLoop:
         metrics.decide_seconds.observe(plan.decide_seconds)
         metrics.round_seconds.observe(time.monotonic() - started)
         metrics.quotas_out_of_sync.set(plan.quotas_out_of_sync)
+        metrics.refused.inc(plan.refused - self._refused)
+        self._refused = plan.refused
         metrics.show_capacity(snapshot.resources, snapshot.live_capacity, snapshot.committed_capacity)
         changed = len(plan.quota_writes) + len(plan.statuses) + len(plan.events)
         event(

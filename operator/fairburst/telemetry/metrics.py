@@ -183,6 +183,11 @@ class Metrics:
             buckets=_UNGATE_BUCKETS,
             registry=registry,
         )
+        self.refused = Counter(
+            "fairburst_refused_controllers_total",
+            "How often a controller was found to want pods for which its queue's quota has no room; each such time costs it a back-off.",
+            registry=registry,
+        )
         self.writes = Counter(
             "fairburst_writes_total",
             "Writes to the API server by kind and result (ok, error, overtaken).",

@@ -17,7 +17,8 @@ class Enforced:
     """One managed namespace in a round: its governing queue and that one's row, if any, and what its quota should be.
 
     `unit`: the largest pod for which the quota always leaves room, by resource. `held_back`: room is kept from it for another's burst.
-    `slack`: pods of that size above its level.
+    `slack`: pods of that size above its level. `entitled`: what it
+    may have at once if it wants more; `bound_by_burst`: no more than what an armed burst leaves.
     """
 
     namespace: str
@@ -29,6 +30,8 @@ class Enforced:
     obstacles: list[Obstacle]
     held_back: bool = False
     slack: float = FIRST_PODS
+    entitled: FloatArray | None = None
+    bound_by_burst: bool = False
 
     def is_in(self, mode: str) -> bool:
         """Whether a queue in this mode of enforcement governs the namespace."""

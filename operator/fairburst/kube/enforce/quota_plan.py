@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fairburst.kube.api.objects import Quantity, ResourceQuota
@@ -24,6 +24,9 @@ QuotaKey = tuple[str, str]  # namespace, name
 LOWER_AFTER_SECONDS = 10.0  # a small surplus is worth a write only once it has lasted
 RAISE_FRACTION = 0.02  # raises below this part of the quota wait for the next one
 LOWER_FRACTION = 0.05
+# An entitlement moves with the demand of all others: only a multiple of it, and one that lasts, is worth a write for an idle queue.
+ENTITLED_FACTOR = 2.0
+ENTITLED_SECONDS = 60.0
 
 
 def quota_key(resource: str) -> str:
@@ -76,6 +79,7 @@ class QuotaTarget:
     """What one quota of a namespace should permit, by resource, in resource units. `name` says which.
 
     `level`: from the core, not below the floor. `unit`: the largest pod's charge. `slack`: pods of that size above the level.
+    `entitled`: what may be admitted at least, though no level says so yet: never urgent, and `strict` where it must not be exceeded.
     `counted`: charge of the pods that exist, written as `used` with a new key. `owner`: ownerReference of the queue, if there is one.
     `latency`: raises of latency queues go first. `exact`: room is being kept from this queue, so nothing is permitted above the level, and
     a level that sinks is written at once.
@@ -90,6 +94,8 @@ class QuotaTarget:
     name: str = QUOTA_NAME
     exact: bool = False
     slack: float = FIRST_PODS
+    entitled: Mapping[str, float] = field(default_factory=dict)
+    strict: bool = False
 
     @property
     def key(self) -> QuotaKey:
@@ -99,8 +105,11 @@ class QuotaTarget:
     def hard(self, resource: str) -> float:
         """The value to write for `resource`: rounded down to what a quota can hold (millicores, whole bytes and devices)."""
         grain = 1000 if resource == "cpu" else 1
-        slack = 0.0 if self.exact else self.slack * self.unit.get(resource, 0.0)
-        return math.floor((self.level[resource] + slack) * grain + 1e-6) / grain
+        return math.floor(max(self.needed(resource), self.entitled.get(resource, 0.0)) * grain + 1e-6) / grain
+
+    def needed(self, resource: str) -> float:
+        """Level and slack: what is owed now."""
+        return self.level[resource] + (0.0 if self.exact else self.slack * self.unit.get(resource, 0.0))
 
 
 class WriteOrder(enum.IntEnum):
@@ -152,6 +161,7 @@ class QuotaPlanner:
         self._min_interval = min_interval_seconds
         self._written_at: dict[QuotaKey, float] = {}
         self._surplus_since: dict[QuotaKey, float] = {}
+        self._hard: dict[QuotaKey, Mapping[str, str]] = {}  # as last written
 
     def plan(self, targets: Sequence[QuotaTarget], quotas: Mapping[QuotaKey, ResourceQuota], now: float) -> tuple[list[QuotaWrite], float]:
         """The writes due now, in order, and the time at which a deferred one falls due (infinite if there is none).
@@ -174,6 +184,7 @@ class QuotaPlanner:
                 due = min(due, earliest)
             else:
                 writes.append(write)
+                self._hard[target.key] = write.hard
         writes.sort(key=lambda write: (write.order, -write.size, write.key))
         return writes, due
 
@@ -187,6 +198,7 @@ class QuotaPlanner:
         for name in OUR_QUOTAS:
             self._written_at.pop((namespace, name), None)
             self._surplus_since.pop((namespace, name), None)
+            self._hard.pop((namespace, name), None)
 
     def _difference(self, target: QuotaTarget, quota: ResourceQuota | None, now: float) -> QuotaWrite | float | None:
         """A write, the time at which a small surplus becomes worth one, or None where the quota is right."""
@@ -196,9 +208,11 @@ class QuotaPlanner:
         have, enforced = amounts(quota.spec.hard), amounts(quota.status.hard)
         stale = tuple(sorted(key for key in quota.spec.hard or {} if resource_of(key) not in want))
         edited = stale or set(have) != set(want) or pool_of(quota) != self._pool
-        if edited or any(_worth_raising(want[r], have[r], target.unit.get(r, 0.0)) for r in want):
-            return self._write(target, want, have, stale=stale)
-        if any(_worth_lowering(want[r], have[r], target.unit.get(r, 0.0), exact=target.exact) for r in want):
+        if not edited and target.entitled and have == amounts(self._hard.get(target.key, quota.spec.hard)):
+            return self._entitled(target, want, have, now)
+        units = {r: target.unit.get(r, 0.0) for r in want}
+        worth = edited or any(_worth_raising(want[r], have[r], units[r]) for r in want)
+        if worth or any(_worth_lowering(want[r], have[r], units[r], exact=target.exact) for r in want):
             return self._write(target, want, have, stale=stale)
         if all(_same(want[r], have[r]) for r in want) and (not enforced or all(_same(have[r], enforced.get(r, math.inf)) for r in want)):
             self._surplus_since.pop(target.key, None)
@@ -207,6 +221,19 @@ class QuotaPlanner:
         if now >= since + LOWER_AFTER_SECONDS:
             return self._write(target, want, have, stale=stale)
         return since + LOWER_AFTER_SECONDS
+
+    def _entitled(self, target: QuotaTarget, want: Mapping[str, float], have: Mapping[str, float], now: float) -> QuotaWrite | float | None:
+        """As `_difference`, where the quota may be larger than what is owed."""
+        unit = target.unit
+        raised = any(_worth_raising(target.needed(r), have[r], unit.get(r, 0.0)) or want[r] >= ENTITLED_FACTOR * have[r] > 0 for r in want)
+        lowered = target.strict and any(_worth_lowering(want[r], have[r], unit.get(r, 0.0), exact=True) for r in want)
+        if raised or lowered:
+            return self._write(target, want, have)
+        if not any(have[r] >= ENTITLED_FACTOR * want[r] + 1e-6 for r in want):
+            self._surplus_since.pop(target.key, None)
+            return None
+        due = self._surplus_since.setdefault(target.key, now) + ENTITLED_SECONDS
+        return self._write(target, want, have) if now >= due else due
 
     def _write(
         self,

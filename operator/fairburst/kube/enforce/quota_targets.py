@@ -15,13 +15,25 @@ from fairburst.policy.model import ClusterSnapshot
 def umbrella_target(item: Enforced, stored: Mapping[str, float], resources: tuple[str, ...]) -> QuotaTarget:
     """The namespace's level as a quota. `stored`: charge of the pods that exist, by resource."""
     level = dict(zip(resources, item.level.tolist(), strict=True))
+    entitled = {} if item.entitled is None or item.held_back else dict(zip(resources, item.entitled.tolist(), strict=True))
     member = item.member
     owner = None
     if member is not None:
         kind, _, name = member.key
         owner = {"apiVersion": API_VERSION, "kind": kind, "name": name, "uid": member.uid}
     latency = member is not None and member.key[0] == "LatencyQueue"
-    return QuotaTarget(item.namespace, level, item.unit, stored, owner, latency, exact=item.held_back, slack=item.slack)
+    return QuotaTarget(
+        item.namespace,
+        level,
+        item.unit,
+        stored,
+        owner,
+        latency,
+        exact=item.held_back,
+        slack=item.slack,
+        entitled=entitled,
+        strict=item.bound_by_burst,
+    )
 
 
 def gated_target(
@@ -31,7 +43,7 @@ def gated_target(
     existing = {resource: max(amount, target.counted.get(resource, 0.0)) for resource, amount in target.level.items()}
     if not settled:
         lowest = {resource: max(amount, present.get(resource, 0.0)) for resource, amount in existing.items()}
-        return replace(target, level=lowest, unit={} if present else target.unit, exact=False)
+        return replace(target, level=lowest, entitled={}, unit={} if present else target.unit, exact=False)
     capacity = dict(zip(snapshot.resources, snapshot.committed_capacity.tolist(), strict=True))
     wanted = {resource: max(amount, item.demand.demand.get(resource, 0.0)) for resource, amount in existing.items()}
-    return replace(target, level=ceiling(wanted, capacity, target.level, present), unit={}, exact=False)
+    return replace(target, level=ceiling(wanted, capacity, target.level, present), entitled={}, unit={}, exact=False)

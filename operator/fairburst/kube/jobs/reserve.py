@@ -130,6 +130,8 @@ class Reserve:
         if not _divides(member, row, result) or not self._has_both_sizes(member.namespace, now):
             return []
         level, small = result.level[row], _small_level(result, row)
+        if umbrella.entitled:
+            level = np.maximum(level, [umbrella.entitled[resource] for resource in snapshot.resources])
         kept = small if umbrella.exact else np.maximum(small, self._ratio_of(result) * level)
         jobs = self._jobs.get(member.namespace, NamespaceJobs())
         parts = ((SMALL_QUOTA, kept, jobs.small_unit), (LARGE_QUOTA, level - small, jobs.large_unit))
