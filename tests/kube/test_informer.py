@@ -304,3 +304,57 @@ async def test_a_kind_that_is_not_served_is_known_to_be_empty_and_found_once_som
         api.add(PODS)
         api.put(PODS, pod("one"))
         await until(lambda: names(informer) == {"one"}, "the kind to be found", 60.0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(b'{"unexpected": true}', id="an object that is no event"),
+        pytest.param(b"[1, 2]", id="a list"),
+        pytest.param(b'"text"', id="a text"),
+        pytest.param(b"null", id="nothing"),
+        pytest.param(b'{"type": 7, "object": {}}', id="a type that is a number"),
+        pytest.param(b'{"type": "ERROR", "object": {"code": "many", "reason": 4}}', id="an ERROR with odd fields"),
+        pytest.param(b'{"type": "ERROR", "object": "gone"}', id="an ERROR without a Status"),
+        pytest.param(b'{"type": "ERROR"}', id="an ERROR without an object"),
+        pytest.param(b'{"type": "BOOKMARK", "object": {"metadata": 3}}', id="a bookmark without metadata"),
+        pytest.param(b"\xff\xfe{}", id="bytes that are no text"),
+    ],
+)
+async def test_a_line_that_is_no_event_leads_to_a_relist_and_ends_nothing(line: bytes) -> None:
+    async with FakeApi(PODS) as api:
+        api.put(PODS, pod("one"))
+        async with running(api) as (informer, mirror, _):
+            await until(lambda: api.open_watches, "the watch")
+            before = informer.lists
+            api.raw_line(PODS, line)
+            await until(lambda: informer.lists > before, "another list")
+            api.put(PODS, pod("two"))
+            await until(lambda: ("a", "two") in mirror.objects, "the next event")
+
+
+async def test_an_object_whose_hook_raises_is_left_out_and_the_others_are_watched_on() -> None:
+    seen: list[str] = []
+
+    def hook(kind: str, old: Pod | None, new: Pod | None) -> None:
+        found = new or old
+        assert found is not None
+        if found.metadata.name == "poison":
+            raise ValueError("what a pod")
+        seen.append(f"{kind} {found.metadata.name}")
+
+    async with FakeApi(PODS) as api, api.client() as client:
+        api.put(PODS, pod("poison"))
+        api.put(PODS, pod("one"))
+        informer: Informer[Pod] = Informer(client, PODS, Pod, lambda: None, on_event=hook, backoff_seconds=FAST)
+        task = asyncio.create_task(informer.run())
+        await asyncio.wait_for(informer.synced.wait(), 5)
+        api.put(PODS, pod("poison", phase="Running"))
+        api.put(PODS, pod("two"))
+        await until(lambda: "ADDED two" in seen, "the event after the poison")
+        assert seen == ["ADDED one", "ADDED two"]
+        assert sorted(name for _, name in informer.store) == ["one", "two"]
+        assert informer.undecodable == 2
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

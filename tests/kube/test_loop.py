@@ -18,6 +18,7 @@ from fairburst.kube.engine import RoundPlan
 from fairburst.kube.loop import SchedulingLoop
 from fairburst.telemetry.metrics import Metrics
 from tests.support.objects import World
+from tests.support.tasks import until
 
 HOUR = 3600.0
 
@@ -175,12 +176,38 @@ async def test_a_round_whose_writes_failed_is_repeated_soon() -> None:
     assert rounds.at[1] - rounds.at[0] >= 0.5
 
 
-async def test_the_loop_tells_when_its_last_round_ended() -> None:
+async def test_it_is_unready_after_three_failed_rounds_in_a_row_and_ready_again_after_one_that_does_not_fail() -> None:
+    rounds = Rounds(debounce=1)
+    broken = True
+
+    def failing(view: Any, wall: float, now: float) -> RoundPlan:
+        if broken:
+            raise ValueError("no round today")
+        return rounds._real(view, wall, now)
+
+    rounds.loop._engine.round = failing  # type: ignore[method-assign]
+    running = asyncio.create_task(rounds.loop.run())
+    for failures in (1, 2, 3):
+        rounds.loop.mark()
+        await until(lambda: rounds.loop.failed_in_a_row == failures, f"failure {failures}")  # noqa: B023
+        assert (rounds.loop.unready() is None) is (failures < 3)
+        assert rounds.metrics.registry.get_sample_value("fairburst_rounds_failed_in_a_row") == failures
+    assert rounds.loop.unready() == "the last 3 rounds failed: ValueError: no round today"
+    broken = False
+    rounds.loop.mark()
+    await until(lambda: rounds.loop.unready() is None, "a round that does not fail")
+    assert rounds.metrics.registry.get_sample_value("fairburst_round_failures_total") == 3
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_the_loop_tells_when_its_last_progress() -> None:
     rounds = Rounds()
-    assert rounds.loop.last_round_ended == -math.inf
+    assert rounds.loop.last_progress == -math.inf
     async with running(rounds):
         await asyncio.sleep(0.05)
-        assert time.monotonic() - rounds.loop.last_round_ended < 2.0
+        assert time.monotonic() - rounds.loop.last_progress < 2.0
 
 
 async def test_a_loop_that_finishes_ends_the_round_under_way_and_begins_no_other() -> None:

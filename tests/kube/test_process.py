@@ -189,3 +189,57 @@ async def test_what_was_decided_is_told_before_it_ends() -> None:
         assert api.objects[THROUGHPUT]["batch", "queue"]["status"]["class"] == "Elastic"
         events = [event["reason"] for event in api.objects["/api/v1/events"].values()]
         assert events == ["Admitted"]
+
+
+async def test_an_error_in_one_task_restarts_that_task_and_rounds_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = 0
+
+    async def fails_once(self: Any) -> None:
+        nonlocal failed
+        failed += 1
+        if failed == 1:
+            raise RuntimeError("a bug")
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("fairburst.kube.evict.Evicter.run", fails_once)
+    async with fake_cluster() as api, running(api) as made:
+        await until(lambda: failed == 2, "the restart", 20.0)
+        before = rounds(made.operator)
+        api.put(THROUGHPUT, stored_queue("ThroughputQueue", "batch", "queue"))
+        await until(lambda: ("batch", "fairburst") in api.objects[QUOTAS], "a quota")
+        assert rounds(made.operator) > before
+        assert made.operator.metrics.registry.get_sample_value("fairburst_task_restarts_total", {"task": "evictions"}) == 1
+        await made.end()
+
+
+async def test_it_stays_healthy_while_the_api_server_is_away_however_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour without any answer: a restart would only lose the caches. The same silence of one watch alone is a reason."""
+    async with fake_cluster() as api, running(api) as made:
+        await until(lambda: rounds(made.operator), "the first round")
+        informers = made.operator._informers()
+        for informer in informers:
+            informer.last_contact -= 3600.0
+        assert made.operator.unhealthy() is None
+        informers[0].last_contact += 3600.0
+        assert "nothing heard for 180 s from" in str(made.operator.unhealthy())
+        await made.end()
+
+
+async def test_it_is_healthy_while_writes_are_answered_however_slowly_and_not_when_nothing_is() -> None:
+    async with fake_cluster() as api, running(api) as made:
+        await until(lambda: rounds(made.operator), "the first round")
+        operator = made.operator
+        operator._term_began -= 3600.0
+        operator._loop.last_progress -= 3600.0
+        assert "no round ended and no write was answered" in str(operator.unhealthy())
+        operator._progressed()
+        assert operator.unhealthy() is None
+        await made.end()
+
+
+async def test_failed_rounds_make_it_unready() -> None:
+    async with fake_cluster() as api, running(api) as made:
+        await until(lambda: rounds(made.operator), "the first round")
+        made.operator._loop.failed_in_a_row = 3
+        assert "the last 3 rounds failed" in str(made.operator.unready())
+        await made.end()

@@ -118,6 +118,12 @@ class FakeApi:
         """Send an ERROR event into every open watch."""
         self._publish(collection, "ERROR", status(code, reason))
 
+    def raw_line(self, collection: str, line: bytes) -> None:
+        """Send a line as it is into every open watch of the collection."""
+        self._history[collection].append((self.version, {"type": "RAW", "object": {}, "line": line}))
+        self._changed.set()
+        self._changed = asyncio.Event()
+
     def drop_watches(self) -> None:
         """Cut every watch off without an end of the response."""
         for task, request in list(self._watches.items()):
@@ -246,12 +252,12 @@ class FakeApi:
         history = self._history[collection]
         # Errors and bookmarks are told to those who watch now, never replayed.
         position = len(history)
-        lines = [event for at, event in history if at > version and event["type"] not in {"ERROR", "BOOKMARK"}]
+        lines = [event for at, event in history if at > version and event["type"] not in {"ERROR", "BOOKMARK", "RAW"}]
         with contextlib.suppress(ConnectionError, asyncio.CancelledError):
             while True:
                 wanted = [event for event in lines if namespace in {"", event["object"].get("metadata", {}).get("namespace", namespace)}]
                 if wanted:
-                    await response.write(b"".join(json.dumps(event).encode() + b"\n" for event in wanted))
+                    await response.write(b"".join(event.get("line", json.dumps(event, default=str).encode()) + b"\n" for event in wanted))
                 if any(event["type"] == "ERROR" for event in wanted):
                     break
                 while position == len(history) or task in self._frozen:

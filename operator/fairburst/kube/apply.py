@@ -40,14 +40,25 @@ Seen = Callable[[dict[str, Any]], None]
 
 
 class Applier:
-    """Sends plans through one client. `quota_seen` and `job_seen` (Jobs and JobSets) take the objects that the server answers with."""
+    """Sends plans through one client. `quota_seen` and `job_seen` (Jobs and JobSets) take the objects that the server answers with.
+    `on_answer` is called after each write."""
 
-    def __init__(self, client: ApiClient, pool: str, metrics: Metrics, *, quota_seen: Seen, job_seen: Seen) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        pool: str,
+        metrics: Metrics,
+        *,
+        quota_seen: Seen,
+        job_seen: Seen,
+        on_answer: Callable[[], None] = lambda: None,
+    ) -> None:
         self._client = client
         self._pool = pool
         self._metrics = metrics
         self._quota_seen = quota_seen
         self._job_seen = job_seen
+        self._on_answer = on_answer
         self._limit = asyncio.Semaphore(CONCURRENT_WRITES)
 
     async def apply(self, plan: RoundPlan, quota_written: Callable[[QuotaWrite, float], None]) -> bool:
@@ -73,7 +84,9 @@ class Applier:
 
     async def _one(self, kind: str, item: Item, send: Callable[[Item], Awaitable[None]]) -> bool:
         async with self._limit:
-            return await succeeded(kind, send(item), self._metrics)
+            done = await succeeded(kind, send(item), self._metrics)
+        self._on_answer()
+        return done
 
     async def _label(self, namespace: str) -> None:
         await self._client.merge_patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {MANAGED_LABEL: "true"}}})

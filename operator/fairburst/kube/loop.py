@@ -25,6 +25,7 @@ from fairburst.telemetry.metrics import Metrics
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0  # after a round with a failed write
+UNREADY_AFTER = 3  # failed rounds in a row
 CLOCK = time.time
 
 
@@ -47,7 +48,9 @@ class SchedulingLoop:
         self._metrics = metrics
         self._dirty, self._urgent = asyncio.Event(), asyncio.Event()
         self._first_event = math.inf
-        self.last_round_ended = self._rest_until = -math.inf
+        self.last_progress = self._rest_until = -math.inf
+        self.failed_in_a_row = 0
+        self._failure = ""
         self._finishing = False
         self._refused = 0
         self._resting = asyncio.Event()
@@ -65,7 +68,7 @@ class SchedulingLoop:
     async def run(self) -> None:
         """Rounds until told to finish. An unexpected error in one is logged and counted; the next starts from the view as it then is."""
         due = 0.0
-        self.last_round_ended = time.monotonic()  # of the first round, too, it is asked how long it takes
+        self.progressed()  # of the first round, too, it is asked how long it takes
         while True:
             await self._wait(due)
             if self._finishing:
@@ -73,13 +76,33 @@ class SchedulingLoop:
             self._resting.clear()
             try:
                 due = await self._round()
-            except Exception:
-                logger.exception("round failed")
-                self._metrics.round_failures.inc()
-                due = time.monotonic() + RETRY_SECONDS
+                self.failed_in_a_row = 0
+            except Exception as error:
+                due = time.monotonic() + self._failed(error)
             finally:
                 self._resting.set()
-            self.last_round_ended = time.monotonic()
+            self._metrics.rounds_failed_in_a_row.set(self.failed_in_a_row)
+            self.progressed()
+
+    def progressed(self) -> None:
+        """Something has been done: a round has ended, or a write of one has been answered, however long it took."""
+        self.last_progress = time.monotonic()
+
+    def unready(self) -> str | None:
+        """Why nothing is decided any more, or None."""
+        if self.failed_in_a_row < UNREADY_AFTER:
+            return None
+        return f"the last {self.failed_in_a_row} rounds failed: {self._failure}"
+
+    def _failed(self, error: Exception) -> float:
+        """Note a failed round; the seconds until the next one, which grow with each failure. One traceback for a cause."""
+        self.failed_in_a_row += 1
+        self._metrics.round_failures.inc()
+        failure = f"{type(error).__name__}: {error}"[:300]
+        if failure != self._failure or self.failed_in_a_row == 1:
+            logger.exception("round failed", exc_info=error)
+        self._failure = failure
+        return min(RETRY_SECONDS * 2.0 ** min(self.failed_in_a_row - 1, 10), self._config.interval_seconds)
 
     async def finish(self) -> None:
         """Begin no more rounds; return once the one under way has ended."""

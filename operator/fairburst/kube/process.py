@@ -7,6 +7,7 @@ what is remembered from the cluster, as after a restart, but lists no pods.
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import logging
 import math
@@ -14,7 +15,7 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -32,6 +33,7 @@ from fairburst.kube.evict import Evicter
 from fairburst.kube.loop import SchedulingLoop
 from fairburst.kube.memories import Memories
 from fairburst.kube.queues.queue_watch import QueueWatch
+from fairburst.kube.supervision import supervised
 from fairburst.kube.tell import Teller
 from fairburst.kube.ungate import Ungater
 from fairburst.kube.usage.controller_index import ControllerIndex
@@ -47,7 +49,8 @@ from fairburst.telemetry.web import WebServer
 
 logger = logging.getLogger(__name__)
 
-LOOP_LAG_SECONDS = 10.0
+# Without a round's end or a write's answer for this long beyond a round's interval the process is stuck: no single request takes longer.
+STUCK_SECONDS = 60.0
 FINISH_SECONDS = 5.0  # for the last round and what it has left to tell; Kubernetes ends us 30 s after SIGTERM
 CONTROLLERS = {
     "Job": ("/apis/batch/v1/jobs", Job),
@@ -137,6 +140,7 @@ class Operator:
             self.metrics,
             quota_seen=self._quota_seen,
             job_seen=self._job_seen,
+            on_answer=self._progressed,
         )
         self._changed_pods_in: set[str] = set()
         self._gated_arrived = False
@@ -167,14 +171,14 @@ class Operator:
         if self._config.webhook.enabled:  # whether or not this process leads
             event(logger, logging.INFO, "webhook started", port=await webhook.start())
         ended = asyncio.create_task(stop.wait())
-        tasks = [asyncio.create_task(informer.run(), name=informer.path) for informer in self._informers()]
+        tasks = [self._supervise(informer.path, informer.run) for informer in self._informers()]
         tasks.append(asyncio.create_task(self._run_terms(), name="terms"))
         if self._election is not None:
-            tasks.append(asyncio.create_task(self._election.run(), name="election"))
+            tasks.append(self._supervise("election", self._election.run))
         try:
             done, _ = await asyncio.wait([ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in done - {ended}:
-                task.result()  # an informer or the loop ends only by an error: let it surface
+                task.result()  # its caches could not be filled at all: let the reason surface
         finally:
             await self._finish()
             if self._election is not None:
@@ -187,6 +191,9 @@ class Operator:
             await web.stop()
             if self._recorder is not None:
                 self._recorder.stop()
+
+    def _supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        return asyncio.create_task(supervised(name, run, self.metrics), name=name)
 
     async def _finish(self) -> None:
         """End the round under way, and let users and whoever comes next know what was decided, unless the API server takes too long."""
@@ -216,14 +223,12 @@ class Operator:
         while self._election is not None:
             await self._election.leading.wait()
             await self._lead_until(self._election.standing_by)
-        await self._lead()
+        await supervised("lead", self._lead, self.metrics)
 
     async def _lead_until(self, standing_by: asyncio.Event) -> None:
-        term, lost = asyncio.create_task(self._lead(), name="term"), asyncio.create_task(standing_by.wait())
+        term, lost = self._supervise("lead", self._lead), asyncio.create_task(standing_by.wait())
         try:
             await asyncio.wait([term, lost], return_when=asyncio.FIRST_COMPLETED)
-            if term.done():
-                term.result()  # it ends only by an error
         finally:
             for task in (term, lost):
                 task.cancel()
@@ -236,11 +241,14 @@ class Operator:
         try:
             await asyncio.gather(self._queues.refresh(), self._memories.recall(self._engine))
             async with asyncio.TaskGroup() as term:
-                term.create_task(self._loop.run(), name="rounds")
-                term.create_task(self._ungater.run(), name="ungater")
-                term.create_task(self._teller.run(), name="teller")
-                term.create_task(self._memories.run(self._engine), name="memories")
-                term.create_task(self._evicter.run(), name="evicter")
+                for name, run in (
+                    ("rounds", self._loop.run),
+                    ("ungater", self._ungater.run),
+                    ("statuses", self._teller.run),
+                    ("memories", functools.partial(self._memories.run, self._engine)),
+                    ("evictions", self._evicter.run),
+                ):
+                    term.create_task(supervised(name, run, self.metrics), name=name)
         finally:
             self._leading = False
             self.metrics.stand_by()
@@ -250,18 +258,22 @@ class Operator:
         """Why this process could not take over at once, or None: also one that stands by is ready."""
         if not self._ready:
             return "caches are not complete yet"
+        if self._leading and (problem := self._loop.unready()) is not None:
+            return problem
         return None if self._election is None else self._election.unread
 
     def unhealthy(self) -> str | None:
-        """What is wrong, or None."""
-        now = time.monotonic()
-        idle = now - max(self._loop.last_round_ended, self._term_began)
-        if self._leading and idle > self._config.rounds.interval_seconds + LOOP_LAG_SECONDS:
-            return f"no round ended for {idle:.0f} s"
+        """Why a restart would help, or None. An API server that is slow or away is no reason: caches and leadership would be lost."""
+        idle = time.monotonic() - max(self._loop.last_progress, self._term_began)
+        if self._leading and idle > self._config.rounds.interval_seconds + STUCK_SECONDS:
+            return f"no round ended and no write was answered for {idle:.0f} s"
         return silence(self._informers()) if self._ready else None
 
     def _informers(self) -> list[Informer[Any]]:
         return [self._pods, self._nodes, self._namespaces, self._quotas, self._limit_ranges, *self._controllers.values()]
+
+    def _progressed(self) -> None:
+        self._loop.progressed()  # of the present term
 
     def _mark(self) -> None:
         self._loop.mark()
@@ -326,6 +338,9 @@ class Operator:
         return await self._teller.tell(plan) and applied
 
     def _after_round(self, plan: RoundPlan) -> None:
+        for step, count in self._engine.contained.failures.items():
+            self.metrics.contained_failures.labels(step).inc(count)
+        self._engine.contained.failures.clear()
         if plan.statuses_planned:
             self._show(plan)
         self._memories.note(plan)

@@ -156,6 +156,23 @@ class Metrics:
         )
         self.rounds = Counter("fairburst_rounds_total", "Scheduling rounds run.", registry=registry)
         self.round_failures = Counter("fairburst_round_failures_total", "Rounds that raised an unexpected error.", registry=registry)
+        self.rounds_failed_in_a_row = Gauge(
+            "fairburst_rounds_failed_in_a_row",
+            "Rounds that have failed since the last one that did not; unready from 3.",
+            registry=registry,
+        )
+        self.contained_failures = Counter(
+            "fairburst_contained_failures_total",
+            "Errors that concerned one object only, by step: the object says so in its Ready condition, the others are served.",
+            ["step"],
+            registry=registry,
+        )
+        self.task_restarts = Counter(
+            "fairburst_task_restarts_total",
+            "Tasks of the operator that ended unexpectedly and were started again.",
+            ["task"],
+            registry=registry,
+        )
         self.decide_seconds = Histogram(
             "fairburst_decide_seconds", "Time of one decision by the core.", buckets=_ROUND_BUCKETS, registry=registry
         )

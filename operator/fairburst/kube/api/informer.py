@@ -75,15 +75,15 @@ class Informer(Generic[T]):
     on_change : called once per batch of events, after the store has them all.
     params : selectors, for example {"fieldSelector": "status.phase!=Failed,status.phase!=Succeeded"}.
     optional : whether the API server may not serve the kind: the collection is empty then, and looked for once a minute.
-    on_event : called for each change with ("ADDED" | "MODIFIED" | "DELETED", old, new), the store already changed.
-        Must not raise: an error ends `run`.
+    on_event : called for each change with ("ADDED" | "MODIFIED" | "DELETED", old, new), the store already changed. Where it raises, the
+        new object is left out of the store, as one that cannot be decoded.
 
     Attributes
     ----------
     store : (namespace, name) to object; never changed in place by anybody.
     synced : set after the first complete list.
     last_contact : `time.monotonic()` of the last list page, event or bookmark; minus infinity before the first.
-    lists, undecodable : counters: complete lists so far, events skipped because they broke our schema.
+    lists, undecodable : counters: complete lists so far; objects left out because they broke our schema, or because `on_event` raised.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class Informer(Generic[T]):
         """Turn the difference between the store and a complete list into events."""
         self._ahead.clear()
         for key in [key for key in self.store if key not in found]:
-            self._on_event("DELETED", self.store.pop(key), None)
+            self._tell("DELETED", self.store.pop(key), None)
         for key, new in found.items():
             self._put(key, new)
 
@@ -192,7 +192,22 @@ class Informer(Generic[T]):
         if key in self._ahead and self._is_behind(key, new):
             return False
         self.store[key] = new
-        self._on_event("ADDED" if old is None else "MODIFIED", old, new)
+        if not self._tell("ADDED" if old is None else "MODIFIED", old, new):
+            del self.store[key]
+        return True
+
+    def _tell(self, kind: str, old: T | None, new: T | None) -> bool:
+        """Call `on_event`; False where it raised. One object's error must not end the watch of all others."""
+        try:
+            self._on_event(kind, old, new)
+        except Exception as error:
+            self.undecodable += 1
+            found = new or old
+            logger.exception(
+                "informer leaves an object out",
+                extra={"path": self.path, "object": "/".join(_key(found)) if found else "", "error": str(error)[:300]},
+            )
+            return False
         return True
 
     def _is_behind(self, key: Key, new: T) -> bool:
@@ -245,7 +260,7 @@ class Informer(Generic[T]):
             self._ahead.pop(_key(new), None)
             old = self.store.pop(_key(new), None)
             if old is not None:
-                self._on_event("DELETED", old, None)
+                self._tell("DELETED", old, None)
             return old is not None
         return False
 
@@ -253,20 +268,31 @@ class Informer(Generic[T]):
         try:
             event = self._events.decode(line)
         except msgspec.ValidationError as error:
-            # An ERROR event's object is a Status, which seldom fits our kind; anything else that does not fit is skipped.
-            raw = _raw_event_decoder.decode(line)
-            if raw.type == "BOOKMARK":  # an empty object of the kind, with null where the kind has a list
-                metadata = msgspec.json.decode(raw.object, type=_Bookmark).metadata
-                return WatchEvent(raw.type, self._kind(metadata=metadata))
-            if raw.type != "ERROR":
-                self._skip(raw.object, error)
-                return None
-            raise _error_event(line) from None
+            return self._decode_odd(line, error)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise _WatchError(f"expected a line of JSON, found {line[:100]!r}: {error}") from error
         if event.type == "ERROR":
             raise _error_event(line)
         return event
+
+    def _decode_odd(self, line: bytes, error: msgspec.ValidationError) -> WatchEvent[T] | None:
+        """An event that is none of our kind. An ERROR's object is a Status, which seldom fits; any other object is skipped.
+
+        Raises
+        ------
+        _WatchError : an ERROR event, or a line that is JSON but no event: what it was to say is lost, so the collection is listed again.
+        """
+        try:
+            raw = _raw_event_decoder.decode(line)
+            if raw.type == "BOOKMARK":  # an empty object of the kind, with null where the kind has a list
+                metadata = msgspec.json.decode(raw.object, type=_Bookmark).metadata
+                return WatchEvent(raw.type, self._kind(metadata=metadata))
+        except (msgspec.DecodeError, UnicodeDecodeError) as broken:
+            raise _WatchError(f"expected a watch event, found {line[:100]!r}: {broken}") from broken
+        if raw.type == "ERROR":
+            raise _error_event(line) from None
+        self._skip(raw.object, error)
+        return None
 
     def _page(self, body: bytes) -> ObjectList[T]:
         """One page; objects that break our schema are left out rather than blocking all others."""
@@ -290,9 +316,15 @@ class Informer(Generic[T]):
 
 
 def silence(informers: Iterable[Informer[Any]]) -> str | None:
-    """Which of them, all synced, have not been heard of for too long; None where all is well."""
+    """Which of them, all synced, have not been heard of for long while others have; None where all is well.
+
+    When none is heard of, the API server is away: a restart would only lose the caches.
+    """
     now = time.monotonic()
-    silent = [informer.path for informer in informers if now - informer.last_contact > SILENCE_SECONDS]
+    watched = list(informers)
+    silent = [informer.path for informer in watched if now - informer.last_contact > SILENCE_SECONDS]
+    if len(silent) == len(watched):
+        return None
     return f"nothing heard for {SILENCE_SECONDS:.0f} s from {', '.join(silent)}" if silent else None
 
 
@@ -320,7 +352,10 @@ _error_decoder = msgspec.json.Decoder(_ErrorEvent)
 
 
 def _error_event(line: bytes) -> _WatchError:
-    status = _error_decoder.decode(line).object
+    try:
+        status = _error_decoder.decode(line).object
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _WatchError(f"ERROR event without a readable Status: {line[:100]!r}")
     return _WatchError(f"ERROR event: {status.code} {status.reason}: {status.message}")
 
 

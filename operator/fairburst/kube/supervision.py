@@ -1,0 +1,43 @@
+"""Tasks that are restarted one by one when they end unexpectedly. Decides nothing else.
+
+A task of the operator runs until it is cancelled or has done what it was told to. One that raises is started again after a pause that
+doubles, so that an error in one place costs that place alone; the process ends only when it is told to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from fairburst.kube.api.informer import Backoff
+from fairburst.telemetry.log import event
+from fairburst.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+PAUSE_SECONDS = (1.0, 60.0)
+STEADY_SECONDS = 300.0  # a task that ran this long begins with the shortest pause again
+
+
+async def supervised(
+    name: str, run: Callable[[], Awaitable[None]], metrics: Metrics, pause_seconds: tuple[float, float] = PAUSE_SECONDS
+) -> None:
+    """Run `run` until it returns or is cancelled; where it raises, that is logged and counted under `name`, and it is run again."""
+    pauses = Backoff(*pause_seconds)
+    while True:
+        began = time.monotonic()
+        try:
+            await run()
+        except Exception as error:
+            logger.exception("a task ended unexpectedly")
+            problem = f"{type(error).__name__}: {error}"[:300]
+        else:
+            return
+        if time.monotonic() - began > STEADY_SECONDS:
+            pauses.reset()
+        delay = pauses.delay()
+        metrics.task_restarts.labels(name).inc()
+        event(logger, logging.ERROR, "task restarts", task=name, problem=problem, delay_seconds=round(delay, 2))
+        await asyncio.sleep(delay)
