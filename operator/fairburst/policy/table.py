@@ -324,9 +324,9 @@ class Columns:
     quiet: Quiet | None = None
 
     def copy(self) -> Columns:
-        """A copy whose arrays may be written."""
+        """A copy whose arrays may be written. It is not quiet: `quiet` describes the round that these arrays came out of."""
         blocks = {dtype: block.copy() for dtype, block in self.blocks.items()}
-        return replace(self, blocks=blocks, **_views(blocks))
+        return replace(self, blocks=blocks, quiet=None, **_views(blocks))
 
     def delivered(self, now: float) -> FloatArray:
         """(N,) dominant-share-seconds used since the window opened."""
