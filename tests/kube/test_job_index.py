@@ -207,3 +207,28 @@ def _step(jobs: JobIndex, model: Model, what: str, number: int, before: Pod | No
 def test_the_key_of_a_pod_is_its_controller_or_itself() -> None:
     assert job_key(task_pod(1, "work")).name == "work"
     assert job_key(pod("batch", "bare")).name == "batch/bare"
+
+
+@pytest.mark.parametrize("first_runs", [False, True])
+def test_a_pod_that_names_a_bare_pod_as_its_controller_joins_it(first_runs: bool) -> None:
+    """Any tenant can write such a reference: found by tests/simulation/fuzz.py, seed 2."""
+    jobs = index()
+    bare = [pod("batch", "bare", node=node, phase=phase) for node, phase in (("", "Pending"), ("node-0", "Running"))]
+    for stage in bare:
+        stage.metadata.uid = "the-bare-one"
+        stage.status.start_time = "2026-01-01T00:00:00Z" if stage.status.phase == "Running" else None
+    claims = [task_pod(1, "x", phase=phase, size="") for phase in ("Pending", "Running")]
+    for stage in claims:
+        stage.spec.priority_class_name = ""
+        stage.metadata.owner_references[0].uid = "the-bare-one"
+    order = [(None, bare[0]), (bare[0], bare[1]), (None, claims[0]), (claims[0], claims[1])]
+    for old, new in order if first_runs else [order[0], order[2], order[1], order[3]]:
+        jobs.update(old, new, SHAPE, WALL, 0.0)
+    (both,) = jobs.jobs("batch")
+    assert (both.active, both.running, both.used, both.alone) == (2, 2, [2000, 4000], False)
+    assert jobs.settled("batch") == []
+    for gone in (bare[1], claims[1]):
+        jobs.update(gone, None, SHAPE, WALL + 1.0, 1.0)
+    assert list(jobs.jobs("batch")) == [both]
+    jobs.expire(2.0 + KEEP)
+    assert list(jobs.jobs("batch")) == []

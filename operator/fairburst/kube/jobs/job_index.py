@@ -197,9 +197,18 @@ class JobIndex:
             alone = owner is None and not group_of(pod.metadata)
             job = JobPods(key, number, kind, name, created, _is_small(pod), [0] * len(shape), [0] * len(shape), alone=alone)
             self._jobs[key] = self._by_namespace.setdefault(key.namespace, {})[key] = self._by_number[number] = job
+        elif job.alone:
+            self._accompany(job)
         job.active += 1
         _sum(job.wanted, shape, +1)
         return _Known(pod.metadata.uid, job, shape)
+
+    def _accompany(self, job: JobPods) -> None:
+        """A second pod joins a bare one by naming it as its controller: from now on they are a job of two."""
+        if job.running:
+            self._by_namespace.setdefault(job.key.namespace, {})[job.key] = job
+            self._settle(job, tuple(job.used), -1)
+        job.alone = False
 
     def _start(self, known: _Known, started: float) -> None:
         job = known.job
