@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-slow test-long e2e test-fast lint crds chart image release-check lock bench reproduce cluster-build clean fuzz simulate-faults mutate
+.PHONY: demo test test-slow test-long e2e test-fast lint crds chart image release-check lock bench reproduce cluster-build clean fuzz simulate-faults fuzz-objects mutate
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -102,6 +102,12 @@ SEEDS ?= 1-200
 SIMULATE_JOBS ?= 2
 simulate-faults: $(STAMP)
 	$(BIN)/python -m tests.simulation $(SEEDS) --jobs $(SIMULATE_JOBS)
+
+## fuzz-objects: objects that the API server admits, in bulk, through the whole operator in virtual time; SEED= is the first 20,000's
+OBJECTS ?= 1000000
+SEED ?= 1
+fuzz-objects: $(STAMP)
+	$(BIN)/python -m tests.simulation.fuzz $(OBJECTS) --seed $(SEED) --jobs $(SIMULATE_JOBS)
 
 ## mutate: mutation testing of the modules that decide (hours; not part of `test`); MUTANTS="drf bopf" for some. Goes on where it was, unless a source changed
 MUTANTS ?= bopf drf admission windows rounding decide schedule table profile memory versioned uncertainty baselines

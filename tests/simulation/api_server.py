@@ -48,6 +48,7 @@ KINDS = {
     DEPLOYMENTS: "Deployment",
     REPLICA_SETS: "ReplicaSet",
     STATEFUL_SETS: "StatefulSet",
+    JOB_SETS: "JobSet",
     **QUEUES,
 }
 BOOKMARK_SECONDS = 55.0
@@ -198,6 +199,10 @@ class ApiServer:
             "metadata": {**obj["metadata"], "uid": f"uid-{next(self._uids)}", "creationTimestamp": self.now(), "generation": 1},
         }
         return self._store(who, "POST", collection, None, stored)
+
+    def put(self, collection: str, obj: Object) -> Object:
+        """Store as it is, beyond admission, controllers and quotas."""
+        return self._store("world", "POST", collection, None, {"kind": KINDS[collection], **obj})
 
     def update(self, collection: str, old: Object, change: Mapping[str, Any], who: str = "world") -> Object:
         """Merge `change` into an object as it is now."""

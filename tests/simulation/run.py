@@ -6,11 +6,13 @@ import asyncio
 import hashlib
 import random
 import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
-import fairburst.kube.process  # noqa: F401 (the modules whose clocks are replaced must be there)
+from fairburst.kube.process import Operator
+from fairburst.telemetry.metrics import Metrics
 from tests.simulation import controllers
 from tests.simulation.api_server import BOOKMARK_SECONDS, ApiServer
 from tests.simulation.faults import Chosen, FaultPlan
@@ -50,7 +52,7 @@ def simulate(seed: int, *, with_faults: bool = True, chosen: Chosen | None = Non
     except Exception:
         result.broken.append(f"the simulation failed: {traceback.format_exc(limit=-6)}")
     finally:
-        _close(loop)
+        close(loop)
     return result
 
 
@@ -69,7 +71,7 @@ async def _run(loop: VirtualLoop, result: Result, chosen: Chosen | None, converg
     server.requests.append(on_request)
     replicas = [Replica(f"operator-{number}", scenario.config, server, source(f"link {number}")) for number in range(2)]
     invariants = Invariants(server, replicas, scenario.tenants)
-    failures = _FailedRounds(replicas)
+    failures = failed_rounds(replicas)
     plan = FaultPlan(server, replicas, scenario, source("faults"), chosen) if with_faults else None
     end = plan.over + converge_seconds if plan is not None else QUIET_RUN_SECONDS
 
@@ -95,7 +97,7 @@ async def _run(loop: VirtualLoop, result: Result, chosen: Chosen | None, converg
             server.bookmark()
     invariants.converged(end)
     invariants.failures()
-    result.failed_rounds = failures.count()
+    result.failed_rounds = failures()
     if result.failed_rounds:
         invariants.note(f"{result.failed_rounds} rounds failed")
     for queue in (one for collection in ("latencyqueues",) for one in server.of(f"/apis/fairburst.dev/v1alpha1/{collection}")):
@@ -107,26 +109,21 @@ async def _run(loop: VirtualLoop, result: Result, chosen: Chosen | None, converg
     result.rounds, result.writes, result.digest = invariants.rounds, invariants.writes, digest.hexdigest()[:16]
 
 
-class _FailedRounds:
-    """Adds up the metric over all processes, of which each has its own."""
+def failed_rounds(replicas: Sequence[Replica]) -> Callable[[], int]:
+    """A function that adds up the metric over all processes that are started from now on; each has its own."""
+    metrics: list[Metrics] = []
+    for replica in replicas:
+        before = replica.on_start
 
-    def __init__(self, replicas: list[Replica]) -> None:
-        self._metrics = []
-        for replica in replicas:
-            replica.on_start = self._also(replica.on_start)
+        def on_start(one: Replica, operator: Operator, before: Callable[[Replica, Operator], None] = before) -> None:
+            metrics.append(operator.metrics)
+            before(one, operator)
 
-    def _also(self, before):  # type: ignore[no-untyped-def]
-        def on_start(replica, operator) -> None:  # type: ignore[no-untyped-def]
-            self._metrics.append(operator.metrics)
-            before(replica, operator)
-
-        return on_start
-
-    def count(self) -> int:
-        return int(sum(metrics.round_failures._value.get() for metrics in self._metrics))
+        replica.on_start = on_start
+    return lambda: int(sum(one.round_failures._value.get() for one in metrics))
 
 
-def _close(loop: VirtualLoop) -> None:
+def close(loop: VirtualLoop) -> None:
     """End whatever still runs, without letting time pass for it."""
     tasks = asyncio.all_tasks(loop)
     for task in tasks:

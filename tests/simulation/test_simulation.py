@@ -15,6 +15,7 @@ import pytest
 from fairburst.kube import engine
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.informer import Informer
+from tests.simulation.fuzz import fuzz
 from tests.simulation.run import simulate
 
 REPOSITORY = Path(__file__).parents[2]
@@ -62,6 +63,23 @@ def test_another_seed_is_another_run() -> None:
 def test_a_quarter_of_a_minute_after_a_long_outage_all_is_well() -> None:
     results = [simulate(seed, chosen=lambda plan: [plan.down(20.0, 90.0)], converge_seconds=15.0) for seed in (1, 2, 3)]
     assert [result.broken for result in results] == [[], [], []]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_hostile_objects_end_no_process_and_fail_no_round(seed: int) -> None:
+    found = fuzz(seed, 6_000)
+    assert not found.broken, found
+
+
+def test_a_round_that_fails_on_an_object_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fragile(self: Any, view: Any, wall: float, now: float) -> Any:
+        assert len(view.stored_pods) < 100
+        raise NotImplementedError
+
+    monkeypatch.setattr(engine.Engine, "round", fragile)
+    found = fuzz(1, 1_000)
+    assert found.failed_rounds
+    assert any("NotImplementedError" in problem for problem in found.problems)
 
 
 def test_an_operator_that_forgets_at_a_restart_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,156 @@
+"""`make fuzz-objects`: hostile objects in bulk through the whole operator.
+
+Objects come in batches, each of which replaces the one before. Each batch is another cluster's worth of nonsense in twenty namespaces,
+beside one queue of an ordinary tenant. Broken: a process that ends, a round that fails, an object that the operator cannot decode.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import multiprocessing
+import os
+import random
+import re
+import sys
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+
+import fairburst.kube.process  # noqa: F401 (the modules whose clocks are replaced must be there)
+from tests.simulation.api_server import NAMESPACES, NODES, ApiServer, Object
+from tests.simulation.hostile import Hostile
+from tests.simulation.replica import STAND_INS, Replica
+from tests.simulation.run import close, failed_rounds
+from tests.simulation.scenario import OWN_NAMESPACE, Scenario, node
+from tests.simulation.virtual_time import VirtualLoop, stand_ins
+
+_figures = re.compile(r"[0-9][0-9.e+]*")  # so that one error with many values is one
+BATCH, BATCH_SECONDS, NAMESPACES_COUNT = 500, 1.0, 20
+ROUND_OF_SEEDS = 20_000  # objects of one seed
+
+
+@dataclass
+class Fuzzed:
+    """What one seed showed. `problems`: distinct errors with how often each came."""
+
+    seed: int
+    objects: int = 0
+    rounds: int = 0
+    failed_rounds: int = 0
+    exits: list[str] = field(default_factory=list)
+    undecodable: int = 0
+    problems: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def broken(self) -> bool:
+        """Whether anything happened that must not."""
+        return bool(self.exits or self.failed_rounds or self.undecodable or not self.rounds)
+
+
+class _Errors(logging.Handler):
+    """Notes every error that the operator logs, by where it came from."""
+
+    def __init__(self, problems: Counter[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._problems = problems
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{frame.filename.rpartition('fairburst/')[2]}:{frame.lineno}"
+            figures = _figures.sub("#", str(error)[:200])
+            text += f" {getattr(record, 'step', '')}: {type(error).__name__} {figures} ({where})"
+        elif hasattr(record, "error"):
+            text += f": {str(record.error)[:200]}"
+        self._problems[text] += 1
+
+
+def fuzz(seed: int, objects: int) -> Fuzzed:
+    """One seed's objects through a fresh operator."""
+    loop, result = VirtualLoop(), Fuzzed(seed)
+    handler, operators = _Errors(result.problems), logging.getLogger("fairburst")
+    level, propagate = operators.level, operators.propagate
+    operators.addHandler(handler)
+    operators.setLevel(logging.ERROR)
+    operators.propagate = False
+    try:
+        with stand_ins(loop, f"fuzz {seed}", **STAND_INS):
+            loop.run_until_complete(_run(loop, result, objects))
+    finally:
+        operators.removeHandler(handler)
+        operators.setLevel(level)
+        operators.propagate = propagate
+        close(loop)
+    return result
+
+
+async def _run(loop: VirtualLoop, result: Fuzzed, objects: int) -> None:
+    scenario = Scenario(random.Random(f"hostile {result.seed}"))
+    server = ApiServer(loop, scenario.config, random.Random(0))
+    hostile = Hostile(random.Random(f"objects {result.seed}"))
+    replica = Replica("operator", scenario.config, server, random.Random(1))
+    counted = failed_rounds([replica])
+    for name in (OWN_NAMESPACE, "ordinary", *(f"tenant-{number}" for number in range(NAMESPACES_COUNT))):
+        server.create(NAMESPACES, {"metadata": {"name": name, "labels": {}}, "status": {"phase": "Active"}})
+    for number in range(2):
+        server.create(NODES, node(f"node-{number}", 16))
+    replica.start()
+    await asyncio.sleep(2.0)
+    before: list[tuple[str, Object]] = []
+    while result.objects < objects and replica.running:
+        batch = [hostile.make(f"tenant-{hostile.namespace(NAMESPACES_COUNT)}") for _ in range(BATCH)]
+        for collection, obj in before:
+            server.remove(collection, obj)
+        before = [(collection, server.put(collection, obj)) for collection, obj in batch]
+        result.objects += len(batch)
+        await asyncio.sleep(BATCH_SECONDS)
+    operator = replica.operator
+    assert operator is not None
+    result.exits, result.failed_rounds = replica.exits, counted()
+    result.rounds = int(operator.metrics.rounds._value.get())
+    result.undecodable = sum(informer.undecodable for informer in operator._informers())
+
+
+def _one(work: tuple[int, int]) -> Fuzzed:
+    return fuzz(*work)
+
+
+def main() -> int:
+    """The command."""
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        os.execve(sys.executable, [sys.executable, "-m", "tests.simulation.fuzz", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})  # noqa: S606
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.fuzz")
+    parser.add_argument("objects", type=int)
+    parser.add_argument("--seed", type=int, default=1, help="the first")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    options = parser.parse_args()
+    started = time.monotonic()
+    seeds = range(options.seed, options.seed + -(-options.objects // ROUND_OF_SEEDS))
+    work = [(seed, min(ROUND_OF_SEEDS, options.objects)) for seed in seeds]
+    problems: Counter[str] = Counter()
+    results: list[Fuzzed] = []
+    with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
+        for result in pool.imap(_one, work):
+            results.append(result)
+            problems += result.problems
+            if result.broken:
+                print(f"seed {result.seed} broke: {result.exits} {result.failed_rounds} failed rounds, {result.undecodable} undecodable")
+                print(f"  again: make fuzz-objects OBJECTS={result.objects} SEED={result.seed}", flush=True)
+    for text, count in problems.most_common(30):
+        print(f"{count} times: {text}")
+    seconds, total = time.monotonic() - started, sum(result.objects for result in results)
+    print(
+        f"{total} objects, {sum(result.rounds for result in results)} rounds, {sum(len(result.exits) for result in results)} exits, "
+        f"{sum(result.failed_rounds for result in results)} failed rounds, {sum(problems.values())} errors contained; "
+        f"{total / seconds:.0f} objects a second"
+    )
+    return 1 if any(result.broken for result in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
