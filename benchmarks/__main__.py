@@ -11,6 +11,7 @@ from benchmarks.measure import REGISTRY, Measurement
 
 MODULES = (
     "benchmarks.policy",
+    "benchmarks.rounds",
     "benchmarks.dress",
     "benchmarks.sim",
     "benchmarks.informer",

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import dress, extender, paf, policy, reclaim
+from benchmarks import dress, extender, paf, policy, reclaim, rounds
 from benchmarks.informer import informer_path
 from benchmarks.measure import REGISTRY, Measurement, figure
 from fairburst.kube.extender.server import VERBS
@@ -27,6 +27,7 @@ TINY: dict[str, Callable[[], Iterator[Measurement]]] = {
     "decide_memory": lambda: policy.memory_of(10, None),
     "admission_scheduled": lambda: policy.scheduled_admission(6, 4, 10),
     "admission": lambda: policy.periodic_admission(5),
+    "rounds": lambda: rounds.rounds_of(6, hard=0.5, repeats=2),
     "informer": lambda: informer_path(30, 10),
     "extender": lambda: extender.answers_at(5, 2, 2, 20, None),
     "dress": lambda: dress.round_of_jobs(10, 100, None),
@@ -118,6 +119,16 @@ def test_a_round_over_eight_times_the_queues_takes_no_more_than_twenty_times_as_
         memory = policy.settled(snapshot)
         times.append(fastest(lambda s=snapshot, m=memory: decide(s, m, policy.CONFIG, policy.NOW + 2)))  # type: ignore[misc]
     assert times[1] < 20 * times[0]  # seen: 5; a quadratic step would make it 64
+
+
+@pytest.mark.parametrize(("kind", "hard"), [(kind, hard) for kind in rounds.KINDS for hard in (0.0, 0.5) if (kind, hard) != ("idle", 0.5)])
+def test_a_round_of_the_engine_over_four_times_the_queues_takes_no_more_than_five_times_as_long(kind: str, hard: float) -> None:
+    times = []
+    for queues in (150, 600):
+        pool = rounds.Pool(queues, hard=hard)
+        pool.settle()
+        times.append(fastest(lambda pool=pool: rounds.KINDS[kind](pool)))  # type: ignore[misc]
+    assert times[1] < 2.2**2 * times[0]  # twice the queues at most 2.2 times the cost; a quadratic step would make it 16
 
 
 def test_the_extender_scores_nodes_in_less_time_than_plain_json_takes_to_read_the_question_and_write_the_answer() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fairburst.kube.names import MANAGED_LABEL, QUOTA_NAME
+from fairburst.policy import explain
 from fairburst.policy.model import QueueKind
 from fairburst.quantity import parse_quantity
 from tests.support.objects import GI, World, job, latency_spec, limit_range, node, pod, quota, requesting
@@ -107,6 +108,23 @@ def test_a_restarted_operator_on_a_settled_cluster_writes_nothing(away: float) -
     plan = again.plan()
     assert (plan.labels, plan.quota_writes, plan.statuses, plan.events) == ([], [], [], [])
     assert plan.result.classes == world.plan().result.classes
+
+
+def test_a_round_that_plans_no_statuses_words_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sentence names the tightest of all promises: with one for each hard queue a round would be quadratic."""
+    world = World()
+    batch(world, pods=10)
+    for number in range(5):
+        world.queue(LQ, f"burst-{number}", spec=latency_spec(cpu="2"))
+    settle(world)
+    assert world.round().statuses_planned
+    world.after(0.1)
+    worded = []
+    monkeypatch.setattr(explain, "admission_decision", lambda _, row: worded.append(row))
+    world.view.changed_namespaces.add("batch")
+    plan = world.plan()
+    assert not plan.statuses_planned
+    assert worded == []
 
 
 def test_observe_yields_nothing_but_statuses() -> None:

@@ -57,14 +57,12 @@ from fairburst.policy.model import (
     Burst,
     ClusterSnapshot,
     EventKind,
-    GuaranteeClass,
     Memory,
     QueueDecision,
     QueueKind,
     QueueMemory,
     RoundEvent,
     RoundResult,
-    Schedule,
 )
 
 STATUS_PLAN_SECONDS = 0.5
@@ -281,8 +279,7 @@ class Engine:
 
     def _recall(self, queues: Mapping[ObjectKey, Mapping[str, Any]]) -> None:
         """Read the memory of queues that this process has not met, and forget namesakes of deleted ones."""
-        known = dict(self.memory.queues)
-        changed = False
+        read, forgotten = dict[str, QueueMemory](), set[str]()
         for (kind, namespace, name), obj in queues.items():
             qualified, uid = f"{namespace}/{name}", obj["metadata"].get("uid", "")
             if uid in self._roster.excluded:  # what its status remembers is read once it is decided on again
@@ -295,16 +292,23 @@ class Engine:
             self._uids[f"{kind}/{qualified}"] = uid
             remembered = memory_of(obj)
             if remembered is not None and pool_name(obj) == self._config.pool.name:
-                known[qualified] = remembered
-                changed = True
-            else:
-                changed |= _forget(known, kind, qualified)
+                read[qualified] = remembered
+            elif self._remembers(kind, qualified):
+                forgotten.add(qualified)
         for gone in self._uids.keys() - {f"{kind}/{namespace}/{name}" for kind, namespace, name in queues}:
             del self._uids[gone]
-            changed |= _forget(known, *gone.split("/", 1))
-        if changed:
+            kind, qualified = gone.split("/", 1)
+            if self._remembers(kind, qualified):
+                forgotten.add(qualified)
+        if read or forgotten:
+            known = {name: self.memory.entry(name) for name in self.memory.queues if name not in forgotten} | read
             following = 1 + max((entry.admission_order for entry in known.values()), default=-1)
             self.memory = Memory(known, max(self.memory.next_admission_order, following), dress=self.memory.dress)
+
+    def _remembers(self, kind: str, qualified: str) -> bool:
+        """Whether something is remembered of this object, and not of one of the other kind under the same name."""
+        promised = self.memory.promised(qualified)
+        return promised is not None and promised.promise.kind is KINDS[kind]
 
     def _resources(self, roster: Roster, view: ClusterView) -> tuple[str, ...]:
         """The K counted resources: the configured ones, and extended ones that a queue names and a node has."""
@@ -451,7 +455,8 @@ class Engine:
     def _burst_rate(self, member: Member | None, resources: tuple[str, ...]) -> FloatArray:
         """(K,) rate that a hard or soft queue is promised in its windows, also while it has none; zeros for others."""
         latency = member is not None and member.key[0] == "LatencyQueue"
-        burst = _present_burst(self.memory.queues[member.qualified_name]) if member is not None and latency else None
+        promised = self.memory.promised(member.qualified_name) if member is not None and latency else None
+        burst = promised.burst if promised is not None else None
         return np.zeros(len(resources)) if burst is None else _rate(burst, resources)
 
     def _plan_quotas(self, view: ClusterView, enforced: Iterable[Enforced], plan: RoundPlan, now: float) -> None:
@@ -588,7 +593,7 @@ class Engine:
                     member,
                     conditions if elastic is None else [*conditions, condition(elastic)],
                     decision,
-                    self.memory.queues[member.qualified_name],
+                    self.memory.entry(member.qualified_name),
                     plan.snapshot.usage[row],
                     np.maximum(_vector(plan.snapshot.resources, self._demand[member.namespace].demand), plan.snapshot.demand[row]),
                     None if observed_only else stamp_of(decision.guarantee_class, self._config),
@@ -609,7 +614,8 @@ class Engine:
         self, view: ClusterView, snapshot: ClusterSnapshot, decision: QueueDecision, row: int, now: float
     ) -> Attainability | None:
         """Whether the promised burst can be in time on this cluster; None where no burst is promised."""
-        burst = _present_burst(self.memory.queues[decision.queue])
+        promised = self.memory.promised(decision.queue)
+        burst = promised.burst if promised is not None else None
         if burst is None:
             return None
         rate = _rate(burst, snapshot.resources)
@@ -634,34 +640,14 @@ class Engine:
         """Note how much each burst that was judged in this round has used."""
         for what in plan.result.events:
             if what.kind in {EventKind.BURST_MET, EventKind.BURST_MISSED}:
-                memory = self.memory.queues[what.queue]
-                burst = _present_burst(memory)
+                memory, promised = self.memory.entry(what.queue), self.memory.promised(what.queue)
+                burst = promised.burst if promised is not None else None
                 if burst is not None:
                     committed = plan.snapshot.committed_capacity
                     counted = committed > 0
                     demand = _rate(burst, plan.snapshot.resources) * burst.deadline_seconds
                     self._bursts.ended(what.queue, memory.delivered(wall), float(np.max(demand[counted] / committed[counted], initial=0.0)))
         self._bursts.keep({spec.name for spec in plan.roster.specs})
-
-
-def _forget(known: dict[str, QueueMemory], kind: str, qualified: str) -> bool:
-    """Drop what is remembered of a queue, but not of one of the other kind under the same name; True if there was something."""
-    if qualified not in known or known[qualified].promise.kind is not KINDS[kind]:
-        return False
-    del known[qualified]
-    return True
-
-
-def _present_burst(memory: QueueMemory) -> Burst | None:
-    """The burst that a hard or soft queue is in or waits for; None where none is promised."""
-    promise = memory.promise
-    if memory.guarantee_class not in {GuaranteeClass.HARD, GuaranteeClass.SOFT}:
-        return None
-    if isinstance(promise.arrival, Schedule):
-        bursts = promise.arrival.bursts
-        index = memory.window.index if memory.window is not None else 0
-        return bursts[index].burst if index < len(bursts) else None
-    return promise.burst
 
 
 def _rate(burst: Burst, resources: tuple[str, ...]) -> FloatArray:

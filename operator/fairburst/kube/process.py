@@ -350,7 +350,7 @@ class Operator:
         keep: set[tuple[str, str, str]] = set()
         shares = plan.dominant_shares()
         for row, decision in enumerate(plan.result.decisions):
-            remembered = self._engine.memory.queues[decision.queue]
+            remembered = self._engine.memory.entry(decision.queue)
             allocated, used = shares[row]
             self.metrics.show_queue(
                 decision,

@@ -293,6 +293,25 @@ class QueueMemory:
         return self.delivered_value + self.delivered_rate * max(0.0, now - self.ledger_as_of)
 
 
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """The declaration in force of one queue, its class, and the index of its present or next burst."""
+
+    promise: QueueSpec
+    guarantee_class: GuaranteeClass | None
+    burst_index: int
+
+    @property
+    def burst(self) -> Burst | None:
+        """The burst that a hard or soft queue is in or waits for; None where none is promised."""
+        if self.guarantee_class not in {GuaranteeClass.HARD, GuaranteeClass.SOFT}:
+            return None
+        if isinstance(self.promise.arrival, Schedule):
+            bursts = self.promise.arrival.bursts
+            return bursts[self.burst_index].burst if self.burst_index < len(bursts) else None
+        return self.promise.burst
+
+
 class Memory:
     """State between rounds, by queue name. A value: `decide` returns a new one and never changes the old.
 
@@ -323,6 +342,22 @@ class Memory:
         if self.columns is not None:
             return {promise.name: promise.kind for promise in self.columns.declared.queues}
         return {name: entry.promise.kind for name, entry in self.queues.items()}
+
+    def promised(self, name: str) -> Promised | None:
+        """What one queue is promised, without building what else is remembered of it; None for a queue that is not known."""
+        if self.columns is not None:
+            row = self.columns.declared.row_of.get(name)
+            return None if row is None else self.columns.promised(row)
+        entry = self.queues.get(name)
+        if entry is None:
+            return None
+        return Promised(entry.promise, entry.guarantee_class, entry.window.index if entry.window is not None else 0)
+
+    def entry(self, name: str) -> QueueMemory:
+        """One of `queues`, which may lack its admission decision: to build that takes longer than all the rest."""
+        if self.columns is not None:
+            return self.columns.entry(self.columns.declared.row_of[name])
+        return self.queues[name]
 
     @override
     def __eq__(self, other: object) -> bool:

@@ -23,6 +23,7 @@ from fairburst.policy.model import (
     Burst,
     GuaranteeClass,
     Memory,
+    Promised,
     QueueKind,
     QueueMemory,
     QueueSpec,
@@ -327,6 +328,14 @@ class Columns:
         """A copy whose arrays may be written. It is not quiet: `quiet` describes the round that these arrays came out of."""
         blocks = {dtype: block.copy() for dtype, block in self.blocks.items()}
         return replace(self, blocks=blocks, quiet=None, **_views(blocks))
+
+    def promised(self, row: int) -> Promised:
+        """What the queue of one row is promised."""
+        return Promised(self.declared.queues[row], self.classes[row], int(self.index[row]))
+
+    def entry(self, row: int) -> QueueMemory:
+        """What is remembered of the queue of one row, without its admission decision."""
+        return queue_memory(self, row, None)
 
     def delivered(self, now: float) -> FloatArray:
         """(N,) dominant-share-seconds used since the window opened."""

@@ -133,8 +133,8 @@ class RosterBuilder:
         excluded = self.excluded.get(uid)
         if excluded is not None and excluded[0] == generation:
             return Member(key, uid, generation, obj, queue, None, Problem(INTERNAL_ERROR, excluded[1]), governs=False)
-        if spec is None and problem is not None and problem.reason == "InvalidSpec" and _is_remembered(key, memory.kinds()):
-            spec = memory.queues[f"{key[1]}/{key[2]}"].promise
+        if spec is None and problem is not None and problem.reason == "InvalidSpec" and (last := _last_valid(key, memory)) is not None:
+            spec = last
             problem = Problem(problem.reason, f"{problem.message} The last valid spec stays in force.")
         return Member(key, uid, generation, obj, queue, spec, problem, governs=spec is not None)
 
@@ -183,6 +183,12 @@ def pool_name(obj: Mapping[str, Any]) -> str:
 def _is_remembered(key: ObjectKey, kinds: Mapping[str, QueueKind]) -> bool:
     """Whether something is remembered of this object, and not of one of the other kind under the same name."""
     return kinds.get(f"{key[1]}/{key[2]}") is KINDS[key[0]]
+
+
+def _last_valid(key: ObjectKey, memory: Memory) -> QueueSpec | None:
+    """The spec in force of this object, and not of one of the other kind under the same name."""
+    promised = memory.promised(f"{key[1]}/{key[2]}")
+    return promised.promise if promised is not None and promised.promise.kind is KINDS[key[0]] else None
 
 
 Rank = tuple[bool, str, str, str]

@@ -1,0 +1,173 @@
+"""Whole rounds of the operator's engine on a view in this process: what a round costs by how much has changed since the last.
+
+The API server is a few dictionaries, which take a plan's writes. Every queue runs a Job that wants one pod more than it has. Pods are of
+one cpu, and the pool is twice as large as what they want.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from benchmarks.measure import Measurement, benchmark, timed
+from fairburst.config import parse_config
+from fairburst.kube.api.objects import Job, Namespace, Node, Pod, ResourceQuota
+from fairburst.kube.enforce.quota_plan import QuotaWrite, quota_body
+from fairburst.kube.engine import ClusterView, Engine, RoundPlan
+from fairburst.kube.names import API_VERSION, MANAGED_LABEL
+from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.views.status import merge_difference
+
+WALL = 1_767_225_600.0
+CORES_PER_NODE = 64
+ROUND_SECONDS = 0.05  # between two rounds that events lead to
+WORK = {"containers": [{"name": "work", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]}
+
+
+class Pool:
+    """A pool with `queues` queues, of which a part `hard` asks for hard guarantees, and an engine."""
+
+    def __init__(self, queues: int, *, hard: float = 0.0, pods: int = 2) -> None:
+        config = parse_config("")
+        self.engine = Engine(config, config.namespace)
+        self.now = 1000.0
+        self.pods: dict[tuple[str, str], Pod] = {}
+        self.quotas: dict[tuple[str, str], ResourceQuota] = {}
+        self.namespaces: dict[tuple[str, str], Namespace] = {}
+        self.queues: dict[tuple[str, str, str], dict[str, Any]] = {}
+        count = max(1, 2 * queues * (pods + 1) // CORES_PER_NODE)
+        self._nodes = [f"node-{number}" for number in range(count)]
+        self.view = ClusterView(
+            pods=PodIndex(config.pool.counted_resources),
+            stored_pods=self.pods,
+            nodes={("", name): _node(name) for name in self._nodes},
+            namespaces=self.namespaces,
+            quotas=self.quotas,
+            read_queues=lambda: self.queues,
+        )
+        self.names = [f"ns-{number:05}" for number in range(queues)]
+        self._serial = 0
+        self._extra: dict[str, str] = {}
+        for number, name in enumerate(self.names):
+            self._add_queue(name, hard=number < hard * queues, pods=pods)
+
+    def _add_queue(self, name: str, *, hard: bool, pods: int) -> None:
+        kind, spec = "ThroughputQueue", dict[str, Any]()
+        if hard:
+            burst = {"resources": {"cpu": f"{pods + 1}", "memory": f"{pods + 1}Gi"}, "durationSeconds": 20}
+            kind, spec = "LatencyQueue", {"burst": burst, "arrival": {"sporadic": {"minInterarrivalSeconds": 600}}}
+        metadata = {"name": "queue", "namespace": name, "uid": f"uid-{name}", "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z"}
+        body = {"pool": "default", "weight": 1, "enforcement": "Quota", **spec}
+        self.queues[kind, name, "queue"] = {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": body}
+        self.namespaces["", name] = msgspec.convert({"metadata": {"name": name, "labels": {MANAGED_LABEL: "true"}}}, Namespace)
+        job = {
+            "metadata": {"namespace": name, "name": "work", "uid": f"job-{name}"},
+            "spec": {"parallelism": pods + 1, "template": {"spec": WORK}},
+        }
+        self.view.controllers.update("Job", None, msgspec.convert(job, Job))
+        for _ in range(pods):
+            self.start_pod(name)
+
+    def start_pod(self, namespace: str) -> str:
+        """A pod of the namespace's Job is created and bound."""
+        self._serial += 1
+        name = f"work-{self._serial}"
+        owner = {"kind": "Job", "name": "work", "uid": f"job-{namespace}", "controller": True}
+        body = {
+            "metadata": {"namespace": namespace, "name": name, "uid": f"{namespace}/{name}", "ownerReferences": [owner]},
+            "spec": {**WORK, "nodeName": self._nodes[self._serial % len(self._nodes)]},
+            "status": {"phase": "Running"},
+        }
+        self.pods[namespace, name] = pod = msgspec.convert(body, Pod)
+        self.view.pods.update(None, pod)
+        self.view.changed_namespaces.add(namespace)
+        return name
+
+    def end_pod(self, namespace: str, name: str) -> None:
+        """A pod has ended and leaves the informer's view."""
+        self.view.pods.update(self.pods.pop((namespace, name)), None)
+        self.view.changed_namespaces.add(namespace)
+
+    def round(self, seconds: float = ROUND_SECONDS) -> RoundPlan:
+        """One round, `seconds` after the last, without its writes."""
+        self.now += seconds
+        return self.engine.round(self.view, WALL + self.now, self.now)
+
+    def settle(self, seconds: float = 60.0) -> None:
+        """Rounds with all their writes until there are none any more; at most so long."""
+        until = self.now + seconds
+        while self.now < until:
+            plan = self.round(1.0)
+            self.take(plan)
+            if plan.statuses_planned and not (plan.quota_writes or plan.statuses or plan.labels):
+                return
+
+    def take(self, plan: RoundPlan) -> None:
+        """What the API server holds after the plan's writes."""
+        for write in plan.quota_writes:
+            self._take_quota(write)
+            self.engine.quota_written(write, self.now)
+        for status in plan.statuses:
+            obj = self.queues[status.member.key]
+            self.queues[status.member.key] = {**obj, "status": dict(status.status)}
+            assert not merge_difference(self.queues[status.member.key]["status"], status.status)  # noqa: S101 (what a benchmark relies on)
+            self.engine.status_written(status, self.now)
+
+    def _take_quota(self, write: QuotaWrite) -> None:
+        body = quota_body(write, "default") | {"status": {"hard": dict(write.hard), "used": dict(write.used)}}
+        self.quotas[write.key] = msgspec.convert(body, ResourceQuota)
+
+    def change(self, names: list[str]) -> None:
+        """In each of these namespaces a pod comes, or the one that came by the last call goes."""
+        for name in names:
+            extra = self._extra.pop(name, None)
+            if extra is None:
+                self._extra[name] = self.start_pod(name)
+            else:
+                self.end_pod(name, extra)
+
+
+def _node(name: str) -> Node:
+    offered = {"cpu": str(CORES_PER_NODE), "memory": f"{2 * CORES_PER_NODE}Gi"}
+    body = {"metadata": {"name": name}, "status": {"allocatable": offered, "conditions": [{"type": "Ready", "status": "True"}]}}
+    return msgspec.convert(body, Node)
+
+
+def idle(pool: Pool) -> None:
+    """A round in which nothing has changed, a second after the last."""
+    pool.round(1.0)
+
+
+def one_changed(pool: Pool) -> None:
+    """A round in which one namespace has changed."""
+    pool.change(pool.names[:1])
+    pool.round()
+
+
+def all_changed(pool: Pool) -> None:
+    """A round in which every namespace has changed."""
+    pool.change(pool.names)
+    pool.round()
+
+
+KINDS = {"idle": idle, "one namespace changed": one_changed, "everything changed": all_changed}
+
+
+def rounds_of(queues: int, *, hard: float, pods: int = 2, repeats: int = 5, targets: bool = False) -> Iterator[Measurement]:
+    """Rounds of each kind."""
+    pool = Pool(queues, hard=hard, pods=pods)
+    pool.settle()
+    target = {"idle": 20.0, "one namespace changed": 20.0, "everything changed": 1000.0} if targets else {}
+    for name, run in KINDS.items():
+        what = f"round: {queues} queues, {hard:.0%} hard, {name}"
+        yield timed(what, lambda run=run: run(pool), target=target.get(name), repeats=repeats)  # type: ignore[misc]
+
+
+@benchmark
+def rounds() -> Iterator[Measurement]:
+    """Engine.round at 100, 1,000 and 10,000 queues, with no hard queues and with half of them hard."""
+    for queues in (100, 1_000, 10_000):
+        for hard in (0.0, 0.5):
+            yield from rounds_of(queues, hard=hard, targets=queues == 10_000)
