@@ -25,7 +25,7 @@ def test_every_key_of_the_file_reaches_its_setting() -> None:
         pool: {name: gpu, nodeSelector: {pool: gpu}, declaredCapacity: {cpu: 640, memory: 1280Gi}, autoscaled: true,
                headRoom: {cpu: 500m}, countedResources: [cpu, memory, nvidia.com/gpu]}
         admission: {expectedQueues: 4, maxCycleSeconds: 600, maxProfileEvents: 10}
-        allocation: {levelDeadBandPercent: 10}
+        allocation: {levelDeadBandPercent: 10, batchMemorySeconds: 0}
         log: {level: DEBUG, json: true}
         """
     )
@@ -34,7 +34,12 @@ def test_every_key_of_the_file_reaches_its_setting() -> None:
     assert natural_units(config.pool.head_room) == {"cpu": 0.5}
     assert config.pool.counted_resources == ("cpu", "memory", "nvidia.com/gpu")
     assert config.policy() == PolicyConfig(
-        expected_queues=4.0, max_cycle_seconds=600.0, max_profile_events=10, level_dead_band=0.1, dress=DressConfig()
+        expected_queues=4.0,
+        max_cycle_seconds=600.0,
+        max_profile_events=10,
+        level_dead_band=0.1,
+        dress=DressConfig(),
+        batch_memory_seconds=0.0,
     )
     assert (config.log.level, config.log.json_lines) == ("DEBUG", True)
 

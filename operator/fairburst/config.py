@@ -156,6 +156,14 @@ class AllocationConfig(_Group):
         description="Percent by which the level of a latency queue outside its windows must change before it is written. 5 saves a quota "
         "write a round at no cost that anybody notices.",
     )
+    batch_memory_seconds: int = Field(
+        default=600,
+        ge=0,
+        le=86_400,
+        description="Half-life, in seconds, of what throughput queues are remembered to lack of their fair shares: a queue that was short "
+        "while it had work waiting has up to twice its weight until it has caught up, and none falls below a quarter of its share. "
+        "600 is longer than most tasks run. 0 turns it off.",
+    )
 
 
 class RoundConfig(_Group):
@@ -605,6 +613,7 @@ class Config(_Group):
             max_cycle_seconds=float(self.admission.max_cycle_seconds),
             max_profile_events=self.admission.max_profile_events,
             level_dead_band=self.allocation.level_dead_band_percent / 100,
+            batch_memory_seconds=float(self.allocation.batch_memory_seconds),
             dress=self.small_jobs.policy(),
         )
 

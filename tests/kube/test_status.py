@@ -121,6 +121,10 @@ def memories(draw: st.DrawFn) -> QueueMemory:
         unit_held_since=draw(st.none() | times),
         refused=draw(st.none() | specs()),
     )
+    if promise.kind is QueueKind.THROUGHPUT and draw(st.booleans()):
+        value, rate, lately = draw(thousandths), draw(millionths), draw(thousandths)
+        if any((value, rate, lately)):
+            memory = replace(memory, balance_value=-value, balance_rate=rate, recent_value=lately, balance_as_of=now)
     if promise.kind is QueueKind.THROUGHPUT or granted is None:
         return memory
     return replace(
@@ -201,7 +205,7 @@ class TestRoundTrip:
     def test_every_field_of_the_schema_is_written_at_some_time(self) -> None:
         crd = next(iter(all_crds().values()))
         known = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
-        memory = replace(latency_memory(), residual_level=0.5, waiting_since=WALL, refused=latency_memory().promise)
+        memory = replace(latency_memory(), residual_level=0.5, waiting_since=WALL, balance_value=0.5, refused=latency_memory().promise)
         reserve = ReserveView(STAMP, {"cpu": 3.0, "memory": 2.0**32}, 0.1, np.array([2.0, 2.0**31]), small_jobs=3, large_jobs=1)
         lead_time = LeadTimeView(None, learning=True)
         item = replace(status_input(memory), holds="Pods", elasticity={"jobs": 1}, reserve=reserve, lead_time=lead_time)

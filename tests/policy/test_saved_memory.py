@@ -45,7 +45,7 @@ FULL = QueueMemory(
     window=Window(WindowState.OPEN, 12, 100.0, 103.0, 101.0, 121.0, True, True),
     period_started=101.0, ledger_value=1.5, ledger_rate=0.25, ledger_as_of=110.0, debt=0.5, bursts=12, met=10, missed=2,
     delivered_value=1.25, delivered_rate=0.125, fair_value=2.5, fair_rate=0.75, fair_as_of=109.0, residual_level=0.375,
-    waiting_since=90.0, unit_held_since=91.0,
+    waiting_since=90.0, unit_held_since=91.0, balance_value=-0.5, balance_rate=0.25, balance_as_of=92.0, recent_value=-0.375,
     refused=QueueSpec("a/q", QueueKind.LATENCY, (5.0, "a/q"), 1.0, BURST, Sporadic(50.0)),
 )  # fmt: skip
 
@@ -68,6 +68,7 @@ FULL_TEXT: dict[str, Any] = {
     "period_started": 101.0, "ledger_value": 1.5, "ledger_rate": 0.25, "ledger_as_of": 110.0, "debt": 0.5,
     "delivered_value": 1.25, "delivered_rate": 0.125, "fair_value": 2.5, "fair_rate": 0.75, "fair_as_of": 109.0,
     "residual_level": 0.375, "waiting_since": 90.0, "unit_held_since": 91.0,
+    "balance_value": -0.5, "balance_rate": 0.25, "balance_as_of": 92.0, "recent_value": -0.375,
     "refused": {
         "name": "a/q", "kind": "Latency", "order": [5.0, "a/q"], "weight": 1.0, "burst": BURST_TEXT, "arrival": {"sporadic": 50.0},
         "limits": {}, "suspended": False,
@@ -97,6 +98,7 @@ SCHEDULED_TEXT = {
     },
     "period_started": 0.0, "ledger_value": 0.0, "ledger_rate": 0.0, "ledger_as_of": 0.0, "debt": 0.0, "delivered_value": 0.0,
     "delivered_rate": 0.0, "fair_value": 0.0, "fair_rate": 0.0, "fair_as_of": 0.0, "residual_level": None, "waiting_since": None,
+    "balance_value": 0.0, "balance_rate": 0.0, "balance_as_of": 0.0, "recent_value": 0.0,
     "unit_held_since": None, "refused": None, "admission_order": -1, "bursts": 0, "met": 0, "missed": 0,
 }  # fmt: skip
 

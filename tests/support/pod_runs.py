@@ -42,11 +42,13 @@ class PodRun:
     received: FloatArray = field(init=False)
     usage: FloatArray = field(init=False)
     idle_seconds: FloatArray = field(init=False)
+    last_start: dict[int, float] = field(init=False)
     switches: int = 0
     results: list[tuple[float, ClusterSnapshot, RoundResult]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         shape = (len(self.queues), len(self.capacity))
+        self.last_start = dict.fromkeys(range(shape[0]), -math.inf)
         self.received, self.usage, self.idle_seconds = np.zeros(shape), np.zeros(shape), np.zeros(shape[1])
 
     def run(self, start: float, seconds: float, step: float = 30.0, check: Check | None = None) -> PodRun:
@@ -61,8 +63,11 @@ class PodRun:
             result, self.memory = decide(value, self.memory, self.config, now)
             self.switches += last is not None and not np.array_equal(last, result.level)
             last = result.level
-            for row in range(len(self.queues)):
-                self._start(row, result.allocation[row], waits[row], running, now, start)
+            order = sorted(range(len(self.queues)), key=lambda row: self.last_start[row])  # who waits longest is scheduled first
+            started = [self._start(row, result.allocation[row], waits[row], running, now, start) for row in order]
+            if any(started):
+                # a pod that is bound is an event, and makes a round
+                result, self.memory = decide(self.snapshot(waits, now - start), self.memory, self.config, now)
             if keep:
                 self.results.append((now, value, result))
             if check is not None:
@@ -104,7 +109,8 @@ class PodRun:
 
     def _start(
         self, row: int, allowed: FloatArray, waits: list[float], running: list[tuple[float, int, int]], now: float, start: float
-    ) -> None:  # fmt: skip
+    ) -> bool:  # fmt: skip
+        before = len(running)
         for number, one in enumerate(self.pods[row]):
             while waits[number] > 0 and start + one.since <= now + NEARLY:
                 fits = (self.usage[row] + one.request <= allowed * (1 + NEARLY)).all()
@@ -113,6 +119,8 @@ class PodRun:
                 self.usage[row] += one.request
                 waits[number] -= 1
                 running.append((now + one.seconds, row, number))
+                self.last_start[row] = now
+        return len(running) > before
 
 
 def _fitting(capacity: FloatArray, request: FloatArray) -> float:

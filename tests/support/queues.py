@@ -88,6 +88,7 @@ def full_status() -> QueueStatus:
             "fairShare": {"valueMilliseconds": 512, "rateMicro": 250000, "asOf": time},
             "residualLevelMicro": 125000,
             "rounding": {"waitingSince": time, "heldSince": time},
+            "balance": {"valueMilliseconds": -512, "rateMicro": 250000, "recentMilliseconds": -256, "asOf": time},
             "share": "25.0%",
             "window": {
                 "state": "Open",

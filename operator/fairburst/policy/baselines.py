@@ -20,7 +20,7 @@ from fairburst.policy.drf import dominant_share, fill, row_any_above, take_in_or
 from fairburst.policy.explain import QueueDecisions, Round
 from fairburst.policy.lending import Lender
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig, QueueMemory, RoundResult
-from fairburst.policy.rounding import Turns, round_to_units
+from fairburst.policy.rounding import Rounding, Turns
 from fairburst.policy.table import ELASTIC, Columns, Declared, blank_columns, compile_queues
 from fairburst.policy.tolerance import TIME_STEP_SECONDS, TOLERANCE, slack_of
 
@@ -179,15 +179,15 @@ def _result(
     """Round to whole units and dress up as a result; nothing is marked spare, nothing is charged."""
     if share_leftovers:
         wanted = _wanted(snapshot, columns.declared)
-        turns = Turns(columns.waiting_since, columns.unit_held_since)
-        nobody_first = np.zeros(0, dtype=np.int64)
-        allocation, _ = round_to_units(
-            allocation, allocation, np.zeros(len(allocation), dtype=bool), wanted, snapshot.unit, snapshot.live_capacity, nobody_first,
-            columns.declared.name_rank, turns, now,
+        nobody = np.zeros(len(allocation), dtype=bool)
+        rounding = Rounding(
+            allocation, nobody, wanted, snapshot.unit, snapshot.live_capacity, np.zeros(0, dtype=np.int64), columns.declared.name_rank,
+            nobody, columns.declared.weight,
         )  # fmt: skip
+        allocation, _ = rounding.round_to_units(allocation, Turns.none(len(allocation)), now)
         allocation = Lender(
             wanted, snapshot.usage, snapshot.unit, columns.declared.weight, snapshot.live_capacity, columns.declared.limit,
-            snapshot.waiting, np.zeros(len(allocation), dtype=bool),
+            snapshot.waiting, nobody,
         ).lend(allocation)  # fmt: skip
     nothing = np.zeros(len(allocation))
     view = Round(snapshot, config, columns, allocation, allocation, allocation, nothing, nothing, nothing, now)

@@ -10,10 +10,12 @@ import numpy as np
 from fairburst.policy import windows
 from fairburst.policy.admission import needs_admission, settle
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
+from fairburst.policy.balance import catch_up
 from fairburst.policy.bopf import Standing, allocate
+from fairburst.policy.division import divide_into_pods
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.dress.round import dress_round
-from fairburst.policy.dress.values import DressResult, StartMode
+from fairburst.policy.dress.values import DressResult
 from fairburst.policy.dress.waiting import Levels
 from fairburst.policy.drf import (
     by_resource,
@@ -29,11 +31,10 @@ from fairburst.policy.drf import (
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
 from fairburst.policy.explain import AdmissionDecisions, QueueDecisions, Round
 from fairburst.policy.holding import Limits, holds, lead_times, limit_growth
-from fairburst.policy.lending import Lender
 from fairburst.policy.model import ClusterSnapshot, EventKind, Memory, PolicyConfig, RoundEvent, RoundResult, WaitingPods
 from fairburst.policy.paf.jobs import SlotDivision
 from fairburst.policy.paf.round import slot_round
-from fairburst.policy.rounding import Turns, round_to_units, units_up
+from fairburst.policy.rounding import units_up
 from fairburst.policy.table import (
     ARMED,
     HARD,
@@ -51,7 +52,7 @@ from fairburst.policy.tolerance import LARGEST, LONGEST_SECONDS, TIME_STEP_SECON
 # What the settings may be. A cycle below a time step would divide by next to nothing; no cluster expects more weight than LARGEST.
 SETTINGS = (
     ("expected_queues", 0.0, LARGEST), ("max_cycle_seconds", TIME_STEP_SECONDS, LONGEST_SECONDS), ("level_dead_band", 0.0, LARGEST),
-    ("max_profile_events", 0, LARGEST),
+    ("max_profile_events", 0, LARGEST), ("batch_memory_seconds", 0.0, LONGEST_SECONDS),
 )  # fmt: skip
 OPENING_FRACTION = 0.5  # of the guaranteed rate: less than that is a trickle, served by fair share
 
@@ -102,9 +103,10 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     limits = None if hold is None else limit_growth(wanted, snapshot, columns, hold)
     wanted = wanted if limits is None else limits.wanted
     guaranteed, spare, standing, account = _grant(columns, snapshot, config, current, wanted, wants, inverse, now, events)
-    allocation, guaranteed = _whole_units(columns, snapshot, standing, guaranteed, spare, now)
-    if limits is None:  # what is held for a burst is not idle
-        allocation, guaranteed = _lend(columns, snapshot, config, standing, allocation, guaranteed)
+    allocation, guaranteed = divide_into_pods(
+        columns, snapshot, config, standing, guaranteed, spare, inverse, now,
+        lends=limits is None,  # what is held for a burst is not idle
+    )  # fmt: skip
     spent = spending.newly_spent(columns, account)
     charge = _charge(columns, snapshot, allocation, guaranteed, inverse, now, spent, None if hold is None else hold.cost)
     events += _spent_events(columns, spent)
@@ -348,6 +350,8 @@ def _standing(
 ) -> Standing:
     """Sort the queues into the passes of the allocation."""
     declared, state = columns.declared, columns.state
+    factor = catch_up(columns, wants, snapshot.unit, inverse, config.batch_memory_seconds, now)
+    weight = declared.weight if factor is None else declared.weight * factor
     elastic = np.ones(len(state), dtype=bool)
     cap = np.full(len(state), math.inf)
     none = np.zeros(0, dtype=np.int64)
@@ -367,7 +371,7 @@ def _standing(
         cap[outside] = _residual(columns, outside, account, current, config, now)
         cap = _to_live_share(cap, wanted, inverse, snapshot.live_capacity)
     return Standing(
-        wanted=wanted, rate=current.rate, unit=snapshot.unit, weight=declared.weight, hard=hard, overdue=overdue, soft=soft,
+        wanted=wanted, rate=current.rate, unit=snapshot.unit, weight=weight, hard=hard, overdue=overdue, soft=soft,
         elastic=elastic, level_cap=cap, whole_rate=units_up(current.rate, snapshot.unit, hard),
     )  # fmt: skip
 
@@ -395,64 +399,6 @@ def _to_live_share(cap: FloatArray, wanted: FloatArray, inverse: FloatArray, liv
     result = cap.copy()
     result[rows] = np.divide(cap[rows] * live_share, ledger_share, out=np.full(len(rows), math.inf), where=ledger_share > 0)
     return result
-
-
-def _whole_units(
-    columns: Columns, snapshot: ClusterSnapshot, standing: Standing, guaranteed: FloatArray, spare: FloatArray, now: float
-) -> tuple[FloatArray, FloatArray]:
-    """(allocation, guaranteed), both in whole units where the unit is known."""
-    some_spare = not _all_zero(spare)
-    total = guaranteed + spare if some_spare else guaranteed
-    firm = np.zeros(len(total), dtype=bool)
-    firm[standing.hard] = True
-    turns = Turns(columns.waiting_since, columns.unit_held_since)
-    rounded, turns = round_to_units(
-        total,
-        guaranteed,
-        firm,
-        standing.wanted,
-        snapshot.unit,
-        snapshot.live_capacity,
-        standing.soft,
-        columns.declared.name_rank,
-        turns,
-        now,
-    )
-    columns.waiting_since[:] = turns.waiting_since
-    columns.unit_held_since[:] = turns.unit_held_since
-    if rounded is total:
-        return total, guaranteed
-    if not some_spare:
-        return rounded, rounded
-    firm_part = np.empty_like(rounded)
-    for column in range(rounded.shape[1]):
-        part = firm_part[:, column]
-        np.subtract(rounded[:, column], guaranteed[:, column], out=part)
-        np.maximum(part, 0.0, out=part)
-        np.minimum(part, spare[:, column], out=part)
-        np.subtract(rounded[:, column], part, out=part)
-    return rounded, firm_part
-
-
-def _lend(
-    columns: Columns, snapshot: ClusterSnapshot, config: PolicyConfig, standing: Standing, allocation: FloatArray, guaranteed: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """(allocation, guaranteed) with idle capacity lent to pods that fit it. Jobs that start whole are no pods to lend to."""
-    if config.dress is not None and snapshot.jobs is not None and config.dress.start_mode is StartMode.WHOLE_JOBS:
-        return allocation, guaranteed
-    keeps = ~standing.elastic
-    lender = Lender(
-        standing.wanted,
-        snapshot.usage,
-        snapshot.unit,
-        standing.weight,
-        snapshot.live_capacity,
-        columns.declared.limit,
-        snapshot.waiting,
-        keeps,
-    )
-    lent = lender.lend(allocation)
-    return (allocation, guaranteed) if lent is allocation else (lent, np.minimum(guaranteed, lent))
 
 
 def _charge(

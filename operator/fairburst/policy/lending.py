@@ -51,7 +51,9 @@ class Lender:
         idle = self.capacity - column_sum(self.usage)
         if (idle <= slack_of(self.capacity)).all():
             return allocation
-        lines = self._lines(row_any_short(allocation, self.wanted), idle)
+        uncovered = self.capacity - column_sum(np.maximum(allocation, self.usage))
+        short = row_any_short(allocation, self.wanted)
+        lines = self._lines(allocation, short, uncovered if self.waiting is None else idle)
         if lines.rows.size == 0:
             return allocation
         covered = np.maximum(take_rows(allocation, lines.rows), lines.usage)
@@ -60,34 +62,52 @@ class Lender:
         gives = lines.known & ~self.keeps[lines.rows] & np.logical_or.reduceat(blocked, lines.start)
         held = covered.copy()
         put_rows(held, np.flatnonzero(gives), reach[gives])
-        pool = self.capacity - column_sum(np.maximum(allocation, self.usage)) + column_sum(covered - held)
+        pool = uncovered + column_sum(covered - held)
         lent = self._lend_pods(lines, reach, held - reach, pool)
         if not lent:
             return allocation
         return self._settled(allocation, lines, reach, gives, lent)
 
-    def _lines(self, short: BoolArray, idle: FloatArray) -> _Lines:
-        """The waiting pods of the queues in `short`. One whose pods are not listed counts only if a pod of its fits `idle`."""
+    def _lines(self, allocation: FloatArray, short: BoolArray, most: FloatArray) -> _Lines:
+        """The waiting pods of the queues in `short`. A queue without listed ones counts if its next `unit` takes at most (K,) `most`."""
         parts: list[tuple[IntArray, FloatArray, FloatArray]] = []
         listed = np.zeros(len(short), dtype=bool)
         if self.waiting is not None and self.waiting.row.size:
             some = np.flatnonzero(short[self.waiting.row] & (self.waiting.count > 0) & row_any(self.waiting.request > SMALLEST))
             parts.append((self.waiting.row[some], self.waiting.request[some], self.waiting.count[some]))
             listed[self.waiting.row] = True
-        others = short & ~listed
-        for column, most in enumerate(idle):
-            others &= self.unit[:, column] <= most
-        rows = np.flatnonzero(others)
+        rows = np.flatnonzero(short & ~listed & self._may_borrow(allocation, most))
         if rows.size:
             request = take_rows(self.unit, rows)
             count = _whole(take_rows(self.wanted, rows) - take_rows(self.usage, rows), request, np.full(rows.size, math.inf))
             some = np.flatnonzero(np.isfinite(count) & (count > 0))
             parts.append((rows[some], request[some], count[some]))
         if not parts:
-            return _Lines.none(len(idle))
+            return _Lines.none(len(most))
         row, request, count = (np.concatenate(part) for part in zip(*parts, strict=True))
         order = np.argsort(row, kind="stable")
         return _Lines.of(row[order], request[order], count[order], listed, self)
+
+    def _may_borrow(self, allocation: FloatArray, most: FloatArray) -> BoolArray:
+        """(N,) queues whose first `unit` beyond their allocation takes at most (K,) `most` beside it, resource by resource."""
+        number = np.full(len(allocation), math.inf)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for column in range(len(most)):
+                times = allocation[:, column] - self.usage[:, column]
+                np.maximum(times, 0.0, out=times)
+                times /= self.unit[:, column]
+                np.fmin(number, times, out=number)  # nothing of nothing is no number, and says nothing
+        number += 1.0 + _NEARLY
+        np.floor(number, out=number)
+        result: BoolArray = np.isfinite(number)
+        number[~result] = 0.0
+        for column, available in enumerate(most):
+            beyond = number - _NEARLY
+            beyond *= self.unit[:, column]
+            beyond += self.usage[:, column]
+            beyond -= np.maximum(allocation[:, column], self.usage[:, column])
+            result &= beyond <= available
+        return result
 
     def _lend_pods(self, lines: _Lines, reach: FloatArray, own: FloatArray, pool: FloatArray) -> dict[int, list[float]]:
         """Start pods beyond `reach`. own: (R, K) what is left of each queue's allocation and used up before the `pool` (K,) is.

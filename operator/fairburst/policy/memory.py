@@ -38,7 +38,7 @@ MOST = 2**53  # bursts or queues ever counted: whole numbers up to here are the 
 
 _NUMBERS = (
     "period_started", "ledger_value", "ledger_rate", "ledger_as_of", "debt", "delivered_value", "delivered_rate", "fair_value", "fair_rate",
-    "fair_as_of",
+    "fair_as_of", "balance_value", "balance_rate", "balance_as_of", "recent_value",
 )  # fmt: skip
 _COUNTERS = ("admission_order", "bursts", "met", "missed")
 

@@ -135,6 +135,8 @@ class PolicyConfig:
     soft_class: False makes it N-BoPF, the baseline of BoPF §5.1: who fails the resource condition is elastic.
     level_dead_band: relative change of an out-of-window latency queue's residual level below which it keeps the old one.
     dress: settings of DRESS; None: off, and no level is divided between small and large jobs.
+    batch_memory_seconds: half-life of what throughput queues are remembered to lack of their fair shares or to have had beyond them; they
+        catch up within about as long. Ten minutes is longer than most tasks run. 0: off, every moment is divided by itself.
     max_lead_seconds: how far ahead of a burst room may begin to be held; ten minutes is longer than most tasks run.
     """
 
@@ -145,6 +147,7 @@ class PolicyConfig:
     soft_class: bool = True
     dress: DressConfig | None = None
     max_lead_seconds: float = 600.0
+    batch_memory_seconds: float = 600.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -258,6 +261,8 @@ class QueueMemory:
     bursts, met, missed: counters of ended windows.
     waiting_since, unit_held_since: a queue that rounding leaves at zero takes turns (rounding.py): since when it waits for a whole
         unit, or holds one; None if neither.
+    balance_value, balance_rate, balance_as_of: dominant-share-seconds that a throughput queue is behind its fair share (balance.py),
+        read as the ledger is. recent_value: the same with half of it forgotten every `batch_memory_seconds`, as of balance_as_of.
     refused: a changed spec that was refused while the old promise stays.
     """
 
@@ -282,6 +287,10 @@ class QueueMemory:
     residual_level: float = math.inf
     waiting_since: float | None = None
     unit_held_since: float | None = None
+    balance_value: float = 0.0
+    balance_rate: float = 0.0
+    balance_as_of: float = 0.0
+    recent_value: float = 0.0
     refused: QueueSpec | None = None
 
     def ledger(self, now: float) -> float:

@@ -1,23 +1,32 @@
 """Real-valued allocations to whole units: within capacity, nobody always rounded down, and the same answer round after round.
 
 A queue's unit is its largest pod; amounts are rounded resource by resource, so that a queue of unlike pods is not cut to multiples of
-its largest. What rounding down frees goes, unit by unit, first to queues that would sit at zero, then to those that lost the largest
-part of a unit. Only where not every queue at zero can have a unit do they take turns, and then each keeps its unit for a minute.
+its largest. What rounding down frees goes, unit by unit, to the queues that are owed most (balance.py), and among equals first to those
+that would sit at zero, then to those that lost the largest part of a unit. So queues take turns, and each keeps its unit for a minute at
+least. Where a queue's unit is larger than what rounding frees, the queue has its turn too once it is owed a minute of that unit: the others
+divide what its unit leaves, until the queue has had what it was owed (docs/decisions/0111).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
-from fairburst.policy.drf import add_to_rows, column_sum, put_rows, row_any, row_any_above, row_any_short, take_rows
+from fairburst.policy.drf import add_to_rows, column_sum, dominant_share, fill, put_rows, row_any, row_any_above, row_any_short, take_rows
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE, slack_of
 
 # How long a queue whose turn it is keeps the unit: long enough to start and run something, short beside a batch job.
 TURN_SECONDS = 60.0
+# A queue keeps its further unit until another is ahead of it by a minute of a unit for each unit it has anyway, up to so many: the more
+# it has, the less a turn matters to it.
+MOST_UNITS_OF_A_TURN = 10.0
+FAR_BEHIND_SECONDS = 600.0
+MOST_LARGE_TURNS = 100  # of queues that are served one after the other in one round
 _SAME_UNIT_PASSES = 8
 
 
@@ -54,48 +63,123 @@ def _as_amount(number: FloatArray, amount: FloatArray, unit: FloatArray, unknown
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Who waits at zero for a whole unit, and who holds one that others wait for: absolute times, NaN where neither. (N,) each."""
+    """Who waits at zero for a whole unit, and who holds one that others wait for: absolute times, NaN where neither. (N,) each.
+
+    owed: (N,) dominant-share-seconds that each queue is behind its fair share.
+    """
 
     waiting_since: FloatArray
     unit_held_since: FloatArray
+    owed: FloatArray
+
+    @classmethod
+    def none(cls, count: int) -> Turns:
+        nothing = np.full(count, math.nan)
+        return cls(nothing, nothing, np.zeros(count))
 
 
-def round_to_units(
-    total: FloatArray, guaranteed: FloatArray, firm: BoolArray, wanted: FloatArray, unit: FloatArray, capacity: FloatArray,
-    first: IntArray, name_rank: IntArray, turns: Turns, now: float,
-) -> tuple[FloatArray, Turns]:  # fmt: skip
-    """Round `total` (N, K) to whole units.
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """What is to be rounded. N queues, K resources.
 
-    guaranteed: (N, K) part of `total`; in the rows of the mask `firm` (N,), hard queues, it is whole already and never lowered.
-    wanted: (N, K) upper bound. first: rows that come before all others, in order (soft queues at their turn).
-    Returns the rounded (N, K), whose sum stays within `capacity`, and the turns.
+    guaranteed: (N, K) part of the total; in the rows of the mask `firm` (N,), hard queues, it is whole already and never lowered.
+    wanted: (N, K) upper bound. first: rows that come before all others, in order (soft queues at their turn). yields: (N,) rows that make
+    room for a unit larger than what rounding frees, and may have one; `weight` (N,) says how the others of them then divide the rest.
     """
-    nobody = Turns(np.full(len(total), math.nan), np.full(len(total), math.nan))
-    lowered = row_any_above(unit, SMALLEST)
-    if lowered.any():
-        lowered &= row_any_short(total, wanted)
-    rows = np.flatnonzero(lowered)
-    if rows.size == 0:
-        return total, nobody
-    offer = _Offer.of(rows, total, guaranteed, firm, wanted, unit)
-    rounded = total.copy(order="K")
-    put_rows(rounded, rows, offer.floor)
-    left = capacity + slack_of(capacity) - column_sum(rounded)
-    order, at_zero = _order(offer, len(total), first, name_rank, turns, now)
-    left = _give(rows[order], take_rows(offer.step, order), rounded, left)
-    _give_more(rows[order], rounded, wanted, unit, left)
-    return rounded, _take_turns(at_zero, rounded, turns, now) if at_zero.any() else nobody
+
+    guaranteed: FloatArray
+    firm: BoolArray
+    wanted: FloatArray
+    unit: FloatArray
+    capacity: FloatArray
+    first: IntArray
+    name_rank: IntArray
+    yields: BoolArray
+    weight: FloatArray
+
+    def round_to_units(self, total: FloatArray, turns: Turns, now: float) -> tuple[FloatArray, Turns]:
+        """Round `total` (N, K) to whole units. Returns the rounded (N, K), whose sum stays within capacity, and the turns."""
+        lowered = row_any_above(self.unit, SMALLEST)
+        if lowered.any():
+            lowered &= row_any_short(total, self.wanted)
+        rows = np.flatnonzero(lowered)
+        if rows.size == 0:
+            return total, Turns.none(len(total))
+        offer = _Offer.of(rows, total, self.guaranteed, self.firm, self.wanted, self.unit)
+        line = _Line.of(offer, take_rows(self.unit, rows), self.capacity, turns, now)
+        order = line.order(offer, len(total), self.first, self.name_rank)
+        rounded, left = self._served(total, offer, line, order)
+        taking = self._large_turns(total, rounded, offer, line, order)
+        if taking.size:
+            claims = offer.floor[taking] + offer.step[taking]
+            total, guaranteed = self._make_room(total, rows[taking], claims)
+            firm = self.firm | _mask(rows[taking], len(total))
+            again = replace(self, guaranteed=guaranteed, firm=firm, yields=np.zeros_like(self.yields))
+            rounded, _ = again.round_to_units(total, turns, now)
+        else:
+            _give_more(rows[order], rounded, self.wanted, self.unit, left)
+        return rounded, _take_turns(offer, rounded, turns, now)
+
+    def _served(self, total: FloatArray, offer: _Offer, line: _Line, order: IntArray) -> tuple[FloatArray, FloatArray]:
+        """(rounded, left) once each row has its floor and, in this order, those that it fits their step; who is far behind has more."""
+        rounded = total.copy(order="K")
+        put_rows(rounded, offer.rows, offer.floor)
+        left = self.capacity + slack_of(self.capacity) - column_sum(rounded)
+        behind = order[line.further[order] > 0][:MOST_LARGE_TURNS]
+        if behind.size:
+            left = _give(offer.rows[behind], take_rows(offer.step, behind), rounded, left)
+            left = _give_further(offer.rows[behind], line.further[behind], rounded, self.wanted, self.unit, left)
+            order = order[~np.isin(order, behind)]
+        return rounded, _give(offer.rows[order], take_rows(offer.step, order), rounded, left)
+
+    def _large_turns(self, total: FloatArray, rounded: FloatArray, offer: _Offer, line: _Line, order: IntArray) -> IntArray:
+        """Positions in the offer of queues whose turn it is, as far as there is room for them; none if the step of each of them fitted."""
+        due = self.yields[offer.rows] & line.is_due & (offer.fraction > 0)
+        if not due.any():
+            return np.zeros(0, dtype=np.int64)
+        if row_any(take_rows(rounded, offer.rows) > offer.floor)[due].all():
+            return np.zeros(0, dtype=np.int64)
+        room = self.capacity + slack_of(self.capacity) - column_sum(total[~self.yields])
+        taking = []
+        most_owed = order[np.argsort(-line.claim[order], kind="stable")]
+        for position in most_owed[due[most_owed]][:MOST_LARGE_TURNS].tolist():
+            claim = offer.floor[position] + offer.step[position]
+            if (claim <= room).all():
+                room = room - claim
+                taking.append(position)
+        return np.array(taking, dtype=np.int64)
+
+    def _make_room(self, total: FloatArray, rows: IntArray, claims: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(total, guaranteed) with the whole `claims` (M, K) of `rows`; the other rows that yield share what that leaves."""
+        others = self.yields.copy()
+        others[rows] = False
+        total, guaranteed, some = total.copy(order="K"), self.guaranteed.copy(order="K"), np.flatnonzero(others)
+        put_rows(total, rows, claims)
+        put_rows(guaranteed, rows, claims)
+        left = np.maximum(self.capacity - column_sum(total[~others]), 0.0)
+        wished = take_rows(total, some)
+        multiple = fill(wished, np.full(some.size, math.inf), self.weight[some], self.capacity, left)
+        put_rows(total, some, wished * multiple[:, None])
+        put_rows(guaranteed, some, np.minimum(take_rows(guaranteed, some), take_rows(total, some)))
+        return total, guaranteed
+
+
+def _mask(rows: IntArray, count: int) -> BoolArray:
+    result = np.zeros(count, dtype=bool)
+    result[rows] = True
+    return result
 
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
     """Rows that rounding lowers. floor: (M, K) the whole units below the real share; step: (M, K) what is missing to those above it;
-    fraction: (M,) part of a unit lost."""
+    fraction: (M,) part of a unit lost. is_zero: (M,) whether the floor is nothing."""
 
     rows: IntArray
     floor: FloatArray
     step: FloatArray
     fraction: FloatArray
+    is_zero: BoolArray
 
     @classmethod
     def of(cls, rows: IntArray, total: FloatArray, guaranteed: FloatArray, firm: BoolArray, wanted: FloatArray, unit: FloatArray) -> _Offer:
@@ -120,33 +204,61 @@ class _Offer:
             np.minimum(up, wanted[:, column].take(rows), out=up)
             up -= down
             np.maximum(up, 0.0, out=up)
-        return cls(rows, floor, step, fraction)
+        return cls(rows, floor, step, fraction, ~row_any_above(floor, 0.0))
 
 
 def _empty(count: int, width: int) -> FloatArray:
     return np.empty((count, width), order="F")
 
 
-def _order(offer: _Offer, count: int, first: IntArray, name_rank: IntArray, turns: Turns, now: float) -> tuple[IntArray, BoolArray]:
-    """Positions in the offer in the order in which they are offered a further unit, and the (N,) mask of those at zero."""
-    rows = offer.rows
-    zero = ~row_any_above(offer.floor, 0.0)
-    keys = [name_rank[rows], -np.round(offer.fraction, 6)]  # the last key ranks first; one that is the same for all is left out
-    group = np.where(zero, 1, 2)
-    if zero.any():
-        held, waiting = turns.unit_held_since[rows], turns.waiting_since[rows]
-        longest = np.where(np.isnan(waiting), np.where(np.isnan(held), now, math.inf), waiting)
-        keys.append(np.where(zero, np.where(now - held < TURN_SECONDS, -math.inf, longest), 0.0))
-    if first.size:
-        place = np.full(count, len(first), dtype=np.int64)
-        place[first] = np.arange(len(first))
-        rank = place[rows]
-        group[rank < len(first)] = 0
-        keys.append(rank)
-    order = np.lexsort((*keys, group))
-    at_zero = np.zeros(count, dtype=bool)
-    at_zero[rows[zero & (offer.fraction > 0)]] = True
-    return order, at_zero
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Where the offered rows stand in line for a further unit. (M,) each.
+
+    owed: units of which a minute each is owed, more for who holds its turn. held: since when it holds one; infinite: in its first minute.
+    is_due: whether a minute of a unit is owed, or a turn that began so lasts. further: units beyond the step that it may have before others
+    have their step: one for each ten minutes of a unit that it is owed. claim: as `owed`, without a first minute.
+    """
+
+    owed: FloatArray
+    held: FloatArray
+    is_due: BoolArray
+    further: FloatArray
+    claim: FloatArray
+
+    @classmethod
+    def of(cls, offer: _Offer, unit: FloatArray, capacity: FloatArray, turns: Turns, now: float) -> _Line:
+        share = dominant_share(unit, capacity)
+        owed = np.divide(turns.owed[offer.rows], share, out=np.zeros(len(share)), where=share > 0)
+        held = turns.unit_held_since[offer.rows]
+        holding = ~np.isnan(held)
+        if not (holding.any() or owed.any()):
+            return cls(owed, np.full(len(owed), -math.inf), np.zeros(len(owed), dtype=bool), owed, owed)
+        units = np.divide(dominant_share(offer.floor, capacity), share, out=np.zeros(len(share)), where=share > 0)
+        turn = TURN_SECONDS * np.clip(units, 1.0, MOST_UNITS_OF_A_TURN)
+        fresh = holding & (now - held < TURN_SECONDS)
+        is_due = (fresh | (owed >= turn) | (holding & (owed > 0))) & (units < MOST_UNITS_OF_A_TURN)
+        since = np.where(fresh, math.inf, np.where(holding, -held, math.inf))
+        claim = np.round(owed + turn * holding, 3)
+        rank: FloatArray = np.where(fresh, math.inf, claim)
+        return cls(rank, since, is_due, np.maximum(np.floor(owed / FAR_BEHIND_SECONDS), 0.0), claim)
+
+    def order(self, offer: _Offer, count: int, first: IntArray, name_rank: IntArray) -> IntArray:
+        """Positions in the offer in the order in which they are offered a further unit."""
+        keys: list[NDArray[Any]] = [
+            name_rank[offer.rows],
+            -np.round(offer.fraction, 6),
+        ]  # the last key ranks first; one that is the same for all is left out
+        zero = offer.is_zero
+        if zero.any():
+            keys.append(~zero)
+        if self.is_due.any() or self.owed.any():
+            keys += [-self.held, -self.owed]
+        if first.size:
+            place = np.full(count, len(first), dtype=np.int64)
+            place[first] = np.arange(len(first))
+            keys.append(place[offer.rows])
+        return np.lexsort(keys)
 
 
 def _give_more(rows: IntArray, given: FloatArray, wanted: FloatArray, unit: FloatArray, left: FloatArray) -> None:
@@ -166,6 +278,20 @@ def _give_more(rows: IntArray, given: FloatArray, wanted: FloatArray, unit: Floa
             times = max(1.0, math.floor(float(np.min(np.minimum(left, room)[needed] / step[needed]))))
             given[row] += times * step
             left = left - times * step
+
+
+def _give_further(
+    rows: IntArray, count: FloatArray, given: FloatArray, wanted: FloatArray, unit: FloatArray, left: FloatArray
+) -> FloatArray:
+    """Give each of `rows`, one after the other, up to `count` (M,) further units as far as they fit. Returns what is left."""
+    for row, most in zip(rows.tolist(), count.tolist(), strict=True):
+        needed = unit[row] > SMALLEST
+        room = np.minimum(left, wanted[row] - given[row])[needed]
+        times = min(most, math.floor(float(np.min(room / unit[row][needed]))))
+        if times > 0:
+            given[row] += times * unit[row]
+            left = left - times * unit[row]
+    return left
 
 
 def _next_unit(
@@ -210,17 +336,18 @@ def _prefix_that_fits(step: FloatArray, left: FloatArray) -> int:
     return count
 
 
-def _take_turns(at_zero: BoolArray, rounded: FloatArray, turns: Turns, now: float) -> Turns:
-    """Note who waits and who holds a unit, if anybody waits at all."""
-    nothing = np.full(len(at_zero), math.nan)
-    if not at_zero.any():
-        return Turns(nothing, nothing)
-    served = row_any(rounded > 0)
-    waits = at_zero & ~served
-    if not waits.any():
-        return Turns(nothing, nothing)
-    holds = at_zero & served
-    waiting = np.where(waits, np.where(np.isnan(turns.waiting_since), now, turns.waiting_since), math.nan)
-    still = holds & ~np.isnan(turns.unit_held_since) & (now - turns.unit_held_since < TURN_SECONDS)
-    held = np.where(holds, np.where(still, turns.unit_held_since, now), math.nan)
-    return Turns(waiting, held)
+def _take_turns(offer: _Offer, rounded: FloatArray, turns: Turns, now: float) -> Turns:
+    """Note who waits at zero and who holds a unit, if any queue waits for one at all."""
+    count, rows = len(rounded), offer.rows
+    parts = offer.fraction > 0
+    given = take_rows(rounded, rows)
+    raised = parts & row_any(given > offer.floor)
+    if raised.sum() == parts.sum():
+        return Turns.none(count)
+    waits = parts & offer.is_zero & ~row_any_above(given, 0.0)
+    waiting, held = np.full(count, math.nan), np.full(count, math.nan)
+    since = turns.waiting_since[rows]
+    waiting[rows] = np.where(waits, np.where(np.isnan(since), now, since), math.nan)
+    since = turns.unit_held_since[rows]
+    held[rows] = np.where(raised, np.where(now - since < TURN_SECONDS, since, now), math.nan)
+    return Turns(waiting, held, turns.owed)

@@ -316,6 +316,10 @@ class Columns:
     residual_level: FloatArray
     waiting_since: FloatArray
     unit_held_since: FloatArray
+    balance_value: FloatArray
+    balance_rate: FloatArray
+    balance_as_of: FloatArray
+    recent_value: FloatArray
     bursts: IntArray
     met: IntArray
     missed: IntArray
@@ -408,6 +412,10 @@ def queue_memory(columns: Columns, row: int, decision: AdmissionDecision | None)
         residual_level=float(columns.residual_level[row]),
         waiting_since=_optional(columns.waiting_since[row]),
         unit_held_since=_optional(columns.unit_held_since[row]),
+        balance_value=float(columns.balance_value[row]),
+        balance_rate=float(columns.balance_rate[row]),
+        balance_as_of=float(columns.balance_as_of[row]),
+        recent_value=float(columns.recent_value[row]),
         refused=columns.refused.get(row),
     )
 
@@ -435,6 +443,7 @@ def put_queue_memory(columns: Columns, row: int, memory: QueueMemory) -> None:
     for name in (
         "admission_order", "period_started", "ledger_value", "ledger_rate", "ledger_as_of", "debt", "bursts", "met", "missed",
         "delivered_value", "delivered_rate", "fair_value", "fair_rate", "fair_as_of", "residual_level",
+        "balance_value", "balance_rate", "balance_as_of", "recent_value",
     ):  # fmt: skip
         getattr(columns, name)[row] = getattr(memory, name)
     for name in ("waiting_since", "unit_held_since"):

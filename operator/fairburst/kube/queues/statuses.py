@@ -97,6 +97,15 @@ class Rounding(KubeModel):
     held_since: Timestamp | None = Field(default=None, description="Since when it holds one.")
 
 
+class Balance(KubeModel):
+    """How far a throughput queue is behind its fair share, below zero how far ahead: value + rate x (now - asOf)."""
+
+    value_milliseconds: int = Field(description="Thousandths of a dominant-share-second owed by asOf.")
+    rate_micro: int = Field(description="Rate of growth in millionths of capacity.")
+    recent_milliseconds: int = Field(description="The same as the value, with what is long past forgotten.")
+    as_of: Timestamp = Field(description="When the values were true.")
+
+
 class ConditionSides(KubeModel):
     """One admission condition where it is tightest: it holds if left is at most right."""
 
@@ -212,6 +221,7 @@ class QueueStatus(KubeModel):
         default=None, description="Level of a latency queue outside its windows, in millionths of capacity."
     )
     rounding: Rounding | None = Field(default=None, description="Turns of queues whose share is less than one pod.")
+    balance: Balance | None = Field(default=None, description="How far a throughput queue is behind its fair share.")
     refused: Promise | None = Field(default=None, description="A changed spec that was refused; the promise stays.")
     elasticity: ElasticityStatus | None = Field(default=None, description="How slots are divided among elastic jobs.")
     conditions: list[Condition] | None = Field(

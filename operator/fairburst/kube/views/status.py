@@ -45,6 +45,7 @@ _DRIFTING = (
     "usage",
     "demand",
     "rounding",
+    "balance",
     "debtMilliseconds",
     "share",
     "elasticity",
@@ -202,6 +203,8 @@ def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[st
     turns = {"waitingSince": memory.waiting_since, "heldSince": memory.unit_held_since}
     if any(since is not None for since in turns.values()):
         status["rounding"] = {name: _time(since) for name, since in turns.items() if since is not None}
+    if balance := _balance(memory, current.get("balance")):
+        status["balance"] = balance
     if item.stamp is not None:
         status["stamp"] = dict(item.stamp)
     if item.holds is not None:
@@ -270,7 +273,7 @@ def _memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
     promise = promise_from_status(raw)
     granted = None if status.guarantee_class == REJECTED else GuaranteeClass(status.guarantee_class)
     ledger, fair, rounding, refused = status.ledger, status.fair_share, status.rounding, (obj["status"]).get("refused")
-    window, history, admission = status.window, status.history, status.admission
+    window, history, admission, balance = status.window, status.history, status.admission, status.balance
     return QueueMemory(
         promise=promise,
         guarantee_class=granted,
@@ -314,6 +317,10 @@ def _memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
         residual_level=math.inf if status.residual_level_micro is None else status.residual_level_micro / MICRO,
         waiting_since=_epoch_or(rounding.waiting_since, None) if rounding else None,
         unit_held_since=_epoch_or(rounding.held_since, None) if rounding else None,
+        balance_value=balance.value_milliseconds / MILLI if balance else 0.0,
+        balance_rate=balance.rate_micro / MICRO if balance else 0.0,
+        balance_as_of=to_epoch(balance.as_of) if balance else 0.0,
+        recent_value=balance.recent_milliseconds / MILLI if balance else 0.0,
         refused=promise_from_status(refused) if refused else None,
     )
 
@@ -422,6 +429,25 @@ def _accounts(memory: QueueMemory, current: Mapping[str, Any], wall: float) -> d
         written["periodStarted"] = _time(memory.period_started)
         written["fairShare"] = _growing(memory.fair_value, memory.fair_rate, memory.fair_as_of, fair, wall)
     return written
+
+
+def _balance(memory: QueueMemory, current: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What the queue is owed, as remembered; the stored one if it still foretells the same, None where nothing was ever owed."""
+    if not any((memory.balance_value, memory.balance_rate, memory.recent_value)):
+        return None
+    if current is not None:
+        rate, recent = current["rateMicro"] / MICRO, current["recentMilliseconds"] / MILLI
+        elapsed = memory.balance_as_of - to_epoch(datetime.fromisoformat(current["asOf"]))
+        drift = abs(current["valueMilliseconds"] / MILLI + rate * elapsed - memory.balance_value)
+        steady = abs(rate - memory.balance_rate) <= RATE_TOLERANCE and drift <= LEDGER_TOLERANCE + RATE_TOLERANCE * abs(elapsed)
+        if steady and abs(recent - memory.recent_value) <= LEDGER_TOLERANCE + abs(rate * elapsed):
+            return dict(current)
+    return {
+        "valueMilliseconds": round(memory.balance_value * MILLI),
+        "rateMicro": round(memory.balance_rate * MICRO),
+        "recentMilliseconds": round(memory.recent_value * MILLI),
+        "asOf": _time(memory.balance_as_of),
+    }
 
 
 def _growing(value: float, rate: float, as_of: float, current: Mapping[str, Any] | None, wall: float) -> dict[str, Any]:

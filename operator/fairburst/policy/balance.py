@@ -1,0 +1,123 @@
+"""How far each backlogged throughput queue is behind its fair share, over time: what turns and catching up go by.
+
+A queue's balance grows at the rate (fair share - what it receives), in dominant shares, while it or another queue waits: positive for a
+queue that is owed something, negative for one that has had more. Over the queues that take part the rates add up to zero. Two integrals
+share one rate and one time: `balance` keeps everything and decides whose turn it is where shares are no whole pods (rounding.py); `recent`
+is forgotten by halves, as Kueue's Admission Fair Sharing does it, and lets a queue that was short get it back soon (`catch_up`).
+
+A queue receives what its pods use, and what is kept idle for it although a pod of its fits: who leaves its allocation unused is not owed it
+again.
+Latency queues have ledgers instead and take no part. No paper has it (docs/decisions/0111, 0112).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fairburst.policy.arrays import BoolArray, FloatArray
+from fairburst.policy.drf import largest_share, row_any_short
+from fairburst.policy.table import ELASTIC, NO_WINDOW, Columns
+from fairburst.policy.tolerance import SMALLEST, TOLERANCE
+
+# A queue that has waited for nothing for so long begins again at zero; and no more is owed than a day of the queue's largest pod.
+FORGOTTEN_SECONDS = 3600.0
+MOST_SECONDS = 86_400.0
+MOST_BOOST = 2.0  # of the weight of a queue that catches up; one that has had more keeps at least half of its own
+FULL_BOOST_AT = 0.25  # of a half-life's fair share: who lacks so much has the most weight, for else half of it is forgotten on the way
+FEWEST_UNITS = 4.0
+BOOST_STEP = 0.1  # weights move in steps, so that levels rest between them
+_NEARLY_NOTHING = 1e-9
+
+
+def balance(columns: Columns, now: float) -> FloatArray:
+    """(N,) dominant-share-seconds owed as of `now`."""
+    result: FloatArray = columns.balance_value + columns.balance_rate * np.maximum(0.0, now - columns.balance_as_of)
+    return result
+
+
+def recent(columns: Columns, now: float, half_life: float) -> FloatArray:
+    """(N,) the same with half of it forgotten every `half_life` seconds."""
+    since, speed = np.maximum(0.0, now - columns.balance_as_of), math.log(2) / half_life
+    kept = np.exp(-speed * since)
+    result: FloatArray = columns.recent_value * kept + columns.balance_rate * (1.0 - kept) / speed
+    return result
+
+
+def catch_up(columns: Columns, wants: BoolArray, unit: FloatArray, inverse: FloatArray, half_life: float, now: float) -> FloatArray | None:
+    """(N,) factors for the weights of throughput queues in this round; None where none differs from 1.
+
+    A queue that lacks its fair share of a quarter of `half_life` has twice its weight, and one that is as far ahead half: in steps between.
+    Where a share is a few units (N, K) only, turns do the same with whole units, and weights would work against them.
+    """
+    if half_life <= 0 or not (columns.recent_value.any() or columns.balance_rate.any()):
+        return None
+    weight = columns.declared.weight
+    taking_part = wants & (columns.state == NO_WINDOW) & (columns.guarantee == ELASTIC) & ~columns.declared.latency
+    share = weight / max(float(weight[wants].sum()), SMALLEST)
+    lacking = recent(columns, now, half_life) / (share * half_life * FULL_BOOST_AT)
+    factor = np.clip(1.0 + lacking, 1.0 / MOST_BOOST, MOST_BOOST)
+    taking_part &= share >= FEWEST_UNITS * largest_share(unit, inverse)
+    factor = np.where(taking_part & (np.abs(factor - 1.0) > BOOST_STEP), np.round(factor / BOOST_STEP) * BOOST_STEP, 1.0)
+    return None if (factor == 1.0).all() else factor
+
+
+def settle(
+    columns: Columns, fair: FloatArray, wanted: FloatArray, usage: FloatArray, allocation: FloatArray, unit: FloatArray,
+    capacity: FloatArray, inverse: FloatArray, half_life: float, now: float,
+) -> None:  # fmt: skip
+    """Set the rates from `now` on. fair: (N,) dominant share that each queue should have; the other arrays as in the round.
+
+    Writes values only where a rate changes, so that a settled cluster has nothing to save.
+    """
+    elastic = (columns.state == NO_WINDOW) & (columns.guarantee == ELASTIC) & ~columns.declared.latency
+    waits = elastic & row_any_short(usage, wanted)
+    if not waits.any() and not columns.balance_rate.any():
+        return
+    received = _received(usage, allocation, unit, capacity, inverse)
+    part = (waits | (elastic & (received > fair * (1.0 + TOLERANCE)))) if waits.any() else waits
+    owed = np.where(part, fair, 0.0)
+    total = float(owed.sum())
+    scale = float(received[part].sum()) / total if total > SMALLEST else 0.0
+    rate = np.where(part, owed * scale - received, 0.0)
+    rate[np.abs(rate) < _NEARLY_NOTHING] = 0.0
+    rows = np.flatnonzero(rate != columns.balance_rate)
+    if rows.size == 0:
+        return
+    most = MOST_SECONDS * np.max(unit[rows] * inverse, axis=1)
+    value = np.clip(balance(columns, now)[rows], -most, most)
+    forgotten = (columns.balance_rate[rows] == 0) & (now - columns.balance_as_of[rows] > FORGOTTEN_SECONDS)
+    value = np.where(forgotten, 0.0, np.where(part[rows], value, np.minimum(value, 0.0)))
+    if half_life > 0:
+        columns.recent_value[rows] = recent(columns, now, half_life)[rows]
+    columns.balance_value[rows] = value
+    columns.balance_as_of[rows] = now
+    columns.balance_rate[rows] = rate[rows]
+
+
+def _received(usage: FloatArray, allocation: FloatArray, unit: FloatArray, capacity: FloatArray, inverse: FloatArray) -> FloatArray:
+    """(N,) dominant share of what each queue uses, and of what is idle because its allocation is kept for it.
+
+    Room in which not one pod of a queue fits is not kept for it: it is what running pods have left over so far.
+    """
+    idle, part = np.maximum(capacity - usage.sum(axis=0), 0.0), 1.0
+    fits = np.ones(len(usage), dtype=bool)
+    for column, free in enumerate(idle):
+        fits &= unit[:, column] <= free * (1.0 + TOLERANCE)
+    keeps = bool(fits.any())
+    if keeps:
+        for column, free in enumerate(idle):
+            unused = float((np.maximum(allocation[:, column] - usage[:, column], 0.0) * fits).sum())
+            if unused > free:
+                part = min(part, float(free) / unused)
+    result = np.zeros(len(usage))
+    for column, scale in enumerate(inverse):
+        has = usage[:, column] * scale
+        if keeps:
+            more = np.maximum(allocation[:, column] - usage[:, column], 0.0)
+            more *= fits
+            more *= part * scale
+            has += more
+        np.maximum(result, has, out=result)
+    return result

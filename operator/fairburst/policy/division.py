@@ -1,0 +1,79 @@
+"""From real shares to pods: whole units in turns, idle capacity lent, and what that does to each queue's balance.
+
+Between the allocation in real numbers (bopf.py) and the charges (decide.py) of a round. Writes the turns and balances in `columns`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairburst.policy import balance
+from fairburst.policy.arrays import FloatArray
+from fairburst.policy.bopf import Standing
+from fairburst.policy.dress.values import StartMode
+from fairburst.policy.drf import largest_share
+from fairburst.policy.lending import Lender
+from fairburst.policy.model import ClusterSnapshot, PolicyConfig
+from fairburst.policy.rounding import Rounding, Turns
+from fairburst.policy.table import ELASTIC, NO_WINDOW, Columns
+
+
+def divide_into_pods(
+    columns: Columns, snapshot: ClusterSnapshot, config: PolicyConfig, standing: Standing, guaranteed: FloatArray, spare: FloatArray,
+    inverse: FloatArray, now: float, *, lends: bool,
+) -> tuple[FloatArray, FloatArray]:  # fmt: skip
+    """(allocation, guaranteed), both (N, K): whole units where the unit is known, and what is lent, as spare, where the round `lends`."""
+    some_spare = bool(spare.any())
+    total = guaranteed + spare if some_spare else guaranteed
+    allocation, guaranteed = _whole_units(columns, snapshot, standing, guaranteed, spare if some_spare else None, total, now)
+    if lends and not _starts_whole(snapshot, config):
+        lender = Lender(
+            standing.wanted, snapshot.usage, snapshot.unit, standing.weight, snapshot.live_capacity, columns.declared.limit,
+            snapshot.waiting, ~standing.elastic,
+        )  # fmt: skip
+        lent = lender.lend(allocation)
+        if lent is not allocation:
+            allocation, guaranteed = lent, np.minimum(guaranteed, lent)
+    fair = largest_share(total, inverse)
+    if standing.weight is not columns.declared.weight:
+        fair *= columns.declared.weight / standing.weight
+    balance.settle(
+        columns, fair, standing.wanted, snapshot.usage, allocation, snapshot.unit, snapshot.live_capacity, inverse,
+        config.batch_memory_seconds, now,
+    )  # fmt: skip
+    return allocation, guaranteed
+
+
+def _starts_whole(snapshot: ClusterSnapshot, config: PolicyConfig) -> bool:
+    """Whether jobs start with all of their pods at once: then idle capacity for one pod is of use to none."""
+    return config.dress is not None and snapshot.jobs is not None and config.dress.start_mode is StartMode.WHOLE_JOBS
+
+
+def _whole_units(
+    columns: Columns, snapshot: ClusterSnapshot, standing: Standing, guaranteed: FloatArray, spare: FloatArray | None, total: FloatArray,
+    now: float,
+) -> tuple[FloatArray, FloatArray]:  # fmt: skip
+    """(allocation, guaranteed), both in whole units where the unit is known. spare: what of `total` is not guaranteed, None for nothing."""
+    firm = np.zeros(len(total), dtype=bool)
+    firm[standing.hard] = True
+    yields = standing.elastic & (columns.state == NO_WINDOW) & (columns.guarantee == ELASTIC)
+    rounding = Rounding(
+        guaranteed, firm, standing.wanted, snapshot.unit, snapshot.live_capacity, standing.soft, columns.declared.name_rank, yields,
+        standing.weight,
+    )  # fmt: skip
+    turns = Turns(columns.waiting_since, columns.unit_held_since, balance.balance(columns, now))
+    rounded, turns = rounding.round_to_units(total, turns, now)
+    columns.waiting_since[:] = turns.waiting_since
+    columns.unit_held_since[:] = turns.unit_held_since
+    if rounded is total:
+        return total, guaranteed
+    if spare is None:
+        return rounded, rounded
+    firm_part = np.empty_like(rounded)
+    for column in range(rounded.shape[1]):
+        part = firm_part[:, column]
+        np.subtract(rounded[:, column], guaranteed[:, column], out=part)
+        np.maximum(part, 0.0, out=part)
+        np.minimum(part, spare[:, column], out=part)
+        np.subtract(rounded[:, column], part, out=part)
+    return rounded, firm_part
