@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from fairburst.kube.api.objects import JOB_TRACKING, Deployment, Pod, ReplicaSet, StatefulSet
+from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.usage.controller_index import ControllerIndex
-from fairburst.kube.usage.demand import NamespaceDemand, namespace_demand
+from fairburst.kube.usage.demand import NamespaceDemand, namespace_demand, waiting_pods
 from fairburst.kube.usage.pod_index import PodIndex
 from tests.support.objects import GI, job, pod, replicated, requesting
 
@@ -197,3 +198,31 @@ def test_a_controller_that_is_gone_wants_nothing() -> None:
     controllers.update("Job", job("batch", "j", 4), None)
     assert list(controllers.workloads("batch").jobs) == []
     assert list(controllers.workloads("never-seen").jobs) == []
+
+
+class TestWaitingPods:
+    """What the core lends idle capacity to: pods without a node, controller by controller."""
+
+    def listed(self, *things: Any) -> list[tuple[int, list[float], float]]:
+        """(row, request, count) of the waiting pods of a namespace beside an empty one."""
+        found = waiting_pods([demand(namespace="empty"), demand(*things)], RESOURCES)
+        if found is None:
+            return []
+        assert not found.in_order
+        return list(zip(found.row.tolist(), found.request.tolist(), found.count.tolist(), strict=True))
+
+    def test_pods_to_come_and_pods_without_a_node_wait(self) -> None:
+        bound, pending = pods_of("j", 2, node="n"), pod("batch", "j-9", owner=("Job", "j"))
+        other = job("batch", "k", 2, requesting("2", "4Gi"))
+        assert self.listed(job("batch", "j", 5), *bound, pending, other) == [(1, [1.0, GI], 3.0), (1, [2.0, 4 * GI], 2.0)]
+
+    def test_a_controller_with_all_its_pods_bound_waits_for_nothing(self) -> None:
+        assert self.listed(job("batch", "j", 2), *pods_of("j", 2, node="n")) == []
+
+    def test_a_held_job_counts_as_one_that_starts_whole(self) -> None:
+        held = job("batch", "j", 4, suspend=True)
+        held.metadata.annotations = {HELD_ANNOTATION: "true"}
+        assert self.listed(held) == [(1, [4.0, 4 * GI], 1.0)]
+
+    def test_nothing_is_listed_where_bare_pods_may_wait_unseen(self) -> None:
+        assert self.listed(job("batch", "j", 2), pod("batch", "bare", node="n")) == []

@@ -77,6 +77,18 @@ class TestManyQueues:
         assert result.allocation[1, 0] >= 30
         assert result.allocation[0, 0] >= 60
 
+    def test_of_equal_shares_the_one_that_is_owed_more_comes_first(self) -> None:
+        """Two queues of pods of 40 on 64 cores, and of parts of them: one fits at a time, and each has its turn."""
+        queues, pods = (throughput("a/q", 0.0), throughput("b/q", 1.0)), waiting([(0, [40.0], 9), (1, [40.0], 9)])
+        value = dataclasses.replace(snapshot(queues, [64.0], [[360.0]] * 2, unit=[[1.0]] * 2), waiting=pods)
+        served, memory, usage = list[int](), Memory(), np.zeros((2, 1))
+        for number in range(6):
+            result, memory = decide(dataclasses.replace(value, usage=usage), memory, CONFIG, START + 100 * number)
+            usage = np.where(result.allocation >= 40, 40.0, 0.0) if number % 2 == 0 else np.zeros((2, 1))
+            if number % 2 == 0:
+                served.append(int(np.argmax(usage)))
+        assert set(served) == {0, 1}
+
     def test_lent_capacity_is_spare(self) -> None:
         """A latency queue outside its window pays nothing for it."""
         queues = (latency("l/q", 0.0, [10.0, 10.0], 10, Sporadic(1000.0)), throughput("t/q", 1.0))

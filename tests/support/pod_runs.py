@@ -42,6 +42,7 @@ class PodRun:
     received: FloatArray = field(init=False)
     usage: FloatArray = field(init=False)
     idle_seconds: FloatArray = field(init=False)
+    last_use: float = field(init=False, default=-math.inf)
     last_start: dict[int, float] = field(init=False)
     switches: int = 0
     results: list[tuple[float, ClusterSnapshot, RoundResult]] = field(default_factory=list)
@@ -78,6 +79,8 @@ class PodRun:
             self.received += self.usage * (then - now)
             self.idle_seconds += (self.capacity - self.usage.sum(axis=0)) * (then - now)
             now = then
+            if self.usage.any():
+                self.last_use = now
             for ended in [one for one in running if one[0] <= now + NEARLY]:
                 running.remove(ended)
                 self.usage[ended[1]] -= self.pods[ended[1]][ended[2]].request

@@ -38,7 +38,7 @@ from fairburst.kube.queues.roster import KINDS, NEVER_MANAGED, Member, ObjectKey
 from fairburst.kube.usage.burst_sizes import BurstSizes, pods_of
 from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts
 from fairburst.kube.usage.controller_index import ControllerIndex
-from fairburst.kube.usage.demand import NamespaceDemand, Owner, namespace_demand
+from fairburst.kube.usage.demand import NamespaceDemand, Owner, namespace_demand, waiting_pods
 from fairburst.kube.usage.gated_pods import GatedPod
 from fairburst.kube.usage.pace import PaceMeter
 from fairburst.kube.usage.pod_index import NamespaceUsage, PodIndex
@@ -388,7 +388,8 @@ class Engine:
                 # what is evicted counts against nobody's share from then on, though it still takes room
                 usage[row, column] = running.bound.get(resource, 0.0) - running.evicted.get(resource, 0.0)
                 unit[row, column] = wanted.unit.get(resource, 0.0)
-        return ClusterSnapshot(resources, live, committed, roster.specs, np.maximum(demand, usage), usage, unit)
+        waiting = waiting_pods((self._demand[member.namespace] for member in roster.governing), resources)
+        return ClusterSnapshot(resources, live, committed, roster.specs, np.maximum(demand, usage), usage, unit, waiting=waiting)
 
     def _capacity(self, view: ClusterView, roster: Roster, resources: tuple[str, ...], now: float) -> tuple[FloatArray, FloatArray]:
         """(K,) live and committed capacity. The pods of deleted queues lower only the live one."""

@@ -187,7 +187,7 @@ def _result(
         allocation, _ = rounding.round_to_units(allocation, Turns.none(len(allocation)), now)
         allocation = Lender(
             wanted, snapshot.usage, snapshot.unit, columns.declared.weight, snapshot.live_capacity, columns.declared.limit,
-            snapshot.waiting, nobody,
+            snapshot.waiting, nobody, np.zeros(len(allocation)),
         ).lend(allocation)  # fmt: skip
     nothing = np.zeros(len(allocation))
     view = Round(snapshot, config, columns, allocation, allocation, allocation, nothing, nothing, nothing, now)

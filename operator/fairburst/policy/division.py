@@ -29,7 +29,7 @@ def divide_into_pods(
     if lends and not _starts_whole(snapshot, config):
         lender = Lender(
             standing.wanted, snapshot.usage, snapshot.unit, standing.weight, snapshot.live_capacity, columns.declared.limit,
-            snapshot.waiting, ~standing.elastic,
+            snapshot.waiting, ~standing.elastic, balance.balance(columns, now),
         )  # fmt: skip
         lent = lender.lend(allocation)
         if lent is not allocation:

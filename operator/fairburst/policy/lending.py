@@ -32,6 +32,7 @@ class Lender:
 
     wanted, usage, unit: (N, K) as in the round. weight: (N,). capacity: (K,). limit: (N, K) or None. waiting: the pods that wait, as
     the snapshot has them; for queues without any in it, pods of the size `unit`. keeps: (N,) queues whose allocation is not lent.
+    owed: (N,) what each is behind its fair share: of equal dominant shares the one that is owed most comes first.
     """
 
     wanted: FloatArray
@@ -42,6 +43,7 @@ class Lender:
     limit: FloatArray | None
     waiting: WaitingPods | None
     keeps: BoolArray
+    owed: FloatArray
 
     def lend(self, allocation: FloatArray) -> FloatArray:
         """The (N, K) allocation with idle capacity lent; `allocation` itself where nothing is. Its sum stays within capacity.
@@ -124,7 +126,8 @@ class Lender:
         ends = np.append(lines.start[1:], len(lines.left))
         borrowers = [
             _Borrower(
-                row=row, weight=float(self.weight[row]), used=reach[position].tolist(), own=own[position].tolist(),
+                row=row, weight=float(self.weight[row]), owed=float(self.owed[row]),
+                used=reach[position].tolist(), own=own[position].tolist(),
                 limit=None if self.limit is None else self.limit[row].tolist(), in_order=lines.in_order,
                 requests=lines.request[start:end].tolist(), counts=lines.left[start:end].tolist(),
             )
@@ -229,6 +232,7 @@ class _Borrower:
 
     row: int
     weight: float
+    owed: float
     used: list[float]
     own: list[float]
     limit: list[float] | None
@@ -286,14 +290,14 @@ class _Borrower:
 
 def lend_in_turn(borrowers: Sequence[_Borrower], pool: list[float], capacity: Sequence[float]) -> None:
     """Lend `pool` (by resource): the borrower of the lowest dominant share per weight starts its next pod, until none fits."""
-    heap = [(borrower.share(capacity), borrower.row, number) for number, borrower in enumerate(borrowers)]
+    heap = [(borrower.share(capacity), -borrower.owed, borrower.row, number) for number, borrower in enumerate(borrowers)]
     heapq.heapify(heap)
     while heap:
-        _, row, number = heapq.heappop(heap)
+        *_, number = heapq.heappop(heap)
         borrower = borrowers[number]
         fitting = borrower.pods(pool)
         if fitting <= 0:
             continue
         next_share = heap[0][0] if heap else math.inf
         borrower.start(min(fitting, borrower.pods_until(next_share, capacity)), pool)
-        heapq.heappush(heap, (borrower.share(capacity), row, number))
+        heapq.heappush(heap, (borrower.share(capacity), -borrower.owed, borrower.row, number))

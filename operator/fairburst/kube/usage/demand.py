@@ -11,12 +11,15 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from fairburst.bounds import MOST_AMOUNT, bounded_amount, bounded_count
 from fairburst.kube.api.objects import Deployment, Job, JobSet, JobSpec, PodTemplate, ReplicaSet, StatefulSet, controller_of
 from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.usage.charge import template_charge, template_lacks_requests
 from fairburst.kube.usage.job_sets import parts_to_come
 from fairburst.kube.usage.pod_index import NamespaceUsage, OwnerUsage
+from fairburst.policy.model import WaitingPods
 
 GROWTH_FRACTION = 0.10  # step of unannounced work above what exists; at least one pod
 
@@ -70,6 +73,8 @@ class NamespaceDemand:
 
     placeable: the demand without what no node could hold beside the rest of its controller's pods: a level for it would serve nobody.
     wishes: every controller that wants or has pods. held: Jobs that wait for us to start them; what they need is in `demand`.
+    waiting: pods without a node, those to come included, by what one is charged; a held Job counts as one, because it starts whole. Nothing
+    is listed where pods wait that no object announces.
     """
 
     demand: dict[str, float] = field(default_factory=dict)
@@ -79,6 +84,7 @@ class NamespaceDemand:
     unrequested: list[str] = field(default_factory=list)
     wishes: list[Wish] = field(default_factory=list)
     held: list[HeldJob] = field(default_factory=list)
+    waiting: list[tuple[Mapping[str, float], float]] = field(default_factory=list)
 
 
 def namespace_demand(
@@ -116,11 +122,16 @@ def namespace_demand(
                 result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
         if isinstance(controller, Job) and is_held(controller):
             result.held.append(HeldJob(controller, {resource: bounded_amount(pods * amount) for resource, amount in charge.items()}))
-        elif owner.wanted > owner.existing:
+            result.waiting.append((result.held[-1].need, 1.0))
+            continue
+        result.waiting.append((charge, placeable - owner_usage(owner.uid).bound))
+        if owner.wanted > owner.existing:
             result.lacking.append(priced)
             result.unrequested += [f"{owner.kind} {owner.name}"] if _lacks_requests(owner, template, resources) else []
     _add_job_sets(result, workloads, resources, fitting)
     _add_unannounced(result, usage, announced, grows=not gated)
+    if usage.unannounced:
+        result.waiting.clear()
     for amounts in (result.demand, result.placeable, result.unit):
         amounts.update({resource: MOST_AMOUNT for resource, amount in amounts.items() if amount > MOST_AMOUNT})
     return result
@@ -163,10 +174,13 @@ def _add_job_sets(
                 need[resource] = bounded_amount(need.get(resource, 0.0) + pods * amount)
                 result.placeable[resource] = result.placeable.get(resource, 0.0) + min(pods, fitting(charge)) * amount
                 result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
+            if not held:
+                result.waiting.append((charge, min(pods, fitting(charge))))
         for resource, amount in need.items():
             result.demand[resource] = result.demand.get(resource, 0.0) + amount
         if held and not job_set.finished and job_set.metadata.deletion_timestamp is None:
             result.held.append(HeldJob(job_set, need))
+            result.waiting.append((need, 1.0))
 
 
 def is_held(job: Job | JobSet) -> bool:
@@ -226,3 +240,21 @@ def _add_unannounced(result: NamespaceDemand, usage: NamespaceUsage, announced: 
             step = max(result.unit.get(resource, 0.0), GROWTH_FRACTION * unannounced) if usage.unannounced and grows else 0.0
             for amounts in (result.demand, result.placeable):
                 amounts[resource] = amounts.get(resource, 0.0) + unannounced + step
+
+
+def waiting_pods(demands: Iterable[NamespaceDemand], resources: tuple[str, ...]) -> WaitingPods | None:
+    """The waiting pods of the queues' namespaces, row by row, as the core takes them; None where none are listed.
+
+    They are in no order: the scheduler passes over a pod that does not fit.
+    """
+    rows, requests, counts = list[int](), list[list[float]](), list[float]()
+    for row, demand in enumerate(demands):
+        for charge, count in demand.waiting:
+            if count > 0 and any(charge.get(resource, 0.0) > 0 for resource in resources):
+                rows.append(row)
+                requests.append([min(charge.get(resource, 0.0), MOST_AMOUNT) for resource in resources])
+                counts.append(min(count, MOST_AMOUNT))
+    if not rows:
+        return None
+    request = np.array(requests, dtype=np.float64).reshape(-1, len(resources))
+    return WaitingPods(np.array(rows, dtype=np.int64), request, np.array(counts, dtype=np.float64))
