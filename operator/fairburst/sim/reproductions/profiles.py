@@ -18,7 +18,7 @@ from fairburst.sim.workload import DagJob, scaled, with_stages
 
 AGREE = 0.10
 FINE_GRAIN = 100_000  # shares compare almost exactly, instead of in whole percents
-CAUSE = "share rounding (see the row without it) and capacity that stays idle (see how much later batch work ends)"
+CAUSE = "share rounding (see the row without it)"
 
 
 def as_scenario(jobs: Sequence[DagJob], workload: table4.Workload, throughput_queues: int, rules: table4.Rules) -> Scenario:
@@ -69,8 +69,7 @@ def reproduce(options: Options, progress: Progress) -> Reproduction:
     chart = Chart("profiles", "Factor of improvement by profile", ChartKind.LINES, "throughput queues", "factor", series, logarithmic=True)
     notes = [
         'Here "paper" is what the authors\' rules give on the same input.',
-        "In `realistic` a queue starts its next task only while it is below its allocation in every resource, as under a ResourceQuota;"
-        " allocations follow the mix of all that waits, the next task has its own.",
+        "In `realistic` allocations follow the mix of all that waits; what the next tasks cannot use of them is lent task by task.",
     ]
     data = {"throughput_queues": counts, "factors": factors, "end_of_batch_realistic_over_table4": later}
     return Reproduction(
