@@ -252,9 +252,20 @@ class ReclaimConfig(_Group):
         "API server on two cores takes it (140 a second measured).",
     )
 
+    longest_grace_seconds: int = Field(
+        default=30,
+        ge=1,
+        le=3600,
+        description="The most time, in seconds, that an evicted pod is given to end. 30: what Kubernetes gives a pod that names no grace "
+        "period of its own. A pod that names a shorter one keeps it. Without a bound, pods with a grace period of a day would be safe from "
+        "reclaim.",
+    )
+
     def rules(self) -> ReclaimRules:
         """The part that the decision core reads."""
-        return ReclaimRules(float(self.grace_seconds), float(self.minimum_run_seconds), float(self.evictions_per_second))
+        return ReclaimRules(
+            float(self.grace_seconds), float(self.minimum_run_seconds), float(self.evictions_per_second), float(self.longest_grace_seconds)
+        )
 
 
 class SmallJobsConfig(_Group):

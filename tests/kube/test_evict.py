@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,6 +80,13 @@ async def test_each_goes_by_one_request_that_means_this_pod_and_its_grace_period
     name, body = site.api.evicted[0]
     assert (body["apiVersion"], body["kind"], body["metadata"]) == ("policy/v1", "Eviction", {"name": name, "namespace": "batch"})
     assert body["deleteOptions"] == {"preconditions": {"uid": f"uid-{name[1:]}"}}
+
+
+async def test_a_pod_of_a_long_grace_period_is_asked_to_end_sooner(site: Site) -> None:
+    site.evicter.send([replace(eviction(0), grace_seconds=30)])
+    await until(lambda: site.count("ok") == 1, "it")
+    [(_, body)] = site.api.evicted
+    assert body["deleteOptions"] == {"preconditions": {"uid": "uid-0"}, "gracePeriodSeconds": 30}
 
 
 async def test_an_event_on_the_pod_says_for_what_once_all_evictions_are_sent(site: Site) -> None:

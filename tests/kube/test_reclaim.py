@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fairburst.kube.api.objects import Pod
-from fairburst.kube.enforce.reclaim import REFUSED_SECONDS, PodEviction
+from fairburst.kube.enforce.reclaim import REFUSED_SECONDS, STUCK_SECONDS, PodEviction
 from fairburst.kube.engine import RoundPlan
 from fairburst.policy.reclaim.values import Ground, ReclaimMemory
 from tests.support.objects import World, job, latency_spec, node, pod, requesting
@@ -57,9 +57,10 @@ class Cluster(World):
         self.after(seconds)
         return self.round()
 
-    def evict(self, evictions: tuple[PodEviction, ...]) -> None:
+    def evict(self, evictions: tuple[PodEviction, ...], *, through_reclaim: bool = True) -> None:
         """The API server takes the evictions; the pods are ending."""
-        self.engine.reclaim.sent(evictions)
+        if through_reclaim:
+            self.engine.reclaim.sent(evictions)
         for one in evictions:
             body = msgspec.to_builtins(self.pods[one.key])
             body["metadata"] |= {"deletionTimestamp": "2026-01-01T00:10:00Z", "deletionGracePeriodSeconds": 600}
@@ -145,7 +146,7 @@ def test_pods_without_a_grace_period_that_end_a_little_late_still_come_free() ->
     assert cluster.next(5.0).reclaim.due > 1.0, "there is room for all, coming"
 
 
-def test_what_is_evicted_counts_against_nobodys_share_from_then_on() -> None:
+def test_what_reclaim_has_evicted_is_charged_to_no_queue_while_it_ends() -> None:
     cluster = Cluster()
     cluster.arrive()
     cluster.next()
@@ -153,6 +154,40 @@ def test_what_is_evicted_counts_against_nobodys_share_from_then_on() -> None:
     plan = cluster.next()
     assert plan.snapshot.usage[:, 0].tolist() == [10.0, 0.0]
     assert plan.reclaim.holding == frozenset(), "the queue uses no more than its level"
+
+
+def test_what_reclaim_has_evicted_is_charged_again_if_it_still_runs_a_minute_after_its_grace() -> None:
+    cluster = Cluster()
+    cluster.arrive()
+    cluster.next()
+    cluster.evict(evictions(cluster.next()))
+    grace = cluster.engine.reclaim.rules.longest_grace_seconds
+    assert cluster.next(grace + STUCK_SECONDS - 1.0).snapshot.usage[0, 0] == 10.0
+    assert cluster.next(2.0).snapshot.usage[0, 0] == 16.0
+
+
+def test_pods_that_their_owner_evicts_are_charged_until_they_are_gone() -> None:
+    """Free use else: a tenant evicts its own pods with a grace period of a day, and they ignore the request."""
+    cluster = Cluster()
+    cluster.arrive()
+    own = tuple(PodEviction(("batch", f"batch-{number:02}"), "", "", "", Ground.BURST, "") for number in range(6))
+    cluster.evict(own, through_reclaim=False)
+    assert cluster.next().snapshot.usage[:, 0].tolist() == [16.0, 0.0]
+    cluster.next()
+    assert cluster.next(1.0).snapshot.usage[:, 0].tolist() == [16.0, 0.0], "nor is the pod free once reclaim has chosen others"
+
+
+def test_a_pod_of_a_long_grace_period_is_given_a_bounded_time_to_end() -> None:
+    cluster = Cluster()
+    for number in range(16):
+        body = msgspec.to_builtins(cluster.running("batch", f"batch-{number:02}", number))
+        body["spec"]["terminationGracePeriodSeconds"] = 86_400
+        cluster.put(msgspec.convert(body, Pod))
+    cluster.arrive()
+    cluster.next()
+    assert {one.grace_seconds for one in evictions(cluster.next())} == {30}
+    assert len(cluster.engine.reclaim.memory.asked) == 6
+    assert max(cluster.engine.reclaim.memory.asked.values()) == cluster.wall + 30 + STUCK_SECONDS
 
 
 def test_a_restart_in_between_evicts_nobody_more() -> None:

@@ -241,7 +241,7 @@ def test_the_next_grace_times_end_is_known() -> None:
 
 # Memory -----------------------------------------------------------------------------------------------------------------
 
-REMEMBERED = ReclaimMemory({"a/queue": 5.5}, {"uid-1": 7.25, "uid-0": 6.0}, -3.5, 8.0)
+REMEMBERED = ReclaimMemory({"a/queue": 5.5}, {"uid-1": 7.25, "uid-0": 6.0}, -3.5, 8.0, {"a/pod/uid-2": 9.5})
 
 
 def test_the_memory_comes_back_as_it_was() -> None:

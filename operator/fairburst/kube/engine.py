@@ -163,6 +163,7 @@ class Engine:
         self.slots = SlotPlanner(config.elasticity)
         self.gates = Gatekeeper()
         self.reclaim = Reclaimer(config.reclaim.rules())
+        self._freed: dict[str, dict[str, float]] = {}
         self._hold_times = HoldTimes()
         self._bursts = BurstSizes()
         self._standing: object = None
@@ -224,6 +225,7 @@ class Engine:
         changed = set(view.changed_namespaces)
         self._see_nodes(view, resources)
         self._refresh_demand(view, roster, resources, ending)
+        self._freed = self.reclaim.freed(view.stored_pods, view.pods, wall)
         snapshot = self._snapshot(view, roster, resources, now)
         if self.reserve is not None:
             snapshot = self.reserve.part(snapshot, roster, self._demand, changed, view.pods, view.stored_pods.values(), wall, now)
@@ -382,11 +384,10 @@ class Engine:
         demand, usage, unit = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         for row, member in enumerate(roster.governing):
             wanted = self._demand[member.namespace]
-            running = view.pods.namespace(member.namespace)
+            running, freed = view.pods.namespace(member.namespace), self._freed.get(member.namespace, {})
             for column, resource in enumerate(resources):
                 demand[row, column] = wanted.placeable.get(resource, 0.0)
-                # what is evicted counts against nobody's share from then on, though it still takes room
-                usage[row, column] = running.bound.get(resource, 0.0) - running.evicted.get(resource, 0.0)
+                usage[row, column] = running.bound.get(resource, 0.0) - freed.get(resource, 0.0)
                 unit[row, column] = wanted.unit.get(resource, 0.0)
         waiting = waiting_pods((self._demand[member.namespace] for member in roster.governing), resources)
         return ClusterSnapshot(resources, live, committed, roster.specs, np.maximum(demand, usage), usage, unit, waiting=waiting)
@@ -484,7 +485,7 @@ class Engine:
         for item in enforced:
             level = dict(zip(snapshot.resources, item.level.tolist(), strict=True))
             quota = view.quotas.get((item.namespace, QUOTA_NAME))
-            use = use_of(item, level, view.pods.namespace(item.namespace), quota, room)
+            use = use_of(item, level, view.pods.namespace(item.namespace), quota, room, self._freed.get(item.namespace, {}))
             item.slack = self.slack.observe((item.namespace, QUOTA_NAME), fewest(level, item.unit), use, now)
 
     def _quota_targets(

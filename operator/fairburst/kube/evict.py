@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, Conflict, NotFound, NotLeading, TooManyRequests
@@ -77,13 +78,16 @@ class Evicter:
                 self._on_failure()
 
     async def _evict(self, one: PodEviction) -> str:
-        """One request; what became of it. The pod's own grace period holds."""
+        """Send one request and return its outcome."""
         namespace, name = one.key
+        options: dict[str, Any] = {"preconditions": {"uid": one.uid}}
+        if one.grace_seconds is not None:
+            options["gracePeriodSeconds"] = one.grace_seconds
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": {"preconditions": {"uid": one.uid}},
+            "deleteOptions": options,
         }
         try:
             await self._client.create(f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body)

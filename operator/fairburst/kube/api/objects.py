@@ -19,7 +19,7 @@ ResourceList = dict[str, Quantity]
 UNMANAGED_PRIORITY_PREFIX = "system-"
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 # What the API server writes into a pod that it evicts: condition and reason.
-DISRUPTION, EVICTION = "DisruptionTarget", "EvictionByEvictionAPI"
+DISRUPTION = "DisruptionTarget"
 # On a Job's pod until the Job controller has taken its end into account, about a second after it.
 JOB_TRACKING = "batch.kubernetes.io/job-tracking"
 
@@ -193,13 +193,6 @@ class Pod(Object):
             if gate.name == name:
                 return index
         return None
-
-    @property
-    def evicted(self) -> bool:
-        """True from the time at which the Eviction API has taken it on until it is gone."""
-        if self.metadata.deletion_timestamp is None:
-            return False
-        return any(one.type == DISRUPTION and one.status == "True" and one.reason == EVICTION for one in self.status.conditions or ())
 
     @property
     def unmanaged(self) -> bool:

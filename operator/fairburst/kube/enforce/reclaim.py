@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fairburst.bounds import bounded_duration
 from fairburst.kube.api.objects import Node, Pod, ResourceQuota, controller_of
 from fairburst.kube.enforce.enforced import Enforced
 from fairburst.kube.enforce.evictable import evictable
@@ -47,13 +48,18 @@ from fairburst.policy.tolerance import LARGEST, TOLERANCE, slack_of
 
 ENFORCED_SECONDS = 0.05  # until a quota that is written in this round is seen to be enforced
 LESS_THAN_A_POD = 0.999  # as quota_plan.py, which writes no smaller differences at once
-STUCK_SECONDS = 60.0  # beyond twice its grace period: what ends later than that may never end
+STUCK_SECONDS = 60.0  # beyond its time to end: what ends later than that may never end
+DEFAULT_GRACE_SECONDS = 30  # core/v1, where a pod names none
 REFUSED_SECONDS = 10.0  # a disruption budget that refuses one pod of a controller will hardly let go of another sooner
 
 
 @dataclass(frozen=True, slots=True)
 class PodEviction:
-    """One eviction to send. `owner`: uid of what refuses it if a disruption budget does, the pod's controller. `message`: for the Event."""
+    """One eviction to send.
+
+    owner: uid of the object that a disruption budget's refusal concerns, the pod's controller. grace_seconds: how long the pod is given to
+    end; None leaves it its own grace period. message: for the Event.
+    """
 
     key: PodKey
     uid: str
@@ -61,6 +67,7 @@ class PodEviction:
     waiting: str
     ground: Ground
     message: str
+    grace_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +132,39 @@ class Reclaimer:
         outcome, self.memory = make_room(claims, free, running, standing, self.memory, self.rules, wall)
         keys = {pod.metadata.uid: key for key, pod in cluster.pods.items()} if outcome.evictions else {}
         why = {claim.owed.row: _why(claim.owed, snapshot, result, since) for claim in claims}
+        longest = int(self.rules.longest_grace_seconds)
+        evictions = tuple(_eviction(one, keys[one.uid], cluster, why[one.row], longest) for one in outcome.evictions)
+        self._note_asked(evictions, cluster, wall)
         return ReclaimPlan(
-            tuple(_eviction(one, keys[one.uid], cluster, why[one.row]) for one in outcome.evictions),
+            evictions,
             holding,
             ENFORCED_SECONDS if outcome.unserved and standing.refilled.any() else min(outcome.next_boundary, grace_ends) - wall,
         )
+
+    def freed(self, pods: Mapping[PodKey, Pod], index: PodIndex, wall: float) -> dict[str, dict[str, float]]:
+        """Charge of the bound pods that reclaim is ending, by namespace and resource. `wall`: seconds since the epoch.
+
+        Their queue is not charged for them until the grace that reclaim gave and a minute have passed. Pods that their owner deletes or
+        evicts are not among them: such a pod may ignore the request for as long as its own grace period says.
+        """
+        kept, sums = dict[str, float](), dict[str, dict[str, float]]()
+        for name, until in self.memory.asked.items():
+            namespace, pod_name, uid = name.split("/", 2)
+            pod = pods.get((namespace, pod_name))
+            if pod is None or pod.metadata.uid != uid:
+                continue
+            kept[name] = until
+            if pod.bound and pod.metadata.deletion_timestamp is not None and wall <= until:
+                total = sums.setdefault(namespace, dict.fromkeys(index.resources, 0.0))
+                for resource, amount in zip(index.resources, index.shape((namespace, pod_name)), strict=True):
+                    total[resource] += amount / 1000
+        if len(kept) < len(self.memory.asked):
+            self.memory = replace(self.memory, asked=kept)
+        return sums
+
+    def _note_asked(self, evictions: Collection[PodEviction], cluster: Cluster, wall: float) -> None:
+        until = {_asked(one): wall + _given_grace(one, cluster.pods[one.key]) + STUCK_SECONDS for one in evictions}
+        self.memory = replace(self.memory, asked={**self.memory.asked, **until})
 
     def sent(self, evictions: Collection[PodEviction]) -> None:
         """These are on their way: their pods count as gone until they are, or are refused."""
@@ -144,8 +179,12 @@ class Reclaimer:
         """These pods have not been asked to end: room is not made for those for whom they were to go."""
         for one in evictions:
             self._flying.pop(one.key, None)
-        dropped = {one.waiting for one in evictions}
-        self.memory = replace(self.memory, made_room={uid: at for uid, at in self.memory.made_room.items() if uid not in dropped})
+        dropped, stays = {one.waiting for one in evictions}, {_asked(one) for one in evictions}
+        self.memory = replace(
+            self.memory,
+            made_room={uid: at for uid, at in self.memory.made_room.items() if uid not in dropped},
+            asked={key: until for key, until in self.memory.asked.items() if key not in stays},
+        )
 
     def _claims(self, cluster: Cluster, found: Sequence[Owed], snapshot: ClusterSnapshot) -> list[Claim]:
         """What is owed with the pods that wait for it, oldest first: those that the scheduler may place, on nodes of which we know."""
@@ -284,7 +323,23 @@ def _time(seconds: float) -> str:
     return from_epoch(seconds).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _eviction(one: Eviction, key: PodKey, cluster: Cluster, why: str) -> PodEviction:
-    above = "its level" if one.spare else "its fair share"
+def _eviction(one: Eviction, key: PodKey, cluster: Cluster, why: str, longest_grace: int) -> PodEviction:
+    pod, above = cluster.pods[key], "its level" if one.spare else "its fair share"
     message = f"Evicted for {why}. Its own queue uses more than {above}."
-    return PodEviction(key, one.uid, _owner_uid(cluster.pods[key]), one.waiting, one.ground, message)
+    grace = longest_grace if _own_grace(pod) > longest_grace else None
+    return PodEviction(key, one.uid, _owner_uid(pod), one.waiting, one.ground, message, grace)
+
+
+def _own_grace(pod: Pod) -> float:
+    """Seconds that the pod asks to be given to end."""
+    named = pod.spec.termination_grace_period_seconds
+    return DEFAULT_GRACE_SECONDS if named is None else bounded_duration(named)
+
+
+def _given_grace(one: PodEviction, pod: Pod) -> float:
+    return _own_grace(pod) if one.grace_seconds is None else one.grace_seconds
+
+
+def _asked(one: PodEviction) -> str:
+    """The eviction's pod as `ReclaimMemory.asked` names it; a slash is in none of the three."""
+    return "/".join((*one.key, one.uid))

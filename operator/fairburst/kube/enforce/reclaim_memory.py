@@ -50,7 +50,7 @@ class SavedReclaim:
         written at once; else every few seconds at most. One write at a time: an older one must not come after it."""
         async with self._writing:
             memory = current()
-            if (memory.short_since, memory.made_room) == (self._saved.short_since, self._saved.made_room):
+            if _kept(memory) == _kept(self._saved):
                 return True
             if time.monotonic() < self._next_at and not ahead:
                 return False
@@ -65,3 +65,8 @@ class SavedReclaim:
             return False
         self._saved = memory if written else self._saved
         return written
+
+
+def _kept(memory: ReclaimMemory) -> object:
+    """The parts whose change is worth a write."""
+    return memory.short_since, memory.made_room, memory.asked

@@ -45,7 +45,7 @@ class NamespaceUsage:
     is counted. unannounced: names of pods, not ended, whose successors no object that we read announces: bare ones, and those of
     other controllers. pods: how many quota counts.
     unmanaged_bound: charge of the namespace's unmanaged pods, bound to ended. by_class: of counted pods, by the classes that tell small
-    jobs from large ones, as far as there are any. evicted: of bound pods that the Eviction API is ending.
+    jobs from large ones, as far as there are any.
     """
 
     bound: Amounts
@@ -57,7 +57,6 @@ class NamespaceUsage:
     unmanaged_bound: Amounts
     by_class: dict[str, ClassUsage] = field(default_factory=dict)
     gated: Amounts = field(default_factory=dict)
-    evicted: Amounts = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +137,12 @@ class _Stored:
 
 
 class _Namespace:
-    __slots__ = ("bound", "by_class", "evicted", "gated", "stored", "total", "unannounced", "unmanaged_bound", "without_requests")
+    __slots__ = ("bound", "by_class", "gated", "stored", "total", "unannounced", "unmanaged_bound", "without_requests")
 
     def __init__(self, width: int) -> None:
         self.total = 0
         self.bound, self.stored, self.unmanaged_bound = _Sum(width), _Stored(width), _Sum(width)
-        self.gated, self.evicted = _Sum(width), _Sum(width)
+        self.gated = _Sum(width)
         self.by_class: dict[str, _Stored] = {}
         self.without_requests: set[str] = set()
         self.unannounced: set[str] = set()
@@ -181,7 +180,6 @@ class _Facts:
     terminating: bool
     unmanaged: bool
     gated: bool
-    evicted: bool
     lacks_requests: bool
 
 
@@ -272,7 +270,6 @@ class PodIndex:
                 name: ClassUsage(self._amounts(each.sum.amounts), self._amounts(each.largest)) for name, each in entry.by_class.items()
             },
             gated=self._amounts(entry.gated.amounts),
-            evicted=self._amounts(entry.evicted.amounts),
         )
 
     def charge_of(self, pod: Pod) -> Shape:
@@ -349,7 +346,6 @@ class PodIndex:
             terminating=metadata.deletion_timestamp is not None,
             unmanaged=pod.unmanaged,
             gated=pod.gate_index(GATE) is not None,
-            evicted=pod.evicted,
             lacks_requests=not ended and bool(containers_without_requests(pod, self.resources)),
         )
 
@@ -378,8 +374,6 @@ class PodIndex:
         else:
             if facts.bound:
                 entry.bound.add(facts.shape, sign)
-                if facts.evicted:
-                    entry.evicted.add(facts.shape, sign)
             if facts.counted:
                 entry.stored.add(facts.shape, sign)
                 if facts.gated:

@@ -16,7 +16,7 @@ _WHAT = "memory of reclaim"
 
 def dump_reclaim(memory: ReclaimMemory) -> str:
     """As JSON text, names in sorted order."""
-    times = {"short_since": memory.short_since, "made_room": memory.made_room}
+    times = {"short_since": memory.short_since, "made_room": memory.made_room, "asked": memory.asked}
     whole = {name: {key: value[key] for key in sorted(value)} for name, value in times.items()}
     spent = {"allowance": memory.allowance, "allowance_as_of": memory.allowance_as_of}
     return json.dumps({"version": VERSION, **whole, **spent}, allow_nan=False)
@@ -31,6 +31,7 @@ def load_reclaim(text: str) -> ReclaimMemory:
             {str(uid): _number(at) for uid, at in whole["made_room"].items()},
             _number(whole["allowance"]),
             _number(whole["allowance_as_of"]),
+            {str(key): _number(until) for key, until in whole.get("asked", {}).items()},  # absent before it was remembered
         )
     except (KeyError, AttributeError, TypeError) as error:
         raise MemoryFormatError(f"{_WHAT}, version {whole['version']}: {type(error).__name__}: {error}") from error

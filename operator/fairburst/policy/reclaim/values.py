@@ -29,11 +29,13 @@ class ReclaimRules:
     grace_seconds: how long a throughput queue is short of its fair share before it is owed it.
     minimum_run_seconds: nobody who has run for less is evicted, and room is made for one pod at most once in that time.
     evictions_per_second: in the long run; as many as in one second may go at once.
+    longest_grace_seconds: the most time that an evicted pod is given to end.
     """
 
     grace_seconds: float = 300.0
     minimum_run_seconds: float = 60.0
     evictions_per_second: float = 100.0
+    longest_grace_seconds: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,14 @@ class ReclaimMemory:
     short_since: by throughput queue, since when it has been short of its fair share without a break.
     made_room: by uid of a waiting pod, when work was last evicted for it.
     allowance: evictions that were still allowed at once, as of `allowance_as_of`.
+    asked: by `namespace/name/uid`, the pods that reclaim has asked to end and that still exist; until when none of them is charged.
     """
 
     short_since: Mapping[str, float] = field(default_factory=dict)
     made_room: Mapping[str, float] = field(default_factory=dict)
     allowance: float = 0.0
     allowance_as_of: float = -1e12
+    asked: Mapping[str, float] = field(default_factory=dict)
 
     def recent(self, rules: ReclaimRules, now: float) -> dict[str, float]:
         """`made_room` of the last minimum run time; what is older no longer matters."""

@@ -73,7 +73,7 @@ def make_room(
                 continue
             chosen += search.evict(offer, pod, claim.owed)
             made[pod.uid] = now
-    memory = ReclaimMemory(memory.short_since, made, budget.left, now)
+    memory = replace(memory, made_room=made, allowance=budget.left, allowance_as_of=now)
     return Reclaim(tuple(chosen), unserved, min(budget.wake, search.next_ripe) if unserved else math.inf), memory
 
 
