@@ -127,6 +127,29 @@ def test_a_round_that_plans_no_statuses_words_no_decision(monkeypatch: pytest.Mo
     assert worded == []
 
 
+def test_a_pod_that_names_its_own_node_takes_no_more_than_that_node() -> None:
+    """Half a second of a pod of a million cpu took a hard queue's class for ten minutes: the committed capacity was zero so long."""
+    world = World(nodes=4)
+    world.queue(LQ, "burst", spec=latency_spec(cpu="64"))
+    world.round()
+    assert world.status("burst", kind=LQ)["class"] == "Hard"
+    world.put(pod("elsewhere", "phantom", requesting("1000000", "1000Ti"), node="node-0"))
+    world.put(pod("elsewhere", "lost", requesting("1000000", "1000Ti"), node="no-such-node"))
+    world.after(0.5)
+    plan = world.round()
+    assert plan.snapshot.live_capacity[0] == 96.0
+    assert world.status("burst", kind=LQ)["class"] == "Hard"
+
+
+def test_a_pod_on_a_node_that_no_longer_exists_is_charged_to_no_queue() -> None:
+    world = World()
+    batch(world, pods=4)
+    assert world.round().snapshot.usage[0, 0] == 4.0
+    del world.nodes["", "node-1"]
+    world.after(1.0)
+    assert world.round().snapshot.usage[0, 0] == 2.0
+
+
 def test_observe_yields_nothing_but_statuses() -> None:
     world = World()
     batch(world, pods=10, spec={"enforcement": "Observe"})

@@ -56,9 +56,21 @@ def test_system_and_daemon_pods_take_capacity_but_are_not_the_queues() -> None:
     usage = index.namespace("a")
     assert (usage.bound["cpu"], usage.unmanaged_bound["cpu"], usage.pods) == (1.0, 2.0, 1)
     assert index.on_node("n").unmanaged["cpu"] == 2.0
-    assert index.bound_outside({"a"})["cpu"] == 2.0
-    assert index.bound_outside(())["cpu"] == 3.0
-    assert index.bound_outside((), ["other"])["cpu"] == 0.0
+    large = (8.0, 64.0 * 2**30, 0.0)
+    assert index.bound_outside({"a"}, {"n": large})["cpu"] == 2.0
+    assert index.bound_outside((), {"n": large})["cpu"] == 3.0
+    assert index.bound_outside((), {"other": large})["cpu"] == 0.0
+
+
+def test_a_claim_counts_at_most_its_nodes_allocatable_and_nothing_on_a_node_that_does_not_exist() -> None:
+    index = PodIndex(RESOURCES)
+    index.update(None, pod("phantom", "theirs", cpu="1000000", node="n"))
+    index.update(None, pod("second", "theirs", cpu="1000000", node="n"))
+    index.update(None, pod("lost", "mine", cpu="3", node="gone"))
+    offers = {"n": (8.0, 50.0 * 2**20, 0.0), "m": (8.0, 64.0 * 2**30, 0.0)}
+    assert index.bound_outside({"mine"}, offers) == {"cpu": 8.0, "memory": 50.0 * 2**20, "nvidia.com/gpu": 0.0}
+    assert index.bound_nowhere({"n", "m"}) == {"mine": {"cpu": 3.0, "memory": 100.0 * 2**20, "nvidia.com/gpu": 0.0}}
+    assert index.bound_nowhere({"n", "m", "gone"}) == {}
 
 
 def test_the_newest_pods_charge_outlives_the_pod_until_its_owner_is_forgotten() -> None:

@@ -163,7 +163,7 @@ class Engine:
         self.slots = SlotPlanner(config.elasticity)
         self.gates = Gatekeeper()
         self.reclaim = Reclaimer(config.reclaim.rules())
-        self._freed: dict[str, dict[str, float]] = {}
+        self._uncharged: dict[str, dict[str, float]] = {}
         self._hold_times = HoldTimes()
         self._bursts = BurstSizes()
         self._standing: object = None
@@ -225,7 +225,7 @@ class Engine:
         changed = set(view.changed_namespaces)
         self._see_nodes(view, resources)
         self._refresh_demand(view, roster, resources, ending)
-        self._freed = self.reclaim.freed(view.stored_pods, view.pods, wall)
+        self._uncharged = self._not_running(view, wall)
         snapshot = self._snapshot(view, roster, resources, now)
         if self.reserve is not None:
             snapshot = self.reserve.part(snapshot, roster, self._demand, changed, view.pods, view.stored_pods.values(), wall, now)
@@ -384,13 +384,23 @@ class Engine:
         demand, usage, unit = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         for row, member in enumerate(roster.governing):
             wanted = self._demand[member.namespace]
-            running, freed = view.pods.namespace(member.namespace), self._freed.get(member.namespace, {})
+            running, uncharged = view.pods.namespace(member.namespace), self._uncharged.get(member.namespace, {})
             for column, resource in enumerate(resources):
                 demand[row, column] = wanted.placeable.get(resource, 0.0)
-                usage[row, column] = running.bound.get(resource, 0.0) - freed.get(resource, 0.0)
+                usage[row, column] = max(running.bound.get(resource, 0.0) - uncharged.get(resource, 0.0), 0.0)
                 unit[row, column] = wanted.unit.get(resource, 0.0)
         waiting = waiting_pods((self._demand[member.namespace] for member in roster.governing), resources)
         return ClusterSnapshot(resources, live, committed, roster.specs, np.maximum(demand, usage), usage, unit, waiting=waiting)
+
+    def _not_running(self, view: ClusterView, wall: float) -> dict[str, dict[str, float]]:
+        """Charge by namespace of bound pods that no queue is charged for: reclaim is ending them, or their node does not exist."""
+        nodes = {name for _, name in view.nodes}
+        uncharged = view.pods.bound_nowhere(nodes)
+        for namespace, freed in self.reclaim.freed(view.stored_pods, view.pods, nodes, wall).items():
+            known = uncharged.setdefault(namespace, {})
+            for resource, amount in freed.items():
+                known[resource] = known.get(resource, 0.0) + amount
+        return uncharged
 
     def _capacity(self, view: ClusterView, roster: Roster, resources: tuple[str, ...], now: float) -> tuple[FloatArray, FloatArray]:
         """(K,) live and committed capacity. The pods of deleted queues lower only the live one."""
@@ -400,8 +410,9 @@ class Engine:
         reserve = offered * pool.head_room_percent / 100 + _vector(resources, head_room)
         governed = frozenset(member.namespace for member in roster.governing)
         orphaned = self._orphans(view, roster, frozenset())
-        foreign = _vector(resources, view.pods.bound_outside(governed | orphaned, self._nodes.keys()))
-        outside = _vector(resources, view.pods.bound_outside(governed, self._nodes.keys())) if orphaned else foreign
+        offers = dict(zip(self._nodes, self._shapes.offers.tolist(), strict=True))
+        foreign = _vector(resources, view.pods.bound_outside(governed | orphaned, offers))
+        outside = _vector(resources, view.pods.bound_outside(governed, offers)) if orphaned else foreign
         leftover = outside - foreign
         low = self._low_water.observe(resources, np.maximum(offered - reserve - foreign, 0.0), now)
         committed = np.array([declared.get(resource, amount) for resource, amount in zip(resources, low, strict=True)])
@@ -485,7 +496,7 @@ class Engine:
         for item in enforced:
             level = dict(zip(snapshot.resources, item.level.tolist(), strict=True))
             quota = view.quotas.get((item.namespace, QUOTA_NAME))
-            use = use_of(item, level, view.pods.namespace(item.namespace), quota, room, self._freed.get(item.namespace, {}))
+            use = use_of(item, level, view.pods.namespace(item.namespace), quota, room, self._uncharged.get(item.namespace, {}))
             item.slack = self.slack.observe((item.namespace, QUOTA_NAME), fewest(level, item.unit), use, now)
 
     def _quota_targets(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -141,8 +141,8 @@ class Reclaimer:
             ENFORCED_SECONDS if outcome.unserved and standing.refilled.any() else min(outcome.next_boundary, grace_ends) - wall,
         )
 
-    def freed(self, pods: Mapping[PodKey, Pod], index: PodIndex, wall: float) -> dict[str, dict[str, float]]:
-        """Charge of the bound pods that reclaim is ending, by namespace and resource. `wall`: seconds since the epoch.
+    def freed(self, pods: Mapping[PodKey, Pod], index: PodIndex, nodes: Container[str], wall: float) -> dict[str, dict[str, float]]:
+        """Charge of the pods on `nodes` that reclaim is ending, by namespace and resource. `wall`: seconds since the epoch.
 
         Their queue is not charged for them until the grace that reclaim gave and a minute have passed. Pods that their owner deletes or
         evicts are not among them: such a pod may ignore the request for as long as its own grace period says.
@@ -154,7 +154,7 @@ class Reclaimer:
             if pod is None or pod.metadata.uid != uid:
                 continue
             kept[name] = until
-            if pod.bound and pod.metadata.deletion_timestamp is not None and wall <= until:
+            if pod.bound and pod.spec.node_name in nodes and pod.metadata.deletion_timestamp is not None and wall <= until:
                 total = sums.setdefault(namespace, dict.fromkeys(index.resources, 0.0))
                 for resource, amount in zip(index.resources, index.shape((namespace, pod_name)), strict=True):
                     total[resource] += amount / 1000

@@ -14,16 +14,16 @@ from fairburst.kube.usage.pod_index import NamespaceUsage
 
 def use_of(
     item: Enforced, level: Mapping[str, float], usage: NamespaceUsage, quota: ResourceQuota | None, room: Mapping[str, float],
-    freed: Mapping[str, float],
+    uncharged: Mapping[str, float],
 ) -> Use | None:  # fmt: skip
     """How the umbrella is used; None where its level is not what stops the namespace's work, or nothing may be above it.
 
-    `level`, `room` (of the pool's nodes) and `freed` (charge of its pods that reclaim has evicted), by resource, in resource units.
+    `level`, `room` (of the pool's nodes) and `uncharged` (of its pods, what no queue is charged for), by resource, in resource units.
     """
     wants_more = any(item.demand.demand.get(name, 0.0) >= amount + 0.5 * item.unit[name] > 0 for name, amount in level.items())
     if item.row is None or item.held_back or item.is_in("Gate") or not wants_more or not any(item.unit.values()):
         return None
-    bound = {name: usage.bound.get(name, 0.0) - freed.get(name, 0.0) for name in level}
+    bound = {name: usage.bound.get(name, 0.0) - uncharged.get(name, 0.0) for name in level}
     return Use(
         short=fewest({name: amount - bound[name] for name, amount in level.items()}, item.unit),
         missing=fewest({name: amount - usage.stored.get(name, 0.0) for name, amount in level.items()}, item.unit),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fairburst.kube.api.objects import Pod, controller_of
@@ -312,14 +312,31 @@ class PodIndex:
             by_namespace={name: self._amounts(each.amounts) for name, each in sums.items() if name is not None},
         )
 
-    def bound_outside(self, managed: Collection[str], nodes: Iterable[str] | None = None) -> Amounts:
-        """Charge that is bound on `nodes` (None: all) by unmanaged pods and by namespaces that are not in `managed`."""
-        total = [0] * len(self.resources)
-        for node in self._nodes if nodes is None else nodes:
+    def bound_outside(self, managed: Collection[str], offers: Mapping[str, Sequence[float]]) -> Amounts:
+        """Charge that unmanaged pods and namespaces outside `managed` have bound, on each node at most what the node offers.
+
+        offers: by node name, allocatable amounts in natural units in the order of `resources`; other nodes are left out. A pod that names
+        its node itself may request any amount: the kubelet refuses it, a moment later.
+        """
+        total = [0.0] * len(self.resources)
+        for node, offered in offers.items():
+            claimed = [0] * len(self.resources)
             for name, each in self._nodes.get(node, {}).items():
                 if name is None or name not in managed:
-                    total = [one + other for one, other in zip(total, each.amounts, strict=True)]
+                    claimed = [one + other for one, other in zip(claimed, each.amounts, strict=True)]
+            total = [one + min(milli, most * 1000) for one, milli, most in zip(total, claimed, offered, strict=True)]
         return self._amounts(total)
+
+    def bound_nowhere(self, nodes: Container[str]) -> dict[str, Amounts]:
+        """Charge by namespace that is bound to nodes that are not in `nodes`: such pods run no longer, or never did."""
+        found: dict[str, Amounts] = {}
+        for node in [name for name in self._nodes if name not in nodes]:
+            for name, each in self._nodes[node].items():
+                if name is not None:
+                    total = found.setdefault(name, dict.fromkeys(self.resources, 0.0))
+                    for resource, amount in zip(self.resources, each.amounts, strict=True):
+                        total[resource] += amount / 1000
+        return found
 
     # Accounting ------------------------------------------------------------------------------------------------------
 
@@ -422,7 +439,7 @@ class PodIndex:
             oldest, _ = self._idle_owners.popitem(last=False)
             del self._owners[oldest]
 
-    def _amounts(self, milli_amounts: Sequence[int], *, empty: bool = False) -> Amounts:
+    def _amounts(self, milli_amounts: Sequence[float], *, empty: bool = False) -> Amounts:
         """A vector in thousandths as a mapping in natural units; an empty one as zeros, or as nothing if `empty`."""
         if not milli_amounts and not empty:
             return dict.fromkeys(self.resources, 0.0)

@@ -1,0 +1,71 @@
+"""Attacks on who is charged for what, on a real control plane while the operator runs.
+
+Each test shows what the attacker gained, nothing beyond its level and one pod, and what the others lost: no promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from e2e.cluster import Cluster
+from e2e.harness import OperatorProcess
+from e2e.waiting import until
+from tests.support.attacks import PATIENCE_SECONDS, Arena, Tenant, bursty, job, pod
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+NODES, NODE_CPU = 4, 8
+CPUS = NODES * NODE_CPU
+DAY = 86_400
+SETTINGS = {"log": {"level": "DEBUG"}, "reclaim": {"minimumRunSeconds": 1, "graceSeconds": 5}}
+STUBBORN = {"annotations": {"stop-seconds": f"{DAY}s"}, "terminationGracePeriodSeconds": DAY}  # its containers ignore the request to end
+
+
+def figures(arena: Arena, tenant: Tenant) -> tuple[float, float]:
+    """(usage, allocation) of cpu as the tenant's queue has them in its status."""
+    status = arena.status(tenant)
+    return float(status.get("usage", {}).get("cpu", "0")), float(status.get("allocation", {}).get("cpu", "0"))
+
+
+@pytest.fixture(scope="module")
+def started(fresh_cluster: Callable[..., Cluster]) -> Iterator[Arena]:
+    cluster = fresh_cluster(nodes=NODES, node_cpu=str(NODE_CPU), node_memory="64Gi")
+    with OperatorProcess(cluster, SETTINGS, "attacks") as operator:
+        yield Arena(cluster, operator)
+
+
+@pytest.fixture
+def arena(started: Arena) -> Iterator[Arena]:
+    yield started
+    started.clear()
+
+
+def test_pods_that_their_own_tenant_evicts_are_charged_until_they_are_gone(arena: Arena) -> None:
+    """24 cpu for nothing else: their queue's usage was 0 while they ran on."""
+    cheat, honest = arena.tenant(), arena.tenant()
+    cheat.create(job("work", CPUS, **STUBBORN))
+    arena.wait_running(cheat, CPUS, "the cheat's Job to fill the cluster")
+    for one in arena.listed("pods", cheat)[:24]:
+        cheat.evict(one["metadata"]["name"], DAY)
+    honest.create(job("work", CPUS))
+    until(lambda: figures(arena, honest)[1] == CPUS / 2, PATIENCE_SECONDS, "the other's fair share, as without the attack")
+    until(lambda: float(arena.quota(cheat)["requests.cpu"]) <= CPUS / 2 + 1, PATIENCE_SECONDS, "its quota: the level and one pod")
+    arena.rounds(10)
+    assert arena.occupying(cheat) == CPUS, "what it holds"
+    assert figures(arena, cheat) == (CPUS, CPUS / 2), "what it is charged for, and its level"
+
+
+def test_a_pod_that_names_its_own_node_takes_no_class(arena: Arena) -> None:
+    """Half a second of a pod of a million cpu in a namespace without a queue took the class of every hard queue for ten minutes."""
+    hard, outsider = arena.tenant("LatencyQueue", **bursty(16)), arena.outsider()
+    assert arena.status(hard)["class"] == "Hard"
+    before = arena.operator.metrics()["fairburst_rounds_total"]
+    for number in range(3):
+        outsider.create(pod(f"phantom-{number}", "1000000", "1000Ti", nodeName="node-000"))
+    outsider.create(pod("lost", "1000000", "1000Ti", nodeName="no-such-node"))
+    until(lambda: arena.operator.metrics()["fairburst_rounds_total"] >= before + 5, PATIENCE_SECONDS, "five rounds")
+    assert arena.status(hard)["class"] == "Hard"
+    hard.create(job("burst", 16))
+    arena.wait_running(hard, 16, "the burst on the nodes that are left")
