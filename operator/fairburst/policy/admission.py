@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fairburst.policy import windows
-from fairburst.policy.arrays import FloatArray, IntArray
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.drf import column_sum, row_any, row_maximum, take_rows
 from fairburst.policy.model import (
     Burst,
@@ -35,6 +35,7 @@ from fairburst.policy.table import (
     HARD,
     NOT_ADMITTED,
     SOFT,
+    CodeArray,
     Columns,
     Declared,
     blank_columns,
@@ -176,6 +177,7 @@ class _Settlement:
             else compile_queues(snapshot.queues, snapshot.resources, config.max_cycle_seconds)
         )
         self.offered_load = loads(self.offered, self.capacity)
+        self.in_force, self.load = self.offered, self.offered_load
         self.columns = blank_columns(self.offered, snapshot.queues)
         self.promises: list[QueueSpec] = list(snapshot.queues)
         self.refused: dict[int, QueueSpec] = {}
@@ -185,9 +187,17 @@ class _Settlement:
 
     def run(self) -> tuple[Columns, int, list[RoundEvent]]:
         self._recall()
-        in_force = compile_queues(tuple(self.promises), self.resources, self.config.max_cycle_seconds) if self.changed else self.offered
-        book = self._keep(in_force)
-        self._decide_candidates(in_force, book)
+        before = self.columns.guarantee.copy()
+        if self.changed:
+            self.in_force = compile_queues(tuple(self.promises), self.resources, self.config.max_cycle_seconds)
+            self.load = loads(self.in_force, self.capacity)
+        book = self._keep()
+        while True:
+            self._promote_all(book)
+            book, released = self._decide_candidates(book)
+            if not released:
+                break
+        self._tell(before)
         return self._finish()
 
     def _recall(self) -> None:
@@ -232,29 +242,46 @@ class _Settlement:
         self.promises[row] = promise
         self.changed.add(row)
 
-    def _keep(self, in_force: Declared) -> Book:
-        """Classes of those already admitted: demotions where the promise can't be kept, then promotions, both in admission order."""
+    def _member(self, row: int) -> Member:
+        """The promise of one row that is in force."""
+        return Member(self.in_force if row in self.changed else self.offered, row)
+
+    def _admitted(self) -> IntArray:
+        """Rows of admitted queues in admission order."""
+        rows = np.flatnonzero(self.columns.guarantee != NOT_ADMITTED)
+        ordered: IntArray = rows[np.argsort(self.columns.admission_order[rows], kind="stable")]
+        return ordered
+
+    def _weight(self, row: int) -> float:
+        return self.promises[row].weight
+
+    def _fair(self, admitted: IntArray) -> BoolArray:
+        """Condition (2) for each of the admitted queues."""
+        total = max(math.fsum([self._weight(row) for row in admitted.tolist()]), self.config.expected_queues)
+        return self.offered.latency[admitted] & (self.load[admitted] * total <= 1.0 + TOLERANCE)
+
+    def _keep(self) -> Book:
+        """The book of those already admitted; where a promise can't be kept, the latest lose their guarantees first."""
         columns = self.columns
-        admitted = np.flatnonzero(columns.guarantee != NOT_ADMITTED)
-        admitted = admitted[np.argsort(columns.admission_order[admitted], kind="stable")]
         book = Book(self.capacity, self.config, hard_sum=np.zeros_like(self.capacity))
-        total = math.fsum(in_force.weight[admitted])
-        load = self.offered_load if in_force is self.offered else loads(in_force, self.capacity)
-        before = columns.guarantee.copy()
-        fair = in_force.latency & (load * max(total, self.config.expected_queues) <= 1.0 + 1e-9)
-        for row in admitted:
-            guarantee = int(before[row]) if fair[row] else ELASTIC
-            member = Member(in_force, int(row))
+        admitted = self._admitted()
+        for row, fair in zip(admitted.tolist(), self._fair(admitted).tolist(), strict=True):
+            guarantee = int(columns.guarantee[row]) if fair else ELASTIC
+            member = self._member(row)
             if guarantee == HARD and not book.fits(member):
                 guarantee = SOFT if self.config.soft_class else ELASTIC
             columns.guarantee[row] = guarantee
-            book.grant(member, float(in_force.weight[row]), float(load[row]), guarantee)
-        for row in admitted:
-            if fair[row] and columns.guarantee[row] != HARD:
-                self._promote(book, Member(in_force, int(row)), float(load[row]))
-        for row in np.flatnonzero(columns.guarantee != before):
-            self._tell_class(int(row), int(before[row]), int(columns.guarantee[row]))
+            book.grant(member, self._weight(row), float(self.load[row]), guarantee)
         return book
+
+    def _promote_all(self, book: Book) -> None:
+        """Give each admitted queue, in admission order, the best class whose conditions hold."""
+        weaker = self.offered.latency & (self.columns.guarantee != HARD)
+        if not weaker.any():
+            return
+        admitted = self._admitted()
+        for row in admitted[self._fair(admitted) & weaker[admitted]].tolist():
+            self._promote(book, self._member(row), float(self.load[row]))
 
     def _promote(self, book: Book, member: Member, load: float) -> None:
         fits = book.fits(member)
@@ -268,41 +295,35 @@ class _Settlement:
             book.harden(member)
             self.columns.guarantee[member.row] = HARD
 
-    def _tell_class(self, row: int, before: int, after: int) -> None:
-        weaker = after < before
-        cause = "capacity or membership no longer allows" if weaker else "capacity or membership now allows"
-        message = f"Class {CLASS_NAMES[before]} became {CLASS_NAMES[after]}: {cause} {'the former' if weaker else 'it'}."
-        self.events.append(RoundEvent(self.specs[row].name, EventKind.CLASS_CHANGED, message, warning=weaker))
-
-    def _decide_candidates(self, in_force: Declared, book: Book) -> None:
-        """New, rejected and changed queues in creation order."""
+    def _decide_candidates(self, book: Book) -> tuple[Book, bool]:
+        """New, rejected and changed queues in creation order. Returns whether a change took effect: then all others are looked at again."""
         pending = [
             row
             for row, spec in enumerate(self.specs)
             if not spec.suspended and (self.columns.guarantee[row] == NOT_ADMITTED or row in self.changed)
         ]
         pending.sort(key=lambda row: (self.specs[row].order, self.specs[row].name))
+        released = False
         for row in pending[self._admit_at_once(pending, book) :]:
-            spec, load = self.specs[row], float(self.offered_load[row])
-            member = Member(self.offered, row)
             if row in self.changed:
-                book = self._decide_change(row, in_force, book)
+                changed = self._decide_change(row, book)
+                released |= changed is not None
+                book = book if changed is None else changed
                 continue
-            guarantee = book.consider(member, spec.weight, load)
-            if guarantee == NOT_ADMITTED:
-                if row not in self.was_rejected:
-                    self.events.append(RoundEvent(spec.name, EventKind.REJECTED, "Not admitted; its admission says why.", warning=True))
-                continue
-            book.grant(member, spec.weight, load, guarantee)
-            self._admit(row, guarantee)
+            member, load = Member(self.offered, row), float(self.load[row])
+            guarantee = book.consider(member, self._weight(row), load)
+            if guarantee != NOT_ADMITTED:
+                book.grant(member, self._weight(row), load, guarantee)
+                self._admit(row, guarantee)
+        return book, released
 
     def _admit_at_once(self, pending: list[int], book: Book) -> int:
         """Admit the first candidates together as far as no change, rejection or profile comes between; returns how many."""
         unchanged = next((position for position, row in enumerate(pending) if row in self.changed), len(pending))
         rows = np.array(pending[:unchanged], dtype=np.int64)
-        granted = book.decided_at_once(self.offered, rows, self.offered_load)
+        granted = book.decided_at_once(self.offered, rows, self.load)
         for row, guarantee in zip(rows.tolist(), granted.tolist(), strict=False):
-            book.grant(Member(self.offered, row), self.specs[row].weight, float(self.offered_load[row]), guarantee)
+            book.grant(Member(self.offered, row), self._weight(row), float(self.load[row]), guarantee)
             self._admit(row, guarantee)
         return len(granted)
 
@@ -310,30 +331,49 @@ class _Settlement:
         self.columns.guarantee[row] = guarantee
         self.columns.admission_order[row] = self.next_order
         self.next_order += 1
-        self.events.append(RoundEvent(self.specs[row].name, EventKind.ADMITTED, f"Admitted as {CLASS_NAMES[guarantee]}."))
 
-    def _decide_change(self, row: int, in_force: Declared, book: Book) -> Book:
-        """A changed promise is a new candidate tested without the old one; the old one stays if it is refused."""
+    def _decide_change(self, row: int, book: Book) -> Book | None:
+        """A changed promise is a new candidate tested without the old one; the old one stays, and None is returned, if it is refused."""
         spec, promise = self.specs[row], self.promises[row]
         without = book.without(spec.name, promise.weight)
         member, load = Member(self.offered, row), float(self.offered_load[row])
         guarantee = without.consider(member, spec.weight, load)
-        before = int(self.columns.guarantee[row])
         if guarantee == NOT_ADMITTED:
-            self.refused[row] = spec
-            if self.was_refused.get(row) != spec:
-                message = "The changed promise was refused; the earlier one stays in force."
-                self.events.append(RoundEvent(spec.name, EventKind.PROMISE_KEPT, message, warning=True))
-            return book
+            return None
         without.grant(member, spec.weight, load, guarantee)
         self.promises[row] = spec
+        self.changed.discard(row)
+        self.load[row] = load
         self.columns.guarantee[row] = guarantee
         self.events.append(RoundEvent(spec.name, EventKind.PROMISE_CHANGED, "The changed promise is in force."))
-        if guarantee != before:
-            self._tell_class(row, before, guarantee)
         if spec.arrival != promise.arrival:
-            windows.postpone(self.columns, row, in_force, self.now)
+            windows.postpone(self.columns, row, self.in_force, self.now)
         return without
+
+    def _tell(self, before: CodeArray) -> None:
+        """One event for each queue that was admitted, rejected or refused a change, or whose class is not the one it had."""
+        after = self.columns.guarantee
+        for row in self._admitted().tolist():
+            name, former, granted = self.specs[row].name, int(before[row]), int(after[row])
+            if former == NOT_ADMITTED:
+                self.events.append(RoundEvent(name, EventKind.ADMITTED, f"Admitted as {CLASS_NAMES[granted]}."))
+            elif granted != former:
+                self._tell_class(row, former, granted)
+        for row, spec in enumerate(self.specs):
+            if after[row] == NOT_ADMITTED and not spec.suspended and row not in self.was_rejected:
+                message = "Not admitted; its admission says why."
+                self.events.append(RoundEvent(spec.name, EventKind.REJECTED, message, warning=True))
+        for row in sorted(self.changed):
+            self.refused[row] = self.specs[row]
+            if self.was_refused.get(row) != self.specs[row]:
+                message = "The changed promise was refused; the earlier one stays in force."
+                self.events.append(RoundEvent(self.specs[row].name, EventKind.PROMISE_KEPT, message, warning=True))
+
+    def _tell_class(self, row: int, before: int, after: int) -> None:
+        weaker = after < before
+        cause = "capacity or membership no longer allows" if weaker else "capacity or membership now allows"
+        message = f"Class {CLASS_NAMES[before]} became {CLASS_NAMES[after]}: {cause} {'the former' if weaker else 'it'}."
+        self.events.append(RoundEvent(self.specs[row].name, EventKind.CLASS_CHANGED, message, warning=weaker))
 
     def _finish(self) -> tuple[Columns, int, list[RoundEvent]]:
         promises = tuple(self.promises)

@@ -168,7 +168,7 @@ def admission_decision(view: Round, row: int) -> AdmissionDecision:
         )
         resource = resource_condition(Member(declared, at), hard, total, view.snapshot.committed_capacity, view.config.max_profile_events)
     shown = None if resource is None else _resource_result(view, resource)
-    reason, message = _admission_words(float(view.shares[row]), granted, safety, fairness, shown, resource)
+    reason, message = _admission_words(spec.name, float(view.shares[row]), granted, safety, fairness, shown, resource)
     if refused is not None:
         reason, message = "PromiseKept", f"The changed promise was refused, the earlier one stays in force. {message}"
     return AdmissionDecision(spec.name, granted, reason, message, safety, fairness, shown)
@@ -240,7 +240,7 @@ def _seconds_of(value: float, resource: str) -> str:
 
 
 def _admission_words(
-    share: float, granted: GuaranteeClass | None, safety: ConditionResult, fairness: ConditionResult | None,
+    name: str, share: float, granted: GuaranteeClass | None, safety: ConditionResult, fairness: ConditionResult | None,
     resource: ConditionResult | None, fit: Fit | None,
 ) -> tuple[str, str]:  # fmt: skip
     """The reason and a sentence with the numbers."""
@@ -264,10 +264,17 @@ def _admission_words(
             f"Guaranteed: with this queue hard promises take at most {amount(resource.left, resource.binding_resource)} of "
             f"{amount(resource.right, resource.binding_resource)} ({fit.step})."
         )
-    return "ResourceConditionFailed", (
-        f"Soft: beside the hard queues (most of it {resource.binding_queue}) this rate would make "
-        f"{amount(resource.left, resource.binding_resource)} of {amount(resource.right, resource.binding_resource)} ({fit.step}). "
-        f"Allow a later deadline, or bursts at other times."
+    return "ResourceConditionFailed", _no_room_words(name, granted, resource, fit)
+
+
+def _no_room_words(name: str, granted: GuaranteeClass, resource: ConditionResult, fit: Fit) -> str:
+    """Why condition (3) does not hold, and what to do."""
+    left, right = amount(resource.left, resource.binding_resource), amount(resource.right, resource.binding_resource)
+    if resource.binding_queue == name:
+        return f"{granted.value}: its own rate of {left} does not fit into {right}. Allow a later deadline, or ask for less."
+    return (
+        f"{granted.value}: beside the hard queues (most of it {resource.binding_queue}) this rate would make {left} of {right} "
+        f"({fit.step}). Allow a later deadline, or bursts at other times."
     )
 
 

@@ -94,8 +94,8 @@ def begin(columns: Columns, now: float) -> None:
     """Give windows to hard and soft queues that have none; take them from queues that have lost their guarantee."""
     declared = columns.declared
     guaranteed = declared.latency & (columns.guarantee >= SOFT)
-    for row in np.flatnonzero(~guaranteed & (columns.state != NO_WINDOW)):
-        forget(columns, int(row))
+    for row in np.flatnonzero(~guaranteed & ((columns.state != NO_WINDOW) | np.isfinite(columns.arms_at))):
+        forget(columns, int(row))  # postponed ones included: what is saved of a queue without a window does not tell until when
     fresh = np.flatnonzero(guaranteed & (columns.state == NO_WINDOW))
     if fresh.size == 0:
         return
