@@ -12,8 +12,19 @@ from benchmarks.measure import Measurement, benchmark, figure, timed, timed_once
 from fairburst.policy.admission import Book, loads
 from fairburst.policy.decide import decide
 from fairburst.policy.drf import fill
-from fairburst.policy.model import Burst, ClusterSnapshot, Memory, Periodic, PolicyConfig, QueueKind, QueueSpec, Schedule, Sporadic
-from fairburst.policy.profile import Member, resource_condition
+from fairburst.policy.model import (
+    Burst,
+    ClusterSnapshot,
+    GuaranteeClass,
+    Memory,
+    Periodic,
+    PolicyConfig,
+    QueueKind,
+    QueueSpec,
+    Schedule,
+    Sporadic,
+)
+from fairburst.policy.profile import HardQueues, Member
 from fairburst.policy.schedule import BurstTable
 from fairburst.policy.table import OPEN, Declared, compile_queues
 
@@ -254,7 +265,7 @@ def scheduled_admission(latency_queues: int, throughput_queues: int, bursts: int
     yield timed(what, lambda: compile_queues(queues, resources, 3600.0), target=60.0, repeats=7)
     declared = compile_queues(queues, resources, 3600.0)
     everybody = np.arange(len(queues))
-    book = Book(capacity, CONFIG, hard_sum=np.zeros(2))
+    book = Book(capacity, CONFIG)
 
     def decide_all() -> int:
         return len(book.decided_at_once(declared, everybody, loads(declared, capacity)))
@@ -314,7 +325,7 @@ def periodic_admission(count: int) -> Iterator[Measurement]:
     yield timed(f"admission: first round over {2 * count} new queues, all in", lambda: decide(snapshot, Memory(), CONFIG, NOW), repeats=3)
     declared = compile_queues(queues, resources, 3600.0)
     load = loads(declared, capacity)
-    book = Book(capacity, CONFIG, hard_sum=np.zeros(2))
+    book = Book(capacity, CONFIG)
     for row in range(len(queues) - 1):
         member = Member(declared, row)
         guarantee = book.consider(member, float(declared.weight[row]), float(load[row]))
@@ -328,7 +339,31 @@ def periodic_admission(count: int) -> Iterator[Measurement]:
     yield timed("admission: one more latency queue, (1) (2) (3a)", decide_first, unit="us", target=50.0)
     full = compile_queues(make_load(60, 0), resources, 3600.0)
     hard = [Member(full, row) for row in range(59)]
-    tight, total = np.array([40.0, 2.0**40]), sum((member.rate for member in hard), np.zeros(2))
-    candidate = Member(full, 59)
-    yield timed("admission: (3b) exact profile, 59 hard queues", lambda: resource_condition(candidate, hard, total, tight, 10_000))
-    yield timed("admission: (3c) pairwise bound, 59 hard queues", lambda: resource_condition(candidate, hard, total, tight, 0))
+    tight, candidate = np.array([40.0, 2.0**40]), Member(full, 59)
+    profiled, paired = HardQueues.of(hard, tight, 10_000), HardQueues.of(hard, tight, 0)
+    yield timed("admission: (3b) exact profile, 59 hard queues", lambda: profiled.fits(candidate))
+    yield timed("admission: (3c) pairwise bound, 59 hard queues", lambda: paired.fits(candidate))
+    yield from one_change_among_staggered(2_000)
+
+
+def one_change_among_staggered(count: int) -> Iterator[Measurement]:
+    """Hard queues that ask together for far more than there is, never more than two at a time; a throughput queue joins them."""
+    apart = 3_000.0 / count
+    burst = Burst({"cpu": 5.0, "memory": 7.0}, 1.5 * apart, 1.5 * apart)
+    names = [f"ns-{row:05d}/queue" for row in range(count)]
+    queues = tuple(
+        QueueSpec(name, QueueKind.LATENCY, (float(row), name), 1.0, burst, Periodic(3_000.0, NOW + apart * row))
+        for row, name in enumerate(names)
+    )
+    more = (*queues, QueueSpec("zz/queue", QueueKind.THROUGHPUT, (float(count), "zz/queue")))
+    capacity = np.array([10.0, 14.0])
+
+    def snapshot_of(specs: tuple[QueueSpec, ...]) -> ClusterSnapshot:
+        nothing = np.zeros((len(specs), 2))
+        return ClusterSnapshot(RESOURCES[:2], capacity, capacity, specs, nothing, nothing, nothing)
+
+    result, memory = decide(snapshot_of(queues), Memory(), CONFIG, NOW)
+    if set(result.classes) != {GuaranteeClass.HARD}:
+        raise AssertionError("expected every staggered queue to be hard")
+    change = lambda: decide(snapshot_of(more), memory, CONFIG, NOW + 1)  # noqa: E731
+    yield timed(f"admission: one change among {count} staggered hard queues", change, target=20.0)

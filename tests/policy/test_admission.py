@@ -305,8 +305,8 @@ def test_deciding_many_at_once_agrees_with_one_after_the_other(case: tuple[tuple
     capacity = np.array(amounts)
     declared = compile_queues(queues, ("cpu", "memory")[: len(amounts)], 3600.0)
     load = loads(declared, capacity)
-    at_once = Book(capacity, CONFIG, hard_sum=np.zeros(len(amounts))).decided_at_once(declared, np.arange(len(queues)), load)
-    book = Book(capacity, CONFIG, hard_sum=np.zeros(len(amounts)))
+    at_once = Book(capacity, CONFIG).decided_at_once(declared, np.arange(len(queues)), load)
+    book = Book(capacity, CONFIG)
     for row, granted in enumerate(at_once):
         member = Member(declared, row)
         want = book.consider(member, float(declared.weight[row]), float(load[row]))

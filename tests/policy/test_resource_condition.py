@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairburst.policy.model import Burst, Periodic, QueueKind, QueueSpec, Schedule, ScheduledBurst, Sporadic
-from fairburst.policy.profile import Fit, Member, resource_condition
+from fairburst.policy.profile import Fit, HardQueues, Member
 from fairburst.policy.table import compile_queues
 from tests.support.policy import RESOURCES, latency
 
@@ -25,8 +25,7 @@ def decide_last(queues: list[QueueSpec], capacity: list[float], max_events: int 
     """Condition (3) for the last of `queues` beside all others."""
     declared = compile_queues(tuple(queues), RESOURCES[: len(capacity)], 3600.0)
     members = [Member(declared, row) for row in range(len(queues))]
-    taken = sum((member.rate for member in members[:-1]), np.zeros(len(capacity)))
-    return resource_condition(members[-1], members[:-1], taken, np.array(capacity), max_events)
+    return HardQueues.of(members[:-1], np.array(capacity), max_events).fit(members[-1])
 
 
 def at_second(spec: QueueSpec, second: int, width: int) -> np.ndarray | None:

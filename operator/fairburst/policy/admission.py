@@ -27,7 +27,7 @@ from fairburst.policy.model import (
     RoundEvent,
     Schedule,
 )
-from fairburst.policy.profile import Member, resource_condition, within
+from fairburst.policy.profile import HardQueues, Member
 from fairburst.policy.table import (
     CLASS_NAMES,
     CLASS_OF_CODE,
@@ -59,16 +59,18 @@ def loads(declared: Declared, capacity: FloatArray) -> FloatArray:
 class Book:
     """What admission needs to know about those admitted so far, in a form that answers one candidate in O(K).
 
-    The invariant: `total_weight`, `hard_sum` and the two largest loads always belong to `members`.
+    The invariant: `hard` fits, and `total_weight`, `guaranteed_load` and its largest always belong to those entered.
     """
 
     capacity: FloatArray
     config: PolicyConfig
     total_weight: float = 0.0
-    hard_sum: FloatArray = field(default_factory=lambda: np.zeros(0))
-    hard: dict[str, Member] = field(default_factory=dict)
+    hard: HardQueues = field(init=False)
     guaranteed_load: dict[str, float] = field(default_factory=dict)
     largest: tuple[float, str] = (0.0, "")
+
+    def __post_init__(self) -> None:
+        self.hard = HardQueues(self.capacity, self.config.max_profile_events)
 
     def divisor(self, weight: float) -> float:
         """max(sum of admitted weights + w, N_min)."""
@@ -85,21 +87,21 @@ class Book:
 
     def harden(self, member: Member) -> None:
         """Count its rate among the hard ones."""
-        self.hard[member.name] = member
-        self.hard_sum = self.hard_sum + member.rate
+        if member.name not in self.hard.members:
+            self.hard.add(member)
 
     def without(self, name: str, weight: float) -> Book:
         """The same book with one queue taken out."""
-        hard = {other: member for other, member in self.hard.items() if other != name}
         loads_left = {other: load for other, load in self.guaranteed_load.items() if other != name}
-        return replace(
+        book = replace(
             self,
             total_weight=math.fsum([self.total_weight, -weight]),
-            hard=hard,
-            hard_sum=sum((member.rate for member in hard.values()), np.zeros_like(self.capacity)),
             guaranteed_load=loads_left,
             largest=max(((load, other) for other, load in loads_left.items()), default=(0.0, "")),
         )
+        book.hard = self.hard.copy()
+        book.hard.remove(name)
+        return book
 
     def consider(self, member: Member, weight: float, load: float) -> int:
         """The class a candidate gets: LQADMIT and TQADMIT of BoPF's Algorithm 1."""
@@ -110,14 +112,15 @@ class Book:
             return NOT_ADMITTED
         if not member.declared.latency[member.row] or not at_most(load * divisor, 1.0):
             return ELASTIC
-        if self.fits(member):
+        if self.hard.fits(member):
             return HARD
         return SOFT if self.config.soft_class else ELASTIC
 
     def decided_at_once(self, declared: Declared, rows: IntArray, load: FloatArray) -> IntArray:
-        """Classes of the longest run of `rows` (in order) that (1), (2) and (3a) decide without a rejection; a shorter array if it ends.
+        """Classes of the longest run of `rows` (in order) that can be decided together without a rejection; shorter if there is one.
 
-        The same answers as `consider` and `grant` one after the other, as cumulative sums and maxima: O(rows x K).
+        The same answers as `consider` and `grant` one after the other: (1) and (2) as cumulative sums and maxima, O(rows x K), and (3) by
+        one test, because all that fit together also fit one by one. Where they don't, the run ends where the sum of rates is too much.
         """
         weight = declared.weight[rows]
         divisor = np.maximum(self.total_weight + np.cumsum(weight), self.config.expected_queues)
@@ -125,20 +128,19 @@ class Book:
         guaranteed = declared.latency[rows] & (load[rows] * divisor <= limit)
         held = np.where(guaranteed, load[rows], 0.0)
         before = np.maximum(self.largest[0], np.concatenate([[0.0], np.maximum.accumulate(held)[:-1]])) if rows.size else held
-        rate = take_rows(declared.highest_rate, rows) * guaranteed[:, None]
         stops = (before * divisor > limit) | ~np.isfinite(load[rows])
-        if (self.hard_sum + column_sum(rate) > self.capacity * limit).any():
-            stops |= row_any(self.hard_sum + np.cumsum(rate, axis=0) > self.capacity * limit)
         if declared.unknown:
             stops |= np.isin(rows, list(declared.unknown))
         count = int(np.argmax(stops)) if stops.any() else len(rows)
+        rate = take_rows(declared.highest_rate, rows[:count]) * guaranteed[:count, None]
+        if (self.hard.total + column_sum(rate) > self.capacity * limit).any():
+            together = self.hard.copy()
+            for row in rows[:count][guaranteed[:count]].tolist():
+                together.add(Member(declared, row))
+            if not together.holds():
+                too_much = row_any(self.hard.total + np.cumsum(rate, axis=0) > self.capacity * limit)
+                count = int(np.argmax(too_much)) if too_much.any() else 0
         return np.where(guaranteed[:count], HARD, ELASTIC)
-
-    def fits(self, member: Member) -> bool:
-        """Condition (3); step (a) first, because it is O(K) and usually enough."""
-        if within(self.hard_sum + member.rate, self.capacity):
-            return True
-        return resource_condition(member, list(self.hard.values()), self.hard_sum, self.capacity, self.config.max_profile_events).holds
 
 
 def needs_admission(snapshot: ClusterSnapshot, columns: Columns, config: PolicyConfig) -> bool:
@@ -263,12 +265,18 @@ class _Settlement:
     def _keep(self) -> Book:
         """The book of those already admitted; where a promise can't be kept, the latest lose their guarantees first."""
         columns = self.columns
-        book = Book(self.capacity, self.config, hard_sum=np.zeros_like(self.capacity))
+        book = Book(self.capacity, self.config)
         admitted = self._admitted()
-        for row, fair in zip(admitted.tolist(), self._fair(admitted).tolist(), strict=True):
-            guarantee = int(columns.guarantee[row]) if fair else ELASTIC
+        fair = self._fair(admitted)
+        hard = admitted[fair & (columns.guarantee[admitted] == HARD)]
+        together = HardQueues.of([self._member(row) for row in hard.tolist()], self.capacity, self.config.max_profile_events)
+        all_fit = together.holds()
+        if all_fit:
+            book.hard = together
+        for row, is_fair in zip(admitted.tolist(), fair.tolist(), strict=True):
+            guarantee = int(columns.guarantee[row]) if is_fair else ELASTIC
             member = self._member(row)
-            if guarantee == HARD and not book.fits(member):
+            if guarantee == HARD and not all_fit and not book.hard.fits(member):
                 guarantee = SOFT if self.config.soft_class else ELASTIC
             columns.guarantee[row] = guarantee
             book.grant(member, self._weight(row), float(self.load[row]), guarantee)
@@ -284,7 +292,7 @@ class _Settlement:
             self._promote(book, self._member(row), float(self.load[row]))
 
     def _promote(self, book: Book, member: Member, load: float) -> None:
-        fits = book.fits(member)
+        fits = book.hard.fits(member)
         if not fits and not self.config.soft_class:
             return
         if self.columns.guarantee[member.row] == ELASTIC:

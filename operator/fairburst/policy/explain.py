@@ -27,7 +27,7 @@ from fairburst.policy.model import (
     QueueSpec,
     WindowState,
 )
-from fairburst.policy.profile import Fit, Member, resource_condition
+from fairburst.policy.profile import Fit, Member
 from fairburst.policy.table import (
     CLASS_OF_CODE,
     HARD,
@@ -78,7 +78,7 @@ class Round:
     def book(self) -> Book:
         """The admitted queues as admission sees them."""
         columns = self.columns
-        book = Book(self.snapshot.committed_capacity, self.config, hard_sum=np.zeros_like(self.snapshot.committed_capacity))
+        book = Book(self.snapshot.committed_capacity, self.config)
         rows = np.flatnonzero(columns.guarantee != NOT_ADMITTED)
         book.total_weight = math.fsum(columns.declared.weight[rows])
         for row in np.flatnonzero(columns.guarantee >= SOFT):
@@ -162,11 +162,11 @@ def admission_decision(view: Round, row: int) -> AdmissionDecision:
     fairness = _fairness(view, row, declared, at, load) if declared.latency[at] and (safety.holds or granted is not None) else None
     resource: Fit | None = None
     if fairness is not None and fairness.holds:
-        hard = [member for name, member in view.book.hard.items() if name != spec.name]
-        total = view.book.hard_sum - (
-            declared.highest_rate[at] * 0.0 if columns.guarantee[row] != HARD else columns.declared.highest_rate[row]
-        )
-        resource = resource_condition(Member(declared, at), hard, total, view.snapshot.committed_capacity, view.config.max_profile_events)
+        hard = view.book.hard
+        if refused is not None:
+            hard = hard.copy()
+            hard.remove(spec.name)
+        resource = hard.fit(Member(declared, at))
     shown = None if resource is None else _resource_result(view, resource)
     reason, message = _admission_words(spec.name, float(view.shares[row]), granted, safety, fairness, shown, resource)
     if refused is not None:

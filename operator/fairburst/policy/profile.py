@@ -1,25 +1,30 @@
-"""The resource condition (BoPF §3.3, (3)): do a candidate's ON windows fit beside those of the hard queues?
+"""The resource condition (BoPF §3.3, (3)): do the ON windows of the hard queues fit into the capacity together?
 
-Three steps, each only if the one before does not fit: (a) the sum of all hard rates; (b) the exact profile of ON windows over the
-hyperperiod, up to a configured number of events; (c) an upper bound from the windows that can meet pairwise. A bound that does not
-fit means soft, never hard. ON windows are half-open and widened by the jitter on both sides.
+A set of queues fits if (a) the sum of their rates does, or (b) the exact profile of their ON windows does, over one hyperperiod and all
+schedules, where that has at most a configured number of window edges. Else (c): a queue whose rate fits together with the rates of all that
+its windows ever meet may be set aside, because no instant with that queue on can be too full; the set fits if what is left at last does.
+Each of the three holds for every part of a set for which it holds, in whatever order its queues came. So promises that fitted
+together go on fitting, one by one and after a restart, until capacity or a promise changes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.drf import inverse_capacity
-from fairburst.policy.table import PERIODIC, SCHEDULE, Declared
+from fairburst.policy.pairs import Pairs
+from fairburst.policy.phases import LATEST, Windows, periodic_windows, to_ticks
+from fairburst.policy.steps import Steps
+from fairburst.policy.table import SCHEDULE, Declared
 from fairburst.policy.tolerance import TOLERANCE
 
-# Periods are compared in whole microseconds; a hyperperiod beyond this many can't be enumerated anyway.
-_TICKS_PER_SECOND = 1_000_000
+_KEPT = 8  # profiles of different lengths that are remembered while candidates are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,57 +40,44 @@ class Member:
         return rate
 
     @property
-    def kind(self) -> int:
-        return int(self.declared.kind[self.row])
-
-    @property
     def name(self) -> str:
         return self.declared.queues[self.row].name
 
     @property
-    def phase_known(self) -> bool:
-        """Whether its windows can be placed in time; if not (sporadic, floating) they may be anywhere."""
-        return self.kind == SCHEDULE or (self.kind == PERIODIC and self.period_ticks is not None)
+    def scheduled(self) -> bool:
+        return bool(self.declared.kind[self.row] == SCHEDULE)
 
     @property
-    def period_ticks(self) -> int | None:
-        """Its period in whole microseconds; None if that would not be exact."""
-        ticks = float(self.declared.gap[self.row]) * _TICKS_PER_SECOND
-        return round(ticks) if abs(ticks - round(ticks)) < 1e-3 and ticks < 2**62 else None
+    def periodic(self) -> bool:
+        """Whether its windows repeat at known times. If they neither do nor are scheduled they may be anywhere."""
+        return bool(self.declared.phases.placed[self.row])
 
     @property
-    def lead(self) -> float:
-        """Where its window may begin, relative to the arrival (minus the jitter)."""
-        return -float(self.declared.jitter[self.row])
+    def phase(self) -> tuple[int, int, int]:
+        """Start, period and length in ticks."""
+        phases = self.declared.phases
+        return int(phases.start[self.row]), int(phases.period[self.row]), int(phases.length[self.row])
 
     @property
-    def window_length(self) -> float:
-        """Longest span a window may cover, jitter included."""
-        if self.kind == SCHEDULE:
-            return float(self.scheduled_deadlines.max())
-        return float(self.declared.deadline[self.row] + 2 * self.declared.jitter[self.row])
-
-    @property
-    def _scheduled(self) -> slice:
+    def schedule(self) -> Windows:
         flat = self.declared.schedules
-        return slice(int(flat.start[self.row]), int(flat.start[self.row] + flat.count[self.row]))
+        whole = slice(int(flat.start[self.row]), int(flat.start[self.row] + flat.count[self.row]))
+        begin = to_ticks(flat.arrival[whole])
+        return Windows(begin, begin + to_ticks(flat.deadline[whole]), flat.rate[whole])
 
-    @property
-    def scheduled_arrivals(self) -> FloatArray:
-        return self.declared.schedules.arrival[self._scheduled]
-
-    @property
-    def scheduled_deadlines(self) -> FloatArray:
-        return self.declared.schedules.deadline[self._scheduled]
-
-    @property
-    def scheduled_rates(self) -> FloatArray:
-        return self.declared.schedules.rate[self._scheduled]
+    def windows(self, origin: int, finish: int) -> Windows:
+        """ON windows of a placed queue that meet [origin, finish]; all of a schedule."""
+        if self.scheduled:
+            return self.schedule
+        return periodic_windows(self.declared.phases, np.array([self.row]), self.declared.highest_rate, origin, finish)
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Whether the candidate fits, at the tightest instant and resource: `left` (candidate included) against `right`, by which step."""
+    """Whether the candidate fits, at the tightest instant and resource: `left` (candidate included) against `right`, by which step.
+
+    queue: who takes most of that resource then, other than the candidate if there is any other.
+    """
 
     holds: bool
     left: float
@@ -95,120 +87,205 @@ class Fit:
     step: str
 
 
-def resource_condition(candidate: Member, hard: Sequence[Member], hard_sum: FloatArray, capacity: FloatArray, max_events: int) -> Fit:
-    """Condition (3) for one candidate against the hard queues. `hard_sum`: (K,) sum of the hard queues' highest rates.
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """The stretch of time that a profile covers. edges: upper bound of the windows in it."""
 
-    Step (a) is O(K). Step (b) costs O(E log E K) for E window edges, step (c) O(hard queues x K).
-    """
-    total = hard_sum + candidate.rate
-    if within(total, capacity):
-        return _fit(total, capacity, candidate, hard, "sum")
-    profile = _exact_profile(candidate, hard, capacity, max_events)
-    if profile is not None:
-        return profile
-    together = candidate.rate + sum((other.rate for other in hard if _can_meet(candidate, other)), np.zeros_like(capacity))
-    return _fit(together, capacity, candidate, [other for other in hard if _can_meet(candidate, other)], "pairwise bound")
+    origin: int
+    finish: int
+    edges: int
 
 
 def within(total: FloatArray, capacity: FloatArray) -> bool:
     return bool((total <= capacity + TOLERANCE * np.maximum(total, capacity)).all())
 
 
-def _fit(total: FloatArray, capacity: FloatArray, candidate: Member, present: Sequence[Member], step: str) -> Fit:
-    share = total * inverse_capacity(capacity)
-    share[(capacity <= 0) & (total > 0)] = math.inf
-    resource = int(np.argmax(share))
-    largest = max(present, key=lambda member: (member.rate[resource], member.name), default=candidate)
-    return Fit(within(total, capacity), float(total[resource]), float(capacity[resource]), resource, largest.name, step)
+class HardQueues:
+    """A set of queues that fits, and the answer to whether one more does.
 
+    A candidate costs O(K) where the sum fits, else O(log E) and the window edges inside its own windows; adding it O(E K), and the
+    first with another hyperperiod O(E log E).
+    """
 
-def _exact_profile(candidate: Member, hard: Sequence[Member], capacity: FloatArray, max_events: int) -> Fit | None:
-    """Step (b): sweep over every ON window of one hyperperiod (and of all schedules); None if there are too many."""
-    placed = [member for member in hard if member.phase_known]
-    anywhere = [member for member in hard if not member.phase_known]
-    base = sum((member.rate for member in anywhere), np.zeros_like(capacity))
-    everyone = [*placed, candidate] if candidate.phase_known else placed
-    if not candidate.phase_known:
-        base = base + candidate.rate
-    if not everyone:
-        return _fit(base, capacity, candidate, anywhere, "profile")
-    windows = _windows(everyone, max_events)
-    if windows is None:
-        return None
-    begin, end, rate, owner = windows
-    time = np.concatenate([end, begin])
-    order = np.lexsort((np.arange(len(time)) >= len(end), time))
-    change = np.concatenate([-rate, rate])[order]
-    mine = np.concatenate([-(owner == len(placed)).astype(np.int64), (owner == len(placed)).astype(np.int64)])[order]
-    level = base + np.cumsum(change, axis=0)
-    relevant = np.cumsum(mine) > 0 if candidate.phase_known else np.ones(len(time), dtype=bool)
-    share = level * inverse_capacity(capacity)
-    share[:, capacity <= 0] = np.where(level[:, capacity <= 0] > TOLERANCE, math.inf, 0.0)
-    share[~relevant] = -1.0
-    at = int(np.argmax(share.max(axis=1)))
-    instant = time[order][at]
-    on = (begin <= instant) & (instant < end)
-    present = anywhere + [member for position, member in enumerate(placed) if (on & (owner == position)).any()]
-    return _fit(np.maximum(level[at], base), capacity, candidate, present, "profile")
+    def __init__(self, capacity: FloatArray, max_edges: int) -> None:
+        self.capacity, self.max_edges = capacity, max_edges
+        self.members: dict[str, Member] = {}
+        self.total = np.zeros_like(capacity)
+        self._anywhere = np.zeros_like(capacity)
+        self._periods: Counter[int] = Counter()
+        self._schedules: dict[str, Windows] = {}
+        self._profiles: list[Steps] = []
+        self._pairs: Pairs | None = None
 
+    @classmethod
+    def of(cls, members: Iterable[Member], capacity: FloatArray, max_edges: int) -> HardQueues:
+        """The set of `members`, whether it fits or not."""
+        result = cls(capacity, max_edges)
+        for member in members:
+            result.add(member)
+        return result
 
-def _windows(members: Sequence[Member], max_events: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray] | None:
-    """Begin, end, rate and owner of every ON window that matters: one hyperperiod, and the whole of every schedule."""
-    periodic = [member for member in members if member.kind == PERIODIC]
-    scheduled = [member for member in members if member.kind == SCHEDULE]
-    hyperperiod = math.lcm(*[member.period_ticks or 1 for member in periodic]) / _TICKS_PER_SECOND if periodic else 0.0
-    origin = min((float(member.scheduled_arrivals[0]) for member in scheduled), default=0.0)
-    finish = max((float((member.scheduled_arrivals + member.scheduled_deadlines).max()) for member in scheduled), default=0.0)
-    finish = max(finish, origin + hyperperiod)
-    events = sum((finish - origin) / float(member.declared.gap[member.row]) + 2 for member in periodic)
-    if events + sum(len(member.scheduled_arrivals) for member in scheduled) > max_events:
-        return None
-    width = len(members[0].rate)
-    begins: list[FloatArray] = [np.zeros(0)]
-    ends: list[FloatArray] = [np.zeros(0)]
-    rates: list[FloatArray] = [np.zeros((0, width))]
-    owners: list[FloatArray] = [np.zeros(0)]
-    for position, member in enumerate(members):
-        if member.kind == SCHEDULE:
-            arrival, length, rate = member.scheduled_arrivals, member.scheduled_deadlines, member.scheduled_rates
+    def copy(self) -> HardQueues:
+        """A set to change apart from this one."""
+        result = HardQueues(self.capacity, self.max_edges)
+        result.members, result._schedules = self.members.copy(), self._schedules.copy()
+        result.total, result._anywhere = self.total, self._anywhere
+        result._periods, result._profiles, result._pairs = self._periods.copy(), self._profiles.copy(), self._pairs
+        return result
+
+    def add(self, member: Member) -> None:
+        self.members[member.name] = member
+        self._enter(member, 1)
+
+    def remove(self, name: str) -> None:
+        if name in self.members:
+            self._enter(self.members.pop(name), -1)
+
+    def _enter(self, member: Member, sign: int) -> None:
+        self.total = self.total + sign * member.rate
+        self._pairs = None
+        if member.scheduled:
+            self._profiles = []
+            if sign > 0:
+                self._schedules[member.name] = member.schedule
+            else:
+                del self._schedules[member.name]
+        elif member.periodic:
+            period = member.phase[1]
+            self._periods[period] += sign
+            if not self._periods[period]:
+                del self._periods[period]
+            short = [one for one in self._profiles if (one.finish - one.origin) // period <= self.max_edges]
+            self._profiles = [one.plus(member.windows(one.origin, one.finish), sign) for one in short]
         else:
-            period, length_one = float(member.declared.gap[member.row]), member.window_length
-            first = float(member.declared.first_arrival[member.row]) + member.lead
-            lowest = math.ceil((origin - length_one - first) / period)
-            arrival = first + period * np.arange(lowest, math.floor((finish - first) / period) + 1, dtype=np.float64)
-            length = np.full(len(arrival), length_one)
-            rate = np.tile(member.rate, (len(arrival), 1))
-        begins.append(arrival)
-        ends.append(arrival + length)
-        rates.append(rate)
-        owners.append(np.full(len(arrival), float(position)))
-    return np.concatenate(begins), np.concatenate(ends), np.concatenate(rates), np.concatenate(owners)
+            self._anywhere = self._anywhere + sign * member.rate
+            self._profiles = [one.raised(sign * member.rate) for one in self._profiles]
+
+    def holds(self) -> bool:
+        """Whether the set fits: one test for all."""
+        if within(self.total, self.capacity):
+            return True
+        span = self._span(None)
+        if span is not None and within(self._profile(span).level.max(axis=0), self.capacity):
+            return True
+        return self._pairs_of().fit()[0]
+
+    def fits(self, candidate: Member) -> bool:
+        """Whether this set, which fits, still does with one more."""
+        if within(self.total + candidate.rate, self.capacity):
+            return True
+        span = self._span(candidate)
+        if span is not None:
+            highest, _ = self._while_on(candidate, span)
+            return within(highest.max(axis=0), self.capacity) if len(highest) else True
+        pairs = self._pairs_of()
+        meets = pairs.meets(candidate)
+        return within(pairs.together(candidate, meets), self.capacity) or pairs.fit_with(candidate, meets)
+
+    def fit(self, candidate: Member) -> Fit:
+        """The same with its numbers, for one more queue or one of the set."""
+        inside = candidate.name in self.members
+        own = candidate.rate * (not inside)
+        others = [name for name in self.members if name != candidate.name]
+        if within(self.total + own, self.capacity):
+            return self._fit(self.total + own, candidate, others, "sum")
+        span = self._span(None if inside else candidate)
+        if span is not None:
+            highest, steps = self._while_on(candidate, span)
+            share = _shares(highest, self.capacity)
+            window, resource = np.unravel_index(int(np.argmax(share)), share.shape)
+            instant = self._instant(candidate, span, steps, int(window), int(resource))
+            present = [name for name in others if self._on(self.members[name], instant)]
+            return self._fit(highest[window], candidate, present, "profile")
+        pairs = self._pairs_of()
+        meets = pairs.meets(candidate)
+        near = [name for name, met in zip(pairs.names, meets.tolist(), strict=True) if met and name != candidate.name]
+        together = pairs.together(candidate, meets)
+        if inside and not within(together, self.capacity):
+            together = pairs.fit(candidate)[1]
+        return self._fit(together, candidate, near, "pairwise bound")
+
+    def _fit(self, total: FloatArray, candidate: Member, present: Sequence[str], step: str) -> Fit:
+        share = _shares(total[None, :], self.capacity)[0]
+        resource = int(np.argmax(share))
+        largest = max(((self.members[name].rate[resource], name) for name in present), default=(0.0, candidate.name))
+        return Fit(within(total, self.capacity), float(total[resource]), float(self.capacity[resource]), resource, largest[1], step)
+
+    def _span(self, candidate: Member | None) -> _Span | None:
+        """What the exact profile of the set and the candidate has to cover; None if that holds too many windows."""
+        periods = self._periods.copy()
+        schedules = list(self._schedules.values())
+        if candidate is not None and candidate.scheduled:
+            schedules.append(candidate.schedule)
+        elif candidate is not None and candidate.periodic:
+            periods[candidate.phase[1]] += 1
+        hyperperiod = math.lcm(*periods) if periods else 0
+        origin = min((int(one.begin[0]) for one in schedules), default=0)
+        finish = max(max((int(one.end[-1]) for one in schedules), default=origin), origin + hyperperiod)
+        if finish >= LATEST:
+            return None
+        edges = sum(count * ((finish - origin) // period + 2) for period, count in periods.items()) + sum(
+            len(one.begin) for one in schedules
+        )
+        return None if edges > self.max_edges else _Span(origin, finish, edges)
+
+    def _profile(self, span: _Span) -> Steps:
+        for steps in self._profiles:
+            if steps.covers(span.origin, span.finish):
+                return steps
+        rows_of: dict[int, tuple[Declared, list[int]]] = {}
+        for member in self.members.values():
+            rows_of.setdefault(id(member.declared), (member.declared, []))[1].append(member.row)
+        windows = list(self._schedules.values())
+        for declared, rows in rows_of.values():
+            placed = np.array(rows)[declared.phases.placed[rows]]
+            windows.append(periodic_windows(declared.phases, placed, declared.highest_rate, span.origin, span.finish))
+        steps = Steps.of(windows, self._anywhere, span.origin, span.finish)
+        self._profiles = [steps, *self._profiles[: _KEPT - 1]]
+        return steps
+
+    def _while_on(self, candidate: Member, span: _Span) -> tuple[FloatArray, Steps]:
+        """(W, K) the highest total in each of the candidate's windows, itself included; one row if they may be anywhere."""
+        steps = self._profile(span)
+        own = candidate.rate * (candidate.name not in self.members)
+        if not (candidate.scheduled or candidate.periodic):
+            return steps.level.max(axis=0)[None, :] + own, steps
+        windows = candidate.windows(span.origin, span.finish)
+        extra = windows.rate * (candidate.name not in self.members)
+        return steps.highest(windows) + extra, steps
+
+    def _instant(self, candidate: Member, span: _Span, steps: Steps, window: int, resource: int) -> int:
+        """A moment at which the level is highest in one window of the candidate."""
+        first, after = 0, len(steps.level)
+        if candidate.scheduled or candidate.periodic:
+            windows = candidate.windows(span.origin, span.finish)
+            first, after = (int(side[window]) for side in steps.within(windows))
+            return max(int(steps.time[first + int(np.argmax(steps.level[first:after, resource]))]), int(windows.begin[window]))
+        return int(steps.time[first + int(np.argmax(steps.level[first:after, resource]))])
+
+    def _on(self, member: Member, instant: int) -> bool:
+        if member.scheduled:
+            windows = member.schedule
+            return bool(((windows.begin <= instant) & (instant < windows.end)).any())
+        if not member.periodic:
+            return True
+        start, period, length = member.phase
+        return (instant - start) % period < length
+
+    def _pairs_of(self) -> Pairs:
+        if self._pairs is None:
+            self._pairs = Pairs(list(self.members.values()), self.capacity, self._peak_of)
+        return self._pairs
+
+    def _peak_of(self, members: Sequence[Member]) -> FloatArray | None:
+        some = HardQueues.of(members, self.capacity, self.max_edges)
+        span = some._span(None)
+        return None if span is None else some._profile(span).level.max(axis=0)
 
 
-def _can_meet(one: Member, other: Member) -> bool:
-    """Whether some window of one can overlap some window of the other (gcd rule; unknown phases always can)."""
-    if not (one.phase_known and other.phase_known):
-        return True
-    if one.kind == PERIODIC and other.kind == PERIODIC:
-        return _periodic_meet(one, other)
-    if one.kind == SCHEDULE and other.kind == SCHEDULE:
-        begin, end = other.scheduled_arrivals, other.scheduled_arrivals + other.scheduled_deadlines
-        mine = one.scheduled_arrivals
-        ends_after = np.searchsorted(end, mine, side="right")
-        begins_before = np.searchsorted(begin, mine + one.scheduled_deadlines, side="left")
-        return bool((begins_before > ends_after).any())
-    schedule, periodic = (one, other) if one.kind == SCHEDULE else (other, one)
-    period, length = float(periodic.declared.gap[periodic.row]), periodic.window_length
-    first = float(periodic.declared.first_arrival[periodic.row]) + periodic.lead
-    offset = np.mod(schedule.scheduled_arrivals - first, period)
-    return bool(((offset < length) | (period - offset < schedule.scheduled_deadlines)).any())
-
-
-def _periodic_meet(one: Member, other: Member) -> bool:
-    """Windows of periods p, q overlap for some pair iff their phases come closer than a window modulo gcd(p, q)."""
-    common = math.gcd(one.period_ticks or 1, other.period_ticks or 1) / _TICKS_PER_SECOND
-    first_one = float(one.declared.first_arrival[one.row]) + one.lead
-    first_other = float(other.declared.first_arrival[other.row]) + other.lead
-    offset = math.fmod(first_other - first_one, common)
-    offset = offset + common if offset < 0 else offset
-    return offset < one.window_length or common - offset < other.window_length
+def _shares(total: FloatArray, capacity: FloatArray) -> FloatArray:
+    """(M, K) part of the capacity; infinite where there is none and something is wanted."""
+    share = total * inverse_capacity(capacity)
+    none = capacity <= 0
+    share[:, none] = np.where(total[:, none] > TOLERANCE, math.inf, 0.0)
+    return share

@@ -32,6 +32,7 @@ from fairburst.policy.model import (
     Window,
     WindowState,
 )
+from fairburst.policy.phases import Phases
 from fairburst.policy.schedule import BurstTable
 from fairburst.policy.tolerance import LARGEST, LONGEST_SECONDS, SMALLEST, TIME_STEP_SECONDS
 
@@ -97,6 +98,11 @@ class Declared:
     def schedules(self) -> BurstRows:
         """Every scheduled burst, for windows to look up; admission needs only the heaviest."""
         return _lay_end_to_end(self.tables, len(self.queues), self.resources)
+
+    @cached_property
+    def phases(self) -> Phases:
+        """Where windows that repeat at known times lie."""
+        return Phases.of(self.kind == PERIODIC, self.first_arrival, self.gap, self.jitter, self.deadline)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
