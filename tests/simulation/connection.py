@@ -43,6 +43,7 @@ class Faults:
     doubled: float = 0.0
     stuck: float = 0.0  # requests that stay at the server for much longer, in a queue or behind a webhook
     lease_errors: float = 0.0
+    write_errors: float = 0.0  # of writes but those of leases
 
 
 class Link:
@@ -138,6 +139,8 @@ class Session:
         if chance() < faults.errors or (faults.lease_errors and "/leases" in path and chance() < faults.lease_errors):
             code = faults.codes[int(chance() * len(faults.codes))]
             return Answer(code, refusal(code, "InternalError", "as the seed wants it"))
+        if faults.write_errors and method != "GET" and "/leases" not in path and chance() < faults.write_errors:
+            return Answer(faults.codes[0], refusal(faults.codes[0], "InternalError", "as the test wants it"))
         if chance() < faults.busy:
             return Answer(429, _PLAIN_429, {"Retry-After": f"{faults.retry_after:g}"})
         if method in {"PUT", "PATCH"} and chance() < faults.conflict:

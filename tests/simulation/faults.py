@@ -128,6 +128,15 @@ class FaultPlan:
 
         return replace(fault, begin=begin)
 
+    def failing_writes(self, at: float, seconds: float) -> Fault:
+        """Every write but those of leases is answered with 500, to every replica."""
+
+        def put(chance: float) -> None:
+            for replica in self._replicas:
+                replica.link.faults = replace(replica.link.faults, write_errors=chance, codes=(500,))
+
+        return Fault("500 to writes", at, seconds, lambda: put(1.0), lambda: put(0.0))
+
     # Watches ---------------------------------------------------------------------------------------------------------
 
     def _stalled(self, at: float) -> Fault:

@@ -42,13 +42,20 @@ class Result:
     digest: str = ""
 
 
-def simulate(seed: int, *, with_faults: bool = True, chosen: Chosen | None = None, converge_seconds: float = CONVERGE_SECONDS) -> Result:
-    """Run one seed; its faults may be `chosen` instead of drawn."""
+def simulate(
+    seed: int,
+    *,
+    with_faults: bool = True,
+    chosen: Chosen | None = None,
+    converge_seconds: float = CONVERGE_SECONDS,
+    shape: Callable[[Scenario], None] = lambda scenario: None,
+) -> Result:
+    """Run one seed. Its faults may be `chosen` instead of drawn, and `shape` may change its cluster."""
     loop = VirtualLoop()
     result = Result(seed)
     try:
         with stand_ins(loop, str(seed), **STAND_INS):
-            loop.run_until_complete(_run(loop, result, chosen, converge_seconds, with_faults=with_faults))
+            loop.run_until_complete(_run(loop, result, chosen, converge_seconds, shape, with_faults=with_faults))
     except Exception:
         result.broken.append(f"the simulation failed: {traceback.format_exc(limit=-6)}")
     finally:
@@ -56,11 +63,20 @@ def simulate(seed: int, *, with_faults: bool = True, chosen: Chosen | None = Non
     return result
 
 
-async def _run(loop: VirtualLoop, result: Result, chosen: Chosen | None, converge_seconds: float, *, with_faults: bool) -> None:
+async def _run(
+    loop: VirtualLoop,
+    result: Result,
+    chosen: Chosen | None,
+    converge_seconds: float,
+    shape: Callable[[Scenario], None],
+    *,
+    with_faults: bool,
+) -> None:
     def source(part: str) -> random.Random:
         return random.Random(f"{part} {result.seed}")
 
     scenario = Scenario(source("scenario"))
+    shape(scenario)
     server = ApiServer(loop, scenario.config, source("server"))
     digest = hashlib.sha256()
 

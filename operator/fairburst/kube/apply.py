@@ -1,6 +1,6 @@
 """Sending a round's writes: ordered, rate-limited by the client, each on its own. Decides nothing. What users are told is `tell.py`'s.
 
-A write that fails is logged and counted, and comes back as a difference in the next round; nothing is retried blindly. What the
+A write that fails is counted, and comes back as a difference in the next round; the client refuses it until it may be sent again. What the
 server answers is put into the caches at once, so that the next round does not repeat a write whose watch event is still on its way.
 """
 

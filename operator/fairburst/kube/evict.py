@@ -100,8 +100,7 @@ class Evicter:
             event(logger, logging.DEBUG, "write overtaken", kind="eviction", problem=str(error))
             self._reclaimer.not_done([one])
             return "overtaken"
-        except ApiError as error:
-            event(logger, logging.WARNING, "write failed", kind="eviction", problem=str(error))
+        except ApiError:
             self._reclaimer.refused(one, 0.0, time.monotonic())
             return "error"
         return "ok"

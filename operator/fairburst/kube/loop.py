@@ -25,6 +25,7 @@ from fairburst.telemetry.metrics import Metrics
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0  # after a round with a failed write
+QUIET_SECONDS = 10.0  # after a failed write rounds plan the same again, which is no news for the log
 UNREADY_AFTER = 3  # failed rounds in a row
 CLOCK = time.time
 
@@ -53,6 +54,8 @@ class SchedulingLoop:
         self._failure = ""
         self._finishing = False
         self._refused = 0
+        self._quiet_until = -math.inf
+        self._retry: asyncio.TimerHandle | None = None
         self._resting = asyncio.Event()
         self._resting.set()
         self.after_round: Callable[[RoundPlan], None] | None = None
@@ -64,6 +67,16 @@ class SchedulingLoop:
         if self._first_event == math.inf:
             self._first_event = time.monotonic()
         self._dirty.set()
+
+    def retry(self) -> None:
+        """A write beside the rounds failed: run a round in a moment, which looks at it again."""
+        self._quiet_until = time.monotonic() + QUIET_SECONDS
+        if self._retry is None:
+            self._retry = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._retry = None
+        self.mark()
 
     async def run(self) -> None:
         """Rounds until told to finish. An unexpected error in one is logged and counted; the next starts from the view as it then is."""
@@ -140,12 +153,12 @@ class SchedulingLoop:
         planned = time.monotonic()
         self._rest_until = planned + min(planned - started, self._config.debounce_milliseconds / 2000)
         ok = await self._send(plan)
-        self._observe(plan, started, planned)
+        self._observe(plan, started, planned, ok=ok)
         if self.after_round is not None:
             self.after_round(plan)
         return plan.due if ok else min(plan.due, time.monotonic() + RETRY_SECONDS)
 
-    def _observe(self, plan: RoundPlan, started: float, planned: float) -> None:
+    def _observe(self, plan: RoundPlan, started: float, planned: float, *, ok: bool) -> None:
         metrics, snapshot = self._metrics, plan.snapshot
         metrics.rounds.inc()
         metrics.decide_seconds.observe(plan.decide_seconds)
@@ -154,10 +167,12 @@ class SchedulingLoop:
         metrics.refused.inc(plan.refused - self._refused)
         self._refused = plan.refused
         metrics.show_capacity(snapshot.resources, snapshot.live_capacity, snapshot.committed_capacity)
+        if not ok:
+            self._quiet_until = started + QUIET_SECONDS
         changed = len(plan.quota_writes) + len(plan.statuses) + len(plan.events)
         event(
             logger,
-            logging.INFO if changed else logging.DEBUG,
+            logging.INFO if changed and started >= self._quiet_until else logging.DEBUG,
             "round",
             queues=len(snapshot.queues),
             demand=_dominant(snapshot.demand.sum(axis=0), snapshot.live_capacity),

@@ -27,6 +27,7 @@ from fairburst.kube.api.errors import ApiError, CredentialsError
 from fairburst.kube.api.informer import Informer, silence
 from fairburst.kube.api.lease import LeaderElection, LeaseTimes
 from fairburst.kube.api.objects import Deployment, Job, JobSet, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
+from fairburst.kube.api.retry import WriteRetries
 from fairburst.kube.apply import Applier
 from fairburst.kube.engine import ClusterView, Engine, RoundPlan
 from fairburst.kube.evict import Evicter
@@ -111,6 +112,7 @@ class Operator:
         self._config = config
         self._client = client
         self._election = election
+        client.retries = WriteRetries()
         self.metrics = Metrics()
         self._namespace = config.namespace
         self._recorder = recorder_of(config.recording)
@@ -154,7 +156,7 @@ class Operator:
         for pod in self._pods.store.values():
             self._engine.gates.pod_changed(None, pod)
         self._ungater = Ungater(self._client, self._engine.gates, self.metrics, pod_seen=self._pod_answered, on_failure=self._mark)
-        self._teller = Teller(self._client, self._config.pool.name, self.metrics, self._engine, self._queues, on_failure=self._mark)
+        self._teller = Teller(self._client, self._config.pool.name, self.metrics, self._engine, self._queues, on_failure=self._retry)
         self._evicter = Evicter(self._client, self._config.pool.name, self._engine.reclaim, self.metrics, on_failure=self._mark)
         self._memories = Memories(self._client, self._config)
         self._loop = SchedulingLoop(self._engine, self._view, self._send, self._config.rounds, self.metrics)
@@ -277,6 +279,9 @@ class Operator:
 
     def _mark(self) -> None:
         self._loop.mark()
+
+    def _retry(self) -> None:
+        self._loop.retry()
 
     def _pods_changed(self) -> None:
         """A batch of pod events is in. Pods that the last round's levels let go already need not wait for the next one."""

@@ -16,7 +16,7 @@ from datetime import datetime
 import msgspec
 
 from fairburst.kube.api.client import ApiClient
-from fairburst.kube.api.errors import ApiError, Conflict, Invalid, NotFound, NotLeading
+from fairburst.kube.api.errors import ApiError, BackedOff, Conflict, Invalid, NotFound, NotLeading
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.enforce.gate import Gatekeeper, ungate_patch
 from fairburst.kube.times import to_epoch
@@ -94,8 +94,9 @@ class Ungater:
         except (NotFound, Conflict, Invalid, NotLeading) as error:  # overtaken by a change whose event is still on its way
             event(logger, logging.DEBUG, "write overtaken", kind="ungate", problem=str(error))
             return "overtaken"
-        except ApiError as error:
-            event(logger, logging.WARNING, "write failed", kind="ungate", problem=str(error))
+        except BackedOff:
+            return "postponed"
+        except ApiError:
             return "error"
         if pod.created:
             self._metrics.queue_ungate_seconds.observe(max(0.0, time.time() - to_epoch(datetime.fromisoformat(pod.created))))

@@ -207,7 +207,7 @@ class Metrics:
         )
         self.writes = Counter(
             "fairburst_writes_total",
-            "Writes to the API server by kind and result (ok, error, overtaken).",
+            "Writes to the API server by kind and result (ok, error, overtaken; postponed: not sent, too soon after failures).",
             ["kind", "result"],
             registry=registry,
         )

@@ -18,7 +18,8 @@ import aiohttp
 import msgspec
 
 from fairburst.kube.api.auth import Credentials, TokenCache, load_credentials
-from fairburst.kube.api.errors import NotLeading, Unavailable, api_error
+from fairburst.kube.api.errors import ApiError, NotLeading, Unavailable, api_error
+from fairburst.kube.api.retry import LONGEST_RETRY_AFTER_SECONDS, WriteRetries
 
 REQUEST_TIMEOUT_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 10.0
@@ -65,7 +66,8 @@ class RateLimiter:
 class ApiClient:
     """See the module. Use as `async with await ApiClient.connect(...) as client`, or call `close`.
 
-    `fence`, if set, is asked before every write, and no write outlasts it. `agent` is who we are in the server's logs.
+    `fence`, if set, is asked before every write, and no write outlasts it. `retries`, if set, refuses writes that have failed until they
+    may be sent again. `agent` is who we are in the server's logs.
     `session` replaces the HTTP connections, for example by a simulated network.
     """
 
@@ -80,6 +82,7 @@ class ApiClient:
         self.credentials = credentials
         self.writes = writes or RateLimiter(300.0, 1000)
         self.fence: Fence | None = None
+        self.retries: WriteRetries | None = None
         self._settled = asyncio.Event()
         self._settled.set()
         self._writing = 0
@@ -194,6 +197,18 @@ class ApiClient:
                     yield lines
 
     async def _write(self, method: str, path: str, obj: object, content_type: str, params: Params | None) -> JsonObject:
+        if self.retries is None:
+            return await self._write_once(method, path, obj, content_type, params)
+        self.retries.admit(path)
+        try:
+            answer = await self._write_once(method, path, obj, content_type, params)
+        except ApiError as error:
+            self.retries.failed(method, path, error)
+            raise
+        self.retries.succeeded(path)
+        return answer
+
+    async def _write_once(self, method: str, path: str, obj: object, content_type: str, params: Params | None) -> JsonObject:
         await self.writes.acquire()
         body = None if obj is None else msgspec.json.encode(obj)
         headers = {"Content-Type": content_type}
@@ -318,9 +333,9 @@ def _status(body: bytes) -> _Status | None:
 
 
 def _seconds(header: str | None) -> float | None:
-    """Retry-After in seconds; its date form, which the API server never sends, counts as absent."""
+    """Retry-After in seconds, bounded; its date form, which the API server never sends, counts as absent."""
     try:
-        return None if header is None else max(0.0, float(header))
+        return None if header is None else min(max(0.0, float(header)), LONGEST_RETRY_AFTER_SECONDS)
     except ValueError:
         return None
 

@@ -11,6 +11,7 @@ ApiError                    any answer of 400 or above, or none at all
     TooManyRequests 429     `retry_after` in seconds
     Unavailable     0, 502, 503, 504    refused, reset, timed out, or a server that is starting or stopping
     NotLeading      0       a write that was not sent: another replica may hold the lease
+    BackedOff       0       a write that was not sent: the last attempts failed (`retry.py`)
 CredentialsError            no usable kubeconfig or service account
 """
 
@@ -83,6 +84,13 @@ class NotLeading(ApiError):  # noqa: N818
 
     def __init__(self, message: str) -> None:
         super().__init__(0, "NotLeading", message)
+
+
+class BackedOff(ApiError):  # noqa: N818
+    """A write that was not sent, since it is too early for another attempt."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(0, "BackedOff", message)
 
 
 class _Kinds:

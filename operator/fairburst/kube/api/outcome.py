@@ -1,11 +1,11 @@
-"""What became of one write: logged and counted, never raised. What failed comes back as a difference, so nothing is retried here."""
+"""The outcome of a write, counted and never raised: what failed comes back as a difference. `retry.py` logs it and says when."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable
 
-from fairburst.kube.api.errors import ApiError, Conflict, NotFound, NotLeading
+from fairburst.kube.api.errors import ApiError, BackedOff, Conflict, NotFound, NotLeading
 from fairburst.telemetry.log import event
 from fairburst.telemetry.metrics import Metrics
 
@@ -20,8 +20,10 @@ async def succeeded(kind: str, write: Awaitable[None], metrics: Metrics) -> bool
         event(logger, logging.DEBUG, "write overtaken", kind=kind, problem=str(error))
         metrics.writes.labels(kind, "overtaken").inc()
         return False
-    except ApiError as error:
-        event(logger, logging.WARNING, "write failed", kind=kind, problem=str(error))
+    except BackedOff:
+        metrics.writes.labels(kind, "postponed").inc()
+        return False
+    except ApiError:
         metrics.writes.labels(kind, "error").inc()
         return False
     metrics.writes.labels(kind, "ok").inc()

@@ -61,7 +61,7 @@ class SavedReclaim:
         try:
             written = await self._text.write(dump_reclaim(memory))
         except ApiError as error:
-            event(logger, logging.WARNING, "memory of reclaim not saved", name=self._text.name, problem=str(error))
+            event(logger, logging.DEBUG, "memory of reclaim not saved", name=self._text.name, problem=str(error))
             return False
         self._saved = memory if written else self._saved
         return written

@@ -99,7 +99,7 @@ class RunStore:
             if await self._text.write(content):
                 self._saved, self.unreadable = observations, None
         except ApiError as error:
-            event(logger, logging.WARNING, "job runs not saved", name=self._text.name, problem=str(error))
+            event(logger, logging.DEBUG, "job runs not saved", name=self._text.name, problem=str(error))
 
     def _read(self, text: object) -> Observations:
         content = json.loads(text) if isinstance(text, str) else None

@@ -53,7 +53,7 @@ class ReserveMemory:
             if await self._text.write(dump_dress(memory)):
                 self._saved = memory
         except ApiError as error:
-            event(logger, logging.WARNING, "memory of small jobs not saved", name=self._text.name, problem=str(error))
+            event(logger, logging.DEBUG, "memory of small jobs not saved", name=self._text.name, problem=str(error))
 
 
 def _is_news(memory: DressMemory, saved: DressMemory | None) -> bool:

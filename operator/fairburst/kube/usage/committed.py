@@ -58,4 +58,4 @@ class CommittedCapacity:
                 self._saved = current
         except ApiError as error:
             self._retry_at = time.monotonic() + SAVE_SECONDS
-            event(logger, logging.WARNING, "committed capacity not saved", name=self._text.name, problem=str(error))
+            event(logger, logging.DEBUG, "committed capacity not saved", name=self._text.name, problem=str(error))

@@ -1,0 +1,169 @@
+"""When a write that failed may be sent again, and what the log says of it: the one retry policy of all writers.
+
+Writers plan from the cluster's present state and offer the same write again as long as it is missing. `WriteRetries` keeps that cheap:
+
+- An object whose write failed waits before the next attempt. The pause doubles with each failure and has jitter.
+- Failures without successes between them halve the rate of all writes, down to `LEAST_PER_SECOND`. Successes restore it and end all
+  pauses.
+- The log has one line for a cause, with the numbers of failures and objects, and repeats it ever more rarely.
+
+Conflict and NotFound mean that the object changed on the way: the first two in a row cost no pause.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import time
+from dataclasses import dataclass, field
+
+from fairburst.kube.api.errors import ApiError, BackedOff, Conflict, Invalid, NotFound, NotLeading, TooManyRequests
+from fairburst.telemetry.log import event
+
+logger = logging.getLogger(__name__)
+
+LONGEST_RETRY_AFTER_SECONDS = 30.0
+FIRST_PAUSE_SECONDS = 1.0
+# An API server that fails may recover at any time; a refusal on purpose (403, 422) ends when a person changes something.
+LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_AFTER_REFUSAL_SECONDS = 15.0, 120.0
+FREE_CONFLICTS = 2
+LEAST_PER_SECOND = 5.0
+FULL_PER_SECOND = 300.0
+TROUBLE_BEGINS, MOST_TROUBLE = 10, 16  # failures in a row that slow down all writes, and that are counted at most
+OTHERS_FIRST_SECONDS = 2.0  # a slow API server is offered writes that have not failed yet before those that have
+LOG_PAUSE_SECONDS = (10.0, 300.0)
+CAUSE_ENDS_SECONDS = 600.0  # a cause that has been absent for so long is news when it comes back
+MOST_REMEMBERED = 20_000
+
+_SUBRESOURCES = frozenset({"status", "eviction"})
+
+
+@dataclass(slots=True)
+class _Failing:
+    """An object whose last write failed. `path` is that write's, for the object and its status fail separately."""
+
+    path: str
+    failures: int
+    waits_until: float
+
+
+@dataclass(slots=True)
+class _Cause:
+    """Failures of one kind since the last log line about it."""
+
+    line_due: float = 0.0
+    pause: float = LOG_PAUSE_SECONDS[0]
+    last: float = 0.0
+    failures: int = 0
+    objects: set[str] = field(default_factory=set)
+
+
+class WriteRetries:
+    """See the module. A client asks `admit` before each write and reports each outcome."""
+
+    def __init__(self) -> None:
+        self._failing: dict[str, _Failing] = {}
+        self._causes: dict[tuple[str, str, int, str], _Cause] = {}
+        self._trouble = 0
+        self._failures = 0
+        self._next_at = self._others_first_until = 0.0
+
+    def admit(self, path: str) -> None:
+        """Raise BackedOff where it is too early for this write."""
+        now = time.monotonic()
+        failing = self._failing.get(object_path(path))
+        if failing is not None and now < failing.waits_until:
+            raise BackedOff(f"{path}: failed {failing.failures} times, next attempt in {failing.waits_until - now:.1f} s")
+        rate = self._rate()
+        if rate < FULL_PER_SECOND:
+            if now < self._next_at or (failing is not None and now < self._others_first_until):
+                if failing is None:
+                    self._others_first_until = now + OTHERS_FIRST_SECONDS
+                raise BackedOff(f"{path}: the API server fails, {rate:.0f} writes a second are sent")
+            self._next_at = now + 1.0 / rate
+
+    def succeeded(self, path: str) -> None:
+        """Note that a write was taken."""
+        key = object_path(path)
+        failing = self._failing.get(key)
+        if failing is not None and failing.path == path:
+            del self._failing[key]
+        was, self._trouble = self._trouble, max(0, self._trouble - 2)
+        if was >= TROUBLE_BEGINS > self._trouble:
+            event(logger, logging.INFO, "writes succeed again", failures=self._failures)
+            self._failing.clear()
+            self._failures = 0
+
+    def failed(self, method: str, path: str, error: ApiError) -> None:
+        """Note that a write was answered with an error, or not at all."""
+        if isinstance(error, NotLeading | BackedOff):
+            return
+        now, key = time.monotonic(), object_path(path)
+        known = self._failing.get(key)
+        failures = 1 + (known.failures if known is not None else 0)
+        overtaken = is_overtaken(method, error)
+        self._failing[key] = _Failing(path, failures, now + self._pause(failures, error, overtaken=overtaken))
+        if len(self._failing) > MOST_REMEMBERED:
+            self._forget(now)
+        if overtaken or isinstance(error, TooManyRequests):
+            return
+        self._trouble = min(MOST_TROUBLE, self._trouble + 1)
+        self._failures += 1
+        self._log(method, key, error, now)
+
+    def _rate(self) -> float:
+        """Writes a second that are sent at present."""
+        if self._trouble < TROUBLE_BEGINS:
+            return FULL_PER_SECOND
+        return max(LEAST_PER_SECOND, FULL_PER_SECOND / 2.0 ** (self._trouble - TROUBLE_BEGINS + 1))
+
+    def _pause(self, failures: int, error: ApiError, *, overtaken: bool) -> float:
+        if overtaken and failures <= FREE_CONFLICTS:
+            return 0.0
+        temporary = error.transient or overtaken
+        longest = LONGEST_PAUSE_SECONDS if temporary else LONGEST_PAUSE_AFTER_REFUSAL_SECONDS
+        if self._trouble >= TROUBLE_BEGINS:  # each object has its turn at the lowest rate, in whatever order writers offer them
+            longest = max(longest, 2.0 * len(self._failing) / LEAST_PER_SECOND)
+        pause = min(longest, FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 20)) * random.uniform(0.5, 1.0)  # noqa: S311 (no secret)
+        return max(pause, error.retry_after) if isinstance(error, TooManyRequests) else pause
+
+    def _forget(self, now: float) -> None:
+        """Drop objects whose pause ended long ago: they are gone, or their write is no longer wanted."""
+        self._failing = {key: one for key, one in self._failing.items() if one.waits_until + LONGEST_PAUSE_AFTER_REFUSAL_SECONDS > now}
+        if len(self._failing) > MOST_REMEMBERED:
+            self._failing.clear()
+
+    def _log(self, method: str, key: str, error: ApiError, now: float) -> None:
+        what = method, resource_of(key), error.status, error.reason
+        cause = self._causes.get(what)
+        if cause is None or now - cause.last > CAUSE_ENDS_SECONDS:
+            self._causes = {known: one for known, one in self._causes.items() if now - one.last <= CAUSE_ENDS_SECONDS}
+            cause = self._causes[what] = _Cause()
+        cause.last = now
+        cause.failures += 1
+        cause.objects.add(key)
+        if now < cause.line_due:
+            return
+        fields = {"method": method, "resource": what[1], "failures": cause.failures, "objects": len(cause.objects)}
+        event(logger, logging.WARNING, "writes fail", **fields, problem=str(error)[:300])
+        cause.line_due, cause.pause = now + cause.pause, min(cause.pause * 2, LOG_PAUSE_SECONDS[1])
+        cause.failures = 0
+        cause.objects.clear()
+
+
+def is_overtaken(method: str, error: ApiError) -> bool:
+    """Whether the object changed between our look and our write. JSON patches test what they replace: a failed test is Invalid."""
+    return isinstance(error, NotFound | Conflict) or (method == "PATCH" and isinstance(error, Invalid) and "test" in error.message.lower())
+
+
+def object_path(path: str) -> str:
+    """The path of the object that a write concerns, without the subresource."""
+    head, _, last = path.rpartition("/")
+    return head if last in _SUBRESOURCES else path
+
+
+def resource_of(path: str) -> str:
+    """The plural in a path: "resourcequotas" for /api/v1/namespaces/x/resourcequotas/y."""
+    inner = re.sub(r"^/(api/[^/]+|apis/[^/]+/[^/]+)(/namespaces/[^/]+(?=/))?/", "", path)
+    return inner.split("/")[0]
