@@ -15,8 +15,9 @@ from benchmarks.measure import Measurement, benchmark, timed
 from fairburst.config import parse_config
 from fairburst.kube.api.objects import Job, Namespace, Node, Pod, ResourceQuota
 from fairburst.kube.enforce.quota_plan import QuotaWrite, quota_body
-from fairburst.kube.engine import ClusterView, Engine, RoundPlan
+from fairburst.kube.engine import Engine
 from fairburst.kube.names import API_VERSION, MANAGED_LABEL
+from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.views.status import merge_difference
 

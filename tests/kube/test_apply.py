@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from fairburst.kube.apply import Applier
-from fairburst.kube.engine import RoundPlan
 from fairburst.kube.jobs.elasticity import ElasticPlan
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
 from fairburst.kube.names import MANAGED_LABEL
 from fairburst.kube.queues.job_annotations import Mark, mark_annotations, read_mark
+from fairburst.kube.rounds.view import RoundPlan
 from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import FakeApi, status
 from tests.support.objects import World, job, latency_spec, pod, quota

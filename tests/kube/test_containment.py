@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube import engine as engine_module
-from fairburst.kube.engine import Engine
 from fairburst.kube.queues import roster
+from fairburst.kube.rounds.managed import ManagedNamespaces
+from fairburst.kube.rounds.quotas import QuotaRounds
 from fairburst.kube.views import status as status_module
 from fairburst.policy.decide import decide
 from tests.support.objects import World, job
@@ -46,7 +46,7 @@ def deciding(namespace: str) -> Callable[..., Any]:
 
 
 def enforcing(patch: pytest.MonkeyPatch, namespace: str) -> None:
-    patch.setattr(Engine, "_enforce", fails_for(namespace, Engine._enforce, lambda _, __, where, *___: where))
+    patch.setattr(ManagedNamespaces, "_item", fails_for(namespace, ManagedNamespaces._item, lambda _, __, ___, where, *____: where))
 
 
 def showing(patch: pytest.MonkeyPatch, namespace: str) -> None:
@@ -54,7 +54,7 @@ def showing(patch: pytest.MonkeyPatch, namespace: str) -> None:
 
 
 def targeting(patch: pytest.MonkeyPatch, namespace: str) -> None:
-    patch.setattr(Engine, "_quota_targets", fails_for(namespace, Engine._quota_targets, lambda _, __, item, *___: item.namespace))
+    patch.setattr(QuotaRounds, "_targets", fails_for(namespace, QuotaRounds._targets, lambda _, __, item, *___: item.namespace))
 
 
 def reading(patch: pytest.MonkeyPatch, namespace: str) -> None:
@@ -142,10 +142,10 @@ def test_a_cause_is_logged_once_however_many_objects_and_rounds(monkeypatch: pyt
     def always(*_: Any, **__: Any) -> Any:
         raise BugError("a bug")
 
-    monkeypatch.setattr(engine_module.Engine, "_enforce", always)
+    monkeypatch.setattr(ManagedNamespaces, "_item", always)
     with caplog.at_level(logging.ERROR):
         for _ in range(4):
-            world.round()
             world.after(10.0)
+            world.round()
     assert len([record for record in caplog.records if "contained" in record.message]) == 1
     assert world.engine.contained.failures["enforce"] == 20

@@ -9,7 +9,7 @@ import pytest
 from fairburst.kube.api.objects import JOB_TRACKING, Deployment, Pod, ReplicaSet, StatefulSet
 from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.usage.controller_index import ControllerIndex
-from fairburst.kube.usage.demand import NamespaceDemand, namespace_demand, waiting_pods
+from fairburst.kube.usage.demand import NamespaceDemand, namespace_demand, waiting_lines, waiting_pods
 from fairburst.kube.usage.pod_index import PodIndex
 from tests.support.objects import GI, job, pod, replicated, requesting
 
@@ -205,7 +205,7 @@ class TestWaitingPods:
 
     def listed(self, *things: Any) -> list[tuple[int, list[float], float]]:
         """(row, request, count) of the waiting pods of a namespace beside an empty one."""
-        found = waiting_pods([demand(namespace="empty"), demand(*things)], RESOURCES)
+        found = waiting_pods({1: lines} if (lines := waiting_lines(demand(*things), RESOURCES)) is not None else {})
         if found is None:
             return []
         assert not found.in_order

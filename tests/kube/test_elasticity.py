@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from fairburst.curves.runs import Run
 from fairburst.kube.api.objects import JOB_TRACKING, Job
-from fairburst.kube.engine import RoundPlan
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.queues.job_annotations import (
     CURVE,
@@ -27,6 +26,7 @@ from fairburst.kube.queues.job_annotations import (
     read_declaration,
     read_mark,
 )
+from fairburst.kube.rounds.view import RoundPlan
 from fairburst.policy.paf.curves import PointsCurve, progress_rates
 from tests.support.objects import World, job, node, pod, requesting
 

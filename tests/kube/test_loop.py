@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from fairburst.config import RoundConfig
-from fairburst.kube.engine import RoundPlan
 from fairburst.kube.loop import SchedulingLoop
+from fairburst.kube.rounds.view import RoundPlan
 from fairburst.telemetry.metrics import Metrics
 from tests.support.objects import World
 from tests.support.tasks import until

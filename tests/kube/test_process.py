@@ -207,7 +207,7 @@ async def test_an_error_in_one_task_restarts_that_task_and_rounds_go_on(monkeypa
         before = rounds(made.operator)
         api.put(THROUGHPUT, stored_queue("ThroughputQueue", "batch", "queue"))
         await until(lambda: ("batch", "fairburst") in api.objects[QUOTAS], "a quota")
-        assert rounds(made.operator) > before
+        await until(lambda: rounds(made.operator) > before, "the end of the round that wrote it")
         assert made.operator.metrics.registry.get_sample_value("fairburst_task_restarts_total", {"task": "evictions"}) == 1
         await made.end()
 

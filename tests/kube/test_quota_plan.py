@@ -29,7 +29,8 @@ def stored(cpu: str, namespace: str = "batch", **more: Any) -> ResourceQuota:
 
 def plan(targets: list[QuotaTarget], quotas: list[ResourceQuota], now: float = 100.0, planner: QuotaPlanner | None = None) -> Any:
     planner = planner or QuotaPlanner("default", 1.0)
-    return planner.plan(targets, {(one.metadata.namespace, one.metadata.name): one for one in quotas}, now)
+    writes, dues = planner.plan(targets, {(one.metadata.namespace, one.metadata.name): one for one in quotas}, now)
+    return writes, min(dues.values(), default=math.inf)
 
 
 @pytest.mark.parametrize("resource", ["cpu", "memory", "ephemeral-storage", "nvidia.com/gpu"])

@@ -9,7 +9,7 @@ import pytest
 
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.enforce.reclaim import REFUSED_SECONDS, STUCK_SECONDS, PodEviction
-from fairburst.kube.engine import RoundPlan
+from fairburst.kube.rounds.view import RoundPlan
 from fairburst.policy.reclaim.values import Ground, ReclaimMemory
 from tests.support.objects import World, job, latency_spec, node, pod, requesting
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from fairburst.kube.api.objects import Job, Pod
-from fairburst.kube.engine import RoundPlan
 from fairburst.kube.jobs.job_size import SIZE_LABEL
+from fairburst.kube.rounds.view import RoundPlan
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.quantity import parse_quantity
 from tests.support.objects import GI, World, job, latency_spec, pod, pod_spec, requesting

@@ -318,11 +318,11 @@ class TestPlanner:
     def test_news_is_written_at_once_and_drift_only_now_and_then(self) -> None:
         planner, item = StatusPlanner(5.0), status_input(latency_memory())
         ((write,), due) = planner.plan([item], RESOURCES, WALL, 100.0)
-        assert due == math.inf
+        assert due == {}
         planner.written(write, 100.0)
         item.member.obj["status"] = through_json(dict(write.patch))  # type: ignore[index]
         drifted = replace(item, usage=np.array([1.0, 0.0]))
-        assert planner.plan([drifted], RESOURCES, WALL + 1, 101.0) == ([], 105.0)
+        assert planner.plan([drifted], RESOURCES, WALL + 1, 101.0) == ([], {"burst": 105.0})
         assert len(planner.plan([drifted], RESOURCES, WALL + 5, 105.0)[0]) == 1
         news = replace(item, conditions=[ConditionValue("Ready", "False", "Rejected", "no.")])
         assert len(planner.plan([news], RESOURCES, WALL + 1, 101.0)[0]) == 1
@@ -333,7 +333,7 @@ class TestPlanner:
         planner.written(write, 100.0)
         item.member.obj["status"] = through_json(dict(write.patch))  # type: ignore[index]
         reworded = replace(item, conditions=[ConditionValue("Ready", "True", "Ready", "the queue is served; 12 s.")])
-        assert planner.plan([reworded], RESOURCES, WALL + 1, 101.0) == ([], 105.0)
+        assert planner.plan([reworded], RESOURCES, WALL + 1, 101.0) == ([], {"burst": 105.0})
 
     def test_statuses_of_which_only_figures_drift_share_a_rate_and_take_turns(self) -> None:
         planner, items = StatusPlanner(5.0, figures_per_second=2.0), [status_input(latency_memory()) for _ in range(3)]
@@ -363,6 +363,6 @@ class TestPlanner:
             write.member.obj["status"] = through_json(dict(write.patch))  # type: ignore[index]
         receiving = replace(memory, ledger_rate=0.25, ledger_as_of=WALL)
         busy = [replace(item, memory=receiving, usage=np.array([1.0, 0.0])) for item in items]
-        assert planner.plan(busy, RESOURCES, WALL + 3, 103.0) == ([], 104.0)
+        assert planner.plan(busy, RESOURCES, WALL + 3, 103.0) == ([], {"burst": 104.0})
         writes, _ = planner.plan(busy, RESOURCES, WALL + 4, 104.0)
         assert [write.patch["ledger"]["valueMilliseconds"] for write in writes] == [1000] * 40

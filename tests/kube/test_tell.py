@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from fairburst.kube.api.client import ApiClient
-from fairburst.kube.engine import RoundPlan
 from fairburst.kube.jobs.elasticity import ElasticPlan, JobEvent
 from fairburst.kube.queues.queue_watch import QueueWatch
+from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.tell import CONCURRENT_WRITES, MOST_EVENTS, Teller
 from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import FakeApi, status

@@ -18,39 +18,47 @@ def quota(*owners: Owner, free: float, cause: object = 0) -> list[Room]:
     return [Room({"cpu": free}, owners, cause)]
 
 
+def plan(planner: WakePlanner, rooms: list[Room], now: float) -> tuple[list[Owner], float]:
+    """Whom a planner wakes in the one namespace that there is, and when it looks again."""
+    woken, dues = planner.plan({"batch": rooms}, now)
+    return woken, min((planner.due(now), *dues.values()))
+
+
 def wakes(
     planner: WakePlanner, until: float, *, room: bool = True, existing: int = 2, start: float = 0.0, changing: bool = True
 ) -> list[float]:
     """Times at which the controller is woken if a round runs every tenth of a second; its quota's figures change in each, or never."""
     times = [start + step / 10 for step in range(round((until - start) * 10))]
-    return [now for now in times if planner.plan(quota(lacking(existing), free=1.0 if room else 0.5, cause=now if changing else 0), now)[0]]
+    return [
+        now for now in times if plan(planner, quota(lacking(existing), free=1.0 if room else 0.5, cause=now if changing else 0), now)[0]
+    ]
 
 
 def test_a_controller_that_creates_its_pods_by_itself_is_not_woken() -> None:
     planner = WakePlanner()
     for step in range(40):
-        woken, _ = planner.plan(quota(lacking(existing=step), free=1.0), step * 0.5)
+        woken, _ = plan(planner, quota(lacking(existing=step), free=1.0), step * 0.5)
         assert not woken
 
 
 def test_a_controller_that_is_merely_full_is_never_woken() -> None:
     planner = WakePlanner()
     assert wakes(planner, 100.0, room=False) == []
-    assert planner.plan(quota(lacking(), free=0.5), 100.0) == ([], math.inf), "nor does it make the loop turn"
+    assert plan(planner, quota(lacking(), free=0.5), 100.0) == ([], math.inf), "nor does it make the loop turn"
 
 
 def test_it_is_woken_at_once_when_its_quota_grows() -> None:
     planner = WakePlanner()
     wakes(planner, 20.0, room=False)
-    woken, due = planner.plan(quota(lacking(), free=1.0), 20.0)
+    woken, due = plan(planner, quota(lacking(), free=1.0), 20.0)
     assert [owner.uid for owner in woken] == ["a"]
     assert due == math.inf, "nothing is to be done until something changes"
 
 
 def test_one_that_has_just_been_refused_gets_its_grace() -> None:
     planner = WakePlanner()
-    planner.plan(quota(lacking(), free=0.5), 10.0)
-    assert planner.plan(quota(lacking(), free=1.0), 10.1) == ([], 13.0)
+    plan(planner, quota(lacking(), free=0.5), 10.0)
+    assert plan(planner, quota(lacking(), free=1.0), 10.1) == ([], 13.0)
 
 
 def test_waking_that_does_not_help_is_repeated_ever_more_rarely() -> None:
@@ -71,23 +79,23 @@ def test_it_begins_anew_once_waking_has_helped() -> None:
 def test_one_that_has_all_its_pods_is_forgotten() -> None:
     planner = WakePlanner()
     wakes(planner, 60.0)
-    assert planner.plan([], 60.0) == ([], math.inf)
+    assert plan(planner, [], 60.0) == ([], math.inf)
     assert wakes(planner, 66.0, start=60.0) == [63.0, 65.0]
 
 
 def test_one_free_place_wakes_one_of_many_controllers() -> None:
     planner = WakePlanner()
     owners = [lacking(uid=uid) for uid in "abc"]
-    planner.plan(quota(*owners, free=0.0), 0.0)
-    woken, _ = planner.plan(quota(*owners, free=1.0), 10.0)
+    plan(planner, quota(*owners, free=0.0), 0.0)
+    woken, _ = plan(planner, quota(*owners, free=1.0), 10.0)
     assert [owner.uid for owner in woken] == ["a"]
 
 
 def test_a_controller_that_cannot_use_the_room_hands_its_turn_on() -> None:
     planner = WakePlanner()
     owners = [lacking(uid=uid) for uid in "abc"]
-    planner.plan(quota(*owners, free=0.0), 0.0)
-    turns = [planner.plan(quota(*owners, free=1.0), 10.0 + step)[0] for step in range(3)]
+    plan(planner, quota(*owners, free=0.0), 0.0)
+    turns = [plan(planner, quota(*owners, free=1.0), 10.0 + step)[0] for step in range(3)]
     assert [[owner.uid for owner in woken] for woken in turns] == [["a"], ["b"], ["c"]]
 
 
@@ -95,28 +103,28 @@ def test_no_more_controllers_are_woken_at_a_time_than_can_be_served() -> None:
     planner = WakePlanner()
     owners = [lacking(uid=f"{number:03}") for number in range(50)]
 
-    def plan(now: float) -> list[str]:
+    def woken(now: float) -> list[str]:
         rooms = [room for owner in owners for room in quota(owner, free=1.0)]
-        return [owner.uid for owner in planner.plan(rooms, now)[0]]
+        return [owner.uid for owner in plan(planner, rooms, now)[0]]
 
-    plan(0.0)
-    assert plan(10.0) == [owner.uid for owner in owners[:MOST_AWAITED]]
-    assert plan(11.0) == [], "as long as the first ones may still answer"
+    woken(0.0)
+    assert woken(10.0) == [owner.uid for owner in owners[:MOST_AWAITED]]
+    assert woken(11.0) == [], "as long as the first ones may still answer"
     owners[0] = lacking(existing=3, uid="000")
-    assert plan(11.5) == ["020"], "one has answered: the next one's turn"
+    assert woken(11.5) == ["020"], "one has answered: the next one's turn"
 
 
 def test_a_wake_is_not_repeated_while_its_cause_has_not_changed() -> None:
     planner = WakePlanner()
     assert wakes(planner, 300.0, changing=False) == [3.0]
-    assert planner.plan(quota(lacking(), free=1.0, cause="the quota has grown"), 300.0)[0]
-    assert planner.plan(quota(lacking(), free=1.0, cause="the quota has grown"), 400.0)[0] == []
+    assert plan(planner, quota(lacking(), free=1.0, cause="the quota has grown"), 300.0)[0]
+    assert plan(planner, quota(lacking(), free=1.0, cause="the quota has grown"), 400.0)[0] == []
 
 
 def test_how_often_controllers_find_no_room_is_counted() -> None:
     planner = WakePlanner()
     for now in range(20):
-        planner.plan(quota(lacking(), lacking(uid="b"), free=0.5), float(now))
+        plan(planner, quota(lacking(), lacking(uid="b"), free=0.5), float(now))
     assert planner.refused == 2, "once for each, however often it is looked at"
-    planner.plan(quota(lacking(existing=3), lacking(uid="b"), free=0.5), 20.0)
+    plan(planner, quota(lacking(existing=3), lacking(uid="b"), free=0.5), 20.0)
     assert planner.refused == 3

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from fairburst.kube.engine import RoundPlan
 from fairburst.kube.names import MANAGED_LABEL, OUR_QUOTAS, QUOTA_NAME
 from fairburst.kube.process import Operator
+from fairburst.kube.rounds.view import RoundPlan
 from fairburst.quantity import parse_exact
 from tests.simulation.api_server import (
     CONFIG_MAPS,

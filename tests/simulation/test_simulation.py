@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube import engine
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.informer import Informer
+from fairburst.kube.engine import Engine
+from fairburst.kube.rounds import recall
 from tests.simulation.fuzz import fuzz
 from tests.simulation.run import simulate
 
@@ -76,14 +77,14 @@ def test_a_round_that_fails_on_an_object_is_found_out(monkeypatch: pytest.Monkey
         assert len(view.stored_pods) < 100
         raise NotImplementedError
 
-    monkeypatch.setattr(engine.Engine, "round", fragile)
+    monkeypatch.setattr(Engine, "round", fragile)
     found = fuzz(1, 1_000)
     assert found.failed_rounds
     assert any("NotImplementedError" in problem for problem in found.problems)
 
 
 def test_an_operator_that_forgets_at_a_restart_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "memory_of", lambda obj: None)
+    monkeypatch.setattr(recall, "memory_of", lambda obj: None)
     assert re.search("accounting lost|promise lost", first_broken(range(1, 20)))
 
 

@@ -13,8 +13,9 @@ from fairburst.kube.api.objects import Deployment, Job, JobSet, LimitRange, Name
 from fairburst.kube.enforce.gate import ungate_patch
 from fairburst.kube.enforce.quota_plan import quota_body
 from fairburst.kube.enforce.suspend import JobStart
-from fairburst.kube.engine import ClusterView, Engine, RoundPlan
+from fairburst.kube.engine import Engine
 from fairburst.kube.names import API_VERSION, HOLDS_LABEL, MANAGED_LABEL, OUR_QUOTAS
+from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.usage.pod_index import PodIndex
 from tests.support.fake_api import json_patch, merge_patch
 
@@ -149,9 +150,15 @@ class World:
             namespaces=self.namespaces,
             quotas=self.quotas,
             limit_ranges=self.limit_ranges,
-            read_queues=lambda: copy.deepcopy(self.queues),
+            read_queues=self._stored_queues,
         )
+        self._stored: dict[tuple[str, str, str], JsonObject] = {}
         self.wall, self.now = WALL, 1000.0
+
+    def _stored_queues(self) -> dict[tuple[str, str, str], JsonObject]:
+        """The queue objects as the watch stores them: another object whenever one has changed."""
+        self._stored = {key: self._stored[key] if self._stored.get(key) == obj else copy.deepcopy(obj) for key, obj in self.queues.items()}
+        return self._stored
 
     # What happens on the cluster ------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from e2e.cluster import Cluster, ClusterError
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.kube.names import MANAGED_LABEL
+from fairburst.quantity import parse_quantity
 from tests.support.queues import schedule, scheduled
 
 NODES = 4  # of 32 cpu, 64 Gi
@@ -117,8 +118,13 @@ def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[Site]:
         made.apply(namespace("bursty"), queue("LatencyQueue", "bursty", burst("16", 10, 60)))
         made.wait_for_pods("steady", 6)
         until(lambda: made.status("LatencyQueue", "bursty").get("class") == "Hard", PATIENCE_SECONDS, "the bystander to be hard")
-        until(lambda: made.hard("steady") == {"requests.cpu": "7", "requests.memory": "7Gi"}, PATIENCE_SECONDS, "the bystander's quota")
+        until(lambda: admits_one_more(made.hard("steady")), PATIENCE_SECONDS, "the bystander's quota")
         yield made
+
+
+def admits_one_more(hard: dict[str, str]) -> bool:
+    """Whether a quota of the queue `steady` admits its six pods and the next. How much more depends on what the pool has free."""
+    return parse_quantity(hard.get("requests.cpu", "0")) >= 7 and parse_quantity(hard.get("requests.memory", "0")) >= 7 * 2**30
 
 
 def picture(site: Site) -> JsonObject:
@@ -128,8 +134,11 @@ def picture(site: Site) -> JsonObject:
         text = site.cluster.kubectl("get", "throughputqueue,latencyqueue,resourcequota,pod", "-n", where, "-o", "json")
         for obj in json.loads(text)["items"]:
             name, status = obj["metadata"]["name"], obj.get("status", {})
-            what = {"Pod": status.get("phase"), "ResourceQuota": obj["spec"].get("hard")}.get(obj["kind"], status.get("class"))
-            seen[f"{where} {obj['kind']} {name}"] = what
+            hard = obj["spec"].get("hard")
+            quota = admits_one_more(hard or {}) if where == "steady" else hard
+            seen[f"{where} {obj['kind']} {name}"] = {"Pod": status.get("phase"), "ResourceQuota": quota}.get(
+                obj["kind"], status.get("class")
+            )
     return seen
 
 
@@ -271,7 +280,7 @@ def test_a_sidecar_injected_after_the_stamp_is_counted(site: Site) -> None:
     site.apply(job("injected", 6))
     site.wait_for_pods("injected", 6)
     until(lambda: site.status("ThroughputQueue", "injected")["demand"]["cpu"] == "9", PATIENCE_SECONDS, "demand to follow the charge")
-    assert site.hard("injected")["requests.cpu"] == "10500m", "six pods of 1.5 cpu, and one more"
+    assert parse_quantity(site.hard("injected")["requests.cpu"]) >= 10.5, "six pods of 1.5 cpu, and one more"
 
 
 def start_burst(site: Site, where: str) -> None:
@@ -308,15 +317,19 @@ def test_a_queue_deleted_in_mid_burst_leaves_its_namespace_at_the_floor(site: Si
 def test_a_quota_edited_or_deleted_by_hand_is_put_back(site: Site) -> None:
     site.apply(namespace("edited"), queue("ThroughputQueue", "edited"), job("edited", 3))
     site.wait_for_pods("edited", 3)
-    want = {"requests.cpu": "4", "requests.memory": "4Gi"}
-    until(lambda: site.hard("edited") == want, PATIENCE_SECONDS, "the quota of three pods and one more")
+
+    def as_planned(hard: dict[str, str]) -> bool:
+        """Room for three pods and one more, and for no more than the pool holds: how much of it is spare differs from hour to hour."""
+        return hard.keys() == {"requests.cpu", "requests.memory"} and 4 <= parse_quantity(hard["requests.cpu"]) <= 128
+
+    until(lambda: as_planned(site.hard("edited")), PATIENCE_SECONDS, "the quota of three pods and one more")
 
     def right() -> bool:
         quota = site.get(*QUOTA, "edited")
         terms = quota["spec"].get("scopeSelector", {}).get("matchExpressions", []) if quota else []
         label = quota.get("metadata", {}).get("labels", {}).get("fairburst.dev/pool")
-        enforced = (quota.get("status") or {}).get("hard")
-        return bool(quota) and quota["spec"]["hard"] == want == enforced and label == "default" and terms[0]["operator"] == "NotIn"
+        enforced, hard = (quota.get("status") or {}).get("hard"), quota.get("spec", {}).get("hard", {})
+        return as_planned(hard) and hard == enforced and label == "default" and terms[0]["operator"] == "NotIn"
 
     uid = site.get(*QUOTA, "edited")["metadata"]["uid"]
     site.patch(*QUOTA, "edited", {"spec": {"hard": {"requests.cpu": "500", "pods": "1"}}})

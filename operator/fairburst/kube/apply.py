@@ -17,10 +17,10 @@ from fairburst.kube.api.outcome import succeeded
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, quota_body
 from fairburst.kube.enforce.suspend import JobStart
 from fairburst.kube.enforce.wake import WOKEN_ANNOTATION
-from fairburst.kube.engine import RoundPlan
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
 from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, QUOTA_NAME
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
+from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.times import from_epoch
 from fairburst.kube.usage.demand import Owner
 from fairburst.kube.usage.job_sets import PATH as JOB_SETS

@@ -17,7 +17,8 @@ from typing import Protocol
 import numpy as np
 
 from fairburst.config import RoundConfig
-from fairburst.kube.engine import ClusterView, Engine, RoundPlan
+from fairburst.kube.engine import Engine
+from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.policy.arrays import FloatArray
 from fairburst.telemetry.log import event
 from fairburst.telemetry.metrics import Metrics

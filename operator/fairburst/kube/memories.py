@@ -10,9 +10,10 @@ import asyncio
 from fairburst.config import Config
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.enforce.reclaim_memory import SavedReclaim
-from fairburst.kube.engine import Engine, RoundPlan
+from fairburst.kube.engine import Engine
 from fairburst.kube.jobs.learned_curves import RunStore
 from fairburst.kube.jobs.reserve_memory import ReserveMemory
+from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.usage.committed import CommittedCapacity
 
 

@@ -29,11 +29,12 @@ from fairburst.kube.api.lease import LeaderElection, LeaseTimes
 from fairburst.kube.api.objects import Deployment, Job, JobSet, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
 from fairburst.kube.api.retry import WriteRetries
 from fairburst.kube.apply import Applier
-from fairburst.kube.engine import ClusterView, Engine, RoundPlan
+from fairburst.kube.engine import Engine
 from fairburst.kube.evict import Evicter
 from fairburst.kube.loop import SchedulingLoop
 from fairburst.kube.memories import Memories
 from fairburst.kube.queues.queue_watch import QueueWatch
+from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.supervision import supervised
 from fairburst.kube.tell import Teller
 from fairburst.kube.ungate import Ungater
@@ -351,10 +352,10 @@ class Operator:
         self._memories.note(plan)
 
     def _show(self, plan: RoundPlan) -> None:
-        """Publish the round as metrics."""
-        keep: set[tuple[str, str, str]] = set()
+        """Publish the queues whose statuses were looked at as metrics, and the round."""
         shares = plan.dominant_shares()
-        for row, decision in enumerate(plan.result.decisions):
+        for row in range(len(plan.roster.governing)) if plan.shown is None else plan.shown:
+            decision = plan.result.decisions[row]
             remembered = self._engine.memory.entry(decision.queue)
             allocated, used = shares[row]
             self.metrics.show_queue(
@@ -365,9 +366,9 @@ class Operator:
                 missed=remembered.missed,
                 false_conditions=plan.false_conditions.get(decision.queue, set()),
             )
-            namespace, _, name = decision.queue.partition("/")
-            keep.add((namespace, name, decision.kind.value))
-        self.metrics.forget_queues(keep)
+        if plan.shown is None:
+            names = ((*spec.name.partition("/"), spec.kind.value) for spec in plan.roster.specs)
+            self.metrics.forget_queues({(namespace, name, kind) for namespace, _, name, kind in names})
         if plan.result.dress is not None:
             self.metrics.show_reserve(plan.result.dress)
         self.metrics.show_elasticity({name: figures(view) for name, view in plan.elastic.queues.items()})

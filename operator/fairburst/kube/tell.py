@@ -17,10 +17,11 @@ from typing import Any
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.events import create_event
 from fairburst.kube.api.outcome import succeeded
-from fairburst.kube.engine import Engine, RoundPlan
+from fairburst.kube.engine import Engine
 from fairburst.kube.names import API_VERSION, GROUP, VERSION
 from fairburst.kube.queues.queue_watch import PLURALS, QueueWatch
 from fairburst.kube.queues.roster import ObjectKey
+from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.views.status import StatusWrite, merge_difference
 from fairburst.telemetry.metrics import Metrics
 

@@ -10,14 +10,15 @@ import numpy as np
 
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.drf import column_sum, inverse_capacity, row_any_short
-from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, QueueKind, QueueSpec, RoundResult
+from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, QueueKind, QueueSpec, RoundResult
+from fairburst.policy.table import ELASTIC
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE
 
 OVERSUBSCRIBED = 1.0  # capacities' worth of work that may wait in the scheduler's queue beyond the free room
 _STEPS = 100
 
 
-def entitlements(result: RoundResult, snapshot: ClusterSnapshot) -> tuple[FloatArray, bool]:
+def entitlements(result: RoundResult, snapshot: ClusterSnapshot, memory: Memory | None = None) -> tuple[FloatArray, bool]:
     """What each queue's quota may admit beside its level.
 
     Returns
@@ -36,7 +37,7 @@ def entitlements(result: RoundResult, snapshot: ClusterSnapshot) -> tuple[FloatA
     Checked in tests/properties/test_entitlement.py.
     """
     level, allocation, capacity = result.level, result.allocation, snapshot.live_capacity
-    elastic = np.array([_is_elastic(spec, one) for spec, one in zip(snapshot.queues, result.classes, strict=True)], dtype=bool)
+    elastic = _elastic(snapshot, result, memory)
     met = elastic & ~row_any_short(allocation, _limited(snapshot.demand, snapshot))
     if result.held_back is not None:
         met &= ~result.held_back
@@ -95,6 +96,17 @@ def _share_if_backlogged(demand: FloatArray, weight: FloatArray, left: FloatArra
         level = level + np.maximum(step, 0.0)
     found: FloatArray = np.minimum(own_weight * level, 1.0)[back.reshape(-1)]
     return found
+
+
+def _elastic(snapshot: ClusterSnapshot, result: RoundResult, memory: Memory | None) -> BoolArray:
+    """(N,) admitted throughput queues. Read from the columns of the memory that the round returned, if it is given."""
+    columns = memory.columns if memory is not None else None
+    if columns is not None and columns.seen is snapshot.queues:
+        declared = columns.declared
+        elastic: BoolArray = (columns.guarantee == ELASTIC) & ~declared.latency & ~declared.suspended
+        return elastic
+    found = (_is_elastic(spec, one) for spec, one in zip(snapshot.queues, result.classes, strict=True))
+    return np.fromiter(found, dtype=np.bool_, count=len(snapshot.queues))
 
 
 def _is_elastic(spec: QueueSpec, granted: GuaranteeClass | None) -> bool:

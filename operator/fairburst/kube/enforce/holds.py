@@ -6,7 +6,7 @@ How pods and Jobs of one queue stand in line is `gate.py`'s and `suspend.py`'s.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fairburst.kube.api.objects import Job, JobSet
@@ -15,7 +15,7 @@ from fairburst.kube.enforce.gate import GateLevel, milli_level
 from fairburst.kube.enforce.line import Oversize, oversize
 from fairburst.kube.enforce.slack import FIRST_PODS
 from fairburst.kube.enforce.suspend import JobStart, starts, too_large, unheld_starts
-from fairburst.kube.queues.roster import Roster
+from fairburst.kube.queues.roster import Member
 from fairburst.kube.usage.gated_pods import GatedPods
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.policy.model import GuaranteeClass, RoundResult, WindowState
@@ -23,27 +23,30 @@ from fairburst.policy.model import GuaranteeClass, RoundResult, WindowState
 HOLD_SETTLES_SECONDS = 1.0  # until every API server stamps by a changed status; measured: at most 157 ms
 
 
-def gate_levels(enforced: Iterable[Enforced], result: RoundResult, waiting: Set[str]) -> dict[str, GateLevel]:
-    """The level of every namespace that a queue holds by gates. `waiting`: namespaces in which a gated pod waits."""
-    return {
-        item.namespace: GateLevel(_urgency(result, item.row, waiting=item.namespace in waiting), milli_level(item.level.tolist()))
-        for item in enforced
-        if item.row is not None and item.is_in("Gate")
-    }
+def gate_level(item: Enforced, result: RoundResult, *, waiting: bool) -> GateLevel:
+    """The level of a namespace that a queue holds by gates. `waiting`: whether a gated pod waits there."""
+    assert item.row is not None  # noqa: S101 (a queue governs it)
+    return GateLevel(_urgency(result, item.row, waiting=waiting), milli_level(item.level.tolist()))
 
 
 def job_starts(
-    enforced: Iterable[Enforced], result: RoundResult, resources: Sequence[str], noted: Iterable[Job | JobSet], left_alone: Iterable[str]
+    enforced: Iterable[Enforced],
+    holding: Collection[str],
+    result: RoundResult,
+    resources: Sequence[str],
+    noted: Iterable[Job | JobSet],
+    left_alone: Iterable[str],
 ) -> list[JobStart]:
-    """Which held Jobs start: by the level of a queue in Suspend mode, all of them where there is no such queue.
+    """Which held Jobs start: in `enforced` by the level of a queue in Suspend mode, and all of them where there is no such queue.
 
-    `noted`: all Jobs and JobSets with our note; `left_alone`: namespaces where others decide.
+    `holding`: all namespaces of queues in Suspend mode. `noted`: all Jobs and JobSets with our note; `left_alone`: namespaces where others
+    decide.
     """
-    holding = [item for item in enforced if item.row is not None and item.is_in("Suspend")]
+    waiting = [item for item in enforced if item.row is not None and item.demand.held and item.is_in("Suspend")]
     chosen = list[JobStart]()
-    for item in sorted((item for item in holding if item.demand.held), key=lambda item: _urgency(result, item.row or 0, waiting=True)):
+    for item in sorted(waiting, key=lambda item: _urgency(result, item.row or 0, waiting=True)):
         chosen += starts(item.demand, resources, _with_slack(item, resources))
-    return chosen + unheld_starts(noted, (item.namespace for item in holding), left_alone)
+    return chosen + unheld_starts(noted, holding, left_alone)
 
 
 def _with_slack(item: Enforced, resources: Sequence[str]) -> list[float]:
@@ -52,7 +55,7 @@ def _with_slack(item: Enforced, resources: Sequence[str]) -> list[float]:
     return [amount + max(pods, 0.0) * item.unit[name] for amount, name in zip(item.level.tolist(), resources, strict=True)]
 
 
-def too_large_to_start(enforced: Sequence[Enforced], gated: GatedPods, pods: PodIndex) -> dict[str, list[Oversize]]:
+def too_large_to_start(enforced: Collection[Enforced], gated: GatedPods, pods: PodIndex) -> dict[str, list[Oversize]]:
     """What is to start whole and needs more than its queue's whole level, by namespace of queues in Suspend and Gate mode.
 
     Nothing of it runs while that is so, and nobody would see why; the list is empty for a queue that has no such work.
@@ -76,10 +79,17 @@ class HoldTimes:
 
     _since: dict[str, float] = field(default_factory=dict)
 
-    def note(self, roster: Roster, now: float) -> None:
-        """Take in the statuses as they are stored now."""
-        holding = {member.namespace for member in roster.governing if (member.obj.get("status") or {}).get("holds")}
-        self._since = {namespace: self._since.get(namespace, now) for namespace in holding}
+    def note(self, members: Iterable[Member], now: float) -> None:
+        """Take in the statuses of these governing queues as they are stored now."""
+        for member in members:
+            if (member.obj.get("status") or {}).get("holds"):
+                self._since.setdefault(member.namespace, now)
+            else:
+                self._since.pop(member.namespace, None)
+
+    def retain(self, namespaces: Container[str]) -> None:
+        """Drop every other namespace."""
+        self._since = {namespace: since for namespace, since in self._since.items() if namespace in namespaces}
 
     def settled(self, namespace: str, now: float) -> bool:
         """Whether every new pod of the namespace is sure to get the gate."""

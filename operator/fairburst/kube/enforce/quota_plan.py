@@ -163,13 +163,15 @@ class QuotaPlanner:
         self._surplus_since: dict[QuotaKey, float] = {}
         self._hard: dict[QuotaKey, Mapping[str, str]] = {}  # as last written
 
-    def plan(self, targets: Sequence[QuotaTarget], quotas: Mapping[QuotaKey, ResourceQuota], now: float) -> tuple[list[QuotaWrite], float]:
-        """The writes due now, in order, and the time at which a deferred one falls due (infinite if there is none).
+    def plan(
+        self, targets: Sequence[QuotaTarget], quotas: Mapping[QuotaKey, ResourceQuota], now: float
+    ) -> tuple[list[QuotaWrite], dict[str, float]]:
+        """The writes due now, in order, and by namespace the time at which a deferred one falls due.
 
-        `quotas` are this pool's quotas by namespace and name; `now` is monotonic seconds.
+        `quotas` by namespace and name; `now` is monotonic seconds.
         """
         writes: list[QuotaWrite] = []
-        due = math.inf
+        dues: dict[str, float] = {}
         for target in targets:
             write: QuotaWrite | float | None = None
             with self._contained.object("enforce", target.namespace):
@@ -177,16 +179,16 @@ class QuotaPlanner:
             if write is None:
                 continue
             if isinstance(write, float):
-                due = min(due, write)
+                dues[target.namespace] = min(dues.get(target.namespace, math.inf), write)
                 continue
             earliest = self._written_at.get(target.key, -math.inf) + self._min_interval
             if earliest > now and not write.create:
-                due = min(due, earliest)
+                dues[target.namespace] = min(dues.get(target.namespace, math.inf), earliest)
             else:
                 writes.append(write)
                 self._hard[target.key] = write.hard
         writes.sort(key=lambda write: (write.order, -write.size, write.key))
-        return writes, due
+        return writes, dues
 
     def written(self, quota: QuotaKey, now: float) -> None:
         """Note that a write was sent, successful or not."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -111,7 +111,7 @@ class Reclaimer:
     _refused: dict[str, float] = field(default_factory=dict)
 
     def plan(
-        self, cluster: Cluster, enforced: Sequence[Enforced], snapshot: ClusterSnapshot, result: RoundResult, reclaiming: BoolArray,
+        self, cluster: Cluster, enforced: Iterable[Enforced], snapshot: ClusterSnapshot, result: RoundResult, reclaiming: BoolArray,
         wall: float, now: float,
     ) -> ReclaimPlan:  # fmt: skip
         """One round's evictions. `reclaiming`: (N,) queues with `reclaim: Evict`. `wall`: seconds since the epoch, `now` monotonic."""

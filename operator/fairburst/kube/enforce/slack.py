@@ -111,6 +111,10 @@ class SlackControl:
         state.error = _error(use, state, now)
         return self.pods(quota)
 
+    def steers(self, quota: object) -> bool:
+        """Whether the quota's slack is on its way to somewhere, so that it should be observed again though nothing happens."""
+        return quota in self._slack
+
     def retain(self, namespaces: Collection[str]) -> None:
         """Drop the quotas, by (namespace, name), of every other namespace."""
         for known in (self._slack, self._ends):

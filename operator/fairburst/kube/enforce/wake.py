@@ -8,7 +8,7 @@ nothing has changed, its pods would be refused for the same reason.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fairburst.kube.usage.demand import Owner
@@ -34,6 +34,15 @@ class _Blocked:
 
 
 @dataclass(frozen=True, slots=True)
+class _Ready:
+    """A controller that waits for its turn only; valid until something changes in its namespace."""
+
+    state: _Blocked
+    owner: Owner
+    cause: Hashable
+
+
+@dataclass(frozen=True, slots=True)
 class Room:
     """What one namespace's quota still admits, by resource, and the controllers there that want more pods than they have.
 
@@ -46,43 +55,71 @@ class Room:
 
 
 class WakePlanner:
-    """Remembers since when each controller has lacked pods, by uid."""
+    """Remembers since when each controller has lacked pods, by namespace and uid."""
 
     def __init__(self) -> None:
-        self._blocked: dict[str, _Blocked] = {}
+        self._blocked: dict[str, dict[str, _Blocked]] = {}
+        self._awaited: dict[str, float] = {}  # since when controllers, by uid, have had their turn; in order of time
+        self._ready: dict[str, list[_Ready]] = {}
         self.refused = 0  # how often a controller was found to lack pods for which its quota has no room
 
-    def plan(self, rooms: Iterable[Room], now: float) -> tuple[list[Owner], float]:
-        """Controllers to wake now and when to look again (infinite: never by itself).
+    def plan(self, rooms: Mapping[str, Sequence[Room]], now: float) -> tuple[list[Owner], dict[str, float]]:
+        """Controllers to wake now, and when to look again by namespace.
 
+        `rooms`: of the namespaces in which something may have changed; an empty list where no controller lacks pods any more.
         Room for one pod wakes one controller: those woken longest ago come first, so that one which cannot use it does not keep it.
         """
-        due, candidates, blocked, causes = math.inf, list[Owner](), dict[str, _Blocked](), dict[str, Hashable]()
-        for room in rooms:
-            for owner in room.lacking:
-                blocked[owner.uid] = self._seen(owner, now)
-            free = dict(room.free)
-            for owner in sorted(room.lacking, key=lambda owner: (blocked[owner.uid].woken_at, owner.uid)):
-                state = blocked[owner.uid]
-                if not _take(free, owner):  # wake it at once when its quota grows, unless it has only just been refused
-                    self.refused += not state.refused
-                    state.told, state.refused = None, True
-                    state.next_wake, state.repeat = max(state.since + GRACE_SECONDS, now), FIRST_REPEAT_SECONDS
-                    continue
-                if state.told == room.cause:
-                    continue
-                if now >= state.next_wake:
-                    candidates.append(owner)
-                    causes[owner.uid] = room.cause
-                else:
-                    due = min(due, state.next_wake)
-        self._blocked = blocked
-        free_places = MOST_AWAITED - sum(now < state.woken_at + AWAITED_SECONDS for state in blocked.values())
-        candidates.sort(key=lambda owner: (blocked[owner.uid].since, owner.uid))
-        wake = candidates[: max(0, free_places)]
-        for owner in wake:
-            self._woken(blocked[owner.uid], causes[owner.uid], now)
-        return wake, due if len(wake) == len(candidates) else min(due, now + 1.0)
+        dues = dict[str, float]()
+        for namespace, those in rooms.items():
+            former, blocked = self._blocked.pop(namespace, {}), dict[str, _Blocked]()
+            for room in those:
+                blocked |= {owner.uid: self._seen(former.get(owner.uid), owner, now) for owner in room.lacking}
+            if blocked:
+                self._blocked[namespace] = blocked
+            for uid in former.keys() - blocked.keys():
+                self._awaited.pop(uid, None)
+            self._ready.pop(namespace, None)
+            for room in those:
+                ready, dues[namespace] = self._choose(room, blocked, dues.get(namespace, math.inf), now)
+                if ready:
+                    self._ready.setdefault(namespace, []).extend(ready)
+        return self._take_turns(now), dues
+
+    def due(self, now: float) -> float:
+        """When a controller that waits for its turn may have it; infinite if none does."""
+        return min((now + 1.0, *(since + AWAITED_SECONDS for since in self._awaited.values()))) if self._ready else math.inf
+
+    def _take_turns(self, now: float) -> list[Owner]:
+        """Wake as many of those that are ready as their controllers can serve; the others stay ready."""
+        self._awaited = {uid: since for uid, since in self._awaited.items() if now < since + AWAITED_SECONDS}
+        free_places = max(0, MOST_AWAITED - len(self._awaited))
+        if not free_places or not self._ready:
+            return []
+        candidates = sorted((one for ready in self._ready.values() for one in ready), key=lambda one: (one.state.since, one.owner.uid))
+        for one in candidates[:free_places]:
+            self._woken(one.state, one.cause, now)
+            self._awaited[one.owner.uid] = now
+        for namespace in {one.owner.namespace for one in candidates[:free_places]}:
+            left = [one for one in self._ready.pop(namespace) if one.state.woken_at != now]
+            if left:
+                self._ready[namespace] = left
+        return [one.owner for one in candidates[:free_places]]
+
+    def _choose(self, room: Room, blocked: Mapping[str, _Blocked], due: float, now: float) -> tuple[list[_Ready], float]:
+        """Whom a room would let create a pod, and when to look again at those for whom it is too early, `due` at the latest."""
+        chosen = list[_Ready]()
+        free = dict(room.free)
+        for owner in sorted(room.lacking, key=lambda owner: (blocked[owner.uid].woken_at, owner.uid)):
+            state = blocked[owner.uid]
+            if not _take(free, owner):  # wake it at once when its quota grows, unless it has only just been refused
+                self.refused += not state.refused
+                state.told, state.refused = None, True
+                state.next_wake, state.repeat = max(state.since + GRACE_SECONDS, now), FIRST_REPEAT_SECONDS
+            elif state.told != room.cause and now >= state.next_wake:
+                chosen.append(_Ready(state, owner, room.cause))
+            elif state.told != room.cause:
+                due = min(due, state.next_wake)
+        return chosen, due
 
     @staticmethod
     def _woken(state: _Blocked, cause: Hashable, now: float) -> None:
@@ -90,9 +127,10 @@ class WakePlanner:
         state.woken_at, state.told, state.next_wake = now, cause, now + state.repeat
         state.repeat = min(2 * state.repeat, LAST_REPEAT_SECONDS)
 
-    def _seen(self, owner: Owner, now: float) -> _Blocked:
-        state = self._blocked.get(owner.uid) or _Blocked(owner.existing, now, now + GRACE_SECONDS, FIRST_REPEAT_SECONDS)
+    def _seen(self, known: _Blocked | None, owner: Owner, now: float) -> _Blocked:
+        state = known or _Blocked(owner.existing, now, now + GRACE_SECONDS, FIRST_REPEAT_SECONDS)
         if owner.existing != state.existing:  # its own pods' events make it try again within a second
+            self._awaited.pop(owner.uid, None)
             state.existing, state.since, state.woken_at = owner.existing, now, -math.inf
             state.told, state.refused = None, False
             state.next_wake, state.repeat = now + GRACE_SECONDS, FIRST_REPEAT_SECONDS

@@ -122,10 +122,12 @@ class SlotPlanner:
 
     # Before the decision ----------------------------------------------------------------------------------------------------------
 
-    def prepare(self, controllers: ControllerIndex, pods: PodIndex, roster: Roster) -> set[str]:
-        """Find this round's candidates; the namespaces of which the demand has changed by it."""
-        self._queues = {queue.member.qualified_name: queue for queue in map(_elastic_queue, roster.governing) if queue is not None}
-        self.namespaces = frozenset(queue.member.namespace for queue in self._queues.values())
+    def prepare(self, controllers: ControllerIndex, pods: PodIndex, roster: Roster, *, moved: bool = True) -> set[str]:
+        """Find this round's candidates; the namespaces of which the demand has changed by it. `moved`: the queues or their specs have
+        changed since the last call."""
+        if moved:
+            self._queues = {queue.member.qualified_name: queue for queue in map(_elastic_queue, roster.governing) if queue is not None}
+            self.namespaces = frozenset(queue.member.namespace for queue in self._queues.values())
         if not self._queues and not self._wishes:
             self._candidates = {}
             return set()

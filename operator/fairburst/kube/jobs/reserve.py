@@ -24,8 +24,8 @@ from fairburst.kube.queues.objects import ThroughputQueue
 from fairburst.kube.queues.roster import Member, Roster
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.pod_index import ClassUsage, PodIndex
-from fairburst.policy.arrays import FloatArray
-from fairburst.policy.dress.values import JobsPart, keep_seconds
+from fairburst.policy.arrays import BoolArray, FloatArray
+from fairburst.policy.dress.values import Job, JobsPart, keep_seconds
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, RoundResult
 
 CLASS_OF = {SMALL_QUOTA: SMALL_CLASS, LARGE_QUOTA: LARGE_CLASS}
@@ -58,6 +58,11 @@ class Reserve:
     _builder: JobPartBuilder = field(default_factory=JobPartBuilder)
     _jobs: dict[str, NamespaceJobs] = field(default_factory=dict)
     _both_sizes_at: dict[str, float] = field(default_factory=dict)  # by namespace, when it last had jobs of either size
+    _members: dict[str, Member] = field(default_factory=dict)
+    _namespaces: frozenset[str] = frozenset()
+    _taking_part: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    _pending: list[Job] = field(default_factory=list)
+    _running: list[Job] = field(default_factory=list)
     _ratio: float = 0.0  # of the last round that divided anything; a round of an idle cluster does not
 
     @classmethod
@@ -74,30 +79,32 @@ class Reserve:
 
     def part(
         self, snapshot: ClusterSnapshot, roster: Roster, demand: Mapping[str, NamespaceDemand], changed: Collection[str],
-        pods: PodIndex, stored_pods: Iterable[Pod], wall: float, now: float,
+        pods: PodIndex, stored_pods: Iterable[Pod], wall: float, now: float, *, moved: bool = True,
     ) -> ClusterSnapshot:  # fmt: skip
-        """The snapshot with its jobs. `changed`: namespaces of which something has changed since the last call."""
-        members = {member.namespace: member for member in roster.governing if takes_part(member)}
-        self._follow(frozenset(members), pods, stored_pods, wall, now)
+        """The snapshot with its jobs. `changed`: namespaces of which something has changed since the last call; `moved`: so have queues."""
+        if moved:
+            self._members = {member.namespace: member for member in roster.governing if takes_part(member)}
+            self._namespaces = frozenset(self._members)
+            self._taking_part = np.array([member.namespace in self._members for member in roster.governing], dtype=np.bool_)
+        members = self._members
+        self._follow(self._namespaces, pods, stored_pods, wall, now)
         self.index.expire(now)
-        for namespace in self._jobs.keys() - members.keys():
+        for namespace in self._jobs.keys() - members.keys() if moved else ():
             del self._jobs[namespace]
             self._both_sizes_at.pop(namespace, None)
             self._builder.forget(namespace)
-        for namespace, member in members.items():
+        stale = [namespace for namespace in changed if namespace in members] if len(self._jobs) == len(members) else list(members)
+        for namespace in stale:
             if namespace in changed or namespace not in self._jobs:
+                member = members[namespace]
                 threshold = self.threshold(member, snapshot)
                 self._jobs[namespace] = self._builder.jobs_of(namespace, member.qualified_name, demand[namespace], self.index, threshold)
-        found = self._jobs.values()
-        return replace(
-            snapshot,
-            jobs=JobsPart(
-                pending=[job for one in found for job in one.pending],
-                running=[job for one in found for job in (*one.running, *one.settled)],
-                tasks=self.index.tasks(wall, now),
-                taking_part=np.array([member.namespace in members for member in roster.governing], dtype=np.bool_),
-            ),
-        )
+        if stale or moved:
+            found = self._jobs.values()
+            self._pending = [job for one in found for job in one.pending]
+            self._running = [job for one in found for job in (*one.running, *one.settled)]
+        jobs = JobsPart(pending=self._pending, running=self._running, tasks=self.index.tasks(wall, now), taking_part=self._taking_part)
+        return replace(snapshot, jobs=jobs)
 
     def _follow(self, namespaces: frozenset[str], pods: PodIndex, stored_pods: Iterable[Pod], wall: float, now: float) -> None:
         if self.index.resources != pods.resources:

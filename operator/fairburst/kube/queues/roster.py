@@ -6,8 +6,8 @@ Nothing invalid ever stops a round: it becomes a problem on its own object, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fairburst.kube.containment import Containment
@@ -102,6 +102,41 @@ class RosterBuilder:
         self._never_managed = NEVER_MANAGED | {own_namespace}
         self._parsed: dict[tuple[str, int], tuple[Queue | None, QueueSpec | None, Problem | None]] = {}
         self._last = Roster((), (), (), frozenset())
+        self._positions: dict[ObjectKey, tuple[int, int | None]] = {}  # among members, and among governing ones
+        self._rivals: dict[ObjectKey, tuple[Any, ...]] = {}
+        self._declared: object = None
+        self._problems = False
+
+    def update(self, objects: Mapping[ObjectKey, Mapping[str, Any]], changed: Collection[ObjectKey], memory: Memory) -> Roster | None:
+        """The last roster with the present objects of `changed` queues, where no more than their statuses has changed; else None.
+
+        O(1) a changed queue, but for two tuples; `build` reads all of them. An invalid or second queue's part depends on `memory`.
+        """
+        remembers_the_same = not self._problems or memory.columns is None or memory.columns.declared is self._declared
+        if not remembers_the_same or not all(self._same_but_status(objects.get(key), key) for key in changed):
+            return None
+        own = [key for key in changed if key in self._positions]
+        if not own:
+            return self._last
+        members, governing = list(self._last.members), list(self._last.governing)
+        for key in own:
+            position, among_governing = self._positions[key]
+            members[position] = replace(members[position], obj=objects[key])
+            if among_governing is not None:
+                governing[among_governing] = members[position]
+        self._last = replace(self._last, members=tuple(members), governing=tuple(governing))
+        return self._last
+
+    def _same_but_status(self, obj: Mapping[str, Any] | None, key: ObjectKey) -> bool:
+        """Whether the object is known from the last `build`, in every respect that the roster depends on."""
+        position = self._positions.get(key)
+        if obj is None or "deletionTimestamp" in obj["metadata"]:
+            return False
+        if position is None or pool_name(obj) != self._pool:
+            return position is None and self._rivals.get(key) == _rival_mark(obj)
+        member, metadata = self._last.members[position[0]], obj["metadata"]
+        same = (member.uid, member.generation) == (metadata.get("uid", ""), int(metadata.get("generation", 0)))
+        return same and obj["spec"] == member.obj["spec"]
 
     def build(self, objects: Mapping[ObjectKey, Mapping[str, Any]], memory: Memory, ending: frozenset[str]) -> Roster:
         """The roster from all queue objects; `ending` are namespaces that are being deleted or are gone."""
@@ -109,6 +144,8 @@ class RosterBuilder:
         kinds = memory.kinds()
         members = [self._member(key, obj, memory) for key, obj in alive.items() if pool_name(obj) == self._pool]
         rivals = _first_by_namespace(obj for obj in alive.values() if pool_name(obj) != self._pool)
+        self._rivals = {key: _rival_mark(obj) for key, obj in alive.items() if pool_name(obj) != self._pool}
+        self._declared = None if memory.columns is None else memory.columns.declared
         self._parsed = {cache: self._parsed[cache] for member in members if (cache := (member.uid, member.generation)) in self._parsed}
         seated: dict[str, Member] = {}
         settled: list[Member] = []
@@ -159,6 +196,9 @@ class RosterBuilder:
         if specs == self._last.specs:
             specs = self._last.specs
         self._last = Roster(tuple(members), tuple(governing), specs, elsewhere, left_as_is)
+        self._problems = any(member.problem is not None for member in members)
+        among_governing = {member.key: position for position, member in enumerate(governing)}
+        self._positions = {member.key: (position, among_governing.get(member.key)) for position, member in enumerate(members)}
         return self._last
 
 
@@ -202,6 +242,12 @@ def _rank(member: Member, kinds: Mapping[str, QueueKind]) -> Rank:
 def _rival_rank(obj: Mapping[str, Any]) -> Rank:
     """The same for a queue of another pool, whose operator's memory is its status."""
     return (not (obj.get("status") or {}).get("promise"), *_creation(obj))
+
+
+def _rival_mark(obj: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Of a queue of another pool, all that our own queues depend on."""
+    metadata = obj["metadata"]
+    return metadata.get("uid"), metadata.get("generation"), _rival_rank(obj), pool_name(obj)
 
 
 def _first_by_namespace(rivals: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

@@ -19,6 +19,7 @@ from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.usage.charge import template_charge, template_lacks_requests
 from fairburst.kube.usage.job_sets import parts_to_come
 from fairburst.kube.usage.pod_index import NamespaceUsage, OwnerUsage
+from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import WaitingPods
 
 GROWTH_FRACTION = 0.10  # step of unannounced work above what exists; at least one pod
@@ -242,19 +243,29 @@ def _add_unannounced(result: NamespaceDemand, usage: NamespaceUsage, announced: 
                 amounts[resource] = amounts.get(resource, 0.0) + unannounced + step
 
 
-def waiting_pods(demands: Iterable[NamespaceDemand], resources: tuple[str, ...]) -> WaitingPods | None:
-    """The waiting pods of the queues' namespaces, row by row, as the core takes them; None where none are listed.
-
-    They are in no order: the scheduler passes over a pod that does not fit.
-    """
-    rows, requests, counts = list[int](), list[list[float]](), list[float]()
-    for row, demand in enumerate(demands):
-        for charge, count in demand.waiting:
-            if count > 0 and any(charge.get(resource, 0.0) > 0 for resource in resources):
-                rows.append(row)
-                requests.append([min(charge.get(resource, 0.0), MOST_AMOUNT) for resource in resources])
-                counts.append(min(count, MOST_AMOUNT))
-    if not rows:
+def waiting_lines(demand: NamespaceDemand, resources: tuple[str, ...]) -> tuple[FloatArray, FloatArray] | None:
+    """(L, K) requests and (L,) counts of a namespace's waiting pods; None where none are listed."""
+    lines = [
+        ([min(charge.get(resource, 0.0), MOST_AMOUNT) for resource in resources], min(count, MOST_AMOUNT))
+        for charge, count in demand.waiting
+        if count > 0 and any(charge.get(resource, 0.0) > 0 for resource in resources)
+    ]
+    if not lines:
         return None
-    request = np.array(requests, dtype=np.float64).reshape(-1, len(resources))
-    return WaitingPods(np.array(rows, dtype=np.int64), request, np.array(counts, dtype=np.float64))
+    return np.array([request for request, _ in lines], dtype=np.float64), np.array([count for _, count in lines], dtype=np.float64)
+
+
+def waiting_pods(lines: Mapping[int, tuple[FloatArray, FloatArray]]) -> WaitingPods | None:
+    """The `waiting_lines` of the queues' namespaces, by row, as the core takes them; None without any.
+
+    A queue's pods are in no order: the scheduler passes over a pod that does not fit.
+    """
+    if not lines:
+        return None
+    rows = sorted(lines)
+    counts = [lines[row][1] for row in rows]
+    return WaitingPods(
+        np.repeat(np.array(rows, dtype=np.int64), [len(each) for each in counts]),
+        np.concatenate([lines[row][0] for row in rows]),
+        np.concatenate(counts),
+    )

@@ -137,10 +137,11 @@ class _Stored:
 
 
 class _Namespace:
-    __slots__ = ("bound", "by_class", "gated", "stored", "total", "unannounced", "unmanaged_bound", "without_requests")
+    __slots__ = ("bound", "by_class", "gated", "stored", "total", "unannounced", "unmanaged_bound", "usage", "without_requests")
 
     def __init__(self, width: int) -> None:
         self.total = 0
+        self.usage: NamespaceUsage | None = None  # as last read; None once a pod has come, gone or changed
         self.bound, self.stored, self.unmanaged_bound = _Sum(width), _Stored(width), _Sum(width)
         self.gated = _Sum(width)
         self.by_class: dict[str, _Stored] = {}
@@ -203,6 +204,8 @@ class PodIndex:
         self._nodes: dict[str, dict[str | None, _Sum]] = {}
         self._expiring: list[tuple[float, tuple[str, str], str]] = []
         self._shapes: dict[Shape, Shape] = {}
+        self._managed: frozenset[str] = frozenset()
+        self._outside_changes = 0
 
     @classmethod
     def rebuilt(cls, resources: Sequence[str], pods: Iterable[Pod], *, by_class: bool = False) -> PodIndex:
@@ -231,12 +234,12 @@ class PodIndex:
             if until < math.inf:
                 heapq.heappush(self._expiring, (until, key, after.uid))
 
-    def expire(self, now: float) -> bool:
-        """Stop counting pods that are stuck in termination and that quota no longer counts; True if that changed anything.
+    def expire(self, now: float) -> set[str]:
+        """Stop counting pods that are stuck in termination and that quota no longer counts; the namespaces in which there were any.
 
         `now` : seconds since the epoch. Call it before each reading.
         """
-        changed = False
+        changed = set[str]()
         while self._expiring and self._expiring[0][0] < now:
             _, key, uid = heapq.heappop(self._expiring)
             facts = self._facts.get(key)
@@ -245,7 +248,7 @@ class PodIndex:
             self._account(facts, -1)
             self._facts[key] = expired = replace(facts, counted=False)
             self._account(expired, +1)
-            changed = True
+            changed.add(facts.namespace)
         return changed
 
     def forget_owner(self, uid: str) -> None:
@@ -256,8 +259,15 @@ class PodIndex:
     # Reading ---------------------------------------------------------------------------------------------------------
 
     def namespace(self, namespace: str) -> NamespaceUsage:
-        """Usage of one namespace; zeros where it has no pods."""
-        entry = self._namespaces.get(namespace) or _Namespace(len(self.resources))
+        """Usage of one namespace; zeros where it has no pods. Not to be written to: it is the same object until a pod there changes."""
+        entry = self._namespaces.get(namespace)
+        if entry is None:
+            return self._usage_of(_Namespace(len(self.resources)))
+        if entry.usage is None:
+            entry.usage = self._usage_of(entry)
+        return entry.usage
+
+    def _usage_of(self, entry: _Namespace) -> NamespaceUsage:
         return NamespaceUsage(
             bound=self._amounts(entry.bound.amounts),
             stored=self._amounts(entry.stored.sum.amounts),
@@ -338,6 +348,13 @@ class PodIndex:
                         total[resource] += amount / 1000
         return found
 
+    def outside_changes(self, managed: frozenset[str]) -> int:
+        """A number that is another one whenever `bound_outside(managed)` may be another."""
+        if managed is not self._managed:
+            self._managed = managed
+            self._outside_changes += 1
+        return self._outside_changes
+
     # Accounting ------------------------------------------------------------------------------------------------------
 
     def _read(self, pod: Pod) -> _Facts:
@@ -371,6 +388,7 @@ class PodIndex:
         self._account_namespace(facts, sign)
         self._account_owner(facts, sign)
         if facts.bound:
+            self._outside_changes += facts.unmanaged or facts.namespace not in self._managed
             sums = self._nodes.setdefault(facts.node, {})
             name = None if facts.unmanaged else facts.namespace
             each = sums.setdefault(name, _Sum(len(self.resources)))
@@ -385,6 +403,7 @@ class PodIndex:
         if entry is None:
             entry = self._namespaces[facts.namespace] = _Namespace(len(self.resources))
         entry.total += sign
+        entry.usage = None
         if facts.unmanaged:
             if facts.bound:
                 entry.unmanaged_bound.add(facts.shape, sign)

@@ -8,7 +8,7 @@ settled cluster gets no write.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -103,22 +103,24 @@ class StatusPlanner:
         self._told: dict[str, tuple[Any, ...]] = {}
         self._planned_at = -math.inf
 
-    def plan(self, inputs: Sequence[StatusInput], resources: tuple[str, ...], wall: float, now: float) -> tuple[list[StatusWrite], float]:
-        """Writes due now and the monotonic time at which a deferred one falls due. `wall` is seconds since the epoch.
+    def plan(
+        self, inputs: Sequence[StatusInput], resources: tuple[str, ...], wall: float, now: float
+    ) -> tuple[list[StatusWrite], dict[str, float]]:
+        """Writes due now, and by namespace the monotonic time at which a deferred one falls due. `wall` is seconds since the epoch.
 
-        News is written at once, and what latency queues have received after `ACCOUNTS_SECONDS` at the latest. Statuses of which only
-        figures drift share a rate, latency queues and the longest unwritten first.
+        `inputs`: the queues of which something may have changed. News is written at once, and what latency queues have received after
+        `ACCOUNTS_SECONDS` at the latest. Statuses of which only figures drift share a rate, latency queues and the longest unwritten first.
         """
         news: list[StatusWrite] = []
         figures: list[tuple[float, StatusWrite]] = []
-        due = math.inf
+        dues: dict[str, float] = {}
         for item in inputs:
             uid, current, told = item.member.uid, item.member.obj.get("status") or {}, _told_by(item)
             written_at = self._written_at.get(uid, -math.inf)
             earliest = written_at + self._interval
             accounts = min(earliest, written_at + ACCOUNTS_SECONDS) if item.member.key[0] == "LatencyQueue" else earliest
             if now < accounts and self._told.get(uid) == told:
-                due = min(due, accounts)
+                _defer(dues, item, accounts)
                 continue
             self._told[uid] = told
             status = self._status(item, current, resources, wall)
@@ -129,14 +131,13 @@ class StatusPlanner:
             elif patch and now >= earliest:
                 figures.append((earliest, write))
             elif patch:
-                due = min(due, accounts if _has_accounts(item, patch) else earliest)
+                _defer(dues, item, accounts if _has_accounts(item, patch) else earliest)
         figures.sort(key=lambda pair: (pair[1].member.key[0] != "LatencyQueue", pair[0]))
         share = max(1, round(self._figures_per_second * min(now - self._planned_at, self._interval)))
         self._planned_at = now
-        if len(figures) > share:
-            due = min(due, now + 1 / self._figures_per_second)
-        self._forget({item.member.uid for item in inputs})
-        return news + [write for _, write in figures[:share]], due
+        for place, (_, write) in enumerate(figures[share:]):
+            _defer(dues, write, now + (place + 1) / self._figures_per_second)
+        return news + [write for _, write in figures[:share]], dues
 
     def _status(self, item: StatusInput, current: Mapping[str, Any], resources: tuple[str, ...], wall: float) -> dict[str, Any]:
         """The status as it should read; where it cannot be made, the present one with the reason as its Ready condition."""
@@ -157,9 +158,15 @@ class StatusPlanner:
         self._written_at[write.member.uid] = now
         self._told.pop(write.member.uid, None)
 
-    def _forget(self, known: set[str]) -> None:
-        self._written_at = {uid: at for uid, at in self._written_at.items() if uid in known}
-        self._told = {uid: told for uid, told in self._told.items() if uid in known}
+    def retain(self, uids: Container[str]) -> None:
+        """Forget every other queue."""
+        self._written_at = {uid: at for uid, at in self._written_at.items() if uid in uids}
+        self._told = {uid: told for uid, told in self._told.items() if uid in uids}
+
+
+def _defer(dues: dict[str, float], item: StatusInput | StatusWrite, at: float) -> None:
+    namespace = item.member.namespace
+    dues[namespace] = min(dues.get(namespace, math.inf), at)
 
 
 def _has_accounts(item: StatusInput, patch: Mapping[str, Any]) -> bool:

@@ -1,0 +1,191 @@
+"""The cluster as rounds see it: nodes, namespaces, and the limits that others have set, kept up by differences. Decides nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairburst.config import Config, natural_units
+from fairburst.kube.api.objects import LimitRange, Namespace, Node, ResourceQuota
+from fairburst.kube.enforce.quota_plan import pool_of
+from fairburst.kube.names import MANAGED_LABEL, OUR_QUOTAS, QUOTA_NAME
+from fairburst.kube.queues.roster import NEVER_MANAGED, ObjectKey, Roster
+from fairburst.kube.rounds.differences import Differences
+from fairburst.kube.rounds.view import ClusterView
+from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts
+from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.policy.arrays import FloatArray
+
+
+@dataclass(slots=True)
+class Changes:
+    """What has changed in the stores since the last round.
+
+    Attributes
+    ----------
+    namespaces : where something has. objects : whether any Namespace object has.
+    everything : whether all must be looked at again, whatever has changed.
+    """
+
+    queues: set[ObjectKey]
+    namespaces: set[str]
+    nodes: bool
+    objects: bool
+    everything: bool = False
+
+
+@dataclass(slots=True)
+class Limits:
+    """Quotas and limit ranges that others have set, by namespace."""
+
+    quotas: dict[str, list[ResourceQuota]] = field(default_factory=dict)
+    limit_ranges: dict[str, list[LimitRange]] = field(default_factory=dict)
+
+
+class ClusterState:
+    """Holds what is derived from the stores of a `ClusterView` from round to round."""
+
+    def __init__(self, config: Config, own_namespace: str) -> None:
+        self._config = config
+        self.never_managed = NEVER_MANAGED | {own_namespace}
+        self.low_water = LowWaterMark(config.pool.capacity_window_seconds)
+        self.limits = Limits()
+        self.nodes: dict[str, Node] = {}
+        self.shapes = NodeShapes.of((), ())
+        self.largest_node: dict[str, float] = {}
+        self.labelled: frozenset[str] = frozenset()
+        self.ending: frozenset[str] = frozenset()
+        self.governed: frozenset[str] = frozenset()
+        self.orphans: frozenset[str] = frozenset()
+        self.managed: frozenset[str] = frozenset()
+        self._present: frozenset[str] = frozenset()
+        self.resources: tuple[str, ...] = config.pool.counted_resources
+        self._read_for: tuple[str, ...] | None = None
+        self._queues = Differences[ObjectKey]()
+        self._namespaces = Differences[tuple[str, str]]()
+        self._quotas = Differences[tuple[str, str]]()
+        self._limit_ranges = Differences[tuple[str, str]]()
+        self._node_objects = Differences[tuple[str, str]]()
+        self._foreign: tuple[PodIndex, int, FloatArray, FloatArray] | None = None
+
+    def look(self, view: ClusterView) -> Changes:
+        """Take in what has changed since the last call."""
+        changed_objects = self._namespaces.since_last(view.namespaces)
+        changed_quotas = self._quotas.since_last(view.quotas)
+        changed_ranges = self._limit_ranges.since_last(view.limit_ranges)
+        if changed_objects:
+            self._read_namespaces(view.namespaces)
+        self._read_limits(view, changed_quotas, changed_ranges)
+        namespaces = {name for _, name in changed_objects}
+        namespaces |= {namespace for namespace, _ in changed_quotas | changed_ranges}
+        queues = self._queues.since_last(view.read_queues())
+        namespaces |= {namespace for _, namespace, _ in queues}
+        nodes = bool(self._node_objects.since_last(view.nodes))
+        return Changes(queues, namespaces, nodes, bool(changed_objects))
+
+    def absent(self, queues: Iterable[ObjectKey]) -> frozenset[str]:
+        """Namespaces that are being deleted, and those of queues that are gone already."""
+        return self.ending | frozenset(namespace for _, namespace, _ in queues if namespace not in self._present)
+
+    def read_resources(self, roster: Roster, view: ClusterView, *, anew: bool) -> None:
+        """Find the K counted resources: the configured ones, and extended ones that a queue names and a node has."""
+        if not anew:
+            return
+        configured = self._config.pool.counted_resources
+        named = {
+            resource
+            for spec in roster.specs
+            for resource in (*(spec.burst.resources if spec.burst else ()), *spec.limits)
+            if resource not in configured
+        }
+        offered = {resource for node in view.nodes.values() for resource in node.status.allocatable or ()} if named else set()
+        self.resources = (*configured, *sorted(named & offered))
+
+    def see_nodes(self, view: ClusterView, *, changed: bool) -> bool:
+        """Read what the pool's nodes offer; True if that has changed."""
+        pool, resources = self._config.pool, self.resources
+        if not changed and resources == self._read_for:
+            return False
+        self._read_for = resources
+        self.nodes = {name: node for (_, name), node in view.nodes.items() if counts(node, pool.node_selector)}
+        shapes = NodeShapes.of(self.nodes.values(), resources)
+        self._foreign = None
+        if shapes.same_as(self.shapes):
+            return False
+        self.shapes = shapes
+        most = np.full(len(resources), np.inf) if pool.autoscaled else shapes.largest()
+        self.largest_node = dict(zip(resources, most.tolist(), strict=True))
+        return True
+
+    def fitting(self, unit: FloatArray) -> float:
+        """Pods of the (K,) size `unit` that the pool's nodes hold while they are empty; no limit where nodes come as needed."""
+        return math.inf if self._config.pool.autoscaled else self.shapes.fitting(unit)
+
+    def find_orphans(self, view: ClusterView, roster: Roster) -> frozenset[str]:
+        """Find labelled namespaces without a queue, which run at the floor, unless another pool's operator is in charge; those that have
+        come or gone since the last call."""
+        self.governed = frozenset(member.namespace for member in roster.governing)
+        left = self.labelled - self.governed - self.ending - roster.elsewhere - roster.left_as_is - self.never_managed
+        found = frozenset(name for name in left if self._is_free(view.quotas.get((name, QUOTA_NAME))))
+        changed, self.orphans = found ^ self.orphans, found
+        self.managed = self.governed | found
+        return changed
+
+    def capacity(self, view: ClusterView, now: float) -> tuple[FloatArray, FloatArray]:
+        """(K,) live and committed capacity. The pods of deleted queues lower only the live one."""
+        pool, resources = self._config.pool, self.resources
+        head_room, declared = natural_units(pool.head_room), natural_units(pool.declared_capacity)
+        offered = self.shapes.total()
+        reserve = offered * pool.head_room_percent / 100 + vector(resources, head_room)
+        foreign, leftover = self._outside(view)
+        low = self.low_water.observe(resources, np.maximum(offered - reserve - foreign, 0.0), now)
+        committed = np.array([declared.get(resource, amount) for resource, amount in zip(resources, low, strict=True)])
+        live = committed if pool.autoscaled else np.maximum(offered - reserve - foreign - leftover, 0.0)
+        return live, committed
+
+    def _outside(self, view: ClusterView) -> tuple[FloatArray, FloatArray]:
+        """(K,) what unmanaged pods and those of other namespaces take on the pool's nodes, and what is left over from deleted queues.
+
+        Costs as much as there are pods, so it is worked out again only where it may have changed.
+        """
+        changes = view.pods.outside_changes(self.managed)
+        if self._foreign is None or self._foreign[:2] != (view.pods, changes):
+            resources = self.resources
+            offers = dict(zip(self.nodes, self.shapes.offers.tolist(), strict=True))
+            foreign = vector(resources, view.pods.bound_outside(self.managed, offers))
+            outside = vector(resources, view.pods.bound_outside(self.governed, offers)) if self.orphans else foreign
+            self._foreign = view.pods, changes, foreign, outside - foreign
+        return self._foreign[2], self._foreign[3]
+
+    def _read_namespaces(self, namespaces: Mapping[tuple[str, str], Namespace]) -> None:
+        self._present = frozenset(name for _, name in namespaces)
+        self.labelled = frozenset(
+            name for (_, name), item in namespaces.items() if (item.metadata.labels or {}).get(MANAGED_LABEL) == "true"
+        )
+        self.ending = frozenset(
+            name for (_, name), item in namespaces.items() if item.metadata.deletion_timestamp or item.status.phase == "Terminating"
+        )
+
+    def _read_limits(self, view: ClusterView, quotas: set[tuple[str, str]], limit_ranges: set[tuple[str, str]]) -> None:
+        if any(name not in OUR_QUOTAS for _, name in quotas):
+            found: dict[str, list[ResourceQuota]] = {}
+            for (namespace, name), quota in view.quotas.items():
+                if name not in OUR_QUOTAS:
+                    found.setdefault(namespace, []).append(quota)
+            self.limits.quotas = found
+        if limit_ranges:
+            ranges: dict[str, list[LimitRange]] = {}
+            for (namespace, _), limit_range in view.limit_ranges.items():
+                ranges.setdefault(namespace, []).append(limit_range)
+            self.limits.limit_ranges = ranges
+
+    def _is_free(self, quota: ResourceQuota | None) -> bool:
+        return quota is None or pool_of(quota) in {None, self._config.pool.name}
+
+
+def vector(resources: tuple[str, ...], amounts_by_name: Mapping[str, float]) -> FloatArray:
+    """(K,) amounts in the order of `resources`; zero for those that are not named."""
+    return np.array([amounts_by_name.get(resource, 0.0) for resource in resources])

@@ -1,0 +1,98 @@
+"""What the queues' namespaces want and use, as the core's arrays, kept up namespace by namespace. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+
+from fairburst.kube.containment import Containment
+from fairburst.kube.rounds.view import ClusterView
+from fairburst.kube.usage.demand import NamespaceDemand, namespace_demand, waiting_lines, waiting_pods
+from fairburst.policy.arrays import FloatArray
+from fairburst.policy.model import WaitingPods
+
+
+class DemandTable:
+    """The demand of each managed namespace, and (N, K) arrays of the governing queues' rows."""
+
+    def __init__(self, contained: Containment) -> None:
+        self._contained = contained
+        self.by_namespace: dict[str, NamespaceDemand] = {}
+        self.resources: tuple[str, ...] = ()
+        self.demand = self.usage = self.unit = np.zeros((0, 0))
+        self.uncharged: dict[str, dict[str, float]] = {}
+        self.waiting: WaitingPods | None = None
+        self._lines: dict[int, tuple[FloatArray, FloatArray]] = {}
+        self._stale = True
+
+    def refresh(
+        self,
+        view: ClusterView,
+        namespaces: Iterable[str],
+        wishes: Callable[[str], Mapping[str, int]],
+        fitting: Callable[[Mapping[str, float]], float],
+        gated: frozenset[str],
+    ) -> None:
+        """Read the work of these namespaces again."""
+        for namespace in namespaces:
+            with self._contained.object("read the work of", namespace):
+                self.by_namespace[namespace] = namespace_demand(
+                    view.controllers.workloads(namespace),
+                    view.pods.namespace(namespace),
+                    view.pods.owner,
+                    view.pods.resources,
+                    wishes(namespace),
+                    fitting,
+                    gated=namespace in gated,
+                )
+            self.by_namespace.setdefault(namespace, NamespaceDemand())
+
+    def lay_out(self, view: ClusterView, rows: Mapping[str, int], namespaces: Iterable[str] | None) -> None:
+        """Write the rows of these namespaces, or all of them (None) where rows have moved."""
+        if namespaces is None:
+            shape = len(rows), len(view.pods.resources)
+            self.demand, self.usage, self.unit = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+            namespaces = rows
+            self._lines.clear()
+            self._stale = True
+        else:  # a snapshot of an earlier round may still be read
+            namespaces = [namespace for namespace in namespaces if namespace in rows]
+            if not namespaces:
+                return
+            self.demand, self.usage, self.unit = self.demand.copy(), self.usage.copy(), self.unit.copy()
+        for namespace in namespaces:
+            self._write(view, namespace, rows[namespace])
+        if self._stale:
+            self.waiting, self._stale = waiting_pods(self._lines), False
+
+    def charge_no_more(self, uncharged: dict[str, dict[str, float]]) -> set[str]:
+        """Charge by namespace of bound pods that no queue is charged for; the namespaces of which that is news."""
+        former, self.uncharged = self.uncharged, uncharged
+        return {namespace for namespace in former.keys() | uncharged.keys() if former.get(namespace) != uncharged.get(namespace)}
+
+    def retain(self, namespaces: frozenset[str]) -> set[str]:
+        """Drop what is kept of every other namespace; the names of those."""
+        gone = self.by_namespace.keys() - namespaces
+        for namespace in gone:
+            del self.by_namespace[namespace]
+        return gone
+
+    def _write(self, view: ClusterView, namespace: str, row: int) -> None:
+        wanted, running, uncharged = self.by_namespace[namespace], view.pods.namespace(namespace), self.uncharged.get(namespace, {})
+        for column, resource in enumerate(view.pods.resources):
+            used = max(running.bound.get(resource, 0.0) - uncharged.get(resource, 0.0), 0.0)
+            self.usage[row, column] = used
+            self.demand[row, column] = max(wanted.placeable.get(resource, 0.0), used)
+            self.unit[row, column] = wanted.unit.get(resource, 0.0)
+        lines = waiting_lines(wanted, view.pods.resources)
+        self._stale |= lines is not None or row in self._lines
+        if lines is not None:
+            self._lines[row] = lines
+        else:
+            self._lines.pop(row, None)
+
+
+def amounts_wanted(demand: NamespaceDemand, resources: tuple[str, ...]) -> FloatArray:
+    """(K,) all that the namespace wants, resource units."""
+    return np.array([demand.demand.get(resource, 0.0) for resource in resources])

@@ -1,0 +1,130 @@
+"""The namespaces that are ours to hold to a level, kept up by differences: their quotas' levels, and what stands in the way. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, ValuesView
+
+import numpy as np
+
+from fairburst.config import Config, natural_units
+from fairburst.kube.containment import Containment
+from fairburst.kube.enforce.enforceability import obstacles
+from fairburst.kube.enforce.enforced import Enforced
+from fairburst.kube.enforce.quota_plan import pool_of
+from fairburst.kube.names import QUOTA_NAME
+from fairburst.kube.queues.roster import Member
+from fairburst.kube.rounds.cluster_state import ClusterState
+from fairburst.kube.rounds.view import RoundContext, RoundPlan
+from fairburst.kube.usage.demand import NamespaceDemand
+from fairburst.policy.arrays import FloatArray
+from fairburst.policy.model import Burst, Memory
+
+
+class ManagedNamespaces:
+    """Every namespace whose quota is ours to write, with its level. A labelled namespace without a queue runs at the floor."""
+
+    def __init__(self, config: Config, cluster: ClusterState, contained: Containment) -> None:
+        self._pool = config.pool.name
+        self._floors = natural_units(config.enforcement.floors)
+        self._cluster = cluster
+        self._contained = contained
+        self._items: dict[str, Enforced] = {}
+        self._holding: frozenset[str] = frozenset()
+
+    @property
+    def all(self) -> ValuesView[Enforced]:
+        """All of them, in the queues' order."""
+        return self._items.values()
+
+    def of(self, namespaces: Collection[str]) -> list[Enforced]:
+        """Those of these namespaces that are managed."""
+        return [self._items[namespace] for namespace in namespaces if namespace in self._items]
+
+    def refresh(self, round_: RoundContext, demands: Mapping[str, NamespaceDemand], plan: RoundPlan) -> bool:
+        """Work out the touched namespaces again; True if something else stands in the way of one than before.
+
+        Namespaces that lack our label, and those whose queue has left enforcement, go into the plan.
+        """
+        if round_.everything:
+            former, self._items = self._items, {}
+        else:
+            former = {namespace: self._items[namespace] for namespace in round_.touched if namespace in self._items}
+        for namespace in (*round_.rows, *sorted(self._cluster.orphans)) if round_.everything else round_.touched:
+            known = False
+            with self._contained.object("enforce", namespace):
+                self._refresh_one(round_, demands, namespace, plan)
+                known = True
+            if not known:  # its quota stays as it is
+                self._items.pop(namespace, None)
+        return any(
+            (before := former.get(item.namespace)) is None or before.obstacles != item.obstacles
+            for item in self.of(round_.touched if not round_.everything else self._items)
+            if item.obstacles or item.namespace in former
+        )
+
+    def hold_back(self, round_: RoundContext, holding: frozenset[str]) -> None:
+        """Hold these namespaces exactly to their levels; those that no longer are held are touched, too."""
+        for namespace in holding ^ self._holding:
+            round_.touched.add(namespace)
+            item = self._items.get(namespace)
+            if item is not None and item.row is not None:
+                item.held_back = round_.result.held_back is not None and bool(round_.result.held_back[item.row])
+        self._holding = holding
+        for namespace in holding:
+            if namespace in self._items:
+                self._items[namespace].held_back = True
+
+    def _refresh_one(self, round_: RoundContext, demands: Mapping[str, NamespaceDemand], namespace: str, plan: RoundPlan) -> None:
+        row = round_.rows.get(namespace)
+        if row is None:
+            if namespace in self._cluster.orphans:
+                nothing = np.zeros(len(round_.snapshot.resources))
+                self._items[namespace] = self._item(round_, demands[namespace], namespace, None, None, nothing)
+            else:
+                self._items.pop(namespace, None)
+            return
+        member = round_.roster.governing[row]
+        if member.observed_only:
+            self._items.pop(namespace, None)
+            quota = round_.view.quotas.get((namespace, QUOTA_NAME))
+            if quota is not None and pool_of(quota) == self._pool:
+                plan.releases.append(namespace)  # it has just left enforcement: let go of what was held
+            return
+        if namespace not in self._cluster.labelled:
+            plan.labels.append(namespace)
+        item = self._item(round_, demands[namespace], namespace, member, row, round_.result.level[row])
+        item.held_back = round_.result.held_back is not None and bool(round_.result.held_back[row])
+        self._items[namespace] = item
+
+    def _item(
+        self, round_: RoundContext, demand: NamespaceDemand, namespace: str, member: Member | None, row: int | None, level: FloatArray
+    ) -> Enforced:
+        resources = round_.snapshot.resources
+        # the largest pod for which a quota always leaves room: what a node holds at most, so that wanting an absurd pod lifts no quota
+        most = self._cluster.largest_node
+        unit = {resource: min(demand.unit.get(resource, 0.0), most.get(resource, math.inf)) for resource in resources}
+        floor = [max(self._floors.get(resource, 0.0), unit[resource]) for resource in resources]
+        promise = dict(zip(resources, np.maximum(level, _burst_rate(member, round_.memory, resources)).tolist(), strict=True))
+        limits = self._cluster.limits
+        blocked = obstacles(
+            unrequested=[*round_.view.pods.namespace(namespace).pods_without_requests, *demand.unrequested],
+            foreign_quotas=limits.quotas.get(namespace, ()),
+            limit_ranges=limits.limit_ranges.get(namespace, ()),
+            promise=promise,
+            unit=demand.unit,
+        )
+        return Enforced(namespace, member, row, demand, unit, np.maximum(level, floor), blocked)
+
+
+def _burst_rate(member: Member | None, memory: Memory, resources: tuple[str, ...]) -> FloatArray:
+    """(K,) rate that a hard or soft queue is promised in its windows, also while it has none; zeros for others."""
+    latency = member is not None and member.key[0] == "LatencyQueue"
+    promised = memory.promised(member.qualified_name) if member is not None and latency else None
+    burst = promised.burst if promised is not None else None
+    return np.zeros(len(resources)) if burst is None else burst_rate(burst, resources)
+
+
+def burst_rate(burst: Burst, resources: tuple[str, ...]) -> FloatArray:
+    """(K,) guaranteed rate d/t, resource units."""
+    return np.array([burst.resources.get(resource, 0.0) * burst.duration_seconds / burst.deadline_seconds for resource in resources])

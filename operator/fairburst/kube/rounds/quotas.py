@@ -1,0 +1,116 @@
+"""The round's quota writes: what each touched namespace's quotas should say, and what is written now. Pure but for the planners' memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fairburst.config import Config
+from fairburst.kube.containment import Containment
+from fairburst.kube.enforce.enforced import Enforced
+from fairburst.kube.enforce.holds import HoldTimes
+from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget, amounts
+from fairburst.kube.enforce.quota_targets import gated_target, umbrella_target
+from fairburst.kube.enforce.slack import SlackControl
+from fairburst.kube.enforce.slack_use import fewest, use_of
+from fairburst.kube.jobs.reserve import Reserve, left_over
+from fairburst.kube.names import OUR_QUOTAS, PART_QUOTAS, QUOTA_NAME
+from fairburst.kube.rounds.differences import Agenda
+from fairburst.kube.rounds.managed import ManagedNamespaces
+from fairburst.kube.rounds.view import RoundContext, RoundPlan
+from fairburst.policy.arrays import BoolArray, FloatArray
+
+STEERED_SECONDS = 1.0  # between two looks at a quota's slack; what is seen holds until the next
+
+
+class QuotaRounds:
+    """Steers the slack of quotas, and compares what they should say with what they say."""
+
+    def __init__(self, config: Config, contained: Containment, reserve: Reserve | None, agenda: Agenda) -> None:
+        self._pool = config.pool.name
+        self._contained = contained
+        self._reserve = reserve
+        self._agenda = agenda
+        self._out_of_sync: dict[str, int] = {}
+        self.planner = QuotaPlanner(config.pool.name, config.writes.quota_interval_seconds, contained)
+        self.slack = SlackControl()
+        self.hold_times = HoldTimes()
+
+    def steer(self, round_: RoundContext, items: Sequence[Enforced], uncharged: Mapping[str, Mapping[str, float]]) -> None:
+        """How far above its level each namespace is let: as much as its level takes to be used.
+
+        `uncharged`: by namespace, charge of bound pods that no queue is charged for.
+        """
+        snapshot = round_.snapshot
+        room = dict(zip(snapshot.resources, (snapshot.live_capacity - snapshot.usage.sum(axis=0)).tolist(), strict=True))
+        for item in items:
+            level = dict(zip(snapshot.resources, item.level.tolist(), strict=True))
+            quota = round_.view.quotas.get((item.namespace, QUOTA_NAME))
+            use = use_of(item, level, round_.view.pods.namespace(item.namespace), quota, room, uncharged.get(item.namespace, {}))
+            item.slack = self.slack.observe((item.namespace, QUOTA_NAME), fewest(level, item.unit), use, round_.now)
+            if self.slack.steers((item.namespace, QUOTA_NAME)):
+                self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
+
+    @staticmethod
+    def entitle(items: Sequence[Enforced], entitled: FloatArray, more: BoolArray, *, bound_by_burst: bool) -> None:
+        """What the queues in Quota mode may have at once, beside their levels: (N, K), and for whom it is more (N,)."""
+        for item in items:
+            if item.row is not None and more[item.row] and item.is_in("Quota"):
+                item.entitled, item.bound_by_burst = entitled[item.row], bound_by_burst
+
+    def plan(self, round_: RoundContext, managed: ManagedNamespaces, items: Sequence[Enforced], plan: RoundPlan) -> None:
+        """The writes of the touched namespaces' quotas, and the quotas for small or large jobs that are needed no longer."""
+        targets = list[QuotaTarget]()
+        for item in items:
+            with self._contained.object("enforce", item.namespace):
+                targets += self._targets(round_, item, plan)
+        plan.quota_writes, dues = self.planner.plan(targets, round_.view.quotas, round_.now)
+        for namespace, due in dues.items():
+            self._agenda.put(namespace, due)
+        kept = round_.roster.left_as_is | self._contained.problems.keys()
+        wanted = {target.key for target in targets}
+        if round_.everything:
+            found = left_over(round_.view.quotas, wanted, self._pool)
+        else:
+            parts = {(namespace, name) for namespace in round_.touched for name in PART_QUOTAS} & round_.view.quotas.keys()
+            found = left_over({key: round_.view.quotas[key] for key in parts}, wanted, self._pool)
+        plan.quota_deletions = [key for key in found if key[0] not in kept]
+        self._count(round_, managed)
+        plan.quotas_out_of_sync = sum(self._out_of_sync.values())
+
+    def _count(self, round_: RoundContext, managed: ManagedNamespaces) -> None:
+        """Count the quotas of which the enforced values differ from the written ones."""
+        if round_.everything:
+            self._out_of_sync.clear()
+        touched = managed.all if round_.everything else managed.of(round_.touched)
+        for namespace in round_.touched:
+            self._out_of_sync.pop(namespace, None)
+        for item in touched:
+            quotas = [quota for name in OUR_QUOTAS if (quota := round_.view.quotas.get((item.namespace, name))) is not None]
+            count = sum(quota.spec.hard != quota.status.hard and amounts(quota.spec.hard) != amounts(quota.status.hard) for quota in quotas)
+            if count:
+                self._out_of_sync[item.namespace] = count
+
+    def _targets(self, round_: RoundContext, item: Enforced, plan: RoundPlan) -> list[QuotaTarget]:
+        """What each of a namespace's quotas should permit; none where something stands in the way and there is no quota yet."""
+        usage = round_.view.pods.namespace(item.namespace)
+        quota = round_.view.quotas.get((item.namespace, QUOTA_NAME))
+        if quota is None and any(obstacle.blocks for obstacle in item.obstacles):
+            return []
+        umbrella = umbrella_target(item, usage.stored, round_.snapshot.resources)
+        if item.is_in("Gate"):
+            present = amounts(quota.spec.hard) if quota is not None else {}
+            settled = self.hold_times.settled(item.namespace, round_.now)
+            if not settled:
+                self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
+            return [gated_target(umbrella, item, round_.snapshot, present, settled=settled)]
+        parts = list[QuotaTarget]()
+        if self._reserve is not None and item.member is not None and item.row is not None:
+            parts = self._reserve.targets(umbrella, item.member, item.row, round_.snapshot, plan.result, usage.by_class, round_.now)
+            if parts:
+                self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
+        return [umbrella, *parts]
+
+    def forget(self, namespace: str) -> None:
+        """Drop a namespace that is no longer managed."""
+        self.planner.forget(namespace)
+        self._out_of_sync.pop(namespace, None)

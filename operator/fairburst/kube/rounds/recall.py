@@ -1,0 +1,80 @@
+"""Read what queues' statuses remember, once for each object, and forget namesakes of deleted ones. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from fairburst.kube.queues.roster import KINDS, ObjectKey, pool_name
+from fairburst.kube.views.status import memory_of
+from fairburst.policy.model import Memory, QueueMemory
+
+
+class QueueRecall:
+    """Remembers of which objects, by uid, the memory has been read."""
+
+    def __init__(self, pool: str) -> None:
+        self._pool = pool
+        self._uids: dict[ObjectKey, str] = {}
+
+    def read(
+        self,
+        queues: Mapping[ObjectKey, Mapping[str, Any]],
+        changed: Collection[ObjectKey],
+        memory: Memory,
+        excluded: dict[str, tuple[int, str]],
+    ) -> Memory:
+        """The memory with what `changed` queues' statuses say, where this process has not met them.
+
+        `excluded`: queues by uid that are not decided on until they change; those that have changed are dropped from it.
+        """
+        read, forgotten = dict[str, QueueMemory](), set[str]()
+        for key in changed:
+            obj = queues.get(key)
+            if obj is None:
+                if self._uids.pop(key, None) is not None and _remembers(memory, key):
+                    forgotten.add(_qualified(key))
+            else:
+                self._read_one(key, obj, memory, excluded, read, forgotten)
+        if not read and not forgotten:
+            return memory
+        known = {name: memory.entry(name) for name in memory.queues if name not in forgotten} | read
+        following = 1 + max((entry.admission_order for entry in known.values()), default=-1)
+        return Memory(known, max(memory.next_admission_order, following), dress=memory.dress)
+
+    def forget(self, key: ObjectKey) -> None:
+        """Read the object's status again once it is decided on again."""
+        self._uids.pop(key, None)
+
+    def _read_one(
+        self,
+        key: ObjectKey,
+        obj: Mapping[str, Any],
+        memory: Memory,
+        excluded: dict[str, tuple[int, str]],
+        read: dict[str, QueueMemory],
+        forgotten: set[str],
+    ) -> None:
+        uid = obj["metadata"].get("uid", "")
+        if uid in excluded:
+            if excluded[uid][0] == int(obj["metadata"].get("generation", 0)):
+                return
+            del excluded[uid]
+        if self._uids.get(key) == uid:
+            return
+        self._uids[key] = uid
+        remembered = memory_of(obj)
+        if remembered is not None and pool_name(obj) == self._pool:
+            read[_qualified(key)] = remembered
+        elif _remembers(memory, key):
+            forgotten.add(_qualified(key))
+
+
+def _qualified(key: ObjectKey) -> str:
+    return f"{key[1]}/{key[2]}"
+
+
+def _remembers(memory: Memory, key: ObjectKey) -> bool:
+    """Whether something is remembered of this object, and not of one of the other kind under the same name."""
+    promised = memory.promised(_qualified(key))
+    return promised is not None and promised.promise.kind is KINDS[key[0]]

@@ -1,0 +1,84 @@
+"""Which controllers are to try again: those that lack pods in touched namespaces although a quota has room. Pure but for their memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Mapping, Sequence
+
+from fairburst.kube.enforce.enforced import Enforced
+from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, amounts
+from fairburst.kube.enforce.wake import Room, WakePlanner
+from fairburst.kube.jobs.reserve import CLASS_OF, Reserve
+from fairburst.kube.names import LARGE_QUOTA, OUR_QUOTAS, QUOTA_NAME, SMALL_QUOTA
+from fairburst.kube.rounds.differences import Agenda
+from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan
+from fairburst.kube.usage.pod_index import NamespaceUsage
+
+
+class ResyncRounds:
+    """Compares what controllers lack with what their namespaces' quotas admit."""
+
+    def __init__(self, reserve: Reserve | None, agenda: Agenda) -> None:
+        self._reserve = reserve
+        self._agenda = agenda
+        self.planner = WakePlanner()
+
+    def plan(self, round_: RoundContext, items: Sequence[Enforced], plan: RoundPlan) -> None:
+        """Put controllers into the plan."""
+        written = {write.key: write for write in plan.quota_writes}
+        rooms = {namespace: list[Room]() for namespace in round_.touched}
+        for item in items:
+            if item.demand.lacking:
+                rooms[item.namespace] = self._rooms(round_.view, item, written)
+        plan.wakes, dues = self.planner.plan(rooms, round_.now)
+        plan.refused = self.planner.refused
+        plan.due = min(plan.due, self.planner.due(round_.now))
+        for namespace, due in dues.items():
+            self._agenda.put(namespace, due)
+
+    def _rooms(self, view: ClusterView, item: Enforced, written: Mapping[QuotaKey, QuotaWrite]) -> list[Room]:
+        usage = view.pods.namespace(item.namespace)
+        free = _room(view, written, (item.namespace, QUOTA_NAME), usage.stored)
+        cause = _figures(view, written, item.namespace)
+        if self._reserve is None:
+            return [Room(free, item.demand.lacking, cause)]
+        return _rooms_by_size(self._reserve.small_owners(item.namespace), view, written, item, usage, free, cause)
+
+
+def _room(view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], key: QuotaKey, stored: Mapping[str, float]) -> dict[str, float]:
+    """What a quota will still admit by resource once this round is written; empty where there is none."""
+    quota, write = view.quotas.get(key), written.get(key)
+    hard = amounts(write.hard) if write is not None else amounts(quota.status.hard) if quota is not None else {}
+    return {name: limit - stored.get(name, 0.0) for name, limit in hard.items()}
+
+
+def _figures(view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], namespace: str) -> Hashable:
+    """What the namespace's quotas permit and count, once this round is written."""
+    figures = []
+    for name in OUR_QUOTAS:
+        quota, write = view.quotas.get((namespace, name)), written.get((namespace, name))
+        if quota is not None or write is not None:
+            hard = amounts(write.hard if write is not None else quota.status.hard if quota is not None else {})
+            used = amounts(quota.status.used if quota is not None else {})
+            figures.append((name, tuple(sorted(hard.items())), tuple(sorted(used.items()))))
+    return tuple(figures)
+
+
+def _rooms_by_size(
+    small_owners: Collection[str],
+    view: ClusterView,
+    written: Mapping[QuotaKey, QuotaWrite],
+    item: Enforced,
+    usage: NamespaceUsage,
+    free: Mapping[str, float],
+    cause: Hashable,
+) -> list[Room]:
+    """What small and large controllers may still create: room in their own quota, if there is one, and below the namespace's."""
+    rooms = []
+    for name, small in ((SMALL_QUOTA, True), (LARGE_QUOTA, False)):
+        part = usage.by_class.get(CLASS_OF[name])
+        own = _room(view, written, (item.namespace, name), part.stored if part is not None else {})
+        lacking = [owner for owner in item.demand.lacking if (owner.uid in small_owners) is small]
+        if lacking:
+            rooms.append(Room({key: min(limit, own.get(key, math.inf)) for key, limit in free.items()}, lacking, cause))
+    return rooms

@@ -1,0 +1,244 @@
+"""Which queues' statuses to look at in a round, and what each is made of. Pure but for what was last looked at.
+
+A look makes the sentences that users read, which costs far more per queue than the rest of a round. So a queue is looked at only where its
+objects, its part of the decision or what is remembered of it have changed, where a write was deferred, and once in `SWEEP_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, replace
+
+import numpy as np
+
+from fairburst.config import Config
+from fairburst.kube.containment import Containment
+from fairburst.kube.enforce.gate import Gatekeeper
+from fairburst.kube.enforce.holds import too_large_to_start
+from fairburst.kube.enforce.stamp import HOLDS, stamp_of
+from fairburst.kube.jobs.reserve import Reserve
+from fairburst.kube.queues.roster import Member, Roster
+from fairburst.kube.rounds.cluster_state import ClusterState
+from fairburst.kube.rounds.demands import amounts_wanted
+from fairburst.kube.rounds.differences import Agenda
+from fairburst.kube.rounds.managed import ManagedNamespaces, burst_rate
+from fairburst.kube.rounds.view import RoundContext, RoundPlan
+from fairburst.kube.usage.burst_sizes import BurstSizes, pods_of
+from fairburst.kube.usage.demand import NamespaceDemand
+from fairburst.kube.views.conditions import conditions_of
+from fairburst.kube.views.elastic_view import condition, status_part
+from fairburst.kube.views.lead_time_view import LeadTimeView
+from fairburst.kube.views.status import StatusInput, StatusPlanner
+from fairburst.policy.arrays import BoolArray, FloatArray
+from fairburst.policy.attainability import Attainability, attainability
+from fairburst.policy.model import EventKind, QueueDecision
+from fairburst.policy.table import SOFT
+
+LOOK_SECONDS = 0.5  # between two looks without news
+LOOK_FACTOR = 5.0  # and no more than a fifth of the time is spent on looks
+SWEEP_SECONDS = 60.0  # in which every queue is looked at once, whatever has changed
+_REMEMBERED = (
+    "guarantee", "state", "index", "opened", "deadline", "demanded", "judged", "period_started", "ledger_rate", "debt", "delivered_rate",
+    "fair_rate", "residual_level", "waiting_since", "unit_held_since", "balance_rate", "bursts", "met", "missed",
+)  # fmt: skip
+
+
+class StatusRounds:
+    """Chooses queues to look at, and builds the inputs of their statuses."""
+
+    def __init__(self, config: Config, cluster: ClusterState, contained: Containment, reserve: Reserve | None, gates: Gatekeeper) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._contained = contained
+        self._reserve = reserve
+        self._gates = gates
+        self._bursts = BurstSizes()
+        self._agenda = Agenda()
+        self._candidates: set[str] = set()
+        self._positions: dict[str, list[int]] = {}
+        self._last: dict[str, np.ndarray] = {}
+        self._everything = True
+        self._used = np.zeros(0)
+        self._pace: tuple[object, ...] = ()
+        self._look_at = self._looked_at = -math.inf
+        self._swept = 0.0
+        self._sweep_from = 0
+        self.planner = StatusPlanner(config.rounds.status_interval_seconds, contained=contained)
+
+    def look_again(self, namespace: str, at: float) -> None:
+        """Look at the namespace's queues at `at`, or earlier."""
+        self._agenda.put(namespace, at)
+
+    def lay_out(self, roster: Roster) -> None:
+        """The queues are others than before."""
+        self._positions = {}
+        for position, member in enumerate(roster.members):
+            self._positions.setdefault(member.namespace, []).append(position)
+        self.planner.retain({member.uid for member in roster.members})
+        self._bursts.keep({spec.name for spec in roster.specs})
+        self._everything = True
+
+    def plan_in_time(
+        self, round_: RoundContext, managed: ManagedNamespaces, demands: Mapping[str, NamespaceDemand], plan: RoundPlan, *, news: bool
+    ) -> None:
+        """Look at statuses when there is news for users, else twice a second at most: figures may wait."""
+        self._candidates |= round_.touched
+        if not (news or self._everything or round_.result.events or round_.now >= self._look_at):
+            plan.due = min(plan.due, self._look_at)
+            return
+        started = time.perf_counter()
+        plan.statuses_planned = True
+        self._plan(round_, managed, demands, plan)
+        self._look_at = round_.now + max(LOOK_SECONDS, LOOK_FACTOR * (time.perf_counter() - started))
+        self._looked_at, self._everything = round_.now, False
+        plan.due = min(plan.due, max(self._agenda.next(), self._look_at))
+
+    def _plan(self, round_: RoundContext, managed: ManagedNamespaces, demands: Mapping[str, NamespaceDemand], plan: RoundPlan) -> None:
+        roster = round_.roster
+        self._used = round_.snapshot.usage.sum(axis=0)
+        rows = self._changed_rows(round_)
+        namespaces = self._candidates | self._agenda.take(round_.now) | {roster.governing[row].namespace for row in rows}
+        self._candidates = set()
+        if self._everything:
+            members: Iterable[Member] = roster.members
+        else:
+            found = sorted(position for namespace in namespaces for position in self._positions.get(namespace, ()))
+            members = [roster.members[position] for position in found]
+        never_start = too_large_to_start(managed.all if self._everything else managed.of(namespaces), self._gates.gated, round_.view.pods)
+        blocked = {item.namespace: item.obstacles for item in managed.of(namespaces if not self._everything else self._positions)}
+        inputs, shown = [], []
+        for member in members:
+            row = round_.rows.get(member.namespace) if member.governs else None
+            if row is None:
+                inputs.append(StatusInput(member, conditions_of(member, None, None, (), observed_only=False)))
+                continue
+            shown.append(row)
+            decision = round_.result.decisions[row]
+            attainable = self._attainable(round_, decision, row)
+            reserve, too_large = None, None
+            if self._reserve is not None:
+                reserve = self._reserve.view(member, row, round_.snapshot, round_.result, observed_only=member.observed_only)
+                too_large = self._reserve.too_large(member, round_.snapshot)
+            conditions = conditions_of(
+                member,
+                decision,
+                attainable,
+                blocked.get(member.namespace, ()),
+                observed_only=member.observed_only,
+                too_large=too_large,
+                never_start=never_start.get(member.namespace),
+                contained=self._contained.problems.get(member.namespace),
+            )
+            elastic = plan.elastic.queues.get(member.qualified_name)
+            inputs.append(
+                StatusInput(
+                    member,
+                    conditions if elastic is None else [*conditions, condition(elastic)],
+                    decision,
+                    round_.memory.entry(member.qualified_name),
+                    round_.snapshot.usage[row],
+                    np.maximum(amounts_wanted(demands[member.namespace], round_.snapshot.resources), round_.snapshot.demand[row]),
+                    None if member.observed_only else stamp_of(decision.guarantee_class, self._config),
+                    HOLDS.get(member.enforcement),
+                    reserve=reserve,
+                    lead_time=self._lead_time(plan, member.qualified_name, row),
+                    elasticity=None
+                    if elastic is None
+                    else status_part(elastic, round_.snapshot.resources, self._config.elasticity.status_jobs),
+                )
+            )
+        plan.shown = None if self._everything else shown
+        for item in inputs:
+            plan.false_conditions[item.member.qualified_name] = {one.type for one in item.conditions if one.status == "False"}
+        plan.statuses, dues = self.planner.plan(inputs, round_.snapshot.resources, round_.wall, round_.now)
+        for namespace, due in dues.items():
+            self._agenda.put(namespace, due)
+
+    def _changed_rows(self, round_: RoundContext) -> list[int]:
+        """Rows of which the decision or what is remembered differs from the last look; those in their windows; and some others in turn."""
+        count = len(round_.rows)
+        changed: BoolArray = np.zeros(count, dtype=np.bool_)
+        result, columns = round_.result, round_.memory.columns
+        now: dict[str, np.ndarray] = {"allocation": result.allocation, "guaranteed": result.guaranteed, "level": result.level}
+        if result.small_level is not None:
+            now["small_level"] = result.small_level
+        if columns is not None:
+            now |= {name: getattr(columns, name) for name in _REMEMBERED}
+            now["room"] = self._room_is_free(round_, columns.declared.highest_rate)
+            changed |= (columns.guarantee >= SOFT) & self._pace_changed(round_)
+            if columns.refused:
+                changed[list(columns.refused)] = True
+        for name, array in now.items():
+            before = self._last.get(name)
+            if before is None or before.shape != array.shape:
+                changed[:] = True
+            elif before is not array:
+                differs = before != array
+                if array.dtype.kind == "f":
+                    differs &= ~(np.isnan(before) & np.isnan(array))
+                changed |= differs if differs.ndim == 1 else differs.any(axis=1)
+        self._last = now
+        self._swept += count * min(1.0, (round_.now - self._looked_at) / SWEEP_SECONDS) if math.isfinite(self._looked_at) else 0.0
+        if count:
+            due = int(self._swept)
+            self._swept -= due
+            changed[(self._sweep_from + np.arange(due)) % count] = True
+            self._sweep_from = (self._sweep_from + due) % count
+        found: list[int] = np.flatnonzero(changed).tolist()
+        return found
+
+    @staticmethod
+    def _room_is_free(round_: RoundContext, rate: FloatArray) -> BoolArray:
+        """(N,) whether each queue's burst, of (N, K) rates, has room beside what all others use."""
+        snapshot = round_.snapshot
+        others = snapshot.usage.sum(axis=0) - snapshot.usage
+        free: BoolArray = np.all(others + rate <= snapshot.live_capacity * (1 + 1e-9), axis=1)
+        return free
+
+    def _pace_changed(self, round_: RoundContext) -> bool:
+        """Whether pods come and start visibly faster or slower than at the last look."""
+        pace = astuple(round_.view.pace.pace(round_.now))
+        steps = tuple(value if not isinstance(value, float) else round(2 * math.log2(max(value, 1e-6))) for value in pace)
+        changed, self._pace = steps != self._pace, steps
+        return changed
+
+    def _attainable(self, round_: RoundContext, decision: QueueDecision, row: int) -> Attainability | None:
+        """Whether the promised burst can be in time on this cluster; None where no burst is promised."""
+        promised = round_.memory.promised(decision.queue)
+        burst = promised.burst if promised is not None else None
+        if burst is None:
+            return None
+        snapshot = round_.snapshot
+        rate = burst_rate(burst, snapshot.resources)
+        others = self._used - snapshot.usage[row]
+        free = bool(np.all(others + rate <= snapshot.live_capacity * (1 + 1e-9)))
+        unit = self._bursts.unit(decision.queue, snapshot.unit[row])
+        return attainability(
+            deadline_seconds=burst.deadline_seconds,
+            demand_fraction=self._bursts.fraction(decision.queue),
+            pods=pods_of(rate, unit),
+            fitting_pods=self._cluster.fitting(unit),
+            room_is_free=free,
+            pace=round_.view.pace.pace(round_.now),
+        )
+
+    def _lead_time(self, plan: RoundPlan, queue: str, row: int) -> LeadTimeView | None:
+        """Its lead time, with the size of the pods for which room is held; None for a queue that asks for none."""
+        view = plan.lead_times.get(queue)
+        return None if view is None else replace(view, pod_size=self._bursts.unit(queue, plan.snapshot.unit[row]))
+
+    def remember_bursts(self, round_: RoundContext) -> None:
+        """Note how much each burst that was judged in this round has used."""
+        for what in round_.result.events:
+            if what.kind not in {EventKind.BURST_MET, EventKind.BURST_MISSED}:
+                continue
+            remembered, promised = round_.memory.entry(what.queue), round_.memory.promised(what.queue)
+            burst = promised.burst if promised is not None else None
+            if burst is not None:
+                committed = round_.snapshot.committed_capacity
+                counted = committed > 0
+                demand = burst_rate(burst, round_.snapshot.resources) * burst.deadline_seconds
+                most = float(np.max(demand[counted] / committed[counted], initial=0.0))
+                self._bursts.ended(what.queue, remembered.delivered(round_.wall), most)

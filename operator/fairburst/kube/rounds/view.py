@@ -1,0 +1,114 @@
+"""What a round reads and what it wants done: the cluster as the informers hold it, and the writes of one round. Values; no decisions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fairburst.kube.api.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
+from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite
+from fairburst.kube.enforce.reclaim import ReclaimPlan
+from fairburst.kube.enforce.suspend import JobStart
+from fairburst.kube.jobs.elasticity import ElasticPlan
+from fairburst.kube.queues.roster import Member, ObjectKey, Roster
+from fairburst.kube.usage.controller_index import ControllerIndex
+from fairburst.kube.usage.demand import Owner
+from fairburst.kube.usage.gated_pods import GatedPod
+from fairburst.kube.usage.pace import PaceMeter
+from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.views.lead_time_view import LeadTimeView
+from fairburst.kube.views.status import StatusWrite
+from fairburst.policy.arrays import FloatArray
+from fairburst.policy.model import ClusterSnapshot, Memory, RoundEvent, RoundResult
+
+
+@dataclass(slots=True)
+class ClusterView:
+    """Everything the informers and the queue watch hold, current as of now. The engine only reads it."""
+
+    pods: PodIndex
+    stored_pods: Mapping[tuple[str, str], Pod] = field(default_factory=dict)
+    changed_namespaces: set[str] = field(default_factory=set)
+    controllers: ControllerIndex = field(default_factory=ControllerIndex)
+    pace: PaceMeter = field(default_factory=PaceMeter)
+    nodes: Mapping[tuple[str, str], Node] = field(default_factory=dict)
+    namespaces: Mapping[tuple[str, str], Namespace] = field(default_factory=dict)
+    quotas: Mapping[QuotaKey, ResourceQuota] = field(default_factory=dict)
+    limit_ranges: Mapping[tuple[str, str], LimitRange] = field(default_factory=dict)
+    read_queues: Callable[[], Mapping[ObjectKey, Mapping[str, Any]]] = dict
+
+
+@dataclass(frozen=True, slots=True)
+class RoundContext:
+    """One round after its decision, as every later step reads it.
+
+    Attributes
+    ----------
+    touched : namespaces that a step must look at: something there, or in the decision on its queue, has changed, or is due.
+    everything : all namespaces are touched, and what exists outside of them is looked at too.
+    left_alone : namespaces in which fairburst must not write.
+    wall : seconds since the epoch. now : monotonic seconds.
+    """
+
+    view: ClusterView
+    roster: Roster
+    snapshot: ClusterSnapshot
+    result: RoundResult
+    memory: Memory
+    rows: Mapping[str, int]
+    touched: set[str]
+    everything: bool
+    left_alone: frozenset[str]
+    wall: float
+    now: float
+
+
+@dataclass(slots=True)
+class RoundPlan:
+    """What a round wants done. `due`: monotonic time of the next round if no event comes first; `since`: of the first event that led to
+    this one. `shown`: rows whose statuses were looked at; None: all of them."""
+
+    result: RoundResult
+    snapshot: ClusterSnapshot
+    roster: Roster
+    decide_seconds: float
+    quota_writes: list[QuotaWrite] = field(default_factory=list)
+    ungates: list[GatedPod] = field(default_factory=list)
+    starts: list[JobStart] = field(default_factory=list)
+    elastic: ElasticPlan = field(default_factory=ElasticPlan)
+    reclaim: ReclaimPlan = field(default_factory=ReclaimPlan)
+    wakes: list[Owner] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    hold_labels: list[tuple[str, str | None]] = field(default_factory=list)
+    releases: list[str] = field(default_factory=list)
+    quota_deletions: list[QuotaKey] = field(default_factory=list)
+    lead_times: Mapping[str, LeadTimeView] = field(default_factory=dict)
+    statuses: list[StatusWrite] = field(default_factory=list)
+    statuses_planned: bool = False
+    events: list[tuple[Member, RoundEvent]] = field(default_factory=list)
+    false_conditions: dict[str, set[str]] = field(default_factory=dict)
+    shown: list[int] | None = None
+    quotas_out_of_sync: int = 0
+    refused: int = 0
+    due: float = math.inf
+    since: float = math.inf
+
+    def dominant_shares(self) -> FloatArray:
+        """(N, 2) dominant shares allocated and used, fractions of live capacity."""
+        capacity = self.snapshot.live_capacity
+        counted = capacity > 0
+        if not counted.any():
+            return np.zeros((len(self.snapshot.queues), 2))
+        both = np.stack([self.result.allocation, self.snapshot.usage])
+        shares: FloatArray = (both[:, :, counted] / capacity[counted]).max(axis=2, initial=0.0).T
+        return shares
+
+    def written_namespaces(self) -> set[str]:
+        """Namespaces in which the plan writes anything but statuses: if that fails they must be looked at again."""
+        found = {write.namespace for write in self.quota_writes} | {key[0] for key in self.quota_deletions}
+        found |= {owner.namespace for owner in self.wakes} | {start.namespace for start in self.starts}
+        return found | {*self.labels, *self.releases, *(name for name, _ in self.hold_labels)}

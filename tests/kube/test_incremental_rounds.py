@@ -1,0 +1,88 @@
+"""Rounds that look only at what has changed lead to the same as rounds that look at everything."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.support.objects import World, job, latency_spec, node, pod, requesting
+
+TQ, LQ = "ThroughputQueue", "LatencyQueue"
+NAMESPACES = ("a", "b", "c", "d", "e")
+MODES = ("Quota", "Gate", "Suspend", "Observe")
+
+
+class _LooksAtEverything(World):
+    """The reference: each round begins as after a failed one."""
+
+    def plan(self) -> Any:
+        self.engine._unfinished = True
+        return super().plan()
+
+
+def _change(world: World, what: tuple[Any, ...]) -> None:
+    """One change of the cluster, the same in any world."""
+    kind, where, number = what
+    if kind == "throughput":
+        world.queue(TQ, where, spec={"weight": 1 + number % 3, "enforcement": MODES[number % 4]}, generation=number)
+    elif kind == "latency":
+        world.queue(LQ, f"l{where}", spec=latency_spec() | {"enforcement": MODES[number % 2]}, generation=number)
+    elif kind == "gone":
+        world.queues.pop((TQ, where, "queue"), None)
+    elif kind == "job":
+        world.controller("Job", None, job(where, f"job-{number % 3}", 1 + number % 20))
+    elif kind == "pod":
+        world.put(pod(where, f"pod-{number % 5}", requesting("1", "1Gi"), node=f"node-{number % 2}" if number % 3 else ""))
+    elif kind == "node":
+        world.nodes["", f"extra-{number % 2}"] = node(f"extra-{number % 2}", cpu=str(8 + number % 40))
+    elif kind == "edited" and (where, "fairburst") in world.quotas:
+        del world.quotas[where, "fairburst"]
+    elif kind == "time":
+        world.after(float(number % 90))
+
+
+def _history(seed: int) -> list[tuple[Any, ...]]:
+    chance = random.Random(seed)
+    kinds = ("throughput", "latency", "gone", "job", "job", "pod", "pod", "pod", "node", "edited", "time", "time")
+    return [(chance.choice(kinds), chance.choice(NAMESPACES), number) for number in range(1, 60)]
+
+
+def _settled(world: World) -> dict[str, Any]:
+    """What the API server holds once nothing more is written."""
+    for _ in range(30):
+        world.after(70.0)
+        world.round()
+    shown = {key: _without_times(obj.get("status") or {}) for key, obj in world.queues.items()}
+    return {"quotas": {key: quota.spec.hard for key, quota in world.quotas.items()}, "statuses": shown}
+
+
+def _without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        drifting = {"asOf", "lastTransitionTime", "message", "valueMilliseconds", "deliveredMilliseconds", "ledger", "fairShare", "balance"}
+        return {name: _without_times(inner) for name, inner in value.items() if name not in drifting}
+    return [_without_times(inner) for inner in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_looking_only_at_what_has_changed_leads_to_the_same_as_looking_at_everything(seed: int) -> None:
+    """docs/decisions/0123-rounds-by-what-changed.md: a difference only says where to look."""
+    worlds = [World(), _LooksAtEverything()]
+    for world in worlds:
+        for what in _history(seed):
+            _change(world, what)
+            world.round()
+            world.after(0.1)
+    changed, everything = (_settled(world) for world in worlds)
+    assert changed["quotas"] == everything["quotas"]
+    assert changed["statuses"] == everything["statuses"]
+
+
+def test_a_write_that_was_lost_is_planned_again() -> None:
+    world = World()
+    world.queue(TQ, "a")
+    world.controller("Job", None, job("a", "job", 4))
+    assert world.plan().quota_writes
+    world.after(2.0)
+    assert world.plan().quota_writes, "nothing has changed, and the quota is still missing"
