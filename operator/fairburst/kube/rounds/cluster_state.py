@@ -19,6 +19,8 @@ from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.policy.arrays import FloatArray
 
+MOST_SIZES = 10_000  # sizes of pods of which it is remembered how many fit
+
 
 @dataclass(slots=True)
 class Changes:
@@ -56,6 +58,7 @@ class ClusterState:
         self.nodes: dict[str, Node] = {}
         self.shapes = NodeShapes.of((), ())
         self.largest_node: dict[str, float] = {}
+        self._fitting: dict[bytes, float] = {}
         self.labelled: frozenset[str] = frozenset()
         self.ending: frozenset[str] = frozenset()
         self.governed: frozenset[str] = frozenset()
@@ -116,13 +119,21 @@ class ClusterState:
         if shapes.same_as(self.shapes):
             return False
         self.shapes = shapes
+        self._fitting.clear()
         most = np.full(len(resources), np.inf) if pool.autoscaled else shapes.largest()
         self.largest_node = dict(zip(resources, most.tolist(), strict=True))
         return True
 
     def fitting(self, unit: FloatArray) -> float:
         """Pods of the (K,) size `unit` that the pool's nodes hold while they are empty; no limit where nodes come as needed."""
-        return math.inf if self._config.pool.autoscaled else self.shapes.fitting(unit)
+        if self._config.pool.autoscaled:
+            return math.inf
+        size = unit.tobytes()
+        if size not in self._fitting:
+            if len(self._fitting) >= MOST_SIZES:
+                self._fitting.clear()
+            self._fitting[size] = self.shapes.fitting(unit)
+        return self._fitting[size]
 
     def find_orphans(self, view: ClusterView, roster: Roster) -> frozenset[str]:
         """Find labelled namespaces without a queue, which run at the floor, unless another pool's operator is in charge; those that have
