@@ -1,1 +1,1 @@
-"""Progress curves learned from completed runs: observations as a value, the fit, and what to try next. The core only sees the curve."""
+"""Progress curves learned from completed runs: recorded runs, the fit, and the next parallelism to try. The core sees only the curve."""

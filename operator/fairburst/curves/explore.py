@@ -1,8 +1,8 @@
-"""With how many slots a job family should run next, so that its curve becomes known, without taking it below α of its fair progress.
+"""Choice of the parallelism for a job family's next run, so that its curve becomes known at no less than α of its fair progress.
 
-Two assumptions stand in for a curve that isn't known yet, both for x below the fair share f: no job speeds up more than linearly, so
-p(x) >= p(f) x / f; and more slots are not slower than fewer that were measured, so p(x) >= p(y) for every measured y <= x. Where either
-gives at least α p(f), x is safe to try. Above the fair share only slots that nobody else has are used.
+Two assumptions replace a curve that is not known yet. Both hold for x below the fair share f. First, no job speeds up more than linearly:
+p(x) >= p(f) x / f. Second, more slots are not slower than fewer slots that were measured: p(x) >= p(y) for every measured y <= x. A value
+of x is safe to try if either assumption gives at least α p(f). Above the fair share, only spare slots are used.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Sequence
 
 from fairburst.curves.runs import Run, medians
 
-ENOUGH_POINTS = 5  # four coefficients and one point to check them
+ENOUGH_POINTS = 5  # four coefficients, and one point to check them
 
 
 def next_parallelism(runs: Sequence[Run], fair: int, minimum: int, maximum: int, spare: int, fairness_knob: float) -> int:
-    """Slots for the next run: one that was not tried and is furthest from all that were; `fair` if there is no such.
+    """Return the slots for the next run: the untried number that is furthest from all tried ones, or `fair` if there is none.
 
-    runs: of the family so far. spare: slots beside the fair ones that nobody uses. The result is between `minimum` and `maximum`, at most
-    fair + spare, and safe as the module's text says.
+    runs: the family's runs so far. spare: slots beyond the fair ones that no other job uses. The distance is a ratio of slots. The result
+    lies between `minimum` and `maximum`, is at most fair + spare, and is safe under the module's two assumptions.
     """
     tried = sorted({run.parallelism for run in runs if run.plausible})
     if not tried or len(tried) >= ENOUGH_POINTS:
@@ -30,7 +30,7 @@ def next_parallelism(runs: Sequence[Run], fair: int, minimum: int, maximum: int,
 
 
 def safe_slots(runs: Sequence[Run], fair: int, fairness_knob: float) -> int:
-    """The fewest slots that keep α of the fair progress under the two assumptions."""
+    """Return the fewest slots that keep α of the fair progress under the module's two assumptions."""
     safe = max(math.ceil(fairness_knob * fair - 1e-9), min(fair, 1))
     slots, seconds = medians([run for run in runs if run.plausible])
     at_fair = {int(each): float(value) for each, value in zip(slots, seconds, strict=True)}.get(fair)

@@ -1,8 +1,8 @@
-"""Fitting the four-term Ernest form (PAF §IV-A) to completed runs: T(x) = b0 + b1 x + b2 / x + b3 ln x, progress = shortest T / T(x).
+"""Fit of the four-term Ernest form (PAF §IV-A) to completed runs: T(x) = b0 + b1 x + b2 / x + b3 ln x, progress = shortest T / T(x).
 
-Decides coefficients, how good they are, and whether they may be used. Errors count as ratios, as α does: least squares of ln T, so that
-twice too long and half as long weigh the same. Unconstrained by default: curves of real jobs have negative b1 and b3, which a
-non-negative fit can't follow.
+The module computes the coefficients and the goodness of the fit, and decides whether the curve may be used. It minimises the squares of
+ln T, so that errors count as ratios, as α does: a time twice too long weighs as much as one half as long. The fit is unconstrained by
+default, because curves of real jobs have negative b1 and b3, which a non-negative fit cannot follow.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # not its parts, which it loads when first asked for: half a second of start-up and 70 MB that few clusters need
+import scipy  # not its submodules: scipy loads them on first use, which costs half a second and 70 MB that few clusters need
 
 from fairburst.curves.runs import Run, medians
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.paf.curves import ErnestCurve, problem
 
-# Median relative error, runs left out one by one, above which a curve says too little: it moves slots for gains of about that size.
+# Largest leave-one-out median relative error of a usable curve. PAF moves slots for gains of about this size.
 MOST_ERROR = 0.2
-# Terms that so many distinct points can tell: two Amdahl's law, three the logarithm as well; four and more all.
+# Terms that a number of distinct points can tell apart: two give Amdahl's law, three add the logarithm, four or more give all terms.
 _TERMS = {2: (0, 2), 3: (0, 2, 3)}
 _ALL_TERMS = (0, 1, 2, 3)
-_LEAST_RATIO = 1e-3  # of fitted to measured time: below it a fit is as wrong as it can be, and a logarithm exists
+_LEAST_RATIO = 1e-3  # lower bound of fitted to measured time, so that the logarithm exists; a fit below it is useless anyway
 
 
 class RefusalReason(enum.Enum):
-    """Why there is no curve."""
+    """Reasons to refuse a curve."""
 
     TOO_FEW_POINTS = "TooFewPoints"
     NOT_FINITE = "NotFinite"
@@ -38,10 +38,10 @@ class RefusalReason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Goodness:
-    """How well a fit describes what it was made of; errors are relative to the measured seconds.
+    """Errors of a fit, relative to the measured seconds.
 
-    points: distinct parallelism. median_error, worst_error: of the fit itself. left_out_error: median over points of the error of a fit
-    without that point; None with fewer than five points (four terms fit four points exactly).
+    points: distinct parallelisms. median_error, worst_error: errors of the fit itself. left_out_error: median over the points of the error
+    of a fit without that point, or None with fewer than five points (four terms fit four points exactly).
     """
 
     points: int
@@ -52,7 +52,7 @@ class Goodness:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A curve that may be used. shortest_seconds: what progress 1 stands for."""
+    """A usable curve. shortest_seconds: run time at which progress is 1."""
 
     curve: ErnestCurve
     shortest_seconds: float
@@ -61,7 +61,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a curve may not be used: `reason` is a value of RefusalReason, `message` a sentence with the numbers."""
+    """A curve that may not be used. reason: a value of RefusalReason. message: a sentence with the numbers."""
 
     reason: str
     message: str
@@ -69,10 +69,10 @@ class Refusal:
 
 
 def fit_runs(runs: Sequence[Run], *, non_negative: bool = False, most_error: float = MOST_ERROR) -> Fit | Refusal:
-    """The curve of these runs of one job family, valid between the least and most slots seen; or why there is none.
+    """Fit one job family's runs; return the curve, valid between the fewest and the most slots seen, or the reason for its refusal.
 
-    most_error: relative; a curve whose median error is larger is refused, and points at the low end where a run took longer than predicted
-    by more are outside the valid range.
+    most_error: relative. A curve with a larger median error is refused. The valid range starts above the last point at which a run took
+    longer than predicted by more than this error.
     """
     if not all(run.plausible for run in runs):
         odd = next(run for run in runs if not run.plausible)
@@ -91,8 +91,10 @@ def fit_runs(runs: Sequence[Run], *, non_negative: bool = False, most_error: flo
 
 
 def _lowest_kept(slots: FloatArray, seconds: FloatArray, coefficients: FloatArray, most_error: float) -> int:
-    """The least slots from which on the curve keeps what it promises: a job that runs out of memory with few slots has a cliff there
-    that no Ernest curve can follow, and PAF would drive it over."""
+    """Return the least slots from which on no run took longer than predicted by more than `most_error`.
+
+    A job that runs out of memory with few slots has a cliff that no Ernest curve can follow, and PAF would drive the job over it.
+    """
     short = np.flatnonzero(runtime(coefficients, slots) < seconds * (1.0 - most_error))
     return int(slots[min(short[-1] + 1, len(slots) - 1) if short.size else 0])
 
@@ -114,9 +116,10 @@ def _problem(curve: ErnestCurve, predicted: FloatArray, goodness: Goodness, most
 
 
 def coefficients_of(slots: FloatArray, seconds: FloatArray, *, non_negative: bool = False) -> FloatArray:
-    """(4,) b0 ... b3 of the least squares of ln T; terms that the points can't tell apart are zero.
+    """(4,) coefficients b0 ... b3 of the least squares of ln T; terms that the points cannot tell apart are zero.
 
-    slots, seconds: (P,) distinct points, P >= 2. Starts at the linear least squares of relative errors, which is exact on exact curves.
+    slots, seconds: (P,) distinct points, P >= 2. The search starts at the linear least squares of relative errors, which is exact on exact
+    curves.
     """
     columns = list(_TERMS.get(len(slots), _ALL_TERMS))
     terms = ernest_terms(slots)[:, columns]
@@ -133,13 +136,13 @@ def coefficients_of(slots: FloatArray, seconds: FloatArray, *, non_negative: boo
 
 
 def runtime(coefficients: FloatArray, slots: FloatArray) -> FloatArray:
-    """(P,) seconds with these slots."""
+    """(P,) seconds that the curve predicts for these slots."""
     seconds: FloatArray = ernest_terms(slots) @ coefficients
     return seconds
 
 
 def left_out_errors(slots: FloatArray, seconds: FloatArray, *, non_negative: bool = False) -> FloatArray:
-    """(P,) relative error of the time of each point, predicted from all others; P >= 3."""
+    """(P,) relative error of each point's time as predicted from all other points; P >= 3."""
     errors = np.empty(len(slots))
     for place in range(len(slots)):
         others = np.arange(len(slots)) != place
@@ -149,7 +152,7 @@ def left_out_errors(slots: FloatArray, seconds: FloatArray, *, non_negative: boo
 
 
 def ernest_terms(slots: FloatArray) -> FloatArray:
-    """(P, 4) the terms 1, x, 1/x and ln x of the Ernest form."""
+    """(P, 4) terms 1, x, 1/x and ln x of the Ernest form."""
     return np.stack([np.ones_like(slots), slots, 1.0 / slots, np.log(slots)], axis=1)
 
 

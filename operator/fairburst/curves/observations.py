@@ -1,7 +1,7 @@
-"""What is remembered of completed runs, by job family: a value, bounded in every direction, written to and read from plain JSON values.
+"""Completed runs by job family: an immutable value, bounded in every direction, which converts to and from plain JSON values.
 
-A family is whatever the caller takes as "the same job again". Every number of slots keeps its latest runs, so that a hundred runs at the
-usual parallelism don't push out the few that tell the curve.
+The caller decides which jobs form a family, that is, count as the same job. Each parallelism keeps its latest runs, so that a hundred runs
+at the usual parallelism do not push out the few that determine the curve.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 from fairburst.curves.runs import Run
 
-RUNS_EACH = 3  # of one family at one parallelism: a median of three survives one odd run
-POINTS = 8  # numbers of slots of one family; four coefficients need four, and the range some between
-FAMILIES = 256  # 8 x 3 runs of at most 24 bytes: within 150 kB, far below the megabyte of a ConfigMap
+RUNS_EACH = 3  # runs per family and parallelism: a median of three survives one outlier
+POINTS = 8  # parallelisms per family: four coefficients need four, and the range some in between
+FAMILIES = 256  # 8 x 3 runs of at most 24 bytes each: 150 kB in all, far below the megabyte of a ConfigMap
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """runs: latest last. seen: when the last one was recorded, seconds since the epoch."""
+    """Runs of one job family. runs: latest last. seen: time of the last record, seconds since the epoch."""
 
     runs: tuple[Run, ...] = ()
     seen: float = 0.0
@@ -28,20 +28,20 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """Completed runs by family. Never changed in place."""
+    """Completed runs by family. Instances are never changed in place."""
 
     families: Mapping[str, Family] = field(default_factory=dict)
 
     def of(self, family: str) -> tuple[Run, ...]:
-        """The family's runs, latest last; none if it is unknown."""
+        """Return the family's runs, latest last; an unknown family has none."""
         return self.families[family].runs if family in self.families else ()
 
 
 def record(observations: Observations, family: str, run: Run, now: float) -> Observations:
-    """The observations with one run more. A run whose numbers no run can have is not recorded.
+    """Return the observations with one more run. An implausible run is not recorded.
 
-    Forgotten first: the oldest runs at the same parallelism; then the parallelism, between the least and the most, that was seen longest
-    ago; then the family that was.
+    Three bounds drop older data, in this order: the oldest runs at the same parallelism; the parallelism seen longest ago, except the
+    lowest and the highest; the family seen longest ago.
     """
     if not run.plausible:
         return observations
@@ -66,7 +66,7 @@ def _without_oldest_point(runs: list[Run]) -> list[Run]:
 
 
 def as_values(observations: Observations) -> dict[str, Any]:
-    """Plain JSON values; `from_values` reads them."""
+    """Return the observations as plain JSON values, which `from_values` reads."""
     return {
         name: {"seen": family.seen, "runs": [[run.parallelism, run.seconds] for run in family.runs]}
         for name, family in sorted(observations.families.items())
@@ -74,7 +74,7 @@ def as_values(observations: Observations) -> dict[str, Any]:
 
 
 def from_values(values: object) -> Observations:
-    """What `as_values` wrote. Anything else in it is left out: lost observations are measured again, a round must not fail for them."""
+    """Read values written by `as_values`. Skip invalid entries: a lost run is measured again, but an error would fail a round."""
     if not isinstance(values, Mapping):
         return Observations()
     observations = Observations()

@@ -1,4 +1,4 @@
-"""A completed run of a job: how many slots it had, and how long it took."""
+"""Completed runs of a job: slots and run time."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from fairburst.policy.arrays import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """parallelism: slots, at least 1. seconds: from first start to end."""
+    """One completed run. parallelism: slots, at least 1. seconds: from the first start to the end."""
 
     parallelism: int
     seconds: float
 
     @property
     def plausible(self) -> bool:
-        """Whether the numbers can be those of a run."""
+        """Whether a real run can have these numbers."""
         return self.parallelism >= 1 and math.isfinite(self.seconds) and self.seconds > 0
 
 
 def medians(runs: Sequence[Run]) -> tuple[FloatArray, FloatArray]:
-    """(P,) distinct parallelism, ascending, and the median seconds of each: one odd run among several does not count."""
+    """(P,) distinct parallelisms, ascending, and (P,) median seconds of each. The median ignores one outlier among several runs."""
     by_parallelism: dict[int, list[float]] = {}
     for run in runs:
         by_parallelism.setdefault(run.parallelism, []).append(run.seconds)

@@ -1,1 +1,1 @@
-"""Rounds on file: what the operator saw, remembered and decided, and the same decided again (docs/recordings.md)."""
+"""Recordings of rounds: the operator's inputs, memory and decisions in a file, and their replay (docs/recordings.md)."""

@@ -1,10 +1,10 @@
-"""What can go wrong with a recording.
+"""Errors of the recording package.
 
-RecordingError    a file can't be read as one
+RecordingError    a file cannot be read as a recording
 """
 
 from __future__ import annotations
 
 
 class RecordingError(Exception):
-    """A recording can't be read. The message names file and line, what was expected and what was found."""
+    """A recording cannot be read. The message names file and line, what was expected and what was found."""

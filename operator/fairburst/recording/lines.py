@@ -1,7 +1,7 @@
-"""One recorded round as a line of JSON, and back: what the core was given, and what it decided.
+"""Encoding and decoding of recorded rounds, one JSON line each: the inputs of `decide` and its outcome.
 
-The first line of a file is a header, every further one a call of `policy.decide`. A line holds what differs from the line before it,
-so a queue at rest costs nothing; `LineEncoder` and `LineDecoder` both remember that line. Version 1 is described in docs/recordings.md.
+The first line of a file is a header. Every other line is one call of `policy.decide` and holds only what differs from the line before it,
+so that an idle queue costs nothing. `LineEncoder` and `LineDecoder` both remember the previous line. docs/recordings.md has the format.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _RESULT = frozenset({"now", "queues", "classes", "events", "next_boundary", "dec
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a round decided, as far as it is recorded and compared: the fields of RoundResult without `decisions`, which are views.
+    """The part of a round's result that is recorded and compared: the fields of RoundResult without `decisions`, which are views.
 
-    events are (queue, kind, message); `further` are the fields that only some operators have (DRESS, PAF), by name and as JSON text.
+    events: (queue, kind, message) each. further: fields that only some operators have (DRESS, PAF), by name and as JSON text.
     """
 
     classes: tuple[GuaranteeClass | None, ...]
@@ -47,7 +47,7 @@ class Outcome:
 
     @classmethod
     def of(cls, result: RoundResult) -> Outcome:
-        """Of what `decide` returned."""
+        """Return the outcome of a result of `decide`."""
         events = tuple((event.queue, event.kind.value, event.message) for event in result.events)
         further = {name: json.dumps(values.encode(item)) for name, item in _further(result, _RESULT).items()}
         return cls(
@@ -56,23 +56,23 @@ class Outcome:
 
 
 def _further(value: ClusterSnapshot | RoundResult, usual: frozenset[str]) -> dict[str, Any]:
-    """Fields that only some operators have, where there is something in them."""
+    """Return the non-empty fields beyond `usual`, which only some operators have."""
     names = [field.name for field in dataclasses.fields(value) if field.name not in usual]
     items = {name: getattr(value, name) for name in names}
     return {name: item for name, item in items.items() if item is not None and not (isinstance(item, tuple | Mapping) and not item)}
 
 
-Refusal: TypeAlias = str  # the error that `decide` raised, as "InvalidSnapshotError: demand of a/b: ..."
+Refusal: TypeAlias = str  # the error that `decide` raised, such as "InvalidSnapshotError: demand of a/b: ..."
 
 
 def refusal(error: Exception) -> Refusal:
-    """The error as it is recorded."""
+    """Return the error as recordings spell it."""
     return f"{type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRound:
-    """One call of `decide` and its outcome. `memory` None: what the call before returned."""
+    """One call of `decide` and its outcome. `memory` is None if the call received the memory that the previous call returned."""
 
     now: float
     snapshot: ClusterSnapshot
@@ -82,7 +82,7 @@ class RecordedRound:
 
 @dataclass(slots=True)
 class _Last:
-    """The line before: what the next one is told against. Arrays by name; those of other queues or resources are forgotten."""
+    """State of the previous line, the base of the next line's differences. `begin` resets it when queues or resources change."""
 
     queues: tuple[QueueSpec, ...] | None = None
     resources: tuple[str, ...] = ()
@@ -97,13 +97,13 @@ class _Last:
 
 
 def encode_header(config: PolicyConfig) -> str:
-    """The first line of a file."""
+    """Return the first line of a file."""
     settings = {field.name: values.encode(getattr(config, field.name)) for field in dataclasses.fields(config)}
     return json.dumps({_HEADER: VERSION, "by": f"fairburst {version('fairburst')}", "config": settings})
 
 
 def decode_header(text: str) -> PolicyConfig:
-    """Inverse of `encode_header`. Raises ValueError with what was expected and found."""
+    """Read a line of `encode_header`. Raises ValueError with the expected and the found text."""
     head = _object(text)
     if head.get(_HEADER) != VERSION:
         raise ValueError(f'expected the header {{"{_HEADER}": {VERSION}, ...}}, found {text[:60]!r}')
@@ -112,17 +112,17 @@ def decode_header(text: str) -> PolicyConfig:
     for name, item in settings.items():
         if name not in known or not (item is None or known[name] is None or isinstance(item, type(known[name]))):
             raise ValueError(f"expected a config of {', '.join(known)}, each as by default, found {name}: {item!r}")
-    return PolicyConfig(**settings)  # a setting that is newer than the recording has its default
+    return PolicyConfig(**settings)  # a setting that is newer than the recording keeps its default
 
 
 class LineEncoder:
-    """Writes the rounds of one file."""
+    """Encodes the rounds of one file."""
 
     def __init__(self) -> None:
         self._last = _Last()
 
     def encode(self, recorded: RecordedRound) -> str:
-        """The round as one line, without its end."""
+        """Return the round as one line, without the line end."""
         given, last, line = recorded.snapshot, self._last, dict[str, Any](now=recorded.now)
         if given.queues is not last.queues or given.resources != last.resources:
             last.begin(given.queues, given.resources)
@@ -148,7 +148,7 @@ class LineEncoder:
         return json.dumps(line | {"result": decided})
 
     def _differences(self, arrays: Mapping[str, FloatArray]) -> dict[str, Any]:
-        """The rows that differ from the line before, by name of the array."""
+        """Return the rows that differ from the previous line, by array name and row."""
         found: dict[str, Any] = {}
         for name, array in arrays.items():
             differs = array != self._last.arrays[name]
@@ -160,13 +160,13 @@ class LineEncoder:
 
 
 class LineDecoder:
-    """Reads the rounds of one file, in their order."""
+    """Decodes the rounds of one file, in file order."""
 
     def __init__(self) -> None:
         self._last = _Last()
 
     def decode(self, text: str) -> RecordedRound:
-        """One line. Raises ValueError (PolicyError is one) with what was expected and found."""
+        """Return the round of one line. Raises ValueError (PolicyError is one) with the expected and the found text."""
         line, last = _object(text), self._last
         now = _number(line, "now")
         if "queues" in line:
@@ -202,7 +202,7 @@ class LineDecoder:
         return Outcome(last.classes, arrays[0], arrays[1], arrays[2], arrays[3], events, boundary, further)
 
     def _applied(self, line: Mapping[str, Any], name: str) -> FloatArray:
-        """The array as of this line: the one before with the rows that are named."""
+        """Return the array as of this line: the previous array with the rows that the line names."""
         before = self._last.arrays[name]
         if name not in line:
             return before

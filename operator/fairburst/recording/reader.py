@@ -1,4 +1,4 @@
-"""Reading a recording, round by round: a file may be larger than memory."""
+"""Reading of recordings, round by round, because a file may be larger than memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairburst.recording.lines import LineDecoder, RecordedRound, decode_header
 
 
 class RecordingReader:
-    """One file. `config` is what it was decided with. After a pass `cut_off` says whether the last line was left out as incomplete."""
+    """Reader of one file. `config`: the recorded configuration. `cut_off`: whether the last pass skipped an incomplete last line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -25,7 +25,7 @@ class RecordingReader:
             raise RecordingError(f"{path}:1: {error}") from error
 
     def rounds(self) -> Iterator[tuple[int, RecordedRound]]:
-        """Every round with its line number. Raises RecordingError at the first line that isn't one."""
+        """Yield every round with its line number. Raises RecordingError at the first line that is not a round."""
         decoder = LineDecoder()
         for number, text in self._lines():
             if number == 1:
@@ -36,7 +36,7 @@ class RecordingReader:
                 raise RecordingError(f"{self.path}:{number}: {error}") from error
 
     def _lines(self) -> Iterator[tuple[int, str]]:
-        """Whole lines. A process that was killed leaves half a line at the end: that is no damage."""
+        """Yield all complete lines. A killed process leaves an incomplete last line, which is not an error."""
         self.cut_off = False
         with self.path.open("rb") as lines:
             for number, line in enumerate(lines, 1):

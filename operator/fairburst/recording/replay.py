@@ -1,7 +1,7 @@
-"""The recorded rounds decided again, and what the recording says by itself: classes over time, average shares.
+"""Replay of recorded rounds, with a summary of the recording: classes over time and average shares.
 
-The same inputs give the same bytes, so a difference means that the code has changed since, or that a decision depended on
-something that is not in its inputs. Both sides are compared number by number, without tolerance.
+`decide` returns the same bytes for the same inputs. A difference therefore means that the code has changed since, or that a decision
+depended on something outside its inputs. Numbers are compared without tolerance.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHOWN_DIFFERENCES = 20
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where a replayed round is not the recorded one. `line` of the file; `now` in seconds since the epoch."""
+    """One difference between a replayed round and the recorded one. line: in the file. now: seconds since the epoch."""
 
     line: int
     now: float
@@ -33,7 +33,7 @@ class Difference:
 
 @dataclass(slots=True)
 class QueueHistory:
-    """One queue over a recording. classes: (since, class) at every change. Dominant-share-seconds allocated and used."""
+    """One queue over a recording. classes: (since, class) at every change. allocated, used: dominant-share-seconds."""
 
     classes: list[tuple[float, GuaranteeClass | None]] = field(default_factory=list)
     allocated: float = 0.0
@@ -42,7 +42,7 @@ class QueueHistory:
 
 @dataclass(slots=True)
 class Replay:
-    """A whole recording, replayed. `differing_rounds` counts all, `differences` holds the first few."""
+    """Result of the replay of a whole recording. `differing_rounds` counts all differing rounds; `differences` holds the first few."""
 
     started: float = math.nan
     ended: float = math.nan
@@ -54,14 +54,14 @@ class Replay:
 
     @property
     def seconds(self) -> float:
-        """From the first round to the last."""
+        """Seconds from the first round to the last."""
         return self.ended - self.started if self.rounds else 0.0
 
 
 def replay(reader: RecordingReader, policy: Policy = decide) -> Replay:
-    """Run `policy` over every recorded round. Raises RecordingError where the file can't be read on.
+    """Run `policy` over every recorded round. Raises RecordingError at a line that cannot be read.
 
-    Memory goes from round to round as it did in the operator: what a call returned is given to the next, unless another is recorded.
+    Each call receives the memory that the previous call returned, as in the operator, unless the line records another memory.
     """
     found = Replay()
     memory = Memory()
@@ -89,13 +89,13 @@ def _decided(
 ) -> tuple[Outcome | Refusal, Memory]:
     try:
         result, following = policy(snapshot, memory, config, now)
-    except Exception as error:  # compared with the one that the operator met
+    except Exception as error:  # compared with the recorded error
         return refusal(error), memory
     return Outcome.of(result), following
 
 
 def _differences(recorded: RecordedRound, replayed: Outcome | Refusal) -> Iterator[str]:
-    """What is not the same, in words: recorded first."""
+    """Yield a description of each difference, with the recorded value first."""
     want = recorded.outcome
     if isinstance(want, str) or isinstance(replayed, str):
         if want != replayed:
@@ -141,7 +141,7 @@ def _note_classes(found: Replay, recorded: RecordedRound) -> None:
 
 
 def _add_shares(found: Replay, recorded: RecordedRound, seconds: float) -> None:
-    """A round's allocation and the use it saw hold until the next one."""
+    """Add the round's allocation and usage, which hold for `seconds` until the next round."""
     if isinstance(recorded.outcome, str):
         return
     live = recorded.snapshot.live_capacity

@@ -1,7 +1,7 @@
-"""Values of the core as JSON that says what it is, and back: for the parts of a snapshot and a result that not every operator has.
+"""Conversion of the core's values to self-describing JSON and back, for the fields of snapshots and results that only some operators have.
 
-A dataclass or an enum is written with its place below `fairburst.policy`, an array with its type and shape, so that reading needs no
-list of types. Nothing outside the core's values is ever made from a file.
+A dataclass or an enum carries its name below `fairburst.policy`, an array its dtype and shape, so that decoding needs no list of types.
+Decoding creates only types of the core.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 _ROOT = "fairburst.policy."
-_KIND = "is"  # no field can have this name: it is a keyword
+_KIND = "is"  # a Python keyword, so that no field can have this name
 
 
 def encode(value: object) -> Any:
-    """JSON values. Raises TypeError for what is not a value of the core."""
+    """Return the value as JSON values. Raises TypeError for a value that does not belong to the core."""
     match value:
         case enum.Enum():
             encoded: Any = {_KIND: _name_of(type(value)), "value": value.value}
@@ -36,13 +36,13 @@ def encode(value: object) -> Any:
         case Mapping():
             encoded = {_KIND: "mapping", "items": [[encode(key), encode(item)] for key, item in value.items()]}
         case _:
-            fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()  # of others _name_of tells what they are
+            fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()  # _name_of raises TypeError for other types
             encoded = {_KIND: _name_of(type(value))} | {field.name: encode(getattr(value, field.name)) for field in fields}
     return encoded
 
 
 def decode(value: Any) -> Any:
-    """Inverse of `encode`; lists become tuples. Raises ValueError with what was expected and found."""
+    """Read a value of `encode`; lists become tuples. Raises ValueError with the expected and the found text."""
     if isinstance(value, list):
         return tuple(decode(item) for item in value)
     if not isinstance(value, dict):
@@ -70,7 +70,7 @@ def _name_of(kind: type) -> str:
 
 
 def _type_named(name: object) -> type:
-    """Inverse of `_name_of`: only dataclasses and enums of the core."""
+    """Return the type with this name from `_name_of`. Raises ValueError unless it is a dataclass or an enum of the core."""
     module, _, short = str(name).rpartition(".")
     try:
         kind = getattr(importlib.import_module(_ROOT + module), short)

@@ -1,6 +1,6 @@
-"""Recording while the operator runs: a round only hands over references, a thread of its own encodes and writes them.
+"""Recording in a running operator: a round hands over references, and a separate thread encodes and writes them.
 
-Decides nothing. Bounded in memory (rounds that wait for the disk) and on disk (files of a given size, a given number of them).
+Memory is bounded by the number of rounds that wait for the disk, disk space by the size and the number of files.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from fairburst.telemetry.log import event
 
 logger = logging.getLogger(__name__)
 
-BACKLOG = 64  # rounds that may wait for the disk: seconds of a busy operator, and a bounded amount of memory
+BACKLOG = 64  # rounds that may wait for the disk: a few seconds of a busy operator
 STOP_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One call of `decide`: what it was given, what it returned or the error it raised, and the memory after it."""
+    """One call of `decide`: its inputs, its result or error, and the memory that it returned (`following`)."""
 
     snapshot: ClusterSnapshot
     memory: Memory
@@ -38,15 +38,15 @@ class _Call:
 
 
 def recorder_of(config: RecordingConfig) -> Recorder | None:
-    """As configured; None where nothing is to be recorded."""
+    """Return the configured recorder, or None if recording is off."""
     return None if config.file is None else Recorder(Path(config.file), config.max_megabytes * 1_000_000, config.files)
 
 
 class Recorder:
-    """Writes every call of `decide` to `path`. A full file becomes `path`.1, that one `path`.2, and so on; `files` of them are kept.
+    """Writes every call of `decide` to `path`. A full file becomes `path`.1, the old `path`.1 becomes `path`.2; `files` files are kept.
 
-    What lies at `path` before is moved away too, so a file is one process's and begins with all it needs. An error of the disk ends
-    the recording with a log line and never touches a round.
+    `Recorder` also moves away a file that exists at the start, so that each file belongs to one process and is complete. A disk error ends
+    the recording with a log line and never affects a round.
     """
 
     def __init__(self, path: Path, max_bytes: int, files: int, backlog: int = BACKLOG) -> None:
@@ -61,17 +61,17 @@ class Recorder:
 
     @property
     def waiting(self) -> int:
-        """Rounds not yet written."""
+        """Number of rounds that are not written yet."""
         return self._waiting.qsize()
 
     def start(self) -> None:
-        """Begin to write. Raises OSError where that is impossible."""
+        """Start the writing thread. Raises OSError if the file cannot be opened."""
         with self._path.open("ab"):
             pass
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what waits and close the file."""
+        """Write the waiting rounds and close the file."""
         if not self._thread.is_alive():
             return
         with contextlib.suppress(queue.Full):
@@ -79,7 +79,7 @@ class Recorder:
             self._thread.join(STOP_SECONDS)
 
     def decide(self, snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[RoundResult, Memory]:
-        """`policy.decide`, recorded. What it takes and returns is never changed afterwards, so the thread may read it later."""
+        """Call `policy.decide` and record it. Its inputs and results are immutable, so the thread may read them later."""
         try:
             result, following = decide(snapshot, memory, config, now)
         except Exception as error:
@@ -94,7 +94,7 @@ class Recorder:
         try:
             self._waiting.put_nowait(call)
         except queue.Full:
-            # The next round's memory is then one that the thread doesn't know, and is written whole: replay stays exact.
+            # The thread does not know the next round's memory then and writes it in full, so replay stays exact.
             self.left_out += 1
             if self.left_out == 1:
                 event(logger, logging.WARNING, "recording leaves out rounds: writing is too slow", path=str(self._path))
@@ -121,7 +121,7 @@ class Recorder:
             self._close()
 
     def _begin(self, config: PolicyConfig) -> IO[bytes]:
-        """A new file, which repeats what the next round needs."""
+        """Open a new file. The encoder starts without history, so the next round is written in full."""
         if self._path.exists() and self._path.stat().st_size:
             for number in range(self._files - 1, 0, -1):
                 older = self._numbered(number - 1)

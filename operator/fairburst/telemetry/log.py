@@ -1,4 +1,4 @@
-"""Log set-up: a constant event text plus key/value fields, as text or as JSON lines. Decides nothing."""
+"""Log configuration: a constant event text with key/value fields, written as text or as JSON lines."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 from typing_extensions import override
 
 _FIELDS = "fields"
-# What every record has; whatever else it carries was given as `extra`.
+# Attributes that every record has; all others were given as `extra`.
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", _FIELDS}
 
 
 def event(logger: logging.Logger, level: int, text: str, **fields: Any) -> None:
-    """Log a constant `text` with `fields` of any name; numbers belong into the fields, never into the text."""
+    """Log a constant `text` with `fields` of any name. Numbers belong in the fields, never in the text."""
     if logger.isEnabledFor(level):
         logger.log(level, text, extra={_FIELDS: fields})
 
 
 class KeyValueFormatter(logging.Formatter):
-    """`time LEVEL logger event key=value ...`; values with blanks are quoted."""
+    """Formats a record as `time LEVEL logger event key=value ...`; quotes values with blanks."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
@@ -34,7 +34,7 @@ class KeyValueFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line, with the fields beside time, level, logger and event."""
+    """Formats a record as one JSON object: its fields next to time, level, logger and event."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
@@ -46,7 +46,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up(level: str, as_json: bool) -> None:
-    """Send every logger to standard error in one of the two forms. Third-party loggers speak from WARNING on."""
+    """Send all loggers to standard error as text or JSON. Third-party loggers log from WARNING on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else KeyValueFormatter())
     root = logging.getLogger()

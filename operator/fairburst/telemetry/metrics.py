@@ -1,4 +1,4 @@
-"""Every Prometheus metric, each with a doc line from which docs/metrics.md is generated. Views of decisions; decides nothing."""
+"""All Prometheus metrics, each with a help text from which docs/metrics.md is generated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _ROUND_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 
 @dataclass(frozen=True, slots=True)
 class ElasticFigures:
-    """One elastic queue: slots in all and mean predicted progress (None: no curve), with fair shares and as given; jobs by reason."""
+    """Figures of one elastic queue, for fair shares and for the given slots.
+
+    fair_slots, given_slots: totals. fair_progress, given_progress: mean predicted progress, None without a curve. jobs: counts by reason.
+    """
 
     fair_slots: int
     given_slots: int
@@ -29,7 +32,7 @@ class ElasticFigures:
 
 
 class Metrics:
-    """All metrics of one operator process, in a registry of its own so that tests don't share state."""
+    """All metrics of one operator process, in a separate registry so that tests do not share state."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -244,11 +247,11 @@ class Metrics:
         )
 
     def lead(self) -> None:
-        """This process decides from now on."""
+        """Mark this process as the leader."""
         self.leader.set(1)
 
     def stand_by(self) -> None:
-        """Another process decides: whatever describes decisions is its to say."""
+        """Mark this process as a standby and remove all series that describe decisions, which the leader publishes."""
         self.leader.set(0)
         self.forget_queues(set())
         self.show_elasticity({})
@@ -260,13 +263,13 @@ class Metrics:
             gauge.set(0)
 
     def show_capacity(self, resources: Iterable[str], live: Iterable[float], committed: Iterable[float]) -> None:
-        """Publish both capacities, (K,) each, by resource name."""
+        """Publish the live and the committed capacity, (K,) each, by resource name."""
         for resource, now, promised in zip(resources, live, committed, strict=True):
             self.live_capacity.labels(resource).set(now)
             self.committed_capacity.labels(resource).set(promised)
 
     def show_reserve(self, outcome: DressResult) -> None:
-        """Publish what is kept for small jobs and how well releases were foretold."""
+        """Publish the reserve for small jobs and the errors of the release estimates."""
         self.reserve_ratio.set(outcome.reserve_ratio)
         self.jobs.labels("small").set(outcome.small_jobs)
         self.jobs.labels("large").set(outcome.large_jobs)
@@ -277,7 +280,7 @@ class Metrics:
             self.estimator_used.labels(name).set(outcome.estimator == name)
 
     def show_elasticity(self, queues: Mapping[str, ElasticFigures]) -> None:
-        """Publish all elastic queues, by namespace/name; those that are not named have no series any more."""
+        """Publish all elastic queues, by namespace/name, and remove the series of all others."""
         for gauge in (self.elastic_slots, self.elastic_progress, self.elastic_jobs):
             gauge.clear()
         for qualified, figures in queues.items():
@@ -291,7 +294,7 @@ class Metrics:
                 self.elastic_jobs.labels(namespace, name, reason).set(count)
 
     def show_families(self, learned: int, refused: int, *, unreadable: bool) -> None:
-        """Publish how many families have a curve and how many have none, and whether what was saved could be read."""
+        """Publish the number of job families with and without a curve, and whether the saved runs were unreadable."""
         self.job_families.labels("learned").set(learned)
         self.job_families.labels("refused").set(refused)
         self.job_runs_unreadable.set(unreadable)
@@ -299,7 +302,7 @@ class Metrics:
     def show_queue(
         self, decision: QueueDecision, *, allocated: float, used: float, met: int, missed: int, false_conditions: set[str]
     ) -> None:
-        """Publish one queue. `allocated` and `used` are dominant shares."""
+        """Publish one queue. allocated, used: dominant shares."""
         namespace, _, name = decision.queue.partition("/")
         labels = (namespace, name, decision.kind.value)
         self._queue_labels.add(labels)
@@ -321,7 +324,7 @@ class Metrics:
             self.queue_unhealthy.labels(*labels, condition).set(condition in false_conditions)
 
     def forget_queues(self, keep: set[tuple[str, str, str]]) -> None:
-        """Drop the series of queues that no longer exist; `keep` holds (namespace, queue, kind)."""
+        """Remove the series of deleted queues. keep: (namespace, queue, kind) of the existing ones."""
         for labels in self._queue_labels - keep:
             for gauge in (self.share, self.allocated, self.used, self.ledger, self.fair_share_of_period, self.debt):
                 _remove(gauge, labels)
@@ -358,7 +361,7 @@ class ExtenderMetrics:
 
 
 def definitions() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
-    """(name, type, labels, doc line) of every metric, sorted by name."""
+    """Yield (name, type, labels, help text) of every metric, sorted by name."""
     everything = {**vars(Metrics()), **vars(ExtenderMetrics())}
     metrics = [metric for metric in everything.values() if isinstance(metric, MetricWrapperBase)]
     for metric in sorted(metrics, key=lambda one: str(one._name)):
@@ -368,7 +371,7 @@ def definitions() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
 
 
 def to_markdown() -> str:
-    """The page docs/metrics.md."""
+    """Return the page docs/metrics.md."""
     lines = [
         "# Metrics",
         "",

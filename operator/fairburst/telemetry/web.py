@@ -1,4 +1,4 @@
-"""/metrics, /healthz and /readyz on one port, and what else a process serves there. Decides nothing: health is asked of the callables."""
+"""HTTP server for /metrics, /healthz, /readyz and further handlers of a process, all on one port."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_BYTES = 1024**2
 
 
 class WebServer:
-    """Serves until stopped. A probe returns None when all is well, else a sentence that says what is not."""
+    """Serves until stopped. A probe returns None if all is well, otherwise a sentence that describes the problem."""
 
     def __init__(self, registry: CollectorRegistry, *, healthy: Probe, ready: Probe, most_bytes: int = MOST_BYTES) -> None:
         self._registry = registry
@@ -23,11 +23,11 @@ class WebServer:
         self._runner: web.AppRunner | None = None
 
     def serve(self, path: str, handler: Handler) -> None:
-        """Answer POSTs to `path`; call it before `start`."""
+        """Answer POST requests to `path` with `handler`. Must be called before `start`."""
         self._app.router.add_post(path, handler)
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; the port really used (a free one where `port` is 0)."""
+        """Start listening; return the actual port (a free one if `port` is 0)."""
         self._app.router.add_get("/metrics", self._metrics)
         for path in self._probes:
             self._app.router.add_get(path, self._probe)
@@ -38,12 +38,12 @@ class WebServer:
         return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
-        """Stop listening; started requests are finished."""
+        """Stop listening. Requests that have started are finished."""
         if self._runner is not None:
             await self._runner.cleanup()
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        # thousands of series take a second to write: rounds and the Lease do not wait for it
+        # Encoding thousands of series takes a second; a thread keeps rounds and the Lease renewal from waiting for it.
         body = await asyncio.to_thread(generate_latest, self._registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 

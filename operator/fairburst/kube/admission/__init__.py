@@ -1,1 +1,1 @@
-"""Stamping by webhook, where the API server cannot do it by policy."""
+"""The admission webhook, which sets pod priorities where the API server has no mutating admission policies."""

@@ -1,4 +1,4 @@
-"""Which namespaces cannot do without the webhook: those in which a pod that misses its gate would run. A label on them says so."""
+"""The label on namespaces that need the webhook: those in Gate mode, where a pod would run if it missed its gate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fairburst.kube.names import HOLDS_LABEL
 
 
 def hold_labels(namespaces: Iterable[Namespace], gated: Collection[str], left_alone: Collection[str]) -> list[tuple[str, str | None]]:
-    """What the label should say (None: nothing) where it does not. `gated`: namespaces of queues in Gate mode."""
+    """Return (namespace, label value or None for no label) for each namespace whose label is wrong. gated: namespaces in Gate mode."""
     found = []
     for item in namespaces:
         name, present = item.metadata.name, (item.metadata.labels or {}).get(HOLDS_LABEL)

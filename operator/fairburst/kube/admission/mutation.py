@@ -1,7 +1,7 @@
-"""What is written into a pod or a Job at its creation: the admission policies (kube/install/manifests.py) once more, in Python. Pure.
+"""Patches for new pods and Jobs: the admission policies of kube/install/manifests.py in Python. Pure functions.
 
-Nothing is decided here, as nothing is in the policies: both copy what the operator has put into the status of the namespace's queue, the
-stamp, the size threshold and what is held back. Both go through one table of objects in tests/t1/test_webhook.py.
+Like the policies, this module decides nothing. Both copy the pod priority, the size threshold and the held kind from the status of the
+namespace's queue. tests/t1/test_webhook.py applies both to one table of objects.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Patch = list[dict[str, Any]]
 
 
 def governing(queues: Mapping[ObjectKey, Object], namespace: str, pool: str) -> tuple[str, Object] | None:
-    """Kind and status of the namespace's queue that is in force in this pool; None where there is none."""
+    """Return kind and status of the namespace's governing queue in this pool, or None."""
     for (kind, where, _), queue in sorted(queues.items()):
         status = queue.get("status") or {}
         if where == namespace and "stamp" in status and pool_name(queue) == pool:
@@ -33,7 +33,7 @@ def governing(queues: Mapping[ObjectKey, Object], namespace: str, pool: str) -> 
 
 
 def pod_patch(pod: Object, queue: tuple[str, Object] | None, config: Config) -> Patch:
-    """JSON patch for a new pod in a managed namespace, given its queue."""
+    """Return the JSON patch for a new pod in a managed namespace. queue: kind and status of the governing queue."""
     spec = pod["spec"]
     if spec.get("priorityClassName", "").startswith("system-") or _owned_by(pod, "DaemonSet"):
         return []
@@ -45,12 +45,12 @@ def pod_patch(pod: Object, queue: tuple[str, Object] | None, config: Config) -> 
 
 
 def job_patch(job: Object, before: Object | None, queue: tuple[str, Object] | None, config: Config) -> Patch:
-    """JSON patch for a Job in a managed namespace, given what it was (None: it is new) and its queue."""
+    """Return the JSON patch for a Job in a managed namespace. before: the Job before an update, None for a new Job."""
     return [*_sized(job, before, queue, config), *([*held_patch(job, queue), *_forgiving(job)] if before is None else [])]
 
 
 def _stamped(stamp: Object) -> Patch:
-    """Class, value and preemption policy together: the API server refuses a pod in which they do not agree."""
+    """Set priority class, value and preemption policy together: the API server refuses a pod in which they disagree."""
     fields = {"priority": stamp["value"], "preemptionPolicy": stamp["preemptionPolicy"], "priorityClassName": stamp["className"]}
     return [_add(f"/spec/{name}", value) for name, value in fields.items()]
 
@@ -60,7 +60,7 @@ def _placed(spec: Object, selector: Mapping[str, str]) -> Patch:
 
 
 def _gated(spec: Object, status: Object) -> Patch:
-    """Once, whoever else gates the pod; a pod that names its node can have no gate."""
+    """Add fairburst's gate once, next to the gates of others. A pod with a node name cannot have a gate."""
     gates = spec.get("schedulingGates") or []
     if status.get("holds") != "Pods" or spec.get("nodeName") or any(gate["name"] == GATE for gate in gates):
         return []
@@ -69,7 +69,7 @@ def _gated(spec: Object, status: Object) -> Patch:
 
 
 def _sized(job: Object, before: Object | None, queue: tuple[str, Object] | None, config: Config) -> Patch:
-    """At creation the size, where the queue has a threshold, and none elsewhere; from then on what it was."""
+    """Set the size label of a new Job if its queue has a threshold, and remove it otherwise. Later changes of the label are reverted."""
     sizing = queue is not None and queue[0] == "ThroughputQueue"
     if not config.small_jobs.enabled or (before is not None and not sizing):
         return []
@@ -88,8 +88,10 @@ def _sized(job: Object, before: Object | None, queue: tuple[str, Object] | None,
 
 
 def held_patch(job: Object, queue: tuple[str, Object] | None) -> Patch:
-    """JSON patch for a new Job or JobSet: where its queue holds Jobs it is suspended with a note of ours, unless another controller
-    starts it as it sees fit (a CronJob only makes Jobs), or Kueue."""
+    """Return the JSON patch for a new Job or JobSet: suspend it and annotate it if its queue holds Jobs.
+
+    A Job that Kueue or another controller starts is left alone. A CronJob only creates Jobs, so its Jobs are held.
+    """
     controlled = any(owner.get("controller") and owner["kind"] != "CronJob" for owner in job["metadata"].get("ownerReferences") or ())
     by_kueue = "kueue.x-k8s.io/queue-name" in (job["metadata"].get("labels") or {})
     if queue is None or queue[1].get("holds") != "Jobs" or controlled or by_kueue:
@@ -99,7 +101,7 @@ def held_patch(job: Object, queue: tuple[str, Object] | None) -> Patch:
 
 
 def _forgiving(job: Object) -> Patch:
-    """Evictions are no failures of a Job that says nothing about failures itself, where that can be said."""
+    """Keep evictions from counting as failures, for a Job with restartPolicy Never that declares no podFailurePolicy."""
     spec = job["spec"]
     if spec.get("podFailurePolicy") or spec["template"]["spec"].get("restartPolicy") != "Never":
         return []
@@ -108,7 +110,7 @@ def _forgiving(job: Object) -> Patch:
 
 
 def _metadata(job: Object) -> tuple[Object, Object]:
-    """That of the Job and that of its template."""
+    """Return the Job's metadata and its template's."""
     return job["metadata"], job["spec"]["template"].get("metadata") or {}
 
 
@@ -127,7 +129,7 @@ def _owned_by(body: Object, kind: str) -> bool:
 
 
 def _merged(path: str, present: Object | None, more: Mapping[str, str]) -> Patch:
-    """Entries for a map that may not be there yet."""
+    """Return the patch that adds entries to a map. `present` is None if the map does not exist yet."""
     if not more:
         return []
     if present is None:

@@ -1,8 +1,8 @@
-"""The admission webhook: AdmissionReviews over TLS, answered from memory. Every replica serves it, whether or not it leads.
+"""The admission webhook's server: answers AdmissionReviews over TLS from memory. Every replica serves it, leader or not.
 
-Certificates are files, as a mounted Secret has them, and are read again when they change. Every minute the server calls itself as the API
-server would: what is wrong with its certificate is then logged and counted before pods tell. An answer never waits for anything, so the
-2 s that the API server grants are for the network. What goes wrong is answered with an HTTP error: the failure policy decides then.
+Certificates are files, as in a mounted Secret, and are reloaded when they change. Every minute the server connects to itself as the API
+server would, so that a bad certificate is logged and counted before pods are affected. An answer never waits for anything, so the API
+server's time-out of 2 s is left to the network. Failures are answered with an HTTP error, and the failure policy decides.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ PATH = "/mutate"
 CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
 RELOAD_SECONDS = 5.0
 SELF_CHECK_SECONDS = 60.0
-END_SECONDS = 3.0  # for requests under way: the API server waits no longer than 2
-MOST_BYTES = 8 * 1024**2  # a review holds an object, of at most 3 MiB, and for an update what it was
+END_SECONDS = 3.0  # for requests under way: the API server waits 2 s at most
+MOST_BYTES = 8 * 1024**2  # a review holds an object of at most 3 MiB, and its previous state in an update
 Queues = Callable[[], Mapping[ObjectKey, Object] | None]
 
 
 class CertificateError(Exception):
-    """The webhook cannot be served; the message says what was expected where."""
+    """The webhook cannot be served; the message says what was expected and where."""
 
 
 class AdmissionServer:
-    """Serves until stopped. `queues` gives the queue objects, or None while they are not all known: nothing is stamped from half a list."""
+    """Serves until stopped. `queues` returns the queue objects, or None until all are known: an incomplete list gives wrong priorities."""
 
     def __init__(self, config: Config, metrics: Metrics, queues: Queues) -> None:
         self._config = config
@@ -56,7 +56,7 @@ class AdmissionServer:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> int:
-        """Listen; the port really used. Raises CertificateError where there is none that can be used."""
+        """Start listening; return the actual port. Raises CertificateError without a usable certificate."""
         try:
             self.reload()
         except OSError as error:
@@ -72,7 +72,7 @@ class AdmissionServer:
         return self._port
 
     async def stop(self) -> None:
-        """Stop listening; started requests are finished."""
+        """Stop listening. Requests that have started are finished."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -98,7 +98,7 @@ class AdmissionServer:
         return web.Response(body=msgspec.json.encode(_answer(review["uid"], patch)), content_type="application/json")
 
     def patch_of(self, review: Object) -> Patch | None:
-        """The patch for one request; None while the queues are not known."""
+        """Return the patch for one request, or None while the queues are not known."""
         queues = self._queues()
         if queues is None:
             return None
@@ -110,7 +110,7 @@ class AdmissionServer:
                 return job_patch(review["object"], review.get("oldObject"), queue, self._config)
             case "jobsets", "CREATE":
                 return held_patch(review["object"], queue)
-            case _:  # what the registration does not ask for
+            case _:  # a kind that the webhook is not registered for
                 return []
 
     # Certificates
@@ -124,11 +124,11 @@ class AdmissionServer:
                 event(logger, logging.ERROR, "certificate not readable", folder=str(self._folder), problem=str(error))
 
     def reload(self) -> None:
-        """New connections get the certificate that the files hold now. Raises OSError where they hold none, or halves of two."""
+        """Use the files' certificate for new connections if it has changed. Raises OSError without a valid, matching pair."""
         found = (self._folder / CERTIFICATE).read_bytes(), (self._folder / KEY).read_bytes()
         if found != self._loaded:
             pair = self._folder / CERTIFICATE, self._folder / KEY
-            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*pair)  # a failure spoils the context it is tried in
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*pair)  # a failed load would spoil the served context
             self._context.load_cert_chain(*pair)
             self._loaded = found
 
@@ -143,18 +143,18 @@ class AdmissionServer:
             await asyncio.sleep(SELF_CHECK_SECONDS)
 
     async def self_check(self) -> str | None:
-        """What the API server would find wrong with the certificate that is served; without an authority to ask, whether it has expired."""
+        """Return the API server's objection to the served certificate, or None. Without ca.crt only the expiry is checked."""
         try:
             authority = self._folder / AUTHORITY
             context = ssl.create_default_context(cafile=str(authority if authority.exists() else self._folder / CERTIFICATE))
-            context.verify_flags = ssl.VERIFY_X509_PARTIAL_CHAIN  # as strict as the API server, which is less than Python's default
+            context.verify_flags = ssl.VERIFY_X509_PARTIAL_CHAIN  # as strict as the API server, which is less strict than Python's default
             context.check_hostname = bool(self._config.webhook.server_name)
             called = self._config.webhook.server_name or "localhost"
-            async with asyncio.timeout(RELOAD_SECONDS):  # not wait_for, which loses a cancellation that comes with the result
+            async with asyncio.timeout(RELOAD_SECONDS):  # not wait_for, which loses a cancellation that arrives with the result
                 _, writer = await asyncio.open_connection("127.0.0.1", self._port, ssl=context, server_hostname=called)
         except (OSError, TimeoutError) as error:
             return str(error) or type(error).__name__
-        writer.transport.abort()  # a close in good order waits for the other side, which waits for a request
+        writer.transport.abort()  # a clean close waits for the other side, which waits for a request
         return None
 
 

@@ -1,1 +1,1 @@
-"""The scheduler extender: which nodes suit a pod of a managed namespace, answered to kube-scheduler from memory."""
+"""The scheduler extender: tells kube-scheduler which nodes suit a pod of a managed namespace, from memory."""

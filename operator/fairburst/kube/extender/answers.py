@@ -1,7 +1,7 @@
-"""kube-scheduler's questions, answered from the node table: JSON in, JSON out. No I/O.
+"""Answers to kube-scheduler's filter and prioritize requests from the node table: JSON in, JSON out, no I/O.
 
-Only pods of namespaces that a queue governs, stamped with a class of ours, get an answer of ours. For all others every node that was asked
-about passes and all scores are 0, which changes nothing.
+The answer depends on the node table only for pods in a governed namespace that have one of fairburst's priority classes. For all other pods
+every node passes and every score is 0, which changes nothing.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from fairburst.policy.placement import packing_scores, spreading_scores
 
 
 class NotUnderstoodError(Exception):
-    """The body is no question that kube-scheduler would send as it is configured; the message says what was expected."""
+    """The body is not a request that kube-scheduler sends as configured; the message says what was expected."""
 
 
 class Answer(Enum):
-    """What an answer does."""
+    """Effect of an answer."""
 
-    OURS = "ours"  # nodes are kept from the pod, or scored
+    OURS = "ours"  # it excludes or scores nodes
     NEUTRAL = "neutral"  # it changes nothing
 
 
@@ -35,14 +35,14 @@ class _Spec(msgspec.Struct, rename="camel"):
 
 
 class _Pod(msgspec.Struct):
-    """Of a whole pod, what an answer depends on."""
+    """The fields of a pod that an answer depends on."""
 
     metadata: Metadata
     spec: _Spec
 
 
 class _Question(msgspec.Struct, rename="pascal"):
-    """ExtenderArgs of k8s.io/kube-scheduler/extender/v1; names of nodes stay encoded until they are needed."""
+    """ExtenderArgs of k8s.io/kube-scheduler/extender/v1. Node names stay encoded until they are needed."""
 
     pod: _Pod
     node_names: msgspec.Raw = msgspec.Raw()
@@ -53,7 +53,7 @@ _names = msgspec.json.Decoder(list[str])
 
 
 def filtered(body: bytes, table: NodeTable) -> tuple[bytes, Answer]:
-    """Of the nodes asked about, those that the pod may use: large batch pods none that is kept for a burst. Raises NotUnderstoodError."""
+    """Return the nodes that the pod may use; large batch pods may not use a node kept for a burst. Raises NotUnderstoodError."""
     question, names = _read(body)
     if not table.kept_by or _class_of(question, table) != LARGE_CLASS:
         return b'{"NodeNames":%b}' % bytes(names), Answer.NEUTRAL
@@ -66,9 +66,10 @@ def filtered(body: bytes, table: NodeTable) -> tuple[bytes, Answer]:
 
 
 def prioritized(body: bytes, table: NodeTable) -> tuple[bytes, Answer]:
-    """Scores above 0 of the nodes asked about: batch work is packed, a burst spread. Raises NotUnderstoodError.
+    """Return the scores above 0 of the nodes in the request: batch work is packed, bursts are spread. Raises NotUnderstoodError.
 
-    A node that is not named has 0, also to kube-scheduler: so have all of them for a pod of others, and one that we do not know.
+    kube-scheduler gives score 0 to a node that the answer does not name. The answer names no node for a pod outside fairburst's namespaces
+    and priority classes, and leaves out nodes that the table does not have.
     """
     question, names = _read(body)
     stamped = _class_of(question, table)
@@ -76,7 +77,7 @@ def prioritized(body: bytes, table: NodeTable) -> tuple[bytes, Answer]:
         return b"[]", Answer.NEUTRAL
     asked = _decoded(names)
     rows: IntArray = np.fromiter(map(table.row_of.get, asked, repeat(-1)), dtype=np.int64, count=len(asked))
-    rows = np.sort(rows[rows >= 0])  # by name: kube-scheduler begins with another node each time
+    rows = np.sort(rows[rows >= 0])  # in order of names: kube-scheduler starts each request at another node
     if stamped in SIZE_CLASSES:
         scores = packing_scores(table.used[rows], table.kept[rows])
     else:
@@ -103,7 +104,7 @@ def _decoded(names: msgspec.Raw) -> list[str]:
 
 
 def _class_of(question: _Question, table: NodeTable) -> str | None:
-    """The class of ours that the pod is stamped with; None for a pod that is none of our business."""
+    """Return the pod's priority class if it is one of fairburst's and a queue governs the namespace, otherwise None."""
     stamped = question.pod.spec.priority_class_name
     ours = stamped.startswith(PRIORITY_CLASS_PREFIX) and table.class_of(question.pod.metadata.namespace) is not None
     return stamped if ours else None

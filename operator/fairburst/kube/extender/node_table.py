@@ -1,6 +1,6 @@
-"""Nodes as rows of arrays, kept up to date event by event: what of each is taken, by whom, and which are kept for a burst.
+"""Table of nodes, updated event by event: the used fraction of each node, each namespace's part, and the nodes kept for bursts.
 
-A request is answered from these arrays alone. Which nodes are kept is decided in policy/placement.py.
+Requests are answered from its arrays alone. policy/placement.py chooses the nodes to keep.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from fairburst.policy.placement import BEST, kept_nodes, whole_pods
 
 
 class NodeTable:
-    """See the module. All arrays have a row for each node, in the order of `names`: `used` is the fraction that is taken, `kept` whether
-    it is kept for a burst, and `kept_by` names the burst's queue by node.
-    `scored_hosts` has a HostPriority for each score and row, as JSON: a tenth of the time of encoding thousands of them for each answer.
+    """Nodes as rows of arrays, in the order of `names`.
+
+    used: (M,) fraction of the node that is used. kept: (M,) whether the node is kept for a burst. kept_by: the burst's queue by node name.
+    scored_hosts: (scores, M) HostPriority of each score and node as JSON. Encoding them in advance makes an answer ten times as fast.
 
     Parameters
     ----------
     resources : the counted resources, the order of every vector.
-    node_selector : labels of the pool's nodes; others have rows, but are kept for nobody.
-    on_node : what is bound to a node, by name.
+    node_selector : labels of the pool's nodes. Other nodes have rows, but are never kept.
+    on_node : returns the usage of a node's bound pods, by node name.
     """
 
     def __init__(self, resources: Sequence[str], node_selector: Mapping[str, str], on_node: Callable[[str], NodeUsage]) -> None:
@@ -43,14 +44,14 @@ class NodeTable:
     # Changes ---------------------------------------------------------------------------------------------------------
 
     def concerns(self, old: Node | None, new: Node | None) -> bool:
-        """Whether a change of a node changes the table: most are heartbeats."""
+        """Whether a node's change affects the table. Most changes are heartbeats, which do not."""
         return self._facts(old) != self._facts(new)
 
     def _facts(self, node: Node | None) -> object:
         return None if node is None else (node.status.allocatable, counts(node, self._selector))
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
-        """All nodes, once one has come or gone or changed in a way that concerns us."""
+        """Replace all nodes after one was added, removed or changed in a relevant field."""
         present = sorted(nodes, key=lambda node: node.metadata.name)
         shapes = NodeShapes.of(present, self.resources)
         self.names = [node.metadata.name for node in present]
@@ -64,13 +65,13 @@ class NodeTable:
         self._read_all()
 
     def set_classes(self, classes: Mapping[str, str]) -> None:
-        """The class that each governed namespace's pods are stamped with. Only a change costs anything."""
+        """Set the priority class of each governed namespace's pods. Does nothing if the classes have not changed."""
         if classes != self._classes:
             self._classes = dict(classes)
             self._read_all()
 
     def refresh(self, nodes: Iterable[str]) -> None:
-        """Read anew what is bound to these nodes."""
+        """Update these nodes from their bound pods."""
         for name in nodes:
             row = self.row_of.get(name)
             if row is not None:
@@ -82,7 +83,7 @@ class NodeTable:
         self.refresh(self.names)
 
     def _read(self, row: int, usage: NodeUsage) -> None:
-        """What one node has: in all, of batch work, and what is there to stay when that has ended."""
+        """Update one node: its used fraction, its batch work's fraction, and the amounts that stay when batch work has ended."""
         parts: dict[str, float] = {}
         total, batch = self._vector(usage.unmanaged), [0.0] * len(self.resources)
         for namespace, amounts in usage.by_namespace.items():
@@ -99,7 +100,7 @@ class NodeTable:
         self._parts[row] = parts
 
     def _fraction(self, row: int, amounts: Sequence[float]) -> float:
-        """Part of the node, the mean over the resources that it has: as kube-scheduler's own scores count."""
+        """Return the used fraction of a node: the mean over the resources that it offers, as in kube-scheduler's own scores."""
         parts = [amount / offered for amount, offered in zip(amounts, self._offered[row], strict=True) if offered > 0]
         return sum(parts) / len(parts) if parts else 0.0
 
@@ -109,7 +110,7 @@ class NodeTable:
     # Nodes kept for bursts -------------------------------------------------------------------------------------------
 
     def keep(self, bursts: Sequence[ExpectedBurst]) -> None:
-        """Choose the nodes that are kept for these bursts, none for two of them."""
+        """Choose the nodes to keep for these bursts. No node is kept for two bursts."""
         free, kept_by = self._takes_pods, dict[str, str]()
         for burst in bursts:
             chosen = self._chosen(burst, free)
@@ -134,11 +135,11 @@ class NodeTable:
     # Reading ---------------------------------------------------------------------------------------------------------
 
     def class_of(self, namespace: str) -> str | None:
-        """The class that the namespace's pods are stamped with; None where no queue governs."""
+        """Return the priority class of the namespace's pods, or None if no queue governs it."""
         return self._classes.get(namespace)
 
     def share(self, namespace: str) -> FloatArray:
-        """(M,) fraction of each node that the namespace's pods have; kept up to date once somebody has asked."""
+        """(M,) fraction of each node that the namespace's pods use. Updated with each event after the first call."""
         if namespace not in self._shares:
             self._shares[namespace] = np.array([parts.get(namespace, 0.0) for parts in self._parts])
         return self._shares[namespace]

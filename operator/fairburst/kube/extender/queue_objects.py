@@ -1,4 +1,4 @@
-"""What the extender reads of queue objects: the class that their pods are stamped with, and the burst that room is held for."""
+"""The extender's view of queue objects: the priority class of their pods, and the burst for which room is held."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PATHS = tuple(f"/apis/{GROUP}/{VERSION}/{plural}" for plural in ("latencyqueues"
 
 
 class Stamp(Struct):
-    """Of a queue's status: what its pods are stamped with."""
+    """Status field: priority class of the queue's pods."""
 
     class_name: str = ""
 
 
 class LeadTime(Struct):
-    """Of a queue's status: what room is held for. `needed` at a time by the next burst, in pods of `pod_size`."""
+    """Status field: room held for the next burst. needed: amounts at one time. pod_size: request of one pod."""
 
     reason: str = ""
     needed: ResourceList | None = None
@@ -29,14 +29,14 @@ class LeadTime(Struct):
 
 
 class QueueStatus(Struct):
-    """As much of a queue's status as is read here; written by the operator."""
+    """The status fields that the extender reads. The operator writes them."""
 
     stamp: Stamp | None = None
     lead_time: LeadTime | None = None
 
 
 class QueueSpec(Struct):
-    """As much of a queue's spec as is read here."""
+    """The spec fields that the extender reads."""
 
     pool: str = "default"
 
@@ -50,7 +50,7 @@ class Queue(Object):
 
 @dataclass(frozen=True, slots=True)
 class ExpectedBurst:
-    """A burst that room is held for: `needed` at a time, in pods of `unit`, both in resource units by resource."""
+    """A burst for which room is held. needed: resource units at one time. unit: resource units of one pod. Both by resource name."""
 
     queue: str
     needed: dict[str, float]
@@ -58,13 +58,13 @@ class ExpectedBurst:
 
 
 def classes(queues: Iterable[Queue], pool: str) -> dict[str, str]:
-    """The class that pods are stamped with, by namespace: of those that a queue of the pool governs and does not only observe."""
+    """Return the pods' priority class by namespace, for namespaces with a queue of this pool that is governing and not in Observe mode."""
     governing = (queue for queue in queues if queue.spec.pool == pool and queue.status.stamp is not None)
     return {queue.metadata.namespace: queue.status.stamp.class_name for queue in governing if queue.status.stamp is not None}
 
 
 def expected_bursts(queues: Iterable[Queue], pool: str) -> list[ExpectedBurst]:
-    """The bursts that room is held for now, by name; without those of which no pod has been seen: nobody knows which nodes suit them."""
+    """Return the bursts for which room is held now, sorted by queue. Skip queues without a known pod size: no node suits them."""
     found = []
     for queue in queues:
         held = queue.status.lead_time

@@ -1,6 +1,6 @@
-"""The extender over HTTP: kube-scheduler's two questions, metrics and probes on one port. An answer never waits for anything.
+"""HTTP server of the extender: kube-scheduler's two requests, metrics and probes on one port. An answer never waits for anything.
 
-What cannot be answered is an HTTP error, and kube-scheduler goes on without us (`ignorable: true`).
+A request that cannot be answered gets an HTTP error, and kube-scheduler continues without the extender (`ignorable: true`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from fairburst.telemetry.web import Handler, Probe, WebServer
 
 logger = logging.getLogger(__name__)
 
-MOST_BYTES = 16 * 1024**2  # a pod of at most 3 MiB, and 5,000 names of at most 253 characters with room for twice as many
+MOST_BYTES = 16 * 1024**2  # a pod of at most 3 MiB, and twice 5,000 names of at most 253 characters
 Answers = Callable[[bytes, NodeTable], tuple[bytes, Answer]]
 VERBS: dict[str, Answers] = {"filter": filtered, "prioritize": prioritized}
 
 
 class ExtenderServer:
-    """Serves until stopped. `ready`: None once all is known, else a sentence: nobody is told from half a picture which nodes are full."""
+    """Serves until stopped. `ready` returns None once all objects are known, otherwise a sentence; until then requests get error 503."""
 
     def __init__(self, config: ExtenderConfig, table: NodeTable, metrics: ExtenderMetrics, *, ready: Probe, healthy: Probe) -> None:
         self._config, self._table, self._metrics, self._ready = config, table, metrics, ready
@@ -35,11 +35,11 @@ class ExtenderServer:
             self._web.serve(f"/{verb}", self._handler(verb, answers))
 
     async def start(self) -> int:
-        """Listen; the port really used."""
+        """Start listening; return the actual port."""
         return await self._web.start(self._config.host, self._config.port)
 
     async def stop(self) -> None:
-        """Stop listening; started requests are finished."""
+        """Stop listening. Requests that have started are finished."""
         await self._web.stop()
 
     def _handler(self, verb: str, answers: Answers) -> Handler:
