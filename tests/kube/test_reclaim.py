@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 import pytest
 
 from fairburst.kube.api.objects import Pod
-from fairburst.kube.enforce.reclaim import REFUSED_SECONDS, STUCK_SECONDS, PodEviction
+from fairburst.kube.enforce.ending import STUCK_SECONDS
+from fairburst.kube.enforce.reclaim import REFUSED_SECONDS, PodEviction
 from fairburst.kube.rounds.view import RoundPlan
+from fairburst.kube.times import from_epoch
 from fairburst.policy.reclaim.values import Ground, ReclaimMemory
 from tests.support.objects import World, job, latency_spec, node, pod, requesting
 
@@ -17,6 +20,7 @@ EARLY = "2025-12-31T22:00:00Z"
 IGNORE = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
 SMALL = requesting("1", "1Gi")
 NODE_CPU = 8
+DAY = 86_400
 
 
 class Cluster(World):
@@ -57,14 +61,23 @@ class Cluster(World):
         self.after(seconds)
         return self.round()
 
-    def evict(self, evictions: tuple[PodEviction, ...], *, through_reclaim: bool = True) -> None:
+    def evict(self, evictions: tuple[PodEviction, ...]) -> None:
         """The API server takes the evictions; the pods are ending."""
-        if through_reclaim:
-            self.engine.reclaim.sent(evictions)
+        self.engine.reclaim.sent(evictions)
         for one in evictions:
             body = msgspec.to_builtins(self.pods[one.key])
             body["metadata"] |= {"deletionTimestamp": "2026-01-01T00:10:00Z", "deletionGracePeriodSeconds": 600}
             body["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]
+            self.put(msgspec.convert(body, Pod))
+
+    def deleted_by_owner(self, numbers: Iterable[int], *, grace_seconds: int) -> None:
+        """Pods of the first batch queue are asked to end by somebody else, and do not hurry."""
+        for number in numbers:
+            body = msgspec.to_builtins(self.pods[self.batches[0], f"{self.batches[0]}-{number:02}"])
+            body["metadata"] |= {
+                "deletionTimestamp": from_epoch(self.wall + grace_seconds).isoformat(),
+                "deletionGracePeriodSeconds": grace_seconds,
+            }
             self.put(msgspec.convert(body, Pod))
 
     def gone(self, evictions: tuple[PodEviction, ...]) -> list[str]:
@@ -168,13 +181,41 @@ def test_what_reclaim_has_evicted_is_charged_again_if_it_still_runs_a_minute_aft
 
 def test_pods_that_their_owner_evicts_are_charged_until_they_are_gone() -> None:
     """Free use else: a tenant evicts its own pods with a grace period of a day, and they ignore the request."""
+    cluster = Cluster(burst={"reclaim": "Never"})
+    cluster.arrive()
+    cluster.deleted_by_owner(range(6), grace_seconds=DAY)
+    assert [cluster.next(1.0).snapshot.usage[:, 0].tolist() for _ in range(3)] == [[16.0, 0.0]] * 3
+
+
+def test_pods_that_end_in_time_for_the_burst_come_free_and_no_others_go() -> None:
     cluster = Cluster()
     cluster.arrive()
-    own = tuple(PodEviction(("batch", f"batch-{number:02}"), "", "", "", Ground.BURST, "") for number in range(6))
-    cluster.evict(own, through_reclaim=False)
-    assert cluster.next().snapshot.usage[:, 0].tolist() == [16.0, 0.0]
+    cluster.deleted_by_owner(range(6), grace_seconds=20)
+    assert [evictions(cluster.next(1.0)) for _ in range(3)] == [(), (), ()]
+
+
+def test_pods_that_their_owner_deletes_with_a_long_grace_period_switch_reclaim_off_for_no_burst() -> None:
+    """They do not come free in time. They may go as any other pod of their queue may: reclaim asks them to hurry."""
+    cluster = Cluster()
+    cluster.arrive()
+    cluster.deleted_by_owner(range(16), grace_seconds=DAY)
     cluster.next()
-    assert cluster.next(1.0).snapshot.usage[:, 0].tolist() == [16.0, 0.0], "nor is the pod free once reclaim has chosen others"
+    chosen = evictions(cluster.next())
+    assert [one.grace_seconds for one in chosen] == [30] * 6
+    cluster.evict(chosen)
+    assert [evictions(cluster.next(5.0)) for _ in range(3)] == [(), (), ()], "those six come free now"
+    late = evictions(cluster.next(30.0 + STUCK_SECONDS - 15.0 + 0.2)) + evictions(cluster.next())
+    assert len(late) == 6, "they have not ended: others go"
+    assert not {one.uid for one in late} & {one.uid for one in chosen}
+
+
+def test_victims_are_given_no_longer_than_until_the_deadline_of_the_burst() -> None:
+    cluster = Cluster(burst=latency_spec("6", 20, 900))
+    cluster.arrive()
+    cluster.next()
+    given = [one.grace_seconds for one in evictions(cluster.next())]
+    assert len(given) == 6
+    assert all(seconds is not None and 1 <= seconds <= 20 for seconds in given), given
 
 
 def test_a_pod_of_a_long_grace_period_is_given_a_bounded_time_to_end() -> None:

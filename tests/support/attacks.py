@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from e2e.cluster import Cluster, ClusterError
@@ -108,6 +109,15 @@ class Arena:
         """Wait until so many more rounds have ended."""
         before = self.operator.metrics()["fairburst_rounds_total"]
         until(lambda: self.operator.metrics()["fairburst_rounds_total"] >= before + count, PATIENCE_SECONDS, f"{count} rounds")
+
+    def act_as_kubelet(self, tenant: Tenant) -> None:
+        """End the tenant's pods whose grace period is over, as a kubelet does and KWOK does not."""
+        now = datetime.now(UTC).isoformat()
+        ended = json.dumps({"status": {"phase": "Failed"}})
+        for one in self.listed("pods", tenant):
+            if one["metadata"].get("deletionTimestamp", "9") < now and one["status"]["phase"] == "Running":
+                name = one["metadata"]["name"]
+                self.cluster.kubectl("patch", "pod", name, "-n", tenant.name, "--subresource=status", "--type=merge", "-p", ended)
 
     def clear(self) -> None:
         """Delete every tenant and wait until its pods are gone."""

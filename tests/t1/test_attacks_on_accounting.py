@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 NODES, NODE_CPU = 4, 8
 CPUS = NODES * NODE_CPU
 DAY = 86_400
+GRACE_SECONDS = 30.0  # reclaim.longestGraceSeconds
 SETTINGS = {"log": {"level": "DEBUG"}, "reclaim": {"minimumRunSeconds": 1, "graceSeconds": 5}}
 STUBBORN = {"annotations": {"stop-seconds": f"{DAY}s"}, "terminationGracePeriodSeconds": DAY}  # its containers ignore the request to end
 
@@ -55,6 +56,23 @@ def test_pods_that_their_own_tenant_evicts_are_charged_until_they_are_gone(arena
     arena.rounds(10)
     assert arena.occupying(cheat) == CPUS, "what it holds"
     assert figures(arena, cheat) == (CPUS, CPUS / 2), "what it is charged for, and its level"
+
+
+def test_pods_deleted_with_a_grace_period_of_a_day_switch_reclaim_off_for_no_burst(arena: Arena) -> None:
+    """They counted as coming free, for a day."""
+    cheat, hard = arena.tenant(), arena.tenant("LatencyQueue", **bursty(16), reclaim="Evict")
+    cheat.create(job("work", CPUS, **STUBBORN))
+    arena.wait_running(cheat, CPUS, "the cheat's Job to fill the cluster")
+    cheat("delete", "pod", "--all", f"--grace-period={DAY}", "--wait=false")
+    hard.create(job("burst", 16))
+
+    def all_run() -> bool:
+        arena.act_as_kubelet(cheat)
+        return arena.running(hard) == 16
+
+    until(all_run, GRACE_SECONDS + PATIENCE_SECONDS, "the burst to run where the cheat's pods were")
+    assert arena.occupying(cheat) <= CPUS - 16
+    until(lambda: figures(arena, cheat)[0] == arena.occupying(cheat), PATIENCE_SECONDS, "the rest of them to be charged")
 
 
 def test_a_pod_that_names_its_own_node_takes_no_class(arena: Arena) -> None:

@@ -15,15 +15,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairburst.bounds import bounded_duration
 from fairburst.kube.api.objects import Node, Pod, ResourceQuota, controller_of
+from fairburst.kube.enforce.ending import STUCK_SECONDS, asked_key, comes_free, freed, grace_to_give, own_grace, still_there
 from fairburst.kube.enforce.enforced import Enforced
 from fairburst.kube.enforce.evictable import evictable
 from fairburst.kube.enforce.quota_plan import QuotaKey, amounts
 from fairburst.kube.names import QUOTA_NAME
 from fairburst.kube.times import from_epoch, to_epoch
 from fairburst.kube.usage.capacity import NodeShapes
-from fairburst.kube.usage.charge import counted_until
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.gated_pods import PodKey, group_of
 from fairburst.kube.usage.placement import Placement, has_rules_of_its_own
@@ -48,8 +47,6 @@ from fairburst.policy.tolerance import LARGEST, TOLERANCE, slack_of
 
 ENFORCED_SECONDS = 0.05  # until a quota that is written in this round is seen to be enforced
 LESS_THAN_A_POD = 0.999  # as quota_plan.py, which writes no smaller differences at once
-STUCK_SECONDS = 60.0  # beyond its time to end: what ends later than that may never end
-DEFAULT_GRACE_SECONDS = 30  # core/v1, where a pod names none
 REFUSED_SECONDS = 10.0  # a disruption budget that refuses one pod of a controller will hardly let go of another sooner
 
 
@@ -124,15 +121,18 @@ class Reclaimer:
             return ReclaimPlan(due=grace_ends - wall)
         over = [item for item in enforced if item.row is not None and _is_over(item.row, snapshot, result)]
         holding = frozenset(item.namespace for item in over)
-        free, bound = self._nodes(cluster, wall, now)
+        horizon = self._horizon(claims, wall)
+        free, bound = self._nodes(cluster, horizon, wall, now)
         if room_for_all(claims, free):  # what goes already is enough: nobody is looked at who might go
             return ReclaimPlan(holding=holding, due=grace_ends - wall)
-        running = self._candidates(cluster, bound, {item.namespace: item.row for item in over if item.row is not None})
-        standing = _standing(snapshot, result, over, running, cluster)
+        giving = {item.namespace: item.row for item in over if item.row is not None}
+        bound = [one for one in bound if one.key[0] in giving and not one.pod.unmanaged]
+        running = [self._running(cluster, one, giving[one.key[0]]) for one in bound if not self._ending(one.key, one.pod)]
+        standing = _standing(snapshot, result, over, [(giving[one.key[0]], one.request) for one in bound], cluster)
         outcome, self.memory = make_room(claims, free, running, standing, self.memory, self.rules, wall)
         keys = {pod.metadata.uid: key for key, pod in cluster.pods.items()} if outcome.evictions else {}
         why = {claim.owed.row: _why(claim.owed, snapshot, result, since) for claim in claims}
-        longest = int(self.rules.longest_grace_seconds)
+        longest = horizon - wall
         evictions = tuple(_eviction(one, keys[one.uid], cluster, why[one.row], longest) for one in outcome.evictions)
         self._note_asked(evictions, cluster, wall)
         return ReclaimPlan(
@@ -142,28 +142,15 @@ class Reclaimer:
         )
 
     def freed(self, pods: Mapping[PodKey, Pod], index: PodIndex, nodes: Container[str], wall: float) -> dict[str, dict[str, float]]:
-        """Charge of the pods on `nodes` that reclaim is ending, by namespace and resource. `wall`: seconds since the epoch.
-
-        Their queue is not charged for them until the grace that reclaim gave and a minute have passed. Pods that their owner deletes or
-        evicts are not among them: such a pod may ignore the request for as long as its own grace period says.
-        """
-        kept, sums = dict[str, float](), dict[str, dict[str, float]]()
-        for name, until in self.memory.asked.items():
-            namespace, pod_name, uid = name.split("/", 2)
-            pod = pods.get((namespace, pod_name))
-            if pod is None or pod.metadata.uid != uid:
-                continue
-            kept[name] = until
-            if pod.bound and pod.spec.node_name in nodes and pod.metadata.deletion_timestamp is not None and wall <= until:
-                total = sums.setdefault(namespace, dict.fromkeys(index.resources, 0.0))
-                for resource, amount in zip(index.resources, index.shape((namespace, pod_name)), strict=True):
-                    total[resource] += amount / 1000
+        """Charge of the pods on `nodes` that reclaim is ending, by namespace and resource, as `ending.freed` says."""
+        kept = still_there(self.memory.asked, pods)
         if len(kept) < len(self.memory.asked):
             self.memory = replace(self.memory, asked=kept)
-        return sums
+        return freed(kept, pods, index, nodes, wall)
 
     def _note_asked(self, evictions: Collection[PodEviction], cluster: Cluster, wall: float) -> None:
-        until = {_asked(one): wall + _given_grace(one, cluster.pods[one.key]) + STUCK_SECONDS for one in evictions}
+        given = {one.key: own_grace(cluster.pods[one.key]) if one.grace_seconds is None else one.grace_seconds for one in evictions}
+        until = {asked_key(one.key, one.uid): wall + given[one.key] + STUCK_SECONDS for one in evictions}
         self.memory = replace(self.memory, asked={**self.memory.asked, **until})
 
     def sent(self, evictions: Collection[PodEviction]) -> None:
@@ -179,7 +166,7 @@ class Reclaimer:
         """These pods have not been asked to end: room is not made for those for whom they were to go."""
         for one in evictions:
             self._flying.pop(one.key, None)
-        dropped, stays = {one.waiting for one in evictions}, {_asked(one) for one in evictions}
+        dropped, stays = {one.waiting for one in evictions}, {asked_key(one.key, one.uid) for one in evictions}
         self.memory = replace(
             self.memory,
             made_room={uid: at for uid, at in self.memory.made_room.items() if uid not in dropped},
@@ -198,7 +185,12 @@ class Reclaimer:
             waiting.sort(key=lambda entry: entry[:2])
         return [Claim(one, tuple(pod for _, _, pod in by_namespace[_namespace(snapshot, one.row)])) for one in found]
 
-    def _nodes(self, cluster: Cluster, wall: float, now: float) -> tuple[FloatArray, list[_Bound]]:
+    def _horizon(self, claims: Sequence[Claim], wall: float) -> float:
+        """By when room is needed (seconds since the epoch): the earliest deadline of the bursts that wait, the longest grace at most."""
+        deadlines = [claim.owed.deadline for claim in claims if claim.owed.evicts and claim.waiting]
+        return min(wall + self.rules.longest_grace_seconds, *deadlines)
+
+    def _nodes(self, cluster: Cluster, horizon: float, wall: float, now: float) -> tuple[FloatArray, list[_Bound]]:
         """(M, K + 1) what is free or comes free on each node, and the pods that take the rest of it."""
         self._flying = {key: uid for key, uid in self._flying.items() if _is_there(cluster.pods.get(key), uid)}
         self._refused = {owner: until for owner, until in self._refused.items() if now < until}
@@ -207,24 +199,20 @@ class Reclaimer:
         bound = [
             _Bound(key, pod, node, _request(cluster, key))
             for key, pod in cluster.pods.items()
-            if (node := position.get(pod.spec.node_name)) is not None and pod.bound and not self._comes_free(key, pod, wall)
+            if (node := position.get(pod.spec.node_name)) is not None and pod.bound and not self._comes_free(key, pod, horizon, wall)
         ]
         if bound:
             np.subtract.at(free, [one.node for one in bound], [one.request for one in bound])
         return free, bound
 
-    def _candidates(self, cluster: Cluster, bound: Sequence[_Bound], giving: Mapping[str, int]) -> list[RunningPod]:
-        """The pods that might go, of these namespaces (with their rows)."""
-        return [
-            self._running(cluster, one, giving[one.key[0]])
-            for one in bound
-            if one.key[0] in giving and not one.pod.unmanaged and one.pod.metadata.deletion_timestamp is None
-        ]
+    def _comes_free(self, key: PodKey, pod: Pod, horizon: float, wall: float) -> bool:
+        """Whether the pod leaves its room by the horizon: its eviction is on its way, or it is ending and is not stuck."""
+        asked_until = self.memory.asked.get(asked_key(key, pod.metadata.uid))
+        return comes_free(pod, asked_until, horizon, wall) or self._flying.get(key) == pod.metadata.uid
 
-    def _comes_free(self, key: PodKey, pod: Pod, wall: float) -> bool:
-        """Whether the pod is about to end: its eviction is on its way, or it has been asked to and is not stuck."""
-        ending = pod.metadata.deletion_timestamp is not None and wall <= counted_until(pod) + STUCK_SECONDS
-        return ending or self._flying.get(key) == pod.metadata.uid
+    def _ending(self, key: PodKey, pod: Pod) -> bool:
+        """Whether asking the pod to end would change nothing: reclaim has, in vain so far. One that others delete may be asked to hurry."""
+        return pod.metadata.deletion_timestamp is not None and asked_key(key, pod.metadata.uid) in self.memory.asked
 
     def _running(self, cluster: Cluster, one: _Bound, row: int) -> RunningPod:
         pod = one.pod
@@ -254,16 +242,17 @@ def _refilled(item: Enforced, cluster: Cluster) -> FloatArray:
 
 
 def _standing(
-    snapshot: ClusterSnapshot, result: RoundResult, over: Sequence[Enforced], running: Sequence[RunningPod], cluster: Cluster
+    snapshot: ClusterSnapshot, result: RoundResult, over: Sequence[Enforced], bound: Sequence[tuple[int, Request]], cluster: Cluster
 ) -> Standing:
-    """Queues as givers. Their use is what runs: the round's usage still has those in it whose eviction is on its way."""
+    """Queues as givers. `bound`: row and request of each pod that does not come free: the round's usage still has those in it whose
+    eviction is on its way."""
     weight, use, refilled = (
         np.array([spec.weight for spec in snapshot.queues]),
         np.zeros_like(snapshot.usage),
         np.zeros_like(snapshot.usage),
     )
-    for pod in running:
-        use[pod.row] += pod.request[:-1]
+    for row, request in bound:
+        use[row] += request[:-1]
     for item in over:
         refilled[item.row] = _refilled(item, cluster)
     return Standing(use, result.level, result.guaranteed, refilled, weight, snapshot.live_capacity)
@@ -323,23 +312,7 @@ def _time(seconds: float) -> str:
     return from_epoch(seconds).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _eviction(one: Eviction, key: PodKey, cluster: Cluster, why: str, longest_grace: int) -> PodEviction:
+def _eviction(one: Eviction, key: PodKey, cluster: Cluster, why: str, longest_grace: float) -> PodEviction:
     pod, above = cluster.pods[key], "its level" if one.spare else "its fair share"
     message = f"Evicted for {why}. Its own queue uses more than {above}."
-    grace = longest_grace if _own_grace(pod) > longest_grace else None
-    return PodEviction(key, one.uid, _owner_uid(pod), one.waiting, one.ground, message, grace)
-
-
-def _own_grace(pod: Pod) -> float:
-    """Seconds that the pod asks to be given to end."""
-    named = pod.spec.termination_grace_period_seconds
-    return DEFAULT_GRACE_SECONDS if named is None else bounded_duration(named)
-
-
-def _given_grace(one: PodEviction, pod: Pod) -> float:
-    return _own_grace(pod) if one.grace_seconds is None else one.grace_seconds
-
-
-def _asked(one: PodEviction) -> str:
-    """The eviction's pod as `ReclaimMemory.asked` names it; a slash is in none of the three."""
-    return "/".join((*one.key, one.uid))
+    return PodEviction(key, one.uid, _owner_uid(pod), one.waiting, one.ground, message, grace_to_give(pod, longest_grace))

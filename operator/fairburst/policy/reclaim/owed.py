@@ -43,7 +43,7 @@ def owed(
     lacking = np.maximum(snapshot.usage, result.guaranteed) - snapshot.usage
     lacks = (lacking > slack_of(snapshot.live_capacity)).any(axis=1)
     bursts = [
-        Owed(row, Ground.BURST, lacking[row], bool(reclaiming[row]))
+        Owed(row, Ground.BURST, lacking[row], bool(reclaiming[row]), _deadline(result, row))
         for row in np.flatnonzero(lacks).tolist()
         if result.classes[row] is GuaranteeClass.HARD and _in_window(result, row)
     ]
@@ -59,6 +59,11 @@ def owed(
 def _in_window(result: RoundResult, row: int) -> bool:
     window = result.decisions[row].window
     return window is not None and window.state is WindowState.OPEN
+
+
+def _deadline(result: RoundResult, row: int) -> float:
+    window = result.decisions[row].window
+    return math.inf if window is None or window.deadline is None else window.deadline
 
 
 def _fair_shares(

@@ -6,6 +6,7 @@ Requests have K + 1 entries: resource units by resource, and last the one place 
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -61,12 +62,14 @@ class ReclaimMemory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Owed:
-    """What one queue is owed: `amount` (K,), resource units. `evicts`: running work may go for it; else it only takes free room first."""
+    """What one queue is owed: `amount` (K,), resource units. `evicts`: running work may go for it; else it only takes free room first.
+    `deadline`: of its burst, seconds since the epoch; infinite for a fair share."""
 
     row: int
     ground: Ground
     amount: FloatArray
     evicts: bool
+    deadline: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, eq=False)

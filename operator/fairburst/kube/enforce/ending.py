@@ -1,0 +1,86 @@
+"""Pods that are about to end: how long they are given, until when reclaim counts on their room, and which are charged to no queue. Pure.
+
+A pod that reclaim evicted is given a bounded time. A pod that its owner deletes may name any grace period, and may use all of it, so
+reclaim counts on its room only if it ends in time for the pods that wait (docs/decisions/0131).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from datetime import datetime
+
+from fairburst.bounds import bounded_duration
+from fairburst.kube.api.objects import Pod
+from fairburst.kube.times import to_epoch
+from fairburst.kube.usage.gated_pods import PodKey
+from fairburst.kube.usage.pod_index import PodIndex
+
+STUCK_SECONDS = 60.0  # beyond its time to end: what ends later than that may never end
+DEFAULT_GRACE_SECONDS = 30.0  # core/v1, where a pod names none
+
+
+def asked_key(key: PodKey, uid: str) -> str:
+    """The pod as `ReclaimMemory.asked` names it; a slash is in no namespace or name."""
+    return "/".join((*key, uid))
+
+
+def own_grace(pod: Pod) -> float:
+    """Seconds that the pod is given to end unless reclaim shortens them."""
+    metadata, named = pod.metadata, pod.spec.termination_grace_period_seconds
+    if metadata.deletion_timestamp is not None and metadata.deletion_grace_period_seconds is not None:
+        return bounded_duration(metadata.deletion_grace_period_seconds)
+    return DEFAULT_GRACE_SECONDS if named is None else bounded_duration(named)
+
+
+def grace_to_give(pod: Pod, longest: float) -> int | None:
+    """The grace period of its eviction in whole seconds, one at least; None: the pod's own is no longer."""
+    return None if own_grace(pod) <= longest else max(1, int(longest))
+
+
+def comes_free(pod: Pod, asked_until: float | None, horizon: float, wall: float) -> bool:
+    """Whether a pod that is being deleted leaves its room in time.
+
+    asked_until: until when reclaim, which evicted it, counts on its end; None for a pod that others delete. horizon: by when the room is
+    needed. wall: now. All in seconds since the epoch.
+    """
+    if pod.metadata.deletion_timestamp is None:
+        return False
+    if asked_until is not None:
+        return wall <= asked_until
+    ends = to_epoch(datetime.fromisoformat(pod.metadata.deletion_timestamp))
+    return ends <= horizon and wall <= ends + STUCK_SECONDS
+
+
+def still_there(asked: Mapping[str, float], pods: Mapping[PodKey, Pod]) -> dict[str, float]:
+    """The entries of `asked` whose pods still exist."""
+    return {name: until for name, until in asked.items() if _pod(name, pods) is not None}
+
+
+def freed(
+    asked: Mapping[str, float], pods: Mapping[PodKey, Pod], index: PodIndex, nodes: Container[str], wall: float
+) -> dict[str, dict[str, float]]:
+    """Charge of the pods on `nodes` that reclaim is ending, by namespace and resource. `wall`: seconds since the epoch.
+
+    Their queue is charged for them again once the grace that reclaim gave and a minute have passed. Pods that their owner deletes or
+    evicts are not among them.
+    """
+    sums: dict[str, dict[str, float]] = {}
+    for pod in _ending(asked, pods, wall):
+        if pod.bound and pod.spec.node_name in nodes:
+            total = sums.setdefault(pod.metadata.namespace, dict.fromkeys(index.resources, 0.0))
+            for resource, amount in zip(index.resources, index.charge_of(pod), strict=True):
+                total[resource] += amount / 1000
+    return sums
+
+
+def _ending(asked: Mapping[str, float], pods: Mapping[PodKey, Pod], wall: float) -> Iterable[Pod]:
+    for name, until in asked.items():
+        pod = _pod(name, pods)
+        if pod is not None and pod.metadata.deletion_timestamp is not None and wall <= until:
+            yield pod
+
+
+def _pod(name: str, pods: Mapping[PodKey, Pod]) -> Pod | None:
+    namespace, pod_name, uid = name.split("/", 2)
+    pod = pods.get((namespace, pod_name))
+    return pod if pod is not None and pod.metadata.uid == uid else None
