@@ -54,12 +54,12 @@ def random_queue(rng: np.random.Generator, name: str, order: float, width: int) 
 
 def changed(rng: np.random.Generator, queues: tuple[QueueSpec, ...], order: float, width: int) -> tuple[QueueSpec, ...]:
     """The queues after one or two changes; the same tuple where there are none."""
-    for _ in range(int(rng.choice([0, 0, 1, 1, 2]))):
+    for step in range(int(rng.choice([0, 0, 1, 1, 2]))):
         row = int(rng.integers(0, len(queues)))
         spec = queues[row]
         match rng.integers(5):
             case 0:
-                queues = (*queues, random_queue(rng, f"n{order:g}-{rng.integers(0, 99)}/q", order, width))
+                queues = (*queues, random_queue(rng, f"n{order:g}-{step}{rng.integers(0, 9)}/q", order, width))
             case 1 if len(queues) > 1:
                 queues = queues[:row] + queues[row + 1 :]
             case 2:
@@ -97,7 +97,7 @@ def check_history(seed: int) -> None:
     queues = tuple(random_queue(rng, f"q{row}/q", float(row), width) for row in range(rng.integers(1, 6)))
     steady, restarted = Memory(), Memory()
     now, usage = START, {spec.name: np.zeros(width) for spec in queues}
-    unit = {spec.name: rng.integers(0, 3, width).astype(float) for spec in queues}
+    unit: dict[str, np.ndarray] = {}
     for number in range(ROUNDS):
         if number:
             queues = changed(rng, queues, 10.0 + number, width)
@@ -105,7 +105,8 @@ def check_history(seed: int) -> None:
             capacity = [float(amount) for amount in rng.integers(8, 40, width)]
         for spec in queues:
             usage.setdefault(spec.name, np.zeros(width))
-            unit.setdefault(spec.name, rng.integers(0, 3, width).astype(float))
+            if spec.name not in unit or rng.random() < 0.1:
+                unit[spec.name] = rng.integers(0, 4, width).astype(float) * (rng.random() < 0.8)
         wants = rng.random(len(queues)) < (0.6 if rng.random() < 0.8 else 0.0)
         demand = rng.integers(0, 16, (len(queues), width)) * wants[:, None].astype(float)
         used = np.array([usage[spec.name] for spec in queues])

@@ -8,6 +8,7 @@ Conditions (1) and (2) need one number a queue, its load max_n,k d / (C min(gap,
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,6 +28,7 @@ from fairburst.policy.model import (
     RoundEvent,
     Schedule,
 )
+from fairburst.policy.pod_demand import same_declaration, with_pod_demand
 from fairburst.policy.profile import HardQueues, Member
 from fairburst.policy.table import (
     CLASS_NAMES,
@@ -145,11 +147,17 @@ class Book:
 
 def needs_admission(snapshot: ClusterSnapshot, columns: Columns, config: PolicyConfig) -> bool:
     """Whether anything that admission looks at may have changed since the memory was made."""
-    return columns.seen is not snapshot.queues or columns.admitted_for != _basis(snapshot, config)
+    if columns.seen is not snapshot.queues or columns.admitted_for != _basis(snapshot, config):
+        return True
+    return columns.pod_demand is not None and columns.pod_demand.differs(snapshot.unit)
 
 
 def _basis(snapshot: ClusterSnapshot, config: PolicyConfig) -> tuple[object, ...]:
     return (snapshot.resources, snapshot.committed_capacity.tobytes(), config)
+
+
+def _same_objects(one: tuple[QueueSpec, ...], other: tuple[QueueSpec, ...]) -> bool:
+    return one is other or (len(one) == len(other) and all(map(operator.is_, one, other)))
 
 
 def settle(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[Columns, int, list[RoundEvent]]:
@@ -165,23 +173,24 @@ class _Settlement:
 
     def __init__(self, snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> None:
         self.memory, self.config, self.now = memory, config, now
-        self.specs = snapshot.queues
         self.capacity = snapshot.committed_capacity
         self.resources = snapshot.resources
+        self.declared = snapshot.queues
+        counted = with_pod_demand(snapshot.queues, self._promise_in_force, self.resources, self.capacity, snapshot.unit)
+        self.specs, self.pod_demand = counted.specs, counted.added
         self.basis = _basis(snapshot, config)
         self.events: list[RoundEvent] = []
         self.next_order = memory.next_admission_order
         old = memory.columns
-        reuse = old is not None and old.declared.queues is snapshot.queues and old.declared.resources == snapshot.resources
-        self.offered = (
-            old.declared
-            if old is not None and reuse and old.declared.max_cycle == config.max_cycle_seconds
-            else compile_queues(snapshot.queues, snapshot.resources, config.max_cycle_seconds)
-        )
+        reuse = old is not None and old.declared.resources == snapshot.resources and old.declared.max_cycle == config.max_cycle_seconds
+        if old is not None and reuse and _same_objects(old.declared.queues, self.specs):
+            self.offered = old.declared
+        else:
+            self.offered = compile_queues(self.specs, snapshot.resources, config.max_cycle_seconds)
         self.offered_load = loads(self.offered, self.capacity)
         self.in_force, self.load = self.offered, self.offered_load
-        self.columns = blank_columns(self.offered, snapshot.queues)
-        self.promises: list[QueueSpec] = list(snapshot.queues)
+        self.columns = blank_columns(self.offered, self.declared)
+        self.promises: list[QueueSpec] = list(self.specs)
         self.refused: dict[int, QueueSpec] = {}
         self.changed: set[int] = set()
         self.was_refused: dict[int, QueueSpec] = {}
@@ -232,6 +241,10 @@ class _Settlement:
         row = columns.declared.row_of.get(name)
         return None if row is None else (columns.declared.queues[row], columns.refused.get(row))
 
+    def _promise_in_force(self, name: str) -> QueueSpec | None:
+        remembered = self._remembered(name)
+        return None if remembered is None else remembered[0]
+
     def _release(self, row: int) -> None:
         """A held queue keeps its ledger but neither class nor weight; it is a candidate again when it is resumed."""
         self.columns.guarantee[row] = NOT_ADMITTED
@@ -239,6 +252,8 @@ class _Settlement:
 
     def _offer_change(self, row: int, spec: QueueSpec, promise: QueueSpec) -> None:
         if is_smaller(spec, promise):
+            if same_declaration(self.declared[row], promise):
+                return  # only what its pods need
             self.events.append(RoundEvent(spec.name, EventKind.PROMISE_CHANGED, "The smaller promise is in force at once."))
             return
         self.promises[row] = promise
@@ -353,6 +368,8 @@ class _Settlement:
         self.changed.discard(row)
         self.load[row] = load
         self.columns.guarantee[row] = guarantee
+        if same_declaration(self.declared[row], promise):
+            return without  # only what its pods need: its owner changed nothing
         self.events.append(RoundEvent(spec.name, EventKind.PROMISE_CHANGED, "The changed promise is in force."))
         if spec.arrival != promise.arrival:
             windows.postpone(self.columns, row, self.in_force, self.now)
@@ -388,7 +405,10 @@ class _Settlement:
         same = all(promise is spec for promise, spec in zip(promises, self.specs, strict=True))
         declared = self.offered if same else compile_queues(promises, self.resources, self.config.max_cycle_seconds)
         classes = tuple([CLASS_OF_CODE[code] for code in self.columns.guarantee.tolist()])
-        columns = replace(self.columns, declared=declared, seen=self.specs, admitted_for=self.basis, refused=self.refused, classes=classes)
+        columns = replace(
+            self.columns, declared=declared, seen=self.declared, admitted_for=self.basis, refused=self.refused, classes=classes,
+            pod_demand=self.pod_demand,
+        )  # fmt: skip
         self._account_share(columns)
         windows.begin(columns, self.now)
         return columns, self.next_order, self.events

@@ -195,10 +195,10 @@ def _quiet_round(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig
     quiet = None if columns is None else columns.quiet
     if columns is None or quiet is None or snapshot.jobs is not None or not -LONGEST_SECONDS <= now < quiet.until:
         return None
-    if needs_admission(snapshot, columns, config):
-        return None
     shape = columns.declared.demand.shape
     if snapshot.unit.shape != shape or snapshot.committed_capacity.shape != shape[1:]:
+        return None
+    if needs_admission(snapshot, columns, config):
         return None
     for array in (snapshot.demand, snapshot.usage):
         if array.shape != shape or not _all_zero(array):

@@ -27,6 +27,7 @@ from fairburst.policy.model import (
     QueueSpec,
     WindowState,
 )
+from fairburst.policy.pod_demand import declared_amounts
 from fairburst.policy.profile import Fit, Member
 from fairburst.policy.table import (
     CLASS_OF_CODE,
@@ -169,9 +170,23 @@ def admission_decision(view: Round, row: int) -> AdmissionDecision:
         resource = hard.fit(Member(declared, at))
     shown = None if resource is None else _resource_result(view, resource)
     reason, message = _admission_words(spec.name, float(view.shares[row]), granted, safety, fairness, shown, resource)
+    message += _added_words(view, row)
     if refused is not None:
         reason, message = "PromiseKept", f"The changed promise was refused, the earlier one stays in force. {message}"
     return AdmissionDecision(spec.name, granted, reason, message, safety, fairness, shown)
+
+
+def _added_words(view: Round, row: int) -> str:
+    """A sentence if the burst counts with resources that its owner did not declare."""
+    if view.columns.pod_demand is None or not view.columns.declared.latency[row]:
+        return ""
+    resources = view.snapshot.resources
+    declared = declared_amounts(view.snapshot.queues[row], resources)
+    counted = declared_amounts(view.columns.declared.queues[row], resources)
+    added = [amount(float(counted[at]), name) for at, name in enumerate(resources) if counted[at] > 0 >= declared[at]]
+    if not added:
+        return ""
+    return f" The burst counts with {', '.join(added)} that it does not declare, because its pods request as much."
 
 
 def _unknown_resource(view: Round, declared: Declared, at: int, granted: GuaranteeClass | None) -> str | None:

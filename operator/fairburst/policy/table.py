@@ -33,6 +33,7 @@ from fairburst.policy.model import (
     WindowState,
 )
 from fairburst.policy.phases import Phases
+from fairburst.policy.pod_demand import PodDemand
 from fairburst.policy.schedule import BurstTable
 from fairburst.policy.tolerance import LARGEST, LONGEST_SECONDS, SMALLEST, TIME_STEP_SECONDS
 
@@ -293,7 +294,8 @@ class Columns:
     """What is remembered, one row a queue of `declared` (the specs in force). Field by field as in QueueMemory; None is NaN.
 
     `seen` are the specs of the snapshot this was made for: the same tuple again needs no admission. `refused`: changed specs that were
-    refused, by row. `classes` spells out `guarantee`. The arrays are rows of `blocks`. `quiet`: see there.
+    refused, by row. `classes` spells out `guarantee`. The arrays are rows of `blocks`. `quiet`: see there. `pod_demand`: resources that
+    bursts leave out and pods need; `declared` counts them, `seen` does not.
     """
 
     declared: Declared
@@ -333,6 +335,7 @@ class Columns:
     classes: tuple[GuaranteeClass | None, ...]
     blocks: Mapping[type, Any]
     quiet: Quiet | None = None
+    pod_demand: PodDemand | None = None
 
     def copy(self) -> Columns:
         """A copy whose arrays may be written. It is not quiet: `quiet` describes the round that these arrays came out of."""
@@ -359,7 +362,7 @@ class Columns:
         return self.fair_value + self.fair_rate * np.maximum(0.0, now - self.fair_as_of)
 
 
-_OTHER_FIELDS = {"declared", "seen", "admitted_for", "refused", "classes", "blocks", "quiet"}
+_OTHER_FIELDS = {"declared", "seen", "admitted_for", "refused", "classes", "blocks", "quiet", "pod_demand"}
 ARRAY_FIELDS = tuple(field.name for field in fields(Columns) if field.name not in _OTHER_FIELDS)
 _DEFAULTS: dict[str, tuple[type, float | int | bool]] = {
     "guarantee": (np.int8, NOT_ADMITTED), "admission_order": (np.int64, -1), "state": (np.int8, NO_WINDOW), "index": (np.int64, 0),

@@ -1,0 +1,166 @@
+"""What a burst needs of resources that its owner did not declare: as much as its pods request of them.
+
+A burst that declares cpu only can't run without the memory of its pods, so a guarantee of cpu alone would be none. The burst is taken to be
+whole pods like the queue's largest; their demand for the undeclared resources counts as if it had been declared, in admission and in the
+rate. While no pod is known, what was counted before stays. Decides nothing about classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
+from fairburst.policy.drf import row_any
+from fairburst.policy.model import QueueKind, QueueSpec, Schedule
+from fairburst.policy.schedule import BurstTable
+from fairburst.policy.tolerance import TOLERANCE
+
+MOST_TOO_MUCH = 2.0  # what is counted falls only when the pods need less than one such part of it: the largest pod comes and goes
+
+
+@dataclass(frozen=True, slots=True)
+class PodDemand:
+    """M queues whose bursts leave a counted resource out. declared, counted: (M, K) the most of any burst, as declared and as counted."""
+
+    rows: IntArray
+    declared: FloatArray
+    undeclared: BoolArray
+    counted: FloatArray
+
+    def differs(self, unit: FloatArray) -> bool:
+        """Whether pods of the size `unit` (N, K) need other amounts than are counted."""
+        some = unit[self.rows]
+        if not some.any():
+            return False
+        need = _pods(self.declared, some)[:, None] * some * self.undeclared
+        known = row_any(need > 0)
+        return bool(_changes(need, self.counted)[known].any())
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Specs with what their pods need, and what was added to which."""
+
+    specs: tuple[QueueSpec, ...]
+    added: PodDemand | None
+
+
+def with_pod_demand(
+    specs: tuple[QueueSpec, ...],
+    former: Callable[[str], QueueSpec | None],
+    resources: Sequence[str],
+    capacity: FloatArray,
+    unit: FloatArray,
+) -> Counted:
+    """The specs as admission counts them. `former`: the promise in force of a queue. Resources of which the pool has none are left out."""
+    counted = list(specs)
+    rows: list[int] = []
+    amounts: list[tuple[FloatArray, BoolArray, FloatArray]] = []
+    there = capacity > 0
+    for row, spec in enumerate(specs):
+        if spec.kind is not QueueKind.LATENCY:
+            continue
+        declared = declared_amounts(spec, resources)
+        undeclared = (declared <= 0) & there
+        if declared.any() and undeclared.any():
+            counted[row], most = _count(spec, former(spec.name), resources, declared, undeclared, unit[row])
+            rows.append(row)
+            amounts.append((declared, undeclared, most))
+    if not rows:
+        return Counted(specs, None)
+    declared, undeclared, most = (np.array(column) for column in zip(*amounts, strict=True))
+    return Counted(tuple(counted), PodDemand(np.array(rows), declared, undeclared, most))
+
+
+def same_declaration(spec: QueueSpec, promise: QueueSpec) -> bool:
+    """Whether `promise` is `spec` with more or less of what its pods need."""
+    rest = replace(spec, burst=None, arrival=None) == replace(promise, burst=None, arrival=None)
+    return rest and same_bursts(spec, promise)
+
+
+def same_bursts(spec: QueueSpec, promise: QueueSpec) -> bool:
+    """Whether the bursts of `promise` are those of `spec` with more or less of what its pods need."""
+    names = _names(spec)
+    return _bursts(promise, names) == _bursts(spec, names)
+
+
+def declared_amounts(spec: QueueSpec, resources: Sequence[str]) -> FloatArray:
+    """(K,) the most that any burst declares."""
+    if isinstance(spec.arrival, Schedule):
+        table = BurstTable.of(spec.arrival.bursts)
+        if table.problem:
+            return np.zeros(len(resources))
+        most = dict(zip(table.resources, table.amounts.max(axis=0).tolist(), strict=True))
+    else:
+        most = {} if spec.burst is None else dict(spec.burst.resources)
+    return np.array([most.get(name, 0.0) for name in resources])
+
+
+def _names(spec: QueueSpec) -> set[str]:
+    if isinstance(spec.arrival, Schedule):
+        table = BurstTable.of(spec.arrival.bursts)
+        return {name for name, most in zip(table.resources, table.amounts.max(axis=0, initial=0.0).tolist(), strict=True) if most > 0}
+    return set() if spec.burst is None else {name for name, most in spec.burst.resources.items() if most > 0}
+
+
+def _bursts(spec: QueueSpec, names: set[str]) -> object:
+    """Bursts and arrivals, of the resources in `names` only."""
+    if isinstance(spec.arrival, Schedule):
+        table = BurstTable.of(spec.arrival.bursts)
+        columns = sorted((name, at) for at, name in enumerate(table.resources) if name in names)
+        amounts = table.amounts[:, [at for _, at in columns]]
+        return [name for name, _ in columns], [one.tolist() for one in (table.arrival, table.duration, table.deadline, amounts)]
+    if spec.burst is None:
+        return None
+    return replace(spec.burst, resources={name: most for name, most in spec.burst.resources.items() if name in names}), spec.arrival
+
+
+def _count(
+    spec: QueueSpec, promise: QueueSpec | None, resources: Sequence[str], declared: FloatArray, undeclared: BoolArray, unit: FloatArray
+) -> tuple[QueueSpec, FloatArray]:
+    """The spec as it is counted, and (K,) the most of any burst in it that was added; the promise itself where it is that."""
+    kept = promise if promise is not None and promise.kind is spec.kind and same_bursts(spec, promise) else None
+    before = np.zeros(len(resources)) if kept is None else declared_amounts(kept, resources) * undeclared
+    need = _pods(declared[None, :], unit[None, :])[0] * unit * undeclared
+    if need.any() and _changes(need, before).any():
+        return _added(spec, {name: float(unit[at]) for at, name in enumerate(resources) if need[at] > 0}, resources, unit), need
+    if kept is None or not before.any():
+        return spec, before
+    same = replace(spec, burst=kept.burst, arrival=kept.arrival)
+    return (kept if same == kept else same), before
+
+
+def _added(spec: QueueSpec, sizes: Mapping[str, float], resources: Sequence[str], unit: FloatArray) -> QueueSpec:
+    """The spec with whole pods' needs of the resources in `sizes` (one pod's) in each burst."""
+    if isinstance(spec.arrival, Schedule):
+        table = BurstTable.of(spec.arrival.bursts)
+        column_of = {name: column for column, name in enumerate(table.resources)}
+        amounts = np.array([table.amounts[:, column_of[name]] if name in column_of else np.zeros(len(table)) for name in resources]).T
+        pods = _pods(amounts, np.broadcast_to(unit, amounts.shape))
+        own = [column for column, name in enumerate(table.resources) if name not in sizes]
+        more = pods[:, None] * np.array(list(sizes.values()))
+        names = (*(table.resources[column] for column in own), *sizes)
+        wider = BurstTable(names, table.arrival, table.duration, table.deadline, np.hstack([table.amounts[:, own], more]))
+        return replace(spec, arrival=Schedule(wider))
+    if spec.burst is None:
+        return spec
+    declared = np.array([spec.burst.resources.get(name, 0.0) for name in resources])
+    count = float(_pods(declared[None, :], unit[None, :])[0])
+    added = {name: count * size for name, size in sizes.items()}
+    return replace(spec, burst=replace(spec.burst, resources={**spec.burst.resources, **added}))
+
+
+def _pods(declared: FloatArray, unit: FloatArray) -> FloatArray:
+    """(M,) whole pods of size `unit` that hold the declared amounts (M, K); zero where no pod has any of them."""
+    part = np.divide(declared, unit, out=np.zeros_like(declared), where=unit > 0).max(axis=1)
+    pods: FloatArray = np.ceil(part * (1 - TOLERANCE))
+    return pods
+
+
+def _changes(need: FloatArray, counted: FloatArray) -> BoolArray:
+    """Where what pods need is more than is counted, or so much less that it is worth a change."""
+    changes: BoolArray = (need > counted * (1 + TOLERANCE)) | (need < counted / MOST_TOO_MUCH)
+    return changes
