@@ -26,13 +26,13 @@ DAY = 86_400
 class Cluster(World):
     """Two nodes of eight cpu, full of pods of one Job in each batch namespace, and a queue whose burst of six may evict."""
 
-    def __init__(self, *batches: str, config: str = "", burst: dict[str, Any] | None = None, mode: str = "Quota") -> None:
+    def __init__(self, *batches: str, config: str = "", burst: dict[str, Any] | None = None, mode: str = "Quota", weight: int = 1) -> None:
         super().__init__(config, nodes=0)
         for number in range(2):
             self.nodes["", f"node-{number}"] = node(f"node-{number}", cpu=str(NODE_CPU), memory="64Gi", pods="110")
         self.batches = batches or ("batch",)
         for where in self.batches:
-            self.queue("ThroughputQueue", where, spec={"enforcement": mode})
+            self.queue("ThroughputQueue", where, spec={"enforcement": mode, "weight": weight})
         self.queue("LatencyQueue", "burst", spec={**latency_spec("6", 120, 900), "reclaim": "Evict", **(burst or {})})
         self.round()
         self.after(5.0)
@@ -89,7 +89,7 @@ def evictions(plan: RoundPlan) -> tuple[PodEviction, ...]:
 
 
 def test_the_quota_is_lowered_to_the_level_before_anybody_goes() -> None:
-    cluster = Cluster()
+    cluster = Cluster(weight=4)  # the burst is beyond its queue's fair share: it has its rate and no more
     cluster.arrive()
     first = cluster.next()
     assert evictions(first) == (), "the quota still lets as many in as there are"
@@ -160,7 +160,7 @@ def test_pods_without_a_grace_period_that_end_a_little_late_still_come_free() ->
 
 
 def test_what_reclaim_has_evicted_is_charged_to_no_queue_while_it_ends() -> None:
-    cluster = Cluster()
+    cluster = Cluster(weight=4)
     cluster.arrive()
     cluster.next()
     cluster.evict(evictions(cluster.next()))

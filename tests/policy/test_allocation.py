@@ -19,7 +19,7 @@ def standing(
     wanted: Sequence[Sequence[float]], rate: Sequence[Sequence[float]], unit: float = 0.0, hard: Sequence[int] = NOBODY,
     overdue: Sequence[int] = NOBODY, soft: Sequence[int] = NOBODY,
 ) -> Standing:  # fmt: skip
-    """Queues that are in none of the row sets are elastic, with weight 1 and no cap."""
+    """Queues that are in none of the row sets are elastic, with weight 1 and no cap; the others get no more than they are promised."""
     rows = [np.array(some, dtype=np.int64) for some in (hard, overdue, soft)]
     elastic = np.ones(len(wanted), dtype=bool)
     elastic[np.concatenate(rows)] = False
@@ -27,7 +27,7 @@ def standing(
     return Standing(
         wanted=np.asfortranarray(wanted, dtype=np.float64), rate=rates, whole_rate=units_up(rates, units, rows[0]), unit=units,
         weight=np.ones(len(wanted)), hard=rows[0], overdue=rows[1], soft=rows[2], elastic=elastic,
-        level_cap=np.full(len(wanted), math.inf),
+        level_cap=np.where(elastic, math.inf, 0.0),
     )  # fmt: skip
 
 

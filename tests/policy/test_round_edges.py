@@ -215,11 +215,12 @@ def test_half_the_guaranteed_rate_is_a_burst() -> None:
 
 
 def test_spare_that_is_given_in_whole_units_is_not_charged() -> None:
-    """8 of 10.5 cores are promised; of the rest, two whole pods are spare."""
-    queues = (latency("l/q", 0.0, [8.0], 10, Sporadic(100)),)
-    result, _ = decide(snapshot(queues, [10.5], [[20.0]], [[10.0]], [[1.0]]), Memory(), CONFIG, START)
-    assert (result.allocation.tolist(), result.guaranteed.tolist()) == ([[10.0]], [[8.0]])
-    assert result.charge_rate.tolist() == pytest.approx([8 / 10.5])
+    """8 of 10.5 cores are promised, more than the queue's fair share; of the rest, two whole pods are spare."""
+    queues = (latency("l/q", 0.0, [8.0], 10, Sporadic(100)), throughput("t/q"))
+    given = snapshot(queues, [10.5], [[20.0], [0.0]], [[10.0], [0.0]], [[1.0], [0.0]])
+    result, _ = decide(given, Memory(), CONFIG, START)
+    assert (result.allocation[0].tolist(), result.guaranteed[0].tolist()) == ([10.0], [8.0])
+    assert result.charge_rate.tolist() == pytest.approx([8 / 10.5, 0.0])
 
 
 def test_what_rounding_takes_from_a_promise_is_not_granted() -> None:

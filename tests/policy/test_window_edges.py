@@ -62,11 +62,12 @@ def bursting(name: str = "l/q", order: float = 1.0) -> QueueSpec:
 
 class TestScheduledBurstsInTurn:
     def test_a_burst_that_adjoins_the_last_has_its_own_rate_and_deadline_from_its_first_round(self) -> None:
-        pool = Pool(scheduled("l/q", (10, Burst({"cpu": 2.0}, 10, 10)), (20, Burst({"cpu": 6.0}, 5, 7.5))))
-        pool.at(10, [9.0])
-        result = pool.at(20, [9.0], [2.0])
-        assert (pool.window(0).index, pool.window(0).deadline) == (1, START + 27.5)
-        assert result.guaranteed[0, 0] == pytest.approx(4.0)
+        bursts = (10, Burst({"cpu": 2.0}, 10, 10)), (20, Burst({"cpu": 6.0}, 5, 7.5))
+        pool = Pool(BATCH, scheduled("l/q", *bursts), throughput("u/q", 2.0), throughput("v/q", 3.0))
+        pool.at(10, [0.0, 9.0, 0.0, 0.0])
+        result = pool.at(20, [0.0, 9.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0])
+        assert (pool.window(1).index, pool.window(1).deadline) == (1, START + 27.5)
+        assert result.guaranteed[1, 0] == pytest.approx(4.0)  # more than its fair share of a quarter
 
     def test_so_has_one_that_ends_the_claim_of_an_overdue_burst(self) -> None:
         pool = Pool(scheduled("l/q", (10, Burst({"cpu": 2.0}, 10, 10)), (25, Burst({"cpu": 6.0}, 5, 7.5))))

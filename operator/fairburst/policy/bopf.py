@@ -6,14 +6,27 @@ that a hard queue's guarantee is rounded up here, because the promise comes firs
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
-from fairburst.policy.drf import column_sum, fill, put_rows, row_any, row_any_above, take_in_order, take_rows
+from fairburst.policy.drf import (
+    add_to_rows,
+    by_resource,
+    column_sum,
+    dominant_share,
+    fill,
+    put_rows,
+    row_any,
+    row_any_above,
+    take_in_order,
+    take_rows,
+    weighted_sum,
+)
 from fairburst.policy.rounding import units_up
-from fairburst.policy.tolerance import TOLERANCE, slack_of
+from fairburst.policy.tolerance import SMALLEST, TOLERANCE, slack_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +37,8 @@ class Standing:
     whole_rate: the rates of the rows `hard`, rounded up to whole units.
     hard: rows in an ON window with budget left, in admission order. overdue: hard rows past their deadline, earliest deadline first.
     soft: rows in an ON window with budget left, shortest remaining demand first (SRPT).
-    elastic: (N,) mask of the rest. level_cap: (N,) dominant share at which a row of `elastic` is capped (infinite: only by demand).
+    elastic: (N,) mask of the rest. level_cap: (N,) dominant share at which a row is capped in the fill (infinite: only by demand). Rows of
+        `hard`, `overdue` and `soft` rise in it from what they are promised, if their cap is higher.
     """
 
     wanted: FloatArray
@@ -59,9 +73,9 @@ def allocate(standing: Standing, capacity: FloatArray) -> tuple[FloatArray, Floa
     if standing.soft.size:
         granted, left = _serve_in_order(take_rows(standing.wanted, standing.soft), left, slack)
         served.append((standing.soft, granted))
-    guaranteed = _serve_elastic(standing, capacity, left)
+    guaranteed = _serve_elastic(standing, capacity, left, _Risers.of(standing, served, capacity))
     for rows, granted in served:
-        put_rows(guaranteed, rows, granted)
+        add_to_rows(guaranteed, rows, granted)
     return guaranteed, _serve_spare(standing, guaranteed, capacity)
 
 
@@ -100,8 +114,75 @@ def _extras_that_fit(extra: FloatArray, left: FloatArray) -> FloatArray:
     return result
 
 
-def _serve_elastic(standing: Standing, capacity: FloatArray, left: FloatArray) -> FloatArray:
-    """(N, K): elastic queues, and latency queues outside their windows up to their residual share, by weighted DRF; nothing for others."""
+@dataclass(frozen=True, slots=True)
+class _Risers:
+    """Rows in their windows that may get more than they are promised. (M,) each: `begin` the dominant share that is promised, `height` that
+    of what is wanted beyond; speed: (M, K) what a unit of dominant share beyond is made of."""
+
+    rows: IntArray
+    begin: FloatArray
+    height: FloatArray
+    speed: FloatArray
+
+    @classmethod
+    def of(cls, standing: Standing, served: Sequence[tuple[IntArray, FloatArray]], capacity: FloatArray) -> _Risers | None:
+        """The risers among the rows that are `served` with what they are promised; None if there are none."""
+        parts = []
+        for rows, granted in served:
+            begin = dominant_share(granted, capacity)
+            some = np.flatnonzero(standing.level_cap[rows] > begin * (1.0 + TOLERANCE) + TOLERANCE)
+            if some.size:
+                parts.append((rows[some], begin[some], _unmet(take_rows(standing.wanted, rows[some]), take_rows(granted, some))))
+        if not parts:
+            return None
+        rows, begin, unmet = (np.concatenate(column) for column in zip(*parts, strict=True))
+        height = dominant_share(unmet, capacity)
+        some = np.flatnonzero(height > TOLERANCE)
+        return cls(rows[some], begin[some], height[some], unmet[some] / height[some, None]) if some.size else None
+
+    def without(self, leaving: BoolArray) -> _Risers:
+        """The others."""
+        stay = ~leaving
+        return _Risers(self.rows[stay], self.begin[stay], self.height[stay], self.speed[stay])
+
+
+def _serve_elastic(standing: Standing, capacity: FloatArray, left: FloatArray, risers: _Risers | None) -> FloatArray:
+    """(N, K) by weighted DRF: elastic queues, latency queues outside their windows up to their residual share, and what `risers` get beyond
+    their promises.
+
+    A riser's use as a function of the common level begins at the share that it is promised, which `fill` does not know. So it is filled
+    from zero, and as much more is divided as it would use below that share. One whose level comes out lower is taken out; the levels of the
+    others can only fall by that. This ends with the largest set of risers in which each gets at least what it is promised.
+    """
+    if risers is None:
+        return _serve_without_windows(standing, capacity, left)
+    elastic = np.flatnonzero(standing.elastic)
+    wanted = take_rows(standing.wanted, elastic)
+    while True:
+        rows = np.concatenate([elastic, risers.rows])
+        whole = risers.speed * (risers.begin + risers.height)[:, None]
+        direction = by_resource(np.concatenate([wanted, whole]))
+        below = weighted_sum(risers.begin, risers.speed)
+        multiple = fill(direction, standing.level_cap[rows], standing.weight[rows], capacity, left + below)
+        reached = multiple[elastic.size :] * (risers.begin + risers.height) - risers.begin
+        if (reached >= 0).all():
+            break
+        risers = risers.without(reached < 0)
+    result = np.zeros_like(standing.wanted)
+    put_rows(result, elastic, wanted * multiple[: elastic.size, None])
+    more = _whole_pods(risers.speed * reached[:, None], take_rows(standing.unit, risers.rows), reached >= risers.height * (1.0 - TOLERANCE))
+    put_rows(result, risers.rows, more)
+    return result
+
+
+def _whole_pods(amount: FloatArray, unit: FloatArray, all_met: BoolArray) -> FloatArray:
+    """`amount` (M, K) rounded down to whole units where they are known, because what hard queues have is whole; not where all is met."""
+    known = (unit > SMALLEST) & ~all_met[:, None]
+    number = np.divide(amount, unit, out=np.zeros_like(amount), where=known)
+    return np.where(known, np.floor(number + TOLERANCE * np.maximum(number, 1.0)) * unit, amount)
+
+
+def _serve_without_windows(standing: Standing, capacity: FloatArray, left: FloatArray) -> FloatArray:
     if standing.elastic.all():
         multiple = fill(standing.wanted, standing.level_cap, standing.weight, capacity, left)
     else:

@@ -140,7 +140,20 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     new_memory = Memory(RememberedQueues(columns, AdmissionDecisions(view)), next_order, columns, dress_memory)
     result = _result(view, told, boundary, dress, slots)
     held_back = None if limits is None else limits.held_back
-    return (replace(result, lead_time=lead_time, held_back=held_back) if lead_time else result), new_memory
+    promised = _promised(standing, guaranteed)
+    if lead_time or promised is not None:
+        result = replace(result, lead_time=lead_time, held_back=held_back, promised=promised)
+    return result, new_memory
+
+
+def _promised(standing: Standing, guaranteed: FloatArray) -> FloatArray | None:
+    """What hard queues in their windows are guaranteed at their rates, where that is less than what they are guaranteed in all."""
+    rows = standing.hard
+    if rows.size == 0 or not row_any_short(standing.whole_rate, take_rows(guaranteed, rows)).any():
+        return None
+    promised = guaranteed.copy(order="K")
+    put_rows(promised, rows, np.minimum(take_rows(guaranteed, rows), standing.whole_rate))
+    return promised
 
 
 def _dress(
@@ -369,6 +382,8 @@ def _standing(
         elastic[hard] = elastic[soft] = elastic[overdue] = False
         outside = np.flatnonzero(elastic & (state != NO_WINDOW) & wants)
         cap[outside] = _residual(columns, outside, account, current, config, now)
+        inside = np.flatnonzero(~elastic & wants)
+        cap[inside] = _residual_now(columns, inside, account, current, now)
         cap = _to_live_share(cap, wanted, inverse, snapshot.live_capacity)
     return Standing(
         wanted=wanted, rate=current.rate, unit=snapshot.unit, weight=weight, hard=hard, overdue=overdue, soft=soft,
@@ -380,12 +395,17 @@ def _residual(
     columns: Columns, rows: IntArray, account: windows.Account, current: windows.Current, config: PolicyConfig, now: float
 ) -> FloatArray:
     """(F - ledger) / time left for `rows`; a small rise keeps the old level (dead band), a fall is followed at once so that F holds."""
-    left = np.maximum(columns.period_started[rows] + current.period[rows] - now, TIME_STEP_SECONDS)
-    level = np.maximum(account.fair[rows] - account.ledger[rows], 0.0) / left
+    level = _residual_now(columns, rows, account, current, now)
     former = columns.residual_level[rows]
     keep = (former <= level) & (level <= former * (1.0 + config.level_dead_band))
     level = np.where(keep, former, level)
     columns.residual_level[rows] = level
+    return level
+
+
+def _residual_now(columns: Columns, rows: IntArray, account: windows.Account, current: windows.Current, now: float) -> FloatArray:
+    left = np.maximum(columns.period_started[rows] + current.period[rows] - now, TIME_STEP_SECONDS)
+    level: FloatArray = np.maximum(account.fair[rows] - account.ledger[rows], 0.0) / left
     return level
 
 

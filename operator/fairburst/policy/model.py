@@ -444,6 +444,7 @@ class RoundResult:
     small_level: (N, K) the part of `level` for small jobs of elastic queues, the rest is for large ones; None: DRESS is off.
     reserve_ratio: δ; None: DRESS is off. dress: its numbers and reasons. lead_time: what is held for expected bursts, and why.
     held_back: (N,) the queues that the held room is kept from: their quotas permit just `level`, without slack. None: nothing is held.
+    promised: (N, K) the part of `guaranteed` that hard queues have at their rates; None: all of it. The rest is their fair share.
     slots: what PAF gives each of the snapshot's elastic jobs. moved: (K,) by queue what came from other queues by it (negative: went to
         them); `level` contains it, `allocation` does not: it counts as the giver's.
     """
@@ -463,5 +464,6 @@ class RoundResult:
     dress: DressResult | None = None
     lead_time: tuple[LeadTimeDecision, ...] = ()
     held_back: BoolArray | None = None
+    promised: FloatArray | None = None
     slots: tuple[SlotDecision, ...] = ()
     moved: Mapping[str, FloatArray] = field(default_factory=dict)

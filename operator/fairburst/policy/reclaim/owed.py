@@ -24,7 +24,7 @@ def owed(
 
     Parameters
     ----------
-    snapshot, result : one round; `result.guaranteed` and `snapshot.usage` (N, K), resource units
+    snapshot, result : one round; `result.guaranteed`, `result.promised` and `snapshot.usage` (N, K), resource units
     reclaiming : (N,) queues whose `reclaim` is Evict
     short_since : what the last call returned; empty at first
     rules : settings
@@ -38,9 +38,11 @@ def owed(
     Notes
     -----
     Design §6: "the part of a burst inside its guarantee; a throughput queue's fair share after a grace time". The guarantee is
-    min(d/t, demand) and the fair share what DRF gives before anything is spare: the round's `guaranteed`. O(N) beside the rows that lack.
+    min(d/t, demand) and the fair share what DRF gives before anything is spare: the round's `guaranteed`, of a hard queue the part that it
+    is `promised`. What a hard queue gets beyond its rate comes as pods end. O(N) beside the rows that lack.
     """
-    lacking = np.maximum(snapshot.usage, result.guaranteed) - snapshot.usage
+    guaranteed = result.guaranteed if result.promised is None else result.promised
+    lacking = np.maximum(snapshot.usage, guaranteed) - snapshot.usage
     lacks = (lacking > slack_of(snapshot.live_capacity)).any(axis=1)
     bursts = [
         Owed(row, Ground.BURST, lacking[row], bool(reclaiming[row]), _deadline(result, row))
