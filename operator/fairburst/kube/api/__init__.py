@@ -1,1 +1,1 @@
-"""Talking to an API server: who we are, requests, typed objects, live copies of collections."""
+"""Access to an API server: credentials, requests, typed objects, live copies of collections."""

@@ -1,7 +1,7 @@
-"""Where the API server is and how we prove who we are: from a kubeconfig, or from a pod's service account.
+"""The API server's address and fairburst's credentials, from a kubeconfig or from a pod's service account.
 
-Tokens are read through a function because both kinds change: projected service account tokens rotate hourly, exec plug-ins
-and OIDC hand out short-lived ones.
+Tokens are read through a function because they change: the kubelet rotates projected service account tokens hourly, and exec plug-ins and
+OIDC issue short-lived ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ReadToken = Callable[[bool], str | None]
 
 @dataclass
 class Credentials:
-    """An endpoint and its credentials. `read_token(force)` may block (file, plug-in); `force` drops anything it remembers."""
+    """An endpoint and its credentials. `read_token(force)` may block (file, plug-in); `force` discards cached credentials."""
 
     server: str
     read_token: ReadToken = field(default=lambda force: None)  # noqa: ARG005
@@ -36,7 +36,7 @@ class Credentials:
     insecure: bool = False
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """None for plain HTTP, which only `kubectl proxy` and tests use."""
+        """Return the TLS settings, or None for plain HTTP, which only `kubectl proxy` and tests use."""
         if not self.server.startswith("https"):
             return None
         context = ssl.create_default_context(cafile=self.ca_path)
@@ -49,7 +49,7 @@ class Credentials:
 
 
 class TokenCache:
-    """The token in use, read again once it is older than `max_age_seconds`. Not for several threads at once: make one each."""
+    """The current token, which is stale after `max_age_seconds`. Not thread-safe: each thread needs its own cache."""
 
     def __init__(self, read: ReadToken) -> None:
         self._read = read
@@ -57,7 +57,7 @@ class TokenCache:
         self._read_at = float("-inf")
 
     def stale(self, max_age_seconds: float = TOKEN_MAX_AGE_SECONDS) -> bool:
-        """True where `refresh` should be called before the next request."""
+        """Whether `refresh` should be called before the next request."""
         return time.monotonic() - self._read_at > max_age_seconds
 
     def refresh(self, force: bool = False) -> None:
@@ -67,12 +67,12 @@ class TokenCache:
 
     @property
     def token(self) -> str | None:
-        """The bearer token, None where certificates do the work."""
+        """The bearer token, or None if client certificates authenticate the requests."""
         return self._token
 
 
 def load_credentials(kubeconfig: str | None, context: str | None = None) -> Credentials:
-    """Credentials from a kubeconfig file, or those of the pod's service account when `kubeconfig` is None. May block.
+    """Return the credentials of a kubeconfig file, or of the pod's service account if `kubeconfig` is None. May block.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def load_credentials(kubeconfig: str | None, context: str | None = None) -> Cred
 
 
 def from_service_account(directory: Path = SERVICE_ACCOUNT) -> Credentials:
-    """The pod's own identity, as the kubelet projects it."""
+    """Return the credentials that the kubelet projects into the pod."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     token_path, ca_path = directory / "token", directory / "ca.crt"
     if not host or not port or not token_path.exists():
@@ -92,14 +92,14 @@ def from_service_account(directory: Path = SERVICE_ACCOUNT) -> Credentials:
         )
     host = f"[{host}]" if ":" in host else host
 
-    def read_token(force: bool) -> str:  # noqa: ARG001 (a file is never remembered)
+    def read_token(force: bool) -> str:  # noqa: ARG001 (files are not cached)
         return token_path.read_text().strip()
 
     return Credentials(f"https://{host}:{port}", read_token, ca_path=str(ca_path) if ca_path.exists() else None)
 
 
 def from_kubeconfig(path: str, context: str | None = None) -> Credentials:
-    """What `kubectl` would use, exec plug-ins and OIDC included."""
+    """Return the credentials that `kubectl` would use, including exec plug-ins and OIDC."""
     from kubernetes import client as kubernetes_client  # noqa: PLC0415 (36 MB, and not needed in a pod)
     from kubernetes import config as kubernetes_config  # noqa: PLC0415
 
@@ -109,7 +109,7 @@ def from_kubeconfig(path: str, context: str | None = None) -> Credentials:
             kubernetes_config.load_kube_config(  # type: ignore[no-untyped-call]
                 path, context=context, client_configuration=configuration, persist_config=False
             )
-        except Exception as error:  # the library lets through whatever YAML and its own lookups raise
+        except Exception as error:  # the library passes on errors of YAML and of its own look-ups
             where = f"context {context!r}" if context else "the current context"
             raise CredentialsError(f"expected a kubeconfig with {where} at {path}, found: {error}") from error
         return configuration

@@ -1,7 +1,7 @@
 """A thin asynchronous Kubernetes API client: bytes in, bytes or plain dictionaries out, errors translated, writes rate-limited.
 
-It knows nothing of kinds: callers give paths ("/api/v1/pods"). One aiohttp session; a PATCH costs about 0.13 ms of CPU.
-Belongs to the event loop it was made in.
+The client does not know kinds: callers pass paths ("/api/v1/pods"). It uses one aiohttp session; a PATCH costs about 0.13 ms of CPU. It
+belongs to the event loop in which it was created.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fairburst.kube.api.retry import LONGEST_RETRY_AFTER_SECONDS, WriteRetries
 
 REQUEST_TIMEOUT_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 10.0
-# Bookmarks come about once a minute, so a watch silent for longer than this has lost its peer.
+# Bookmarks arrive about once a minute, so a watch that is silent for longer has lost its connection.
 INACTIVITY_TIMEOUT_SECONDS = 70.0
 CONNECTIONS = 64
 
@@ -32,26 +32,26 @@ Params = Mapping[str, str]
 
 
 class Fence(Protocol):
-    """Says whether this process may write. `server_seconds`: how long the server may be at a request that has reached it."""
+    """Decides whether this process may write. server_seconds: how long the server may work on a request that has reached it."""
 
     server_seconds: float
 
     def seconds_left(self) -> float:
-        """How long from now on; zero or less: not at all."""
+        """Return how long this process may still write; zero or less if it may not."""
         ...
 
 
 class RateLimiter:
-    """Token bucket. `rate` per second, at most `burst` saved up; waiters are served in order of arrival."""
+    """Token bucket with `rate` tokens a second and at most `burst` saved tokens. Waiters are served in order of arrival."""
 
     def __init__(self, rate: float, burst: int) -> None:
         self._interval = 1.0 / rate
         self._tolerance = self._interval * (burst - 1)
-        # Time at which the bucket would be full again (generic cell rate algorithm: one number is the whole state).
+        # Time at which the bucket would be full again. This number is the whole state (generic cell rate algorithm).
         self._full_at = 0.0
 
     async def acquire(self) -> None:
-        """Take one token, waiting for it if need be."""
+        """Take one token; wait until there is one."""
         now = time.monotonic()
         self._full_at = max(self._full_at, now) + self._interval
         wait = self._full_at - self._interval - self._tolerance - now
@@ -59,16 +59,16 @@ class RateLimiter:
             await asyncio.sleep(wait)
 
     def pause(self, seconds: float) -> None:
-        """Grant nothing for `seconds`: the server asked for it (Retry-After)."""
+        """Grant no token for `seconds`, as the server asked (Retry-After)."""
         self._full_at = max(self._full_at, time.monotonic() + seconds + self._tolerance)
 
 
 class ApiClient:
-    """See the module. Use as `async with await ApiClient.connect(...) as client`, or call `close`.
+    """The client described in the module's docstring. Use `async with await ApiClient.connect(...) as client`, or call `close`.
 
-    `fence`, if set, is asked before every write, and no write outlasts it. `retries`, if set, refuses writes that have failed until they
-    may be sent again. `agent` is who we are in the server's logs.
-    `session` replaces the HTTP connections, for example by a simulated network.
+    `fence`, if set, is checked before every write, and no write outlasts it. `retries`, if set, refuses writes that have failed until they
+    may be sent again. `agent` identifies the client in the server's logs. `session` replaces the HTTP connections, for example by a
+    simulated network.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class ApiClient:
         write_burst: int = 1000,
         agent: str = "fairburst",
     ) -> Self:
-        """Client for a kubeconfig's cluster, or for the pod's own when `kubeconfig` is None. Sends nothing yet.
+        """Return a client for a kubeconfig's cluster, or for the pod's own cluster if `kubeconfig` is None. Sends no request.
 
         Raises
         ------
@@ -124,19 +124,19 @@ class ApiClient:
         await self.close()
 
     async def close(self) -> None:
-        """End all requests and watches."""
+        """Close the connections, which ends all requests and watches."""
         await self._session.close()
 
     async def get(self, path: str, params: Params | None = None, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> bytes:
-        """The body of a GET."""
+        """GET; return the body."""
         return await self._send("GET", path, params, timeout_seconds=timeout_seconds)
 
     async def get_json(self, path: str, params: Params | None = None) -> JsonObject:
-        """The object of a GET."""
+        """GET; return the object."""
         return _object(await self.get(path, params))
 
     async def create(self, path: str, obj: object, params: Params | None = None) -> JsonObject:
-        """POST to a collection or subresource; the stored object."""
+        """POST to a collection or subresource; return the stored object."""
         return await self._write("POST", path, obj, "application/json", params)
 
     async def replace(self, path: str, obj: object, params: Params | None = None) -> JsonObject:
@@ -144,15 +144,15 @@ class ApiClient:
         return await self._write("PUT", path, obj, "application/json", params)
 
     async def merge_patch(self, path: str, obj: object, params: Params | None = None) -> JsonObject:
-        """RFC 7386: null deletes a key, lists are replaced whole."""
+        """PATCH by RFC 7386: null deletes a key, and lists are replaced as a whole."""
         return await self._write("PATCH", path, obj, "application/merge-patch+json", params)
 
     async def json_patch(self, path: str, ops: list[JsonObject], params: Params | None = None) -> JsonObject:
-        """RFC 6902; a failed `test` operation is an Invalid error."""
+        """PATCH by RFC 6902; a failed `test` operation is an Invalid error."""
         return await self._write("PATCH", path, ops, "application/json-patch+json", params)
 
     async def apply(self, path: str, obj: object, field_manager: str = "fairburst", *, force: bool = True) -> JsonObject:
-        """Server-side apply: creates the object if need be."""
+        """Server-side apply; creates the object if it does not exist."""
         params = {"fieldManager": field_manager, "force": "true" if force else "false"}
         return await self._write("PATCH", path, obj, "application/apply-patch+yaml", params)
 
@@ -163,7 +163,7 @@ class ApiClient:
     async def stream(
         self, path: str, params: Params | None = None, *, inactivity_seconds: float = INACTIVITY_TIMEOUT_SECONDS
     ) -> AsyncIterator[bytes]:
-        """Lines of a watch as they come. See `stream_batches`."""
+        """Yield the lines of a watch as they arrive. See `stream_batches`."""
         async for lines in self.stream_batches(path, params, inactivity_seconds=inactivity_seconds):
             for line in lines:
                 yield line
@@ -171,16 +171,16 @@ class ApiClient:
     async def stream_batches(
         self, path: str, params: Params | None = None, *, inactivity_seconds: float = INACTIVITY_TIMEOUT_SECONDS
     ) -> AsyncIterator[list[bytes]]:
-        """Lines of a watch, all that were buffered at each wake-up; an unfinished line waits for its end, however long it is.
+        """Yield the lines of a watch, in lists of all lines that are buffered at each wake-up.
 
-        Ends when the server ends the response in good order.
+        An incomplete line is kept until its end arrives, at any length. The iteration ends when the server ends the response normally.
 
         Raises
         ------
-        Unavailable : connection lost, or nothing came for `inactivity_seconds`.
+        Unavailable : the connection was lost, or nothing arrived for `inactivity_seconds`.
         ApiError : the server refused the watch.
         """
-        # A watch may be the first request for minutes; a fresh token lets it live.
+        # The watch may be the first request for minutes, and a fresh token keeps it alive for longer.
         if self._token.stale(1.0):
             await asyncio.to_thread(self._token.refresh)
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=inactivity_seconds)
@@ -217,14 +217,14 @@ class ApiClient:
         left = self.fence.seconds_left()
         if left <= 0:
             raise NotLeading(f"{method} {path}: not sent, another replica may hold the lease")
-        # The server gives up in time too: a request may wait there, in a queue or behind a webhook, for longer than we do.
+        # The server must give up in time too: a request may wait there, in a queue or behind a webhook, for longer than the client waits.
         limited = {**(params or {}), "timeout": f"{self.fence.server_seconds:g}s"}
         with self._under_way(), _translated(method, path):
             async with asyncio.timeout(left):
                 return _object(await self._send(method, path, limited, body=body, headers=headers))
 
     async def settled(self) -> None:
-        """Wait until no write that the fence let pass is under way."""
+        """Wait until no write that passed the fence is under way."""
         await self._settled.wait()
 
     @contextmanager
@@ -264,7 +264,7 @@ class ApiClient:
         headers: Mapping[str, str],
         limits: aiohttp.ClientTimeout,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A successful response; a 401 is tried once more with credentials read anew."""
+        """Yield a successful response. Retries a 401 once with new credentials."""
         if self._token.stale():
             await asyncio.to_thread(self._token.refresh)
         for last_attempt in (False, True):
@@ -293,14 +293,14 @@ class ApiClient:
         return {} if token is None else {"Authorization": f"Bearer {token}"}
 
     async def _refuse(self, method: str, path: str, response: aiohttp.ClientResponse) -> None:
-        """Raise the error that the response stands for."""
+        """Raise the error for this response."""
         with _translated(method, path):
             body = await response.read()
         status = _status(body)
         retry_after = _seconds(response.headers.get("Retry-After"))
         if response.status == 429 and status is None:
-            # Priority and fairness answers in plain text and means all of us; a Status object (an eviction that a
-            # disruption budget forbids) means this request only.
+            # Priority and fairness answers in plain text and concerns all of this client's writes. A Status object (an eviction that a
+            # disruption budget forbids) concerns this request only.
             self.writes.pause(1.0 if retry_after is None else retry_after)
         reason = (status.reason if status else "") or response.reason or "Unknown"
         message = status.message if status else body[:500].decode("utf-8", "replace").strip()
@@ -308,7 +308,7 @@ class ApiClient:
 
 
 def _abrupt_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket whose end forgets what the peer has not taken: a write that we have given up shall not arrive once the network is back."""
+    """Return a socket that discards unsent data on close, so that a write that timed out cannot arrive when the network is back."""
     made = socket.socket(*address[:3])
     made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     return made
@@ -324,7 +324,7 @@ _status_decoder = msgspec.json.Decoder(_Status)
 
 
 def _status(body: bytes) -> _Status | None:
-    """The API's error object, None where the body is something else (a proxy's page, plain text)."""
+    """Return the API's error object, or None if the body is something else (a proxy's page, plain text)."""
     try:
         status = _status_decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -333,7 +333,7 @@ def _status(body: bytes) -> _Status | None:
 
 
 def _seconds(header: str | None) -> float | None:
-    """Retry-After in seconds, bounded; its date form, which the API server never sends, counts as absent."""
+    """Return Retry-After in seconds, bounded. Its date form, which the API server never sends, counts as absent."""
     try:
         return None if header is None else min(max(0.0, float(header)), LONGEST_RETRY_AFTER_SECONDS)
     except ValueError:
@@ -346,7 +346,7 @@ def _object(body: bytes) -> JsonObject:
 
 
 class _translated:  # noqa: N801 (reads as a statement)
-    """Turn what aiohttp raises into Unavailable, keeping the cause."""
+    """Translates aiohttp's errors into Unavailable and keeps the cause."""
 
     def __init__(self, method: str, path: str) -> None:
         self._what = f"{method} {path}"

@@ -1,13 +1,13 @@
-"""What can go wrong when talking to the Kubernetes API, translated once from aiohttp and from the API's Status objects.
+"""Errors of the Kubernetes API, translated once from aiohttp and from the API's Status objects.
 
-ApiError                    any answer of 400 or above, or none at all
-    Unauthorized    401     credentials refused even after they were read anew
+ApiError                    any answer of 400 or above, or no answer
+    Unauthorized    401     credentials refused, also after a refresh
     Forbidden       403     RBAC, quota or an admission policy; the message says which
     NotFound        404
-    Conflict        409     somebody else wrote first; read again and retry
+    Conflict        409     another client wrote first; read again and retry
         AlreadyExists
     Gone            410     resourceVersion or continue token too old: list again
-    Invalid         422     the object breaks its schema
+    Invalid         422     the object violates its schema
     TooManyRequests 429     `retry_after` in seconds
     Unavailable     0, 502, 503, 504    refused, reset, timed out, or a server that is starting or stopping
     NotLeading      0       a write that was not sent: another replica may hold the lease
@@ -21,11 +21,11 @@ from typing import ClassVar
 
 
 class CredentialsError(Exception):
-    """No way to reach a cluster is configured, or the one configured cannot be read."""
+    """No cluster access is configured, or the configuration cannot be read."""
 
 
 class ApiError(Exception):
-    """An answer other than success. `status` is the HTTP code, 0 where there was no answer."""
+    """An answer other than success. status: the HTTP code, or 0 without an answer."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status or 'no answer'} {reason}: {message}")
@@ -35,7 +35,7 @@ class ApiError(Exception):
 
     @property
     def transient(self) -> bool:
-        """True where the same request may succeed later without anybody changing anything."""
+        """Whether the same request may succeed later without any other change."""
         return self.status in {0, 429} or self.status >= 500
 
 
@@ -68,7 +68,7 @@ class Invalid(ApiError):  # noqa: N818
 
 
 class TooManyRequests(ApiError):  # noqa: N818
-    """429. `retry_after`: seconds the server asked us to wait, 1 where it did not say."""
+    """429. retry_after: seconds to wait as told by the server, 1 if it told none."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float = 1.0) -> None:
         super().__init__(status, reason, message)
@@ -76,18 +76,18 @@ class TooManyRequests(ApiError):  # noqa: N818
 
 
 class Unavailable(ApiError):  # noqa: N818
-    """No answer, or one from a server that is not ready to give one."""
+    """No answer, or an answer from a server that is not ready."""
 
 
 class NotLeading(ApiError):  # noqa: N818
-    """A write that was not sent, since our right to write has ended."""
+    """A write that was not sent because this process's right to write has ended."""
 
     def __init__(self, message: str) -> None:
         super().__init__(0, "NotLeading", message)
 
 
 class BackedOff(ApiError):  # noqa: N818
-    """A write that was not sent, since it is too early for another attempt."""
+    """A write that was not sent because it is too early for another attempt."""
 
     def __init__(self, message: str) -> None:
         super().__init__(0, "BackedOff", message)
@@ -108,7 +108,7 @@ class _Kinds:
 
 
 def api_error(status: int, reason: str, message: str, retry_after: float | None = None) -> ApiError:
-    """The subclass for a status code."""
+    """Return an error of the status code's subclass."""
     if status == 429:
         return TooManyRequests(status, reason, message, 1.0 if retry_after is None else retry_after)
     if status == 409 and reason == "AlreadyExists":

@@ -1,4 +1,4 @@
-"""The Event that tells people what was decided about an object of theirs. Decides nothing."""
+"""Kubernetes Events, which tell users about decisions on their objects."""
 
 from __future__ import annotations
 

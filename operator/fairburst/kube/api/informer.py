@@ -1,8 +1,8 @@
-"""A live copy of one collection of the API server: list, watch, and whatever it takes to stay right.
+"""A live copy of one collection of the API server, kept by list and watch.
 
-Promise: at quiescence `store` equals the server's truth, whatever was lost in between. A watch resumes from the last
-resourceVersion; when that is refused (410), or on any ERROR event, the collection is listed again and the store is
-compared with the list, so that objects deleted in the gap are reported as deleted. Bookmarks show that a silent watch is alive.
+Guarantee: once changes stop, `store` equals the server's state, even if events were lost. A watch resumes from the last resourceVersion.
+After a 410 or any ERROR event the collection is listed again and compared with the store, so that objects deleted in the gap are reported
+as deleted. Bookmarks show that a silent watch is alive.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T", bound=Object)
 Key = tuple[str, str]
 
-# 500 pods are decoded in 5 ms: no page holds the event loop for longer than a round may wait.
+# Decoding 500 pods takes 5 ms, so that no page blocks the event loop for longer than a round may wait.
 PAGE_SIZE = 500
-# The server ends each watch after about this long, at random so that not all of them end at once (client-go: 5 to 10 minutes).
+# The server ends each watch after this time, at random so that not all of them end at once (client-go: 5 to 10 minutes).
 WATCH_SECONDS = (240, 480)
 BACKOFF_SECONDS = (0.5, 10.0)
-# A watch that ends sooner than this without having told us anything counts as a failure.
+# A watch that ends sooner than this without an event or a bookmark counts as a failure.
 SHORTEST_WATCH_SECONDS = 1.0
-KIND_SECONDS = 60.0  # until a kind that is not served is looked for again
-SILENCE_SECONDS = 180.0  # bookmarks come every minute: a watch silent for longer is dead
-# Answers after which resuming from the same version may still work; after any other the version itself is in doubt.
+KIND_SECONDS = 60.0  # between two look-ups of a kind that is not served
+SILENCE_SECONDS = 180.0  # bookmarks arrive every minute, so a watch that is silent for longer is dead
+# Statuses after which the watch may resume from the same version. After any other the version itself is in doubt.
 _KEEPS_VERSION = frozenset({0, 401, 403, 429, 502, 503})
 
 
 class Backoff:
-    """Delays that double from the first to the last, each spread over its upper half."""
+    """Delays that double from `first` to `last`, each at random within its upper half."""
 
     def __init__(self, first: float, last: float, source: random.Random | None = None) -> None:
         self._first, self._last = first, last
@@ -47,11 +47,11 @@ class Backoff:
         self._random = source or random.Random()  # noqa: S311 (jitter, not a secret)
 
     def reset(self) -> None:
-        """Begin anew after a success."""
+        """Start again at the first delay, after a success."""
         self._next = self._first
 
     def delay(self) -> float:
-        """Seconds to wait before the next attempt."""
+        """Return the seconds to wait before the next attempt."""
         ceiling = self._next
         self._next = min(self._last, 2 * ceiling)
         return ceiling * self._random.uniform(0.5, 1.0)
@@ -66,24 +66,24 @@ def _ignore_event(kind: str, old: Object | None, new: Object | None) -> None:
 
 
 class Informer(Generic[T]):
-    """Keeps `store` like the collection at `path`. Run `run()` as a task; cancel it to end.
+    """Keeps `store` equal to the collection at `path`. Run `run()` as a task; cancel it to end.
 
     Parameters
     ----------
-    client, path : where; for example "/api/v1/pods" or "/apis/batch/v1/namespaces/x/jobs".
+    client, path : the collection, for example "/api/v1/pods" or "/apis/batch/v1/namespaces/x/jobs".
     kind : the struct to decode to.
-    on_change : called once per batch of events, after the store has them all.
+    on_change : called once per batch of events, after the store has all of them.
     params : selectors, for example {"fieldSelector": "status.phase!=Failed,status.phase!=Succeeded"}.
-    optional : whether the API server may not serve the kind: the collection is empty then, and looked for once a minute.
-    on_event : called for each change with ("ADDED" | "MODIFIED" | "DELETED", old, new), the store already changed. Where it raises, the
-        new object is left out of the store, as one that cannot be decoded.
+    optional : whether the API server may lack the kind. The collection is empty then, and the kind is looked up once a minute.
+    on_event : called for each change with ("ADDED" | "MODIFIED" | "DELETED", old, new) after the store has changed. If it raises, the new
+        object is removed from the store, like one that cannot be decoded.
 
     Attributes
     ----------
-    store : (namespace, name) to object; never changed in place by anybody.
+    store : objects by (namespace, name). No object is ever changed in place.
     synced : set after the first complete list.
     last_contact : `time.monotonic()` of the last list page, event or bookmark; minus infinity before the first.
-    lists, undecodable : counters: complete lists so far; objects left out because they broke our schema, or because `on_event` raised.
+    lists, undecodable : counters: complete lists so far; objects left out because they violated the schema or because `on_event` raised.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Informer(Generic[T]):
         self._lists = list_decoder(kind)
         self._events = event_decoder(kind)
         self._version: str | None = None
-        # Versions of objects that our own writes brought, until the watch has caught up with them.
+        # Versions that own writes brought into the store ahead of the watch.
         self._ahead: dict[Key, int] = {}
 
     async def run(self) -> None:
@@ -142,9 +142,9 @@ class Informer(Generic[T]):
             await asyncio.sleep(delay)
 
     def observe(self, new: T) -> None:
-        """Take an object that a write of ours was answered with, ahead of the watch, whose older events then don't bring back the past.
+        """Put the object from the answer to an own write into the store, ahead of the watch. Older events of the watch are then ignored.
 
-        Calls no `on_change`: who wrote it knows.
+        Does not call `on_change`, because the writer already knows the change.
         """
         version = _number(new.metadata.resource_version)
         if version is not None:
@@ -152,7 +152,7 @@ class Informer(Generic[T]):
         self._put(_key(new), new)
 
     async def _list(self) -> None:
-        """Replace the store by the server's list, reporting only what differs."""
+        """Replace the store by the server's list and report only the differences."""
         found: dict[Key, T] = {}
         token = ""
         while True:
@@ -170,7 +170,7 @@ class Informer(Generic[T]):
         self._on_change()
 
     async def _without_kind(self) -> None:
-        """Nobody has installed the kind, or somebody has removed it: nothing is there, and that is known."""
+        """Empty the store because the server does not have the kind: it is not installed, or was removed. The store counts as synced."""
         self._version, self.last_contact = None, time.monotonic()
         self._reconcile({})
         self.synced.set()
@@ -178,7 +178,7 @@ class Informer(Generic[T]):
         await asyncio.sleep(KIND_SECONDS)
 
     def _reconcile(self, found: dict[Key, T]) -> None:
-        """Turn the difference between the store and a complete list into events."""
+        """Turn the differences between the store and a complete list into events."""
         self._ahead.clear()
         for key in [key for key in self.store if key not in found]:
             self._tell("DELETED", self.store.pop(key), None)
@@ -197,7 +197,7 @@ class Informer(Generic[T]):
         return True
 
     def _tell(self, kind: str, old: T | None, new: T | None) -> bool:
-        """Call `on_event`; False where it raised. One object's error must not end the watch of all others."""
+        """Call `on_event`; return False if it raised. One object's error must not end the watch of all others."""
         try:
             self._on_event(kind, old, new)
         except Exception as error:
@@ -211,7 +211,7 @@ class Informer(Generic[T]):
         return True
 
     def _is_behind(self, key: Key, new: T) -> bool:
-        """Whether the watch has not yet come to what `observe` took; forgets the mark once it has."""
+        """Whether an event is older than the version that `observe` stored. Forgets that version once the watch has reached it."""
         version = _number(new.metadata.resource_version)
         if version is not None and version < self._ahead[key]:
             return True
@@ -220,7 +220,7 @@ class Informer(Generic[T]):
         return False
 
     async def _watch(self) -> bool:
-        """Follow the collection from the last version until the server ends the watch; True if that was worth something."""
+        """Watch the collection from the last version until the server ends the watch; return False if that was too soon."""
         params = {
             **self._params,
             "watch": "true",
@@ -236,14 +236,14 @@ class Informer(Generic[T]):
                 for line in lines:
                     changed |= self._apply(line)
             finally:
-                # Also when an ERROR event ends the batch: what came before it is in the store.
+                # Also if an ERROR event ends the batch: the events before it are in the store.
                 if changed:
                     self._on_change()
             self._backoff.reset()
         return self._version != before or time.monotonic() - started >= SHORTEST_WATCH_SECONDS
 
     def _apply(self, line: bytes) -> bool:
-        """Take one line into the store; True if that changed it.
+        """Apply one line to the store; return True if it changed.
 
         Raises
         ------
@@ -276,15 +276,15 @@ class Informer(Generic[T]):
         return event
 
     def _decode_odd(self, line: bytes, error: msgspec.ValidationError) -> WatchEvent[T] | None:
-        """An event that is none of our kind. An ERROR's object is a Status, which seldom fits; any other object is skipped.
+        """Decode an event that does not fit the kind. An ERROR's object is a Status, which seldom fits; any other object is skipped.
 
         Raises
         ------
-        _WatchError : an ERROR event, or a line that is JSON but no event: what it was to say is lost, so the collection is listed again.
+        _WatchError : an ERROR event, or a line of JSON that is not an event. Its content is lost, so the collection is listed again.
         """
         try:
             raw = _raw_event_decoder.decode(line)
-            if raw.type == "BOOKMARK":  # an empty object of the kind, with null where the kind has a list
+            if raw.type == "BOOKMARK":  # an empty object of the kind, with null in place of lists
                 metadata = msgspec.json.decode(raw.object, type=_Bookmark).metadata
                 return WatchEvent(raw.type, self._kind(metadata=metadata))
         except (msgspec.DecodeError, UnicodeDecodeError) as broken:
@@ -295,7 +295,7 @@ class Informer(Generic[T]):
         return None
 
     def _page(self, body: bytes) -> ObjectList[T]:
-        """One page; objects that break our schema are left out rather than blocking all others."""
+        """Decode one page. Skip objects that violate the schema, so that they do not block all others."""
         try:
             return self._lists.decode(body)
         except msgspec.ValidationError:
@@ -316,9 +316,9 @@ class Informer(Generic[T]):
 
 
 def silence(informers: Iterable[Informer[Any]]) -> str | None:
-    """Which of them, all synced, have not been heard of for long while others have; None where all is well.
+    """Return a message that names the synced informers that have been silent for too long, or None.
 
-    When none is heard of, the API server is away: a restart would only lose the caches.
+    If all of them are silent, the API server is unreachable. The result is then None, as a restart would only lose the caches.
     """
     now = time.monotonic()
     watched = list(informers)

@@ -1,9 +1,8 @@
-"""Which of several replicas writes: the one that holds a Lease. The rules as a value of plain numbers, and the thin loop that follows them.
+"""Leader election by a Lease: only its holder writes. `Candidacy` has the rules on plain numbers; `LeaderElection` applies them.
 
-Times are monotonic seconds of one process; clocks of different machines are never compared. A holder writes only for
-`renew_deadline` seconds after it *sent* the last renewal that succeeded; somebody else takes the Lease only after having seen it
-unchanged for `lease` seconds, counted from when the change was *seen*. The first is shorter than the second, so that there is time in
-between for the last write to end, and nobody needs to know of the other.
+Times are monotonic seconds of one process; clocks of different machines are never compared. A holder writes only for `renew_deadline`
+seconds after it *sent* its last successful renewal. Another replica takes the Lease only after it has *seen* the Lease unchanged for
+`lease` seconds. The first time is shorter than the second, so that the last write has time to end. The replicas need not know each other.
 """
 
 from __future__ import annotations
@@ -26,14 +25,17 @@ from fairburst.telemetry.log import event
 logger = logging.getLogger(__name__)
 
 API_VERSION = "coordination.k8s.io/v1"
-LONGEST_LEASE_SECONDS = 60.0  # what somebody else's Lease says is believed up to here
-JITTER = 0.2  # as in client-go: two replicas that were started together do not ask together
+LONGEST_LEASE_SECONDS = 60.0  # upper bound for the duration that another holder's Lease declares
+JITTER = 0.2  # as in client-go, so that replicas that start together do not send their requests together
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """`lease`: how long others wait for a holder that is silent. `renew_deadline`: how long a holder writes after its last renewal.
-    `retry`: time between two renewals or two looks. All in seconds, retry < renew_deadline < lease."""
+    """Times of the election in seconds; retry < renew_deadline < lease.
+
+    lease: how long other replicas wait for a silent holder. renew_deadline: how long a holder writes after its last renewal.
+    retry: time between two renewals or two reads.
+    """
 
     lease: float
     renew_deadline: float
@@ -42,9 +44,9 @@ class LeaseTimes:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """A Lease as it is stored. `holder` is empty once it was released; `version` is the object's resourceVersion.
+    """A Lease as stored. `holder` is empty once it was released; `version` is the object's resourceVersion.
 
-    `acquired` and `renewed` are the holder's own clock, for people to read: no decision looks at them.
+    `acquired` and `renewed` are times of the holder's clock, for display only.
     """
 
     holder: str
@@ -56,33 +58,33 @@ class LeaseRecord:
 
 
 class Candidacy:
-    """What one replica knows of the Lease, and what follows from it."""
+    """One replica's knowledge of the Lease, and the decisions that follow from it."""
 
     def __init__(self, identity: str, times: LeaseTimes) -> None:
         self.identity, self._times = identity, times
-        self.known = False  # whether the Lease, or that there is none, was ever seen
+        self.known = False  # whether the Lease was ever read, or found to be missing
         self._stored: LeaseRecord | None = None  # as last seen
-        self._last: LeaseRecord | None = None  # the same, or what was seen before it was deleted
-        self._seen_at = -math.inf  # since when it has been as it is, as far as we saw
+        self._last: LeaseRecord | None = None  # as last seen, or as seen before it was deleted
+        self._seen_at = -math.inf  # time at which this replica first saw the present state
         self._renewed_at = -math.inf
         self._resigned = False
 
     @property
     def holder(self) -> str:
-        """Who holds it, as far as we saw; empty if nobody does."""
+        """The holder as last seen; empty if there is none."""
         return "" if self._stored is None else self._stored.holder
 
     @property
     def writes_until(self) -> float:
-        """When our right to write ends; minus infinity where we have none."""
+        """The end of this replica's right to write; minus infinity if it has none."""
         return self._renewed_at + self._times.renew_deadline
 
     def leads(self, now: float) -> bool:
-        """Whether we may write."""
+        """Whether this replica may write."""
         return now < self.writes_until
 
     def read(self, record: LeaseRecord | None, now: float) -> None:
-        """Take in what is stored; None where there is no Lease. Somebody else's name, or none, ends our right to write at once."""
+        """Note the stored Lease, None if there is none. If this replica is not its holder, its right to write ends at once."""
         if not self.known or record != self._stored:
             self._seen_at = now
         self.known, self._stored, self._last = True, record, record or self._last
@@ -90,7 +92,7 @@ class Candidacy:
             self._renewed_at = -math.inf
 
     def claim(self, now: float) -> LeaseRecord | None:
-        """The record to write now, to become holder or to stay it; None where that is not ours to do. Version "" means: create it."""
+        """Return the record to write so that this replica becomes or stays holder, or None. Version "" means that it creates the Lease."""
         if self._resigned or not self.known or not (self.leads(now) or now >= self.free_at):
             return None
         stays, last = self.holder == self.identity, self._last
@@ -105,42 +107,42 @@ class Candidacy:
 
     @property
     def free_at(self) -> float:
-        """From when on the Lease may be taken, unless it changes before. One that was deleted may have a holder who does not know yet."""
+        """Time from which this replica may take an unchanged Lease. The holder of a deleted Lease may not know yet of the deletion."""
         if self._last is None or (self._stored is not None and self.holder in {"", self.identity}):
             return -math.inf
         seconds = self._stored.seconds if self._stored is not None and self._stored.seconds else self._times.lease
         return self._seen_at + min(seconds, LONGEST_LEASE_SECONDS)
 
     def written(self, record: LeaseRecord, sent_at: float, now: float) -> None:
-        """A write of ours, sent at `sent_at`, is stored: we may write, counted from then."""
+        """Note that the server has stored a write. The right to write counts from `sent_at`."""
         self.read(record, now)
         if not self._resigned and record.holder == self.identity:
             self._renewed_at = max(self._renewed_at, sent_at)
 
     def resign(self) -> LeaseRecord | None:
-        """Write no more and want no more; the record that releases the Lease, None where it is not ours."""
+        """Give up the right to write and all candidacy; return the record that releases the Lease, or None if another replica holds it."""
         self._resigned, self._renewed_at = True, -math.inf
         if self._stored is None or self.holder != self.identity:
             return None
         return LeaseRecord("", 1.0, self._stored.acquired, None, self._stored.transitions, self._stored.version)
 
     def pause(self, now: float, jitter: float) -> float:
-        """Seconds until the next turn; less than the retry time where something ends before. `jitter` is in [0, 1]."""
+        """Return the seconds until the next turn, at most until the right to write or the Lease ends. jitter: in [0, 1]."""
         wait = self._times.retry * (1 + JITTER * jitter)
         ends = self.writes_until if self.leads(now) else self.free_at
         return min(wait, ends - now) if ends > now else wait
 
 
 class LeaderElection:
-    """Runs one replica's candidacy. `leading` is set while it may write, `standing_by` while it may not.
+    """Runs one replica's candidacy. `leading` is set while the replica may write, `standing_by` while it may not.
 
-    `client` must be one of its own: a renewal shall neither wait in a queue of writes nor be stopped by the fence that this is.
+    `client` must not be shared: a renewal must neither wait behind other writes nor be stopped by this fence.
     """
 
     def __init__(self, client: ApiClient, namespace: str, name: str, identity: str, times: LeaseTimes) -> None:
         self.leading, self.standing_by = asyncio.Event(), asyncio.Event()
         self.standing_by.set()
-        # What has reached the server when our right ends has this long to end too.
+        # A request that has reached the server at the deadline gets this long to end.
         self.server_seconds = times.lease - times.renew_deadline
         self._client, self._name, self._times = client, name, times
         self._collection = f"/apis/{API_VERSION}/namespaces/{namespace}/leases"
@@ -152,15 +154,15 @@ class LeaderElection:
 
     @property
     def unread(self) -> str | None:
-        """Why it is not known whether there is a holder; None once it is: a standby that cannot see the Lease is none."""
+        """Why the holder is unknown, or None once it is known. A standby that cannot read the Lease cannot take over."""
         return None if self._candidacy.known else self._problem or "the lease has not been read yet"
 
     def seconds_left(self) -> float:
-        """How long we may still write; zero or less where we may not."""
+        """Return how long this replica may still write; zero or less if it may not."""
         return self._candidacy.writes_until - time.monotonic()
 
     async def run(self) -> None:
-        """Until cancelled. Whoever cancels it and led should `resign` and `release`."""
+        """Run until cancelled. The caller should then call `resign` and `release` if this replica led."""
         listener = asyncio.create_task(self._listen(), name="lease-watch")
         try:
             while True:
@@ -177,14 +179,14 @@ class LeaderElection:
             await asyncio.gather(listener, return_exceptions=True)
 
     def resign(self) -> None:
-        """Let no new write begin. The Lease stays ours, so nobody else begins either, until `release`."""
+        """Start no further write. This replica keeps the Lease until `release`, so that no other one starts writing."""
         self._candidacy.resign()
         self._publish()
 
     async def release(self) -> None:
-        """Give the Lease to whoever wants it. Only once no write of ours is under way."""
+        """Release the Lease. Call it only once no write of this replica is under way."""
         try:
-            async with asyncio.timeout(self._times.renew_deadline), self._turns:  # a renewal under way decides what is stored
+            async with asyncio.timeout(self._times.renew_deadline), self._turns:  # a renewal under way may change the stored record
                 record = self._candidacy.resign()
                 if record is None:
                     return
@@ -195,11 +197,11 @@ class LeaderElection:
             event(logger, logging.INFO, "lease released", lease=self._name)
 
     async def _turn(self) -> None:
-        """Look, unless we lead; then write if that is ours to do. An API server that hangs costs one turn, not our right to write."""
+        """Read the Lease unless leading; then write it if due. A hanging API server costs one turn, not the right to write."""
         try:
             async with asyncio.timeout(self._times.renew_deadline / 2):
                 if not self._candidacy.leads(time.monotonic()):
-                    self._publish()  # also when the next line makes us holder again: somebody else may have been meanwhile
+                    self._publish()  # before the read, which may restore leadership: another replica may have led in between
                     await self._read()
                 claim = self._candidacy.claim(time.monotonic())
                 if claim is not None:
@@ -223,7 +225,7 @@ class LeaderElection:
                 stored = await self._client.replace(f"{self._collection}/{self._name}", self._body(claim))
             else:
                 stored = await self._client.create(self._collection, self._body(claim))
-        except Conflict:  # somebody was faster, or an answer to ourselves was lost
+        except Conflict:  # another replica was faster, or the answer to an own write was lost
             await self._read()
         except NotFound:
             self._candidacy.read(None, time.monotonic())
@@ -243,7 +245,7 @@ class LeaderElection:
         return {"apiVersion": API_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec}
 
     async def _listen(self) -> None:
-        """Ring when somebody else writes the Lease, so that one that was released is taken at once. Without it the next look finds out."""
+        """Wake the loop when the Lease changes, so that a released Lease is taken at once. Without this the next turn would notice it."""
         params = {"watch": "true", "fieldSelector": f"metadata.name={self._name}"}
         while True:
             with contextlib.suppress(ApiError):
@@ -262,7 +264,7 @@ class LeaderElection:
             event(logger, logging.INFO, "leading" if leads else "standing by", lease=self._name, holder=self._candidacy.holder)
 
     def _note(self, problem: str | None) -> None:
-        """Log a problem when it is new."""
+        """Log a problem if it is new."""
         if problem is not None and problem != self._problem:
             event(logger, logging.WARNING, "lease not read or renewed", lease=self._name, problem=problem)
         self._problem = problem

@@ -1,4 +1,4 @@
-"""The outcome of a write, counted and never raised: what failed comes back as a difference. `retry.py` logs it and says when."""
+"""Counting of write outcomes. A failed write is not raised: the next round sees the difference. `retry.py` logs and paces failures."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ logger = logging.getLogger(__name__)
 
 
 async def succeeded(kind: str, write: Awaitable[None], metrics: Metrics) -> bool:
-    """Wait for a write's answer; True if it was taken. `kind` names it in the log and in the metric."""
+    """Wait for a write's answer; return whether it succeeded. `kind` names it in the log and in the metric."""
     try:
         await write
-    except (NotFound, Conflict, NotLeading) as error:  # overtaken by a change whose event is still on its way, or by another leader
+    except (NotFound, Conflict, NotLeading) as error:  # a change whose event is still on its way, or another leader
         event(logger, logging.DEBUG, "write overtaken", kind=kind, problem=str(error))
         metrics.writes.labels(kind, "overtaken").inc()
         return False

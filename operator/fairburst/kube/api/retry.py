@@ -1,13 +1,12 @@
-"""When a write that failed may be sent again, and what the log says of it: the one retry policy of all writers.
+"""The retry policy of all writers: when a failed write may be sent again, and what the log says about failures.
 
 Writers plan from the cluster's present state and offer the same write again as long as it is missing. `WriteRetries` keeps that cheap:
 
 - An object whose write failed waits before the next attempt. The pause doubles with each failure and has jitter.
-- Failures without successes between them halve the rate of all writes, down to `LEAST_PER_SECOND`. Successes restore it and end all
-  pauses.
-- The log has one line for a cause, with the numbers of failures and objects, and repeats it ever more rarely.
+- Consecutive failures halve the rate of all writes, down to `LEAST_PER_SECOND`. Successes restore the rate and end all pauses.
+- The log has one line per cause, with the numbers of failures and objects, and repeats it at growing intervals.
 
-Conflict and NotFound mean that the object changed on the way: the first two in a row cost no pause.
+Conflict and NotFound mean that the object changed before the write: the first two in a row cause no pause.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ logger = logging.getLogger(__name__)
 
 LONGEST_RETRY_AFTER_SECONDS = 30.0
 FIRST_PAUSE_SECONDS = 1.0
-# An API server that fails may recover at any time; a refusal on purpose (403, 422) ends when a person changes something.
+# A failing API server may recover at any time; an intended refusal (403, 422) ends only when a person changes something.
 LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_AFTER_REFUSAL_SECONDS = 15.0, 120.0
 FREE_CONFLICTS = 2
 LEAST_PER_SECOND = 5.0
 FULL_PER_SECOND = 300.0
-TROUBLE_BEGINS, MOST_TROUBLE = 10, 16  # failures in a row that slow down all writes, and that are counted at most
-OTHERS_FIRST_SECONDS = 2.0  # a slow API server is offered writes that have not failed yet before those that have
+TROUBLE_BEGINS, MOST_TROUBLE = 10, 16  # consecutive failures from which all writes slow down, and their largest count
+OTHERS_FIRST_SECONDS = 2.0  # for so long a slow API server gets only writes that have not failed yet
 LOG_PAUSE_SECONDS = (10.0, 300.0)
-CAUSE_ENDS_SECONDS = 600.0  # a cause that has been absent for so long is news when it comes back
+CAUSE_ENDS_SECONDS = 600.0  # a cause that was absent for so long is logged as a new one
 MOST_REMEMBERED = 20_000
 
 _SUBRESOURCES = frozenset({"status", "eviction"})
@@ -41,7 +40,7 @@ _SUBRESOURCES = frozenset({"status", "eviction"})
 
 @dataclass(slots=True)
 class _Failing:
-    """An object whose last write failed. `path` is that write's, for the object and its status fail separately."""
+    """An object whose last write failed. path: of that write, because an object and its status fail separately."""
 
     path: str
     failures: int
@@ -50,7 +49,7 @@ class _Failing:
 
 @dataclass(slots=True)
 class _Cause:
-    """Failures of one kind since the last log line about it."""
+    """Failures of one kind since the last log line about them."""
 
     line_due: float = 0.0
     pause: float = LOG_PAUSE_SECONDS[0]
@@ -60,7 +59,7 @@ class _Cause:
 
 
 class WriteRetries:
-    """See the module. A client asks `admit` before each write and reports each outcome."""
+    """The policy of the module's docstring. A client calls `admit` before each write and reports each outcome."""
 
     def __init__(self) -> None:
         self._failing: dict[str, _Failing] = {}
@@ -70,7 +69,7 @@ class WriteRetries:
         self._next_at = self._others_first_until = 0.0
 
     def admit(self, path: str) -> None:
-        """Raise BackedOff where it is too early for this write."""
+        """Raise BackedOff if it is too early for this write."""
         now = time.monotonic()
         failing = self._failing.get(object_path(path))
         if failing is not None and now < failing.waits_until:
@@ -84,7 +83,7 @@ class WriteRetries:
             self._next_at = now + 1.0 / rate
 
     def succeeded(self, path: str) -> None:
-        """Note that a write was taken."""
+        """Note that a write succeeded."""
         key = object_path(path)
         failing = self._failing.get(key)
         if failing is not None and failing.path == path:
@@ -113,7 +112,7 @@ class WriteRetries:
         self._log(method, key, error, now)
 
     def _rate(self) -> float:
-        """Writes a second that are sent at present."""
+        """Return the present limit of writes a second."""
         if self._trouble < TROUBLE_BEGINS:
             return FULL_PER_SECOND
         return max(LEAST_PER_SECOND, FULL_PER_SECOND / 2.0 ** (self._trouble - TROUBLE_BEGINS + 1))
@@ -123,13 +122,13 @@ class WriteRetries:
             return 0.0
         temporary = error.transient or overtaken
         longest = LONGEST_PAUSE_SECONDS if temporary else LONGEST_PAUSE_AFTER_REFUSAL_SECONDS
-        if self._trouble >= TROUBLE_BEGINS:  # each object has its turn at the lowest rate, in whatever order writers offer them
+        if self._trouble >= TROUBLE_BEGINS:  # at the lowest rate, each object gets a turn in any order of the writers' offers
             longest = max(longest, 2.0 * len(self._failing) / LEAST_PER_SECOND)
         pause = min(longest, FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 20)) * random.uniform(0.5, 1.0)  # noqa: S311 (no secret)
         return max(pause, error.retry_after) if isinstance(error, TooManyRequests) else pause
 
     def _forget(self, now: float) -> None:
-        """Drop objects whose pause ended long ago: they are gone, or their write is no longer wanted."""
+        """Drop objects whose pause ended long ago: they were deleted, or their write is no longer needed."""
         self._failing = {key: one for key, one in self._failing.items() if one.waits_until + LONGEST_PAUSE_AFTER_REFUSAL_SECONDS > now}
         if len(self._failing) > MOST_REMEMBERED:
             self._failing.clear()
@@ -153,17 +152,17 @@ class WriteRetries:
 
 
 def is_overtaken(method: str, error: ApiError) -> bool:
-    """Whether the object changed between our look and our write. JSON patches test what they replace: a failed test is Invalid."""
+    """Whether the object changed between the read and the write. JSON patches test what they replace: a failed test is Invalid."""
     return isinstance(error, NotFound | Conflict) or (method == "PATCH" and isinstance(error, Invalid) and "test" in error.message.lower())
 
 
 def object_path(path: str) -> str:
-    """The path of the object that a write concerns, without the subresource."""
+    """Return the path of the written object, without the subresource."""
     head, _, last = path.rpartition("/")
     return head if last in _SUBRESOURCES else path
 
 
 def resource_of(path: str) -> str:
-    """The plural in a path: "resourcequotas" for /api/v1/namespaces/x/resourcequotas/y."""
+    """Return the plural in a path: "resourcequotas" for /api/v1/namespaces/x/resourcequotas/y."""
     inner = re.sub(r"^/(api/[^/]+|apis/[^/]+/[^/]+)(/namespaces/[^/]+(?=/))?/", "", path)
     return inner.split("/")[0]

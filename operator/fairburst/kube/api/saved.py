@@ -1,6 +1,6 @@
-"""One text under one key of a ConfigMap: how what must survive a restart is read and written. Decides neither what nor when.
+"""Text under one key of a ConfigMap, for state that must survive a restart.
 
-Errors are the caller's: whether a memory that can't be read starts anew or is left alone depends on what is in it.
+Errors are left to the caller, because it depends on the content whether unreadable state is replaced or left alone.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ import asyncio
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import AlreadyExists, NotFound, TooManyRequests, Unavailable
 
-# Between two saves of what changes all the time. With the round that has it saved, a take-over finds it at most five seconds old.
+# Time between two saves of state that changes all the time. After a take-over that state is at most five seconds old, with the round.
 SAVE_SECONDS = 4.0
-READ_RETRY_SECONDS = (0.2, 1.0, 3.0)  # an API server that has just started, or is asked by everybody at once, answers soon
+READ_RETRY_SECONDS = (0.2, 1.0, 3.0)  # an API server that has just started, or is overloaded for a moment, soon answers
 
 
 def memory_name(pool: str) -> str:
-    """ConfigMap of the committed capacity and of what DRESS remembers, a key each."""
+    """Return the name of the ConfigMap with the committed capacity and the memory of DRESS, one key each."""
     return f"fairburst-memory-{pool}"
 
 
 def job_runs_name(pool: str) -> str:
-    """ConfigMap of the completed runs of job families."""
+    """Return the name of the ConfigMap with the completed runs of job families."""
     return f"fairburst-job-runs-{pool}"
 
 
 class SavedText:
-    """The text at `key` of the ConfigMap `name`; its other keys are left alone."""
+    """The text at `key` of the ConfigMap `name`. Other keys are left alone."""
 
     def __init__(self, client: ApiClient, namespace: str, name: str, key: str) -> None:
         self._client, self.name, self._key = client, name, key
         self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
 
     async def read(self) -> str | None:
-        """What is saved; None where the ConfigMap has no such key. A server that fails for a moment is asked again.
+        """Return the saved text, or None if the ConfigMap has no such key. Retries while the server is unavailable.
 
-        Raises NotFound where there is no ConfigMap, and ApiError.
+        Raises NotFound if there is no ConfigMap, and ApiError.
         """
         for seconds in READ_RETRY_SECONDS:
             try:
@@ -45,7 +45,7 @@ class SavedText:
         return await self._read()
 
     async def write(self, text: str) -> bool:
-        """Save it; False where somebody else has just made the ConfigMap, for the next time. Raises ApiError."""
+        """Save the text; return False if another client has just created the ConfigMap, so that the caller tries again. Raises ApiError."""
         data = {"data": {self._key: text}}
         try:
             await self._client.merge_patch(f"{self._collection}/{self.name}", data)

@@ -1,5 +1,5 @@
-"""PAF: shares of elastic jobs sized by what they are worth (Chen, Wang and Li, "Performance-Aware Fair Scheduling", INFOCOM 2018).
+"""PAF: slots of elastic jobs by predicted progress (Chen, Wang and Li, "Performance-Aware Fair Scheduling", INFOCOM 2018).
 
-`curves` what progress a job makes with how many slots; `jobs` what comes in and goes out; `shares` fair slots; `transfer` Algorithm 1 on
-arrays; `divide` all of it for the queues of a round.
+`curves`: progress by slots. `jobs`: inputs and results. `shares`: fair slots. `transfer`: Algorithm 1 on arrays. `divide`: the division for
+a round's queues.
 """

@@ -1,6 +1,6 @@
-"""Progress curves (PAF §II-A, §IV-A): the progress rate of a job with 0, 1, 2 ... slots, as values, and why one can't be used.
+"""Progress curves (PAF §II-A, §IV-A): values for the progress rate of a job with 0, 1, 2 ... slots, and the reasons to refuse one.
 
-Decides whether a curve is fit for use; where curves come from (fits, measured points) is not its business.
+The module decides whether a curve may be used. It does not depend on the curve's source, such as a fit or measured points.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.errors import InvalidSpecError
 
-# A curve that goes above 1 by less than this is rounding of what it was fitted to; one that never rises by more is flat.
+# Largest rise that counts as rounding of the fitted data. A curve that rises by no more is flat.
 SMALLEST_RISE = 1e-6
 
 
@@ -24,8 +24,8 @@ SMALLEST_RISE = 1e-6
 class ErnestCurve:
     """p(x) = 1 / (a0 + a1 x + a2 / x + a3 ln x) for x >= 1, and p(0) = 0 (PAF §IV-A, after Ernest).
 
-    lowest, highest: slots between which it was measured, if it was. Outside nothing is promised: below, progress falls in proportion to
-    the slots (no job speeds up more than linearly), above it stays as it is.
+    lowest, highest: slots between which the curve was measured, if it was. Below `lowest`, progress falls in proportion to the slots, as no
+    job speeds up more than linearly. Above `highest` it stays constant.
     """
 
     a0: float
@@ -38,9 +38,9 @@ class ErnestCurve:
 
 @dataclass(frozen=True, slots=True)
 class PointsCurve:
-    """Piecewise linear between (slots, progress) points with ascending slots; need be neither monotone nor concave.
+    """Piecewise linear curve through (slots, progress) points with ascending slots, not necessarily monotone or concave.
 
-    Below the first point in proportion to the slots, from 0; above the last one constant.
+    Below the first point, progress is proportional to the slots; above the last one it is constant.
     """
 
     slots: tuple[float, ...]
@@ -51,7 +51,7 @@ Curve: TypeAlias = ErnestCurve | PointsCurve
 
 
 def progress_rates(curve: Curve, maximum: int) -> FloatArray:
-    """(maximum + 1,) progress rate with 0 ... maximum slots, clipped to [0, 1].
+    """(maximum + 1,) progress rates with 0 ... maximum slots, clipped to [0, 1].
 
     Raises InvalidSpecError for a curve that `problem` refuses.
     """
@@ -62,16 +62,16 @@ def progress_rates(curve: Curve, maximum: int) -> FloatArray:
 
 
 def problem(curve: Curve, maximum: int) -> str | None:
-    """Why the curve can't be used up to `maximum` slots, as a sentence; None if it can."""
+    """Return a sentence that says why the curve cannot be used up to `maximum` slots, or None if it can."""
     found = examine(curve, maximum)
     return found if isinstance(found, str) else None
 
 
-@functools.lru_cache(maxsize=1024)  # rounds come many a second, and a job's curve stays as it is for all of them
+@functools.lru_cache(maxsize=1024)  # a job keeps its curve over many rounds
 def examine(curve: Curve, maximum: int) -> FloatArray | str:
-    """The progress rates, read-only, or why there are none.
+    """Return the progress rates as a read-only array, or a sentence that says why the curve is refused.
 
-    Refused: numbers that are none, a pole or a negative value in range, fewer than two points, slots out of order, and a curve that
+    Refused are numbers that are not finite, a pole or a negative value in range, fewer than two points, unsorted slots, and a curve that
     never rises.
     """
     found = _ernest_problem(curve, maximum) if isinstance(curve, ErnestCurve) else _points_problem(curve)
@@ -88,7 +88,7 @@ def examine(curve: Curve, maximum: int) -> FloatArray | str:
 
 
 def measured_between(curve: Curve) -> tuple[float, float]:
-    """Slots between which the curve says anything: 0 and infinity where nothing limits it."""
+    """Return the lowest and the highest measured slots: 0 and infinity without limits."""
     if isinstance(curve, PointsCurve):
         return 0.0, math.inf
     return float(curve.lowest or 0), math.inf if curve.highest is None else float(curve.highest)
@@ -108,9 +108,9 @@ def _ernest_problem(curve: ErnestCurve, maximum: int) -> str | None:
 
 
 def _lowest_of_form(coefficients: tuple[float, float, float, float], low: float, high: float) -> float:
-    """Least value of a0 + a1 x + a2 / x + a3 ln x on [low, high]: at an end, or where a1 x² + a3 x - a2 = 0.
+    """Return the least value of a0 + a1 x + a2 / x + a3 ln x on [low, high]: at an end, or at a root of a1 x² + a3 x - a2.
 
-    Exact, so that a pole between two whole numbers of slots is found too.
+    The result is exact, so that a pole between two whole numbers of slots is found too.
     """
     a0, a1, a2, a3 = coefficients
     places = [low, high, *(root for root in _real_roots(a1, a3, -a2) if low < root < high)]
@@ -118,7 +118,7 @@ def _lowest_of_form(coefficients: tuple[float, float, float, float], low: float,
 
 
 def _real_roots(square: float, linear: float, constant: float) -> list[float]:
-    """Real roots of square x² + linear x + constant, by the formula that does not cancel."""
+    """Return the real roots of square x² + linear x + constant, by the formula without cancellation."""
     if square == 0:
         return [-constant / linear] if linear else []
     under = linear * linear - 4 * square * constant
@@ -148,7 +148,7 @@ def _measured_range(curve: ErnestCurve, maximum: int) -> tuple[int, int]:
 
 
 def _raw(curve: Curve, maximum: int) -> FloatArray:
-    """(maximum + 1,) not clipped, of a curve without problem in its parameters."""
+    """(maximum + 1,) progress rates, not clipped, of a curve with valid parameters."""
     x = np.arange(maximum + 1, dtype=np.float64)
     if isinstance(curve, PointsCurve):
         slots, progress = np.array(curve.slots), np.array(curve.progress)

@@ -1,7 +1,7 @@
-"""PAF inside the allocation: what the queues got is divided among their elastic jobs, fairly first and then by what slots are worth.
+"""PAF within the allocation: each queue's amount is divided among its elastic jobs, first fairly and then by predicted progress.
 
-Decides whole slots and says why. How much each queue has is DRF's business and stays so: where queues exchange slots, the moved ones
-still count as the giver's.
+The module decides whole slots and their reasons. It leaves the queues' amounts to DRF: slots that move between exchanging queues still
+count as the giver's.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ _NOTHING = np.zeros(0)
 
 @dataclass(frozen=True, slots=True)
 class SlotRules:
-    """fairness_knob: α of PAF; a giver keeps at least this part of its progress with fair slots. .99 as in the paper's strict case:
-    most of the gain for a loss that nobody notices. exchanging: names of queues that give slots to each other's jobs, by opt-in.
-    knobs: α by queue where it is another: a job keeps that of its own queue.
+    """Settings of the division.
+
+    fairness_knob: α of PAF: a giver keeps at least this part of its progress with fair slots. The default .99 is the paper's strict case,
+    with most of the gain for a negligible loss.
+    exchanging: names of the queues that have opted in to giving slots to each other's jobs.
+    knobs: α by queue, for queues with a value of their own. A job always keeps its own queue's α.
     """
 
     fairness_knob: float = 0.99
@@ -35,34 +38,34 @@ class SlotRules:
     knobs: Mapping[str, float] = field(default_factory=dict)
 
     def knob(self, queue: str) -> float:
-        """α of a queue's jobs."""
+        """Return α for a queue's jobs."""
         return self.knobs.get(queue, self.fairness_knob)
 
 
 def divide_slots(jobs: Sequence[ElasticJob], available: Mapping[str, FloatArray], rules: SlotRules) -> SlotDivision:
-    """Whole slots for every job.
+    """Divide the available amounts into whole slots for every job.
 
     Parameters
     ----------
-    jobs : names distinct; their order does not matter
-    available : (K,) resource units by queue, for its elastic jobs together
-    rules : α, and who exchanges
+    jobs : elastic jobs with distinct names, in any order
+    available : (K,) resource units by queue, for all of its elastic jobs together
+    rules : α, and the exchanging queues
 
     Returns
     -------
-    A decision for each job, in the order of `jobs`, and what moved between queues.
+    A decision for each job, in the order of `jobs`, and the amounts that moved between queues.
 
     Raises
     ------
     InvalidConfigError : α is not in (0, 1].
-    InvalidSnapshotError : names are not distinct, bounds, weights or requests are not what they should be, a queue has no amount.
+    InvalidSnapshotError : names are not distinct; bounds, weights or requests are invalid; a queue has no amount.
 
     Notes
     -----
-    PAF Algorithm 1 in each *pool*: the jobs of one queue and category that have a curve, or those of one category in all exchanging
-    queues. A pool's resources are what its jobs' fair slots use; what a queue's fair slots leave over is added where the queue has one
-    category. Every job keeps α of its own fair progress, hence so does the mean of each queue, whoever exchanges.
-    Jobs without a usable curve, and those whose fair share is below their minimum, have their fair share and take no part.
+    PAF Algorithm 1 runs in each *pool*. A pool is all jobs with a curve that share a category and a queue, or that share a category and
+    belong to exchanging queues. Its resources are those of its jobs' fair slots. A queue with a single category adds what its fair slots
+    leave over. Every job keeps α of its own fair progress, so each queue's mean does too, with or without exchange. Jobs without a usable
+    curve, and jobs with a fair share below their minimum, keep their fair share and take no part.
     """
     _check(jobs, available, rules)
     ordered = sorted(jobs, key=lambda job: job.name)
@@ -79,7 +82,7 @@ def divide_slots(jobs: Sequence[ElasticJob], available: Mapping[str, FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Jobs in order of name. refused: why the curve isn't used, None where it is or there is none. progress: empty without a curve."""
+    """Jobs sorted by name. refused: the reason to refuse a job's curve, or None. progress: empty without a usable curve."""
 
     jobs: Sequence[ElasticJob]
     minimum: IntArray
@@ -110,16 +113,16 @@ class _Table:
 
 
 def _least_known(fair: IntArray, measured: FloatArray) -> IntArray:
-    """(N,) slots below which nothing may be taken for want of measurements: the least measured, or the fair share where it lies outside.
+    """(N,) slots below which no slot is taken for lack of measurements: the least measured, or the fair share outside the measured range.
 
-    measured: (N, 2) least and most slots. Beyond the most a curve stays flat, which would make a giver of a job of which nothing is known.
+    measured: (N, 2) least and most slots. A curve stays flat above the most, so an unmeasured job would look like a giver.
     """
     low, high = np.minimum(measured[:, 0], fair), measured[:, 1]
     return np.where(fair > high, fair, low).astype(np.int64)
 
 
 def _by(keys: Sequence[object]) -> dict[object, IntArray]:
-    """Rows of each key, ascending."""
+    """Return the rows of each key, ascending."""
     rows: dict[object, list[int]] = {}
     for row, key in enumerate(keys):
         rows.setdefault(key, []).append(row)
@@ -127,7 +130,7 @@ def _by(keys: Sequence[object]) -> dict[object, IntArray]:
 
 
 def _pools(table: _Table, rules: SlotRules) -> list[IntArray]:
-    """The rows among which slots may move."""
+    """Return the groups of rows within which slots may move."""
     keys = [
         (None if job.queue in rules.exchanging else job.queue, job.category) if table.takes_part(row) else None
         for row, job in enumerate(table.jobs)
@@ -136,7 +139,7 @@ def _pools(table: _Table, rules: SlotRules) -> list[IntArray]:
 
 
 def _left_over(table: _Table, rows: IntArray, available: Mapping[str, FloatArray]) -> FloatArray:
-    """(K,) what the fair slots of the pool's queues leave over, of those queues whose jobs are all of one category."""
+    """(K,) amount that the fair slots leave over in the pool's queues, counting only queues with a single category."""
     total = np.zeros(table.request.shape[1])
     by_queue = _by([job.queue for job in table.jobs])
     for queue in sorted({table.jobs[row].queue for row in rows}):
@@ -147,7 +150,7 @@ def _left_over(table: _Table, rows: IntArray, available: Mapping[str, FloatArray
 
 
 def _moved(table: _Table, given: IntArray, available: Mapping[str, FloatArray], rules: SlotRules) -> dict[str, FloatArray]:
-    """What each exchanging queue uses beyond what it has (positive), and what of its own others use (negative); sums to zero."""
+    """Return each exchanging queue's use beyond its amount (positive), or the others' use of its amount (negative). The sum is zero."""
     exchanging = [queue for queue in sorted(rules.exchanging) if queue in available]
     use = {queue: np.zeros(table.request.shape[1]) for queue in exchanging}
     for row, job in enumerate(table.jobs):

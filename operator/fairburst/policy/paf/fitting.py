@@ -1,4 +1,4 @@
-"""Taking whole steps in order while they fit: what does not fit is passed over, and with it all later steps of the same job."""
+"""Selection of whole steps that fit, in order. A step that does not fit is skipped, with all later steps of the same job."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from fairburst.policy.drf import row_any
 
 
 def take_that_fit(cost: FloatArray, owner: IntArray, left: FloatArray) -> BoolArray:
-    """Which steps are taken, strictly in row order.
+    """(M,) mask of the steps that are taken, strictly in row order; their total cost stays within `left`.
 
-    cost: (M, K) resource units of each step. owner: (M,) job of each step; a job's steps build on each other, so one that does not fit
-    ends them. left: (K,) resource units. Returns (M,) mask; the cost of its rows stays within `left`.
+    cost: (M, K) resource units of each step. owner: (M,) job of each step. A job's steps build on each other, so a step that does not fit
+    ends the job's steps. left: (K,) resource units.
 
-    Each pass takes the longest prefix that fits and then drops all steps that can't fit any more; a job loses its steps once, so there
+    Each pass takes the longest prefix that fits and then drops all steps that can no longer fit. A job loses its steps only once, so there
     are at most as many passes as jobs.
     """
     taken = np.zeros(len(cost), dtype=bool)
@@ -30,7 +30,7 @@ def take_that_fit(cost: FloatArray, owner: IntArray, left: FloatArray) -> BoolAr
 
 
 def _prefix(cost: FloatArray, left: FloatArray) -> int:
-    """How many of the first rows fit together."""
+    """Return the number of first rows that fit together."""
     count = len(cost)
     for column in range(cost.shape[1]):
         count = min(count, int(np.searchsorted(np.cumsum(cost[:count, column]), left[column], side="right")))
@@ -38,11 +38,11 @@ def _prefix(cost: FloatArray, left: FloatArray) -> int:
 
 
 def _still_possible(cost: FloatArray, owner: IntArray, left: FloatArray) -> BoolArray:
-    """(M,) steps that fit by themselves, and so do all earlier ones of their job."""
+    """(M,) mask of the steps that fit by themselves, as do all earlier steps of their job."""
     misfit = row_any(cost > left)
     if misfit.all() or not misfit.any():
         return ~misfit
     ends = np.full(int(owner.max()) + 1, len(cost))
     backwards = np.flatnonzero(misfit)[::-1]
-    ends[owner[backwards]] = backwards  # the first one of each: where an index is repeated, the last assignment stands
+    ends[owner[backwards]] = backwards  # the first misfit of each owner: the last assignment to a repeated index stands
     return np.asarray(np.arange(len(cost)) < ends[owner])

@@ -1,6 +1,6 @@
-"""The values that go into and come out of a division of slots. No Kubernetes in them, and no behaviour.
+"""Inputs and results of a division of slots: plain values without Kubernetes types.
 
-A slot is the resources of one task of the job itself, its `request`: slots of different jobs need not be alike.
+A slot has the resources of one task of its job (`request`), so slots of different jobs may differ.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from fairburst.policy.paf.curves import Curve
 class ElasticJob:
     """A job that runs with any number of slots between two bounds.
 
-    name: unique in the snapshot ("namespace/name"), the last key of every tie-break. queue: whose share it lives on.
-    weight: > 0, of the job among the jobs of its queue. minimum, maximum: whole slots, 0 <= minimum <= maximum.
-    slots: held now. request: (K,) resource units a slot. curve: None where none is known: the job keeps its fair share.
-    category: slots move between jobs of one category only; None is a category as well.
+    name: unique in the snapshot ("namespace/name"), the last key of every tie-break. queue: the queue whose share the job uses.
+    weight: > 0, relative to the other jobs of its queue. minimum, maximum: whole slots, 0 <= minimum <= maximum.
+    slots: number held now. request: (K,) resource units of a slot. curve: None if unknown; the job then keeps its fair share.
+    category: slots move only between jobs of the same category; None is a category too.
     """
 
     name: str
@@ -35,7 +35,7 @@ class ElasticJob:
 
 
 class SlotReason(enum.Enum):
-    """Why a job was given so many slots."""
+    """Reasons for a job's number of slots."""
 
     GAVE = "GaveSlots"
     TOOK = "TookSlots"
@@ -49,8 +49,8 @@ class SlotReason(enum.Enum):
 class SlotDecision:
     """One job's part of a division, in whole slots.
 
-    fair: what weighted fair sharing gives it. given: what it should have. predicted_fair, predicted: progress rate that its curve gives
-    for either; None without a usable curve. `reason` is a value of SlotReason, `message` a sentence with the numbers.
+    fair: slots by weighted fair sharing. given: slots that the job should have. predicted_fair, predicted: progress rates that the curve
+    predicts for these, or None without a usable curve. reason: a value of SlotReason. message: a sentence with the numbers.
     """
 
     job: str
@@ -65,8 +65,11 @@ class SlotDecision:
 
 @dataclass(frozen=True, slots=True)
 class SlotDivision:
-    """decisions: in the order of the jobs given. moved: (K,) resource units by queue that came from other queues (negative: went to
-    them); queues that exchanged nothing are left out. For fairness and status these still count as the giver's."""
+    """Result of a division.
+
+    decisions: in the order of the jobs. moved: (K,) resource units by queue that came from other queues (negative: that went to them).
+    Queues that exchanged nothing are left out. For fairness and status, moved amounts still count as the giver's.
+    """
 
     decisions: tuple[SlotDecision, ...]
     moved: Mapping[str, FloatArray]

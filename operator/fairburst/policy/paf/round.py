@@ -1,6 +1,6 @@
-"""PAF in a round: each queue's allocation, less what its other pods hold, is divided among its elastic jobs; levels follow what moves.
+"""PAF in a round: divides each queue's allocation, less the usage of its other pods, among its elastic jobs; adapts the levels.
 
-Runs before DRESS divides the levels, so that small and large parts add up to levels that have moved already.
+It runs before DRESS divides the levels, so that the parts for small and large jobs add up to the adapted levels.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def slot_round(
 
     Parameters
     ----------
-    snapshot : with elastic jobs
+    snapshot : a snapshot with elastic jobs
     row_of : row of each queue, by name
     allocation, level : (N, K) resource units, of this round
 
     Returns
     -------
-    The division, and the (N, K) levels with what moved between queues; the same array where nothing did. Their sum stays.
+    The division, and the (N, K) levels after the moves between queues. Without moves it is the same array. The sum does not change.
 
     Raises
     ------

@@ -11,7 +11,7 @@ from fairburst.policy.tolerance import TOLERANCE, slack_of
 
 
 def fair_slots(weight: FloatArray, minimum: IntArray, maximum: IntArray, request: FloatArray, available: FloatArray) -> IntArray:
-    """Whole slots by weighted max-min fairness of dominant shares, between the jobs' bounds.
+    """Divide slots by weighted max-min fairness of dominant shares, within the jobs' bounds.
 
     Parameters
     ----------
@@ -26,9 +26,9 @@ def fair_slots(weight: FloatArray, minimum: IntArray, maximum: IntArray, request
 
     Notes
     -----
-    A job whose share is below its minimum is held at the minimum and the rest is divided again. Where not even the minima fit
-    together, they are left aside: shares are then plain, and some jobs are below their minimum. Parts of slots go, a whole slot each, to
-    the largest parts first; ties go to the lower row.
+    A job whose share is below its minimum is held at the minimum, and the rest is divided again. If the minima do not fit together, they
+    are ignored: some jobs are then below their minimum. Fractions of slots are collected and given as whole slots, largest fractions
+    first; ties go to the lower row.
     """
     minimal = (minimum[:, None] * request).sum(axis=0)
     held = np.zeros(len(weight), dtype=bool)

@@ -1,7 +1,7 @@
-"""Algorithm 1 of PAF (§III-B) on arrays: slots move from jobs that lose little by it to jobs that gain much.
+"""Algorithm 1 of PAF (§III-B) on arrays: moves slots from jobs that lose little progress to jobs that gain much.
 
-Decides whole slots given fair ones. Curves may have any shape: what the paper proves for concave ones (Theorem 1) holds for those; on
-others the division ends, keeps every bound and is never worse than the fair one.
+It turns fair slots into whole slots. The paper's guarantees for concave curves (Theorem 1) hold for those. On other curves the algorithm
+terminates, respects all bounds and is never worse than the fair division.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # not its parts, which it loads when first asked for: half a second of start-up and 70 MB that few clusters need
+import scipy  # not its submodules: scipy loads them on first use, which costs half a second and 70 MB that few clusters need
 
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.drf import dominant_share, inverse_capacity, largest_share, row_any
 from fairburst.policy.paf.fitting import take_that_fit
 from fairburst.policy.tolerance import slack_of
 
-# Progress that a move must bring to be worth one: rates of moving that differ by less are equal.
+# Least progress that justifies a move. Rates that differ by less are equal.
 SMALLEST_GAIN = 1e-12
-# Jobs whose next stretch did not fit that are reconsidered, and how many of the least worthy stretches may be taken back for one.
+# Number of jobs to reconsider after their next stretch did not fit, and of least worthy stretches to take back for one of them.
 _SECOND_LOOKS = 64
 _TAKEN_BACK = 1024
 
 
 def least_slots(progress: Sequence[FloatArray], fair: IntArray, minimum: IntArray, fairness_knob: float | FloatArray) -> IntArray:
-    """(N,) the fewest slots, not below the minimum, with at least `fairness_knob` of the progress with fair slots (Algorithm 1, line 4).
+    """(N,) fewest slots at or above the minimum that keep `fairness_knob` of the fair progress (Algorithm 1, line 4).
 
-    A job whose fair share is below its minimum keeps exactly that.
+    A job whose fair share is below its minimum keeps exactly its fair share.
     """
     return _least(_Curves.of(progress), fair, minimum, fairness_knob)
 
@@ -44,28 +44,29 @@ def transfer_slots(
 
     Parameters
     ----------
-    progress : N arrays; progress rate in [0, 1] with 0, 1, 2 ... slots, as many as the job can use
-    fair : (N,) int array, slots, within the curves; `request` times them fits `available`
+    progress : N arrays; progress rate in [0, 1] with 0, 1, 2 ... slots, up to the most that the job can use
+    fair : (N,) int array, slots within the curves; their resources fit `available`
     minimum : (N,) int array, slots that a job needs in any case
     request : (N, K) resource units of one slot of each job
     available : (K,) resource units
-    fairness_knob : α in (0, 1], of all jobs or (N,) of each
+    fairness_knob : α in (0, 1], one for all jobs or (N,)
 
     Returns
     -------
-    (N,) int array, slots. Their resources stay within `available`; nobody's progress is below α of that with fair slots; the sum of
-    progress is at least the fair one.
+    (N,) int array, slots. Their resources stay within `available`. Every job keeps α of its progress with fair slots. The sum of progress
+    is at least that with fair slots.
 
     Notes
     -----
-    The paper pops the least sacrifice rate and the greatest benefit rate from two heaps, a slot at a time. Where they stop, all slots
-    between a job's least and most are taken in order of their rate, whoever holds them: so they are sorted once, by a stable merge of
-    the jobs' sorted runs, O(M log N), and the best that fit are taken. Slots up to the fair share win ties: nothing moves for nothing.
-    On curves that are not concave a job moves along the corners of the curve's concave majorant, in stretches of several slots (past
-    flat parts and dips); then `_complete` spends what the last stretch left over. Rates are progress per dominant share of `available`,
-    which for slots that are alike is the paper's progress per slot.
-    A job at its least gives no more but may take (Definition 1: it leaves Y, not J). Ties go to the lower row.
-    Checked in tests/properties/test_paf.py: bounds, capacity, total, order; against the paper's heaps, brute force and dynamic
+    The paper takes the least sacrifice rate and the greatest benefit rate from two heaps, a slot at a time. At its end, the slots between
+    all jobs' least and most are taken in order of their rates, regardless of their holders. This implementation therefore sorts them once,
+    by a stable merge of the jobs' sorted runs, O(M log N), and takes the best that fit. Slots up to the fair share win ties, so that no
+    slot moves without a gain.
+    On curves that are not concave, a job moves along the corners of the curve's concave majorant, in stretches of several slots (past flat
+    parts and dips). `_swap_in` and `_spend_parts` then use what the last stretch left over. Rates are progress per dominant share of
+    `available`; for equal slots this is the paper's progress per slot.
+    A job at its least slots gives no more but may take (Definition 1: it leaves Y, not J). Ties go to the lower row.
+    tests/properties/test_paf.py checks bounds, capacity, total and order, and compares with the paper's heaps, brute force and dynamic
     programming.
     """
     if len(progress) == 0:
@@ -87,15 +88,18 @@ def transfer_slots(
 
 
 def _use(slots: IntArray, request: FloatArray) -> FloatArray:
-    """(K,) resource units of all slots."""
+    """(K,) resource units of all slots together."""
     total: FloatArray = (slots[:, None] * request).sum(axis=0)
     return total
 
 
 @dataclass(frozen=True, slots=True)
 class _Curves:
-    """All curves end to end. value: (P,) progress. owner: (P,) job. slots: (P,) with how many. zero: (N,) where a job's point without
-    slots is. most: (N,) slots of its last point."""
+    """All curves, concatenated.
+
+    value: (P,) progress. owner: (P,) job. slots: (P,) number of slots. zero: (N,) index of a job's point without slots. most: (N,) slots of
+    its last point.
+    """
 
     value: FloatArray
     owner: IntArray
@@ -123,18 +127,18 @@ def _least(curves: _Curves, fair: IntArray, minimum: IntArray, fairness_knob: fl
 
 
 def _first_of_each(rows: IntArray, owner: IntArray, count: int) -> IntArray:
-    """(count,) the first of the ascending `rows` of each owner; every owner has one."""
+    """(count,) first of the ascending `rows` of each owner; every owner has one."""
     first = np.zeros(count, dtype=np.int64)
-    first[owner[rows[::-1]]] = rows[::-1]  # where an index is repeated, the last assignment stands
+    first[owner[rows[::-1]]] = rows[::-1]  # the last assignment to a repeated index stands
     return first
 
 
 @dataclass(frozen=True, slots=True)
 class _Stretches:
-    """The ways between neighbouring corners of the concave majorants of all curves, in order of job, then of slots.
+    """Stretches between neighbouring corners of all curves' concave majorants, sorted by job, then by slots.
 
-    owner: (V,) job. size: (V,) slots. gain: (V,) progress. rate: (V,) progress per dominant share, in units of SMALLEST_GAIN: whole
-    numbers, so that rates compare exactly. above: (V,) whether it lies above the fair share.
+    owner: (V,) job. size: (V,) slots. gain: (V,) progress. rate: (V,) progress per dominant share, in integer multiples of SMALLEST_GAIN so
+    that rates compare exactly. above: (V,) whether the stretch lies above the fair share.
     """
 
     owner: IntArray
@@ -155,27 +159,27 @@ class _Stretches:
         return cls(owner, size, gain, rate, curves.slots[end] > fair[owner])
 
     def worth_taking(self) -> IntArray:
-        """Rows by falling rate: all that bring something, and up to the fair share those that cost nothing."""
+        """Return the rows by falling rate: all with a gain, and below the fair share also those that cost nothing."""
         useful = np.flatnonzero((self.rate > 0) | ((self.rate == 0) & ~self.above))
         return useful[np.argsort(-2 * self.rate[useful] + self.above[useful], kind="stable")]
 
 
 def _relative_share(request: FloatArray, available: FloatArray) -> FloatArray:
-    """(N,) dominant share of a slot relative to the smallest one; 1 where there is nothing to share."""
+    """(N,) dominant share of a slot relative to the smallest one; 1 for jobs without a dominant share."""
     share = dominant_share(request, available)
     smallest = share.min(initial=np.inf, where=share > 0)
     return np.where(share > 0, share / smallest, 1.0)
 
 
 def _on_majorant(value: FloatArray, owner: IntArray) -> BoolArray:
-    """(P,) whether a point lies on the least concave majorant of its job's points; first and last ones always do."""
+    """(P,) whether a point lies on the least concave majorant of its job's points. First and last points always do."""
     step = np.diff(value)
     inside = owner[1:] == owner[:-1]
     on = np.ones(len(value), dtype=bool)
     if ((step[1:] <= step[:-1] + SMALLEST_GAIN) | ~inside[1:] | ~inside[:-1]).all():
         return on
-    # The slopes of the majorant are the antitonic regression of the steps; a fall of 3 between jobs keeps their blocks apart, for the
-    # steps of curves in [0, 1] differ by 2 at most.
+    # The slopes of the majorant are the antitonic regression of the steps. A drop of 3 between jobs keeps their blocks apart, because the
+    # steps of curves in [0, 1] differ by at most 2.
     rows = np.flatnonzero(inside)
     blocks = scipy.optimize.isotonic_regression(step[rows] - 3.0 * owner[rows], increasing=False).blocks
     begin, end = rows[blocks[:-1]], rows[blocks[1:] - 1] + 1
@@ -188,9 +192,9 @@ def _on_majorant(value: FloatArray, owner: IntArray) -> BoolArray:
 
 
 def _is_exact(taken: BoolArray, slot: FloatArray, left: FloatArray) -> bool:
-    """Whether the best stretches were taken without passing one over, and nobody could use a slot of what is left.
+    """Whether the best stretches were taken without a skip and no job can use a slot of the rest.
 
-    taken: (V,) by falling rate. slot: (V, K) resource units of one slot of it. left: (K,) resource units.
+    taken: (V,) by falling rate. slot: (V, K) resource units of one slot of each stretch. left: (K,) resource units.
     """
     count = int(taken.sum())
     return bool(taken[:count].all()) and bool(row_any(slot[count:] > left).all())
@@ -199,9 +203,9 @@ def _is_exact(taken: BoolArray, slot: FloatArray, left: FloatArray) -> bool:
 def _swap_in(
     slots: IntArray, stretches: _Stretches, order: IntArray, taken: BoolArray, cost: FloatArray, request: FloatArray, capacity: FloatArray
 ) -> None:
-    """Take the first stretch of a job that did not fit, and back for it the least worthy ones of others, if that raises the sum.
+    """Take a job's first stretch that did not fit, and take back the least worthy stretches of other jobs for it, if the sum rises.
 
-    Changes `slots` and `taken`, which like `cost` goes by falling rate.
+    Changes `slots` and `taken`. `taken` and `cost` are sorted by falling rate.
     """
     owner, gain = stretches.owner[order], stretches.gain[order]
     refused = np.flatnonzero(~taken)
@@ -213,7 +217,7 @@ def _swap_in(
     used = _use(slots, request)
     for place in first.tolist():
         need = used + cost[place] - capacity
-        # whatever is taken back frees at least this dominant share, at this rate or a higher one
+        # the stretches taken back free at least this dominant share, at this rate or a higher one
         if gain[place] <= lowest * float((need * inverse).max()):
             continue
         back = np.flatnonzero(taken)[: -_TAKEN_BACK - 1 : -1]
@@ -231,7 +235,7 @@ def _swap_in(
 
 
 def _spend_parts(slots: IntArray, curves: _Curves, least_progress: FloatArray, request: FloatArray, capacity: FloatArray) -> None:
-    """Give parts of stretches to whom they help most, along the real curves, as long as they help anybody; changes `slots`."""
+    """Give parts of stretches to the jobs with the largest gain, along the real curves, until no job gains; changes `slots`."""
     while True:
         left = np.maximum(capacity - _use(slots, request), 0.0)
         room = np.divide(left, request, out=np.full_like(request, np.inf), where=request > 0).min(axis=1)

@@ -1,1 +1,1 @@
-"""Reclaim: room for what a queue is owed, by evicting work that others run above their share (docs/decisions/0062)."""
+"""Reclaim: makes room for owed amounts by evicting pods that other queues run above their share (docs/decisions/0062)."""

@@ -1,4 +1,4 @@
-"""ReclaimMemory as JSON: versioned, refused as a whole when damaged or newer. Equal memories give equal bytes."""
+"""ReclaimMemory as versioned JSON. Damaged or newer text is refused as a whole. Equal memories give equal bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WHAT = "memory of reclaim"
 
 
 def dump_reclaim(memory: ReclaimMemory) -> str:
-    """As JSON text, names in sorted order."""
+    """Return the memory as JSON text, with sorted names."""
     times = {"short_since": memory.short_since, "made_room": memory.made_room, "asked": memory.asked}
     whole = {name: {key: value[key] for key in sorted(value)} for name, value in times.items()}
     spent = {"allowance": memory.allowance, "allowance_as_of": memory.allowance_as_of}
@@ -23,7 +23,7 @@ def dump_reclaim(memory: ReclaimMemory) -> str:
 
 
 def load_reclaim(text: str) -> ReclaimMemory:
-    """Read what `dump_reclaim` wrote. Raises NewerMemoryError or MemoryFormatError."""
+    """Read text of `dump_reclaim`. Raises NewerMemoryError or MemoryFormatError."""
     whole = versioned(parse(text, _WHAT), VERSION, _WHAT)
     try:
         return ReclaimMemory(
@@ -31,7 +31,7 @@ def load_reclaim(text: str) -> ReclaimMemory:
             {str(uid): _number(at) for uid, at in whole["made_room"].items()},
             _number(whole["allowance"]),
             _number(whole["allowance_as_of"]),
-            {str(key): _number(until) for key, until in whole.get("asked", {}).items()},  # absent before it was remembered
+            {str(key): _number(until) for key, until in whole.get("asked", {}).items()},  # missing in older texts
         )
     except (KeyError, AttributeError, TypeError) as error:
         raise MemoryFormatError(f"{_WHAT}, version {whole['version']}: {type(error).__name__}: {error}") from error

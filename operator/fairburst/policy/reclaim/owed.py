@@ -1,7 +1,7 @@
-"""What queues are owed that they do not run: design §4 and §6. Decides nothing about whose work goes for it.
+"""The amounts that queues are owed but do not run (design §4 and §6). `victims` picks the pods to evict for them.
 
-A burst is owed the part of its guarantee that it wants and does not run, while its window is open: after the deadline it is late already,
-and waits for work to end. A throughput queue is owed what it lacks of its fair share, once it has lacked it for the grace time.
+While its window is open, a burst is owed the part of its guarantee that it demands and does not run. After the deadline it is late
+already and waits for work to end. A throughput queue is owed what it lacks of its fair share, once it has lacked it for the grace time.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ from fairburst.policy.tolerance import slack_of
 def owed(
     snapshot: ClusterSnapshot, result: RoundResult, reclaiming: BoolArray, short_since: Mapping[str, float], rules: ReclaimRules, now: float
 ) -> tuple[tuple[Owed, ...], dict[str, float], float]:
-    """What queues are owed now, most urgent first.
+    """Compute what queues are owed now, most urgent first.
 
     Parameters
     ----------
     snapshot, result : one round; `result.guaranteed`, `result.promised` and `snapshot.usage` (N, K), resource units
     reclaiming : (N,) queues whose `reclaim` is Evict
-    short_since : what the last call returned; empty at first
+    short_since : result of the last call; empty at first
     rules : settings
     now : seconds since the epoch
 
     Returns
     -------
-    Owed of hard queues in their open windows in the queues' order (of those that evict nobody, too: they take free room first), then of
-    throughput queues by how long they have been short; since when each of these is short; and when the next grace time ends.
+    First, the owed amounts. Those of hard queues in their open windows come first, in the order of the queues and including queues that do
+    not evict, because these take free room first. Those of throughput queues follow, longest shortage first. Second, the start of each
+    throughput queue's shortage. Third, the end of the next grace time.
 
     Notes
     -----
     Design §6: "the part of a burst inside its guarantee; a throughput queue's fair share after a grace time". The guarantee is
-    min(d/t, demand) and the fair share what DRF gives before anything is spare: the round's `guaranteed`, of a hard queue the part that it
-    is `promised`. What a hard queue gets beyond its rate comes as pods end. O(N) beside the rows that lack.
+    min(d/t, demand). The fair share is what DRF gives before anything is spare. Both are the round's `guaranteed`; for a hard queue only
+    the part that it is `promised` counts, because what it gets beyond its rate comes as pods end. O(N), plus the rows that lack.
     """
     guaranteed = result.guaranteed if result.promised is None else result.promised
     lacking = np.maximum(snapshot.usage, guaranteed) - snapshot.usage
@@ -71,7 +72,7 @@ def _deadline(result: RoundResult, row: int) -> float:
 def _fair_shares(
     snapshot: ClusterSnapshot, lacking: FloatArray, since: Mapping[str, float], latest: float
 ) -> tuple[list[Owed], float]:  # fmt: skip
-    """Queues that have been short since `latest` or before, longest first; and since when the next one is, infinite without one."""
+    """Return the queues that have been short since `latest` or before, longest first, and the next start after it (or infinity)."""
     row_of = {spec.name: row for row, spec in enumerate(snapshot.queues) if spec.name in since}
     order = sorted(since, key=lambda name: (since[name], name))
     due = [Owed(row_of[name], Ground.FAIR_SHARE, lacking[row_of[name]], evicts=True) for name in order if since[name] <= latest]

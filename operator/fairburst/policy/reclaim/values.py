@@ -1,6 +1,6 @@
-"""What goes into and comes out of reclaim. Frozen; decides nothing. Axes: queues (N), nodes (M), counted resources (K).
+"""Inputs and results of reclaim, all frozen. Axes: queues (N), nodes (M), counted resources (K).
 
-Requests have K + 1 entries: resource units by resource, and last the one place on its node that every pod takes.
+Requests have K + 1 entries: resource units by resource, and last the one pod of the node's pod limit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Request: TypeAlias = tuple[float, ...]
 
 
 class Ground(enum.Enum):
-    """Why room is owed: a burst inside its guarantee, or a throughput queue's fair share after the grace time."""
+    """Why room is owed: for a burst within its guarantee, or for a throughput queue's fair share after the grace time."""
 
     BURST = "Burst"
     FAIR_SHARE = "FairShare"
@@ -25,12 +25,12 @@ class Ground(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReclaimRules:
-    """Pool-wide settings; reasons for the defaults are in config.py.
+    """Pool-wide settings. config.py gives the reasons for the defaults.
 
-    grace_seconds: how long a throughput queue is short of its fair share before it is owed it.
-    minimum_run_seconds: nobody who has run for less is evicted, and room is made for one pod at most once in that time.
-    evictions_per_second: in the long run; as many as in one second may go at once.
-    longest_grace_seconds: the most time that an evicted pod is given to end.
+    grace_seconds: how long a throughput queue must lack its fair share before it is owed it.
+    minimum_run_seconds: pods that have run for less are not evicted; room is made for a waiting pod at most once in this time.
+    evictions_per_second: long-run rate. The evictions of one second may happen at once.
+    longest_grace_seconds: upper bound for an evicted pod's termination grace period.
     """
 
     grace_seconds: float = 300.0
@@ -41,12 +41,12 @@ class ReclaimRules:
 
 @dataclass(frozen=True, slots=True)
 class ReclaimMemory:
-    """What must survive a restart, times in seconds since the epoch.
+    """State that must survive a restart; times in seconds since the epoch.
 
-    short_since: by throughput queue, since when it has been short of its fair share without a break.
-    made_room: by uid of a waiting pod, when work was last evicted for it.
-    allowance: evictions that were still allowed at once, as of `allowance_as_of`.
-    asked: by `namespace/name/uid`, the pods that reclaim has asked to end and that still exist; until when none of them is charged.
+    short_since: start of each throughput queue's present shortage of its fair share.
+    made_room: time of the last eviction for a waiting pod, by the pod's uid.
+    allowance: evictions that were still allowed at once at `allowance_as_of`.
+    asked: pods that reclaim has evicted and that still exist, by `namespace/name/uid`; the time until which they are not charged.
     """
 
     short_since: Mapping[str, float] = field(default_factory=dict)
@@ -56,14 +56,17 @@ class ReclaimMemory:
     asked: Mapping[str, float] = field(default_factory=dict)
 
     def recent(self, rules: ReclaimRules, now: float) -> dict[str, float]:
-        """`made_room` of the last minimum run time; what is older no longer matters."""
+        """Return the part of `made_room` within the last minimum run time. Older entries have no effect."""
         return {uid: at for uid, at in self.made_room.items() if now < at + rules.minimum_run_seconds}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Owed:
-    """What one queue is owed: `amount` (K,), resource units. `evicts`: running work may go for it; else it only takes free room first.
-    `deadline`: of its burst, seconds since the epoch; infinite for a fair share."""
+    """An amount owed to one queue: (K,) resource units.
+
+    evicts: whether pods may be evicted for it; otherwise it only takes free room. deadline: of the queue's burst, seconds since the epoch;
+    infinite for a fair share.
+    """
 
     row: int
     ground: Ground
@@ -74,7 +77,7 @@ class Owed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WaitingPod:
-    """A pod that the scheduler may place and has not placed. `nodes`: (M,) where it may run; None: anywhere."""
+    """A pod that the scheduler may place but has not placed. nodes: (M,) nodes on which it may run, or None for all."""
 
     uid: str
     request: Request
@@ -83,9 +86,9 @@ class WaitingPod:
 
 @dataclass(frozen=True, slots=True)
 class RunningPod:
-    """A pod on a node that nobody has asked to end. `row`: its queue's. `started`: seconds since the epoch.
+    """A pod on a node that no one has asked to end. row: its queue. started: seconds since the epoch.
 
-    `group`: pods with the same one stand and fall together; empty for a pod by itself. `may_go`: its eviction fails nothing.
+    group: pods of one group are evicted together; empty for a single pod. may_go: whether an eviction fails no job.
     """
 
     uid: str
@@ -99,9 +102,11 @@ class RunningPod:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Standing:
-    """Queues as givers. (N, K) resource units: `use` of pods that nobody has asked to end; `level` that enforcement permits; `fair`, the
-    guaranteed part of the allocation, below which no queue is taken; `refilled`, what is still let in again where a level is not enforced
-    yet, else zeros. weight: (N,). capacity: (K,) live."""
+    """The queues' state as givers. (N, K) resource units for the first four fields.
+
+    use: by pods that no one has asked to end. level: permitted by enforcement. fair: guaranteed part of the allocation, below which no
+    queue is taken. refilled: amounts admitted again where a level is not enforced yet, otherwise zeros. weight: (N,). capacity: (K,), live.
+    """
 
     use: FloatArray
     level: FloatArray
@@ -113,7 +118,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Claim:
-    """What a queue is owed, and its pods that wait for it, first to last."""
+    """An owed amount and the queue's pods that wait for it, in order."""
 
     owed: Owed
     waiting: tuple[WaitingPod, ...]
@@ -121,8 +126,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """One running pod that goes. `row`: the queue for which; `waiting`: uid of the pod for which. `spare`: its queue stays at or above its
-    level without it. `lost`: dominant-share-seconds of work."""
+    """The eviction of one running pod.
+
+    row: queue for which the pod is evicted. waiting: uid of the pod for which it is evicted. spare: whether its queue stays at or above its
+    level without it. lost: dominant-share-seconds of work.
+    """
 
     uid: str
     row: int
@@ -134,7 +142,7 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class Reclaim:
-    """One round's evictions. `unserved`: pods that are owed room for which there is none yet, coming or made."""
+    """One round's evictions. unserved: pods with owed room for which no room is free, about to become free, or made."""
 
     evictions: tuple[Eviction, ...]
     unserved: int

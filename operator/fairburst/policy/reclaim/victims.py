@@ -1,9 +1,9 @@
-"""Whose running work makes room for pods that are owed it. Design §6: "spare work first, then queues furthest above their share, least work
+"""Choice of the pods to evict for pods that are owed room. Design §6: "spare work first, then queues furthest above their share, least work
 lost within a queue, on nodes where the owed pods will fit, never twice within a minimum run time".
 
-What comes free by itself is counted first. Then, pod by pod that is owed room, work goes that frees a whole such pod's room on one node.
-No queue is taken below its fair share, nobody goes who has not run for the minimum run time or whose place would be filled again, and no
-more goes than the pod needs beside what is free on its node. Decides nothing about how evictions are sent.
+Room that becomes free by itself is counted first. Then each owed pod gets the evictions that free its whole request on one node. No queue
+falls below its fair share. No pod is evicted that has not run for the minimum run time, or whose place would be filled again. No more pods
+are evicted than the owed pod needs in addition to its node's free room. kube/ sends the evictions.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ def make_room(
     claims: Sequence[Claim], free: FloatArray, running: Sequence[RunningPod], standing: Standing, memory: ReclaimMemory,
     rules: ReclaimRules, now: float,
 ) -> tuple[Reclaim, ReclaimMemory]:  # fmt: skip
-    """Choose the work that goes in this round.
+    """Choose the pods to evict in this round.
 
     Parameters
     ----------
-    claims : what is owed and who waits for it, most urgent first
-    free : (M, K + 1) resource units and places, free on each node now or coming free: terminating pods count as gone
-    running : pods that might go
+    claims : owed amounts and the pods that wait for them, most urgent first
+    free : (M, K + 1) resource units and pods, free on each node now or soon: terminating pods count as gone
+    running : pods that might be evicted
     standing : the queues as givers
-    memory : what the last call returned
+    memory : result of the last call
     rules : settings
     now : seconds since the epoch
 
     Returns
     -------
-    The evictions, in the order in which they are to be sent, and the memory for the next round.
+    The evictions in sending order, and the memory for the next round.
 
     Notes
     -----
-    For a burst, queues give what they use above their level first, and then down to their fair share, for its pods outrank theirs. For
-    a fair share they give what they use above their level and no more: below it they would start the same work again, at the same
-    priority. O(owed pods x nodes log nodes) for pods of few sizes. Checked in tests/properties/test_reclaim.py.
+    For a burst, queues first give what they use above their level, and then what they use above their fair share, because the burst's pods
+    have a higher priority. For a fair share, they give only what they use above their level: below it they would start the same work
+    again at the same priority. O(owed pods x nodes log nodes) for pods of few sizes. tests/properties/test_reclaim.py checks this.
     """
     budget = _Budget.at(memory, rules, now)
     search = _Search(free, running, standing, now, rules.minimum_run_seconds)
@@ -78,10 +78,10 @@ def make_room(
 
 
 def room_for_all(claims: Sequence[Claim], free: FloatArray) -> bool:
-    """Whether all that are owed room find it on nodes as they are or come free, so that nobody need go.
+    """Whether all owed pods find room that is free or becomes free, so that no eviction is needed.
 
-    `claims`, `free`: as in `make_room`, which chooses nobody then; pods are placed as there, but those alike at once. O(pods + runs of
-    pods that are alike x nodes).
+    claims, free: as in `make_room`, which then evicts nothing. Pods are placed as there, but equal pods together. O(pods + runs of equal
+    pods x nodes).
     """
     left = free.copy()
     for claim in claims:
@@ -93,7 +93,7 @@ def room_for_all(claims: Sequence[Claim], free: FloatArray) -> bool:
 
 
 def _all_placed(pod: WaitingPod, count: int, free: FloatArray) -> bool:
-    """Take the room for so many pods like this off `free`, on the first nodes that have it; False if there is not enough."""
+    """Place `count` equal pods on the first nodes with room and subtract them from `free`; return False if there is not enough room."""
     request = np.array(pod.request)
     asked = request > 0
     holds = np.floor(((free + TOLERANCE * np.maximum(request, 1.0))[:, asked] / request[asked]).min(axis=1)).clip(0.0, count)
@@ -105,7 +105,7 @@ def _all_placed(pod: WaitingPod, count: int, free: FloatArray) -> bool:
 
 
 def _within(claim: Claim) -> Iterator[WaitingPod]:
-    """The pods that what is owed suffices for, first come first served; one that is larger than what is left of it is passed over."""
+    """Yield the pods that the owed amount covers, in order. A pod larger than the remaining amount is skipped."""
     left = claim.owed.amount * (1.0 + TOLERANCE)
     for pod in claim.waiting:
         request = np.array(pod.request[:-1])
@@ -116,8 +116,11 @@ def _within(claim: Claim) -> Iterator[WaitingPod]:
 
 @dataclass(slots=True)
 class _Budget:
-    """How many evictions the rate still allows now. `rate`: a second, and at most so many at once; what is larger than that (a group) may
-    go into debt. `wake`: when what was refused may be asked for again."""
+    """Evictions that the rate still allows now.
+
+    rate: evictions a second, and the most at once. A group larger than that may go into debt. wake: time at which a refused request may
+    succeed.
+    """
 
     rate: float
     left: float
@@ -131,7 +134,7 @@ class _Budget:
         return cls(rate, min(_most(rate), memory.allowance + rate * max(now - memory.allowance_as_of, 0.0)), now)
 
     def take(self, count: int) -> bool:
-        """Spend `count` evictions, if so many are left; once some are refused there is nothing more in this round."""
+        """Spend `count` evictions if so many are left; return whether they are. After a refusal the budget is spent for this round."""
         if count <= self.left or self.left >= _most(self.rate):
             self.left -= count
             return True
@@ -145,7 +148,7 @@ def _most(rate: float) -> float:
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """What goes together: one pod, or a group wherever it runs. `by_node`: what it frees on each node. `total`: (K,) in all."""
+    """Pods that are evicted together: one pod, or a group on any nodes. by_node: (K + 1,) freed on each node. total: (K,)."""
 
     row: int
     pods: list[str]
@@ -156,7 +159,7 @@ class _Work:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Offer:
-    """Work that makes room for one pod on `node`, and whether its queues keep their levels."""
+    """Work whose eviction makes room for one pod on `node`. spare: whether its queues keep their levels."""
 
     node: int
     works: tuple[_Work, ...]
@@ -169,7 +172,7 @@ class _Offer:
 
 
 class _Givers:
-    """Queues from which work goes, as far as it has. Shares are dominant shares of capacity."""
+    """The giving queues' use, less the evictions so far. Shares are dominant shares of capacity."""
 
     def __init__(self, standing: Standing) -> None:
         self._use, self._weight = standing.use.copy(), standing.weight
@@ -180,15 +183,15 @@ class _Givers:
         self._level = np.maximum((standing.level * self._inverse).max(axis=1), self._least)
 
     def share(self, amount: FloatArray) -> float:
-        """max_k amount_k / C_k."""
+        """Return the dominant share of an amount: max_k amount_k / C_k."""
         return float((amount * self._inverse).max())
 
     def above(self, row: int) -> float:
-        """How far the queue is above its fair share, per weight."""
+        """Return the queue's use above its fair share, per weight."""
         return (self.share(self._use[row]) - float(self._fair[row])) / float(self._weight[row])
 
     def can_spare(self, works: Sequence[_Work], *, spare: bool) -> bool:
-        """Whether every queue stays at or above its level (`spare`), or its fair share, without the work, and nothing is filled again."""
+        """Whether each queue stays at or above its level (`spare`) or its fair share without the work, and no place is filled again."""
         least = self._level if spare else self._least
         going: dict[int, FloatArray] = {}
         for work in works:
@@ -196,13 +199,13 @@ class _Givers:
         return all(self.share(self._use[row] - amount) >= least[row] - TOLERANCE for row, amount in going.items())
 
     def give(self, works: Sequence[_Work]) -> None:
-        """Take the work off its queues' use."""
+        """Subtract the work from its queues' use."""
         for work in works:
             self._use[work.row] -= work.total
 
 
 class _Search:
-    """Nodes and running work while room is made: what is free, what could go, and offers by node that are still good."""
+    """State of the search for room: the nodes' free room, evictable work, and the offers by node that are still valid."""
 
     def __init__(
         self, free: FloatArray, running: Sequence[RunningPod], standing: Standing, now: float, minimum_run: float
@@ -225,7 +228,7 @@ class _Search:
         self._hopeless: set[tuple[Request, Ground, int]] = set()
 
     def place(self, pod: WaitingPod) -> bool:
-        """Take what is free or comes free on some node; False if the pod fits none."""
+        """Place the pod on a node with enough room that is free or becomes free; return False if there is none."""
         request = np.array(pod.request)
         fits = ~_lacks(request - self._free, request)
         if pod.nodes is not None:
@@ -236,7 +239,7 @@ class _Search:
         return True
 
     def cheapest(self, pod: WaitingPod, ground: Ground) -> _Offer | None:
-        """The work that should go for the pod: of one queue if that is enough, from the one furthest above its share; then of several."""
+        """Return the work to evict for the pod: of one queue if that suffices, furthest above its share first; otherwise of several."""
         kind = pod.request, ground, id(pod.nodes)
         if kind in self._hopeless:
             return None
@@ -251,7 +254,7 @@ class _Search:
         return None
 
     def evict(self, offer: _Offer, pod: WaitingPod, owed: Owed) -> list[Eviction]:
-        """Let the work go and give its room to the pod."""
+        """Evict the work and give its room to the pod."""
         self._givers.give(offer.works)
         changed = {offer.node}
         for work in offer.works:
@@ -271,7 +274,7 @@ class _Search:
         ]
 
     def _least_lost(self, rows: tuple[int, ...], pod: WaitingPod, *, spare: bool) -> _Offer | None:
-        """The offer of these queues by which least work is lost, ties by node."""
+        """Return the offer of these queues that loses the least work; ties go to the lower node."""
         known = self._offers.setdefault((rows, pod.request), {})
         for node in self._on_node.keys() - known.keys():
             known[node] = self._offer(node, rows, np.array(pod.request))
@@ -282,7 +285,7 @@ class _Search:
         return None
 
     def _offer(self, node: int, rows: tuple[int, ...], request: FloatArray) -> _Offer | None:
-        """Work of these queues on the node, least lost first, until the request fits; without what turns out not to be needed."""
+        """Return work of these queues on the node, least lost first, until the request fits. Work that proves unnecessary is left out."""
         lacking = request - self._free[node]
         chosen = list[_Work]()
         for work in self._on_node[node]:
@@ -301,12 +304,12 @@ class _Search:
 
 
 def _lacks(lacking: FloatArray, request: FloatArray) -> BoolArray:
-    """Whether anything that is asked for lacks, along the last axis: a node may well be short of what a pod does not ask for."""
+    """Whether a requested resource is lacking, along the last axis. A node may lack resources that the pod does not request."""
     return np.asarray(((lacking > TOLERANCE * np.maximum(request, 1.0)) & (request > 0)).any(axis=-1))
 
 
 def _works(running: Sequence[RunningPod], givers: _Givers, now: float) -> dict[str, _Work]:
-    """By group, or by pod where it has none: what goes together, and the work that is lost with it."""
+    """Return the work by group, or by pod for pods without a group, with its lost dominant-share-seconds."""
     works: dict[str, _Work] = {}
     for pod in running:
         request = np.array(pod.request)
