@@ -7,6 +7,7 @@ which the decision differs, or that are due. A settled cluster yields no write.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 
@@ -39,13 +40,18 @@ from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.views.lead_time_view import LeadTimeBook
 from fairburst.kube.views.status import StatusWrite
+from fairburst.kube.wall_clock import WallClock
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.baselines import Policy
+from fairburst.policy.clock_step import shifted, shifted_reclaim
 from fairburst.policy.decide import decide
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.drf import row_any
 from fairburst.policy.entitlement import entitlements
 from fairburst.policy.model import ClusterSnapshot, Memory, QueueKind
+from fairburst.telemetry.log import event
+
+logger = logging.getLogger(__name__)
 
 UNSURE_SECONDS = 1.0  # after a write: whether it has arrived is looked at once more
 
@@ -84,6 +90,7 @@ class Engine:
         self._in_trouble: set[str] = set()
         self._labelling = False
         self._unfinished = True
+        self._wall_clock = WallClock()
 
     # What the process tells --------------------------------------------------------------------------------------------------------
 
@@ -133,6 +140,7 @@ class Engine:
         """
         self._in_trouble |= self.contained.problems.keys()
         self.contained.begin_round()
+        self._follow_clock(wall, now)
         changes = self._cluster.look(view)
         changes.everything |= self._unfinished
         self._unfinished = True
@@ -144,6 +152,14 @@ class Engine:
             plan = self._round(view, changes, wall, now)
         self._unfinished, self._in_trouble = False, set()
         return plan
+
+    def _follow_clock(self, wall: float, now: float) -> None:
+        """Where the wall clock has stepped, carry over what is remembered, and look at everything."""
+        step = self._wall_clock.step(wall, now)
+        if step:
+            event(logger, logging.WARNING, "the wall clock stepped, open windows and accounts go on as before", seconds=round(step, 1))
+            self.memory, self.reclaim.memory = shifted(self.memory, step), shifted_reclaim(self.reclaim.memory, step)
+            self._unfinished = True
 
     def _exclude(self, failure: UndecidableError, wall: float) -> None:
         """Leave the queues out that the core cannot decide on; raises the failure's cause where there are none."""
@@ -157,7 +173,7 @@ class Engine:
                 self._recall.forget(member.key)
 
     def _round(self, view: ClusterView, changes: Changes, wall: float, now: float) -> RoundPlan:
-        self._read_queues(view, changes, now)
+        self._read_queues(view, changes, wall, now)
         touched = changes.namespaces | self._agenda.take(now) | self._in_trouble
         touched |= self._read_cluster(view, changes, wall)
         snapshot = self._snapshot(view, changes, touched, wall, now)
@@ -182,10 +198,10 @@ class Engine:
         plan.due = min(plan.due, now + plan.elastic.wait, now + plan.reclaim.due, self._agenda.next())
         return plan
 
-    def _read_queues(self, view: ClusterView, changes: Changes, now: float) -> None:
+    def _read_queues(self, view: ClusterView, changes: Changes, wall: float, now: float) -> None:
         """Take in the queue objects; `changes.everything` where rows have moved."""
         queues = view.read_queues()
-        self.memory = self._recall.read(queues, changes.queues, self.memory, self._queues.excluded)
+        self.memory = self._recall.read(queues, changes.queues, self.memory, self._queues.excluded, wall)
         if changes.queues or changes.objects or changes.everything:
             absent = self._cluster.absent(queues)
             changes.everything |= not (absent ^ self._absent).isdisjoint(namespace for _, namespace, _ in queues)

@@ -7,6 +7,8 @@ from typing import Any
 
 from fairburst.kube.queues.roster import KINDS, ObjectKey, pool_name
 from fairburst.kube.views.status import memory_of
+from fairburst.kube.wall_clock import SMALLEST_STEP_SECONDS
+from fairburst.policy.clock_step import shifted_queue
 from fairburst.policy.model import Memory, QueueMemory
 
 
@@ -23,10 +25,12 @@ class QueueRecall:
         changed: Collection[ObjectKey],
         memory: Memory,
         excluded: dict[str, tuple[int, str]],
+        wall: float,
     ) -> Memory:
         """The memory with what `changed` queues' statuses say, where this process has not met them.
 
-        `excluded`: queues by uid that are not decided on until they change; those that have changed are dropped from it.
+        `excluded`: queues by uid that are not decided on until they change; those that have changed are dropped from it. `wall`: seconds
+        since the epoch; accounts that were written by a clock ahead of it move to it.
         """
         read, forgotten = dict[str, QueueMemory](), set[str]()
         for key in changed:
@@ -36,6 +40,7 @@ class QueueRecall:
                     forgotten.add(_qualified(key))
             else:
                 self._read_one(key, obj, memory, excluded, read, forgotten)
+        read = {name: _of_the_present(entry, wall) for name, entry in read.items()}
         if not read and not forgotten:
             return memory
         known = {name: memory.entry(name) for name in memory.queues if name not in forgotten} | read
@@ -68,6 +73,11 @@ class QueueRecall:
             read[_qualified(key)] = remembered
         elif _remembers(memory, key):
             forgotten.add(_qualified(key))
+
+
+def _of_the_present(entry: QueueMemory, wall: float) -> QueueMemory:
+    ahead = entry.ledger_as_of - wall
+    return shifted_queue(entry, -ahead) if ahead >= SMALLEST_STEP_SECONDS else entry
 
 
 def _qualified(key: ObjectKey) -> str:

@@ -1,0 +1,20 @@
+"""Notice steps of the wall clock. The monotonic clock says how much time passed; the wall clock says something else where it was set."""
+
+from __future__ import annotations
+
+SMALLEST_STEP_SECONDS = 2.0  # below: slewing, which costs an account no more than it says
+
+
+class WallClock:
+    """Compares the two clocks from one round to the next."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, float] | None = None
+
+    def step(self, wall: float, now: float) -> float:
+        """Seconds by which the wall clock stepped since the last call, forward where positive; 0 where it ran as it should."""
+        last, self._last = self._last, (wall, now)
+        if last is None:
+            return 0.0
+        step = (wall - last[0]) - (now - last[1])
+        return step if abs(step) >= SMALLEST_STEP_SECONDS else 0.0

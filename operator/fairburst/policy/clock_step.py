@@ -1,0 +1,74 @@
+"""Carry what is remembered over a step of the wall clock, so that no duration changes by it.
+
+Everything that has begun moves with the clock: an open window keeps the time it has left, ledgers are charged for the time that passed and
+for no other, and gaps between bursts keep their length. Arrivals that a user has dated stay where they are: a window that waits for one
+opens at that time by the new clock. A burst that has been counted is not repeated, even where its time comes again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fairburst.policy.dress.memory import DressMemory
+from fairburst.policy.model import Memory, Periodic, QueueMemory, Schedule, Window, WindowState
+from fairburst.policy.reclaim.values import ReclaimMemory
+
+
+def shifted(memory: Memory, seconds: float) -> Memory:
+    """The memory after the clock has stepped by `seconds`, forward where positive."""
+    queues = {name: shifted_queue(entry, seconds) for name, entry in memory.queues.items()}
+    return Memory(queues, memory.next_admission_order, dress=None if memory.dress is None else _shifted_dress(memory.dress, seconds))
+
+
+def shifted_queue(entry: QueueMemory, seconds: float) -> QueueMemory:
+    """One queue's part of `shifted`."""
+    return replace(
+        entry,
+        window=None if entry.window is None else _shifted_window(entry, entry.window, seconds),
+        period_started=entry.period_started + seconds,
+        ledger_as_of=entry.ledger_as_of + seconds,
+        fair_as_of=entry.fair_as_of + seconds,
+        balance_as_of=entry.balance_as_of + seconds,
+        waiting_since=_moved(entry.waiting_since, seconds),
+        unit_held_since=_moved(entry.unit_held_since, seconds),
+    )
+
+
+def shifted_reclaim(memory: ReclaimMemory, seconds: float) -> ReclaimMemory:
+    """The same for what reclaim remembers."""
+    return replace(
+        memory,
+        short_since={name: at + seconds for name, at in memory.short_since.items()},
+        made_room={uid: at + seconds for uid, at in memory.made_room.items()},
+        allowance_as_of=memory.allowance_as_of + seconds,
+        asked={key: until + seconds for key, until in memory.asked.items()},
+    )
+
+
+def _shifted_window(entry: QueueMemory, window: Window, seconds: float) -> Window:
+    arrival = entry.promise.arrival
+    dated = isinstance(arrival, Schedule) or (isinstance(arrival, Periodic) and arrival.first_arrival is not None)
+    if window.state is WindowState.CLOSED and dated:
+        return window
+    return replace(
+        window,
+        arms_at=window.arms_at + seconds,
+        opens_by=window.opens_by + seconds,
+        opened=_moved(window.opened, seconds),
+        deadline=_moved(window.deadline, seconds),
+    )
+
+
+def _shifted_dress(memory: DressMemory, seconds: float) -> DressMemory:
+    """Ends of tasks stay where they are: the API server has dated them."""
+    prediction = memory.prediction
+    return replace(
+        memory,
+        adjusted_at=memory.adjusted_at + seconds,
+        prediction=None if prediction is None else replace(prediction, made_at=prediction.made_at + seconds, due=prediction.due + seconds),
+        lead_times={name: replace(record, as_of=record.as_of + seconds) for name, record in memory.lead_times.items()},
+    )
+
+
+def _moved(at: float | None, seconds: float) -> float | None:
+    return None if at is None else at + seconds

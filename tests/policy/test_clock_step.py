@@ -1,0 +1,108 @@
+"""What is remembered is carried over a step of the clock: no duration changes, dated arrivals stay where they are."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from fairburst.policy.clock_step import shifted, shifted_reclaim
+from fairburst.policy.decide import decide
+from fairburst.policy.dress.memory import DressMemory, Prediction
+from fairburst.policy.lead_time_record import LeadTimeRecord
+from fairburst.policy.model import (
+    Burst,
+    Memory,
+    Periodic,
+    PolicyConfig,
+    QueueKind,
+    QueueSpec,
+    RoundResult,
+    Schedule,
+    ScheduledBurst,
+    Sporadic,
+    WindowState,
+)
+from fairburst.policy.reclaim.values import ReclaimMemory
+from tests.support.policy import latency, snapshot, throughput
+from tests.support.strategies import START
+
+HOUR = 3600.0
+SPORADIC = latency("sporadic/q", 1.0, [4.0], 10, Sporadic(60))
+FLOATING = latency("floating/q", 2.0, [2.0], 10, Periodic(60))
+BATCH = throughput("batch/q")
+
+
+def run(queues: tuple[QueueSpec, ...], steps: dict[int, float], rounds: int = 200) -> tuple[list[RoundResult], Memory]:
+    """Rounds a second apart; before round n the clock steps by steps[n]. Work comes every 70 s and takes 8 s."""
+    memory, ahead, results = Memory(), 0.0, []
+    for number in range(rounds):
+        step = steps.get(number, 0.0)
+        if step:
+            memory, ahead = shifted(memory, step), ahead + step
+        bursting = number % 70 < 8
+        wants = [10.0 if spec.kind is QueueKind.THROUGHPUT else 4.0 * bursting for spec in queues]
+        uses = [4.0 if spec.kind is QueueKind.THROUGHPUT else 2.0 * bursting for spec in queues]
+        result, memory = decide(snapshot(queues, [10.0], wants, uses), memory, PolicyConfig(), START + number + ahead)
+        results.append(result)
+    return results, memory
+
+
+@pytest.mark.parametrize("step", [-HOUR, HOUR, -5.0])
+@pytest.mark.parametrize("at", [3, 9, 40, 72])
+def test_a_step_changes_no_decision_where_no_arrival_is_dated(step: float, at: int) -> None:
+    queues = (SPORADIC, FLOATING, BATCH)
+    straight, known = run(queues, {})
+    stepped, memory = run(queues, {at: step})
+    for number, (left, right) in enumerate(zip(straight, stepped, strict=True)):
+        assert left.level == pytest.approx(right.level, abs=1e-5), number
+        assert [one.kind for one in left.events] == [one.kind for one in right.events], number
+    for name in known.queues:
+        before, after = known.entry(name), memory.entry(name)
+        assert (before.bursts, before.met, before.missed) == (after.bursts, after.met, after.missed)
+        assert before.ledger(START + 200) == pytest.approx(after.ledger(START + 200 + step), abs=1e-5)
+        assert before.balance_value == pytest.approx(after.balance_value, abs=1e-5)
+
+
+def test_there_and_back_changes_nothing() -> None:
+    queues = (SPORADIC, FLOATING, BATCH)
+    memory = run(queues, {})[1]
+    there_and_back = shifted(shifted(memory, -HOUR), HOUR)
+    assert there_and_back == Memory(memory.queues, memory.next_admission_order)
+
+
+@pytest.mark.parametrize("step", [-HOUR, HOUR])
+def test_a_window_that_waits_for_a_dated_arrival_waits_for_its_date(step: float) -> None:
+    first = START + 2 * HOUR
+    dated = latency("dated/q", 1.0, [4.0], 10, Periodic(120, first))
+    arrivals = (ScheduledBurst(first, Burst({"cpu": 4.0}, 10, 10)),)
+    listed = QueueSpec("listed/q", QueueKind.LATENCY, (2.0, "listed/q"), 1.0, None, Schedule(arrivals))
+    _, memory = run((dated, listed, BATCH), {40: step}, rounds=50)
+    for name in ("dated/q", "listed/q"):
+        window = memory.entry(name).window
+        assert window is not None
+        assert (window.state, window.arms_at) == (WindowState.CLOSED, first)
+
+
+def test_an_open_dated_window_ends_after_its_time() -> None:
+    dated = latency("dated/q", 1.0, [4.0], 10, Periodic(120, START + 5))
+    results, memory = run((dated, BATCH), {9: -HOUR}, rounds=20)
+    assert results[10].decisions[0].window is not None
+    window = memory.entry("dated/q").window
+    assert window is not None
+    assert window.state is not WindowState.OPEN, "it opened at 5 s and had 10 s"
+    assert memory.entry("dated/q").ledger(START + 20 - HOUR) > 0
+
+
+def test_dress_and_reclaim_move_along() -> None:
+    dress = DressMemory(0.3, START, 77.0, prediction=Prediction(START, START + 9, (), ()), lead_times={"q": LeadTimeRecord(as_of=START)})
+    moved = shifted(Memory({}, dress=dress), HOUR).dress
+    assert moved is not None
+    assert moved.prediction is not None
+    assert (moved.adjusted_at, moved.learned_until) == (START + HOUR, 77.0)
+    assert (moved.prediction.made_at, moved.prediction.due, moved.lead_times["q"].as_of) == (START + HOUR, START + HOUR + 9, START + HOUR)
+    never = shifted(Memory({}, dress=DressMemory(0.3)), HOUR).dress
+    assert never is not None
+    assert never.adjusted_at == -math.inf
+    reclaim = shifted_reclaim(ReclaimMemory({"q": 1.0}, {"u": 2.0}, 3.0, 4.0, {"p": 5.0}), 10.0)
+    assert reclaim == ReclaimMemory({"q": 11.0}, {"u": 12.0}, 3.0, 14.0, {"p": 15.0})
