@@ -26,8 +26,10 @@ def demand(*things: Any, namespace: str = "batch", node_cpus: tuple[float, ...] 
             controllers.update(type(thing).__name__, None, thing)
     workloads, usage = controllers.workloads(namespace), pods.namespace(namespace)
     if node_cpus is None:
-        return namespace_demand(workloads, usage, pods.owner, RESOURCES)
-    return namespace_demand(workloads, usage, pods.owner, RESOURCES, fitting=lambda charge: sum(cpu // charge["cpu"] for cpu in node_cpus))
+        return namespace_demand(workloads, usage, pods.owners_in(namespace), RESOURCES)
+    return namespace_demand(
+        workloads, usage, pods.owners_in(namespace), RESOURCES, fitting=lambda charge: sum(cpu // charge["cpu"] for cpu in node_cpus)
+    )
 
 
 def pods_of(owner: str, count: int, *containers: Any, kind: str = "Job", **more: Any) -> list[Pod]:
@@ -226,3 +228,10 @@ class TestWaitingPods:
 
     def test_nothing_is_listed_where_bare_pods_may_wait_unseen(self) -> None:
         assert self.listed(job("batch", "j", 2), pod("batch", "bare", node="n")) == []
+
+
+def test_pods_of_another_namespace_that_name_a_jobs_uid_take_nothing_from_its_demand() -> None:
+    forged = [pod("elsewhere", f"forged-{number}", requesting("64"), owner=("Job", "j"), node="node") for number in range(4)]
+    result = demand(job("batch", "j", 4, requesting("2")), *forged)
+    assert result.demand["cpu"] == 8.0
+    assert [(owner.existing, owner.wanted) for owner in result.lacking] == [(0, 4)]

@@ -214,7 +214,7 @@ def test_pods_that_are_about_to_complete_stay() -> None:
     for number in range(5):
         change(f"p{number}", "Pending", "Running")
     world.after(6.0)
-    assert runs.completing("flat", world.now) == 5
+    assert runs.completing(job("batch", "flat"), world.now) == 5
     round_(world)
     assert sizes(world)["flat"] == 5, "two are what it is given, five are nearly done"
     assert flat.spec.parallelism == 16

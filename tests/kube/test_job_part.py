@@ -57,7 +57,7 @@ def test_bare_pods_are_the_jobs_that_a_first_look_would_find(changes: list[tuple
             index.update(old, new, pods.charge_of(changed), WALL + now, float(now))
         if new is not None and not new.ended:
             stored[number] = new
-        demand = namespace_demand(Workloads(), pods.namespace("batch"), pods.owner, RESOURCES)
+        demand = namespace_demand(Workloads(), pods.namespace("batch"), pods.owners_in("batch"), RESOURCES)
         queue = f"batch/queue-{now // 3}"
         first_look = copy.deepcopy(index)
         for one in first_look.jobs("batch"):

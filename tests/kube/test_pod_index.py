@@ -79,19 +79,19 @@ def test_the_newest_pods_charge_outlives_the_pod_until_its_owner_is_forgotten() 
     newer = pod("y", cpu="3", owner=("Job", "j"), metadata={"creationTimestamp": "2026-01-01T00:00:01Z"})
     for each in (newer, older):
         index.update(None, each)
-    assert (index.owner("j").active, index.owner("j").kind, index.owner("j").newest_charge["cpu"]) == (2, "Job", 3.0)
+    assert (index.owner("a", "j").active, index.owner("a", "j").kind, index.owner("a", "j").newest_charge["cpu"]) == (2, "Job", 3.0)
     for each in (newer, older):
         index.update(each, None)
-    assert (index.owner("j").active, index.owner("j").newest_charge["cpu"]) == (0, 3.0)
-    index.forget_owner("j")
-    assert index.owner("j").newest_charge == {}
+    assert (index.owner("a", "j").active, index.owner("a", "j").newest_charge["cpu"]) == (0, 3.0)
+    index.forget_owner("a", "j")
+    assert index.owner("a", "j").newest_charge == {}
 
 
 def test_an_owner_with_pods_is_not_forgotten() -> None:
     index = PodIndex(RESOURCES)
     index.update(None, pod("x", owner=("Job", "j")))
-    index.forget_owner("j")
-    assert index.owner("j").active == 1
+    index.forget_owner("a", "j")
+    assert index.owner("a", "j").active == 1
 
 
 def test_only_so_many_owners_without_pods_are_remembered(monkeypatch: Any) -> None:
@@ -101,19 +101,19 @@ def test_only_so_many_owners_without_pods_are_remembered(monkeypatch: Any) -> No
         each = pod(uid, owner=("Job", uid))
         index.update(None, each)
         index.update(each, None)
-    assert [bool(index.owner(uid).newest_charge) for uid in ("j1", "j2", "j3")] == [False, True, True]
+    assert [bool(index.owner("a", uid).newest_charge) for uid in ("j1", "j2", "j3")] == [False, True, True]
 
 
 def test_a_bare_pod_is_its_own_owner_and_named() -> None:
     index = PodIndex(RESOURCES)
     bare = pod("bare", cpu=None)
     index.update(None, bare)
-    assert index.owner(bare.metadata.uid).kind == "Pod"
+    assert index.owner("a", bare.metadata.uid).kind == "Pod"
     assert index.namespace("a").unannounced == {"bare"}
     assert index.namespace("a").pods_without_requests == {"bare"}
     index.update(bare, None)
     assert index.namespace("a").unannounced == frozenset()
-    assert index.owner(bare.metadata.uid).kind == ""
+    assert index.owner("a", bare.metadata.uid).kind == ""
 
 
 def test_a_pod_stuck_in_termination_stops_counting_when_quota_stops_counting_it() -> None:
@@ -189,9 +189,12 @@ class TestIncrementalEqualsFromScratch:
             assert index.on_node(node) == again.on_node(node)
         for uid in ("j1", "j2", "d", *{each.metadata.uid for each in store.values()}):
             # The newest charge may be remembered from a pod that has gone.
-            mine, other = (dataclasses.replace(each.owner(uid), newest_charge={}) for each in (index, again))
-            assert mine == dataclasses.replace(other, kind=mine.kind)
-            assert mine.uncounted == self.done_and_tracked(uid, store.values())
+            for namespace in ("a", "b"):
+                mine, other = (dataclasses.replace(each.owner(namespace, uid), newest_charge={}) for each in (index, again))
+                assert mine == dataclasses.replace(other, kind=mine.kind)
+                assert mine.uncounted == self.done_and_tracked(
+                    uid, [each for each in store.values() if each.metadata.namespace == namespace]
+                )
         assert set(index.namespaces()) == {each.metadata.namespace for each in store.values()}
 
     def done_and_tracked(self, uid: str, pods: Iterable[Pod]) -> int:

@@ -322,7 +322,7 @@ class Operator:
             if kind == "Job":
                 self._engine.slots.job_changed(old, new, time.time(), time.monotonic())
             if new is None:
-                self._view.pods.forget_owner(old.metadata.uid)
+                self._view.pods.forget_owner(old.metadata.namespace, old.metadata.uid)
 
         return changed
 

@@ -108,17 +108,17 @@ class SlotPlanner:
         """Take in a change of a Job: how it gets on, or what its finished run teaches. `wall` and `now` as for `plan`."""
         if new is None:
             if old is not None:
-                self.runs.forget(old.metadata.uid)
+                self.runs.forget(old)
         elif new.metadata.namespace not in self.namespaces:
             return
         elif not new.finished:
             self.runs.job_changed(new, now)
         elif new.succeeded:
-            run, family = self.runs.finished(new.metadata.uid, now), family_of(new)
+            run, family = self.runs.finished(new, now), family_of(new)
             if run is not None and family is not None and self._config.learn:
                 self.learned.completed(family, run, wall)
         else:
-            self.runs.forget(new.metadata.uid)
+            self.runs.forget(new)
 
     # Before the decision ----------------------------------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class SlotPlanner:
                 name,
                 queue.elasticity,
                 controllers.workloads(queue.member.namespace).jobs,
-                pods.owner,
+                pods.owners_in(queue.member.namespace),
                 pods.resources,
                 self.learned.curves,
                 self._reader,
@@ -197,7 +197,7 @@ class SlotPlanner:
         decisions = {decision.job: decision for decision in result.slots}
         queues = {name: self._view(name, decisions, result.moved.get(name), now) for name in self._queues}
         sized = [one for name in sorted(queues) for one in self._sized(self._queues[name], queues[name])]
-        writes, wait = plan_parallelism(sized, lambda uid: self.runs.completing(uid, now), self._calmness, wall)
+        writes, wait = plan_parallelism(sized, lambda job: self.runs.completing(job, now), self._calmness, wall)
         given = {one.candidate.job.metadata.uid for one in sized}
         orphans = self._orphans(marked, given, _frozen_namespaces(roster) | ending) if marked else []
         events = self._events(queues.values(), writes, {one.decision.job: one for one in sized})

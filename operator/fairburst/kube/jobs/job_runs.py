@@ -45,10 +45,10 @@ class _JobRun:
 
 
 class JobRuns:
-    """Fed with every change of pods and Jobs; O(1) a change. Jobs are named by their uid."""
+    """Fed with every change of pods and Jobs; O(1) a change. A pod of another namespace is none of a Job's, whatever it says."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, _JobRun] = {}
+        self._runs: dict[tuple[str, str], _JobRun] = {}  # by namespace and uid
 
     def pod_changed(self, old: Pod | None, new: Pod | None, now: float, *, watched: bool) -> None:
         """Take in one change of a pod. `watched`: it was seen as it happened, and not in a first list."""
@@ -57,17 +57,17 @@ class JobRuns:
         if pod is None or owner is None or owner.kind != "Job":
             return
         ran, runs = old is not None and old.status.phase == "Running", new is not None and new.status.phase == "Running"
-        uid = pod.metadata.uid
+        uid, key = pod.metadata.uid, (pod.metadata.namespace, owner.uid)
         if runs and (not ran or not watched):
-            run = self._runs.setdefault(owner.uid, _JobRun())
+            run = self._runs.setdefault(key, _JobRun())
             run.whole &= watched and old is not None
             self._start(run, uid, now)
-        elif ran and not runs and owner.uid in self._runs:
-            self._end(self._runs[owner.uid], pod, now)
+        elif ran and not runs and key in self._runs:
+            self._end(self._runs[key], pod, now)
 
     def job_changed(self, job: Job, now: float) -> None:
         """Take in the present state of a Job that has not finished."""
-        run = self._runs.get(job.metadata.uid)
+        run = self._runs.get(_key(job))
         if run is None:
             return
         if run.size is None and job.status.succeeded > run.ended:
@@ -80,9 +80,9 @@ class JobRuns:
         while len(run.done) > 1 and run.done[0][0] < now - PROGRESS_SECONDS:
             run.done.popleft()
 
-    def finished(self, uid: str, now: float) -> Run | None:
+    def finished(self, job: Job, now: float) -> Run | None:
         """Forget a Job that is complete; its run, if it teaches something."""
-        run = self._runs.pop(uid, None)
+        run = self._runs.pop(_key(job), None)
         if run is None or not run.whole or run.first is None:
             return None
         run.step(now)
@@ -92,13 +92,13 @@ class JobRuns:
         found = Run(size, seconds)
         return found if found.plausible and near >= STEADY_FRACTION * seconds else None
 
-    def forget(self, uid: str) -> None:
+    def forget(self, job: Job) -> None:
         """Drop a Job that has failed or has been deleted."""
-        self._runs.pop(uid, None)
+        self._runs.pop(_key(job), None)
 
-    def completing(self, uid: str, now: float) -> int:
+    def completing(self, job: Job, now: float) -> int:
         """How many of the Job's pods are about to complete: they have run for more than half as long as its pods take."""
-        run = self._runs.get(uid)
+        run = self._runs.get(_key(job))
         if run is None or not run.ended:
             return 0
         limit = NEARLY_DONE * run.ended_seconds / run.ended
@@ -109,7 +109,7 @@ class JobRuns:
 
         None where it is not known how long the Job takes alone or how much work it has, or too little was seen.
         """
-        run, completions = self._runs.get(job.metadata.uid), job.spec.completions
+        run, completions = self._runs.get(_key(job)), job.spec.completions
         if run is None or alone_seconds is None or not completions or len(run.done) < FEWEST_SAMPLES:
             return None
         (since, before), (_, done) = run.done[0], run.done[-1]
@@ -133,3 +133,7 @@ class JobRuns:
         if pod.metadata.deletion_timestamp is None:  # a pod that was deleted has not completed
             run.ended += 1
             run.ended_seconds += now - began
+
+
+def _key(job: Job) -> tuple[str, str]:
+    return job.metadata.namespace, job.metadata.uid

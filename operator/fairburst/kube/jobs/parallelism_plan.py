@@ -58,17 +58,17 @@ class Calmness:
 
 
 def plan_parallelism(
-    sizings: Iterable[Sizing], completing: Callable[[str], int], calmness: Calmness, wall: float
+    sizings: Iterable[Sizing], completing: Callable[[Job], int], calmness: Calmness, wall: float
 ) -> tuple[list[ParallelismWrite], float]:
     """Changes due now, and in how many seconds one that has to wait falls due (infinite: none waits).
 
-    `completing` answers, by a Job's uid, how many of its pods are about to complete. `wall` is seconds since the epoch.
+    `completing` answers how many of a Job's pods are about to complete. `wall` is seconds since the epoch.
     """
     writes, wait = [], math.inf
     for sizing in sizings:
         job = sizing.candidate.job
         present, mark = parallelism_of(job), read_mark(job.metadata.annotations)
-        wanted = size_for(sizing.candidate, sizing.decision.given, completing(job.metadata.uid))
+        wanted = size_for(sizing.candidate, sizing.decision.given, completing(job))
         worth_it = abs(wanted - present) >= max(1, math.ceil(calmness.hysteresis * present))
         if not worth_it and not (wanted > present and _below_its_due(sizing, present)):
             continue

@@ -40,7 +40,7 @@ class DemandTable:
                 self.by_namespace[namespace] = namespace_demand(
                     view.controllers.workloads(namespace),
                     view.pods.namespace(namespace),
-                    view.pods.owner,
+                    view.pods.owners_in(namespace),
                     view.pods.resources,
                     wishes(namespace),
                     fitting,

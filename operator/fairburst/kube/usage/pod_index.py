@@ -7,10 +7,11 @@ capacity but belong to no queue: they are counted apart.
 
 from __future__ import annotations
 
+import functools
 import heapq
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fairburst.kube.api.objects import Pod, controller_of
@@ -198,8 +199,8 @@ class PodIndex:
         self.by_class = by_class
         self._facts: dict[tuple[str, str], _Facts] = {}
         self._namespaces: dict[str, _Namespace] = {}
-        self._owners: dict[str, _Owner] = {}
-        self._idle_owners: OrderedDict[str, None] = OrderedDict()
+        self._owners: dict[tuple[str, str], _Owner] = {}  # by namespace and uid
+        self._idle_owners: OrderedDict[tuple[str, str], None] = OrderedDict()
         # Node to namespace to sum; None stands for unmanaged pods of any namespace.
         self._nodes: dict[str, dict[str | None, _Sum]] = {}
         self._expiring: list[tuple[float, tuple[str, str], str]] = []
@@ -251,10 +252,10 @@ class PodIndex:
             changed.add(facts.namespace)
         return changed
 
-    def forget_owner(self, uid: str) -> None:
+    def forget_owner(self, namespace: str, uid: str) -> None:
         """Drop what is remembered of an owner that has been deleted."""
-        if self._idle_owners.pop(uid, "absent") is None:
-            del self._owners[uid]
+        if self._idle_owners.pop((namespace, uid), "absent") is None:
+            del self._owners[namespace, uid]
 
     # Reading ---------------------------------------------------------------------------------------------------------
 
@@ -307,11 +308,18 @@ class PodIndex:
         """Namespaces that have pods."""
         return self._namespaces.keys()
 
-    def owner(self, uid: str) -> OwnerUsage:
-        """Usage of one controller (or bare pod) by UID; zeros and an empty charge where it never had a pod."""
-        entry = self._owners.get(uid) or _Owner("")
+    def owner(self, namespace: str, uid: str) -> OwnerUsage:
+        """Usage of one controller (or bare pod); zeros and an empty charge where it never had a pod.
+
+        Pods of other namespaces do not count, though they may name the same UID as their controller's.
+        """
+        entry = self._owners.get((namespace, uid)) or _Owner("")
         newest = self._amounts(entry.newest_shape, empty=True)
         return OwnerUsage(entry.kind, entry.active, entry.bound, entry.terminating, entry.uncounted, newest)
+
+    def owners_in(self, namespace: str) -> Callable[[str], OwnerUsage]:
+        """`owner` for one namespace."""
+        return functools.partial(self.owner, namespace)
 
     def on_node(self, node: str) -> NodeUsage:
         """What is bound to one node; empty where nothing is."""
@@ -432,9 +440,10 @@ class PodIndex:
             del entry.by_class[facts.size_class]
 
     def _account_owner(self, facts: _Facts, sign: int) -> None:
-        entry = self._owners.get(facts.owner)
+        key = facts.namespace, facts.owner
+        entry = self._owners.get(key)
         if entry is None:
-            entry = self._owners[facts.owner] = _Owner(facts.owner_kind)
+            entry = self._owners[key] = _Owner(facts.owner_kind)
         entry.pods += sign
         entry.uncounted += sign * facts.uncounted
         if not facts.ended:
@@ -442,7 +451,7 @@ class PodIndex:
             entry.bound += sign * facts.bound
             entry.terminating += sign * facts.terminating
         if sign > 0:
-            self._idle_owners.pop(facts.owner, None)
+            self._idle_owners.pop(key, None)
             if facts.born >= entry.newest:
                 entry.newest, entry.newest_shape = facts.born, facts.shape
         elif not entry.pods:
@@ -451,9 +460,9 @@ class PodIndex:
     def _rest(self, facts: _Facts) -> None:
         """An owner has no pods left: remember it for a while, a bare pod not at all."""
         if facts.owner == facts.uid:
-            del self._owners[facts.owner]
+            del self._owners[facts.namespace, facts.owner]
             return
-        self._idle_owners[facts.owner] = None
+        self._idle_owners[facts.namespace, facts.owner] = None
         if len(self._idle_owners) > REMEMBERED_OWNERS:
             oldest, _ = self._idle_owners.popitem(last=False)
             del self._owners[oldest]
