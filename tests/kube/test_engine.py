@@ -174,6 +174,17 @@ def test_a_queue_that_changes_to_observe_is_let_go_of_once() -> None:
     assert "stamp" not in world.status("batch")
 
 
+def test_a_queue_that_changes_to_observe_is_let_go_of_although_its_quota_has_gone_already() -> None:
+    world = World()
+    batch(world, pods=10, spec={})
+    world.round()
+    del world.quotas["batch", "fairburst"]
+    world.queue(TQ, "batch", spec={"enforcement": "Observe"}, generation=2, status=world.status("batch"))
+    assert world.plan().releases == ["batch"], "the namespace still has the label by which policies treat its pods"
+    world.namespace("batch")
+    assert world.plan().releases == []
+
+
 def test_an_invalid_edit_does_not_end_observe() -> None:
     world = World()
     batch(world, pods=10, spec={"enforcement": "Observe"})

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -358,3 +359,40 @@ async def test_an_object_whose_hook_raises_is_left_out_and_the_others_are_watche
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+async def test_a_restored_etcd_is_noticed_although_a_watch_from_the_future_would_stay_silent() -> None:
+    async with FakeApi(PODS) as api:
+        api.put(PODS, pod("kept"))
+        snapshot, rewinds = api.snapshot(), list[int]()
+        for number in range(20):
+            api.put(PODS, pod(f"later-{number}"))
+        async with running(api, on_rewind=lambda: rewinds.append(1)) as (informer, _, _):
+            await watching(api)
+            api.restore(snapshot)
+            await until(lambda: names(informer) == {"kept"}, "the snapshot")
+            api.put(PODS, pod("new"))
+            await until(lambda: names(informer) == {"kept", "new"}, "what came after it")
+        assert rewinds == [1]
+
+
+async def test_a_bookmark_of_the_past_tells_of_a_restored_etcd_on_an_open_watch() -> None:
+    async with FakeApi(PODS) as api:
+        api.put(PODS, pod("kept"))
+        async with running(api) as (informer, _, _):
+            await watching(api)
+            api.version -= 50
+            api.bookmark(PODS)
+            await until(lambda: informer.lists == 2, "a new list")
+
+
+async def test_the_answer_to_a_write_does_not_bring_back_what_was_deleted_meanwhile() -> None:
+    async with FakeApi(PODS) as api, api.client() as client:
+        api.put(PODS, pod("a"))
+        answered = await client.get_json("/api/v1/namespaces/a/pods/a")
+        async with running(api) as (informer, _, _):
+            await watching(api)
+            api.remove(PODS, "a", "a")
+            await until(lambda: not informer.store, "the deletion")
+            informer.observe(msgspec.convert(answered, Pod))
+            assert not informer.store

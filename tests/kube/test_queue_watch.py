@@ -124,6 +124,22 @@ async def test_start_says_so_where_the_kinds_are_not_installed() -> None:
             await QueueWatch(client).start()
 
 
+async def test_older_versions_are_taken_once_etcd_was_restored() -> None:
+    async with FakeApi(LATENCY, THROUGHPUT) as api:
+        api.put(LATENCY, queue("kept", weight=1))
+        snapshot = api.snapshot()
+        for weight in range(2, 9):
+            api.put(LATENCY, queue("kept", weight=weight))
+        api.put(LATENCY, queue("later"))
+        async with running(api, relist_seconds=0.1) as (watch, _):
+            assert names(watch) == {("LatencyQueue", "kept"), ("LatencyQueue", "later")}
+            api.restore(snapshot)
+            await until(lambda: names(watch) == {("LatencyQueue", "kept")}, "the snapshot")
+            assert watch.objects["LatencyQueue", "a", "kept"]["spec"]["weight"] == 1
+            api.put(LATENCY, queue("kept", weight=3))
+            await until(lambda: watch.objects["LatencyQueue", "a", "kept"]["spec"]["weight"] == 3, "what came after it")
+
+
 def versioned(version: int, name: str = "q") -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "a", "resourceVersion": str(version)}}
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from fairburst.cli.main import main
 from fairburst.config import parse_config
+from fairburst.kube.install.let_go import Undone
 from fairburst.kube.install.uninstall import uninstall
 from fairburst.kube.names import GATE, HELD_ANNOTATION
 from fairburst.kube.queues.job_annotations import Mark, mark_annotations
@@ -23,8 +27,8 @@ async def test_quotas_and_memory_are_deleted_once_and_named() -> None:
             api.put(MAPS, {"metadata": {"namespace": "here", "name": name}})
         config = parse_config("{namespace: here, pool: {name: gpu}}")
         async with api.client() as client:
-            deleted = await uninstall(client, config)
-            again = await uninstall(client, config)
+            deleted = (await uninstall(client, config)).done
+            again = (await uninstall(client, config)).done
         asked = [query for method, path, query in api.requests if method == "GET" and path == QUOTAS]
     quotas = ["resourcequotas clickstream/fairburst", "resourcequotas nightly/fairburst"]
     want = [*quotas, "configmaps here/fairburst-memory-gpu", "leases here/fairburst-gpu"]
@@ -43,7 +47,7 @@ async def test_jobs_that_were_resized_get_their_parallelism_back() -> None:
             metadata = {"namespace": namespace, "name": "train", "annotations": {"other": "x", **notes}}
             api.put(JOBS, {"metadata": metadata, "spec": {"parallelism": 3}})
         async with api.client() as client:
-            undone = await uninstall(client, parse_config(""))
+            undone = (await uninstall(client, parse_config(""))).done
     assert undone == ["gave back jobs nightly/train", "deleted resourcequotas nightly/fairburst"], "what was given back comes first"
     given_back, others = api.objects[JOBS]["nightly", "train"], api.objects[JOBS]["elsewhere", "train"]
     assert (given_back["spec"]["parallelism"], given_back["metadata"]["annotations"]) == (8, {"other": "x"})
@@ -62,8 +66,8 @@ async def test_pods_and_jobs_are_let_go_after_the_policies_were_told_to_hold_no_
             api.put(JOBS, {"metadata": held, "spec": {"suspend": True}})
             api.put(JOBS, {"metadata": {"namespace": namespace, "name": "theirs"}, "spec": {"suspend": True}})
         async with api.client() as client:
-            undone = await uninstall(client, parse_config(""))
-            again = await uninstall(client, parse_config(""))
+            undone = (await uninstall(client, parse_config(""))).done
+            again = (await uninstall(client, parse_config(""))).done
         patches = [path for method, path, _ in api.requests if method == "PATCH"]
     assert (undone, again) == (["let go pods nightly/waits", "let go jobs nightly/held"], [])
     suspended = {key for key, job in api.objects[JOBS].items() if job["spec"]["suspend"]}
@@ -73,3 +77,32 @@ async def test_pods_and_jobs_are_let_go_after_the_policies_were_told_to_hold_no_
     assert api.objects[PODS]["nightly", "waits"]["spec"]["schedulingGates"] == [{"name": "others.example/hold"}]
     assert len(api.objects[PODS]["elsewhere", "waits"]["spec"]["schedulingGates"]) == 2
     assert [path.rpartition("/")[2] for path in patches] == ["status", "waits", "held"]
+
+
+async def test_what_is_refused_is_named_and_all_else_is_undone() -> None:
+    """Of three quotas one may not be deleted, of two Jobs one may not be patched; neither stops the rest."""
+    async with FakeApi(QUOTAS, MAPS, JOBS, PODS, LEASES) as api:
+        for namespace in ("a", "b", "c"):
+            api.put(QUOTAS, {"metadata": {"namespace": namespace, "name": "fairburst", "labels": {"fairburst.dev/pool": "default"}}})
+        for namespace in ("a", "c"):
+            metadata = {"namespace": namespace, "name": "train", "annotations": mark_annotations(Mark(8, 3, 0.0))}
+            api.put(JOBS, {"metadata": metadata, "spec": {"parallelism": 3}})
+        api.refuse("DELETE", "/namespaces/b/resourcequotas/fairburst", 403)
+        api.refuse("PATCH", "/namespaces/a/jobs/train", 403)
+        async with api.client() as client:
+            undone = await uninstall(client, parse_config(""))
+    assert undone.done == ["gave back jobs c/train", "deleted resourcequotas a/fairburst", "deleted resourcequotas c/fairburst"]
+    assert [one.split(":")[0] for one in undone.left] == ["jobs a/train", "resourcequotas b/fairburst"]
+    assert all("403 Forbidden" in one for one in undone.left)
+
+
+def test_the_command_says_what_is_left_and_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    async def undo(_: object) -> Undone:
+        return Undone(["deleted resourcequotas a/fairburst"], ["resourcequotas b/fairburst: 403 Forbidden: no"])
+
+    monkeypatch.setattr("fairburst.cli.uninstall._undo", undo)
+    assert main(["uninstall"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == "deleted resourcequotas a/fairburst\n"
+    assert "1 objects are left" in printed.err
+    assert "  resourcequotas b/fairburst: 403 Forbidden: no\n" in printed.err

@@ -41,6 +41,7 @@ class FakeApi:
         self._history: dict[str, list[tuple[int, JsonObject]]] = {path: [] for path in collections}
         self._continued: dict[str, tuple[int, list[JsonObject]]] = {}
         self._failures: list[Callable[[], web.StreamResponse]] = []
+        self._refused: list[tuple[str, str, int]] = []
         self.held = 0
         self._slow, self._let_go = "", asyncio.Event()
         self._changed = asyncio.Event()
@@ -104,6 +105,17 @@ class FakeApi:
         if not silently:
             self._publish(collection, "DELETED", gone)
 
+    def snapshot(self) -> tuple[int, dict[str, dict[tuple[str, str], JsonObject]]]:
+        """What etcd holds now, for `restore`."""
+        return self.version, copy.deepcopy(self.objects)
+
+    def restore(self, snapshot: tuple[int, dict[str, dict[tuple[str, str], JsonObject]]]) -> None:
+        """Go back to a snapshot, its versions too, as etcd and the API server do when they are stopped and started with older data."""
+        self.version, self.objects = snapshot[0], copy.deepcopy(snapshot[1])
+        self._history = {path: [] for path in self.objects}
+        self._continued.clear()
+        self.drop_watches()
+
     def compact(self) -> None:
         """Forget history: every watch that wants to resume from the past, and every continued list, is refused with 410."""
         self.compacted = self.version
@@ -150,6 +162,10 @@ class FakeApi:
 
         self._failures.extend([response] * count)
 
+    def refuse(self, method: str, suffix: str, code: int) -> None:
+        """Answer every such request whose path ends so with `code`."""
+        self._refused.append((method, suffix, code))
+
     def hold(self, suffix: str) -> None:
         """Answer requests whose path ends so only after `let_go`; `held` counts those that wait."""
         self._slow = suffix
@@ -178,6 +194,9 @@ class FakeApi:
             self.held += 1
             await self._let_go.wait()
             self.held -= 1
+        for method, ending, code in self._refused:
+            if request.method == method and request.path.endswith(ending):
+                return web.Response(status=code, text=json.dumps(status(code, "Forbidden")))
         if self._failures:
             return self._failures.pop(0)()
         collection, namespace, name = self._locate(request.path)

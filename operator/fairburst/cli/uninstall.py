@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from typing import TYPE_CHECKING
 
 from fairburst.cli.command import Commands, config_of
 from fairburst.config import Config
+
+if TYPE_CHECKING:
+    from fairburst.kube.install.let_go import Undone
 
 
 def add_to(commands: Commands) -> None:
@@ -18,19 +22,25 @@ def add_to(commands: Commands) -> None:
 
 
 def uninstall(given: argparse.Namespace) -> int:
-    """Undo it and name each thing done."""
+    """Undo it, and name each thing done and each thing left; 1 where anything is left."""
     from fairburst.kube.api.errors import ApiError, CredentialsError  # noqa: PLC0415  keeps `fairburst --help` quick
 
     try:
-        done = asyncio.run(_undo(config_of(given)))
+        undone = asyncio.run(_undo(config_of(given)))
     except (ApiError, CredentialsError) as error:
         sys.stderr.write(f"fairburst uninstall: {error}\n")
         return 1
-    sys.stdout.writelines(f"{line}\n" for line in done)
-    return 0
+    sys.stdout.writelines(f"{line}\n" for line in undone.done)
+    if not undone.left:
+        return 0
+    sys.stderr.write(
+        f"fairburst uninstall: {len(undone.left)} objects are left as they were; run it again with the right to change them:\n"
+    )
+    sys.stderr.writelines(f"  {line}\n" for line in undone.left)
+    return 1
 
 
-async def _undo(config: Config) -> list[str]:
+async def _undo(config: Config) -> Undone:
     from fairburst.kube.api.client import ApiClient  # noqa: PLC0415
     from fairburst.kube.install.uninstall import uninstall as undo  # noqa: PLC0415
 

@@ -7,12 +7,14 @@ server answers is put into the caches at once, so that the next round does not r
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import groupby
 from typing import Any, TypeVar
 
 from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import NotFound
 from fairburst.kube.api.outcome import succeeded
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, quota_body
 from fairburst.kube.enforce.suspend import JobStart
@@ -97,7 +99,8 @@ class Applier:
 
     async def _release(self, namespace: str) -> None:
         """Let go of a namespace whose queue has left enforcement: the quota, then the label by which its pods are stamped."""
-        await self._client.delete(f"/api/v1/namespaces/{namespace}/resourcequotas/{QUOTA_NAME}")
+        with contextlib.suppress(NotFound):  # deleted by hand, or by an earlier attempt
+            await self._client.delete(f"/api/v1/namespaces/{namespace}/resourcequotas/{QUOTA_NAME}")
         await self._client.merge_patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {MANAGED_LABEL: None}}})
 
     async def _quota(self, write: QuotaWrite) -> None:

@@ -118,7 +118,7 @@ class Operator:
         self._namespace = config.namespace
         self._recorder = recorder_of(config.recording)
         self._pods = Informer(client, "/api/v1/pods", Pod, self._pods_changed, params=LIVE_PODS, on_event=self._on_pod)
-        self._nodes = Informer(client, "/api/v1/nodes", Node, self._mark)
+        self._nodes = Informer(client, "/api/v1/nodes", Node, self._mark, on_rewind=self._list_queues)
         self._namespaces = Informer(client, "/api/v1/namespaces", Namespace, self._mark)
         self._quotas = Informer(client, "/api/v1/resourcequotas", ResourceQuota, self._mark)
         self._limit_ranges = Informer(client, "/api/v1/limitranges", LimitRange, self._mark)
@@ -280,6 +280,9 @@ class Operator:
 
     def _mark(self) -> None:
         self._loop.mark()
+
+    def _list_queues(self) -> None:
+        self._queues.request_relist()
 
     def _retry(self) -> None:
         self._loop.retry()

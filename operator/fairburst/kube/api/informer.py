@@ -77,6 +77,7 @@ class Informer(Generic[T]):
     optional : whether the API server may lack the kind. The collection is empty then, and the kind is looked up once a minute.
     on_event : called for each change with ("ADDED" | "MODIFIED" | "DELETED", old, new) after the store has changed. If it raises, the new
         object is removed from the store, like one that cannot be decoded.
+    on_rewind : called when the server's versions have gone back, as after a restore of etcd.
 
     Attributes
     ----------
@@ -96,6 +97,7 @@ class Informer(Generic[T]):
         params: Mapping[str, str] | None = None,
         optional: bool = False,
         on_event: Callable[[str, T | None, T | None], None] = _ignore_event,
+        on_rewind: Callable[[], None] = lambda: None,
         inactivity_seconds: float = INACTIVITY_TIMEOUT_SECONDS,
         backoff_seconds: tuple[float, float] = BACKOFF_SECONDS,
         page_size: int = PAGE_SIZE,
@@ -107,6 +109,7 @@ class Informer(Generic[T]):
         self.undecodable = 0
         self._client, self.path, self._params = client, path, dict(params or {})
         self._on_change, self._on_event, self._optional = on_change, on_event, optional
+        self._on_rewind = on_rewind
         self._inactivity_seconds = inactivity_seconds
         self._page_size = page_size
         self._kind = kind
@@ -114,6 +117,7 @@ class Informer(Generic[T]):
         self._lists = list_decoder(kind)
         self._events = event_decoder(kind)
         self._version: str | None = None
+        self._lost = False  # the last watch failed: compare versions with the server before watching on
         # Versions that own writes brought into the store ahead of the watch.
         self._ahead: dict[Key, int] = {}
 
@@ -121,8 +125,11 @@ class Informer(Generic[T]):
         """List and watch until cancelled."""
         while True:
             try:
+                if self._version is not None and self._lost and await self._went_back():
+                    self._version = None
                 if self._version is None:
                     await self._list()
+                self._lost = False
                 if await self._watch():
                     self._backoff.reset()
                     continue
@@ -137,6 +144,7 @@ class Informer(Generic[T]):
             except _WatchError as error:
                 self._version = None
                 problem = str(error)
+            self._lost = True
             delay = self._backoff.delay()
             logger.warning("informer retries", extra={"path": self.path, "problem": problem, "delay_seconds": round(delay, 2)})
             await asyncio.sleep(delay)
@@ -144,9 +152,12 @@ class Informer(Generic[T]):
     def observe(self, new: T) -> None:
         """Put the object from the answer to an own write into the store, ahead of the watch. Older events of the watch are then ignored.
 
-        Does not call `on_change`, because the writer already knows the change.
+        An object that is not in the store, although the watch is past its version, was deleted meanwhile and stays out. Does not call
+        `on_change`, because the writer already knows the change.
         """
-        version = _number(new.metadata.resource_version)
+        version, seen = _number(new.metadata.resource_version), _number(self._version or "")
+        if _key(new) not in self.store and version is not None and seen is not None and version <= seen:
+            return
         if version is not None:
             self._ahead[_key(new)] = version
         self._put(_key(new), new)
@@ -168,6 +179,19 @@ class Informer(Generic[T]):
         self.lists += 1
         self.synced.set()
         self._on_change()
+
+    async def _went_back(self) -> bool:
+        """Whether the server's version is lower than ours: etcd was restored. A watch from a version of the future would stay silent."""
+        page = self._page(await self._client.get(self.path, {**self._params, "limit": "1"}))
+        return self._rewound(page.metadata.resource_version)
+
+    def _rewound(self, version: str) -> bool:
+        present, known = _number(version), _number(self._version or "")
+        if present is None or known is None or present >= known:
+            return False
+        logger.warning("versions went back: etcd was restored", extra={"path": self.path, "before": known, "now": present})
+        self._on_rewind()
+        return True
 
     async def _without_kind(self) -> None:
         """Empty the store because the server does not have the kind: it is not installed, or was removed. The store counts as synced."""
@@ -253,6 +277,8 @@ class Informer(Generic[T]):
         if event is None:
             return False
         new = event.object
+        if event.type == "BOOKMARK" and self._rewound(new.metadata.resource_version):
+            raise _WatchError("expected a bookmark of the present, found one of the past")
         self._version = new.metadata.resource_version or self._version
         if event.type in {"ADDED", "MODIFIED"}:
             return self._put(_key(new), new)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from fairburst.kube.api.client import ApiClient
-from fairburst.kube.api.errors import Conflict, Invalid, NotFound
+from fairburst.kube.api.errors import ApiError, NotFound
 from fairburst.kube.api.informer import PAGE_SIZE
 from fairburst.kube.api.objects import Job, JobSet, Object, Pod, list_decoder
 from fairburst.kube.enforce.gate import ungate_patch
@@ -32,25 +34,47 @@ PASSES = 5  # a pod that changes while it is patched is looked at again
 CONCURRENT_PATCHES = 32
 
 
-async def let_go(client: ApiClient, pool: str) -> list[str]:
-    """Let go of everything; what was let go, as `kind namespace/name`. Raises ApiError; what is gone already is no error."""
+@dataclass
+class Undone:
+    """What was undone, as `deleted kind namespace/name`, and what was left, with the reason."""
+
+    done: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def step(self, verb: str, what: str) -> AsyncIterator[None]:
+        """One object's part. Where the API server refuses it, that is noted and the caller goes on. Raises where there is no answer."""
+        try:
+            yield
+        except NotFound:
+            return
+        except ApiError as error:
+            if not error.status:
+                raise
+            self.left.append(f"{what}: {error}")
+            return
+        if verb:
+            self.done.append(f"{verb} {what}")
+
+
+async def let_go(client: ApiClient, pool: str, report: Undone) -> None:
+    """Let go of everything. What is gone already is no error. Raises ApiError where something cannot be listed."""
     queues = [queue for kind in PLURALS for queue in await _queues(client, kind)]
     holding = [queue for queue in queues if pool_name(queue) == pool and (queue.get("status") or {}).get("holds")]
     for queue in holding:
-        await _hold_nothing(client, queue)
+        await _hold_nothing(client, queue, report)
     if holding:
         await asyncio.sleep(SETTLES_SECONDS)
     elsewhere = {queue["metadata"]["namespace"] for queue in queues if pool_name(queue) != pool}
-    done: list[str] = []
     for _ in range(PASSES):
         pods = [pod for pod in await _pages(client, "/api/v1/pods", Pod) if pod.metadata.deletion_timestamp is None]
         gated = [held for pod in pods if (held := gated_pod(pod)) is not None and held.key[0] not in elsewhere]
         jobs = unheld_starts(await _noted(client), holding=(), left_alone=elsewhere)
+        report.left = [one for one in report.left if not one.startswith(("pods ", "jobs ", "jobsets "))]  # they have another try
         if not gated and not jobs:
-            break
-        done += await _each(gated, lambda pod: _ungate(client, pod))
-        done += await _each(jobs, lambda job: _start(client, job))
-    return done
+            return
+        await _each(gated, lambda pod: _ungate(client, pod, report))
+        await _each(jobs, lambda job: _start(client, job, report))
 
 
 async def _queues(client: ApiClient, kind: str) -> list[dict[str, Any]]:
@@ -61,13 +85,11 @@ async def _queues(client: ApiClient, kind: str) -> list[dict[str, Any]]:
     return [item | {"kind": kind} for item in listed["items"]]
 
 
-async def _hold_nothing(client: ApiClient, queue: Mapping[str, Any]) -> None:
+async def _hold_nothing(client: ApiClient, queue: Mapping[str, Any], report: Undone) -> None:
     metadata = queue["metadata"]
     path = f"/apis/{GROUP}/{VERSION}/namespaces/{metadata['namespace']}/{PLURALS[queue['kind']]}/{metadata['name']}/status"
-    try:
+    async with report.step("", f"{PLURALS[queue['kind']]} {metadata['namespace']}/{metadata['name']}"):
         await client.merge_patch(path, {"status": {"holds": None}})
-    except NotFound:
-        return
 
 
 async def _noted(client: ApiClient) -> list[Job | JobSet]:
@@ -89,28 +111,25 @@ async def _pages(client: ApiClient, path: str, kind: type[Kind]) -> list[Kind]:
             return found
 
 
-async def _each(items: Iterable[Item], send: Callable[[Item], Awaitable[str]]) -> list[str]:
-    """Send side by side; what was done. Who is gone or has changed meanwhile is left to the next pass."""
+async def _each(items: Iterable[Item], send: Callable[[Item], Awaitable[None]]) -> None:
+    """Send side by side."""
     limit = asyncio.Semaphore(CONCURRENT_PATCHES)
 
-    async def one(item: Item) -> str | None:
-        try:
-            async with limit:
-                return await send(item)
-        except (NotFound, Conflict, Invalid):
-            return None
+    async def one(item: Item) -> None:
+        async with limit:
+            await send(item)
 
-    return [name for name in await asyncio.gather(*map(one, items)) if name is not None]
+    await asyncio.gather(*map(one, items))
 
 
-async def _ungate(client: ApiClient, pod: GatedPod) -> str:
+async def _ungate(client: ApiClient, pod: GatedPod, report: Undone) -> None:
     namespace, name = pod.key
-    await client.json_patch(f"/api/v1/namespaces/{namespace}/pods/{name}", ungate_patch(pod))
-    return f"pods {namespace}/{name}"
+    async with report.step("let go", f"pods {namespace}/{name}"):
+        await client.json_patch(f"/api/v1/namespaces/{namespace}/pods/{name}", ungate_patch(pod))
 
 
-async def _start(client: ApiClient, job: JobStart) -> str:
+async def _start(client: ApiClient, job: JobStart, report: Undone) -> None:
     group, plural = ("/apis/batch/v1", "jobs") if job.kind == "Job" else (JOB_SETS, "jobsets")
     path = f"{group}/namespaces/{job.namespace}/{plural}/{job.name}"
-    await client.merge_patch(path, job.patch(time.time()), {"fieldManager": FIELD_MANAGER})
-    return f"{plural} {job.namespace}/{job.name}"
+    async with report.step("let go", f"{plural} {job.namespace}/{job.name}"):
+        await client.merge_patch(path, job.patch(time.time()), {"fieldManager": FIELD_MANAGER})

@@ -78,6 +78,17 @@ class QueueStore:
                 self._deleted[key] = max(version, self._deleted.get(key, -1))
             return self.objects.pop(key, None) is not None
 
+    def reset(self, kind: str, items: list[JsonObject]) -> bool:
+        """Take a complete list of one kind as it is, older versions too: etcd was restored from a snapshot. True if news."""
+        found = {_key(kind, item): item for item in items}
+        with self._lock:
+            known = {key: obj for key, obj in self.objects.items() if key[0] == kind}
+            for key in known.keys() - found.keys():
+                del self.objects[key]
+            self.objects.update(found)
+            self._deleted = {key: at for key, at in self._deleted.items() if key[0] != kind}
+        return known != found
+
     def replace(self, kind: str, items: list[JsonObject], list_version: int | None) -> bool:
         """Take a complete list of one kind as of `list_version`: offer all, drop what is missing and not newer; True if news."""
         present = {_key(kind, item) for item in items}
@@ -123,6 +134,7 @@ class QueueWatch:
         self._relist_seconds = relist_seconds
         self._backoff = Backoff(*restart_backoff_seconds)
         self._store = QueueStore()
+        self._listed: dict[str, int] = {}  # version of the last list of each kind
         self._loop: asyncio.AbstractEventLoop | None = None
         self._relist_wanted = asyncio.Event()
         self._relisting: asyncio.Task[None] | None = None
@@ -179,12 +191,21 @@ class QueueWatch:
                 await asyncio.sleep(self._backoff.delay())
 
     async def seed(self) -> None:
-        """List both kinds and take what differs."""
+        """List both kinds and take what differs.
+
+        Lists come from etcd itself, so one that began after another had ended has a version at least as high, unless etcd was restored.
+        """
         for kind, plural in PLURALS.items():
             scope = f"/namespaces/{self._namespace}" if self._namespace else ""
             path = f"/apis/{GROUP}/{VERSION}{scope}/{plural}"
+            before = self._listed.get(kind, -1)
             items, version = await self._list(path)
-            if self._store.replace(kind, items, version):
+            restored = version is not None and version < before
+            if restored:
+                logger.warning("versions went back: etcd was restored", extra={"kind": kind, "before": before, "now": version})
+            if version is not None:
+                self._listed[kind] = version if restored else max(version, self._listed.get(kind, -1))
+            if self._store.reset(kind, items) if restored else self._store.replace(kind, items, version):
                 self._on_change()
         self.last_list = time.monotonic()
 

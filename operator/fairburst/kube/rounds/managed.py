@@ -88,8 +88,8 @@ class ManagedNamespaces:
         if member.observed_only:
             self._items.pop(namespace, None)
             quota = round_.view.quotas.get((namespace, QUOTA_NAME))
-            if quota is not None and pool_of(quota) == self._pool:
-                plan.releases.append(namespace)  # it has just left enforcement: let go of what was held
+            if pool_of(quota) == self._pool if quota is not None else namespace in self._cluster.labelled:
+                plan.releases.append(namespace)  # it has left enforcement: let go of what was held
             return
         if namespace not in self._cluster.labelled:
             plan.labels.append(namespace)
