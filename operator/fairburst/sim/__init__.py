@@ -1,1 +1,1 @@
-"""Virtual time around the decision core: traces, an event engine, the papers' experiments, figures. Knows no Kubernetes."""
+"""Simulation of the decision core in virtual time: traces, an event engine, the papers' experiments, figures. Independent of Kubernetes."""

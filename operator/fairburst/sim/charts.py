@@ -1,4 +1,4 @@
-"""What a figure shows, as values: drawn by `plots.py` where matplotlib is installed, written out as numbers otherwise."""
+"""Charts as values. `plots.py` draws them if matplotlib is installed; otherwise they are written as numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 class ChartKind(enum.Enum):
-    """How the series are drawn. STACK: areas on each other, steps in time. CDF: series of samples. BARS: x are category names."""
+    """How the series are drawn. STACK: stacked areas, steps in time. CDF: series of samples. BARS: x holds category names."""
 
     LINES = "lines"
     STEPS = "steps"
@@ -19,7 +19,7 @@ class ChartKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One curve or group of bars. For CDF only `y` counts: the samples."""
+    """One curve or group of bars. A CDF uses only `y`, its samples."""
 
     label: str
     x: Sequence[float | str]
@@ -28,7 +28,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A marked interval on the x axis: a window, from opening to deadline."""
+    """A marked interval on the x axis, such as a window from opening to deadline."""
 
     begin: float
     end: float
@@ -37,7 +37,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One figure. `logarithmic`: both axes."""
+    """One figure. logarithmic: whether both axes are."""
 
     name: str
     title: str

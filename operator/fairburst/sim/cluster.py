@@ -1,7 +1,7 @@
-"""Simulated machines, and the snapshot that the decision core sees of them.
+"""Simulated machines, and their snapshots for the decision core.
 
-Amounts are whole millionths of a unit inside, so that starting and ending a task a million times leaves no trace. A cluster of one node is
-"one big machine"; with many, tasks are placed first fit and fragmentation is visible.
+Amounts are integers in millionths of a unit, so that starting and ending a task a million times leaves no rounding error. A cluster with
+one node is "one big machine". With several nodes, tasks are placed first fit, and fragmentation is visible.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MILLIONTHS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Resources by name, and what each node has of them: nodes[i][k]."""
+    """Resource names and the amounts of each node: nodes[i][k]."""
 
     resources: tuple[str, ...]
     nodes: tuple[tuple[float, ...], ...]
@@ -34,18 +34,18 @@ class Cluster:
 
     @property
     def capacity(self) -> FloatArray:
-        """(K,) all nodes together."""
+        """(K,) amounts of all nodes together."""
         total: FloatArray = np.array(self.nodes, dtype=np.float64).sum(axis=0)
         return total
 
 
 def one_machine(resources: Sequence[str], amounts: Sequence[float]) -> Cluster:
-    """Everything on one node: no fragmentation."""
+    """Return a cluster with a single node, which cannot fragment."""
     return Cluster(tuple(resources), (tuple(amounts),))
 
 
 class Machines:
-    """The nodes' free amounts. (nodes, K) millionths; may go below zero when a node shrinks under running tasks."""
+    """Free amounts of the nodes, (nodes, K) millionths. They fall below zero if a node shrinks under running tasks."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.capacity: IntArray = _millionths(cluster.nodes)
@@ -57,7 +57,7 @@ class Machines:
         return result
 
     def place(self, demand: IntArray, most: int) -> list[tuple[int, int]]:
-        """Take room for up to `most` tasks of `demand`, first fit. Returns (node, tasks) where there is some."""
+        """Take room for up to `most` tasks of `demand`, first fit. Returns (node, tasks) for each node with tasks."""
         if len(self.free) == 1:
             free = self.free[0]
             count = most
@@ -78,11 +78,11 @@ class Machines:
         return placed
 
     def release(self, node: int, demand: IntArray, count: int) -> None:
-        """Give back the room of `count` tasks."""
+        """Release the room of `count` tasks."""
         self.free[node] += count * demand
 
     def resize(self, node: int, amounts: Sequence[float]) -> None:
-        """A node's capacity becomes `amounts` (zeros: it is down)."""
+        """Set a node's capacity to `amounts`; zeros mean that the node is down."""
         capacity = _millionths([amounts])[0]
         self.free[node] += capacity - self.capacity[node]
         self.capacity[node] = capacity
@@ -102,6 +102,6 @@ def snapshot(
     usage: IntArray,
     unit: IntArray,
 ) -> ClusterSnapshot:
-    """What the core sees. Demand, usage, unit: (N, K) millionths; demand counts running work as well, and is at least the usage."""
+    """Return the core's input. demand, usage, unit: (N, K) millionths. Demand includes running work, so it is at least the usage."""
     used = usage / MILLIONTHS
     return ClusterSnapshot(resources, live / MILLIONTHS, committed, queues, np.maximum(demand / MILLIONTHS, used), used, unit / MILLIONTHS)

@@ -1,4 +1,4 @@
-"""The papers' set-up as a scenario: batch jobs queued at 0 in n throughput queues, bursts of a latency queue every so often."""
+"""The papers' experiments as scenarios: batch jobs in n throughput queues from time 0, and periodic bursts of a latency queue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LATENCY_QUEUE = "lq"
 
 
 def throughput_spec(name: str, order: float, weight: float = 1.0) -> QueueSpec:
-    """A throughput queue."""
+    """Return the declaration of a throughput queue."""
     return QueueSpec(name, QueueKind.THROUGHPUT, (order, name), weight)
 
 
@@ -25,13 +25,13 @@ def latency_spec(
     name: str, order: float, resources: Sequence[str], amounts: Sequence[float], on_seconds: float, period: float, first: float = 0.0,
     deadline: float | None = None,
 ) -> QueueSpec:  # fmt: skip
-    """A latency queue whose bursts need `amounts` for `on_seconds`, periodically from `first` seconds after the start."""
+    """Return the declaration of a latency queue: `amounts` for `on_seconds`, periodically, `first` seconds after the start."""
     burst = Burst(dict(zip(resources, amounts, strict=True)), on_seconds, on_seconds if deadline is None else deadline)
     return QueueSpec(name, QueueKind.LATENCY, (order, name), burst=burst, arrival=Periodic(period, EPOCH + first))
 
 
 def in_resources(job: DagJob, width: int) -> DagJob:
-    """The job with its first `width` demands; those it lacks are zero."""
+    """Return the job with its first `width` demands; missing ones are zero."""
     stages = tuple(
         type(stage)(stage.name, stage.tasks, stage.seconds, (*stage.demand, *(0.0,) * width)[:width], stage.parents) for stage in job.stages
     )
@@ -39,7 +39,7 @@ def in_resources(job: DagJob, width: int) -> DagJob:
 
 
 def fill_capacity(job: DagJob, capacity: Sequence[float], part: float = 1.0) -> DagJob:
-    """Task counts multiplied so that the job's widest moment takes `part` of the scarcest resource ("one resource is full", BoPF §5.1)."""
+    """Scale the task counts so that the job's peak takes `part` of the scarcest resource ("one resource is full", BoPF §5.1)."""
     factors = [amount * part / most for amount, most in zip(capacity, job.peak, strict=True) if most > 0]
     if not factors:
         raise ScenarioError(f"{job.name}: expected a demand for at least one of the counted resources, found none")
@@ -47,7 +47,7 @@ def fill_capacity(job: DagJob, capacity: Sequence[float], part: float = 1.0) -> 
 
 
 def short_jobs(jobs: Sequence[DagJob], below_seconds: float = 30.0, most: int = 25) -> list[DagJob]:
-    """The jobs that may be bursts: shortest completion below 30 s (BoPF §5.1), else the single shortest."""
+    """Return the jobs that may be bursts: completion below 30 s (BoPF §5.1), or else the single shortest job."""
     chosen = [job for job in jobs if job.critical_path_seconds < below_seconds]
     return chosen[:most] if chosen else [min(jobs, key=lambda job: job.critical_path_seconds)]
 
@@ -57,7 +57,11 @@ def batch_with_bursts(
     first: float = 0.0, deadline: float | None = None, count: int | None = None, until: float = math.inf,
     start_delay_seconds: float = 0.0, config: PolicyConfig | None = None, preemptive: bool = False, round_seconds: float = 0.0,
 ) -> Scenario:  # fmt: skip
-    """`batch` dealt out in turn (jobs that name a queue go there); `bursts` over and over. The declared demand is C for `on_seconds`."""
+    """Return a scenario with `batch` in throughput queues and `bursts` in a latency queue.
+
+    Batch jobs go to the queue that they name, or to the throughput queues in turn. The bursts repeat. Their declared demand is the whole
+    capacity for `on_seconds`.
+    """
     dealt = list(in_queues(batch, max(throughput_queues, 1)))
     names = sorted({name for name, _ in dealt} | {f"tq-{number}" for number in range(throughput_queues)})
     queues = [throughput_spec(name, float(number)) for number, name in enumerate(names)]

@@ -1,4 +1,4 @@
-"""What is computed from a record: a summary for each queue, and the charts that explain a run."""
+"""Results computed from a record: a summary of each queue, and the charts that explain a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fairburst.sim.sink import JobRecord, Record
 
 @dataclass(frozen=True, slots=True)
 class QueueSummary:
-    """One queue of one run. Seconds; NaN where nothing ended. share: average dominant share; fair_share: weight / sum of weights."""
+    """One queue of one run. Times in seconds, NaN if no job ended. share: mean dominant share. fair_share: weight / sum of weights."""
 
     policy: str
     queue: str
@@ -33,7 +33,7 @@ class QueueSummary:
 
 
 def summaries(record: Record) -> list[QueueSummary]:
-    """One summary a queue, in order."""
+    """Return one summary for each queue, in order."""
     weight = math.fsum(spec.weight for spec in record.queues)
     result = []
     for row, spec in enumerate(record.queues):
@@ -61,18 +61,21 @@ def summaries(record: Record) -> list[QueueSummary]:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Arithmetic mean; NaN of nothing."""
+    """Return the arithmetic mean, NaN for no values."""
     return math.fsum(values) / len(values) if values else math.nan
 
 
 def met_fraction(jobs: Sequence[JobRecord], end: float) -> float:
-    """Part of the jobs whose deadline lies before `end` that met it; NaN if there are none."""
+    """Return the fraction of jobs with a deadline before `end` that met it, NaN if there are none."""
     due = [job for job in jobs if job.deadline <= end]
     return sum(job.met for job in due) / len(due) if due else math.nan
 
 
 def run_charts(record: Record) -> list[Chart]:
-    """Use over time (stacked, with windows and deadlines), completion CDFs, long-term shares. Needs recorded use for the first."""
+    """Return charts of one run: use over time (stacked, with windows and deadlines), completion CDFs, long-term shares.
+
+    The first of these needs a record with use over time.
+    """
     title = record.policy
     charts = []
     if record.times:
@@ -95,7 +98,7 @@ def run_charts(record: Record) -> list[Chart]:
 
 
 def comparison_charts(records: Mapping[str, Record]) -> list[Chart]:
-    """All policies side by side: mean completion of each queue, deadlines met."""
+    """Return charts that compare policies: mean completion of each queue, deadlines met."""
     table = {policy: summaries(record) for policy, record in records.items()}
     names = [row.queue for row in next(iter(table.values()))]
     completion = [Series(policy, names, [_zero(row.mean_completion) for row in rows]) for policy, rows in table.items()]
@@ -114,7 +117,7 @@ def _zero(value: float) -> float:
 
 
 def _thinned(record: Record, most: int = 400) -> tuple[list[float], np.ndarray]:
-    """At most so many points, each the time-weighted mean of its stretch."""
+    """Return at most `most` points, each the time-weighted mean of its interval."""
     times, use = np.array(record.times), np.array(record.use)
     if len(times) <= most:
         return times.tolist(), use

@@ -1,11 +1,13 @@
-"""Seeded workloads calibrated to the published statistics of the BoPF authors' three workloads. The only place with a random Generator.
+"""Random workloads calibrated to the published statistics of the BoPF authors' three workloads, reproducible by seed.
 
-What is drawn is checked against `STATISTICS` in tests/sim/test_generate.py. How: stage counts, task counts and critical paths per job
-are drawn by stratified sampling (one draw from each of as many equal slices of the distribution as there are jobs), so that their
-quantiles are the table's. Relative task times within a job are log-normal and scaled so that the critical path is the one drawn. Tasks
-are then put on stages so that the task-weighted distribution of times is the table's too: iterative proportional fitting between the
-tasks of each job and the tasks in each bin of times. The jobs that serve as latency jobs are the published ones, as often as in the
-authors' lists; no other job passes the limits for latency jobs.
+tests/sim/test_generate.py checks the generated jobs against `STATISTICS`. The method has four steps:
+
+- Stage counts, task counts and critical paths per job come from stratified sampling: the distribution is cut into as many equal slices as
+  there are jobs, with one draw from each, so that their quantiles match the table.
+- Relative task times within a job are log-normal, scaled to the drawn critical path.
+- Tasks are assigned to stages by iterative proportional fitting between the tasks of each job and the tasks in each bin of times, so that
+  the task-weighted distribution of times matches the table too.
+- The latency jobs are the published ones, as often as in the authors' lists. No other job passes the limits for latency jobs.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ JOBS = 399
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """(level, value) pairs; 0 is the minimum, 1 the maximum. `seconds` is weighted by tasks. Demands are of one task, in machines."""
+    """(level, value) pairs; level 0 is the minimum, 1 the maximum. `seconds` is weighted by tasks. Demands: of one task, in machines."""
 
     stages: Quantiles
     tasks: Quantiles
@@ -77,8 +79,8 @@ def _stage(name: str, tasks: int, seconds: float, cpu: float, memory: float, *pa
     return Stage(name, tasks, seconds, (cpu, memory), parents)
 
 
-# The latency jobs. Published of each: stages, tasks, critical path, and for BigBench everything; the rest is chosen so that, multiplied
-# as the authors do, the widest moment fills one resource of 1,000 units.
+# The latency jobs. Their stages, tasks and critical paths are published, for BigBench all values. The other values are chosen so that
+# after the authors' multiplication the job's peak fills one resource of 1,000 units.
 QUERY27 = DagJob("BB query27", (_stage("Map_1", 6, 25, 0.21, 0.33), _stage("Reducer_2", 1, 2, 0.29, 0.22, 0)))
 QUERY21 = DagJob(
     "TPC-DS query21",
@@ -102,15 +104,15 @@ FIXED: dict[str, tuple[tuple[DagJob, int], ...]] = {
     "tpcds": ((QUERY21, 8),),
     "tpch": ((QUERY22, 26), (QUERY6, 23)),
 }
-# Distinct queries in each list. The authors' lists hold few queries many times (query27 28 times in 399 jobs, query21 8 times, query22
-# and query6 26 and 23 times); without that a few huge jobs would hold much of the work, and queues would run dry at unlike times.
+# Number of distinct queries in each list. The authors' lists repeat few queries many times (in 399 jobs, query27 28 times, query21 8 times,
+# query22 and query6 26 and 23 times). Without repetition a few huge jobs would have much of the work, and queues would end far apart.
 DISTINCT = {"bb": 14, "tpcds": 50, "tpch": 22}
-# How unlike the task times of one job are (deviation of their logarithm).
+# Variation of the task times within a job (standard deviation of their logarithm).
 SPREAD = {"bb": 1.4, "tpcds": 1.3, "tpch": 0.7}
 
 
 def generate(benchmark: str, seed: int, jobs: int = JOBS) -> list[DagJob]:
-    """A list of `jobs` jobs like the authors' list of that benchmark ("bb", "tpcds" or "tpch"). The same seed gives the same list."""
+    """Return `jobs` jobs like the authors' list for a benchmark ("bb", "tpcds" or "tpch"). The same seed gives the same list."""
     if benchmark not in STATISTICS:
         raise ScenarioError(f"expected a benchmark among {', '.join(STATISTICS)}, found {benchmark!r}")
     if jobs < 50:
@@ -127,13 +129,13 @@ def generate(benchmark: str, seed: int, jobs: int = JOBS) -> list[DagJob]:
 
 
 def _draw(rng: Generator, benchmark: str, count: int, fixed: Sequence[DagJob]) -> list[DagJob]:
-    """`count` queries such that, with the fixed ones, they have the table's quantiles."""
+    """Draw `count` queries that match the table's quantiles together with the fixed ones."""
     statistics, everything = STATISTICS[benchmark], count + len(fixed)
     stages = np.round(_remaining(statistics.stages, statistics.stages_mean, [len(job.stages) for job in fixed], everything)).astype(int)
     tasks = np.round(_remaining(statistics.tasks, None, [job.tasks for job in fixed], everything)).astype(int)
     lengths = [job.critical_path_seconds for job in fixed]
     paths = np.round(_remaining(statistics.critical_path, statistics.critical_path_mean, lengths, everything))
-    # more stages go with more tasks and longer paths, loosely
+    # more stages go loosely with more tasks and longer paths
     stages = stages[rng.permutation(count)]
     tasks, paths = tasks[_loosely(rng, stages)], paths[_loosely(rng, stages)]
     tasks = np.maximum(_keep_out(tasks, paths, benchmark), stages)
@@ -154,17 +156,17 @@ def _draw(rng: Generator, benchmark: str, count: int, fixed: Sequence[DagJob]) -
 
 
 def quantile(points: Quantiles, level: float) -> float:
-    """Value at `level`, interpolated on a logarithmic scale: all of these are skewed to the right."""
+    """Return the value at `level`, interpolated on a logarithmic scale because all distributions are skewed to the right."""
     levels, values = zip(*points, strict=True)
     return float(np.exp(np.interp(level, levels, np.log(values))))
 
 
 def _remaining(points: Quantiles, mean: float | None, fixed: Sequence[float], jobs: int) -> np.ndarray:
-    """Ascending values for the queries that aren't fixed, so that all `jobs` have the quantiles (and, about, the mean)."""
+    """Return ascending values for the queries that are not fixed, so that all `jobs` match the quantiles and about the mean."""
     values = np.array([quantile(points, level) for level in (np.arange(jobs) + 0.5) / jobs])
     if mean is not None:
         values = _with_mean(values, points, mean)
-    for level, value in points:  # few queries: whichever covers a level of the table has its value
+    for level, value in points:  # with few queries, the query that covers a level of the table gets its value
         position = level * jobs
         for covering in {math.ceil(position) - 1, math.floor(position)}:
             values[min(max(covering, 0), jobs - 1)] = value
@@ -175,7 +177,7 @@ def _remaining(points: Quantiles, mean: float | None, fixed: Sequence[float], jo
 
 
 def _with_mean(values: np.ndarray, points: Quantiles, mean: float) -> np.ndarray:
-    """Bend the values between the given quantiles (which stay) until their mean is right: u -> u^power within each slice."""
+    """Bend the values between the given quantiles, which stay, until the mean is right: u -> u^power within each slice."""
     levels = (np.arange(len(values)) + 0.5) / len(values)
     edges, heights = (np.array(column) for column in zip(*points, strict=True))
     piece = np.clip(np.searchsorted(edges, levels, side="right") - 1, 0, len(edges) - 2)
@@ -193,13 +195,13 @@ def _with_mean(values: np.ndarray, points: Quantiles, mean: float) -> np.ndarray
 
 
 def _loosely(rng: Generator, key: np.ndarray) -> np.ndarray:
-    """A permutation of ranks that follows the ranks of `key` with a correlation of about a half."""
+    """Return a permutation of ranks with a correlation of about 0.5 to the ranks of `key`."""
     rank = np.argsort(np.argsort(key + rng.random(len(key)))) / len(key)
     return np.asarray(np.argsort(np.argsort(rank + rng.normal(0, 0.5, len(key)))))
 
 
 def _keep_out(tasks: np.ndarray, paths: np.ndarray, benchmark: str) -> np.ndarray:
-    """Exchange task counts so that no job but the fixed ones passes the limits for latency jobs."""
+    """Exchange task counts so that only the fixed jobs pass the limits for latency jobs."""
     limits = WORKLOADS[benchmark]
     tasks = tasks.copy()
     for row in np.flatnonzero((paths < limits.critical_path_below) & (tasks < limits.tasks_below)):
@@ -212,7 +214,7 @@ def _keep_out(tasks: np.ndarray, paths: np.ndarray, benchmark: str) -> np.ndarra
 
 
 def _layers(rng: Generator, count: int) -> list[tuple[int, ...]]:
-    """Parents of each stage: about half are scans; each later stage joins one to three that nobody joined yet, the last all of them."""
+    """Draw each stage's parents: about half of the stages are scans; a later stage joins one to three open ones, the last all of them."""
     scans = max(1, min(count - 1, round(count * rng.uniform(0.4, 0.6))))
     loose = list(range(scans))
     parents: list[tuple[int, ...]] = [()] * scans
@@ -224,7 +226,7 @@ def _layers(rng: Generator, count: int) -> list[tuple[int, ...]]:
 
 
 def _seconds(rng: Generator, parents: Sequence[tuple[int, ...]], path: float, statistics: Statistics, spread: float) -> np.ndarray:
-    """(stages,) whole seconds, at least 1, whose critical path is `path` and none of which is above the table's maximum."""
+    """(stages,) whole seconds from 1 to the table's maximum, with critical path `path`."""
     longest = statistics.seconds[-1][1]
     relative = np.exp(rng.normal(0, spread, len(parents)))
     low, high = 1e-6, 1e6
@@ -235,7 +237,7 @@ def _seconds(rng: Generator, parents: Sequence[tuple[int, ...]], path: float, st
         else:
             low = middle
     seconds = np.clip(np.round(relative * low), 1, longest)
-    for _ in range(200):  # rounding may have moved the path by a few seconds
+    for _ in range(200):  # rounding may have changed the path by a few seconds
         off = path - _path(seconds, parents)
         if abs(off) < 0.5:
             break
@@ -266,9 +268,9 @@ def _on_path(seconds: np.ndarray, parents: Sequence[tuple[int, ...]]) -> list[in
 
 
 def _cumulative(statistics: Statistics) -> tuple[np.ndarray, np.ndarray]:
-    """Edges of the bins of task times and the part of all tasks at or below each: just past the level that the table names.
+    """Return the edges of the bins of task times and the fraction of tasks up to each, just past the table's level.
 
-    Times are whole seconds, so that at small values a quantile is an atom: the level must lie within it, not at its end.
+    Times are whole seconds, so that small quantiles are atoms: the level must lie inside the atom, not at its end.
     """
     levels, values = zip(*statistics.seconds, strict=True)
     upto = [
@@ -282,7 +284,10 @@ def _cumulative(statistics: Statistics) -> tuple[np.ndarray, np.ndarray]:
 def _fit_tasks(
     rng: Generator, seconds: Sequence[np.ndarray], tasks: np.ndarray, statistics: Statistics, fixed: Sequence[DagJob]
 ) -> list[np.ndarray]:
-    """Tasks per stage: each job has its total, each bin of times the table's part of all tasks (iterative proportional fitting)."""
+    """Return the tasks per stage: each job has its total, and each bin of times has the table's fraction of all tasks.
+
+    The method is iterative proportional fitting.
+    """
     edges, cumulative = _cumulative(statistics)
     job = np.repeat(np.arange(len(seconds)), [len(own) for own in seconds])
     time = np.concatenate(seconds)
@@ -293,7 +298,7 @@ def _fit_tasks(
             taken[np.searchsorted(edges, stage.seconds, side="left")] += stage.tasks
     total = tasks.sum() + taken.sum()
     want = np.maximum(np.diff(cumulative, prepend=0.0) * total - taken, 1.0)
-    # within a bin, more tasks towards its lower edge or its upper one are equally likely
+    # within a bin, more tasks near its lower edge and near its upper edge are equally likely
     weight = rng.gamma(0.7, 1.0, len(time)) + 0.02
     for _ in range(300):
         weight *= (want / np.maximum(np.bincount(bins, weight, len(edges)), 1e-12))[bins]
@@ -303,7 +308,7 @@ def _fit_tasks(
 
 
 def _whole(weight: np.ndarray, total: int) -> np.ndarray:
-    """`total` in whole parts of at least one, in proportion to `weight`."""
+    """Divide `total` into whole parts of at least one, in proportion to `weight`."""
     exact = weight / weight.sum() * (total - len(weight))
     parts = np.floor(exact).astype(int)
     for index in np.argsort(parts - exact)[: total - len(weight) - parts.sum()]:
@@ -312,7 +317,7 @@ def _whole(weight: np.ndarray, total: int) -> np.ndarray:
 
 
 def _demands(rng: Generator, split: Sequence[np.ndarray], statistics: Statistics, fixed: Sequence[DagJob]) -> list[list[tuple[float, ...]]]:
-    """Per stage (cpu, memory) in hundredths of a machine, with the table's mean over tasks and its maximum."""
+    """Draw (cpu, memory) per stage in hundredths of a machine, with the table's mean over tasks and its maximum."""
     weight = np.concatenate(split)
     columns = []
     for column, (mean, highest) in enumerate(zip(statistics.mean_demand, statistics.highest_demand, strict=True)):
@@ -334,7 +339,7 @@ def _demands(rng: Generator, split: Sequence[np.ndarray], statistics: Statistics
 
 
 def describe(jobs: Sequence[DagJob]) -> dict[str, dict[str, float]]:
-    """The same statistics of any list of jobs, for comparison with the table."""
+    """Compute the table's statistics for any list of jobs."""
     tasks = np.concatenate([[stage.tasks for stage in job.stages] for job in jobs])
     seconds = np.concatenate([[stage.seconds for stage in job.stages] for job in jobs])
     order = np.argsort(seconds, kind="stable")

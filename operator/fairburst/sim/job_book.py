@@ -1,4 +1,4 @@
-"""The jobs and tasks of a run as DRESS sees them: what the engine starts and ends, turned into a JobsPart."""
+"""A run's jobs and tasks in the form that DRESS needs: builds a JobsPart from the tasks that the engine starts and ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fairburst.sim.workload import DagJob
 
 @dataclass(slots=True, eq=False)
 class BookedTasks:
-    """`count` tasks of one stage of one job, started together. Times in the core's clock."""
+    """`count` tasks of one stage of one job that started together. Times on the core's clock."""
 
     serial: int
     small: bool
@@ -29,7 +29,7 @@ class BookedTasks:
 
 @dataclass(slots=True, eq=False)
 class BookedJob:
-    """One job: what it requests in all, what it holds and what else it could start, in millionths."""
+    """One job. request: its total peak request. held, offered: amounts of running and of startable tasks, in millionths."""
 
     serial: int
     queue: str
@@ -43,12 +43,12 @@ class BookedJob:
 
     @property
     def name(self) -> str:
-        """Unique in the run."""
+        """The job's name, unique in the run."""
         return f"{self.serial}"
 
 
 class JobBook:
-    """Open jobs and recent tasks. A class because its lifetime is the run's."""
+    """Open jobs and recent tasks of one run."""
 
     def __init__(self, config: DressConfig) -> None:
         self.config = config
@@ -57,7 +57,7 @@ class JobBook:
         self.held: dict[tuple[str, DemandCategory], IntArray] = {}
 
     def submit(self, serial: int, queue: str, spec: DagJob, pool: FloatArray, now: float) -> BookedJob:
-        """A job comes; its category is fixed here."""
+        """Add a job and fix its category."""
         request = np.array(spec.peak, dtype=np.float64)
         category = category_of(request, pool, self.config.size_threshold)
         nothing = np.zeros(len(pool), dtype=np.int64)
@@ -67,7 +67,7 @@ class JobBook:
         return job
 
     def start(self, serial: int, stage: int, demand: IntArray, count: int, now: float) -> BookedTasks:
-        """`count` tasks start."""
+        """Record that `count` tasks start."""
         job = self.jobs[serial]
         job.started = True
         job.held += demand * count
@@ -78,7 +78,7 @@ class JobBook:
         return tasks
 
     def end(self, tasks: BookedTasks, demand: IntArray, count: int, now: float) -> None:
-        """`count` of them end (all of them, unless some are lost)."""
+        """Record that `count` of the tasks end: all of them, unless some are lost."""
         if count == tasks.count:
             tasks.ended = now
         tasks.count = count if count == tasks.count else tasks.count - count
@@ -87,11 +87,11 @@ class JobBook:
         self.held[job.queue, job.category] -= demand * count
 
     def leave(self, serial: int) -> None:
-        """The whole job has ended."""
+        """Remove a job that has ended."""
         del self.jobs[serial]
 
     def part(self, width: int, now: float) -> JobsPart:
-        """What DRESS is given at `now`."""
+        """Return the input of DRESS at `now`."""
         oldest = now - keep_seconds(self.config)
         self.tasks = [tasks for tasks in self.tasks if tasks.serial in self.jobs or not tasks.ended < oldest]
         listed: tuple[list[Job], list[Job]] = ([], [])
@@ -104,7 +104,7 @@ class JobBook:
 
 
 def _family(spec: DagJob, stage: int) -> str:
-    """Name of a stage of a recurring job; what follows "~" tells variants of one stage apart, which nobody knows beforehand."""
+    """Return the name of a recurring job's stage. The text after "~" distinguishes variants, which cannot be known beforehand."""
     return f"{spec.name}/{spec.stages[stage].name.partition('~')[0]}"
 
 

@@ -1,7 +1,7 @@
 """Profile `paf-fig10`: the rules of the PAF authors' simulator (PAF §V-B), from jobs and a number of slots to progress rates.
 
-Nothing of this is in the decision core: fair shares with the authors' artefact, targets in fractions of slots, curves read at the
-truncated amount, slots that never change hands once given. `fairburst.policy.paf` is what the operator runs.
+The decision core does not use these rules: fair shares with the authors' artefact, targets in fractions of slots, curves read at the
+truncated amount, and slots that never change their owner. The operator runs `fairburst.policy.paf`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ import numpy as np
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.drf import fill
 
-FIRST_FREE_SECONDS = 1.0  # when the blocker's first task ends
-BETWEEN_FREE_SECONDS = 0.001  # and how long after it each further one does
+FIRST_FREE_SECONDS = 1.0  # end of the blocker's first task
+BETWEEN_FREE_SECONDS = 0.001  # time between the ends of its further tasks
 _NO_MOVE = 1e-12
-_NOISE = 1e-9  # of a slot: what summation leaves of a whole one
+_NOISE = 1e-9  # rounding error of a sum of slots
 
 
 @dataclass(frozen=True, slots=True)
 class SlotJob:
-    """A single-stage job. task_seconds: cold run times, in index order. curve: progress with 0, 1, 2 ... slots, as profiled.
+    """A single-stage job.
 
-    warmup_factor: tasks after the first one on a slot take their time divided by it. alone_seconds: what progress 1 stands for.
+    task_seconds: cold run times, in index order. curve: profiled progress with 0, 1, 2 ... slots. warmup_factor: divides the time of each
+    task after the first one on a slot. alone_seconds: run time at which progress is 1.
     """
 
     name: str
@@ -38,7 +39,7 @@ class SlotJob:
 
     @property
     def parallelism(self) -> int:
-        """Slots that the job asks for: as many as its curve tells."""
+        """The slots that the job requests, as many as its curve covers."""
         return len(self.curve) - 1
 
 
@@ -46,9 +47,9 @@ FairShare = Callable[[Sequence[SlotJob], float], FloatArray]
 
 
 def fair_as_the_authors(jobs: Sequence[SlotJob], slots: float) -> FloatArray:
-    """(N,) slots, fractional: in proportion to the weight among *all* jobs, at most what the job can use.
+    """(N,) slots, fractional: in proportion to the weight among *all* jobs, at most the job's demand.
 
-    The artefact: what saturated jobs leave goes to nobody, for their weight is never taken out of the total.
+    This reproduces the authors' artefact: slots that saturated jobs leave stay unused, because their weight remains in the total.
     """
     weight, demand = _weights(jobs), _demands(jobs)
     share: FloatArray = np.minimum(demand, weight * slots / weight.sum())
@@ -63,7 +64,7 @@ def fair_max_min(jobs: Sequence[SlotJob], slots: float) -> FloatArray:
 
 
 def least_amounts(jobs: Sequence[SlotJob], fair: FloatArray, fairness_knob: float) -> FloatArray:
-    """(N,) fair share minus the longest run of steps down that stays at or above α of the progress at the truncated fair share."""
+    """(N,) fair share minus the longest sequence of steps down that keeps α of the progress at the truncated fair share."""
     least = fair.copy()
     for row, job in enumerate(jobs):
         whole = int(fair[row])
@@ -73,10 +74,10 @@ def least_amounts(jobs: Sequence[SlotJob], fair: FloatArray, fairness_knob: floa
 
 
 def adjust(jobs: Sequence[SlotJob], fair: FloatArray, fairness_knob: float) -> FloatArray:
-    """(N,) Algorithm 1 in single whole-slot moves on fractional amounts, curves read at the truncated amount.
+    """(N,) Algorithm 1 in single moves of whole slots on fractional amounts, with curves read at the truncated amount.
 
-    A job that has given takes nothing, and the other way round (the paper proves it for concave curves, the authors' program forces it
-    on all): so it ends. Where one job would be giver and taker at once, the better of the two ways out is taken.
+    A job that has given takes nothing, and a job that has taken gives nothing. The paper proves this for concave curves; the authors'
+    program forces it on all curves, so that the loop ends. If one job would be giver and taker at once, the better alternative is taken.
     """
     amount, least = fair.copy(), least_amounts(jobs, fair, fairness_knob)
     gave, took = np.zeros(len(jobs), dtype=bool), np.zeros(len(jobs), dtype=bool)
@@ -99,8 +100,8 @@ def adjust(jobs: Sequence[SlotJob], fair: FloatArray, fairness_knob: float) -> F
 def simulate(jobs: Sequence[SlotJob], slots: int, priority: FloatArray) -> FloatArray:
     """(N,) progress rate of each job: time alone / (end - first start), not clipped; 0 for a job that never got a slot.
 
-    A slot that becomes free goes for good to the job with the least slots held / priority among those with tasks not started, ties in
-    order of the jobs. priority: (N,) weights (fair) or targets (PAF); a job with priority 0 comes after all others.
+    A free slot goes permanently to the job with the fewest slots held / priority among those with tasks to start; ties in order of the
+    jobs. priority: (N,) weights (fair) or targets (PAF); a job with priority 0 comes after all others.
     """
     started = [0] * len(jobs)
     held = [0] * len(jobs)
@@ -108,7 +109,7 @@ def simulate(jobs: Sequence[SlotJob], slots: int, priority: FloatArray) -> Float
     waiting = [(0.0 if priority[row] > 0 else np.inf, row) for row, job in enumerate(jobs) if len(job.task_seconds)]
     heapq.heapify(waiting)
     seconds = [job.task_seconds.tolist() for job in jobs]
-    serial = itertools.count()  # events at one time in the order in which they were made
+    serial = itertools.count()  # events at the same time stay in order of creation
     busy = [(FIRST_FREE_SECONDS + number * BETWEEN_FREE_SECONDS, next(serial), -1) for number in range(slots)]
     while busy:
         now, _, owner = heapq.heappop(busy)
@@ -135,7 +136,7 @@ def simulate(jobs: Sequence[SlotJob], slots: int, priority: FloatArray) -> Float
 
 
 def _next_owner(waiting: list[tuple[float, int]], started: list[int], seconds: list[list[float]]) -> int:
-    """Take the first job with tasks not started off the heap; -1 if there is none."""
+    """Pop the first job that has tasks to start from the heap; return -1 if there is none."""
     while waiting:
         _, row = heapq.heappop(waiting)
         if started[row] < len(seconds[row]):
@@ -144,7 +145,7 @@ def _next_owner(waiting: list[tuple[float, int]], started: list[int], seconds: l
 
 
 def _pair(loss: FloatArray, gain: FloatArray) -> tuple[int, int]:
-    """Giver and taker, two different jobs where there are two."""
+    """Return giver and taker, which differ if there is more than one job."""
     giver, taker = int(np.argmin(loss)), int(np.argmax(gain))
     if giver != taker or len(loss) == 1:
         return giver, taker

@@ -1,4 +1,4 @@
-"""Jobs for the profile `paf-fig10`: read from a file, or drawn from the pools that the paper states (PAF §V-B)."""
+"""Jobs for the profile `paf-fig10`: read from a file, or drawn from the ranges in the paper (PAF §V-B)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from fairburst.sim.paf_profile import SlotJob
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """Ranges from which jobs are drawn, both ends included. Whole numbers but for the shape; each uniform.
+    """Ranges for drawn jobs, both ends included. Values are uniform, and whole numbers except the shape and the mean.
 
-    mean_seconds: of a task; logarithmic. The papers take it from traces that are not part of them; a slot becomes free each
-    millisecond, so that 20 s to 500 s are long beside the 8 s in which 8,000 slots are handed out.
+    mean_seconds: mean time of a task, log-uniform. The papers use traces that are not published. A slot becomes free each millisecond, so
+    that 20 s to 500 s are long compared with the 8 s in which 8,000 slots are handed out.
     """
 
     jobs: int
@@ -39,14 +39,14 @@ PAPER = Pools(200, (1, 20), (1, 200), (1, 8), (1.6, 16.0))
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A job with what it was drawn from."""
+    """A job, and the shape that its task times were drawn with."""
 
     job: SlotJob
     shape: float
 
 
 def draw(pools: Pools, seed: int) -> list[Drawn]:
-    """Jobs from the pools; the same for the same seed."""
+    """Draw jobs from the ranges. The same seed gives the same jobs."""
     rng = np.random.default_rng(seed)
     drawn = []
     for number in range(pools.jobs):
@@ -61,16 +61,16 @@ def draw(pools: Pools, seed: int) -> list[Drawn]:
 
 
 def profiled(name: str, weight: float, warmup_factor: float, task_seconds: FloatArray) -> SlotJob:
-    """The job with its curve: its time alone with as many slots as tasks (PAF §II-A) / the time with 1, 2, ... slots.
+    """Return the job with its curve: the time alone with as many slots as tasks (PAF §II-A) / the time with 1, 2, ... slots.
 
-    Above 1 where a long task finds a warm slot: fewer slots can be faster than all, which makes such curves fall at the end.
+    Progress exceeds 1 where a long task finds a warm slot: fewer slots can be faster than all, so that such curves fall at the end.
     """
     times = np.array([makespan(task_seconds, slots, warmup_factor) for slots in range(1, len(task_seconds) + 1)])
     return SlotJob(name, weight, warmup_factor, float(times[-1]), task_seconds, np.concatenate(([0.0], times[-1] / times)))
 
 
 def makespan(task_seconds: FloatArray, slots: int, warmup_factor: float) -> float:
-    """Time of the tasks in index order on so many slots, all free at 0; each slot is cold for its first task."""
+    """Return the time of the tasks in index order on `slots` slots, all free at 0. Each slot is cold for its first task."""
     seconds = task_seconds.tolist()
     free = seconds[:slots]
     end = max(free)
@@ -83,9 +83,9 @@ def makespan(task_seconds: FloatArray, slots: int, warmup_factor: float) -> floa
 
 
 def read_jobs(path: Path) -> list[SlotJob]:
-    """Jobs from a JSON file {"jobs": [{"id", "weight", "warmup_factor", "alone_seconds", "task_seconds", "curve"}]}.
+    """Read jobs from a JSON file {"jobs": [{"id", "weight", "warmup_factor", "alone_seconds", "task_seconds", "curve"}]}.
 
-    Raises TraceError, with the job and what was expected, for anything else; the file is refused as a whole.
+    Raises TraceError for anything else, with the job and what was expected. The file is refused as a whole.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

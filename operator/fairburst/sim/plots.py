@@ -1,4 +1,4 @@
-"""Charts as SVG and PNG, with matplotlib (extra `sim`)."""
+"""Drawing of charts as SVG and PNG with matplotlib (extra `sim`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def can_plot() -> bool:
 
 
 def save_charts(charts: Sequence[Chart], folder: Path) -> list[Path]:
-    """Write each chart as `<name>.svg` and `<name>.png`. Returns the paths. Raises ScenarioError without matplotlib."""
+    """Write each chart as `<name>.svg` and `<name>.png` and return the paths. Raises ScenarioError without matplotlib."""
     if not can_plot():
         raise ScenarioError("expected matplotlib for plots, found none; install fairburst[sim]")
     folder.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def save_charts(charts: Sequence[Chart], folder: Path) -> list[Path]:
 
 
 def svg_text(chart: Chart) -> str:
-    """The chart as an <svg> element to put into a page."""
+    """Return the chart as an <svg> element for a page."""
     buffer = io.StringIO()
     _draw(chart).savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()
@@ -46,7 +46,7 @@ def _draw(chart: Chart) -> Any:
     import matplotlib  # noqa: PLC0415  an optional extra, and slow to import
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    matplotlib.rcParams["svg.hashsalt"] = "fairburst"  # same values, same bytes
+    matplotlib.rcParams["svg.hashsalt"] = "fairburst"  # the same values give the same bytes
     figure = Figure(figsize=(7.2, 4.0), layout="constrained")
     axes = figure.add_subplot()
     {

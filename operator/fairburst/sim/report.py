@@ -1,4 +1,4 @@
-"""Results as files: tables as CSV or Parquet, and one self-contained HTML page."""
+"""Results as files: tables in CSV or Parquet, and one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ td:first-child,th:first-child{text-align:left}svg{max-width:100%;height:auto}"""
 
 
 def save_tables(folder: Path, records: Mapping[str, Record]) -> list[Path]:
-    """Write queues and jobs of every run: Parquet if pyarrow is installed, else CSV."""
+    """Write the queues and the jobs of all runs: Parquet if pyarrow is installed, otherwise CSV."""
     folder.mkdir(parents=True, exist_ok=True)
     queues = [dataclasses.asdict(row) for record in records.values() for row in summaries(record)]
     jobs = [{"policy": policy} | dataclasses.asdict(job) for policy, record in records.items() for job in record.jobs]
@@ -46,7 +46,7 @@ def _save(stem: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
 
 
 def save_page(path: Path, title: str, records: Mapping[str, Record], notes: Sequence[str] = ()) -> None:
-    """Write one HTML page that needs nothing else: tables always, charts where matplotlib is installed."""
+    """Write one self-contained HTML page, with tables and, if matplotlib is installed, charts."""
     charts = [*comparison_charts(records), *(chart for record in records.values() for chart in run_charts(record))]
     body = [f"<h1>{html.escape(title)}</h1>", *(f"<p>{html.escape(note)}</p>" for note in notes)]
     body += [_queue_table(record) for record in records.values()]
@@ -75,7 +75,7 @@ QUEUE_HEAD = ("queue", "class", "jobs", "ended", "mean s", "median s", "p95 s", 
 
 
 def queue_rows(record: Record) -> list[list[str]]:
-    """The summary as cells, beneath QUEUE_HEAD."""
+    """Return the summary as rows of cells, with the columns of QUEUE_HEAD."""
     return [
         [
             row.queue, row.guarantee, str(row.jobs), str(row.ended), _seconds(row.mean_completion), _seconds(row.median_completion),

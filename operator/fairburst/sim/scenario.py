@@ -1,4 +1,4 @@
-"""A scenario for the engine: a cluster, queues, jobs that come, and what happens to the machines. Values only."""
+"""Scenarios for the engine, as values: a cluster, queues, arriving jobs and changes of the machines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairburst.sim.workload import DagJob
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One job that comes to a queue at `time` (seconds from the start)."""
+    """One job that arrives in a queue. time: seconds from the start."""
 
     time: float
     queue: str
@@ -23,7 +23,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class BurstPlan:
-    """Jobs that come to a queue every `period` seconds from `first` on, `jobs` over and over, `count` in all (None: until the end)."""
+    """Jobs that arrive in a queue every `period` seconds from `first` on. `jobs` repeats; count: total, None until the end."""
 
     queue: str
     first: float
@@ -34,7 +34,7 @@ class BurstPlan:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """At `time` the node has `amounts`. `lost`: its running tasks are lost and run again (a failure), else they run on."""
+    """A node's amounts from `time` on. lost: whether its running tasks are lost and run again, as after a failure; else they continue."""
 
     time: float
     node: int
@@ -44,14 +44,16 @@ class NodeChange:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Everything a run needs beside the policy.
+    """The input of a run, except the policy.
 
-    queues: ascending by `order`. preemptive: tasks of queues above their allocation are evicted, youngest first, for what others are owed
-    (their work is lost). start_delay_seconds: from a task's start to its work's. round_seconds: what happens in between is drained into
-    the round at the next multiple of this (0: a round at every event, as the operator's within 20 ms). until: latest end. The run ends
-    when the jobs of all
-    throughput queues have ended, or all jobs where there are none of those. whole_jobs: a job of a throughput queue starts only when all
-    that it wants at one time is free, in order (Capacity FIFO as DRESS §I and §V have it; policy `dress` has a setting of its own).
+    queues: ascending by `order`.
+    preemptive: whether tasks of queues above their allocation are evicted, youngest first, for amounts owed to others. Their work is lost.
+    start_delay_seconds: from a task's start to the start of its work.
+    round_seconds: rounds run only at multiples of this and handle all events since the last one; 0 runs a round at every event, like the
+    operator's within 20 ms.
+    until: latest end. The run ends when all jobs of throughput queues have ended, or all jobs without such queues.
+    whole_jobs: whether a job of a throughput queue starts only when everything that it wants at one time is free, in order (Capacity FIFO
+    in DRESS §I and §V; policy `dress` has a separate setting).
     """
 
     cluster: Cluster
@@ -67,7 +69,7 @@ class Scenario:
     whole_jobs: bool = False
 
     def check(self) -> None:
-        """Raise ScenarioError where the parts don't fit each other."""
+        """Raise ScenarioError if the parts do not fit together."""
         names = {spec.name for spec in self.queues}
         width = len(self.cluster.resources)
         jobs = [(item.queue, item.job) for item in self.submissions] + [(plan.queue, job) for plan in self.bursts for job in plan.jobs]

@@ -1,4 +1,4 @@
-"""What a run records: jobs, integrals, events, and on request the use of every queue over time."""
+"""Records of runs: jobs, integrals, events and, on request, each queue's use over time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairburst.policy.model import GuaranteeClass, QueueSpec, RoundEvent
 
 @dataclass(slots=True)
 class JobRecord:
-    """One job's times, seconds from the start; NaN: not yet. `deadline`: absolute, infinite where the queue promises none."""
+    """One job's times, in seconds from the start, NaN if not reached. deadline: absolute, infinite if the queue promises none."""
 
     queue: str
     name: str
@@ -30,21 +30,21 @@ class JobRecord:
 
     @property
     def runtime(self) -> float:
-        """Seconds from the first task's start to the end: what Table 4 averages."""
+        """Seconds from the first task's start to the end, as averaged in Table 4."""
         return self.end - self.first_start
 
     @property
     def met(self) -> bool:
-        """Ended by its deadline."""
+        """Whether the job ended by its deadline."""
         return self.end <= self.deadline + 1e-6
 
 
 @dataclass(slots=True)
 class Record:
-    """A whole run. Arrays over queues (N,) and resources (K,) in the scenario's order.
+    """Record of a whole run. Arrays over queues (N,) and resources (K,) are in the scenario's order.
 
-    resource_seconds: (N, K) used. dominant_seconds: (N,) integral of max_k use_k / C_k. guaranteed_seconds: (K,) of the queues with
-    a guarantee at the time. capacity_seconds: (K,). times, use: a step function (N, K) per entry of `times`, if recorded.
+    resource_seconds: (N, K) used. dominant_seconds: (N,) integral of max_k use_k / C_k. guaranteed_seconds: (K,) used by queues while they
+    had a guarantee. capacity_seconds: (K,). times, use: a step function, (N, K) for each entry of `times`, if recorded.
     """
 
     queues: tuple[QueueSpec, ...]
@@ -66,21 +66,21 @@ class Record:
     tasks_evicted: int = 0
 
     def of(self, queue: str) -> list[JobRecord]:
-        """Jobs of one queue in order of arrival."""
+        """Return one queue's jobs in order of arrival."""
         return [job for job in self.jobs if job.queue == queue]
 
     def ended(self, queue: str) -> list[JobRecord]:
-        """Those of them that have ended."""
+        """Return one queue's jobs that have ended, in order of arrival."""
         return [job for job in self.of(queue) if not math.isnan(job.end)]
 
     @property
     def utilisation(self) -> Mapping[str, float]:
-        """Part of the capacity used, by resource (BPF §3.2)."""
+        """Fraction of the capacity used, by resource (BPF §3.2)."""
         return self._part(self.resource_seconds.sum(axis=0))
 
     @property
     def guaranteed_utilisation(self) -> Mapping[str, float]:
-        """Part of the capacity used by latency queues with guarantees (BPF §3.2)."""
+        """Fraction of the capacity used by latency queues with guarantees (BPF §3.2)."""
         return self._part(self.guaranteed_seconds)
 
     def _part(self, seconds: FloatArray) -> dict[str, float]:

@@ -1,7 +1,7 @@
-"""The stage-list text format, in which the BoPF authors kept their workloads.
+"""The stage-list text format of the BoPF authors' workloads.
 
-Per job: `# <n>: <BENCH> <query>`; `<stages> <job id> [arrival s] [queue]`; a line per stage `<name> <duration s> <cpu> <memory>
-<r3> <r4> <r5> <r6> <tasks>`; `<edges>`; a line per edge `<parent> <child> ata`. Demands are fractions of one machine.
+A job has these lines: `# <n>: <BENCH> <query>`; `<stages> <job id> [arrival s] [queue]`; for each stage `<name> <duration s> <cpu>
+<memory> <r3> <r4> <r5> <r6> <tasks>`; `<edges>`; for each edge `<parent> <child> ata`. Demands are fractions of one machine.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ RESOURCES = ("cpu", "memory", "disk-in", "disk-out", "network-in", "network-out"
 
 
 def read_stage_list(path: Path) -> list[DagJob]:
-    """All jobs of the file, demands over RESOURCES. Raises TraceError with file, line, what was expected and what was found."""
+    """Read all jobs of a file, with demands over RESOURCES. Raises TraceError with file, line, what was expected and what was found."""
     return _Reader(path).jobs()
 
 
 def write_stage_list(path: Path, jobs: Sequence[DagJob]) -> None:
-    """The inverse of `read_stage_list`; resources that a job lacks are written as 0."""
+    """Write a file for `read_stage_list`. Resources that a job lacks are written as 0."""
     path.write_text("".join(f"{line}\n" for number, job in enumerate(jobs) for line in _lines(number, job)), encoding="utf-8")
 
 
@@ -47,7 +47,7 @@ def _text(value: float) -> str:
 
 
 class _Reader:
-    """A cursor over the file's lines, so that every complaint can name the line it is about."""
+    """A cursor over the file's lines, so that every error can name its line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -140,7 +140,7 @@ class _Reader:
 
 
 def read_text(path: Path) -> str:
-    """The file as text. Raises TraceError where it can't be read or isn't UTF-8."""
+    """Return the file's text. Raises TraceError if it cannot be read or is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

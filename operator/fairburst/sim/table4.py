@@ -1,7 +1,7 @@
 """Profile `bopf-table4`: the rules of the BoPF authors' simulator, from stage lists to the factors of Table 4 (BoPF §5.3).
 
-Lays jobs out for the loop of `table4_loop`, runs it and reads off completion times. The rules that are about inputs live here: which
-latency jobs, the multipliers, the slots of the throughput queues. Amounts are in hundredths, times in whole seconds.
+The module lays out the jobs for the loop of `table4_loop`, runs it and reads completion times. It has the rules for the inputs: the choice
+of latency jobs, the multipliers, the slots of the throughput queues. Amounts are in hundredths, times in whole seconds.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ THROUGHPUT_QUEUES = (1, 2, 4, 8, 16, 32)
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """How one benchmark is used: which jobs may be latency jobs, and what they are multiplied by.
+    """The use of one benchmark: the limits for latency jobs and their multipliers.
 
-    A latency job has a critical path below `critical_path_below` seconds and fewer than `tasks_below` tasks, unscaled.
+    A latency job has a critical path below `critical_path_below` seconds and fewer than `tasks_below` tasks, both unscaled.
     """
 
     name: str
@@ -49,12 +49,12 @@ WORKLOADS = {
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The experiment's numbers. Capacity in units, the same for cpu and memory; times in seconds.
+    """Parameters of the experiment. Capacity in units, the same for cpu and memory; times in seconds.
 
     share_grain: shares compare in steps of 1 / share_grain; the authors' rounding to two decimals is 100, a finer one shows its effect.
     exact_shares: round shares half up exactly; the authors' doubles round 14.5, 28.5 and 57.5 % down (BoPF 5.3, their released simulator).
     fullest_resource: a burst's budget is spent when one resource is, as in the decision core; by the authors' rule only when all are.
-    most_bursts: so many latency jobs have arrived and batch work still isn't done: it starves, the run is given up.
+    most_bursts: number of latency jobs after which unfinished batch work counts as starving and the run ends with an error.
     """
 
     capacity: float = 1000.0
@@ -71,7 +71,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One run. Completion is end - first task start, seconds, NaN where the job had not ended at the stop.
+    """Result of one run. Completion is end - first task start in seconds, NaN if the job had not ended at the stop.
 
     latency: in order of arrival. throughput: in order of queue, then of slot.
     """
@@ -92,7 +92,7 @@ class Outcome:
 
 
 def latency_jobs(jobs: Sequence[DagJob], workload: Workload, most: int = 25) -> list[DagJob]:
-    """The first jobs of the file that pass the workload's limits. Raises ScenarioError if none does."""
+    """Return the first jobs of the file within the workload's limits. Raises ScenarioError if there are none."""
     chosen = [job for job in jobs if job.critical_path_seconds < workload.critical_path_below and job.tasks < workload.tasks_below]
     if not chosen:
         raise ScenarioError(
@@ -103,7 +103,7 @@ def latency_jobs(jobs: Sequence[DagJob], workload: Workload, most: int = 25) -> 
 
 
 def throughput_slots(jobs: Sequence[DagJob], queues: int, slots: int = 500) -> list[list[DagJob]]:
-    """The jobs of each throughput queue: slot i belongs to queue i mod n; after each pass over the list one slot stays empty."""
+    """Return each throughput queue's jobs: slot i belongs to queue i mod n; after each pass over the list one slot stays empty."""
     result: list[list[DagJob]] = [[] for _ in range(queues)]
     for slot in range(slots):
         position = slot % (len(jobs) + 1)
@@ -116,7 +116,7 @@ def run(
     jobs: Sequence[DagJob], workload: Workload, policy: str, throughput_queues: int, rules: Rules | None = None, *,
     compiled: bool | None = None,
 ) -> Outcome:  # fmt: skip
-    """One run. `compiled` None: if numba is there. The result does not depend on it."""
+    """Run one policy. compiled: None uses numba if it is installed. The result does not depend on it."""
     rules = rules or Rules()
     if throughput_queues < 1:
         raise ScenarioError(f"expected at least one throughput queue, found {throughput_queues}")
@@ -129,7 +129,7 @@ def run_jobs(
     batch: Sequence[Sequence[DagJob]], bursts: Sequence[DagJob], workload: Workload, policy: str, rules: Rules, *,
     compiled: bool | None = None,
 ) -> Outcome:  # fmt: skip
-    """As `run`, with each throughput queue's jobs given, and the latency jobs that are cycled."""
+    """Run as `run` does, with given jobs for each throughput queue and given latency jobs, which repeat."""
     use = has_numba() if compiled is None else compiled
     loop: Callable[..., int] = _compiled_loop() if use else table4_loop.run_steps
     _check_fit(batch, bursts, rules)
@@ -156,7 +156,7 @@ def run_jobs(
 
 
 def has_numba() -> bool:
-    """Whether the extra that compiles the loop is installed."""
+    """Whether numba, which compiles the loop, is installed."""
     return importlib.util.find_spec("numba") is not None
 
 
@@ -167,14 +167,14 @@ def _compiled_loop() -> Callable[..., int]:
     function = table4_loop.run_steps
     try:
         compiled: Callable[..., int] = numba.njit(cache=True)(function)
-    except RuntimeError:  # no folder to keep the compiled code in: compile anew each time
+    except RuntimeError:  # there is no folder for the compiled code, so it is compiled in each process
         compiled = numba.njit()(function)
     return compiled
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """All jobs end to end as the loop wants them: by queue, then by arrival; the last `latency` of them are latency jobs."""
+    """All jobs in the loop's arrays, by queue, then by arrival. latency: number of latency jobs, which come last."""
 
     arrays: dict[str, Any]
     tasks: list[int]
@@ -216,7 +216,7 @@ class _Layout:
         return cls(arrays, tasks, count)
 
     def state(self, *, as_lists: bool) -> dict[str, Any]:
-        """The loop's arguments after `capacity`, in its order: what was laid out, and everything it writes to."""
+        """Return the loop's arguments after `capacity`, in order: the laid-out arrays, and the arrays that the loop writes."""
         arrays = self.arrays
         stages, jobs, queues = len(arrays["stage_job"]), len(arrays["job_arrival"]), len(arrays["job_begin"]) - 1
         wheel = max(arrays["stage_seconds"]) + 1
@@ -251,7 +251,7 @@ def _pairs(values: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _check_fit(batch: Sequence[Sequence[DagJob]], bursts: Sequence[DagJob], rules: Rules) -> None:
-    """A task larger than the machine would wait for ever."""
+    """Raise ScenarioError for a task larger than the machine, which would wait for ever."""
     for job in (*(job for queued in batch for job in queued), *bursts):
         for stage in job.stages:
             if len(stage.demand) < 2 or max(stage.demand[:2]) > rules.capacity:
@@ -261,7 +261,7 @@ def _check_fit(batch: Sequence[Sequence[DagJob]], bursts: Sequence[DagJob], rule
 
 
 def whole_seconds(seconds: float, factor: float) -> int:
-    """seconds x factor, rounded half up, at least 1."""
+    """Return seconds x factor, rounded half up, at least 1."""
     return max(1, _half_up(Decimal(repr(seconds)) * Decimal(repr(factor))))
 
 
@@ -271,7 +271,7 @@ def _half_up(value: Decimal) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def _hundredths(amount: float) -> int:
-    """Exact: 0.285 is the decimal that was written, not its nearest binary fraction."""
+    """Convert an amount exactly: 0.285 counts as that decimal, not as its nearest binary fraction."""
     return _half_up(Decimal(repr(amount)) * 100)
 
 

@@ -1,11 +1,11 @@
-"""The step loop of the BoPF authors' simulator (Table 4), its artefacts included: rounding, whole seconds, first offer blocks.
+"""The step loop of the BoPF authors' simulator (Table 4), with its artefacts: rounding, whole seconds, blocking by the first offer.
 
-Nothing of this is in the decision core. One source, run two ways with the same bytes: compiled by numba where the extra `sim` is
-installed, else interpreted over plain lists. So: plain numbers only, no allocation of unknown size, no Python objects.
+The decision core does not use it. The same source runs in two ways with the same results: compiled by numba if the extra `sim` is
+installed, otherwise interpreted over plain lists. It therefore uses only plain numbers, no allocations of unknown size, no Python objects.
 
-Amounts are hundredths of a unit; only shares are in double precision, since the authors compare them so. The loop starts tasks of one
-stage in runs as long as the authors' choice of queue can't change:
-a queue whose rounded share is the lowest keeps its turn until that share rises.
+Amounts are hundredths of a unit. Only shares are in double precision, because the authors compare them so. The loop starts tasks of one
+stage in runs as long as the authors' choice of the queue cannot change: a queue with the lowest rounded share keeps its turn until that
+share rises.
 """
 
 from __future__ import annotations
@@ -14,23 +14,28 @@ DRF, STRICT_PRIORITY, BOPF = 0, 1, 2
 DONE, OUT_OF_BURSTS = 0, 1
 
 
-def run_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0915  compiled as a whole; split up, it would pass thirty arrays on
+def run_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0915  compiled as a whole; parts would have to pass thirty arrays
     policy, queues, period, on_seconds, grain, exact, fullest, capacity, wheel,
     job_begin, job_arrival, job_stage, stage_job, stage_seconds, stage_cpu, stage_memory, child_begin, children, waits_for,
     queue_of_job, runnable, offered_from, offered_to, not_started, not_ended, last_batch, last_start, job_left, first_start, end,
     wheel_head, batch_next, batch_stage, batch_count, cursor, usage_cpu, usage_memory, share, out, dirty, log_cpu, log_memory, answer,
 ):  # fmt: skip
-    """Run to the stop. Returns DONE, or OUT_OF_BURSTS when more LQ jobs would have to arrive than were laid out.
+    """Run to the stop. Returns DONE, or OUT_OF_BURSTS if more latency jobs would have to arrive than were laid out.
 
-    queues: throughput queues 0 .. queues-2, the latency queue is the last. Jobs are laid out by queue, in order of arrival within it:
-    jobs of queue q are job_begin[q] .. job_begin[q+1]-1; stages of job j are job_stage[j] .. job_stage[j+1]-1 in file order.
-    grain: shares are rounded to 1/grain; 100 is the authors'. exact: half up (1), or as doubles come out (0, the authors').
-    fullest: the budget is spent with its first resource (1), not only with
-    all of them (0, the authors'). waits_for: parents not yet ended. runnable: the stages of a job in the
-    order in which they became runnable, at the same positions as its stages; offered_from/to bound those with tasks not started.
+    queues: number of queues; 0 .. queues-2 are throughput queues, the last is the latency queue.
+    job_begin: jobs of queue q are job_begin[q] .. job_begin[q+1]-1, in order of arrival.
+    job_stage: stages of job j are job_stage[j] .. job_stage[j+1]-1, in file order.
+    grain: shares are rounded to 1/grain; the authors use 100.
+    exact: round half up (1), or as doubles come out (0, the authors').
+    fullest: the budget is spent with its first resource (1), or only with all of them (0, the authors').
+    waits_for: parents that have not ended.
+    runnable: a job's stages in the order in which they became runnable, at the positions of its stages.
+    offered_from, offered_to: bounds of the runnable stages with tasks to start.
     cursor: first job of the queue that may offer a task.
-    The batches of `wheel_head[t % wheel]` end at t. first_start, end: -1 until then. log: usage of the latency queue at the end of each
-    scheduling step, as running sums. answer: steps scheduled, tasks started, time of the stop.
+    wheel_head: the batches of wheel_head[t % wheel] end at t.
+    first_start, end: -1 until known.
+    log_cpu, log_memory: running sums of the latency queue's usage at the end of each scheduling step.
+    answer: scheduling steps, tasks started, time of the stop.
     """
     latency = queues - 1
     throughput_left = job_begin[latency]
@@ -44,7 +49,7 @@ def run_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0915  compil
         time += 1
         changed = False
         dirty_jobs = 0
-        # (1) tasks whose time is over end
+        # (1) end the tasks whose time is over
         batch = wheel_head[time % wheel]
         wheel_head[time % wheel] = -1
         while batch >= 0:
@@ -83,7 +88,7 @@ def run_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0915  compil
                     offered_to[job] += 1
                     queue = queue_of_job[job]
                     cursor[queue] = min(cursor[queue], job)
-        # (3) arrivals; throughput jobs all come at 0
+        # (3) jobs arrive; all throughput jobs arrive at 0
         if time == 0:
             for job in range(job_begin[latency]):
                 changed = True
@@ -101,7 +106,7 @@ def run_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0915  compil
                     offered_to[arriving] += 1
             cursor[latency] = min(cursor[latency], arriving)
             arriving += 1
-        # (4) the end
+        # (4) stop when all throughput jobs have ended
         if throughput_left == 0:
             answer[0] = logged
             answer[1] = started_in_all
@@ -126,7 +131,7 @@ def run_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0915  compil
                 over = queues * (period - on_seconds)
                 limit_cpu = max(0, capacity * period - queues * received_cpu) // over
                 limit_memory = max(0, capacity * period - queues * received_memory) // over
-        # two rounds: first the latency queue alone (SP, BoPF), then the others; DRF has one round of all
+        # two turns: first the latency queue alone (SP, BoPF), then the others; DRF has one turn with all queues
         for turn in range(2):
             first, last = 0, queues
             if policy == DRF:
@@ -138,7 +143,7 @@ def run_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0915  compil
                 last = latency
             for queue in range(first, last):
                 out[queue] = 0
-                # usage / capacity rounded to two decimals (grain 100), in whole percents; rounding is monotonic, so once is enough
+                # usage / capacity in steps of 1 / grain (100: whole percents); rounding is monotonic, so it is done once for the larger
                 used = usage_cpu[queue] if usage_cpu[queue] > usage_memory[queue] else usage_memory[queue]
                 if exact == 1:
                     share[queue] = (2 * grain * used + capacity) // (2 * capacity)
@@ -187,7 +192,7 @@ def run_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0915  compil
                     offered_from[job] += 1
                 if first_start[job] < 0:
                     first_start[job] = time
-                # usage / capacity rounded to two decimals (grain 100), in whole percents; rounding is monotonic, so once is enough
+                # usage / capacity in steps of 1 / grain (100: whole percents); rounding is monotonic, so it is done once for the larger
                 used = usage_cpu[queue] if usage_cpu[queue] > usage_memory[queue] else usage_memory[queue]
                 if exact == 1:
                     share[queue] = (2 * grain * used + capacity) // (2 * capacity)

@@ -1,13 +1,13 @@
-"""Reading traces: one function by format, all giving the same values. A trace is read whole or not at all.
+"""Readers of traces, one for each format, with a common result. A file with an error is refused as a whole.
 
-The native format is JSON Lines, version 1. The first line is the header, every further line one job:
+The native format is JSON Lines, version 1. The first line is the header, every other line one job:
 
     {"fairburst-trace": 1, "resources": ["cpu", "memory"]}
     {"name": "report-1", "queue": "reports", "arrival": 30.0,
      "stages": [{"name": "map", "tasks": 8, "seconds": 25, "demand": [1, 2.5]},
                 {"name": "reduce", "tasks": 1, "seconds": 2, "demand": [2, 1], "parents": ["map"]}]}
 
-`arrival` (seconds from the start) and `queue` may be left out, `parents` too. Demands are of one task, in the units of the cluster.
+`arrival` (seconds from the start), `queue` and `parents` are optional. Demands are those of one task, in the cluster's units.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Jobs whose demands are over `resources`."""
+    """Jobs with demands over `resources`."""
 
     resources: tuple[str, ...]
     jobs: tuple[DagJob, ...]
@@ -46,7 +46,7 @@ def read_trace(path: Path, trace_format: str) -> Trace:
 
 
 def write_native(path: Path, trace: Trace) -> None:
-    """Write the native format."""
+    """Write a trace in the native format."""
     lines = [json.dumps({"fairburst-trace": FORMAT_VERSION, "resources": list(trace.resources)})]
     for job in trace.jobs:
         stages = [
@@ -81,7 +81,7 @@ def _read_native(path: Path) -> Trace:
 
 
 class _Line:
-    """One JSON object with the place it came from."""
+    """One JSON object and its place in the file."""
 
     def __init__(self, path: Path, number: int, text: str) -> None:
         self.where = f"{path}:{number}"
@@ -158,9 +158,9 @@ def _read_stages(path: Path) -> Trace:
 
 
 def read_tpch_profiles(folder: Path, scale: str = "50g", max_cores: int = 50, memory: float = 2.0) -> Trace:
-    """The 22 TPC-H queries measured on Spark: graphs from queries.yaml, task counts and mean task times from the profiles.
+    """Read the 22 TPC-H queries measured on Spark: graphs from queries.yaml, task counts and mean task times from the profiles.
 
-    One core a task is what was measured; memory was not, so every task asks for `memory` units.
+    The measurements used one core per task. They do not include memory, so every task requests `memory` units.
     """
     source = folder / "cloudlab_22query_tpch_profiles.json"
     try:
@@ -196,14 +196,14 @@ def read_tpch_profiles(folder: Path, scale: str = "50g", max_cores: int = 50, me
     return Trace(("cpu", "memory"), tuple(jobs))
 
 
-# SWIM has bytes, no tasks: one map a block, one reduce a gigabyte shuffled, and what a disk reads a second.
+# SWIM records bytes, not tasks. Assumptions: one map per block, one reduce per shuffled gigabyte, and a disk's reading rate.
 SWIM_BLOCK_BYTES = 128 * 2**20
 SWIM_REDUCE_BYTES = 2**30
 SWIM_BYTES_A_SECOND = 32 * 2**20
 
 
 def _read_swim(path: Path) -> Trace:
-    """Jobs of a SWIM sample: arrivals as recorded, stages derived from bytes (the constants above), one core and two units of memory."""
+    """Read a SWIM sample: recorded arrivals, stages derived from bytes with the constants above; one core, two units of memory a task."""
     jobs = []
     for number, text in enumerate(read_text(path).splitlines(), 1):
         fields = text.split("\t")
@@ -233,13 +233,13 @@ def _swim_stages(read: float, shuffled: float, written: float) -> tuple[Stage, .
     return tuple(stages)
 
 
-# An inference request: so many tokens a second are produced, and its context is read much faster.
+# Rates of an inference request: tokens produced a second, and the much higher rate for reading its context.
 AZURE_TOKENS_A_SECOND = 50.0
 AZURE_CONTEXT_TOKENS_A_SECOND = 5000.0
 
 
 def _read_azure(path: Path) -> Trace:
-    """Requests of the Azure inference traces as one-task jobs: a task lasts as long as its tokens take, and needs one unit of each."""
+    """Read an Azure inference trace: a request is a one-task job that lasts as long as its tokens and needs one unit per resource."""
     lines = list(csv.reader(read_text(path).splitlines()))
     if not lines or [name.strip() for name in lines[0]] != ["TIMESTAMP", "ContextTokens", "GeneratedTokens"]:
         raise TraceError(
@@ -249,7 +249,7 @@ def _read_azure(path: Path) -> Trace:
     for number, fields in enumerate(lines[1:], 2):
         try:
             stamp, context, generated = fields
-            # seven digits of a second: one more than datetime reads, and 100 ns do not matter
+            # Times have seven decimals. datetime reads six, and 100 ns do not matter.
             time = dt.datetime.strptime(stamp[:26], "%Y-%m-%d %H:%M:%S.%f").replace(tzinfo=dt.UTC).timestamp()
             seconds = int(context) / AZURE_CONTEXT_TOKENS_A_SECOND + int(generated) / AZURE_TOKENS_A_SECOND
         except ValueError as error:
@@ -267,7 +267,7 @@ FORMATS: Mapping[str, Callable[[Path], Trace]] = {
 
 
 def in_queues(jobs: Sequence[DagJob], count: int) -> Iterator[tuple[str, DagJob]]:
-    """(queue, job): the trace's own queue where it names one, else throughput queues in turn."""
+    """Yield (queue, job): the queue that the trace names, otherwise throughput queues in turn."""
     turn = 0
     for job in jobs:
         if job.queue is not None:

@@ -1,4 +1,4 @@
-"""DAG jobs as values: stages of identical tasks, their order, their shortest completion. Nothing here knows of a queue or a policy."""
+"""DAG jobs as values: stages of identical tasks, their order, their shortest completion. Independent of queues and policies."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`tasks` identical tasks of `seconds` each; every one needs `demand` (resource units, in the order of the trace's resources).
+    """`tasks` identical tasks of `seconds` each. demand: resource units of one task, in the order of the trace's resources.
 
-    `parents` are indices into the job's stages: this stage starts when all of them have ended.
+    parents: indices into the job's stages. The stage starts when all of them have ended.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class DagJob:
-    """Stages in any order whose `parents` form a DAG. `arrival` (seconds from the start) and `queue` where the trace states them."""
+    """Stages in any order whose `parents` form a DAG. arrival (seconds from the start) and queue: None if the trace names none."""
 
     name: str
     stages: tuple[Stage, ...]
@@ -37,7 +37,7 @@ class DagJob:
 
     @property
     def critical_path_seconds(self) -> float:
-        """Length of the job with unlimited resources."""
+        """Seconds that the job takes with unlimited resources."""
         finish: dict[int, float] = {}
         for index in topological_order(self.stages):
             stage = self.stages[index]
@@ -54,7 +54,7 @@ class DagJob:
 
     @property
     def peak(self) -> tuple[float, ...]:
-        """(K,) most that the job uses at one time with unlimited resources."""
+        """(K,) largest use at one time with unlimited resources."""
         begin: list[float] = [0.0] * len(self.stages)
         for index in topological_order(self.stages):
             begin[index] = max((begin[parent] + self.stages[parent].seconds for parent in self.stages[index].parents), default=0.0)
@@ -73,7 +73,7 @@ class DagJob:
 
 
 def topological_order(stages: Sequence[Stage]) -> list[int]:
-    """Indices with every parent before its children. Raises ValueError naming the stages of a cycle."""
+    """Return the indices with every parent before its children. Raises ValueError that names the stages of a cycle."""
     order: list[int] = []
     placed: set[int] = set()
     waiting = list(range(len(stages)))
@@ -88,7 +88,7 @@ def topological_order(stages: Sequence[Stage]) -> list[int]:
 
 
 def scaled(job: DagJob, tasks: float = 1.0, seconds: float = 1.0, demand: float = 1.0) -> DagJob:
-    """Task counts x `tasks` (truncated, at least 1), durations x `seconds`, demands x `demand`."""
+    """Return the job with task counts x `tasks` (truncated, at least 1), durations x `seconds`, demands x `demand`."""
     return with_stages(
         job,
         lambda stage: dataclasses.replace(
@@ -101,5 +101,5 @@ def scaled(job: DagJob, tasks: float = 1.0, seconds: float = 1.0, demand: float 
 
 
 def with_stages(job: DagJob, change: Callable[[Stage], Stage]) -> DagJob:
-    """The job with every stage changed."""
+    """Return the job with `change` applied to every stage."""
     return dataclasses.replace(job, stages=tuple(change(stage) for stage in job.stages))

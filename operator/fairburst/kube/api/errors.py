@@ -68,7 +68,7 @@ class Invalid(ApiError):  # noqa: N818
 
 
 class TooManyRequests(ApiError):  # noqa: N818
-    """429. retry_after: seconds to wait as told by the server, 1 if it told none."""
+    """429. retry_after: the server's Retry-After in seconds, 1 without one."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float = 1.0) -> None:
         super().__init__(status, reason, message)

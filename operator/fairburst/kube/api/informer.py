@@ -117,8 +117,8 @@ class Informer(Generic[T]):
         self._lists = list_decoder(kind)
         self._events = event_decoder(kind)
         self._version: str | None = None
-        self._lost = False  # the last watch failed: compare versions with the server before watching on
-        # Versions that own writes brought into the store ahead of the watch.
+        self._lost = False  # whether the last watch failed, so that the next one begins with a comparison of versions
+        # Versions that `observe` stored ahead of the watch.
         self._ahead: dict[Key, int] = {}
 
     async def run(self) -> None:
@@ -150,7 +150,7 @@ class Informer(Generic[T]):
             await asyncio.sleep(delay)
 
     def observe(self, new: T) -> None:
-        """Put the object from the answer to an own write into the store, ahead of the watch. Older events of the watch are then ignored.
+        """Store an object from the answer to a write, ahead of the watch. Older events of the watch are then ignored.
 
         An object that is not in the store, although the watch is past its version, was deleted meanwhile and stays out. Does not call
         `on_change`, because the writer already knows the change.
@@ -181,7 +181,7 @@ class Informer(Generic[T]):
         self._on_change()
 
     async def _went_back(self) -> bool:
-        """Whether the server's version is lower than ours: etcd was restored. A watch from a version of the future would stay silent."""
+        """Whether the server's version is lower than the last known one, as after a restore of etcd. The watch would then stay silent."""
         page = self._page(await self._client.get(self.path, {**self._params, "limit": "1"}))
         return self._rewound(page.metadata.resource_version)
 

@@ -225,7 +225,7 @@ class LeaderElection:
                 stored = await self._client.replace(f"{self._collection}/{self._name}", self._body(claim))
             else:
                 stored = await self._client.create(self._collection, self._body(claim))
-        except Conflict:  # another replica was faster, or the answer to an own write was lost
+        except Conflict:  # another replica was faster, or the answer to this replica's write was lost
             await self._read()
         except NotFound:
             self._candidacy.read(None, time.monotonic())

@@ -10,7 +10,7 @@ import asyncio
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import AlreadyExists, NotFound, TooManyRequests, Unavailable
 
-# Time between two saves of state that changes all the time. After a take-over that state is at most five seconds old, with the round.
+# Time between two saves of state that changes all the time. With the round before a save, a take-over finds it at most 5 s old.
 SAVE_SECONDS = 4.0
 READ_RETRY_SECONDS = (0.2, 1.0, 3.0)  # an API server that has just started, or is overloaded for a moment, soon answers
 

@@ -1,4 +1,4 @@
-"""The papers' experiments, one function each, and the table of their names."""
+"""The papers' experiments, one function each, in a table by name."""
 
 from __future__ import annotations
 

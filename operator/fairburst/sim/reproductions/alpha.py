@@ -1,8 +1,9 @@
-"""The α-strategy (BoPF §3.5, Fig. 12): bursts of random size, the request that should suffice for 95 % of them, and the vanilla one.
+"""The α-strategy (BoPF §3.5, Fig. 12): bursts of random size, with a request that should suffice for 95 % of them or the mean.
 
-Three resources; a burst's demand is normal around its mean, resource by resource independent or perfectly correlated, and must be served
-within the burst's length. The mean rate is a third of the cluster, the fair share of a period at least twice the mean demand. Batch work
-takes whatever isn't guaranteed; eviction is on, for the question is whether the request was large enough, not how soon tasks end.
+There are three resources. A burst's demand is normal around its mean, with resources independent or perfectly correlated, and must be
+served within the burst's length. The mean rate is a third of the cluster; the fair share of a period is at least twice the mean demand.
+Batch work takes everything that is not guaranteed. Eviction is on, because the experiment measures the size of the request and not how
+soon tasks end.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ CAPACITY = 900.0
 MEAN_RATE = 300.0
 ON_SECONDS, PERIOD = 10.0, 60.0
 CONFIDENCE = 0.95
-TASKS = 1000  # a guarantee is rounded up to whole tasks: their size must not decide
-LIKELY = 0.01  # a fraction is "below 95 %" only if a one-sided binomial test says so at 1 %
+TASKS = 1000  # a guarantee is rounded up to whole tasks; many small tasks keep the rounding from deciding
+LIKELY = 0.01  # significance of the one-sided binomial test for a fraction below 95 %
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """met: part of the bursts served within their deadline. batch_share: average dominant share of the throughput queue."""
+    """Result of one run. met: fraction of the bursts served in time. batch_share: mean dominant share of the throughput queue."""
 
     met: float
     bursts: int
@@ -42,7 +43,7 @@ class Outcome:
 
 
 def demands(seed: int, deviation: float, correlation: FloatArray, bursts: int) -> FloatArray:
-    """(bursts, K) rates that the bursts need, never below a hundredth of the mean."""
+    """(bursts, K) rates that the bursts need, at least a hundredth of the mean."""
     drawn = np.random.default_rng(seed).multivariate_normal(np.zeros(len(RESOURCES)), correlation, bursts, method="eigh")
     return np.maximum(MEAN_RATE * (1 + deviation * drawn), MEAN_RATE / 100)
 
@@ -53,7 +54,7 @@ def replay(rates: FloatArray, request: FloatArray) -> Outcome:
     jobs = [
         DagJob(f"burst-{number}", (Stage("s", TASKS, ON_SECONDS, tuple((rate / TASKS).tolist())),)) for number, rate in enumerate(rates)
     ]
-    # tasks small beside a burst's, so that what isn't the burst's is taken at once
+    # batch tasks are small compared with a burst, so that batch work takes free capacity at once
     batch = DagJob("batch", (Stage("work", int(count * CAPACITY / 10) + 1000, PERIOD, (10.0,) * len(RESOURCES)),))
     queues = (
         throughput_spec("tq", 0.0),
@@ -75,7 +76,7 @@ def suffices(outcome: Outcome) -> bool:
 
 
 def reproduce(options: Options, progress: Progress) -> Reproduction:
-    """Fig. 12, for independent and perfectly correlated demand, and what wrong assumptions cost."""
+    """Reproduce Fig. 12 for independent and perfectly correlated demand, and measure the cost of wrong assumptions."""
     bursts = 200 if options.quick else 2000
     deviations = (0.1,) if options.quick else (0.0, 0.1, 0.2, 0.3, 0.4)
     mean = np.full(len(RESOURCES), MEAN_RATE)
@@ -115,7 +116,7 @@ def _rows(label: str, deviation: float, vanilla: Outcome, strategy: Outcome) -> 
 
 
 def _costs(mean: FloatArray) -> list[Row]:
-    """What the three assumptions request at a deviation of 40 %, three resources."""
+    """Compare the requests of the three assumptions at a deviation of 40 % with three resources."""
 
     def ask(assumption: Correlation, correlation: FloatArray | None = None) -> Request:
         return request_normal(mean, 0.4 * mean, CONFIDENCE, assumption, correlation)

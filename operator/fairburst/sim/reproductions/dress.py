@@ -1,8 +1,8 @@
-"""DRESS: the toy of Fig. 1, Table II and Figs. 6 to 9, and the mixed setting of Figs. 10 to 13, against Capacity FIFO.
+"""DRESS against Capacity FIFO: the example of Fig. 1, Table II with Figs. 6 to 9, and the mixed setting of Figs. 10 to 13.
 
-The paper gives no inputs, only their shape: 100 containers on 5 nodes, 20 jobs 5 s apart drawn from ten HiBench programs, small jobs ask
-for fewer than 10 containers. The generated jobs have that shape, and sizes and lengths such that Capacity's makespan and mean waits are the
-paper's; DRESS's results are not fitted. Jobs start whole, in order, under both schedulers, as in Fig. 1.
+The paper does not publish its inputs, only their shape: 100 containers on 5 nodes; 20 jobs, 5 s apart, drawn from ten HiBench programs;
+small jobs request fewer than 10 containers. The generated jobs have that shape. Their sizes and lengths are chosen so that Capacity's
+makespan and mean waits match the paper's; DRESS's results are not fitted. Jobs start whole, in order, under both schedulers, as in Fig. 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fairburst.sim.sink import JobRecord, Record
 from fairburst.sim.workload import DagJob, Stage
 
 CONTAINERS, JOBS, GAP_SECONDS = 100.0, 20, 5.0
-# ten HiBench programs (§V-A2) by how long they take here, seconds; the first four also run as MapReduce with a shuffle
+# ten HiBench programs (§V-A2) with their run time here in seconds; the first four also run as MapReduce with a shuffle
 PROGRAMS = {
     "wordcount": 150.0, "sort": 180.0, "terasort": 270.0, "scan": 140.0, "join": 200.0, "kmeans": 250.0, "logistic": 240.0, "bayes": 220.0,
     "pagerank": 290.0, "nweight": 300.0,
@@ -36,7 +36,7 @@ SHAPE_NOTE = "The jobs are generated in the paper's shape; the paper's own runs 
 
 
 def fig1(options: Options, _progress: Progress) -> Reproduction:
-    """Four jobs on six containers (Fig. 1)."""
+    """Reproduce Fig. 1: four jobs on six containers."""
     rows: list[Row] = []
     for third in (8.0, 10.0):
         records = {policy: run(_toy(third), policy) for policy in ("capacity", "dress")}
@@ -64,7 +64,7 @@ def _toy(third: float) -> Scenario:
 
 
 def _scenario(jobs: Sequence[tuple[float, DagJob]], containers: float, config: DressConfig) -> Scenario:
-    """One queue, whole jobs, the paper's settings unless `config` says otherwise: no bound on a large job's wait."""
+    """Return a scenario with one queue and whole jobs, by default with the paper's settings: no bound on a large job's wait."""
     settings = replace(config, start_mode=StartMode.WHOLE_JOBS)
     return Scenario(
         one_machine(("containers",), (containers,)), (throughput_spec("q", 0.0),),
@@ -74,8 +74,10 @@ def _scenario(jobs: Sequence[tuple[float, DagJob]], containers: float, config: D
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One seed under both schedulers. Seconds; reductions and growth as fractions of Capacity's. ceiling: the small jobs' reduction if they
-    never waited. floor_*: with δ kept at 10 % at least."""
+    """One seed under both schedulers, in seconds. Reductions and growth are fractions of Capacity's values.
+
+    ceiling: reduction for small jobs if they never waited. floor_*: with δ kept at 10 % or more.
+    """
 
     makespan: tuple[float, float]
     mean_wait: tuple[float, float]
@@ -92,7 +94,7 @@ class Compared:
 
 
 def generated(seed: int, small: int, programs: Sequence[str], mapreduce: Callable[[str], bool]) -> list[tuple[float, DagJob]]:
-    """20 jobs 5 s apart, `small` of them small, at random places after the first two."""
+    """Generate 20 jobs, 5 s apart, with `small` small ones at random places after the first two."""
     rng = np.random.default_rng(seed)
     chosen = set((2 + rng.choice(JOBS - 2, size=small, replace=False)).tolist())
     jobs = []
@@ -106,14 +108,14 @@ def generated(seed: int, small: int, programs: Sequence[str], mapreduce: Callabl
 
 
 def _stages(width: int, seconds: float, mapreduce: bool) -> tuple[Stage, ...]:
-    """Spark holds its executors to the end; MapReduce runs maps, then a quarter as many reduces for the rest."""
+    """Return a program's stages: Spark holds its executors to the end; MapReduce runs maps, then a quarter as many reduces."""
     if not mapreduce:
         return (Stage("executors", width, seconds, (1.0,)),)
     return (Stage("map", width, 0.6 * seconds, (1.0,)), Stage("reduce", max(1, width // 4), 0.4 * seconds, (1.0,), (0,)))
 
 
 def table2(options: Options, progress: Progress) -> Reproduction:
-    """Table II and Figs. 6 to 9: 20 jobs, six of them small, as Spark and as MapReduce jobs."""
+    """Reproduce Table II and Figs. 6 to 9: 20 jobs, six of them small, as Spark and as MapReduce jobs."""
     seeds = _seeds(options)
     rows: list[Row] = []
     data: dict[str, object] = {"seeds": list(seeds)}
@@ -135,7 +137,7 @@ def table2(options: Options, progress: Progress) -> Reproduction:
 
 
 def mixed(options: Options, progress: Progress) -> Reproduction:
-    """Figs. 10 to 13: 10 to 40 % small jobs; and what a bound on the large jobs' wait costs."""
+    """Reproduce Figs. 10 to 13, with 10 to 40 % small jobs, and the same with a reserve of at least 10 %."""
     seeds = _seeds(options)
     rows: list[Row] = []
     data: dict[str, object] = {"seeds": list(seeds)}
@@ -161,7 +163,7 @@ def mixed(options: Options, progress: Progress) -> Reproduction:
 
 
 def _every_second(seed: int) -> Callable[[str], bool]:
-    """Whether a job is a MapReduce job: one in two."""
+    """Return a function that makes one job in two a MapReduce job, at random."""
     rng = np.random.default_rng(seed + 1000)
     return lambda _: bool(rng.integers(2))
 
@@ -171,7 +173,7 @@ def _seeds(options: Options) -> range:
 
 
 def _compare(jobs: Sequence[tuple[float, DagJob]]) -> Compared:
-    """The paper's settings, and in `floor` the same with δ kept at its initial 10 %."""
+    """Run both schedulers with the paper's settings. `floor` is DRESS with δ kept at its initial 10 % or more."""
     config = DressConfig(max_wait_seconds=math.inf, step_seconds=GAP_SECONDS)
     fifo, ours = (run(_scenario(jobs, CONTAINERS, config), policy) for policy in ("capacity", "dress"))
     floor = run(_scenario(jobs, CONTAINERS, replace(config, min_reserve=config.initial_reserve)), "dress")
@@ -208,7 +210,7 @@ def _mean_wait(record: Record) -> float:
 
 
 def _table_rows(compared: Sequence[Compared]) -> list[Row]:
-    """Table II; means over the seeds. Capacity's rows say how near the generated jobs are to the paper's."""
+    """Return the rows of Table II, means over the seeds. Capacity's rows show how near the generated jobs are to the paper's."""
     paper = {
         "makespan": (1028.6, 1035.2), "mean_wait": (310.1, 264.5), "median_wait": (381.0, 190.3), "mean_completion": (570.1, 532.2),
         "median_completion": (542.8, 325.1),
@@ -241,7 +243,7 @@ def _reduction_rows(name: str, compared: Sequence[Compared], target: float) -> l
 
 
 def _against_capacity(name: str, small: Sequence[float], makespan: Sequence[float], target: float, cause: str = "") -> list[Row]:
-    """small: reduction of the small jobs' completion, one a seed; makespan: that of DRESS / Capacity."""
+    """Return the rows that compare with Capacity. small: reduction of small jobs' completion, makespan: DRESS / Capacity, both by seed."""
     reduction, longer = float(np.mean(small)), float(np.mean(makespan))
     verdict = "reached" if reduction >= target else "not reached"
     return [

@@ -1,8 +1,8 @@
-"""How well the two release estimators see what running jobs free within ten seconds, on TPC-H stages with odd tasks injected.
+"""Accuracy of the two release estimators for the next ten seconds, on TPC-H stages with injected outlier tasks.
 
-Each stage's tasks vary in length; one is a heading task (7 % of the others' length, as in §III-A2), one a trailing task
-(38 % longer, as in §III-A3). Free capacity ahead is what is free now plus what is released; what is free now is known, so the
-error is that of the release. Queries recur, as on a cluster that runs reports: the learned estimator sees its second run onwards.
+Task lengths vary within each stage. One task is a heading task (7 % of the others' length, as in §III-A2), one a trailing task (38 %
+longer, as in §III-A3). Future free capacity is the present free capacity plus the release. The former is known, so the error is that of
+the release. Queries recur, as on a cluster that runs reports: the learned estimator knows a query from its second run on.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ VARIANTS = ("heading", "trailing", "early", "middle", "late")
 
 
 def reproduce(options: Options, progress: Progress) -> Reproduction:
-    """Median absolute error of free capacity ten seconds ahead, with the stages as they were measured and six times as long."""
+    """Measure the median absolute error of free capacity ten seconds ahead, with the stages as measured and six times as long."""
     rows: list[Row] = []
     charts = []
     for number, factor in enumerate((1.0, LONGER)):
@@ -63,7 +63,7 @@ def reproduce(options: Options, progress: Progress) -> Reproduction:
 
 
 def _observed(options: Options, factor: float) -> tuple[Record, Watch, float]:
-    """(the run, what was predicted in it, when every query had been submitted twice)."""
+    """Return (the run, its predictions, the time from which every query had been submitted twice)."""
     jobs = [scaled(job, seconds=factor) for job in _jobs(options)]
     rng = np.random.default_rng(options.seed)
     order = [int(at) for _ in range(3 if options.quick else 6) for at in rng.permutation(len(jobs))]
@@ -107,13 +107,15 @@ def _one_slot_a_task(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
 
 
 def _seconds_apart(jobs: list[DagJob]) -> float:
-    """Seconds between jobs at which they ask for nine tenths of the capacity."""
+    """Return the seconds between jobs that give a load of nine tenths of the capacity."""
     return float(np.mean([job.work[0] for job in jobs])) / (0.9 * SLOTS)
 
 
 def varied(job: DagJob, rng: np.random.Generator) -> DagJob:
-    """Each stage split into tasks of different lengths: a heading and a trailing task, and thirds that are up to 5 % off the mean. What
-    follows `~` in a stage's name tells variants of one stage apart."""
+    """Split each stage into tasks of different lengths: a heading and a trailing task, and thirds up to 5 % off the mean.
+
+    The text after `~` in a stage's name distinguishes the variants of one stage.
+    """
     stages: list[Stage] = []
     parts_of: list[tuple[int, ...]] = []
     for stage in job.stages:
@@ -128,7 +130,7 @@ def varied(job: DagJob, rng: np.random.Generator) -> DagJob:
 
 
 def _split(tasks: int) -> list[tuple[str, int, float]]:
-    """(variant, tasks, length / mean)."""
+    """Return (variant, tasks, length / mean) of each part."""
     if tasks < len(VARIANTS):
         return [("middle", tasks, 1.0)]
     third = (tasks - 2) // 3
@@ -139,7 +141,7 @@ def _split(tasks: int) -> list[tuple[str, int, float]]:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One moment: what each estimator said and what was released, slots."""
+    """One prediction: each estimator's value and the actual release, in slots."""
 
     made_at: float
     said: Mapping[str, float]
@@ -148,7 +150,7 @@ class Compared:
 
 @dataclass
 class Watch:
-    """Predicts at every fifth second, compares ten seconds later. An observer of the engine."""
+    """An observer of the engine that predicts every five seconds and compares ten seconds later."""
 
     config: DressConfig
     families: FamilyDurations = field(default_factory=nothing_learned)
@@ -158,14 +160,14 @@ class Watch:
     compared: list[Compared] = field(default_factory=list)
 
     def __call__(self, now: float, given: ClusterSnapshot, result: RoundResult) -> None:
-        """One round."""
+        """Observe one round."""
         if given.jobs is None or result.dress is None:
             return
         tasks, clock = given.jobs.tasks, EPOCH + now
         while self.waiting and clock >= self.waiting[0][0] + AHEAD_SECONDS:
             made_at, said = self.waiting.pop(0)
             self.compared.append(Compared(made_at, said, float(actual_release(tasks, made_at, made_at + AHEAD_SECONDS)[0])))
-        # ends are learned every round, as decide does: the table forgets them
+        # ends are learned every round, as in decide, because the table drops them
         self.families = learn(self.families, tasks, self.learned_until, clock)
         self.learned_until = clock
         if now < self.next_at:

@@ -1,7 +1,7 @@
-"""Lead time (ours): bursts of a hard queue on a cluster full of batch work, without preemption.
+"""Lead time, an experiment without a counterpart in the papers: bursts of a hard queue on a busy cluster, without preemption.
 
-Batch jobs of three recurring kinds keep a cluster at 95 % of its capacity; a periodic burst needs two fifths of it for 20 s. Compared: the
-same bursts on an idle cluster, without lead time, and with it.
+Batch jobs of three recurring kinds keep a cluster at 95 % of its capacity. A periodic burst needs two fifths of the cluster for 20 s. The
+experiment compares an idle cluster, no lead time, and lead time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VARIATION = 0.05
 
 @dataclass
 class HeldCapacity:
-    """Observer: how much stands idle for expected bursts, integrated over time."""
+    """An observer of the engine that integrates the capacity held idle for expected bursts over time."""
 
     share_seconds: float = 0.0
     since: float = 0.0
@@ -39,7 +39,7 @@ class HeldCapacity:
     reasons: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, now: float, _given: ClusterSnapshot, result: RoundResult) -> None:
-        """One round."""
+        """Observe one round."""
         self.share_seconds += self.share * (now - self.since)
         self.since, self.share = now, sum(decision.cost_rate for decision in result.lead_time)
         for decision in result.lead_time:
@@ -49,7 +49,7 @@ class HeldCapacity:
 
 
 def reproduce(options: Options, progress: Progress) -> Reproduction:
-    """Burst completion against an idle cluster, what it costs, and what it does to the others."""
+    """Measure burst completion relative to an idle cluster, the idle capacity, and the effect on other queues."""
     seeds = range(options.seed, options.seed + (2 if options.quick else 5))
     periods = 6 if options.quick else 12
     outcomes: dict[str, list[tuple[Record, HeldCapacity]]] = {"idle": [], "without": [], "with": []}
@@ -103,7 +103,7 @@ def _scenario(seed: int, periods: int, *, batch: bool, lead_time: bool) -> Scena
 
 
 def _batch(seed: int, until: float) -> Sequence[Submission]:
-    """Jobs at random times that ask for LOAD of the capacity together; each job's tasks are up to VARIATION off its kind's length."""
+    """Return jobs at random times with a load of LOAD. A job's task length deviates from its kind's by VARIATION (standard deviation)."""
     rng = np.random.default_rng(seed)
     jobs: list[Submission] = []
     time = 0.0

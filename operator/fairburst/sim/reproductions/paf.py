@@ -1,6 +1,6 @@
 """PAF on SparkBench's curves: Fig. 4 (two jobs, 32 slots), Fig. 6 (its two-job example), Figs. 7 to 9 (three jobs, 128 slots).
 
-Each is a division as the operator makes it, `policy.paf.divide`, and its figures are read off the curves.
+Each experiment is one division by the operator's `policy.paf.divide`; the figures are read off the curves.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from fairburst.sim.charts import Chart, ChartKind, Series
 from fairburst.sim.errors import TraceError
 from fairburst.sim.reproductions.result import Options, Progress, Reproduction, Row, holds, within
 
-# Least squares of 1/p on the authors' curves for 32 slots (PAF-SparkBench, Apache-2.0), which they follow to 1e-11.
+# Least squares of 1/p on the authors' curves for 32 slots (PAF-SparkBench, Apache-2.0), which match to 1e-11.
 SPARKBENCH = {
     "kmeans": ErnestCurve(0.3888010442, -0.0079845533, 2.994443945, 0.2277799129),
     "pagerank": ErnestCurve(1.152457959, -0.005561989393, 6.162364992, -0.04820522689),
     "svdplusplus": ErnestCurve(1.312223283, -0.008145661955, 4.237077865, -0.05322643054),
 }
 CURVES_FILE = "paf_progress_curves_32slots.csv"
-# Curves of the shape that Fig. 6 draws, which has no numbers: concave, of three straight pieces each.
+# Curves of the shape in Fig. 6, which gives no numbers: concave, with three straight pieces each.
 FIGURE_6: Mapping[str, Curve] = {
     "job-1": PointsCurve((0, 4, 6, 12), (0.0, 0.80, 0.86, 1.0)),
     "job-2": PointsCurve((0, 6, 8, 12), (0.0, 0.60, 0.76, 0.96)),
@@ -35,7 +35,7 @@ FIGURE_6: Mapping[str, Curve] = {
 
 
 def fig4(options: Options, progress: Progress) -> Reproduction:
-    """KMeans and PageRank on 32 slots: the paper moves eight slots by hand; where Algorithm 1 stops on the same curves."""
+    """Reproduce Fig. 4: KMeans and PageRank on 32 slots. The paper moves eight slots by hand; Algorithm 1 runs on the same curves."""
     progress(0.0, "two jobs")
     curves = {name: curve for name, curve in _curves(options).items() if name in {"kmeans", "pagerank"}}
     kmeans, pagerank = (progress_rates(curve, 32) for curve in curves.values())
@@ -66,7 +66,7 @@ def fig4(options: Options, progress: Progress) -> Reproduction:
 
 
 def fig6(options: Options, progress: Progress) -> Reproduction:
-    """The two-job example: 6 and 6 slots become 4 and 8."""
+    """Reproduce Fig. 6: 6 and 6 slots become 4 and 8."""
     progress(0.0, "two jobs")
     decisions = divide(FIGURE_6, {}, 12, 0.9)
     given = [decision.given for decision in decisions]
@@ -83,7 +83,7 @@ def fig6(options: Options, progress: Progress) -> Reproduction:
 
 
 def fig7(options: Options, progress: Progress) -> Reproduction:
-    """Three jobs of weights 12, 3 and 1 on 128 slots."""
+    """Reproduce Figs. 7 to 9: three jobs of weights 12, 3 and 1 on 128 slots."""
     progress(0.0, "three jobs")
     curves = {name: stretched(curve, 4.0) for name, curve in _curves(options).items()}
     weights = {"kmeans": 12.0, "pagerank": 3.0, "svdplusplus": 1.0}
@@ -114,19 +114,19 @@ def fig7(options: Options, progress: Progress) -> Reproduction:
 
 
 def divide(curves: Mapping[str, Curve], weights: Mapping[str, float], slots: int, fairness_knob: float) -> tuple[SlotDecision, ...]:
-    """One queue with one job a curve, each up to all slots; in the order of `curves`."""
+    """Divide the slots of one queue among one job per curve, each with up to all slots. Decisions are in the order of `curves`."""
     one = np.ones(1)
     jobs = [ElasticJob(name, "queue", weights.get(name, 1.0), 1, slots, 0, one, curve) for name, curve in curves.items()]
     return divide_slots(jobs, {"queue": one * slots}, SlotRules(fairness_knob)).decisions
 
 
 def stretched(curve: ErnestCurve, factor: float) -> ErnestCurve:
-    """The curve of a job with `factor` times the tasks: its progress with x slots is that of the first with x / factor."""
+    """Return the curve of a job with `factor` times the tasks: its progress with x slots is that of the original with x / factor."""
     return ErnestCurve(curve.a0 - curve.a3 * math.log(factor), curve.a1 / factor, curve.a2 * factor, curve.a3)
 
 
 def _curves(options: Options) -> Mapping[str, ErnestCurve]:
-    """The coefficients above; with --trace they are fitted anew to the curves in that folder."""
+    """Return the coefficients above, or with --trace new fits to the curves in that folder."""
     if options.trace is None:
         return SPARKBENCH
     points = read_curves(options.trace / CURVES_FILE)
@@ -134,14 +134,14 @@ def _curves(options: Options) -> Mapping[str, ErnestCurve]:
 
 
 def _through(progress: Sequence[float]) -> ErnestCurve:
-    """Least squares of 1/p; `progress` with 0, 1, 2 ... slots."""
+    """Fit a curve by least squares of 1/p. progress: with 0, 1, 2 ... slots."""
     slots = np.arange(1, len(progress), dtype=np.float64)
     a0, a1, a2, a3 = np.linalg.lstsq(ernest_terms(slots), 1 / np.array(progress[1:]), rcond=None)[0].tolist()
     return ErnestCurve(a0, a1, a2, a3)
 
 
 def read_curves(path: Path) -> dict[str, list[float]]:
-    """Progress with 0, 1, 2 ... slots by job, from a CSV file with a column `slots` and one a job. Raises TraceError."""
+    """Read progress with 0, 1, 2 ... slots by job, from a CSV file with a column `slots` and one per job. Raises TraceError."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))

@@ -1,7 +1,7 @@
 """PAF's large simulation (§V-B, Figs. 10 to 12): fair, α .99 and α .90 on 8,000, 2,000 and 800 slots, by the authors' rules.
 
-Jobs are drawn from the pools that the paper states, or read from a file. What the scheduler knows of a drawn job is the Ernest fit to its
-time with 1, 2, 4, ... slots (§IV-A), what happens to it is simulated task by task.
+Jobs are drawn from the ranges in the paper or read from a file. The scheduler knows a drawn job only by the Ernest fit to its time with
+1, 2, 4, ... slots (§IV-A). Its run is simulated task by task.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from fairburst.sim.reproductions.result import Options, Progress, Reproduction, 
 
 KNOBS = (0.99, 0.90)
 CLUSTERS = (8000, 2000, 800)
-SEEDS = 5  # so many workloads are drawn, from the given seed on: no figure hangs on one
-# Least gain that counts as reproduced at 8,000 slots, and the paper's.
+SEEDS = 5  # number of drawn workloads, starting with the given seed, so that no result depends on a single one
+# Least gain that counts as reproduced at 8,000 slots, and the paper's gain.
 GAINS = {0.99: (0.11, 0.13), 0.90: (0.14, 0.15)}
 FAIR_SHARES: Mapping[str, FairShare] = {"authors": fair_as_the_authors, "max_min": fair_max_min}
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One workload on one cluster. fair: (N,) simulated progress under fair sharing. adjusted, target: (N,) by α.
+    """One workload on one cluster. fair: (N,) simulated progress under fair sharing. adjusted: (N,) simulated progress under PAF, by α.
 
-    worst_giver, worst_giver_on_curve: by α; least progress under PAF / fair of a job whose target is below its fair share (1 without).
+    worst_giver, worst_giver_on_curve: by α; least progress under PAF / fair of the jobs with a target below their fair share, 1 without
+    such jobs; simulated and read off the curves.
     """
 
     fair: FloatArray
@@ -42,15 +43,15 @@ class Outcome:
     worst_giver_on_curve: Mapping[float, float]
 
     def mean(self, knob: float | None = None) -> float:
-        """Mean progress, fair or under α."""
+        """Return the mean progress, fair or under α."""
         return float((self.fair if knob is None else self.adjusted[knob]).mean())
 
     def gain(self, knob: float) -> float:
-        """Relative gain of the mean progress."""
+        """Return the relative gain of the mean progress."""
         return self.mean(knob) / self.mean() - 1.0
 
     def clipped_gain(self, knob: float) -> float:
-        """The same where no job counts as faster than alone."""
+        """Return the relative gain with each job's progress limited to 1."""
         return float(np.minimum(self.adjusted[knob], 1.0).mean() / np.minimum(self.fair, 1.0).mean()) - 1.0
 
 
@@ -58,7 +59,7 @@ Division = Callable[[Sequence[SlotJob], FloatArray, float], FloatArray]
 
 
 def as_operator(jobs: Sequence[SlotJob], fair: FloatArray, fairness_knob: float) -> FloatArray:
-    """(N,) targets by the operator's own division instead of the authors' single moves: whole slots, any curve."""
+    """(N,) targets by the operator's division (whole slots, any curve) instead of the authors' single moves."""
     whole = np.floor(fair + 1e-9).astype(np.int64)
     least = np.minimum(whole, 1)
     one = np.ones((len(jobs), 1))
@@ -67,7 +68,7 @@ def as_operator(jobs: Sequence[SlotJob], fair: FloatArray, fairness_knob: float)
 
 
 def run(jobs: Sequence[SlotJob], slots: int, share: FairShare, division: Division = adjust) -> Outcome:
-    """Fair sharing and both α on one cluster."""
+    """Run fair sharing and both α on one cluster."""
     fair = share(jobs, float(slots))
     base = simulate(jobs, slots, np.array([job.weight for job in jobs]))
     adjusted, worst, on_curve = {}, {}, {}
@@ -90,9 +91,9 @@ def _read(jobs: Sequence[SlotJob], amount: FloatArray) -> FloatArray:
 
 
 def fitted(job: SlotJob) -> SlotJob:
-    """The job as the scheduler knows it: an Ernest curve through its times with 1, 2, 4, ... and all slots.
+    """Return the job as the scheduler knows it: with an Ernest curve through its times with 1, 2, 4, ... and all slots.
 
-    With fewer than four such points, the points themselves are all there is to know: the curve stays.
+    With fewer than four such points, the job keeps its curve.
     """
     most = job.parallelism
     slots = sorted({2**power for power in range(12) if 2**power < most} | {most})
@@ -100,13 +101,13 @@ def fitted(job: SlotJob) -> SlotJob:
         return job
     seconds = job.alone_seconds / job.curve[slots]
     times = runtime(coefficients_of(np.array(slots, dtype=np.float64), seconds), np.arange(1.0, most + 1))
-    least = float(seconds.min()) / 2  # a fit that dives below every measurement is kept from promising the moon
+    least = float(seconds.min()) / 2  # lower bound for a fit that falls far below all measurements
     times = np.maximum(times, least)
     return dataclasses.replace(job, curve=np.concatenate(([0.0], times.min() / times)))
 
 
 def reproduce(options: Options, progress: Progress) -> Reproduction:
-    """Figs. 10 to 12 on drawn jobs; on the jobs of --trace and --slots only Fig. 10."""
+    """Reproduce Figs. 10 to 12 on drawn jobs, or only Fig. 10 on the jobs of --trace with --slots."""
     if options.trace is not None:
         return _of_file(options, progress)
     seeds = 1 if options.quick else SEEDS
@@ -176,7 +177,7 @@ def _means(outcome: Outcome) -> dict[str, Any]:
 
 
 def _data(outcomes: Mapping[int, Sequence[Outcome]], drawn: Sequence[Sequence[Drawn]], options: Options) -> dict[str, Any]:
-    """The seed's own figures at the top, as with a file; every seed and cluster below."""
+    """Return the first seed's figures at the top level, as with a file, and the figures of every seed and cluster below."""
     slots, first = next(iter(outcomes.items()))
     clusters = {str(size): {str(options.seed + n): _means(each) for n, each in enumerate(found)} for size, found in outcomes.items()}
     return {**_means(first[0]), "slots": slots, "jobs": len(drawn[0]), "clusters": clusters}
@@ -212,7 +213,7 @@ def _rows(name: str, outcomes: Mapping[int, Sequence[Outcome]]) -> list[Row]:
 def _other_rows(
     profiles: Sequence[Sequence[SlotJob]], known: Sequence[Sequence[SlotJob]], outcomes: Mapping[int, Sequence[Outcome]]
 ) -> list[Row]:
-    """The largest cluster clipped, with the exact fair share, with profiled curves as they are, and with the operator's own division."""
+    """Return rows for the largest cluster: clipped, with the exact fair share, with unfitted curves, with the operator's division."""
     slots, found = next(iter(outcomes.items()))
     rows = [
         Row(f"{slots} slots, progress clipped to 1: gain, α {knob:.2f}", None, gain, holds(gain > 0))
@@ -233,7 +234,7 @@ def _other_rows(
 
 
 def _trends(drawn: Sequence[Sequence[Drawn]], outcomes: Sequence[Outcome]) -> list[Row]:
-    """Figs. 11 and 12: mean gain of the jobs in the lowest and highest third of each property, at α .90."""
+    """Return rows for Figs. 11 and 12: mean gain of the jobs in each third of each property, at α .90."""
     gain = np.concatenate([outcome.adjusted[0.90] / outcome.fair - 1 for outcome in outcomes])
     jobs = [each for workload in drawn for each in workload]
     rows = []
@@ -247,7 +248,7 @@ def _trends(drawn: Sequence[Sequence[Drawn]], outcomes: Sequence[Outcome]) -> li
         rows += [
             Row(f"{label}: gain, {third} third", None, own, "-") for third, own in zip(("lowest", "middle", "highest"), bins, strict=True)
         ]
-        # a trend goes through the middle third; half a percent between the outer ones is none
+        # a trend must include the middle third; half a percent between the outer thirds is not a trend
         steps = np.diff(bins) if rising else -np.diff(bins)
         trend = bool((steps >= -0.005).all() and steps.sum() > 0.01)
         rows.append(Row(f"{label}: gain {'rises' if rising else 'falls'} from third to third", None, bins[2] - bins[0], holds(trend)))

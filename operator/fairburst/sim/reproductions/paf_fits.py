@@ -1,4 +1,4 @@
-"""Fits of the Ernest form to measured runs (PAF §IV-A): each number of nodes left out once, and predicted from the others."""
+"""Fits of the Ernest form to measured runs (PAF §IV-A): each number of nodes is left out once and predicted from the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_ERROR = 0.10
 
 
 def reproduce(options: Options, progress: Progress) -> Reproduction:
-    """Leave-one-out errors of every file in the folder of --trace."""
+    """Compute the leave-one-out errors of every file in the folder of --trace."""
     folder = DATA if options.trace is None else options.trace
     files = sorted(folder.glob("*.csv"))
     if not files:
@@ -53,7 +53,7 @@ def reproduce(options: Options, progress: Progress) -> Reproduction:
 
 
 def read_runs(path: Path) -> list[Run]:
-    """Runs from a CSV file with the columns Nodes and Runtime, in milliseconds. Raises TraceError with the line."""
+    """Read runs from a CSV file with the columns Nodes and Runtime (milliseconds). Raises TraceError with the line."""
     runs = []
     with path.open(newline="", encoding="utf-8") as file:
         for number, row in enumerate(csv.DictReader(file), 2):

@@ -1,4 +1,4 @@
-"""Table 4 by two profiles on the same input: `realistic`, which drives `policy.decide`, and the authors' rules (BoPF §5.3)."""
+"""Table 4 by two profiles on the same input: `realistic`, which uses `policy.decide`, and the authors' rules (BoPF §5.3)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CAUSE = "share rounding (see the row without it)"
 
 
 def as_scenario(jobs: Sequence[DagJob], workload: table4.Workload, throughput_queues: int, rules: table4.Rules) -> Scenario:
-    """Table 4's input for the realistic engine: the same jobs in the same queues, whole seconds, a round a second."""
+    """Return Table 4's input for the realistic engine: the same jobs in the same queues, whole seconds, one round a second."""
     batch = [
         dataclasses.replace(scaled(job, rules.throughput_tasks), queue=f"tq-{number:02}")
         for number, slots in enumerate(table4.throughput_slots(jobs, throughput_queues, rules.slots))
@@ -42,7 +42,7 @@ def as_scenario(jobs: Sequence[DagJob], workload: table4.Workload, throughput_qu
 
 
 def reproduce(options: Options, progress: Progress) -> Reproduction:
-    """Every factor of Table 4 by both profiles, by the authors' rules without their rounding of shares, and when batch work ends."""
+    """Compute Table 4's factors by both profiles and by the authors' rules without share rounding; compare the ends of batch work."""
     names = ("bb",) if options.quick else tuple(table4.WORKLOADS)
     counts = (2, 8) if options.quick else table4.THROUGHPUT_QUEUES
     rules = table4.Rules(slots=40) if options.quick else table4.Rules()
@@ -78,7 +78,7 @@ def reproduce(options: Options, progress: Progress) -> Reproduction:
 
 
 def _by_the_authors_rules(jobs: Sequence[DagJob], name: str, queues: int, rules: table4.Rules, options: Options) -> tuple[float, float]:
-    """(factor of improvement, end of batch work under DRF)."""
+    """Return (factor of improvement, end of batch work under DRF)."""
     drf, bopf = (
         table4.run(jobs, table4.WORKLOADS[name], policy, queues, rules, compiled=options.compiled) for policy in ("drf", "bopf")
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a reproduction reports: rows of paper's value, ours, ratio and verdict; charts; the data itself."""
+"""Results of reproductions: rows with the paper's value, ours, their ratio and a verdict; charts; the data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Progress = Callable[[float, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure of the paper beside ours. `paper` None: the paper states none, or only a picture. `cause`: why they differ, measured."""
+    """One figure of the paper and ours. paper: None if the paper states no number. cause: measured reason for a difference."""
 
     label: str
     paper: float | None
@@ -25,13 +25,13 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Ours / the paper's."""
+        """Our value / the paper's."""
         return self.ours / self.paper if self.paper else None
 
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """The outcome of one experiment. `data` goes into the JSON at the top level."""
+    """The result of one experiment. `data` goes to the top level of the JSON."""
 
     name: str
     title: str
@@ -44,8 +44,11 @@ class Reproduction:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a run may be told. `trace`: a folder or file with inputs, where the experiment takes one. `compiled` None: if numba is there.
-    `slots`: of the cluster, where the experiment takes it."""
+    """Options of a run.
+
+    trace: folder or file with inputs, for experiments that take one. compiled: None uses numba if it is installed. slots: of the cluster,
+    for experiments that take it.
+    """
 
     seed: int = 1
     trace: Path | None = None
@@ -56,8 +59,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A named experiment. `seconds`: processor time of the whole run where docs/reproduction.md was written. `takes_trace`: whether
-    --trace means something to it."""
+    """A named experiment.
+
+    seconds: processor time of the whole run on the machine of docs/reproduction.md. takes_trace: whether the experiment uses --trace.
+    """
 
     title: str
     run: Callable[[Options, Progress], Reproduction]
@@ -66,19 +71,19 @@ class Experiment:
 
 
 def within(paper: float, ours: float, tolerance: float, cause: str = "") -> tuple[str, str]:
-    """(verdict, cause) of a figure that should agree within a relative `tolerance`; the cause only where it doesn't."""
+    """Return (verdict, cause) for a figure that should agree within a relative `tolerance`. The cause is empty if it does."""
     if math.isfinite(ours) and abs(ours / paper - 1) <= tolerance:
         return f"within {tolerance:.0%}", ""
     return "differs", cause
 
 
 def holds(condition: bool) -> str:
-    """Verdict of a claim."""
+    """Return the verdict of a claim."""
     return "holds" if condition else "does not hold"
 
 
 def as_json(result: Reproduction) -> dict[str, Any]:
-    """The reproduction as plain values."""
+    """Return the reproduction as plain values."""
     return {
         "name": result.name, "title": result.title, "seed": result.seed, **result.data,
         "rows": [
@@ -90,7 +95,7 @@ def as_json(result: Reproduction) -> dict[str, Any]:
 
 
 def as_text(result: Reproduction) -> str:
-    """The reproduction as a table to read."""
+    """Return the reproduction as a readable table."""
     lines = [f"{result.name}: {result.title} (seed {result.seed})", ""]
     width = max((len(row.label) for row in result.rows), default=0)
     lines.append(f"{'':<{width}}  {'paper':>9}  {'ours':>9}  {'ratio':>6}  verdict")

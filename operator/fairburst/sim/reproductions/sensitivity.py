@@ -1,4 +1,4 @@
-"""Estimation errors (BoPF Fig. 13), task durations under non-preemption (BPF Fig. 12): one latency queue beside eight throughput queues."""
+"""Estimation errors (BoPF Fig. 13) and task durations without preemption (BPF Fig. 12): one latency queue and eight throughput queues."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ CAPACITY = 100.0
 PERIOD, ON_SECONDS, QUEUES = 350.0, 27.0, 8
 DRF_SECONDS = 162.0
 BATCH_TASKS = 4.0
-ROBUST = 1.25  # "robust" without a number: a quarter more
+ROBUST = 1.25  # largest growth that counts as "robust"; the paper gives no number
 ERRORS_CAUSE = "in part: our budget ends with its first resource, see the rows of the authors' rules"
-SHORTEST_ERROR = -0.9  # a job of a negative size makes no sense
+SHORTEST_ERROR = -0.9  # keeps a job's size positive
 
 
 def six_resources(job: DagJob, rng: np.random.Generator) -> DagJob:
-    """The job with disk and network demands below its cpu and memory demands; the authors' sizes are not known."""
+    """Add disk and network demands below the cpu and memory demands to a job. The authors' values are not published."""
 
     def widen(stage: Stage) -> Stage:
         return dataclasses.replace(stage, demand=(*stage.demand[:2], *np.round(rng.uniform(0.0, 0.1, 4), 2).tolist()))
@@ -37,16 +37,16 @@ def six_resources(job: DagJob, rng: np.random.Generator) -> DagJob:
 
 
 def with_error(job: DagJob, error: float) -> DagJob:
-    """Demand and durations x (1 + error) (BoPF §5.3.1); a task still fits on the machine."""
+    """Scale demand and durations by (1 + error) (BoPF §5.3.1). A task still fits on the machine."""
     factor = 1.0 + max(error, SHORTEST_ERROR)
     return scaled(job, seconds=factor, demand=factor)
 
 
 def _inputs(benchmark: str, options: Options, deviation: float, batch_seconds: float = 1.0) -> tuple[list[DagJob], list[DagJob]]:
-    """Batch jobs, and bursts with their errors."""
+    """Return batch jobs, and bursts with their errors."""
     rng = np.random.default_rng(options.seed)
     jobs = [six_resources(job, rng) for job in generate(benchmark, options.seed)]
-    # hundred jobs, or as many copies of the list as keep the queues busy for the bursts that are wanted
+    # the whole list, with task counts multiplied so that the queues stay busy during all bursts
     bursts = 4 if options.quick else 30
     batch = [scaled(job, tasks=BATCH_TASKS, seconds=batch_seconds) for job in jobs]
     workload = WORKLOADS[benchmark]
@@ -67,7 +67,7 @@ def _mean_seconds(benchmark: str, options: Options, deviation: float, policy: st
 
 
 def _by_the_authors_rules(benchmark: str, options: Options, deviation: float, *, fullest_resource: bool) -> float:
-    """The same inputs by the rules of the authors' simulator (cpu and memory only): mean of end - first start under BoPF."""
+    """Run the same inputs by the rules of the authors' simulator (cpu and memory only); return the mean of end - first start under BoPF."""
     batch, plan = _inputs(benchmark, options, deviation)
     queues = [batch[number::QUEUES] for number in range(QUEUES)]
     rules = Rules(capacity=CAPACITY, throughput_tasks=1, period=int(PERIOD), on_seconds=int(ON_SECONDS), fullest_resource=fullest_resource)
@@ -77,7 +77,7 @@ def _by_the_authors_rules(benchmark: str, options: Options, deviation: float, *,
 
 
 def errors(options: Options, progress: Progress) -> Reproduction:
-    """Fig. 13: mean completion as the deviation of the estimation error grows; the declared demand stays."""
+    """Reproduce Fig. 13: mean completion over the deviation of the estimation error. The declared demand stays the same."""
     deviations = (0.0, 0.2) if options.quick else (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
     names = ("bb",) if options.quick else tuple(WORKLOADS)
     means: dict[str, list[float]] = {}
@@ -111,7 +111,7 @@ def errors(options: Options, progress: Progress) -> Reproduction:
 
 
 def nonpreemption(options: Options, progress: Progress) -> Reproduction:
-    """BPF Fig. 12: mean completion as batch tasks get longer."""
+    """Reproduce BPF Fig. 12: mean completion over the length of batch tasks."""
     averages = (5.0, 50.0) if options.quick else (5.0, 10.0, 20.0, 30.0, 40.0, 50.0)
     names = ("tpch",) if options.quick else tuple(WORKLOADS)
     means: dict[str, list[float]] = {}

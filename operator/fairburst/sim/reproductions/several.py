@@ -28,7 +28,7 @@ ORDER_NOTE = (
 
 
 def multi(options: Options, progress: Progress) -> Reproduction:
-    """Three latency queues and a throughput queue under four schedulers."""
+    """Run three latency queues and a throughput queue under four schedulers."""
     burst = fill_capacity(QUERY27, CAPACITY)
     length = 600.0 if options.quick else 3000.0
     queues = [throughput_spec("tq-0", 0.0)]
@@ -76,7 +76,7 @@ NAMES = ("lq-0", "lq-1", "lq-2", "tq-0")
 
 
 def _order_rows(name: str, column: int, means: dict[str, list[float]]) -> list[Row]:
-    """Each pair of schedulers that the paper sets apart by more than a tenth: is it in the same order here?"""
+    """Check the order of each pair of schedulers that differ by more than a tenth in the paper."""
     rows = []
     policies = sorted(MULTI, key=lambda policy: MULTI[policy][column])
     for position, better in enumerate(policies):
@@ -99,7 +99,7 @@ def _class_name(record: Record, queue: str) -> str:
 
 
 def motivation(options: Options, progress: Progress) -> Reproduction:
-    """Fig. 6: two bursts as usual, two of four times the size; the declared demand is 300 s of the cluster every 600 s."""
+    """Reproduce Fig. 6: two usual bursts, then two of four times the size. The declared demand is 300 s of the cluster every 600 s."""
     capacity = (100.0,)
     batch = DagJob("batch", (Stage("work", 60_000, 10.0, (1.0,)),))
     burst = DagJob("burst", (Stage("map", 1300, 10.0, (1.0,)),))
@@ -132,7 +132,7 @@ def motivation(options: Options, progress: Progress) -> Reproduction:
 
 
 def _seconds_above(record: Record, begin: float, end: float) -> float:
-    """Seconds of [begin, end) in which the latency queue used more than three quarters of the machine."""
+    """Return the seconds of [begin, end) in which the latency queue used more than three quarters of the machine."""
     edges = [*record.times[1:], record.end]
     return sum(
         max(0.0, min(until, end) - max(since, begin))

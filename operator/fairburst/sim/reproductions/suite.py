@@ -1,4 +1,4 @@
-"""Results kept in a folder, and all experiments one after another: a suite that was stopped goes on where it was."""
+"""Runs all experiments and keeps their results in a folder. An interrupted suite continues with the missing results."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from fairburst.sim.plots import can_plot, save_charts
 from fairburst.sim.reproductions import EXPERIMENTS
 from fairburst.sim.reproductions.result import Options, Reproduction, as_json
 
-# What decides a result; the operator's own packages don't.
+# Packages that determine a result. The operator's other packages do not.
 SOURCES = ("curves", "policy", "sim")
 
 
 def origin(options: Options) -> dict[str, Any]:
-    """What a result comes from: program, seed and form. `program` is the version with a digest of the sources that decide a result."""
+    """Return the origin of a result: program, seed and form. `program` is the version with a digest of the sources in SOURCES."""
     return {"program": _program(), "seed": options.seed, "quick": options.quick}
 
 
-@functools.cache  # what this process has loaded doesn't change when the files do
+@functools.cache  # the loaded code stays the same when the files change
 def _program() -> str:
     root = Path(fairburst.__file__).parent
     digest = hashlib.sha256()
@@ -37,7 +37,7 @@ def _program() -> str:
 
 
 def save(result: Reproduction, made_by: Mapping[str, Any], folder: Path) -> None:
-    """Plots, where matplotlib is there, then `<name>.json`, so that whoever finds the latter finds the former too."""
+    """Write the plots, if matplotlib is installed, and then `<name>.json`, so that a JSON file implies that its plots exist."""
     folder.mkdir(parents=True, exist_ok=True)
     if can_plot():
         save_charts(result.charts, folder)
@@ -48,20 +48,20 @@ def save(result: Reproduction, made_by: Mapping[str, Any], folder: Path) -> None
 
 
 def missing(names: Sequence[str], made_by: Mapping[str, Any], folder: Path) -> list[str]:
-    """Those of `names` of which `folder` holds no result that comes from `made_by`."""
+    """Return the names without a result from `made_by` in `folder`."""
     return [name for name in names if not made_by.items() <= _saved(folder / f"{name}.json").items()]
 
 
 def _saved(file: Path) -> Mapping[str, Any]:
     try:
         saved = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # none yet, or not ours: it is made anew
+    except (OSError, ValueError):  # missing or foreign: the result is computed again
         return {}
     return {key: saved.get(key) for key in ("program", "seed", "quick")} if isinstance(saved, dict) else {}
 
 
 def run_all(names: Sequence[str], options: Options, folder: Path, executor: Executor) -> Iterator[tuple[str, Mapping[str, int] | str]]:
-    """Run and save each; yields, as they end, its name with how often it got each verdict, or with what went wrong."""
+    """Run and save each experiment. As each one ends, yield its name with its count of each verdict, or with an error message."""
     made_by = origin(options)
     pending = {executor.submit(_run_one, name, options, made_by, folder): name for name in names}
     try:
@@ -70,7 +70,7 @@ def run_all(names: Sequence[str], options: Options, folder: Path, executor: Exec
                 yield pending[done], done.result()
             except SimulationError as error:
                 yield pending[done], str(error)
-    finally:  # interrupted: what hasn't begun must not begin
+    finally:  # after an interruption, no further experiment may begin
         for waiting in pending:
             waiting.cancel()
 
@@ -85,4 +85,4 @@ def _run_one(name: str, options: Options, made_by: Mapping[str, Any], folder: Pa
 
 
 def _silent(part: float, what: str) -> None:
-    """Several experiments at once have no common progress."""
+    """Ignore progress: parallel experiments have no common progress."""

@@ -1,4 +1,4 @@
-"""BoPF Table 4: factors of improvement of a latency queue beside 1 to 32 throughput queues, by the authors' simulator's rules."""
+"""BoPF Table 4: factors of improvement of a latency queue next to 1 to 32 throughput queues, by the rules of the authors' simulator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CAUSE = {
 
 
 def reproduce(options: Options, progress: Progress) -> Reproduction:
-    """All 18 cells under DRF and BoPF: on the stage lists of `options.trace`, else on generated ones."""
+    """Compute all 18 cells under DRF and BoPF, on the stage lists of `options.trace` or on generated ones."""
     lists = _lists(options)
     means: dict[str, dict[str, dict[str, list[float]]]] = {"lq": {}, "tq": {}}
     exact: dict[str, dict[str, list[float]]] = {}
@@ -64,12 +64,12 @@ def reproduce(options: Options, progress: Progress) -> Reproduction:
 
 
 def _factors(means: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:
-    """Mean completion under DRF divided by that under BoPF, by workload and number of queues."""
+    """Return mean completion under DRF / under BoPF, by workload and number of queues."""
     return {name: [drf / bopf for drf, bopf in zip(policies["drf"], policies["bopf"], strict=True)] for name, policies in means.items()}
 
 
 def _spread(factors: Mapping[str, Sequence[float]], exact: Mapping[str, Sequence[float]]) -> str:
-    """How far the cells move when shares are rounded half up exactly instead of as the authors' doubles round them."""
+    """Describe how far the cells move if shares are rounded half up exactly, not as the authors' doubles round them."""
     moves = [after / before - 1 for name in factors for before, after in zip(factors[name], exact[name], strict=True)]
     return f"With shares rounded half up exactly the cells move by {min(moves):+.1%} to {max(moves):+.1%}: an artefact of doubles."
 

@@ -1,6 +1,6 @@
-"""The 40-node testbed (BoPF §5.2.2, §5.2.3) in virtual time: trend only, for YARN's allocation overheads aren't simulated.
+"""The 40-node testbed (BoPF §5.2.2, §5.2.3) in virtual time. Only trends compare, because YARN's allocation overheads are not simulated.
 
-A node is one machine of the stage lists; 100 batch jobs are queued at 0; a burst comes every 300 s that fills one resource of the
+A node is one machine of the stage lists. 100 batch jobs are queued at 0. Every 300 s a burst arrives that fills one resource of the
 cluster. A container takes a second to start.
 """
 
@@ -35,7 +35,7 @@ def _scenario(
     jobs = generate(benchmark, seed)
     workload = WORKLOADS[benchmark]
     burst = [scaled(_burst(job), burst_tasks, workload.latency_seconds) for job in latency_jobs(jobs, workload)]
-    # "100 TQ jobs randomly chosen", of which as many as make about the same work in each benchmark
+    # "100 TQ jobs randomly chosen", scaled to about the same work in each benchmark
     batch = [scaled(job, tasks=1.0 if benchmark == "bb" else 3.0) for job in jobs[:batch_jobs]] if queues else []
     return batch_with_bursts(
         cluster, batch, queues, burst, period=PERIOD, on_seconds=ON_SECONDS, start_delay_seconds=1.0, count=bursts, round_seconds=1.0,
@@ -52,7 +52,7 @@ def _latency_mean(record: Record) -> float:
 
 
 def table3(options: Options, progress: Progress) -> Reproduction:
-    """BoPF Table 3: factors of improvement on the testbed."""
+    """Reproduce BoPF Table 3: factors of improvement on the testbed."""
     counts = (1, 8) if options.quick else (1, 2, 4, 8)
     names = ("bb",) if options.quick else tuple(TABLE3)
     factors: dict[str, list[float]] = {}
@@ -76,7 +76,7 @@ def table3(options: Options, progress: Progress) -> Reproduction:
 
 
 def lq_times(options: Options, progress: Progress) -> Reproduction:
-    """BoPF Figs. 7 and 8: completion of latency jobs beside 0 to 8 throughput queues."""
+    """Reproduce BoPF Figs. 7 and 8: completion of latency jobs next to 0 to 8 throughput queues."""
     counts = (0, 1, 8) if options.quick else (0, 1, 2, 4, 8)
     policies = ("drf", "sp", "bopf")
     means: dict[str, list[float]] = {policy: [] for policy in policies}
@@ -117,7 +117,7 @@ def _times_chart(counts: Sequence[int], means: dict[str, list[float]]) -> Chart:
 
 
 def protection(options: Options, progress: Progress) -> Reproduction:
-    """BoPF Fig. 9 and BPF Fig. 8: batch work beside latency jobs of 1, 2, 4 and 8 times the declared size."""
+    """Reproduce BoPF Fig. 9 and BPF Fig. 8: batch work next to latency jobs of 1, 2, 4 and 8 times the declared size."""
     factors = (1, 8) if options.quick else (1, 2, 4, 8)
     means: dict[str, list[float]] = {policy: [] for policy in PROTECTION}
     use: dict[str, dict[str, dict[str, float]]] = {}
@@ -131,7 +131,7 @@ def protection(options: Options, progress: Progress) -> Reproduction:
             means[policy].append(mean([job.completion for job in record.jobs if job.queue != LATENCY_QUEUE]))
             use[policy] = {"all": dict(record.utilisation), "latency queues with guarantees": dict(record.guaranteed_utilisation)}
     rows = []
-    # how much batch work there was isn't published: compare with DRF beside the declared size
+    # the amount of batch work is not published, so results are relative to DRF at the declared size
     for policy, values in means.items():
         for factor, ours in zip(factors, values, strict=True):
             paper, mine = PROTECTION[policy][(1, 2, 4, 8).index(factor)] / PROTECTION["drf"][0], ours / means["drf"][0]
