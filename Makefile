@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-slow test-long e2e test-fast lint crds chart image release-check lock bench reproduce cluster-build clean fuzz simulate-faults fuzz-objects mutate
+.PHONY: demo test test-slow test-long e2e test-fast lint crds chart image release-check lock bench reproduce cluster-build clean fuzz simulate-faults fuzz-objects mutate audit
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -74,6 +74,11 @@ image: $(STAMP)
 release-check: $(STAMP)
 	$(BIN)/python -m release check
 	mkdir -p build && $(BIN)/python -m release sbom --output build/sbom.json
+
+## audit: known vulnerabilities of the locked dependencies; fails where one cannot be checked, so it needs the package index itself
+audit: $(STAMP)
+	$(PYTHON) -m venv build/audit && build/audit/bin/pip install --quiet "pip-audit>=2.9,<3"
+	build/audit/bin/pip-audit --requirement requirements.lock --require-hashes --disable-pip --strict
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

@@ -129,6 +129,7 @@ _VALUES = _object(
         **{"from": _OBJECTS},
     ),
     tenantPolicies=_object(install=_SWITCH),
+    operatorPolicies=_object(install=_SWITCH),
     rbac=_object(create=_SWITCH, aggregateView=_SWITCH, aggregateEdit=_SWITCH, queueAdmins=_SWITCH),
     serviceAccount=_object(create=_SWITCH, name=_TEXT, annotations=_TEXTS_BY_NAME),
     resources=_object(requests=_QUANTITIES, limits=_QUANTITIES, claims=_OBJECTS),
@@ -150,6 +151,7 @@ _VALUES = _object(
     networkPolicy=_object(
         enabled=_SWITCH,
         metricsFrom=_OBJECTS,
+        restrictEgress=_SWITCH,
         apiServer=_OBJECTS,
         apiServerPorts={"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 1, "maximum": 65535}},
     ),

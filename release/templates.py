@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from fairburst.config import Config
 from fairburst.kube.install.crd import all_crds
 from fairburst.kube.install.manifests import Subject, access, policies, priority_classes
+from fairburst.kube.install.operator_rules import operator_policies
 from fairburst.kube.install.scope import Manifest
 from fairburst.kube.install.tenant_rules import admin_role, edit_role, tenant_policies, view_role
 from fairburst.kube.install.webhook import mutating_webhook
@@ -59,6 +60,7 @@ def generated() -> dict[str, str]:
         '{{- include "fairburst.requirePolicies" . }}\n' + _objects(policies),
     )
     files["tenant-policies.yaml"] = _wrap("if .Values.tenantPolicies.install", _objects(tenant_policies))
+    files["operator-policies.yaml"] = _wrap("if .Values.operatorPolicies.install", _objects(_confinement))
     files["rbac.yaml"] = _wrap("if .Values.rbac.create", _objects(rights))
     files["rbac-tenants.yaml"] = "".join(_wrap(f"if {condition}", _objects(_only(role))) for condition, role in TENANT_ROLES.items())
     files["_settings.tpl"] = settings_template()
@@ -92,13 +94,18 @@ def rights(config: Config) -> list[Manifest]:
     return [one for one in access(config, Subject()) if one["kind"] not in {"Namespace", "ServiceAccount"}]
 
 
+def _confinement(config: Config) -> list[Manifest]:
+    """The policies that confine the operator's account, which is the release's."""
+    return operator_policies(config, f"system:serviceaccount:{config.namespace}:{_ACCOUNT}")
+
+
 def settings_template() -> str:
     """The settings that templates read: the user's over the defaults of config.py."""
     defaults = Config().model_dump(mode="json", by_alias=True)
     used: dict[str, Any] = {}
     for path in sorted(
         {*CARRIED, "metrics.port", "leaderElection.enabled"}.union(
-            *(switches(make) for make in (priority_classes, policies, tenant_policies, rights))
+            *(switches(make) for make in (priority_classes, policies, tenant_policies, _confinement, rights))
         )
     ):
         group, _, key = path.partition(".")
@@ -210,6 +217,7 @@ def _as_template(text: str) -> str:
     text = text.replace(f"  labels: {_LABELS}", '  labels: {{- include "fairburst.labels" . | nindent 4 }}')
     text = text.replace(f"    {_LABELS}: null", '    {{- include "fairburst.labels" . | nindent 4 }}')
     text = text.replace(f"name: {_ACCOUNT}", 'name: {{ include "fairburst.serviceAccountName" . }}')
+    text = text.replace(f":{_ACCOUNT}", ':{{ include "fairburst.serviceAccountName" . }}')
     text = text.replace(_KEEP, '{{ ternary (dict "helm.sh/resource-policy" "keep") dict .Values.crds.keep | toJson }}')
     text = re.sub(rf"clientConfig:\s+{_CLIENT}: null", 'clientConfig: {{ include "fairburst.webhookClient" . }}', text)
     text = text.replace(_INJECTED, '{{ include "fairburst.webhookAnnotations" . }}')

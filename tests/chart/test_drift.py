@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,7 +50,8 @@ def plain(manifest: Manifest) -> Manifest:
     """Without what only a chart adds: labels and annotations of Helm, and the chart's name of the service account."""
     metadata = {key: value for key, value in manifest["metadata"].items() if key not in {"labels", "annotations"}}
     subjects = [{**one, "name": "fairburst"} for one in manifest.get("subjects", [])]
-    return {**manifest, "metadata": metadata} | ({"subjects": subjects} if subjects else {})
+    named: Manifest = json.loads(json.dumps(manifest).replace(f":{NAMESPACE}:fb-fairburst", f":{NAMESPACE}:fairburst"))
+    return {**named, "metadata": metadata} | ({"subjects": subjects} if subjects else {})
 
 
 @pytest.mark.parametrize("settings", CASES)

@@ -22,11 +22,11 @@ _POLICIES = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
 GENERATED = ("CustomResourceDefinition", *_POLICIES, *(f"{kind}Binding" for kind in _POLICIES))  # see test_drift.py
 OPTIONAL = {
     "ServiceMonitor": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
-    "NetworkPolicy": {"networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {}}]}},
     "FlowSchema": {"flowSchema": {"enabled": True}},
 }
 EVERYTHING = {
     **{key: value for values in OPTIONAL.values() for key, value in values.items()},
+    "networkPolicy": {"restrictEgress": True, "metricsFrom": [{"namespaceSelector": {}}]},
     "config": {"pool": {"name": "gpu", "nodeSelector": {"pool": "gpu"}}},
     "image": {"registry": "images.example.com", "digest": "sha256:" + "0" * 64},
     "imagePullSecrets": [{"name": "pull"}],
@@ -214,6 +214,16 @@ def test_what_selects_the_operators_pods_does_not_select_the_extenders(render: R
     assert chosen == {(kind, "fb-fairburst-extender") for kind in ("Deployment", "Service", "NetworkPolicy")}
 
 
+def test_by_default_only_namespaces_with_the_label_for_it_and_the_charts_own_test_read_metrics(render: Render) -> None:
+    spec = the(render(), "NetworkPolicy", "fb-fairburst")["spec"]
+    (metrics,) = spec["ingress"]
+    test = {"app.kubernetes.io/name": "fairburst-test", "app.kubernetes.io/instance": "fb"}
+    assert metrics["from"] == [{"podSelector": {"matchLabels": test}}, {"namespaceSelector": {"matchLabels": {"metrics": "enabled"}}}]
+    assert spec["policyTypes"] == ["Ingress"]
+    helm_test = the(render(), "Pod")["metadata"]["labels"]
+    assert test.items() <= helm_test.items()
+
+
 def test_tenants_read_queues_and_never_write_a_status(render: Render) -> None:
     def tenants(values: dict[str, Any]) -> list[dict[str, Any]]:
         return [one for one in render(values) if "rbac.authorization.k8s.io/aggregate-to-edit" in one["metadata"]["labels"]]
@@ -230,7 +240,7 @@ def test_tenants_read_queues_and_never_write_a_status(render: Render) -> None:
 
 def test_without_the_policies_tenants_cannot_change_queues_for_that_would_include_their_weight(render: Render) -> None:
     objects = render({"tenantPolicies": {"install": False}})
-    assert [one["metadata"]["name"] for one in objects if one["kind"].startswith("ValidatingAdmissionPolicy")] == []
+    assert [one["metadata"]["name"] for one in objects if one["metadata"]["name"].startswith("fairburst-tenants-")] == []
     assert "fairburst-queues-edit.default" not in {one["metadata"]["name"] for one in objects}
 
 

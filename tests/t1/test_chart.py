@@ -37,7 +37,11 @@ IN_NAMESPACE = "all,configmap,secret,serviceaccount,role,rolebinding,networkpoli
 # Everything that can be switched on; a ServiceMonitor's kind is not served here.
 EVERYTHING: Values = {
     "podDisruptionBudget": {"enabled": True},
-    "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {}}], "apiServer": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
+    "networkPolicy": {
+        "restrictEgress": True,
+        "metricsFrom": [{"namespaceSelector": {}}],
+        "apiServer": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
+    },
     "flowSchema": {"enabled": True},
     "dashboard": {"enabled": True},
     "rbac": {"aggregateEdit": True},

@@ -17,6 +17,7 @@ from fairburst.config import Config
 from fairburst.kube.api.objects import DISRUPTION
 from fairburst.kube.enforce.stamp import class_values
 from fairburst.kube.install.crd import all_crds
+from fairburst.kube.install.operator_rules import operator_policies
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
 from fairburst.kube.install.tenant_rules import OPERATE, RBAC_API, admin_role, edit_role, tenant_policies, view_role
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, label_patches, size_variables, unlabel_patches
@@ -33,6 +34,10 @@ class Subject:
 
     user: str | None = None
 
+    def username(self, namespace: str) -> str:
+        """The name that the API server knows the subject by."""
+        return self.user or f"system:serviceaccount:{namespace}:{SERVICE_ACCOUNT}"
+
     def reference(self, namespace: str) -> Manifest:
         """The subject of a role binding."""
         if self.user is not None:
@@ -43,7 +48,7 @@ class Subject:
 def all_manifests(config: Config, subject: Subject) -> list[Manifest]:
     """Everything, in an order in which it can be applied."""
     stamps = [] if config.webhook.enabled else policies(config)  # the webhook is registered by the chart, which knows its certificate
-    rules = [*stamps, *tenant_policies(config)]
+    rules = [*stamps, *tenant_policies(config), *operator_policies(config, subject.username(config.namespace))]
     return [*all_crds().values(), *priority_classes(config), *rules, *access(config, subject), *tenant_roles(config)]
 
 
@@ -307,16 +312,14 @@ def cluster_rules() -> list[Manifest]:
         _rule("", ["pods"], [*_READ, "patch"]),  # takes the gate off
         _rule("", ["pods/eviction"], ["create"]),  # for queues with reclaim: Evict; disruption budgets hold
         _rule("", ["namespaces"], [*_READ, "patch"]),  # puts the managed label back
-        _rule("", ["resourcequotas"], [*_READ, "create", "update", "patch", "delete"]),
-        _rule("", ["resourcequotas/status"], ["get", "update", "patch"]),
+        _rule("", ["resourcequotas"], [*_READ, "create", "patch", "delete"]),
+        _rule("", ["resourcequotas/status"], ["patch"]),
         _rule("batch", ["jobs"], [*_READ, "patch"]),  # an annotation wakes a controller that a quota has blocked; elastic Jobs are sized
         _rule(JOB_SET_GROUP, ["jobsets"], [*_READ, "patch"]),  # those that are held are started
         _rule("apps", ["replicasets", "deployments", "statefulsets"], [*_READ, "patch"]),
-        _rule("scheduling.k8s.io", ["priorityclasses"], _READ),
-        _rule("", ["events"], ["create", "patch"]),
-        _rule("events.k8s.io", ["events"], ["create", "patch"]),
+        _rule("", ["events"], ["create"]),
         _rule(GROUP, queues, [*_READ, OPERATE]),  # what tenants are refused (tenant_rules.py)
-        _rule(GROUP, [f"{one}/status" for one in queues], ["get", "update", "patch"]),
+        _rule(GROUP, [f"{one}/status" for one in queues], ["patch"]),
     ]
 
 
