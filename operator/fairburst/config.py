@@ -156,6 +156,12 @@ class AllocationConfig(_Group):
         description="Percent by which the level of a latency queue outside its windows must change before it is written. 5 saves a quota "
         "write a round at no cost that anybody notices.",
     )
+    soft_ends_at_deadline: bool = Field(
+        default=False,
+        description="Whether the turn of a Soft queue ends with its deadline, served or not, as in line 34 of BoPF's Algorithm 1. False "
+        "keeps it, after all queues that are in time, until the declared demand is served: in the simulator bursts and batch work then end "
+        "earlier.",
+    )
     batch_memory_seconds: int = Field(
         default=600,
         ge=0,
@@ -624,6 +630,7 @@ class Config(_Group):
             max_cycle_seconds=float(self.admission.max_cycle_seconds),
             max_profile_events=self.admission.max_profile_events,
             level_dead_band=self.allocation.level_dead_band_percent / 100,
+            soft_ends_at_deadline=self.allocation.soft_ends_at_deadline,
             batch_memory_seconds=float(self.allocation.batch_memory_seconds),
             dress=self.small_jobs.policy(),
         )

@@ -36,7 +36,7 @@ class Standing:
     wanted: (N, K) demand after limits, zero for queues that get nothing. rate: (N, K) guaranteed rates.
     whole_rate: the rates of the rows `hard`, rounded up to whole units.
     hard: rows in an ON window with budget left, in admission order. overdue: hard rows past their deadline, earliest deadline first.
-    soft: rows in an ON window with budget left, shortest remaining demand first (SRPT).
+    soft: rows in an ON window with budget left, shortest remaining demand first (SRPT); then those past their deadline, earliest first.
     elastic: (N,) mask of the rest. level_cap: (N,) dominant share at which a row is capped in the fill (infinite: only by demand). Rows of
         `hard`, `overdue` and `soft` rise in it from what they are promised, if their cap is higher.
     """

@@ -377,8 +377,11 @@ def _standing(
         soft = np.flatnonzero(in_window & (columns.guarantee == SOFT) & wants)
         remaining = current.burst - account.consumed
         soft = soft[np.lexsort((declared.name_rank[soft], columns.deadline[soft], remaining[soft]))]
-        overdue = np.flatnonzero((state == OVERDUE) & unspent & (columns.guarantee == HARD))
-        overdue = overdue[np.lexsort((declared.name_rank[overdue], columns.deadline[overdue]))]
+        late = np.flatnonzero((state == OVERDUE) & unspent)
+        late = late[np.lexsort((declared.name_rank[late], columns.deadline[late]))]
+        overdue = late[columns.guarantee[late] == HARD]
+        if not config.soft_ends_at_deadline:
+            soft = np.concatenate([soft, late[(columns.guarantee[late] == SOFT) & wants[late]]])
         elastic[hard] = elastic[soft] = elastic[overdue] = False
         outside = np.flatnonzero(elastic & (state != NO_WINDOW) & wants)
         cap[outside] = _residual(columns, outside, account, current, config, now)

@@ -46,7 +46,7 @@ class WindowState(enum.Enum):
 
     CLOSED: before the next burst may begin. ARMED: its burst quota is written, the burst may begin at any time.
     OPEN: within [opened, deadline). OVERDUE: past the deadline with part of the declared demand not yet delivered;
-    a hard queue keeps its claim, ranked below every hard queue in its window.
+    its queue keeps its claim, ranked below every queue of its class in its window.
     """
 
     CLOSED = "Closed"
@@ -133,6 +133,8 @@ class PolicyConfig:
         cannot save up a day's fair share.
     max_profile_events: ON windows that the exact profile of (3b) may enumerate before the pairwise bound (3c) is used.
     soft_class: False makes it N-BoPF, the baseline of BoPF §5.1: who fails the resource condition is elastic.
+    soft_ends_at_deadline: BoPF's Algorithm 1, line 34, to the letter: the turn of a soft queue ends with its deadline, served or not. False
+        keeps it, behind every queue that is in time, until the declared demand is served or the next window arms.
     level_dead_band: relative change of an out-of-window latency queue's residual level below which it keeps the old one.
     dress: settings of DRESS; None: off, and no level is divided between small and large jobs.
     batch_memory_seconds: half-life of what throughput queues are remembered to lack of their fair shares or to have had beyond them; they
@@ -145,6 +147,7 @@ class PolicyConfig:
     max_profile_events: int = 10_000
     level_dead_band: float = 0.05
     soft_class: bool = True
+    soft_ends_at_deadline: bool = False
     dress: DressConfig | None = None
     max_lead_seconds: float = 600.0
     batch_memory_seconds: float = 600.0

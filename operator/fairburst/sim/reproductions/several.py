@@ -69,9 +69,6 @@ def multi(options: Options, progress: Progress) -> Reproduction:
     )  # fmt: skip
 
 
-CAUSES = {
-    "lq-1": "a soft guarantee ends with its deadline of 27 s, served or not; see the row with a later deadline",
-}
 NAMES = ("lq-0", "lq-1", "lq-2", "tq-0")
 
 
@@ -84,7 +81,7 @@ def _order_rows(name: str, column: int, means: dict[str, list[float]]) -> list[R
             paper = MULTI[worse][column] / MULTI[better][column]
             if paper > 1.1:
                 ours = means[worse][column] / means[better][column]
-                rows.append(Row(f"{name}: {worse} / {better}", paper, ours, holds(ours > 1.0), "" if ours > 1.0 else CAUSES.get(name, "")))
+                rows.append(Row(f"{name}: {worse} / {better}", paper, ours, holds(ours > 1.0)))
     return rows
 
 
