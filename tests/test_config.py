@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 def test_an_empty_file_is_all_defaults() -> None:
     assert parse_config("") == Config()
-    assert Config().policy() == PolicyConfig(dress=DressConfig())
+    assert Config().policy() == PolicyConfig(expected_queues=4.0, dress=DressConfig())
 
 
 def test_every_key_of_the_file_reaches_its_setting() -> None:

@@ -388,7 +388,7 @@ def test_a_scheduled_burst_is_judged_attainable_like_any_other() -> None:
 
 def test_a_burst_whose_pods_fit_the_pool_only_in_sum_is_told_so_with_the_numbers() -> None:
     """Two nodes of 32 cpu hold two pods of 17; the 51 cpu that are guaranteed are three."""
-    world = World("pool: {headRoomPercent: 0}")
+    world = World("{pool: {headRoomPercent: 0}, admission: {expectedQueues: 1}}")
     world.queue(LQ, "burst", spec=latency_spec(cpu="51"))
     world.round()
     assert world.condition(LQ, "burst", "Attainable")[0] == "True", "no pod has been seen yet"

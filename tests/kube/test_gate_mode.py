@@ -166,16 +166,24 @@ def test_the_burst_of_a_hard_queue_goes_before_batch() -> None:
     assert order == ["burst"] * 16 + ["batch"] * 48
 
 
-@pytest.mark.parametrize("how", ["rejected", "suspended"])
-def test_a_queue_without_an_allocation_runs_at_the_floor(how: str) -> None:
+def test_a_suspended_queue_runs_at_the_floor() -> None:
     world = World("enforcement: {floors: {cpu: 2, memory: 4Gi}}")
-    if how == "rejected":  # a burst that leaves no room for another queue's share
-        world.queue(LQ, "first", spec=latency_spec("50", duration=50), created="2025-01-01T00:00:00Z")
-    world.queue(LQ, "burst", spec=latency_spec() | GATES | {"suspended": how == "suspended"})
+    world.queue(LQ, "burst", spec=latency_spec() | GATES | {"suspended": True})
     bare(world, "burst", 10)
     settle(world)
-    assert world.condition(LQ, "burst", "Admitted")[:2] == ("False", {"rejected": "SafetyConditionFailed"}.get(how, "Suspended"))
+    assert world.condition(LQ, "burst", "Admitted")[:2] == ("False", "Suspended")
     assert gated(world, "burst") == 8
+
+
+def test_a_rejected_queue_runs_in_what_is_idle() -> None:
+    world = World("{enforcement: {floors: {cpu: 2, memory: 4Gi}}, admission: {expectedQueues: 1}}")
+    # a burst that leaves no room for another queue's share
+    world.queue(LQ, "first", spec=latency_spec("50", duration=50), created="2025-01-01T00:00:00Z")
+    world.queue(LQ, "burst", spec=latency_spec() | GATES)
+    bare(world, "burst", 10)
+    settle(world)
+    assert world.condition(LQ, "burst", "Admitted")[:2] == ("False", "SafetyConditionFailed")
+    assert gated(world, "burst") == 0
 
 
 @pytest.mark.parametrize("change", [{"enforcement": "Quota"}, {"enforcement": "Observe"}, None], ids=["to quota", "to observe", "deleted"])

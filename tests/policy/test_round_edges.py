@@ -133,10 +133,12 @@ class TestLimits:
         assert result.allocation.tolist() == [[9.0]]
 
 
-def test_a_rejected_queue_gets_nothing_of_what_it_wants() -> None:
+def test_a_rejected_queue_gets_only_what_no_admitted_one_wants() -> None:
     queues = (latency("a/q", 0.0, [10.0], 40, Sporadic(100)), throughput("b/q", 1.0), throughput("c/q", 2.0))
     result, _ = decide(snapshot(queues, [10.0], [[0.0], [2.0], [2.0]]), Memory(), CONFIG, START)
-    assert result.allocation[:, 0].tolist() == [0.0, 2.0, 0.0]
+    assert (result.allocation[:, 0].tolist(), result.guaranteed[:, 0].tolist()) == ([0.0, 2.0, 2.0], [0.0, 2.0, 0.0])
+    result, _ = decide(snapshot(queues, [10.0], [[0.0], [10.0], [2.0]]), Memory(), CONFIG, START)
+    assert result.allocation[:, 0].tolist() == [0.0, 10.0, 0.0]
 
 
 class TestOneLatencyQueue:

@@ -12,6 +12,7 @@ from fairburst.policy.arrays import FloatArray
 from fairburst.policy.bopf import Standing
 from fairburst.policy.dress.values import StartMode
 from fairburst.policy.drf import largest_share
+from fairburst.policy.leftover import give_leftover
 from fairburst.policy.lending import Lender
 from fairburst.policy.model import ClusterSnapshot, PolicyConfig
 from fairburst.policy.rounding import Rounding, Turns
@@ -22,7 +23,8 @@ def divide_into_pods(
     columns: Columns, snapshot: ClusterSnapshot, config: PolicyConfig, standing: Standing, guaranteed: FloatArray, spare: FloatArray,
     inverse: FloatArray, now: float, *, lends: bool,
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
-    """(allocation, guaranteed), both (N, K): whole units where the unit is known, and what is lent, as spare, where the round `lends`."""
+    """(allocation, guaranteed), both (N, K): whole units where the unit is known, and what is lent, as spare, where the round `lends`; then
+    also what is left over for queues that are not admitted."""
     some_spare = bool(spare.any())
     total = guaranteed + spare if some_spare else guaranteed
     allocation, guaranteed = _whole_units(columns, snapshot, standing, guaranteed, spare if some_spare else None, total, now)
@@ -41,7 +43,7 @@ def divide_into_pods(
         columns, fair, standing.wanted, snapshot.usage, allocation, snapshot.unit, snapshot.live_capacity, inverse,
         config.batch_memory_seconds, now,
     )  # fmt: skip
-    return allocation, guaranteed
+    return give_leftover(columns, snapshot, allocation) if lends else allocation, guaranteed
 
 
 def _starts_whole(snapshot: ClusterSnapshot, config: PolicyConfig) -> bool:

@@ -44,7 +44,8 @@ def entitlements(result: RoundResult, snapshot: ClusterSnapshot, memory: Memory 
     if not met.any():
         return level, False
     weight = np.array([spec.weight for spec in snapshot.queues])
-    left = np.maximum(capacity - column_sum(allocation[~elastic]), 0.0)
+    admitted = np.array([one is not None for one in result.classes], dtype=bool)
+    left = np.maximum(capacity - column_sum(allocation[~elastic & admitted]), 0.0)  # queues that are not admitted give way
     share = _share_if_backlogged(np.maximum(snapshot.demand, allocation)[elastic], weight[elastic], left, capacity, met[elastic])
     entitled = level.copy()
     rows = np.flatnonzero(elastic)[met[elastic]]

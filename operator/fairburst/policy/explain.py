@@ -326,11 +326,7 @@ def _round_words(view: Round, row: int, spec: QueueSpec) -> tuple[str, str]:
     """Why the queue gets what it gets."""
     columns = view.columns
     if columns.guarantee[row] == NOT_ADMITTED:
-        return (
-            ("Suspended", "No new work starts while the queue is suspended.")
-            if spec.suspended
-            else ("NotAdmitted", "The queue is not admitted, so it has no allocation; its admission says why.")
-        )
+        return _words_without_admission(view, row, spec)
     window = window_of(columns, row)
     if not view.snapshot.demand[row].any():
         armed = window is not None and window.state is WindowState.ARMED
@@ -344,6 +340,14 @@ def _round_words(view: Round, row: int, spec: QueueSpec) -> tuple[str, str]:
     if windows.spent(consumed, view.budget[row : row + 1]).all():
         return "BudgetSpent", f"Its declared burst is delivered; {words}."
     return "InWindow", f"In its window, {max(0.0, window.deadline - view.now):.0f} s to the deadline: {words}."
+
+
+def _words_without_admission(view: Round, row: int, spec: QueueSpec) -> tuple[str, str]:
+    if spec.suspended:
+        return "Suspended", "No new work starts while the queue is suspended."
+    given = view.allocation[row]
+    has = f": it has what no admitted queue wants, {_amounts(view, given)}" if given.any() else ", so it has no allocation"
+    return "NotAdmitted", f"The queue is not admitted{has}; its admission says why."
 
 
 def _given(view: Round, row: int) -> tuple[str, bool]:

@@ -1,0 +1,64 @@
+"""Capacity that no admitted queue can use goes to queues that are not admitted, in whole pods, lowest dominant share first.
+
+Admission protects promises: a queue that would break one has no share of its own. It need not leave nodes idle: what it gets here is spare,
+and ends as soon as an admitted queue wants the room.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from fairburst.policy.arrays import BoolArray, FloatArray
+from fairburst.policy.drf import column_sum, dominant_share, fill, put_rows, row_any_above, row_any_short, take_rows
+from fairburst.policy.model import ClusterSnapshot
+from fairburst.policy.table import NOT_ADMITTED, Columns
+from fairburst.policy.tolerance import SMALLEST, TOLERANCE, slack_of
+
+
+def give_leftover(columns: Columns, snapshot: ClusterSnapshot, allocation: FloatArray) -> FloatArray:
+    """The (N, K) allocation with rows of queues that are neither admitted nor suspended; `allocation` itself where they get nothing."""
+    if columns.guarantee.all():
+        return allocation
+    waits: BoolArray = (columns.guarantee == NOT_ADMITTED) & ~columns.declared.suspended & row_any_above(snapshot.demand, 0.0)
+    rows = np.flatnonzero(waits)
+    capacity = snapshot.live_capacity
+    idle = capacity - column_sum(np.maximum(allocation, snapshot.usage)[~waits])
+    if rows.size == 0 or (idle <= slack_of(capacity)).all():
+        return allocation
+    idle, weight = np.maximum(idle, 0.0), columns.declared.weight[rows]
+    wanted, unit = take_rows(snapshot.demand, rows), take_rows(snapshot.unit, rows)
+    given = wanted * fill(wanted, np.full(rows.size, np.inf), weight, capacity, idle)[:, None]
+    given = _whole_pods(given, wanted, unit)
+    _add_pods(given, wanted, unit, weight, capacity, idle - column_sum(given))
+    result = allocation.copy(order="K")
+    put_rows(result, rows, given)
+    return result
+
+
+def _whole_pods(amount: FloatArray, wanted: FloatArray, unit: FloatArray) -> FloatArray:
+    """(M, K) whole pods inside `amount` where their size is known; all of it where that is all that is wanted."""
+    known = (unit > SMALLEST) & row_any_short(amount, wanted)[:, None]
+    number = np.divide(amount, unit, out=np.full_like(amount, np.inf), where=known).min(axis=1)
+    some = np.flatnonzero(np.isfinite(number))
+    result = amount.copy(order="K")
+    result[some] = np.minimum(np.floor(number[some] + TOLERANCE)[:, None] * unit[some], wanted[some])
+    return result
+
+
+def _add_pods(given: FloatArray, wanted: FloatArray, unit: FloatArray, weight: FloatArray, capacity: FloatArray, left: FloatArray) -> None:
+    """Start further whole pods, those of the lowest dominant share per weight first; a queue whose pod does not fit is passed over."""
+    share = dominant_share(given, capacity) / weight
+    step = dominant_share(unit, capacity) / weight
+    line = [(float(share[row]), row) for row in np.flatnonzero(row_any_above(unit, SMALLEST)).tolist()]
+    heapq.heapify(line)
+    left = left + slack_of(capacity)
+    while line:
+        reached, row = heapq.heappop(line)
+        more = np.minimum(unit[row], wanted[row] - given[row])
+        if (unit[row] > left).any() or not (more > SMALLEST).any():
+            continue
+        given[row] += more
+        left = left - more
+        heapq.heappush(line, (reached + float(step[row]), row))

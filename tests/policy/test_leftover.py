@@ -1,0 +1,87 @@
+"""Queues that are not admitted have what no admitted queue can use, and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fairburst.policy.decide import decide
+from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig, QueueSpec, Sporadic
+from tests.support.policy import latency, snapshot, throughput
+
+QUEUES = (latency("l", 0.0, [50.0], 100, Sporadic(100)), *(throughput(f"t{row}", 1.0 + row) for row in range(4)))
+ADMITTED = (GuaranteeClass.HARD, GuaranteeClass.ELASTIC, None, None, None)
+
+
+def allocation(
+    demand: list[float], usage: list[float] | None = None, unit: float = 1.0, queues: tuple[QueueSpec, ...] = QUEUES
+) -> list[float]:
+    given = snapshot(queues, [100.0], demand, usage, [unit] * len(queues))
+    result, _ = decide(given, Memory(), PolicyConfig(), 0.0)
+    assert result.classes == ADMITTED[: len(queues)]
+    assert not result.guaranteed[2:].any()
+    rows: list[float] = result.allocation[:, 0].tolist()
+    return rows
+
+
+def test_idle_capacity_is_shared_among_queues_that_are_not_admitted() -> None:
+    assert allocation([0, 0, 100, 100, 100], unit=1.0) == [0, 0, 34, 33, 33]
+    assert allocation([0, 40, 100, 100, 10]) == [0, 40, 25, 25, 10]
+
+
+def test_whole_pods_only() -> None:
+    assert allocation([0, 0, 96, 96, 96], unit=8.0) == [0, 0, 32, 32, 32]
+    assert allocation([0, 85, 96, 96, 0], unit=8.0) == [0, 85, 8, 0, 0]
+
+
+def test_what_admitted_queues_want_or_use_is_not_idle() -> None:
+    assert allocation([0, 200, 100, 0, 0]) == [0, 100, 0, 0, 0]
+    assert allocation([50, 50, 100, 0, 0]) == [50, 50, 0, 0, 0]
+    assert allocation([0, 10, 100, 0, 0], usage=[0, 30, 0, 0, 0]) == [0, 10, 70, 0, 0]
+
+
+def test_what_they_use_themselves_is_no_bar() -> None:
+    assert allocation([0, 60, 100, 0, 0], usage=[0, 60, 40, 0, 0]) == [0, 60, 40, 0, 0]
+
+
+def test_a_suspended_queue_has_nothing() -> None:
+    held = (*QUEUES[:2], throughput("t1", 2.0, suspended=True))
+    assert allocation([0, 10, 100], queues=held) == [0, 10, 0]
+
+
+def test_the_words_say_that_it_is_spare() -> None:
+    given = snapshot(QUEUES, [100.0], [0, 0, 30, 0, 0])
+    result, _ = decide(given, Memory(), PolicyConfig(), 0.0)
+    decision = result.decisions[2]
+    assert (decision.reason, decision.allocation.tolist(), decision.spare.tolist()) == ("NotAdmitted", [30.0], [30.0])
+    assert decision.message == "The queue is not admitted: it has what no admitted queue wants, 30 cores; its admission says why."
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_random_rounds_stay_within_capacity_and_leave_no_pod_that_fits(width: int) -> None:
+    rng = np.random.default_rng(9)
+    gave = 0
+    for _ in range(300):
+        capacity = rng.integers(10, 80, width).astype(float)
+        queues = (latency("l", 0.0, (capacity / 2).tolist(), 100, Sporadic(100)), *(throughput(f"t{row}", 1.0 + row) for row in range(4)))
+        unit = rng.integers(1, 6, (5, width)).astype(float)
+        demand = unit * rng.integers(0, 12, (5, 1))
+        given = snapshot(queues, capacity.tolist(), demand, None, unit)
+        result, _ = decide(given, Memory(), PolicyConfig(), 0.0)
+        assert result.classes == ADMITTED
+        left = capacity - result.allocation.sum(axis=0)
+        assert (left >= -1e-9 * capacity).all()
+        for row in range(2, 5):
+            short = (result.allocation[row] < demand[row] - 1e-9).any()
+            assert not (short and (unit[row] <= left - 1e-9 * capacity).all())
+        assert (result.allocation[2:] <= demand[2:]).all()
+        without, _ = decide(_admitted(given), Memory(), PolicyConfig(), 0.0)
+        assert result.allocation[:2].tobytes() == without.allocation.tobytes()
+        gave += int(result.allocation[2:].any())
+    assert gave > 100
+
+
+def _admitted(given: ClusterSnapshot) -> ClusterSnapshot:
+    return ClusterSnapshot(
+        given.resources, given.live_capacity, given.committed_capacity, given.queues[:2], given.demand[:2], given.usage[:2], given.unit[:2]
+    )
