@@ -64,7 +64,7 @@ def classes(queues: Iterable[Queue], pool: str) -> dict[str, str]:
 
 
 def expected_bursts(queues: Iterable[Queue], pool: str) -> list[ExpectedBurst]:
-    """Return the bursts for which room is held now, sorted by queue. Skip queues without a known pod size: no node suits them."""
+    """Return the bursts for which room is held now, sorted by queue. Skip queues without a known pod size."""
     found = []
     for queue in queues:
         held = queue.status.lead_time

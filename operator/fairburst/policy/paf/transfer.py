@@ -159,7 +159,7 @@ class _Stretches:
         return cls(owner, size, gain, rate, curves.slots[end] > fair[owner])
 
     def worth_taking(self) -> IntArray:
-        """Return the rows by falling rate: all with a gain, and below the fair share also those that cost nothing."""
+        """Return the rows by falling rate: all with a gain, and up to the fair share also those that cost nothing."""
         useful = np.flatnonzero((self.rate > 0) | ((self.rate == 0) & ~self.above))
         return useful[np.argsort(-2 * self.rate[useful] + self.above[useful], kind="stable")]
 
