@@ -255,7 +255,10 @@ class World:
         key = write.key
         before = None if write.create else self.quotas.get(key)
         used = dict(before.status.used or {}) if before is not None else {}
-        self.quotas[key] = quota(write.namespace, dict(write.hard), {**used, **write.used}, write.name, self.config.pool.name)
+        made = quota(write.namespace, dict(write.hard), {**used, **write.used}, write.name, self.config.pool.name)
+        known = {} if before is None else before.metadata.annotations or {}
+        made.metadata.annotations = {name: text for name, text in {**known, **write.notes}.items() if text is not None}
+        self.quotas[key] = made
 
     def hard(self, namespace: str, quota: str = "fairburst") -> dict[str, str]:
         """What one of the namespace's quotas says; the umbrella unless told."""

@@ -12,7 +12,8 @@ import pytest
 from e2e.cluster import Cluster, ClusterError
 from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.config import parse_config
-from fairburst.kube.install.expiry_policy import expiry_annotations, expiry_policy
+from fairburst.kube.enforce.expiry import expiry_annotations
+from fairburst.kube.install.expiry_policy import expiry_policy
 from fairburst.kube.install.manifests import to_yaml
 from fairburst.kube.names import MANAGED_LABEL, QUOTA_NAME
 from tests.support.job_sizes import container

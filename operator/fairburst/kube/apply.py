@@ -114,7 +114,8 @@ class Applier:
             await self._client.create(collection, quota_body(write, self._pool))
         else:
             labels = {POOL_LABEL: self._pool}
-            await self._client.merge_patch(path, {"metadata": {"labels": labels}, "spec": {"hard": {**write.hard, **stale}}})
+            metadata = {"labels": labels} | ({"annotations": dict(write.notes)} if write.notes else {})
+            await self._client.merge_patch(path, {"metadata": metadata, "spec": {"hard": {**write.hard, **stale}}})
         enforced: dict[str, Any] = {"hard": {**write.hard, **stale}}
         if write.used or stale:
             enforced["used"] = {**write.used, **stale}

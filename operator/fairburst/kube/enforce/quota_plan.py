@@ -80,6 +80,7 @@ class QuotaTarget:
 
     `level`: from the core, not below the floor. `unit`: the largest pod's charge. `slack`: pods of that size above the level.
     `entitled`: what may be admitted at least, though no level says so yet: never urgent, and `strict` where it must not be exceeded.
+    `notes`: annotations that it should carry (None: not), and `renews`: whether they alone are worth a write.
     `counted`: charge of the pods that exist, written as `used` with a new key. `owner`: ownerReference of the queue, if there is one.
     `latency`: raises of latency queues go first. `exact`: room is being kept from this queue, so nothing is permitted above the level, and
     a level that sinks is written at once.
@@ -96,6 +97,8 @@ class QuotaTarget:
     slack: float = FIRST_PODS
     entitled: Mapping[str, float] = field(default_factory=dict)
     strict: bool = False
+    notes: Mapping[str, str | None] = field(default_factory=dict)
+    renews: bool = False
 
     @property
     def key(self) -> QuotaKey:
@@ -128,6 +131,7 @@ class WriteOrder(enum.IntEnum):
 class QuotaWrite:
     """One quota to create, patch or replace. `hard` by quota key in canonical text; `used` for keys that are new to the quota.
 
+    `notes`: annotations, None for those to take off.
     `size` is the change as a fraction of the old value, for ordering. `replace`: its scope was changed by hand, which only a
     new object can mend.
     """
@@ -142,6 +146,7 @@ class QuotaWrite:
     order: WriteOrder
     size: float
     name: str = QUOTA_NAME
+    notes: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def key(self) -> QuotaKey:
@@ -176,6 +181,8 @@ class QuotaPlanner:
             write: QuotaWrite | float | None = None
             with self._contained.object("enforce", target.namespace):
                 write = self._difference(target, quotas.get(target.key), now)
+                if target.renews and not isinstance(write, QuotaWrite):
+                    write = self._renewal(target, quotas[target.key])
             if write is None:
                 continue
             if isinstance(write, float):
@@ -224,6 +231,11 @@ class QuotaPlanner:
             return self._write(target, want, have, stale=stale)
         return since + LOWER_AFTER_SECONDS
 
+    def _renewal(self, target: QuotaTarget, quota: ResourceQuota) -> QuotaWrite:
+        """The quota as it is, with the annotations that it should have."""
+        have = amounts(quota.spec.hard)
+        return self._write(target, {resource: have.get(resource, target.hard(resource)) for resource in target.level}, have)
+
     def _entitled(self, target: QuotaTarget, want: Mapping[str, float], have: Mapping[str, float], now: float) -> QuotaWrite | float | None:
         """As `_difference`, where the quota may be larger than what is owed."""
         unit = target.unit
@@ -263,6 +275,7 @@ class QuotaPlanner:
             order=order,
             size=max(growth, shrink),
             name=target.name,
+            notes=target.notes,
         )
 
 
@@ -271,6 +284,8 @@ def quota_body(write: QuotaWrite, pool: str) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": write.name, "namespace": write.namespace, "labels": {POOL_LABEL: pool}}
     if write.owner is not None:
         metadata["ownerReferences"] = [dict(write.owner)]
+    if noted := {name: text for name, text in write.notes.items() if text is not None}:
+        metadata["annotations"] = noted
     return {
         "apiVersion": "v1",
         "kind": "ResourceQuota",

@@ -8,9 +8,6 @@ refuses nothing while one is alive (docs/decisions/0122-a-quota-that-expires.md)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
-
 from fairburst.config import Config
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces
 from fairburst.kube.names import EXPIRES_ANNOTATION, LASTING_ANNOTATION, QUOTA_NAME
@@ -24,12 +21,6 @@ _EXPIRED = (
 _PAIRS = f"{_NOTES}['{LASTING_ANNOTATION}'].split(',').map(pair, pair.split('='))"
 _USED = "params.status.?used.orValue({})"
 _ROOM = f"{_PAIRS}.all(one, !(one[0] in {_USED}) || quantity({_USED}[one[0]]).isLessThan(quantity(one[1])))"
-
-
-def expiry_annotations(expires: float, lasting: Mapping[str, str]) -> dict[str, str]:
-    """Annotations of a quota whose temporary part ends at `expires`, seconds since the epoch; `lasting` by quota key, as quantities."""
-    at = datetime.fromtimestamp(expires, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return {EXPIRES_ANNOTATION: at, LASTING_ANNOTATION: ",".join(f"{key}={amount}" for key, amount in sorted(lasting.items()))}
 
 
 def expiry_policy(config: Config) -> list[Manifest]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from fairburst.config import Config
+from fairburst.kube.api.objects import ResourceQuota
 from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.enforced import Enforced
+from fairburst.kube.enforce.expiry import Temporary, notes
 from fairburst.kube.enforce.holds import HoldTimes
-from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget, amounts
+from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget, amounts, quota_key
 from fairburst.kube.enforce.quota_targets import gated_target, umbrella_target
-from fairburst.kube.enforce.slack import SlackControl
+from fairburst.kube.enforce.slack import FIRST_PODS, SlackControl
 from fairburst.kube.enforce.slack_use import fewest, use_of
 from fairburst.kube.jobs.reserve import Reserve, left_over
 from fairburst.kube.names import OUR_QUOTAS, PART_QUOTAS, QUOTA_NAME
@@ -18,7 +22,12 @@ from fairburst.kube.rounds.differences import Agenda
 from fairburst.kube.rounds.managed import ManagedNamespaces
 from fairburst.kube.rounds.view import RoundContext, RoundPlan
 from fairburst.policy.arrays import BoolArray, FloatArray
+from fairburst.policy.table import NOT_ADMITTED, OPEN, OVERDUE
+from fairburst.policy.tolerance import SMALLEST
+from fairburst.quantity import format_quantity
 
+RENEWED_SECONDS = 30.0  # between two looks at a quota that expires
+BEGINNING_SECONDS = 10.0  # of a burst, in which its quota is not written for the sake of annotations
 STEERED_SECONDS = 1.0  # between two looks at a quota's slack; what is seen holds until the next
 
 
@@ -96,7 +105,7 @@ class QuotaRounds:
         quota = round_.view.quotas.get((item.namespace, QUOTA_NAME))
         if quota is None and any(obstacle.blocks for obstacle in item.obstacles):
             return []
-        umbrella = umbrella_target(item, usage.stored, round_.snapshot.resources)
+        umbrella = self._expiring(round_, item, umbrella_target(item, usage.stored, round_.snapshot.resources), quota)
         if item.is_in("Gate"):
             present = amounts(quota.spec.hard) if quota is not None else {}
             settled = self.hold_times.settled(item.namespace, round_.now)
@@ -110,7 +119,50 @@ class QuotaRounds:
                 self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
         return [umbrella, *parts]
 
+    def _expiring(self, round_: RoundContext, item: Enforced, target: QuotaTarget, quota: ResourceQuota | None) -> QuotaTarget:
+        """The target with annotations that say until when its temporary part is in force without an operator."""
+        present = (quota.metadata.annotations or {}) if quota is not None else {}
+        wanted, renews = notes(_temporary(round_, item, target), present, round_.wall)
+        if not any(text is not None for text in wanted.values()) and not any(name in present for name in wanted):
+            return target
+        early = _has_just_opened(round_, item)
+        self._agenda.put(item.namespace, round_.now + (STEERED_SECONDS if early else RENEWED_SECONDS))
+        return replace(target, notes=wanted, renews=renews and quota is not None and not early)
+
     def forget(self, namespace: str) -> None:
         """Drop a namespace that is no longer managed."""
         self.planner.forget(namespace)
         self._out_of_sync.pop(namespace, None)
+
+
+def _temporary(round_: RoundContext, item: Enforced, target: QuotaTarget) -> Temporary | None:
+    """What of the quota should not outlast the operator: the rate of an open window, slack beyond one pod."""
+    if item.row is None or item.is_in("Gate"):
+        return None
+    columns, snapshot = round_.memory.columns, round_.snapshot
+    if columns is not None and columns.state[item.row] in {OPEN, OVERDUE}:
+        weights = columns.declared.weight[columns.guarantee != NOT_ADMITTED].sum()
+        fair = snapshot.live_capacity * columns.declared.weight[item.row] / max(weights, SMALLEST)
+        lasting = {
+            name: min(amount, max(share, item.unit[name]))
+            for (name, amount), share in zip(target.level.items(), fair.tolist(), strict=True)
+        }
+        return Temporary(float(columns.deadline[item.row]), _quantities(lasting))
+    if target.slack > FIRST_PODS and not target.exact:
+        return Temporary(None, _quantities({name: amount + item.unit[name] for name, amount in target.level.items()}))
+    return None
+
+
+def _has_just_opened(round_: RoundContext, item: Enforced) -> bool:
+    """Whether its burst has only begun: a write would meet the creation of its pods."""
+    columns = round_.memory.columns
+    if columns is None or item.row is None or columns.state[item.row] != OPEN:
+        return False
+    opened, deadline = float(columns.opened[item.row]), float(columns.deadline[item.row])
+    return round_.wall < opened + min(BEGINNING_SECONDS, (deadline - opened) / 2)
+
+
+def _quantities(amounts_by_name: Mapping[str, float]) -> dict[str, str]:
+    """Amounts by quota key, rounded down to what a quota can hold."""
+    rounded = {name: math.floor(amount * (1000 if name == "cpu" else 1) + 1e-6) for name, amount in amounts_by_name.items()}
+    return {quota_key(name): format_quantity(name, whole / (1000 if name == "cpu" else 1)) for name, whole in rounded.items()}

@@ -1,0 +1,64 @@
+"""When the temporary part of a quota ends if no operator renews it, and what lasts. Pure.
+
+Two parts of a quota are temporary: the rate of an open window, and slack beyond one pod. The quota's annotations say until when and what
+lasts; a policy of the API server reads them (`install/expiry_policy.py`, docs/decisions/0122-a-quota-that-expires.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from fairburst.kube.names import EXPIRES_ANNOTATION, LASTING_ANNOTATION
+from fairburst.kube.times import to_epoch
+
+WINDOW_SECONDS = 120.0  # beyond a window's deadline
+SLACK_SECONDS = 1800.0
+RENEWAL = 0.5  # of SLACK_SECONDS or WINDOW_SECONDS, before which an annotation is written again
+NOTES = (EXPIRES_ANNOTATION, LASTING_ANNOTATION)
+
+
+@dataclass(frozen=True, slots=True)
+class Temporary:
+    """A quota's temporary part. `until`: the window's deadline, or None for slack; seconds since the epoch. `lasting`: by quota key."""
+
+    until: float | None
+    lasting: Mapping[str, str]
+
+
+def expiry_annotations(expires: float, lasting: Mapping[str, str]) -> dict[str, str]:
+    """Annotations of a quota whose temporary part ends at `expires`, seconds since the epoch; `lasting` by quota key, as quantities."""
+    at = datetime.fromtimestamp(expires, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return {EXPIRES_ANNOTATION: at, LASTING_ANNOTATION: ",".join(f"{key}={amount}" for key, amount in sorted(lasting.items()))}
+
+
+def notes(temporary: Temporary | None, present: Mapping[str, str], wall: float) -> tuple[dict[str, str | None], bool]:
+    """The annotations that a quota should have (None: none), and whether that is worth a write of its own.
+
+    `present`: the annotations that it has. What is there stays as long as it says the same and is not about to expire, so that a quota is
+    written seldom.
+    """
+    stored = _stored(present)
+    if temporary is None:
+        return dict.fromkeys(NOTES), stored is not None and stored < wall + WINDOW_SECONDS
+    lasts = SLACK_SECONDS if temporary.until is None else WINDOW_SECONDS
+    at = wall + lasts if temporary.until is None else max(temporary.until, wall) + lasts
+    wanted = expiry_annotations(math.ceil(at), temporary.lasting)
+    same = stored is not None and present.get(LASTING_ANNOTATION) == wanted[LASTING_ANNOTATION]
+    late = stored is None or stored < (wall if temporary.until is None else max(temporary.until, wall)) + RENEWAL * lasts
+    if same and not late and stored is not None and stored <= at + 1.0:
+        return {name: present[name] for name in NOTES}, False
+    return dict(wanted), late or (stored is not None and stored > at + 1.0 and temporary.until is not None)
+
+
+def _stored(present: Mapping[str, str]) -> float | None:
+    """When the quota's temporary part ends as written; None where nothing is written, the past where it can't be read."""
+    text = present.get(EXPIRES_ANNOTATION)
+    if text is None:
+        return None if LASTING_ANNOTATION not in present else -math.inf
+    try:
+        return to_epoch(datetime.fromisoformat(text))
+    except (ValueError, OverflowError, TypeError):
+        return -math.inf
