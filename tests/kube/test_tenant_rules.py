@@ -59,6 +59,8 @@ def test_rules_fail_closed_and_those_about_what_others_have_too_keep_to_managed_
     policies = {one["metadata"]["name"]: one["spec"] for one in manifests if one["kind"] == "ValidatingAdmissionPolicy"}
     bindings = {one["spec"]["policyName"]: one["spec"] for one in manifests if one["kind"] == "ValidatingAdmissionPolicyBinding"}
     assert policies.keys() == bindings.keys()
+    expiry = policies.pop("fairburst-expiry.default")
+    assert expiry["failurePolicy"] == "Ignore", "it is no rule about what tenants write, and the quota itself holds"
     assert {spec["failurePolicy"] for spec in policies.values()} == {"Fail"}
     assert {tuple(spec["validationActions"]) for spec in bindings.values()} == {("Deny",)}
     for name, spec in policies.items():

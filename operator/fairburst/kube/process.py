@@ -357,8 +357,7 @@ class Operator:
     def _show(self, plan: RoundPlan) -> None:
         """Publish the queues whose statuses were looked at as metrics, and the round."""
         shares = plan.dominant_shares()
-        for row in range(len(plan.roster.governing)) if plan.shown is None else plan.shown:
-            decision = plan.result.decisions[row]
+        for row, decision in plan.shown:
             remembered = self._engine.memory.entry(decision.queue)
             allocated, used = shares[row]
             self.metrics.show_queue(
@@ -369,7 +368,7 @@ class Operator:
                 missed=remembered.missed,
                 false_conditions=plan.false_conditions.get(decision.queue, set()),
             )
-        if plan.shown is None:
+        if plan.shows_all:
             names = ((*spec.name.partition("/"), spec.kind.value) for spec in plan.roster.specs)
             self.metrics.forget_queues({(namespace, name, kind) for namespace, _, name, kind in names})
         if plan.result.dress is not None:

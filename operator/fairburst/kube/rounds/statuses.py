@@ -36,8 +36,8 @@ from fairburst.policy.attainability import Attainability, attainability
 from fairburst.policy.model import EventKind, QueueDecision
 from fairburst.policy.table import SOFT
 
-LOOK_SECONDS = 0.5  # between two looks without news
-LOOK_FACTOR = 5.0  # and no more than a fifth of the time is spent on looks
+LOOK_SECONDS = 1.0  # between two looks without news
+LOOK_FACTOR = 10.0  # and no more than a tenth of the time is spent on looks
 SWEEP_SECONDS = 60.0  # in which every queue is looked at once, whatever has changed
 _REMEMBERED = (
     "guarantee", "state", "index", "opened", "deadline", "demanded", "judged", "period_started", "ledger_rate", "debt", "delivered_rate",
@@ -83,7 +83,7 @@ class StatusRounds:
     def plan_in_time(
         self, round_: RoundContext, managed: ManagedNamespaces, demands: Mapping[str, NamespaceDemand], plan: RoundPlan, *, news: bool
     ) -> None:
-        """Look at statuses when there is news for users, else twice a second at most: figures may wait."""
+        """Look at statuses when there is news for users, else once a second at most: figures may wait."""
         self._candidates |= round_.touched
         if not (news or self._everything or round_.result.events or round_.now >= self._look_at):
             plan.due = min(plan.due, self._look_at)
@@ -114,8 +114,8 @@ class StatusRounds:
             if row is None:
                 inputs.append(StatusInput(member, conditions_of(member, None, None, (), observed_only=False)))
                 continue
-            shown.append(row)
             decision = round_.result.decisions[row]
+            shown.append((row, decision))
             attainable = self._attainable(round_, decision, row)
             reserve, too_large = None, None
             if self._reserve is not None:
@@ -149,7 +149,7 @@ class StatusRounds:
                     else status_part(elastic, round_.snapshot.resources, self._config.elasticity.status_jobs),
                 )
             )
-        plan.shown = None if self._everything else shown
+        plan.shown, plan.shows_all = shown, self._everything
         for item in inputs:
             plan.false_conditions[item.member.qualified_name] = {one.type for one in item.conditions if one.status == "False"}
         plan.statuses, dues = self.planner.plan(inputs, round_.snapshot.resources, round_.wall, round_.now)

@@ -23,7 +23,7 @@ from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.views.lead_time_view import LeadTimeView
 from fairburst.kube.views.status import StatusWrite
 from fairburst.policy.arrays import FloatArray
-from fairburst.policy.model import ClusterSnapshot, Memory, RoundEvent, RoundResult
+from fairburst.policy.model import ClusterSnapshot, Memory, QueueDecision, RoundEvent, RoundResult
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class RoundContext:
 @dataclass(slots=True)
 class RoundPlan:
     """What a round wants done. `due`: monotonic time of the next round if no event comes first; `since`: of the first event that led to
-    this one. `shown`: rows whose statuses were looked at; None: all of them."""
+    this one. `shown`: rows whose statuses were looked at, with their decisions; `shows_all`: these are all that there are."""
 
     result: RoundResult
     snapshot: ClusterSnapshot
@@ -91,7 +91,8 @@ class RoundPlan:
     statuses_planned: bool = False
     events: list[tuple[Member, RoundEvent]] = field(default_factory=list)
     false_conditions: dict[str, set[str]] = field(default_factory=dict)
-    shown: list[int] | None = None
+    shown: list[tuple[int, QueueDecision]] = field(default_factory=list)
+    shows_all: bool = False
     quotas_out_of_sync: int = 0
     refused: int = 0
     due: float = math.inf
