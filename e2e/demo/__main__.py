@@ -65,6 +65,7 @@ def _arguments() -> argparse.Namespace:
     mode = environment.get("MODE", "Quota")
     parser.add_argument("--mode", type=_one_of(MODES, "MODE"), default=mode, help="how queues are enforced: Quota, Gate or Suspend")
     arguments = parser.parse_args()
+    arguments.cluster_asked_for = arguments.cluster is not None
     if arguments.cluster is None:
         arguments.cluster = "kind" if arguments.kubeconfig is None and at_hand() else "kwok"
     try:
@@ -102,17 +103,33 @@ def _cluster(arguments: argparse.Namespace, screen: Screen) -> Iterator[Cluster]
         yield Cluster.existing(arguments.kubeconfig)
     elif arguments.cluster == "kind":
         screen.say("Starting a kind cluster with two workers ...")
-        with (
-            tempfile.TemporaryDirectory(prefix="fairburst-demo-") as folder,
-            KindCluster.create(f"fairburst-demo-{os.getpid()}", Path(folder)) as nodes,
-        ):
-            nodes.load()
-            nodes.wait_ready()
-            yield Cluster.existing(nodes.kubeconfig)
+        with tempfile.TemporaryDirectory(prefix="fairburst-demo-") as folder, contextlib.ExitStack() as made:
+            nodes = _nodes(arguments, Path(folder), made, screen)
+            if nodes is not None:
+                yield nodes
+                return
+        arguments.cluster = "kwok"
+        with _cluster(arguments, screen) as cluster:
+            yield cluster
     else:
         screen.say(f"Starting a control plane with {NODES} simulated nodes of {NODE_CPU} cpu, {NODE_MEMORY} ...")
         with Cluster.start(f"demo-{os.getpid()}", nodes=NODES, node_cpu=NODE_CPU, node_memory=NODE_MEMORY) as cluster:
             yield cluster
+
+
+def _nodes(arguments: argparse.Namespace, folder: Path, made: contextlib.ExitStack, screen: Screen) -> Cluster | None:
+    """A kind cluster, deleted by `made`. None where it cannot be had and was not asked for: the demo then goes on with simulated nodes."""
+    try:
+        nodes = made.enter_context(KindCluster.create(f"fairburst-demo-{os.getpid()}", folder))
+        nodes.load()
+        nodes.wait_ready()
+    except KindError as error:
+        if arguments.cluster_asked_for:
+            raise
+        screen.say(f"No kind cluster could be made here: {error}")
+        screen.say("Going on with simulated nodes (CLUSTER=kind insists on kind).")
+        return None
+    return Cluster.existing(nodes.kubeconfig)
 
 
 def _demo(cluster: Cluster, arguments: argparse.Namespace, screen: Screen) -> None:

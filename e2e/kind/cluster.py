@@ -22,6 +22,12 @@ from e2e.cluster import Cluster, ClusterError
 CREATE_SECONDS = 420  # half a minute with the image at hand; kind pulls it otherwise
 LOAD_SECONDS = 420
 CONFIG = Path(__file__).with_name("kind.yaml")
+CGROUP_V1 = """\
+kubeadmConfigPatches:
+- |
+  kind: KubeletConfiguration
+  failCgroupV1: false
+"""
 ROOT = Path(__file__).resolve().parents[2]
 OPERATOR_IMAGE = "localhost/fairburst:e2e"
 PROBE = "fairburst-e2e=probe"  # label of the pods that show what the nodes can do
@@ -52,14 +58,23 @@ class KindCluster:
             raise KindError(problem)
         cluster = cls(name, folder / f"{name}.kubeconfig")
         image = os.environ.get("KIND_IMAGE")
-        config = Path(os.environ.get("KIND_CONFIG") or CONFIG)
+        config = configuration(folder)
         options = ["--image", image] if image else []
-        try:
-            run("kind", "create", "cluster", "--config", str(config), *cluster._named(), *options, seconds=CREATE_SECONDS)
-        except BaseException:
-            cluster.delete()
-            raise
-        return cluster
+        command = ("kind", "create", "cluster", "--retain", "--config", str(config), *cluster._named(), *options)
+        for last in (False, True):  # a busy machine may miss kubeadm's time limits once
+            try:
+                run(*command, seconds=CREATE_SECONDS)
+            except KindError as error:
+                said = cluster.kubelet_says()
+                cluster.delete()
+                if last:
+                    raise KindError(f"{error}{said}") from error
+            except BaseException:
+                cluster.delete()
+                raise
+            else:
+                return cluster
+        raise AssertionError
 
     @classmethod
     def equipped(cls, name: str, folder: Path) -> Self:
@@ -91,6 +106,17 @@ class KindCluster:
         cluster = cls(name, folder / f"{name}.kubeconfig")
         cluster.kubeconfig.write_text(run("kind", "get", "kubeconfig", "--name", name))
         return cluster
+
+    def kubelet_says(self) -> str:
+        """The last line of each node's kubelet, each on a line of its own; empty where there are no nodes."""
+        found = ""
+        try:
+            for node in self.nodes():
+                lines = run("docker", "exec", node, "journalctl", "-u", "kubelet", "-n", "1", "--no-pager", "-o", "cat", seconds=20)
+                found += f"\nkubelet of {node}: {lines.strip() or 'nothing'}"
+        except KindError:
+            return found
+        return found
 
     def nodes(self) -> list[str]:
         """Names of its nodes, which are those of their containers too."""
@@ -159,6 +185,21 @@ def _probe_on(node: str) -> dict[str, Any]:
         "metadata": metadata,
         "spec": {"nodeName": node, "restartPolicy": "OnFailure", "containers": [container]},
     }
+
+
+def configuration(folder: Path) -> Path:
+    """kind's configuration: KIND_CONFIG if that is set, else kind.yaml, in `folder` with what kubelets need on this machine's cgroups.
+
+    From Kubernetes 1.35 on a kubelet refuses to start on cgroup v1 unless it is told otherwise.
+    """
+    chosen = os.environ.get("KIND_CONFIG")
+    if chosen:
+        return Path(chosen)
+    if run("docker", "info", "--format", "{{.CgroupVersion}}", seconds=20).strip() != "1":
+        return CONFIG
+    patched = folder / "kind-cgroup-v1.yaml"
+    patched.write_text(CONFIG.read_text() + CGROUP_V1)
+    return patched
 
 
 def why_unusable() -> str:
