@@ -1,1 +1,1 @@
-"""Jobs as DRESS and PAF see them: their size, tasks and runs, the reserve for small ones, the parallelism of elastic ones."""
+"""Jobs as input of DRESS and PAF: their size, tasks and runs, the reserve for small jobs, the parallelism of elastic jobs."""

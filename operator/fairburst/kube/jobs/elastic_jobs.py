@@ -1,8 +1,8 @@
-"""Which Jobs share the slots of elastic queues, and what each brings along: bounds, size, curve. Pure; decides no slots.
+"""The Jobs that share the slots of elastic queues, with their bounds, sizes and curves. Pure; decides no slots.
 
-Every unfinished Job of an elastic queue takes part, for it has a fair share. One without a usable curve keeps that share and is not
-resized. A malformed annotation becomes a problem on its own Job and nothing else. A curve is the Job's own, else the one that its family
-has taught, else the queue's.
+Every unfinished Job of an elastic queue takes part, because it has a fair share. A Job without a usable curve keeps that share and is not
+resized. A malformed annotation becomes a problem of its own Job only. A Job's own curve comes first, then the one learned for its family,
+then the queue's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fairburst.policy.paf.jobs import ElasticJob
 
 @dataclass(frozen=True, slots=True)
 class JobProblem:
-    """Why a Job is left at its fair share or as it is: a CamelCase reason and a sentence with what was expected and found."""
+    """The reason why a Job stays at its fair share or unchanged: a CamelCase reason and a sentence with the expected and the found value."""
 
     namespace: str
     name: str
@@ -46,8 +46,13 @@ class JobProblem:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One Job of an elastic queue. `value` is what the core sees; `left` completions it still has to reach, perhaps without end; `wished`
-    pods it wants at most; `alone_seconds`, where known, is how long it takes alone at its full size."""
+    """One Job of an elastic queue.
+
+    value: the Job as the core sees it.
+    left: completions that it still has to reach, perhaps infinite.
+    wished: pods that it demands at most.
+    alone_seconds: its completion time alone at its full size, if known.
+    """
 
     job: Job
     value: ElasticJob
@@ -55,17 +60,17 @@ class Candidate:
     wished: int
     alone_seconds: float | None
     problem: JobProblem | None
-    queues_curve: bool = False  # whether the curve is the one of the queue's spec
+    queues_curve: bool = False  # whether the curve comes from the queue's spec
 
     @property
     def elastic(self) -> bool:
-        """Whether it may be resized: its curve is known."""
+        """Whether the Job may be resized, because its curve is known."""
         return self.value.curve is not None
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedCurve:
-    """What earlier runs of a family taught. `alone_seconds`: the shortest completion time that the curve foretells."""
+    """A curve learned from earlier runs of a family. `alone_seconds`: the shortest completion time that the curve predicts."""
 
     curve: Curve
     alone_seconds: float
@@ -73,7 +78,7 @@ class LearnedCurve:
 
 @dataclass(frozen=True, slots=True)
 class QueueCurve:
-    """The curve of a queue's spec, for Jobs that have no other. `problem`: why there is none although one is declared."""
+    """The curve of a queue's spec, for Jobs without any other. `problem`: why a declared curve is unusable."""
 
     curve: Curve | None = None
     alone_seconds: float | None = None
@@ -81,14 +86,14 @@ class QueueCurve:
 
 
 class DeclarationReader:
-    """Reads what Jobs and queues declare, each version of it once: a round must not parse a thousand curves."""
+    """Reads the declarations of Jobs and queues, and parses each version once: a round cannot afford to parse a thousand curves."""
 
     def __init__(self) -> None:
         self._read: dict[str, tuple[str, Declaration, JobProblem | None]] = {}
         self._read_of_queues: dict[str, tuple[Elasticity, QueueCurve]] = {}
 
     def read(self, job: Job) -> tuple[Declaration, JobProblem | None]:
-        """What the Job declares; nothing and the reason where that is malformed or somebody else sizes the Job."""
+        """Return the Job's declaration. If it is malformed or another controller sizes the Job, return an empty one and the reason."""
         uid, version = job.metadata.uid, job.metadata.resource_version
         known = self._read.get(uid)
         if known is None or known[0] != version or not version:
@@ -96,7 +101,7 @@ class DeclarationReader:
         return known[1:]
 
     def queue_curve(self, queue: str, elasticity: Elasticity) -> QueueCurve:
-        """The curve that the queue's spec declares."""
+        """Return the curve that the queue's spec declares."""
         known = self._read_of_queues.get(queue)
         if known is None or known[0] != elasticity:
             known = self._read_of_queues[queue] = (elasticity, _queue_curve(elasticity))
@@ -117,9 +122,9 @@ def candidates(
     learned: Mapping[str, LearnedCurve],
     reader: DeclarationReader,
 ) -> list[Candidate]:
-    """The queue's Jobs that want pods, in order of their names.
+    """Return the queue's Jobs that demand pods, in order of their names.
 
-    `owner_usage` answers by the uid of a pod's controller, `learned` by family.
+    `owner_usage` takes the uid of a pod's controller, `learned` is keyed by family.
     """
     wanting = sorted((job for job in jobs if _may_want_pods(job)), key=lambda job: job.metadata.name)
     default = reader.queue_curve(queue, elasticity)
@@ -135,7 +140,7 @@ def _candidate(
 ) -> Candidate:  # fmt: skip
     metadata, original = job.metadata, original_parallelism(job)
     declared, trouble = read
-    original = min(original, MOST_PARALLELISM)  # the API takes two thousand million
+    original = min(original, MOST_PARALLELISM)  # the API accepts two thousand million
     most = declared.maximum or elasticity.maximum_parallelism or original
     curve, alone = declared.curve, declared.alone_seconds
     if curve is None and trouble is None:
@@ -196,7 +201,7 @@ def _learned(job: Job, most: int, learned: Mapping[str, LearnedCurve]) -> tuple[
 
 
 def _may_want_pods(job: Job) -> bool:
-    """Whether it may do work now, if it has work left."""
+    """Return whether the Job may run now, if it has work left."""
     if job.metadata.deletion_timestamp is not None or job.spec.suspend or job.finished:
         return False
     return parallelism_of(job) > 0 or read_mark(job.metadata.annotations) is not None

@@ -1,7 +1,7 @@
-"""PAF on the cluster: the Jobs that share elastic queues' slots before a decision, and what becomes of them after it. No I/O.
+"""PAF on the cluster: the Jobs that share elastic queues' slots before a decision, and the consequences for them after it. No I/O.
 
-Before: candidates with bounds and curves, for the core. After: new sizes, sizes given back, events on Jobs, and each elastic queue's view
-of it. Whatever is wrong with a Job is that Job's own problem.
+Before: candidates with bounds and curves, for the core. After: new sizes, sizes to restore, events on Jobs, and each elastic queue's view
+of them. An error in a Job affects that Job only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EXPLORING = "Exploring"
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """Something worth an Event on a Job."""
+    """An Event to publish on a Job."""
 
     namespace: str
     name: str
@@ -45,7 +45,7 @@ class JobEvent:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """One Job's part, for people: its decision, its size now, and how fast it gets on at it (None: not known)."""
+    """One Job's view for users: its decision, its present size, and its progress rate at that size (None: unknown)."""
 
     candidate: Candidate
     decision: SlotDecision
@@ -54,9 +54,9 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """One elastic queue's part: its settings, its Jobs, what moved to it (K,), and what is wrong with some of them.
+    """One elastic queue's view: its settings, its Jobs, the slots that moved to it (K,), and problems of some of its Jobs.
 
-    curve_problem: why the curve of its own spec can't be used, if one is declared and it can't.
+    curve_problem: why the curve of its own spec is unusable, if one is declared.
     """
 
     elasticity: Elasticity
@@ -69,7 +69,7 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True)
 class ElasticPlan:
-    """What a round wants done. `wait`: seconds until a deferred change falls due."""
+    """The changes that a round requests. `wait`: seconds until a deferred change falls due."""
 
     writes: list[ParallelismWrite] = field(default_factory=list)
     events: list[JobEvent] = field(default_factory=list)
@@ -90,7 +90,7 @@ class _ElasticQueue:
 
 
 class SlotPlanner:
-    """Holds between rounds what is learned of Jobs and what has been told. One per operator process."""
+    """Keeps between rounds what was learned of Jobs and the events that were published. One per operator process."""
 
     def __init__(self, config: ElasticityConfig) -> None:
         self._config = config
@@ -105,7 +105,7 @@ class SlotPlanner:
         self._told: set[tuple[str, str, str]] = set()
 
     def job_changed(self, old: Job | None, new: Job | None, wall: float, now: float) -> None:
-        """Take in a change of a Job: how it gets on, or what its finished run teaches. `wall` and `now` as for `plan`."""
+        """Record a change of a Job: its progress, or the curve data of its finished run. `wall` and `now` as for `plan`."""
         if new is None:
             if old is not None:
                 self.runs.forget(old)
@@ -123,8 +123,10 @@ class SlotPlanner:
     # Before the decision ----------------------------------------------------------------------------------------------------------
 
     def prepare(self, controllers: ControllerIndex, pods: PodIndex, roster: Roster, *, moved: bool = True) -> set[str]:
-        """Find this round's candidates; the namespaces of which the demand has changed by it. `moved`: the queues or their specs have
-        changed since the last call."""
+        """Find this round's candidates and return the namespaces whose demand this changes.
+
+        moved: whether the queues or their specs have changed since the last call.
+        """
         if moved:
             self._queues = {queue.member.qualified_name: queue for queue in map(_elastic_queue, roster.governing) if queue is not None}
             self.namespaces = frozenset(queue.member.namespace for queue in self._queues.values())
@@ -148,17 +150,17 @@ class SlotPlanner:
         return {namespace for namespace in former.keys() | self._wishes.keys() if former.get(namespace) != self._wishes.get(namespace)}
 
     def wishes(self, namespace: str) -> Mapping[str, int]:
-        """Pods that Jobs want at most, by uid, whatever size they have been given."""
+        """Return the pods that Jobs demand at most, by uid, regardless of the sizes they were given."""
         return self._wishes.get(namespace, {})
 
     def part(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
-        """The snapshot with the jobs that the core divides slots among; the same one where there are none."""
+        """Return the snapshot with the jobs among which the core divides slots; without jobs, the same snapshot."""
         values = (one.value for name in sorted(self._candidates) for one in self._candidates[name] if one.value.request.any())
         jobs = tuple(_within(value, snapshot.live_capacity) for value in values)
         return replace(snapshot, elastic_jobs=jobs, elastic_rules=self._rules()) if jobs else snapshot
 
     def _rules(self) -> SlotRules:
-        """α by queue, and who exchanges slots with others."""
+        """Return α by queue, and the queues that exchange slots with others."""
         exchanging = frozenset(name for name, queue in self._queues.items() if queue.elasticity.across_queues and queue.enforced)
         return SlotRules(
             fairness_knob=self._config.fairness_percent / 100,
@@ -187,10 +189,10 @@ class SlotPlanner:
         wall: float,
         now: float,
     ) -> ElasticPlan:
-        """New sizes, sizes to give back, events and views.
+        """Return new sizes, sizes to restore, events and views.
 
-        `marked`: Jobs that carry our notes. `ending`: namespaces that are being deleted. `wall` is seconds since the epoch, `now` monotonic
-        seconds.
+        `marked`: Jobs that carry our annotations. `ending`: namespaces that are being deleted. `wall` is in seconds since the epoch, `now`
+        in monotonic seconds.
         """
         if not self._queues and not marked:
             return ElasticPlan()
@@ -204,9 +206,10 @@ class SlotPlanner:
         return ElasticPlan(writes + plan_restores(orphans), events, queues, wait)
 
     def _orphans(self, marked: Collection[Job], sized: set[str], frozen: frozenset[str]) -> list[Job]:
-        """Jobs to give back: those that we have resized and that have no size from us now.
+        """Return the Jobs to restore: those that we have resized and that have no size from us now.
 
-        Where Jobs are sized, one that somebody else sizes or that wants no pods (suspended, all done) keeps what it has.
+        In namespaces whose Jobs are sized, a Job keeps its parallelism if another controller sizes it or it demands no pods (suspended,
+        complete).
         """
         resized = {
             queue.member.namespace: {one.job.metadata.uid: one for one in self._candidates[name]}
@@ -235,7 +238,7 @@ class SlotPlanner:
         return QueueView(queue.elasticity, self._knob(queue), jobs, moved, problems, declared.problem)
 
     def _sized(self, queue: _ElasticQueue, view: QueueView) -> list[Sizing]:
-        """The Jobs that are given a size now: those with a curve, and those whose family's curve is being explored."""
+        """Return the Jobs that receive a size now: those with a curve, and those whose family's curve is being explored."""
         if not queue.resizes:
             return []
         curved = [one for one in view.jobs if one.candidate.elastic and one.decision.predicted is not None]
@@ -245,7 +248,7 @@ class SlotPlanner:
         return found
 
     def _exploring(self, one: JobView, view: QueueView) -> Sizing | None:
-        """A size at which the family was not seen yet, for a Job that is about to begin; it is kept for the whole run."""
+        """Return an unseen size of the family for a Job that is about to begin. The Job keeps it for the whole run."""
         candidate, decision = one.candidate, one.decision
         family = family_of(candidate.job)
         if candidate.elastic or candidate.problem is not None or family is None or family in self.learned.curves:
@@ -281,15 +284,17 @@ class SlotPlanner:
 
 
 def _within(job: ElasticJob, capacity: FloatArray) -> ElasticJob:
-    """The job with no more slots than the pool has: nobody may make us draw a curve over millions of them."""
+    """Return the job with at most the pool's slots, which bounds the cost of evaluating a curve."""
     asked = job.request > 0
     fits = int(min(float((capacity[asked] / job.request[asked]).min()) + 1e-9, MOST_PARALLELISM))
     return job if job.maximum <= fits else replace(job, maximum=fits, minimum=min(job.minimum, fits))
 
 
 def _frozen_namespaces(roster: Roster) -> frozenset[str]:
-    """Namespaces in which Jobs are neither resized nor given back: another pool's, held ones, and those of which the queue's present spec
-    is invalid, so that nobody knows what it wants."""
+    """Return the namespaces in which Jobs are neither resized nor restored.
+
+    These are the namespaces of other pools, held ones, and those whose queue has an invalid spec, because their intended sizes are unknown.
+    """
     unknown = {
         member.namespace for member in roster.governing if member.queue is None or (member.spec is not None and member.spec.suspended)
     }

@@ -1,12 +1,12 @@
-"""Pods as tasks of jobs, kept up to date event by event: who belongs to which job, when each task started and ended. Decides nothing.
+"""Pods as tasks of jobs, updated event by event: the job of each pod, and the start and end of each task. Decides nothing.
 
-DRESS counts jobs, not pods. A job is a pod group by label, else the pod's controller, else the pod itself; small and large members
-of a group are two jobs, for quotas tell them apart. An event costs the same however many pods there are, and only pods of followed
-namespaces are kept: those whose queue keeps a reserve. Ended tasks stay for a while, so that their phase can be seen, and are then
+DRESS counts jobs, not pods. A job is a pod group by label, else the pod's controller, else the pod itself. Small and large members of a
+group are two jobs, because quotas distinguish them. The cost of an event does not depend on the number of pods. Only pods of followed
+namespaces are kept: those whose queue keeps a reserve. Ended tasks stay for a while, so that their phase remains visible, and are then
 dropped.
 
-Times are taken from our own monotonic clock where we saw it happen, else from the pod; a step of the wall clock shifts all of them
-together and changes no duration.
+Times come from our monotonic clock if we observed the event, otherwise from the pod. A step of the wall clock shifts all times together and
+changes no duration.
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ from fairburst.kube.usage.pod_index import Shape
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.dress.values import Job, TaskTable
 
-# Labels by which others group pods, and ours; the first that a pod has counts.
+# Labels by which other systems group pods, and ours. The first one on a pod counts.
 GROUP_LABELS = ("fairburst.dev/job", "scheduling.x-k8s.io/pod-group", "kueue.x-k8s.io/pod-group-name", "spark-app-selector")
 GROUP_LABEL_SET = frozenset(GROUP_LABELS)
-STEP_SECONDS = 0.5  # a wall clock that has moved by more against the monotonic one was set
+STEP_SECONDS = 0.5  # a larger move of the wall clock against the monotonic one means that the clock was set
 
 
 class JobKey(NamedTuple):
-    """Which job a pod belongs to: the uid of its controller (or its own), or the group's name; and the class that its pods are stamped
-    with, "" where nothing is stamped."""
+    """The job of a pod: the uid of its controller (or its own), or the group's name; and the pods' priority class, "" if none is set."""
 
     namespace: str
     name: str
@@ -44,10 +43,16 @@ class JobKey(NamedTuple):
 
 @dataclass(slots=True)
 class JobPods:
-    """What a job's pods amount to now. number: its number in the task table. active: pods not ended; running: tasks among them.
-    wanted, used: charges of both, in thousandths. kind, name: of the controller ("Pod" for a bare pod). created: when its first pod was.
-    small: its category; that of a job whose pods are not stamped is set by who knows it, as is the family. alone: a bare pod of no
-    group, which nothing else adds up with. seen: such a pod as DRESS saw it while it waited, where that has been worked out.
+    """The present totals of a job's pods.
+
+    number: its number in the task table.
+    active, running: pods that have not ended; tasks among them.
+    wanted, used: effective requests of both, in thousandths.
+    kind, name: of the controller ("Pod" for a bare pod).
+    created: creation time of its first pod.
+    small: its category. If its pods carry no priority class of ours, the caller that knows the category sets it, as it does the family.
+    alone: whether it is a bare pod without a group, which never joins other pods.
+    seen: the Job that DRESS reads for such a pod while it waits, once computed.
     """
 
     key: JobKey
@@ -78,7 +83,7 @@ class _Known:
 
 
 class _Columns:
-    """The task table's columns, grown by doubling; the last row takes the place of one that is dropped."""
+    """The task table's columns, grown by doubling. The last row replaces a dropped one."""
 
     def __init__(self, width: int) -> None:
         self.count = 0
@@ -103,7 +108,7 @@ class _Columns:
         return row
 
     def drop(self, row: int) -> int:
-        """Drop a row; the number of the row that has moved into its place (the dropped one's own, if it was the last)."""
+        """Drop a row. Return the former number of the row that moved into its place (the dropped row's own if it was the last)."""
         last = self.count - 1
         if row != last:
             for column in (self.job, self.request, self.started, self.ended):
@@ -113,11 +118,11 @@ class _Columns:
 
 
 class JobIndex:
-    """See the module. `follow` the namespaces that matter, `update` with every change of a pod, then read.
+    """Index of pods as tasks; see the module. `follow` namespaces, `update` with every change of a pod, then read.
 
     Parameters
     ----------
-    resources : the counted resources, the order of every vector. A change of them means a new index.
+    resources : the counted resources, the order of every vector. A change of them requires a new index.
     keep_seconds : how long an ended task is kept.
     """
 
@@ -137,7 +142,7 @@ class JobIndex:
         self._clock = 0.0  # wall minus monotonic
 
     def with_resources(self, resources: Sequence[str]) -> JobIndex:
-        """An empty index of other resources that follows nobody yet."""
+        """Return an empty index for other resources, which follows no namespace yet."""
         return JobIndex(resources, self._keep)
 
     # Changes ---------------------------------------------------------------------------------------------------------
@@ -148,7 +153,7 @@ class JobIndex:
         return self._followed
 
     def follow(self, namespaces: frozenset[str], pods: Iterable[tuple[Pod, Shape]], wall: float, now: float) -> None:
-        """Keep the pods of just these namespaces. `pods`: those that exist, with their charges; read only where a namespace is new."""
+        """Keep the pods of exactly these namespaces. `pods`: existing pods and their effective requests, read only if a namespace is new."""
         fresh, gone = namespaces - self._followed, self._followed - namespaces
         self._followed = namespaces
         if gone:
@@ -163,7 +168,9 @@ class JobIndex:
                     self.update(None, pod, shape, wall, now)
 
     def update(self, old: Pod | None, new: Pod | None, shape: Shape, wall: float, now: float) -> None:
-        """Take in one change, as the informer reports it. `shape`: the pod's charge; `wall`: seconds since the epoch, `now`: monotonic."""
+        """Record one change, as the informer reports it. `shape`: the pod's effective requests; `wall`: seconds since the epoch, `now`:
+        monotonic.
+        """
         pod = new if new is not None else old
         if pod is None or pod.metadata.namespace not in self._followed:
             return
@@ -171,7 +178,7 @@ class JobIndex:
         known = self._pods.get(key)
         if known is None and (new is None or new.ended or new.unmanaged):
             return
-        if known is not None and known.uid != pod.metadata.uid:  # another pod of this name has come while we did not look
+        if known is not None and known.uid != pod.metadata.uid:  # a different pod of this name was created unobserved
             self._remove(key, now, natural=False)
             known = None
         if new is None or new.ended:
@@ -204,7 +211,7 @@ class JobIndex:
         return _Known(pod.metadata.uid, job, shape)
 
     def _accompany(self, job: JobPods) -> None:
-        """A second pod joins a bare one by naming it as its controller: from now on they are a job of two."""
+        """Add a second pod to a bare one that it names as its controller. From now on they are a job of two."""
         if job.running:
             self._by_namespace.setdefault(job.key.namespace, {})[job.key] = job
             self._settle(job, tuple(job.used), -1)
@@ -222,7 +229,7 @@ class JobIndex:
             self._settle(job, known.shape, +1)
 
     def _settle(self, job: JobPods, shape: Shape, sign: int) -> None:
-        """Add a bare pod to those that run (+1), or take it out again (-1)."""
+        """Add a running bare pod to the merged ones (+1), or remove it from them (-1)."""
         at = job.key.namespace, job.small
         total = self._settled.get(at)
         if total is None:
@@ -236,7 +243,7 @@ class JobIndex:
             del self._settled[at]
 
     def _remove(self, key: tuple[str, str], now: float, *, natural: bool) -> None:
-        """A pod is gone. If it ran to its end it is kept as an ended task; one that was deleted tells nothing about how long tasks run."""
+        """Remove a pod. If it ran to its end it is kept as an ended task; the run time of a deleted pod is not representative."""
         known = self._pods.pop(key)
         job = known.job
         job.active -= 1
@@ -270,7 +277,7 @@ class JobIndex:
         self._rest(task.job)
 
     def _rest(self, job: JobPods) -> None:
-        """Drop a job of which nothing is left."""
+        """Drop a job without remaining pods or tasks."""
         if job.active or job.rows:
             return
         of_namespace = self._by_namespace[job.key.namespace]
@@ -287,19 +294,19 @@ class JobIndex:
     # Reading ---------------------------------------------------------------------------------------------------------
 
     def jobs(self, namespace: str) -> Collection[JobPods]:
-        """Jobs of a namespace that have pods, or had some a moment ago; without the bare pods that run, which are in `settled`."""
+        """Return the jobs of a namespace that have or recently had pods, except running bare pods, which `settled` returns."""
         return self._by_namespace.get(namespace, {}).values()
 
     def settled(self, namespace: str) -> Collection[JobPods]:
-        """The namespace's bare pods of no group that run, small and large ones added up: there may be thousands, and none waits."""
+        """Return the namespace's running bare pods without a group, merged by size: there may be thousands, and none waits."""
         return [total for small in (False, True) if (total := self._settled.get((namespace, small))) is not None]
 
     def job(self, key: JobKey) -> JobPods | None:
-        """One job's pods; None where it has none."""
+        """Return one job's pods, or None if it has none."""
         return self._jobs.get(key)
 
     def tasks(self, wall: float, now: float) -> TaskTable:
-        """Every task seen and not yet dropped, times in seconds since the epoch. O(tasks log tasks) in numpy."""
+        """Return every task seen and not yet dropped, with times in seconds since the epoch. O(tasks log tasks) in numpy."""
         if abs(wall - now - self._clock) > STEP_SECONDS:
             self._clock = wall - now
         columns, count = self._columns, self._columns.count
@@ -318,11 +325,11 @@ class JobIndex:
         )
 
     def __len__(self) -> int:
-        """Tasks held, ended ones included."""
+        """Number of tasks held, ended ones included."""
         return self._columns.count
 
     def _of_jobs(self) -> tuple[tuple[str, ...], IntArray, BoolArray]:
-        """Names of families; by job number the family (-1: none) and whether the job is small."""
+        """Return the names of families, and by job number the family (-1: none) and whether the job is small."""
         names = tuple(sorted({job.family for job in self._jobs.values() if job.family}))
         at = {name: index for index, name in enumerate(names)}
         size = max(self._by_number, default=-1) + 1
@@ -342,7 +349,7 @@ class _Ended:
 
 
 def job_key(pod: Pod) -> JobKey:
-    """The job that a pod belongs to."""
+    """Return the job that a pod belongs to."""
     owner = controller_of(pod.metadata)
     own = owner.uid if owner is not None else pod.metadata.uid
     stamped = pod.spec.priority_class_name
@@ -350,14 +357,14 @@ def job_key(pod: Pod) -> JobKey:
 
 
 def _is_small(pod: Pod) -> bool:
-    """By the class that the pod was stamped with, for that is what quotas count; where nothing is stamped, by its label."""
+    """Return whether the pod is small: by its priority class, which quotas count, or by its label if it has no such class."""
     if pod.spec.priority_class_name in SIZE_CLASSES:
         return pod.spec.priority_class_name == SMALL_CLASS
     return (pod.metadata.labels or {}).get(SIZE_LABEL) == SMALL
 
 
 def group_of(metadata: Metadata) -> str:
-    """The pod group that the object names, "" for none; the label's name is part of it."""
+    """Return the pod group that the object names, "" for none. The label's name is part of it."""
     labels = metadata.labels
     if labels is None or GROUP_LABEL_SET.isdisjoint(labels):
         return ""
@@ -370,5 +377,5 @@ def _sum(total: list[int], shape: Shape, sign: int) -> None:
 
 
 def _age(start_time: str, wall: float) -> float:
-    """Seconds since a time that the API server sent; one that lies in the future is now."""
+    """Return the seconds since a time that the API server sent; a time in the future counts as now."""
     return max(0.0, wall - datetime.fromisoformat(start_time).timestamp())

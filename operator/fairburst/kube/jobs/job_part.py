@@ -1,8 +1,8 @@
-"""From the workloads of a namespace and its pods to the jobs that DRESS looks at: what each asked for, wants and holds. Pure but for what
-must not change: the category of a Job without a label is fixed when it is first seen.
+"""From the workloads and pods of a namespace to the jobs of DRESS: their requests, demand and usage.
 
-A job's category is what its pods are stamped with, for that is what quotas count; before it has any, its label; without a label the same
-rule in the operator's own arithmetic (job_size.py). Long-running controllers are large.
+Pure, except that the category of a Job without a label is fixed when the Job is first seen. A job's category follows its pods' priority
+class, because quotas count by it. Before the job has pods, its label decides, and without a label the same rule in the operator's
+arithmetic (job_size.py). Long-running controllers are large.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from fairburst.policy.dress.values import DemandCategory, Job
 
 @dataclass(frozen=True, slots=True)
 class NamespaceJobs:
-    """The jobs of one namespace: those of which nothing runs yet, those of which something does, and bare pods that run, one for each size.
+    """The jobs of one namespace: pending ones, running ones, and running bare pods, merged by size.
 
-    small_owners: uids of the controllers whose pods are small. small_unit, large_unit: the largest pod that either kind of controller
-    makes, in resource units.
+    small_owners: uids of the controllers whose pods are small.
+    small_unit, large_unit: the largest pod that either kind of controller creates, in resource units.
     """
 
     pending: tuple[Job, ...] = ()
@@ -42,12 +42,12 @@ class NamespaceJobs:
 
     @property
     def small_count(self) -> int:
-        """How many of the jobs are small."""
+        """The number of small jobs."""
         return sum(job.count for job in self._all() if job.category is DemandCategory.SMALL)
 
     @property
     def large_count(self) -> int:
-        """How many are not."""
+        """The number of large jobs."""
         return sum(job.count for job in self._all() if job.category is not DemandCategory.SMALL)
 
     def _all(self) -> Iterable[Job]:
@@ -56,7 +56,7 @@ class NamespaceJobs:
 
 @dataclass(slots=True)
 class _Draft:
-    """A job while its parts are added up: several Jobs where they are a group."""
+    """A job while its parts are added up; a group consists of several Jobs."""
 
     name: str
     small: bool
@@ -77,7 +77,7 @@ class JobPartBuilder:
     def jobs_of(
         self, namespace: str, queue: str, demand: NamespaceDemand, index: JobIndex, threshold: Mapping[str, float]
     ) -> NamespaceJobs:
-        """Every job of a namespace that wants or holds pods. `threshold` in resource units by resource."""
+        """Return every job of a namespace that demands or holds pods. `threshold` in resource units by resource."""
         resources, drafts = index.resources, dict[tuple[str, bool], _Draft]()
         fixed = self._fixed.pop(namespace, {})
         kept: dict[str, bool] = {}
@@ -107,7 +107,7 @@ class JobPartBuilder:
         )
 
     def forget(self, namespace: str) -> None:
-        """The namespace is no longer looked at."""
+        """Drop the remembered state of the namespace."""
         self._fixed.pop(namespace, None)
 
     def _is_small(
@@ -148,13 +148,13 @@ def _add_wish(drafts: dict[tuple[str, bool], _Draft], wish: Wish, small: bool, r
 
 
 def _add_pods(drafts: dict[tuple[str, bool], _Draft], pods: JobPods, width: int) -> None:
-    """What the job's pods hold; for a job that no object announces also what it wants."""
+    """Add what the job's pods hold and, for a job without a workload object, their demand."""
     if not pods.active:
         return
     at = (pods.key.name, pods.small)
     announced = pods.kind in ANNOUNCED_KINDS
     if announced and at not in drafts:
-        return  # its controller has ended or is going: its pods want nothing more
+        return  # its controller has ended or is being deleted: its pods have no further demand
     draft = _draft(drafts, *at, f"{pods.kind} {pods.key.namespace}/{pods.name}", pods.created, width)
     draft.used = draft.used + np.array(pods.used) / 1000
     draft.running += pods.running
@@ -166,14 +166,14 @@ def _add_pods(drafts: dict[tuple[str, bool], _Draft], pods: JobPods, width: int)
 
 
 def _job_of_one(pods: JobPods, queue: str) -> Job:
-    """The job that a bare pod is by itself while it waits: of thousands only new ones are worked out in a round."""
+    """Return the job for a waiting bare pod. The result is cached, so a round computes new pods only, not thousands."""
     if pods.seen is None or pods.seen.queue != queue:
         pods.seen = _job_of(pods, queue)
     return pods.seen
 
 
 def _settled_job(pods: JobPods, queue: str) -> Job:
-    """The jobs that bare pods are which run, as one: nothing of them waits, so what they hold is all there is to say."""
+    """Return running bare pods as one job: none waits, so their usage describes them fully."""
     return replace(_job_of(pods, queue), count=pods.running)
 
 
@@ -207,7 +207,7 @@ def _job(draft: _Draft, queue: str) -> Job:
 
 
 def too_large(jobs: Iterable[Job], resources: tuple[str, ...], capacity: FloatArray) -> list[str]:
-    """A sentence for each job that asks for more at once than the whole pool has, in order of name. `capacity` (K,) resource units."""
+    """Return a sentence for each job whose request exceeds the whole pool, in order of name. `capacity` (K,) resource units."""
     found = []
     for job in sorted(jobs, key=lambda job: job.name):
         over = np.flatnonzero(job.request > capacity * (1 + 1e-9))

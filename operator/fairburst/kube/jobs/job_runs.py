@@ -1,8 +1,8 @@
-"""What is seen of the runs of Jobs from their pods: how many run, how long they take, how fast the Job gets on, and the finished run.
+"""Observed runs of Jobs: running pods, their durations, the Job's progress, and the finished run.
 
-Times are of our own monotonic clock, so a step of the wall clock does no harm. Only a run that was watched from its first pod to its last
-becomes a `Run`, and only if it had about the same number of pods for most of it: half a run, or one of changing size, would teach a
-wrong curve. Bounded: one number a running pod, and a few a Job.
+Times are of our monotonic clock, so a step of the wall clock does no harm. A `Run` needs a Job that was watched from its first pod to its
+last and had about the same number of pods for most of the time: a partial run, or one of changing size, would teach a wrong curve. Memory
+is bounded: one number per running pod, and a few per Job.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from fairburst.curves.runs import Run
 from fairburst.kube.api.objects import Job, Pod, controller_of
 from fairburst.kube.queues.job_annotations import parallelism_of
 
-STEADY_FRACTION = 0.6  # of a run's time that must have been spent at about one size, for it to count as a run of that size
-SIZE_TOLERANCE = 0.1  # sizes that differ by less are about one; a pod that has ended is replaced only after a second
+STEADY_FRACTION = 0.6  # of a run's time at about one size, the minimum for it to count as a run of that size
+SIZE_TOLERANCE = 0.1  # relative; smaller differences count as one size, because an ended pod is replaced only after a second
 NEARLY_DONE = 0.5  # of the mean duration of the Job's pods: a pod that has run for longer is about to complete
 PROGRESS_SECONDS = 300.0  # over which progress is measured
 FEWEST_SAMPLES = 3
@@ -23,7 +23,7 @@ FEWEST_SAMPLES = 3
 
 @dataclass(slots=True)
 class _JobRun:
-    """One Job under way. `started`: running pods by uid. `held`: seconds by number of running pods. `whole`: watched from its start."""
+    """One running Job. `started`: running pods by uid. `held`: seconds by number of running pods. `whole`: watched from its start."""
 
     whole: bool = True
     started: dict[str, float] = field(default_factory=dict)
@@ -45,13 +45,13 @@ class _JobRun:
 
 
 class JobRuns:
-    """Fed with every change of pods and Jobs; O(1) a change. A pod of another namespace is none of a Job's, whatever it says."""
+    """Updated with every change of pods and Jobs, O(1) a change. A pod counts only for a Job of its own namespace."""
 
     def __init__(self) -> None:
         self._runs: dict[tuple[str, str], _JobRun] = {}  # by namespace and uid
 
     def pod_changed(self, old: Pod | None, new: Pod | None, now: float, *, watched: bool) -> None:
-        """Take in one change of a pod. `watched`: it was seen as it happened, and not in a first list."""
+        """Record one change of a pod. `watched`: the change was observed as it happened, not in an initial list."""
         pod = new if new is not None else old
         owner = controller_of(pod.metadata) if pod is not None else None
         if pod is None or owner is None or owner.kind != "Job":
@@ -66,13 +66,13 @@ class JobRuns:
             self._end(self._runs[key], pod, now)
 
     def job_changed(self, job: Job, now: float) -> None:
-        """Take in the present state of a Job that has not finished."""
+        """Record the present state of a Job that has not finished."""
         run = self._runs.get(_key(job))
         if run is None:
             return
         if run.size is None and job.status.succeeded > run.ended:
-            run.whole = False  # pods of it completed before we looked
-        if run.size != parallelism_of(job):  # progress is that of one size
+            run.whole = False  # pods of it completed before the operator watched
+        if run.size != parallelism_of(job):  # progress is measured at one size
             run.size = parallelism_of(job)
             run.done.clear()
         if not run.done or run.done[-1][1] != job.status.succeeded:
@@ -81,12 +81,12 @@ class JobRuns:
             run.done.popleft()
 
     def finished(self, job: Job, now: float) -> Run | None:
-        """Forget a Job that is complete; its run, if it teaches something."""
+        """Forget a complete Job. Return its run if a curve can learn from it."""
         run = self._runs.pop(_key(job), None)
         if run is None or not run.whole or run.first is None:
             return None
         run.step(now)
-        seconds = (now if run.started else run.last_end) - run.first  # its last pods' ends may be on their way to us
+        seconds = (now if run.started else run.last_end) - run.first  # the ends of its last pods may not have arrived yet
         size = max(run.held, key=lambda count: (run.held[count] if count else -1.0, count))
         near = sum(held for count, held in run.held.items() if abs(count - size) <= SIZE_TOLERANCE * size)
         found = Run(size, seconds)
@@ -97,7 +97,7 @@ class JobRuns:
         self._runs.pop(_key(job), None)
 
     def completing(self, job: Job, now: float) -> int:
-        """How many of the Job's pods are about to complete: they have run for more than half as long as its pods take."""
+        """Return how many of the Job's pods are about to complete: they have run for more than half of the pods' mean duration."""
         run = self._runs.get(_key(job))
         if run is None or not run.ended:
             return 0
@@ -105,9 +105,9 @@ class JobRuns:
         return sum(now - started > limit for started in run.started.values())
 
     def progress(self, job: Job, alone_seconds: float | None, now: float) -> float | None:
-        """Progress rate of the Job at its present size: the part of its work done lately, in units of what it does alone.
+        """Return the progress rate of the Job at its present size: the part of its work done lately, in units of its rate alone.
 
-        None where it is not known how long the Job takes alone or how much work it has, or too little was seen.
+        None if the Job's time alone or its amount of work is unknown, or too little was observed.
         """
         run, completions = self._runs.get(_key(job)), job.spec.completions
         if run is None or alone_seconds is None or not completions or len(run.done) < FEWEST_SAMPLES:
@@ -125,12 +125,12 @@ class JobRuns:
 
     def _end(self, run: _JobRun, pod: Pod, now: float) -> None:
         if pod.metadata.uid not in run.started:
-            run.whole = False  # it ran before we looked
+            run.whole = False  # it ran before the operator watched
             return
         run.step(now)
         run.last_end = now
         began = run.started.pop(pod.metadata.uid)
-        if pod.metadata.deletion_timestamp is None:  # a pod that was deleted has not completed
+        if pod.metadata.deletion_timestamp is None:  # a deleted pod has not completed
             run.ended += 1
             run.ended_seconds += now - began
 

@@ -1,9 +1,9 @@
-"""Small or large (DRESS §IV-C): the rule for a Job, once as Python for the operator and once as CEL for the API server.
+"""Small or large (DRESS §IV-C): the rule for a Job, in Python for the operator and in CEL for the API server.
 
-A Job is small if its full request, one pod's charge times the pods it wants at once, is at most the threshold in every counted
-resource. The API server writes the answer into the Job and its pod template at creation, and it stays: a category is fixed at
-submission. A Job whose size cannot be known (no requests, no pods yet) is large, or leaving requests out would be a way to pass.
-Both forms are checked against one table of Jobs in tests/t1/test_job_size.py.
+A Job is small if its full request is at most the threshold in every counted resource. The full request is one pod's effective requests
+times the pods it runs at once. The API server writes the result into the Job and its pod template at creation and keeps it, because a
+category is fixed at submission. A Job of unknown size (no requests, no pods yet) is large; otherwise a tenant could omit requests to become
+small. tests/t1/test_job_size.py checks both forms against one table of Jobs.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from fairburst.kube.usage.demand import pods_at_once
 
 SIZE_LABEL = "fairburst.dev/size"
 SMALL, LARGE = "small", "large"
-ROUNDING = 1e-9  # relative: three pods of 100m are not more than 300m, whatever floating point makes of it
+ROUNDING = 1e-9  # relative; hides floating-point noise, so that three pods of 100m are not more than 300m
 
 
 def full_request(job: Job) -> dict[str, float]:
-    """One pod's charge times the pods it wants at once, by resource, in resource units; empty for a Job that wants no pods."""
+    """Return one pod's effective requests times the pods it runs at once, by resource, in resource units; empty for a Job without pods."""
     pods = pods_at_once(job.spec)
     return {resource: pods * amount for resource, amount in template_charge(job.spec.template.spec).items()} if pods > 0 else {}
 
 
 def size_of(job: Job, threshold: Mapping[str, float]) -> str:
-    """The label's value for a Job, in the operator's own arithmetic. `threshold` in resource units by resource; empty: all are large."""
+    """Return the label's value for a Job, in the operator's arithmetic. `threshold` in resource units by resource; empty: all Jobs are
+    large.
+    """
     request = full_request(job)
     if not threshold or not request or template_lacks_requests(job.spec.template.spec, threshold):
         return LARGE
@@ -44,12 +46,12 @@ def _quantity(optional: str) -> str:
 
 
 def _named(container: str, resource: str) -> str:
-    """What a container requests; its limit where it requests nothing, as the API server will default it in the pod."""
+    """Return CEL for a container's request. The limit replaces a missing request, as the API server's default for the pod does."""
     return f"{container}.?resources.?requests[?{resource}].or({container}.?resources.?limits[?{resource}])"
 
 
 def _together(resource: str) -> str:
-    """Containers and sidecars: they run side by side."""
+    """Return CEL for containers and sidecars together, which run at the same time."""
     return (
         f"(variables.containers.map(c, {_quantity(_named('c', resource))}).sum() + "
         f"variables.sidecars.map(c, {_quantity(_named('c', resource))}).sum())"
@@ -57,13 +59,13 @@ def _together(resource: str) -> str:
 
 
 def _starting(resource: str, limit: str) -> str:
-    """Whether each init container fits beside the sidecars that have been started before it."""
+    """Return CEL for whether each init container fits together with the sidecars started before it."""
     earlier = f"variables.inits.transformList(j, s, j < i && s.?restartPolicy.orValue('') == 'Always', {_quantity(_named('s', resource))})"
     return f"variables.inits.all(i, c, {_quantity(_named('c', resource))} + {earlier}.sum() <= {limit})"
 
 
 def size_variables(threshold: str) -> list[dict[str, str]]:
-    """CEL variables of a policy on Jobs, of which `variables.size` is the label's value. `threshold`: CEL for a map of quantities."""
+    """Return the CEL variables of a policy on Jobs. `variables.size` is the label's value. `threshold`: CEL for a map of quantities."""
     limit = f"quantity(string(variables.threshold[k])).asApproximateFloat() * {1 + ROUNDING!r} / variables.pods"
     overhead = _quantity("variables.spec.?overhead[?k]")
     anybody = f"(variables.containers + variables.inits).exists(c, {_named('c', 'k')}.hasValue())"
@@ -91,16 +93,16 @@ def size_variables(threshold: str) -> list[dict[str, str]]:
 
 
 def label_patches(governs: str) -> list[str]:
-    """CEL of the patches for a Job and for its pod template: at creation the size, from then on what it was.
+    """Return CEL of the patches for a Job and for its pod template: they set the size at creation and keep it afterwards.
 
-    `governs`: CEL for whether the queue that is the policy's parameter is in force. While it has no threshold the label is taken off: what
-    a tenant has written into it counts for nothing.
+    `governs`: CEL for whether the queue that is the policy's parameter is in force. While it has no threshold the label is removed, so that
+    a value written by a tenant has no effect.
     """
     return [f"!({governs}) ? [] : {_label_patch(metadata)}" for metadata in ("metadata", "spec.template.metadata")]
 
 
 def unlabel_patches() -> list[str]:
-    """CEL of the patches that take the label off a Job and its pod template, where no queue has given it."""
+    """Return CEL of the patches that remove the label from a Job and its pod template if no queue has set it."""
     return [
         f'object.{metadata}.?labels[?\'{SIZE_LABEL}\'].hasValue() ? [JSONPatch{{op: "remove", path: "{_path(metadata)}"}}] : []'
         for metadata in ("metadata", "spec.template.metadata")

@@ -1,8 +1,8 @@
 """Progress curves learned from completed runs of job families, and the ConfigMap in which the runs survive a restart.
 
-What is saved is the runs, not the curves: a better fit then needs no migration. A version that this operator does not know is left as
-it is, and so is what the API server would not give us; then nothing is saved until a restart. What is corrupt starts anew. All of it is
-said in the log and in a metric, and harms nothing else: a job without a curve keeps its fair share.
+The ConfigMap holds the runs, not the curves, so a better fit needs no migration. The operator does not overwrite a version that it does not
+know, nor data that the API server failed to return; it then saves nothing until a restart. Corrupt data is discarded. Each case is logged
+and shown in a metric. A job without a curve keeps its fair share.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KEY = "job-runs.json"
 
 
 class LearnedCurves:
-    """The runs of all families and the curves that fit them. A family is fitted anew when it has a new run."""
+    """The runs of all families and their fitted curves. A family is fitted again after a new run."""
 
     def __init__(self, observations: Observations | None = None) -> None:
         self.observations = Observations()
@@ -37,14 +37,14 @@ class LearnedCurves:
         self.remember(observations or Observations())
 
     def remember(self, observations: Observations) -> None:
-        """Take over the runs of an earlier process."""
+        """Adopt the runs of an earlier process."""
         self.observations = observations
         self.curves, self.refusals = {}, {}
         for family in observations.families:
             self._fit(family)
 
     def completed(self, family: str, run: Run, wall: float) -> None:
-        """Record one run. `wall` is seconds since the epoch."""
+        """Record one run. `wall` is in seconds since the epoch."""
         self.observations = record(self.observations, family, run, wall)
         self._fit(family)
         for known in (self.curves, self.refusals):
@@ -52,7 +52,7 @@ class LearnedCurves:
                 del known[gone]
 
     def runs(self, family: str | None) -> tuple[Run, ...]:
-        """The runs of a family so far."""
+        """Return the recorded runs of a family."""
         return self.observations.of(family) if family is not None else ()
 
     def _fit(self, family: str) -> None:
@@ -67,7 +67,7 @@ class LearnedCurves:
 
 
 class RunStore:
-    """Loads and saves one pool's runs. `unreadable` says why what is saved cannot be used; None if it can."""
+    """Loads and saves one pool's runs. `unreadable`: why the saved data is unusable, None if it is usable."""
 
     def __init__(self, client: ApiClient, namespace: str, pool: str) -> None:
         self._text = SavedText(client, namespace, job_runs_name(pool), KEY)
@@ -77,19 +77,19 @@ class RunStore:
         self.unreadable: str | None = None
 
     async def load(self) -> Observations:
-        """What is saved; nothing where nothing usable is."""
+        """Return the saved runs, or none if the saved data is unusable."""
         try:
             self._saved = self._read(await self._text.read())
         except NotFound:
             return self._saved
         except (ApiError, ValueError, RecursionError) as error:
-            self._untouchable |= isinstance(error, ApiError)  # nobody knows what is there: it must not be written over
+            self._untouchable |= isinstance(error, ApiError)  # the saved data is unknown, so it must not be overwritten
             self.unreadable = str(error)
             event(logger, logging.ERROR, "job runs not readable, no curve is learned from them", name=self._text.name, problem=str(error))
         return self._saved
 
     async def save(self, observations: Observations) -> None:
-        """Write the runs if they differ from the saved ones; a failure is logged and tried again later."""
+        """Write the runs if they differ from the saved ones. A failure is logged and retried later."""
         now = time.monotonic()
         if observations == self._saved or self._untouchable or now < self._next_save:
             return

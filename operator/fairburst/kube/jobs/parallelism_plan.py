@@ -1,7 +1,8 @@
-"""Which Jobs get another spec.parallelism now, and which get theirs back. Pure; what was changed and when is noted on the Job itself.
+"""Which Jobs receive a new spec.parallelism now, and which get theirs back. Pure; the Job's own annotations record each change and its
+time.
 
-A change is made at most once an interval, only if it is worth it, and never takes a pod that is about to complete: the Job controller
-deletes the newest pods first, so a lower bound on how many stay is enough.
+A Job changes at most once per interval, only if the change is large enough, and never loses a pod that is about to complete. The Job
+controller deletes the newest pods first, so a lower bound on the pods that stay is sufficient.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fairburst.policy.paf.jobs import SlotDecision
 
 @dataclass(frozen=True, slots=True)
 class ParallelismWrite:
-    """A new spec.parallelism. `mark` None takes our notes off: the Job is its owner's again. Valid for `resource_version` only."""
+    """A new spec.parallelism, valid for `resource_version` only. `mark` None removes our annotations and returns the Job to its owner."""
 
     namespace: str
     name: str
@@ -31,18 +32,18 @@ class ParallelismWrite:
 
     @property
     def shrinks(self) -> bool:
-        """Whether it frees slots, which others wait for."""
+        """Whether the change frees slots, for which other Jobs wait."""
         return self.parallelism < self.present
 
     def patch(self) -> dict[str, Any]:
-        """The merge patch that does it."""
+        """Return the merge patch for the change."""
         metadata = {"annotations": mark_annotations(self.mark), "resourceVersion": self.resource_version}
         return {"metadata": metadata, "spec": {"parallelism": self.parallelism}}
 
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """A Job that is given a size: what it is, what was decided, and α of its queue."""
+    """A Job that receives a size: the candidate, the decision, and α of its queue."""
 
     candidate: Candidate
     decision: SlotDecision
@@ -51,7 +52,7 @@ class Sizing:
 
 @dataclass(frozen=True, slots=True)
 class Calmness:
-    """How rarely Jobs are resized: seconds between two changes of one, and the least change as a fraction of its size."""
+    """Damping of resizes: seconds between two changes of a Job, and the least change as a fraction of its size."""
 
     interval_seconds: float
     hysteresis: float
@@ -60,9 +61,9 @@ class Calmness:
 def plan_parallelism(
     sizings: Iterable[Sizing], completing: Callable[[Job], int], calmness: Calmness, wall: float
 ) -> tuple[list[ParallelismWrite], float]:
-    """Changes due now, and in how many seconds one that has to wait falls due (infinite: none waits).
+    """Return the changes due now, and the seconds until the next deferred change falls due (infinite: none).
 
-    `completing` answers how many of a Job's pods are about to complete. `wall` is seconds since the epoch.
+    `completing` returns how many of a Job's pods are about to complete. `wall` is in seconds since the epoch.
     """
     writes, wait = [], math.inf
     for sizing in sizings:
@@ -72,7 +73,7 @@ def plan_parallelism(
         worth_it = abs(wanted - present) >= max(1, math.ceil(calmness.hysteresis * present))
         if not worth_it and not (wanted > present and _below_its_due(sizing, present)):
             continue
-        # A clock that was set back must not stop all changes: a time far in the future is nobody's last change.
+        # After the clock was set back, a recorded time may lie far in the future. It must not block all changes.
         since = abs(wall - mark.changed_at) if mark is not None else math.inf
         if since < calmness.interval_seconds:
             wait = min(wait, calmness.interval_seconds - since)
@@ -82,19 +83,19 @@ def plan_parallelism(
 
 
 def size_for(candidate: Candidate, given: int, completing: int) -> int:
-    """Parallelism that gives the Job its slots without taking a pod that is about to complete."""
+    """Return the parallelism that gives the Job its slots without losing a pod that is about to complete."""
     value, left = candidate.value, candidate.left
     present = parallelism_of(candidate.job)
     wanted = min(max(given, value.minimum, 1), max(value.maximum, 1))
     if wanted >= left and present >= left:
-        return present  # either is more than it can use
+        return present  # either value exceeds what it can use
     if wanted < present and left <= value.slots:
-        return present  # all that is left to do runs already
+        return present  # all remaining work runs already
     return max(wanted, min(completing, present)) if wanted < present else wanted
 
 
 def _below_its_due(sizing: Sizing, present: int) -> bool:
-    """Whether its present size gives a Job less than α of its fair progress: then the smallest change is worth it."""
+    """Return whether the Job's present size gives it less than α of its fair progress. Then the smallest change is large enough."""
     value, due = sizing.candidate.value, sizing.decision.predicted_fair
     if value.curve is None or due is None:
         return False
@@ -102,7 +103,7 @@ def _below_its_due(sizing: Sizing, present: int) -> bool:
 
 
 def plan_restores(jobs: Iterable[Job]) -> list[ParallelismWrite]:
-    """What undoes our changes of these Jobs. One that somebody else has resized since only loses our notes."""
+    """Return the writes that undo our changes of these Jobs. A Job that another client has resized since only loses our annotations."""
     return [
         _write(job, parallelism_of(job), original_parallelism(job), None)
         for job in jobs

@@ -1,7 +1,7 @@
-"""The reserve for small jobs on the cluster: which queues keep one, the jobs part of the snapshot, and the quotas that subdivide a level.
+"""The reserve for small jobs on the cluster: the queues that keep one, the jobs part of the snapshot, the quotas that divide a level.
 
-What is reserved is the core's decision (policy/dress); here it becomes quotas by priority class under the namespace's umbrella, and the
-figures that users read. Where the configuration keeps no reserve nothing here is called.
+The core (policy/dress) decides the size of the reserve. This module turns it into quotas by priority class below the namespace quota, and
+into the figures that users read. It is not called if the configuration keeps no reserve.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, RoundResult
 
 CLASS_OF = {SMALL_QUOTA: SMALL_CLASS, LARGE_QUOTA: LARGE_CLASS}
 QUOTA_OF = {name: quota for quota, name in CLASS_OF.items()}
-# Where jobs of one size come and go, dividing and uniting again would cost more writes than the quotas that stay.
+# Where jobs of one size come and go, removing and recreating the division would cost more writes than keeping the quotas.
 DIVIDED_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class ReserveView:
-    """What a queue's status says of its small jobs. `threshold` and `level` in resource units, `ratio` a fraction of the elastic pool.
+    """The small jobs of a queue, for its status. `threshold` and `level` in resource units, `ratio` a fraction of the elastic pool.
 
-    `small_stamp` is None where nothing is stamped.
+    `small_stamp` is None if no priority class is set on pods.
     """
 
     small_stamp: Mapping[str, Any] | None
@@ -51,7 +51,7 @@ class ReserveView:
 
 @dataclass(slots=True)
 class Reserve:
-    """What the reserve keeps from round to round: the pods as tasks, and each namespace's jobs until something changes there."""
+    """The state that the reserve keeps between rounds: pods as tasks, and each namespace's jobs until a change there."""
 
     config: Config
     index: JobIndex
@@ -63,16 +63,16 @@ class Reserve:
     _taking_part: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     _pending: list[Job] = field(default_factory=list)
     _running: list[Job] = field(default_factory=list)
-    _ratio: float = 0.0  # of the last round that divided anything; a round of an idle cluster does not
+    _ratio: float = 0.0  # of the last round that divided a level; rounds of an idle cluster divide none
 
     @classmethod
     def of(cls, config: Config) -> Reserve | None:
-        """None where the configuration keeps no reserve."""
+        """Return the reserve, or None if the configuration keeps none."""
         dress = config.policy().dress
         return None if dress is None else cls(config, JobIndex(config.pool.counted_resources, keep_seconds(dress)))
 
     def pod_changed(self, old: Pod | None, new: Pod | None, pods: PodIndex, wall: float, now: float) -> None:
-        """Take in one change of a pod that `pods` has seen. Costs next to nothing where nobody looks at its namespace."""
+        """Record one change of a pod that `pods` has seen. Nearly free for namespaces that are not followed."""
         pod = new or old
         if pod is not None and pod.metadata.namespace in self.index.followed:
             self.index.update(old, new, pods.charge_of(pod), wall, now)
@@ -81,7 +81,7 @@ class Reserve:
         self, snapshot: ClusterSnapshot, roster: Roster, demand: Mapping[str, NamespaceDemand], changed: Collection[str],
         pods: PodIndex, stored_pods: Iterable[Pod], wall: float, now: float, *, moved: bool = True,
     ) -> ClusterSnapshot:  # fmt: skip
-        """The snapshot with its jobs. `changed`: namespaces of which something has changed since the last call; `moved`: so have queues."""
+        """Return the snapshot with its jobs. `changed`: namespaces changed since the last call; `moved`: whether queues have changed too."""
         if moved:
             self._members = {member.namespace: member for member in roster.governing if takes_part(member)}
             self._namespaces = frozenset(self._members)
@@ -115,7 +115,9 @@ class Reserve:
             self._jobs.clear()
 
     def threshold(self, member: Member, snapshot: ClusterSnapshot) -> dict[str, float]:
-        """θ x committed capacity by resource, resource units: committed, so that a burst or a reboot does not change what is small."""
+        """Return θ x committed capacity by resource, in resource units. Committed, so that a burst or a reboot does not change which jobs
+        are small.
+        """
         percent = self.config.small_jobs.threshold_percent
         if isinstance(member.queue, ThroughputQueue) and member.queue.spec.small_jobs is not None:
             percent = member.queue.spec.small_jobs.threshold_percent
@@ -128,11 +130,13 @@ class Reserve:
         self, umbrella: QuotaTarget, member: Member, row: int, snapshot: ClusterSnapshot, result: RoundResult,
         by_class: Mapping[str, ClassUsage], now: float,
     ) -> list[QuotaTarget]:  # fmt: skip
-        """The two quotas below a queue's umbrella; none for a queue that keeps no reserve, or whose jobs are all of one size: there is
-        nothing to divide then, and kube-controller-manager works out each quota of a namespace anew for every pod that ends.
+        """Return the two quotas below a queue's namespace quota.
 
-        Small jobs may have what the core gives them, and without asking what the reserve ratio keeps for them (unless room is kept for a
-        burst); large ones the rest of the level. Together they may exceed the level, which the umbrella holds.
+        There are none for a queue without a reserve, nor if all jobs are of one size: there is nothing to divide, and
+        kube-controller-manager recomputes every quota of a namespace for each pod that ends.
+
+        Small jobs may use what the core gives them, and at any time what the reserve ratio keeps for them (unless room is kept for a
+        burst). Large jobs may use the rest of the level. Together they may exceed the level, which the namespace quota enforces.
         """
         if not _divides(member, row, result) or not self._has_both_sizes(member.namespace, now):
             return []
@@ -154,7 +158,7 @@ class Reserve:
         self, umbrella: QuotaTarget, name: str, part: FloatArray, unit: Mapping[str, float], resources: Sequence[str],
         by_class: Mapping[str, ClassUsage],
     ) -> QuotaTarget:  # fmt: skip
-        """One part: never below the floor, nor below the largest pod of its class, so that some pod can always be created."""
+        """Return one part: never below the floor or the largest pod of its class, so that at least one pod can be created."""
         floors = natural_units(self.config.enforcement.floors)
         seen = by_class.get(CLASS_OF[name])
         pod = {
@@ -170,13 +174,13 @@ class Reserve:
         )
 
     def small_owners(self, namespace: str) -> frozenset[str]:
-        """Uids of the controllers in a namespace whose pods are small."""
+        """Return the uids of the controllers in a namespace whose pods are small."""
         return self._jobs.get(namespace, NamespaceJobs()).small_owners
 
     # Views -----------------------------------------------------------------------------------------------------------
 
     def view(self, member: Member, row: int, snapshot: ClusterSnapshot, result: RoundResult, *, observed_only: bool) -> ReserveView | None:
-        """What the queue's status says; None for a queue that keeps no reserve."""
+        """Return the view for the queue's status, or None for a queue that keeps no reserve."""
         if not _divides(member, row, result):
             return None
         jobs = self._jobs.get(member.namespace, NamespaceJobs())
@@ -195,7 +199,7 @@ class Reserve:
         return self._ratio
 
     def too_large(self, member: Member, snapshot: ClusterSnapshot) -> list[str] | None:
-        """A sentence for each of the queue's jobs that can never run whole at one time; None for a queue that keeps no reserve."""
+        """Return a sentence for each of the queue's jobs that can never run whole at one time; None for a queue that keeps no reserve."""
         jobs = self._jobs.get(member.namespace)
         if jobs is None or not takes_part(member):
             return None
@@ -204,20 +208,22 @@ class Reserve:
 
 
 def takes_part(member: Member) -> bool:
-    """Whether the queue keeps a reserve for its small jobs: throughput queues do, unless they say Off (as written, also in a bad edit)."""
+    """Return whether the queue keeps a reserve for its small jobs: throughput queues do unless they say Off (as written, also in an invalid
+    edit).
+    """
     return member.key[0] == "ThroughputQueue" and member.obj["spec"].get("reserve") != "Off"
 
 
 def _divides(member: Member, row: int, result: RoundResult) -> bool:
-    """Whether the queue's level is divided in this round: it keeps a reserve and has been admitted."""
+    """Return whether the queue's level is divided in this round: it keeps a reserve and has been admitted."""
     return takes_part(member) and result.classes[row] is GuaranteeClass.ELASTIC
 
 
 def _small_level(result: RoundResult, row: int) -> FloatArray:
-    """(K,) what is for small jobs; nothing where the round had nothing to divide."""
+    """Return (K,) the level for small jobs; zeros if the round divided nothing."""
     return np.zeros(result.level.shape[1]) if result.small_level is None else result.small_level[row]
 
 
 def left_over(quotas: Mapping[QuotaKey, ResourceQuota], wanted: Collection[QuotaKey], pool: str) -> list[QuotaKey]:
-    """Quotas of this pool for small or large jobs that nobody wants any more, in order."""
+    """Return this pool's quotas for small or large jobs that are no longer needed, in order."""
     return sorted(key for key, quota in quotas.items() if key[1] in PART_QUOTAS and key not in wanted and pool_of(quota) == pool)

@@ -1,7 +1,7 @@
-"""What DRESS remembers (the reserve ratio, how long tasks of each family run, how well it estimated), kept in the pool's ConfigMap.
+"""The memory of DRESS (reserve ratio, task durations by family, accuracy of its estimates), kept in the pool's ConfigMap.
 
-Beside the committed capacity (committed.py), under a key of its own. Losing it costs some minutes of learning and no promise, so what
-cannot be read is logged and begun anew.
+It has its own key next to the committed capacity (committed.py). Its loss costs some minutes of learning and breaks no promise, so
+unreadable data is logged and discarded.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from fairburst.telemetry.log import event
 logger = logging.getLogger(__name__)
 
 KEY = "small-jobs.json"
-RATIO_STEP = 0.005  # of the elastic pool; smaller moves of the reserve ratio are not worth a write
+RATIO_STEP = 0.005  # of the elastic pool; smaller moves of the reserve ratio cause no write
 
 
 class ReserveMemory:
-    """Loads and saves one pool's memory of DRESS. Written only when it holds something new, and every few seconds at most."""
+    """Loads and saves one pool's memory of DRESS. Written only when it has changed, at most once every few seconds."""
 
     def __init__(self, client: ApiClient, namespace: str, pool: str) -> None:
         self._text = SavedText(client, namespace, memory_name(pool), KEY)
@@ -32,7 +32,7 @@ class ReserveMemory:
         self._next_at = -math.inf
 
     async def load(self) -> DressMemory | None:
-        """What is saved; None where there is nothing that can be used."""
+        """Return the saved memory, or None if there is no usable one."""
         try:
             text = await self._text.read()
             self._saved = None if text is None else load_dress(text)
@@ -44,7 +44,7 @@ class ReserveMemory:
         return self._saved
 
     async def save(self, memory: DressMemory | None) -> None:
-        """Write it if it says something new and the last write is long enough ago; a failure is logged and tried again later."""
+        """Write the memory if it has changed and the last write is old enough. A failure is logged and retried later."""
         now = time.monotonic()
         if memory is None or now < self._next_at or not _is_news(memory, self._saved):
             return
@@ -57,8 +57,10 @@ class ReserveMemory:
 
 
 def _is_news(memory: DressMemory, saved: DressMemory | None) -> bool:
-    """Whether the ratio has moved, something was learned, or lead time was judged. Times alone are no news, or a settled cluster would be
-    written for ever."""
+    """Return whether the ratio has moved, something was learned, or a lead time was judged.
+
+    Times alone do not count, or a settled cluster would be written forever.
+    """
     if saved is None:
         return True
     moved = abs(memory.reserve_ratio - saved.reserve_ratio) >= RATIO_STEP

@@ -1,1 +1,1 @@
-"""DRESS: a reserve for small jobs that adapts, from demand categories and an estimate of what running jobs will release."""
+"""DRESS: an adaptive reserve for small jobs, from demand categories and an estimate of the resources that running jobs will release."""

@@ -1,4 +1,4 @@
-"""Demand categories (DRESS §IV-C): whether a job counts as small. Jobs are sorted, not pods, and once: when they are submitted."""
+"""Demand categories (DRESS §IV-C): whether a job is small. The unit is the job, not the pod, and the category is fixed at submission."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from fairburst.policy.tolerance import TOLERANCE
 
 
 def size_limit(pool: FloatArray, size_threshold: float) -> FloatArray:
-    """(R,) the most that a small job requests of each resource: θ x Tot_R.
+    """Return the largest request of a small job in each resource, (R,): θ x Tot_R.
 
-    The text says θ x A_c. In a congested cluster A_c is near 0 and every job would be large, so Tot_R it is.
+    The paper's text says θ x A_c. In a congested cluster A_c is near 0, so every job would be large. fairburst therefore uses Tot_R.
     """
     return pool * size_threshold
 
 
 def is_small(request: FloatArray, pool: FloatArray, size_threshold: float) -> BoolArray:
-    """(...) whether each request of (..., R), a job's full request, is at most θ of the pool (R,) in every resource."""
+    """Return, for requests (..., R), whether each is at most θ of the pool (R,) in every resource. A request is a job's full request."""
     small: BoolArray = np.all(request <= size_limit(pool, size_threshold) * (1.0 + TOLERANCE), axis=-1)
     return small
 
 
 def category_of(request: FloatArray, pool: FloatArray, size_threshold: float) -> DemandCategory:
-    """Small if the request's dominant share of the pool is at most θ.
+    """Return SMALL if the request's dominant share of the pool is at most θ, otherwise LARGE.
 
     Parameters
     ----------
@@ -34,6 +34,6 @@ def category_of(request: FloatArray, pool: FloatArray, size_threshold: float) ->
 
     Returns
     -------
-    SMALL or LARGE; a job that asks for nothing is small, one that asks for what the pool has none of is large.
+    SMALL or LARGE. A job that requests nothing is small. A job that requests a resource the pool lacks is large.
     """
     return DemandCategory.SMALL if is_small(request, pool, size_threshold) else DemandCategory.LARGE

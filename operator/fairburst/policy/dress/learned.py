@@ -1,7 +1,8 @@
-"""Learned release estimate: how long tasks of the same family took before, and so when the running ones will end.
+"""Learned release estimate: past durations of a family's tasks predict when its running tasks will end.
 
-Beyond the paper, whose estimator (phases.py) knows nothing of a job until its first tasks have ended. Recurring jobs have earlier runs.
-A bounded value: the last DURATIONS durations of each of at most FAMILIES families, the longest unseen family is dropped first.
+This goes beyond the paper, whose estimator (phases.py) knows nothing of a job until its first tasks have ended. Recurring jobs have earlier
+runs. The value is bounded: it holds the last DURATIONS durations of at most FAMILIES families and drops the least recently seen family
+first.
 """
 
 from __future__ import annotations
@@ -19,14 +20,20 @@ DURATIONS = 32  # enough for a quantile of one in twenty
 FAMILIES = 1000
 LONGEST = 1e6  # seconds; longer tasks count as this long, so that a family and a duration fit in one sortable float64
 SPAN = 2.0 * LONGEST + 1.0
-FEWEST = 5  # durations below which a family says nothing
+FEWEST = 5  # a family with fewer durations gives no estimate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FamilyDurations:
-    """Durations by family. oldest_first: in the order in which they were seen; seen: when a task of the family last ended. What follows is
-    computed from those two, for F families. row_of: name to row. ascending: (F x DURATIONS,) all families in one sorted row, family f
-    from f x SPAN on, padded with what no duration reaches. count: (F,) durations of each."""
+    """Durations by family.
+
+    oldest_first: durations in the order in which they were seen.
+    seen: when a task of the family last ended.
+    The remaining fields are computed from these two, for F families.
+    row_of: name to row.
+    ascending: (F x DURATIONS,) all families in one sorted row. Family f starts at f x SPAN; the padding is larger than any duration.
+    count: (F,) durations of each family.
+    """
 
     oldest_first: Mapping[str, tuple[float, ...]]
     seen: Mapping[str, float]
@@ -40,11 +47,11 @@ class FamilyDurations:
             return NotImplemented
         return dict(self.oldest_first) == dict(other.oldest_first) and dict(self.seen) == dict(other.seen)
 
-    __hash__ = None  # type: ignore[assignment]  # a value with mappings inside
+    __hash__ = None  # type: ignore[assignment]  # a value that contains mappings
 
     @classmethod
     def of(cls, oldest_first: Mapping[str, Sequence[float]], seen: Mapping[str, float]) -> FamilyDurations:
-        """From what was seen, cut to the bounds."""
+        """Build the value from observations, cut to the bounds."""
         kept = sorted(sorted(oldest_first, key=lambda name: (-seen[name], name))[:FAMILIES])
         rows = {name: tuple(oldest_first[name][-DURATIONS:]) for name in kept}
         table = np.full((len(kept), DURATIONS), SPAN - 0.5)
@@ -56,12 +63,12 @@ class FamilyDurations:
 
 
 def nothing_learned() -> FamilyDurations:
-    """The beginning."""
+    """Return the initial value, without families."""
     return FamilyDurations.of({}, {})
 
 
 def learn(former: FamilyDurations, tasks: TaskTable, since: float, until: float) -> FamilyDurations:
-    """Add the durations of the tasks that ended in (since, until]; the same object if there are none."""
+    """Add the durations of the tasks that ended in (since, until]; return the same object if there are none."""
     with np.errstate(invalid="ignore"):
         done = (tasks.ended > since) & (tasks.ended <= until) & (tasks.family >= 0) & (tasks.ended >= tasks.started)
     rows = np.flatnonzero(done)
@@ -79,9 +86,14 @@ def learn(former: FamilyDurations, tasks: TaskTable, since: float, until: float)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outlook:
-    """Running tasks whose family is known well enough, at one moment. small, request: their category and what they hold. age, base,
-    younger, longer: seconds they have run; where their family begins in the sorted row; how many durations end before their age in that
-    row; how many durations of their family are longer."""
+    """Running tasks of families with enough durations, at one moment.
+
+    small, request: their category and the resources they hold.
+    age: seconds they have run.
+    base: where their family begins in the sorted row.
+    younger: how many durations end before their age in that row.
+    longer: how many durations of their family are longer.
+    """
 
     families: FamilyDurations
     small: BoolArray
@@ -97,7 +109,7 @@ class Outlook:
         place = np.array([families.row_of.get(name, -1) for name in tasks.families] + [-1], dtype=np.int64)
         with np.errstate(invalid="ignore"):
             running = ~(tasks.ended <= now) & (tasks.started < now)
-        family = place[tasks.family]  # -1, the unknown family, finds the -1 at the end
+        family = place[tasks.family]  # -1, the unknown family, selects the -1 at the end
         enough = np.append(families.count >= FEWEST, False)
         rows = np.flatnonzero(running & enough[family])
         family = family[rows]
@@ -110,16 +122,16 @@ class Outlook:
         return cls(families, tasks.small[rows], tasks.request[rows], age[some], base[some], younger[some], longer[some])
 
     def ending_chance(self, ahead: float) -> FloatArray:
-        """Chance that each task ends within `ahead` seconds: P(D <= age + ahead | D > age), by its family's durations.
+        """Return the chance that each task ends within `ahead` seconds: P(D <= age + ahead | D > age), by its family's durations.
 
-        A task that has run longer than its family ever did is not in here: nothing is known of when it ends.
+        Tasks that have run longer than any task of their family are excluded: their durations predict no end.
         """
         by_then = np.searchsorted(self.families.ascending, self.base + np.minimum(self.age + ahead, LONGEST), side="right")
         chance: FloatArray = (by_then - self.younger) / self.longer
         return chance
 
     def cautious_release(self, ahead: float, deviations: float) -> FloatArray:
-        """(R,) what these tasks release within `ahead` seconds: the mean less so many standard deviations, at least 0."""
+        """Return (R,) what these tasks release within `ahead` seconds: the mean less `deviations` standard deviations, at least 0."""
         chance = self.ending_chance(ahead)[:, None]
         mean = (chance * self.request).sum(axis=0)
         variance = (chance * (1.0 - chance) * self.request**2).sum(axis=0)

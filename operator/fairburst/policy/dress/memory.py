@@ -1,6 +1,6 @@
-"""What DRESS remembers between rounds: a frozen, bounded value, and its JSON with a version of its own.
+"""The state that DRESS keeps between rounds: a frozen, bounded value, and its JSON with its own version.
 
-A damaged or newer text is refused as a whole; beginning anew costs a few minutes of learning and no promise.
+A damaged text or one of a newer version is refused as a whole. A fresh start costs a few minutes of learning and breaks no promise.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What both estimators said at `made_at` would be released by `due`: (R,) resource units each."""
+    """The release by `due` that both estimators predicted at `made_at`: (R,) resource units each."""
 
     made_at: float
     due: float
@@ -34,9 +34,12 @@ class Prediction:
 class DressMemory:
     """State of DRESS.
 
-    reserve_ratio: δ. adjusted_at: when Algorithm 3 last ran (minus infinity: never). learned_until: ends of tasks up to here are in
-    `families`. prediction: the one that waits to be compared with what happens. phases_score, learned_score: see EstimatorScore.
-    lead_times: by queue, what room held for its bursts has cost and gained.
+    reserve_ratio: δ.
+    adjusted_at: when Algorithm 3 last ran (minus infinity: never).
+    learned_until: `families` contains the ends of tasks up to here.
+    prediction: the prediction that waits to be compared with the actual release.
+    phases_score, learned_score: see EstimatorScore.
+    lead_times: cost and gain of the room held for bursts, by queue.
     """
 
     reserve_ratio: float
@@ -50,17 +53,17 @@ class DressMemory:
 
 
 def dump_dress(memory: DressMemory) -> str:
-    """The memory as JSON text; equal memories give equal bytes."""
+    """Return the memory as JSON text. Equal memories give equal bytes."""
     return json.dumps(encode_dress(memory), allow_nan=False)
 
 
 def load_dress(text: str) -> DressMemory:
-    """Read what `dump_dress` wrote. Raises NewerMemoryError or MemoryFormatError."""
+    """Read the output of `dump_dress`. Raises NewerMemoryError or MemoryFormatError."""
     return decode_dress(parse(text, "memory of DRESS"))
 
 
 def encode_dress(memory: DressMemory) -> dict[str, Any]:
-    """As JSON values."""
+    """Return the memory as JSON values."""
     families = memory.families
     prediction = memory.prediction
     return {
@@ -79,7 +82,7 @@ def encode_dress(memory: DressMemory) -> dict[str, Any]:
 
 
 def decode_dress(value: object) -> DressMemory:
-    """Inverse of `encode_dress`. Raises NewerMemoryError or MemoryFormatError."""
+    """Invert `encode_dress`. Raises NewerMemoryError or MemoryFormatError."""
     whole = versioned(value, VERSION, "memory of DRESS")
     try:
         return _decode(whole)
@@ -126,7 +129,7 @@ def _encode_record(record: LeadTimeRecord) -> list[Any]:
 
 
 def _decode_record(value: list[Any]) -> LeadTimeRecord:
-    """Nothing is charged for the time between the writing and the reading."""
+    """Decode a lead-time record. The time between writing and reading is not charged."""
     window, cost, gain, past, resting = value
     entries = tuple((_number(one), _number(other)) for one, other in past)
     return LeadTimeRecord(int(window), _number(cost), _number(gain), past=entries, resting=int(resting))

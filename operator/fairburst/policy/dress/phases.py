@@ -1,7 +1,7 @@
 """Phases of running jobs from the start and end times of their tasks (DRESS §IV-A and IV-B, Algorithms 1 and 2).
 
-A phase is a group of a job's tasks that start together. Computed anew each round from the tasks that are there, for all jobs at once; what
-the paper keeps in variables between heartbeats is a function of the times, so nothing is lost by a restart.
+A phase is a group of a job's tasks that start together. Each round computes the phases of all jobs at once from the current tasks. The
+paper keeps variables between heartbeats; here they are functions of the times, so a restart loses nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ from fairburst.policy.dress.values import DressConfig, TaskTable
 class Phases:
     """The phases of all jobs, P of them, ascending by (job, start).
 
-    job: (P,) number of the job. small: (P,) its category. variation: (P,) Δps, seconds between the first and the last start.
-    first_finish: (P,) γ, NaN until the phase has begun to end. occupied: (P, R) c, all that its tasks and the trailing tasks carried into
-    it hold or held. running: (P, R) the part of it that runs now. odd: tasks left out because they end before they start.
+    job: (P,) number of the job.
+    small: (P,) its category.
+    variation: (P,) Δps, seconds between the first and the last start.
+    first_finish: (P,) γ, NaN until the phase has begun to end.
+    occupied: (P, R) c, what its tasks, and the trailing tasks carried into it, hold or held in total.
+    running: (P, R) the part of `occupied` that runs now.
+    odd: number of tasks left out because they end before they start.
     """
 
     job: IntArray
@@ -33,23 +37,23 @@ class Phases:
 
 
 def find_phases(tasks: TaskTable, config: DressConfig, now: float) -> Phases:
-    """Group tasks into phases and say when each begins to release.
+    """Group tasks into phases and find when each begins to release.
 
     Parameters
     ----------
     tasks : M tasks; rows ascending by (job, started) save a sort
     config : phase window pw, start and end thresholds t_s, t_e (counts of tasks)
-    now : seconds; starts after it (a clock that stepped back) count as now, ends after it as not yet
+    now : seconds; after a clock stepped back, later starts count as now and later ends as not yet ended
 
     Returns
     -------
-    Phases; those with too few tasks in a window to be one (Algorithm 1, line 11) have been merged into the job's next phase.
+    Phases. A group with too few starts in a window (Algorithm 1, line 11) is merged into the job's next phase.
 
     Notes
     -----
-    Departures, each with its reason: in Algorithm 1 RT counts running tasks; here starts are counted, because with ends taken off, waves
-    of one phase that replace each other look like its end. In Algorithm 2 line 10 takes the minimum over all completed tasks; here it is
-    the first finish of the window in which more than t_e ended, because heading tasks, which the threshold is to filter out, ended long
+    Departures from the paper, with reasons. In Algorithm 1, RT counts running tasks. Here starts are counted: if ends were subtracted,
+    successive waves of one phase would look like its end. In Algorithm 2, line 10 takes the minimum over all completed tasks. Here it is
+    the first finish of the window in which more than t_e tasks ended, because the heading tasks that the threshold filters out ended long
     before. O(M log M), one sort of the ended tasks.
     """
     tasks, odd = _in_order(tasks)
@@ -66,7 +70,7 @@ def find_phases(tasks: TaskTable, config: DressConfig, now: float) -> Phases:
     first_finish, last_finish = _finishes(group, tasks.ended, ended, config, count)
     running = np.add.reduceat(request * ~ended[:, None], first, axis=0)
     occupied = np.add.reduceat(request, first, axis=0)
-    # Algorithm 2, lines 11-12: nothing ended for a window although some still run: those are trailing tasks
+    # Algorithm 2, lines 11-12: tasks are trailing if some still run although none ended for a window.
     trailing = ~np.isnan(first_finish) & (last_finish <= now - config.phase_window_seconds) & (running.max(axis=1) > 0)
     successor = _next_detected(job[first], detected)
     moved = (trailing | ~detected) & (successor >= 0)
@@ -81,7 +85,7 @@ def find_phases(tasks: TaskTable, config: DressConfig, now: float) -> Phases:
 
 
 def _in_order(tasks: TaskTable) -> tuple[TaskTable, int]:
-    """The tasks ascending by (job, started), and how many were left out."""
+    """Return the tasks ascending by (job, started), and how many were left out."""
     with np.errstate(invalid="ignore"):
         backwards = tasks.ended < tasks.started
     backwards |= np.isnan(tasks.started)
@@ -98,14 +102,14 @@ def _in_order(tasks: TaskTable) -> tuple[TaskTable, int]:
 
 
 def _groups(job: IntArray, started: FloatArray, window: float) -> tuple[IntArray, IntArray]:
-    """(group of each row, first row of each group): a group ends when nothing starts for a window (Algorithm 1, line 14)."""
+    """Return (group of each row, first row of each group). A group ends when nothing starts for a window (Algorithm 1, line 14)."""
     begins = np.ones(len(job), dtype=np.bool_)
     begins[1:] = (job[1:] != job[:-1]) | (started[1:] - started[:-1] >= window)
     return np.cumsum(begins) - 1, np.flatnonzero(begins)
 
 
 def _has_dense_window(group: IntArray, times: FloatArray, threshold: int, window: float, count: int) -> BoolArray:
-    """(count,) whether more than `threshold` of a group's ascending times lie within one window (Algorithm 1, line 11)."""
+    """Return (count,) whether more than `threshold` of a group's ascending times lie within one window (Algorithm 1, line 11)."""
     dense = np.zeros(count, dtype=np.bool_)
     if len(group) > threshold:
         until = len(group) - threshold
@@ -117,12 +121,12 @@ def _has_dense_window(group: IntArray, times: FloatArray, threshold: int, window
 def _finishes(
     group: IntArray, ended: FloatArray, is_ended: BoolArray, config: DressConfig, count: int
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
-    """(γ of each group or NaN, its last finish or -inf): Algorithm 2, lines 8-10."""
+    """Return (γ of each group or NaN, its last finish or -inf): Algorithm 2, lines 8-10."""
     first_finish, last_finish = np.full(count, np.nan), np.full(count, -np.inf)
     rows = np.flatnonzero(is_ended)
     if rows.size == 0:
         return first_finish, last_finish
-    # one sort by (group, end) in a single key: ends are exact to a microsecond in it for 50,000 groups over a day
+    # One sort by (group, end) in a single key. For 50,000 groups over a day the key keeps ends exact to a microsecond.
     times, within = ended[rows], group[rows]
     earliest = times.min()
     order = np.argsort(within + (times - earliest) / (2.0 * (times.max() - earliest) + 1.0))
@@ -133,13 +137,13 @@ def _finishes(
     if len(within) > threshold:
         until = len(within) - threshold
         close = np.flatnonzero((within[threshold:] == within[:until]) & (times[threshold:] - times[:until] < window))
-        # descending, so that the first window of a group is written last
+        # Descending, so that each group's first window is written last.
         first_finish[within[close[::-1]]] = times[close[::-1]]
     return first_finish, last_finish
 
 
 def _next_detected(job: IntArray, detected: BoolArray) -> IntArray:
-    """(P,) index of the next phase of the same job, -1 if there is none yet."""
+    """Return (P,) index of the next phase of the same job, -1 if there is none yet."""
     count = len(job)
     nearest = np.where(detected, np.arange(count), count)
     following = np.minimum.accumulate(np.append(nearest[1:], count)[::-1])[::-1]

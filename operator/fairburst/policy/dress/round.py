@@ -1,4 +1,4 @@
-"""DRESS's part of one round: from jobs, tasks and the queues' levels to δ, its reasons, and the small part of each level."""
+"""The DRESS part of one round: from jobs, tasks and queue levels to δ, its reasons, and the small part of each level."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def dress_round(
 
     Parameters
     ----------
-    levels : the queues and what they have
+    levels : the queues and their levels
     jobs : pending and running jobs and the tasks seen
-    memory : what the last round returned; None at first
+    memory : the memory that the last round returned; None in the first round
     config : settings
     now : seconds since the epoch
 
     Returns
     -------
-    The outcome and the next memory. The same inputs give the same bytes; a second round at the same time changes nothing.
+    The outcome and the next memory. The same inputs give the same bytes. A second round at the same time changes nothing.
 
     Raises
     ------
@@ -51,8 +51,8 @@ def dress_round(
 
     Notes
     -----
-    DRESS Algorithms 1 to 3. δ moves at most once in `step_seconds`: Algorithm 3 takes F(t + 1) off the reserve each time it runs, so run
-    more often it would count the same release several times.
+    DRESS Algorithms 1 to 3. δ moves at most once in `step_seconds`: each run of Algorithm 3 takes F(t + 1) off the reserve, so more
+    frequent runs would count the same release several times.
     """
     check(levels, jobs, config)
     memory = _learned(_kept(memory, config, now), jobs, levels.pool, now)
@@ -103,7 +103,7 @@ def _estimate(jobs: JobsPart, memory: DressMemory, config: DressConfig, now: flo
 def _adjustment(
     levels: Levels, work: Work, free: FloatArray, estimate: _Estimate, ratio: float, config: DressConfig, now: float, due: bool
 ) -> Adjustment:  # fmt: skip
-    """Algorithm 3 if it is due, and the bound on the oldest large job's wait, which holds at any time."""
+    """Run Algorithm 3 if it is due, and apply the bound on the oldest large job's wait, which always holds."""
     adjustment = Adjustment(ratio, "Unchanged", f"The reserve ratio stays at {ratio:.1%} until the next step.")
     if due:
         small_free, large_free = split_free(ratio, levels.pool, free, work.small_used)
@@ -118,7 +118,7 @@ def _adjustment(
 
 
 def check(levels: Levels, jobs: JobsPart, config: DressConfig) -> None:
-    """Raise if shapes disagree or a setting is out of range."""
+    """Raise an error if shapes disagree or a setting is out of range."""
     width = len(levels.pool)
     count = len(jobs.tasks.job)
     for name, want in (("request", (count, width)), ("started", (count,)), ("ended", (count,)), ("small", (count,)), ("family", (count,))):
@@ -141,7 +141,7 @@ def check(levels: Levels, jobs: JobsPart, config: DressConfig) -> None:
 
 
 def _kept(memory: DressMemory | None, config: DressConfig, now: float) -> DressMemory:
-    """The memory to go on from; a clock that stepped back must not stop the adjustments until it has caught up."""
+    """Return the memory to continue from. After a clock stepped back, adjustments must not stop until it has caught up."""
     if memory is None:
         return DressMemory(max(config.initial_reserve, config.min_reserve))
     if now < memory.adjusted_at:
@@ -150,7 +150,7 @@ def _kept(memory: DressMemory | None, config: DressConfig, now: float) -> DressM
 
 
 def _learned(memory: DressMemory, jobs: JobsPart, pool: FloatArray, now: float) -> DressMemory:
-    """Compare what was predicted, and add the durations of tasks that have ended since."""
+    """Score the due prediction and add the durations of tasks that have ended since."""
     memory = compare(memory, jobs.tasks, pool, now)
     until = now - SETTLE_SECONDS
     if until <= memory.learned_until:
@@ -160,7 +160,7 @@ def _learned(memory: DressMemory, jobs: JobsPart, pool: FloatArray, now: float) 
 
 
 def _small_level(levels: Levels, work: Work, ratio: float, config: DressConfig, waited: bool) -> FloatArray:
-    """(N, K); levels of armed queues can exceed the pool, those of queues that take part cannot."""
+    """Return (N, K) the small part of each level. Levels of armed queues can exceed the pool; those of participating queues cannot."""
     part = levels.taking_part
     small = np.zeros_like(levels.level)
     if not part.any():
@@ -179,8 +179,10 @@ def _small_level(levels: Levels, work: Work, ratio: float, config: DressConfig, 
 def _startable(
     levels: Levels, work: Work, small_free: FloatArray, large_free: FloatArray
 ) -> tuple[str, ...]:  # fmt: skip
-    """Pending jobs whose full demand fits their category's part and their queue's level, in order within each category: the first that
-    does not fit holds up the rest of its category, but not the other one."""
+    """Return the pending jobs whose full demand fits their category's part and their queue's level, in order within each category.
+
+    The first job that does not fit blocks the rest of its category, but not the other category.
+    """
     names: list[str] = []
     slack = slack_of(levels.live_capacity)
     room = levels.level - levels.usage
@@ -197,7 +199,7 @@ def _startable(
 
 
 def _next_boundary(work: Work, memory: DressMemory, config: DressConfig, now: float) -> float:
-    """When δ may move again, while something waits; when the oldest large job has waited its time."""
+    """Return when δ may move again while a job waits, or when the oldest large job reaches its maximum wait."""
     boundary = math.inf
     if work.small.jobs or work.large.jobs:
         boundary = memory.adjusted_at + config.step_seconds

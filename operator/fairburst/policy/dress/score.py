@@ -1,4 +1,4 @@
-"""How good the two release estimators are: each predicts, waits, and is compared with what happened; the better one is used."""
+"""Scores of the two release estimators. Each predicts, then its prediction is compared with the actual release; the better one is used."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fairburst.policy.dress.release import actual_release
 from fairburst.policy.dress.values import SETTLE_SECONDS, EstimatorScore, TaskTable
 
 RECENT = 20  # horizons over which a score forgets: a few minutes
-FEWEST_HORIZONS = 5  # the learned estimator must have been right for this long before it is trusted
+FEWEST_HORIZONS = 5  # scored horizons that the learned estimator needs before it is trusted
 
 
 def compare(memory: DressMemory, tasks: TaskTable, pool: FloatArray, now: float) -> DressMemory:
-    """Score the prediction that has come due, if one has; a clock that stepped back or a change of resources drops it."""
+    """Score the prediction if it is due. Drop it after a clock stepped back or the resources changed."""
     prediction = memory.prediction
     if prediction is None:
         return memory
@@ -44,13 +44,13 @@ def _scored(score: EstimatorScore, predicted: FloatArray, actual: FloatArray, po
 
 
 def predict(memory: DressMemory, phases: FloatArray, learned: FloatArray, now: float, ahead: float) -> DressMemory:
-    """Note what both say now, unless one prediction waits already: one at a time keeps the memory bounded."""
+    """Record both estimates, unless a prediction is pending. A single pending prediction bounds the memory."""
     if memory.prediction is not None:
         return memory
     return replace(memory, prediction=Prediction(now, now + ahead, tuple(phases.tolist()), tuple(learned.tolist())))
 
 
 def learned_is_better(memory: DressMemory) -> bool:
-    """Whether the learned estimator has beaten the paper's on recent history."""
+    """Return whether the learned estimator has beaten the paper's on recent history."""
     score = memory.learned_score
     return score.count >= FEWEST_HORIZONS and score.absolute_error < memory.phases_score.absolute_error

@@ -1,7 +1,7 @@
-"""What DRESS takes and gives, as values: jobs, tasks, settings, one round's outcome. Decides nothing.
+"""Input and output values of DRESS: jobs, tasks, settings, the outcome of one round. This module decides nothing.
 
-Paper: "DRESS: Dynamic RESource-reservation Scheme for Congested Data-intensive Computing Platforms"; section numbers are its own.
-Axes are (tasks or queues, resources); R = K resources in the snapshot's order. Times are seconds since the epoch.
+Paper: "DRESS: Dynamic RESource-reservation Scheme for Congested Data-intensive Computing Platforms", whose section numbers are cited. Axes
+are (tasks or queues, resources); R = K resources in the snapshot's order. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class DemandCategory(enum.Enum):
 
 
 class StartMode(enum.Enum):
-    """How pending work starts.
+    """How pending jobs start.
 
-    TASK_BY_TASK: a job starts with as many tasks as there is room for, and what one category leaves is lent to the other.
-    WHOLE_JOBS: the paper's model. A job starts when its full demand fits its category's part, in order within the category; nothing is
-    lent except by moving the reserve ratio.
+    TASK_BY_TASK: a job starts as many tasks as fit, and each category lends what it leaves to the other.
+    WHOLE_JOBS: the paper's model. A job starts when its full demand fits its category's part, in order within the category. Capacity is
+    lent only when the reserve ratio moves.
     """
 
     TASK_BY_TASK = "TaskByTask"
@@ -37,17 +37,17 @@ class StartMode(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class DressConfig:
-    """Settings of DRESS. Reasons for the defaults are beside each.
+    """Settings of DRESS, with the reason for each default.
 
     size_threshold: θ, a job is small if its dominant share of the elastic pool is at most this; 10 % as in §V-A1.
     initial_reserve: δ before the first adjustment; 10 % as in §V-A1.
     phase_window_seconds: pw of Algorithms 1 and 2; 10 s as in §V-A1.
     start_threshold, end_threshold: t_s, t_e, counts of tasks (§V-A1 prints "5 s", Algorithms 1 and 2 compare counts).
-    min_reserve: floor of δ; 0 as in the paper, whose line 8 takes an unused reserve down to nothing.
-    max_wait_seconds: once the oldest large job has waited this long, its part is kept for it. The paper has none (infinite); a quarter of
-        an hour is far above the waits that a reserve of a tenth causes, and bounds them under any stream of small jobs.
-    step_seconds: the time unit "t + 1" of Algorithm 3, which is at most run once in it; about a YARN heartbeat.
-    horizon_seconds: how far ahead the two estimators are compared with what happened.
+    min_reserve: floor of δ; 0 as in the paper, whose line 8 reduces an unused reserve to nothing.
+    max_wait_seconds: once the oldest large job has waited this long, its part is kept for it. The paper has no bound (infinite). A quarter
+    of an hour is far above the waits that a reserve of a tenth causes, and bounds them under any stream of small jobs.
+    step_seconds: the time unit "t + 1" of Algorithm 3, which runs at most once in it; about a YARN heartbeat.
+    horizon_seconds: how far ahead the estimators predict before they are scored.
     start_mode: see StartMode; Kubernetes Jobs start pod by pod.
     """
 
@@ -65,14 +65,15 @@ class DressConfig:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """One job: what its owner submitted, whole. Not a pod.
+    """One whole job as its owner submitted it, not a pod.
 
-    request: (R,) resource units, everything it wants at one time when nothing stops it (request x parallelism).
-    category: fixed at submission; None until somebody has fixed it (then it is decided against the pool of this round).
-    wanted: (R,) what it wants now, running tasks and those still to start; None: its whole request.
-    used: (R,) what its running tasks hold; None: nothing while it is pending, all that it wants once it runs.
-    family: jobs with the same family run alike (the same CronJob, the same template); "" if unknown.
-    count: how many jobs it stands for. Of those that have all they want and whose category is fixed only the sums matter here.
+    request: (R,) resource units, its full demand at one time without limits (request x parallelism).
+    category: fixed at submission; None until it is fixed (it is then decided against this round's pool).
+    wanted: (R,) its present demand, running tasks and those still to start; None: its whole request.
+    used: (R,) what its running tasks hold; None: nothing while the job is pending, `wanted` once it runs.
+    family: jobs of one family behave alike (the same CronJob, the same template); "" if unknown.
+    count: the number of jobs it stands for. Jobs with a fixed category and their full demand met may be merged, because only their sums
+    matter.
     """
 
     name: str
@@ -88,7 +89,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """One task (a pod): the estimator's input. `ended` None while it runs. `key` names it; `job` names its Job; request (R,)."""
+    """One task (a pod): the estimator's input. `ended` is None while it runs, `key` names it, `job` names its Job, request is (R,)."""
 
     key: str
     job: str
@@ -102,10 +103,14 @@ class Task:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskTable:
-    """Tasks as columns, which is what makes 50,000 of them cheap. M tasks, in any order; rows of one job carry the same `job` number.
+    """M tasks as columns, in any order, which keeps 50,000 of them cheap. Rows of one job carry the same `job` number.
 
-    job: (M,) number of the job. small: (M,) whether its job is small. request: (M, R). started, ended: (M,) seconds, NaN while running.
-    family: (M,) index into `families`; -1: unknown. by_start: rows are known to be ascending by (job, started); saves a sort.
+    job: (M,) number of the job.
+    small: (M,) whether its job is small.
+    request: (M, R).
+    started, ended: (M,) seconds, NaN while running.
+    family: (M,) index into `families`; -1: unknown.
+    by_start: rows are known to be ascending by (job, started), which saves a sort.
 
     Keep an ended task for `keep_seconds` after its end, so that its phase and the estimators' scores can see it.
     """
@@ -121,7 +126,7 @@ class TaskTable:
 
     @classmethod
     def of(cls, tasks: Iterable[Task], width: int) -> TaskTable:
-        """Columns from single tasks; `width` is the number of resources."""
+        """Build the columns from single tasks; `width` is the number of resources."""
         rows = sorted(tasks, key=lambda task: (task.job, task.started, task.key))
         number = {name: at for at, name in enumerate(dict.fromkeys(task.job for task in rows))}
         families = tuple(sorted({task.family for task in rows if task.family}))
@@ -142,9 +147,10 @@ class TaskTable:
 class JobsPart:
     """The part of a snapshot that DRESS needs.
 
-    pending: jobs of which nothing runs yet. running: jobs of which something runs. Both in any order; order of service is
-    (submitted, name). tasks: all tasks of queues that take part, seen and not yet dropped. taking_part: (N,) which queues divide their
-    level; None: all throughput queues.
+    pending: jobs without running tasks, in any order.
+    running: jobs with running tasks, in any order. Both are served by (submitted, name).
+    tasks: all tasks of participating queues, seen and not yet dropped.
+    taking_part: (N,) which queues divide their level; None: all throughput queues.
     """
 
     pending: Sequence[Job]
@@ -154,13 +160,13 @@ class JobsPart:
 
     @classmethod
     def of(cls, pending: Iterable[Job], running: Iterable[Job], tasks: Iterable[Task], width: int) -> JobsPart:
-        """From single jobs and tasks; `width` is the number of resources."""
+        """Build the value from single jobs and tasks; `width` is the number of resources."""
         return cls(tuple(pending), tuple(running), TaskTable.of(tasks, width))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NeverFits:
-    """A pending job whose request exceeds the elastic pool: it stays out of the reserve's arithmetic and blocks nobody."""
+    """A pending job whose request exceeds the elastic pool. The reserve's arithmetic leaves it out, so it blocks no other job."""
 
     job: str
     queue: str
@@ -170,7 +176,7 @@ class NeverFits:
 
 @dataclass(frozen=True, slots=True)
 class EstimatorScore:
-    """How well an estimator did, exponentially weighted over recent horizons. Fractions of the pool (dominant); `count` horizons seen."""
+    """Accuracy of an estimator, exponentially weighted over recent horizons, in fractions of the pool (dominant). `count`: horizons seen."""
 
     absolute_error: float = 0.0
     bias: float = 0.0
@@ -179,13 +185,18 @@ class EstimatorScore:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DressResult:
-    """One round's outcome.
+    """The outcome of one round.
 
-    reserve_ratio: δ. size_limit: (R,) θ x pool. pool, free: (R,) Tot_R and A_c. small_free, large_free: (R,) A_c1, A_c2 under the new δ.
-    small_release, large_release: (R,) F_1, F_2 over the next step. small_pending, large_pending: (R,) P_1, P_2. reason: which branch of
-    Algorithm 3 was taken; message with its numbers. startable: names of pending jobs that may start whole now, in order (WHOLE_JOBS).
+    reserve_ratio: δ.
+    size_limit: (R,) θ x pool.
+    pool, free: (R,) Tot_R and A_c.
+    small_free, large_free: (R,) A_c1, A_c2 under the new δ.
+    small_release, large_release: (R,) F_1, F_2 over the next step.
+    small_pending, large_pending: (R,) P_1, P_2.
+    reason, message: the branch of Algorithm 3 that was taken, and its numbers.
+    startable: names of pending jobs that may start whole now, in order (WHOLE_JOBS).
     estimator: "phases" (Algorithms 1 and 2) or "learned"; phases_score, learned_score: see EstimatorScore.
-    odd_tasks: tasks left out because they ended before they started.
+    odd_tasks: number of tasks left out because they ended before they started.
     """
 
     reserve_ratio: float
@@ -214,9 +225,9 @@ class DressResult:
 
 
 def keep_seconds(config: DressConfig) -> float:
-    """How long an ended task must stay in the table."""
+    """Return how long an ended task must stay in the table, in seconds."""
     return 2.0 * max(config.phase_window_seconds, config.horizon_seconds) + SETTLE_SECONDS
 
 
-# Ends of tasks are learned this much later than they happened: Kubernetes writes them in whole seconds, and they arrive a little late.
+# Delay until the end of a task is known: Kubernetes writes ends in whole seconds, and they arrive a little late.
 SETTLE_SECONDS = 2.0

@@ -1,4 +1,4 @@
-"""Jobs sorted out for one round of DRESS: who is small, who waits and for how much, who can never run whole. Decides nothing."""
+"""The jobs of one round of DRESS, sorted: small or large, waiting and for how much, impossible to run whole. This module decides nothing."""
 
 from __future__ import annotations
 
@@ -16,8 +16,14 @@ from fairburst.policy.tolerance import slack_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Levels:
-    """What fair sharing decided, over N queues. row_of: queue name to row. demand, usage, level: (N, K). taking_part: (N,) queues whose
-    level is divided. resources: K names. live_capacity, pool: (K,); pool is Tot_R, what is left to the queues that take part."""
+    """The result of fair sharing for N queues.
+
+    row_of: queue name to row.
+    demand, usage, level: (N, K).
+    taking_part: (N,) queues whose level is divided.
+    resources: K names.
+    live_capacity, pool: (K,). The pool is Tot_R, the capacity left to the participating queues.
+    """
 
     row_of: Mapping[str, int]
     resources: tuple[str, ...]
@@ -31,7 +37,7 @@ class Levels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waiting:
-    """Jobs of one category with something still to start, in order of service (submitted, name), and how much: (n, K)."""
+    """Jobs of one category that have tasks to start, in order of service (submitted, name), and the missing amounts (n, K)."""
 
     jobs: Sequence[Job]
     requests: FloatArray
@@ -39,8 +45,13 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """small_demand: (N, K) all that small jobs want. oldest_large: the first large job of which nothing runs, with its request.
-    small_used: (K,). counts: small and large jobs."""
+    """The sorted jobs of a round.
+
+    small_demand: (N, K) total demand of small jobs.
+    oldest_large: the first large job without running tasks, and its request.
+    small_used: (K,).
+    counts: numbers of small and large jobs.
+    """
 
     small_demand: FloatArray
     small: Waiting
@@ -52,20 +63,20 @@ class Work:
 
     @property
     def waiting_since(self) -> float | None:
-        """When the oldest large job was submitted of which nothing runs."""
+        """When the oldest large job without running tasks was submitted."""
         return None if self.oldest_large is None else self.oldest_large[0].submitted
 
     def has_waited(self, config: DressConfig, now: float) -> bool:
-        """Whether it has waited as long as it may."""
+        """Return whether the oldest large job has reached its maximum wait."""
         since = self.waiting_since
         return since is not None and now - since >= config.max_wait_seconds
 
 
 def sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> Work:
-    """Sort the jobs of the queues that take part; jobs of other queues, or of queues that are gone, count nowhere.
+    """Sort the jobs of participating queues. Jobs of other queues, or of queues that no longer exist, are ignored.
 
-    Whole jobs wait until they run; task by task, a running job waits for the rest of its tasks, and no job for more than the pool.
-    Raises InvalidSnapshotError where a job's amounts are not K finite numbers >= 0.
+    A whole job waits until it runs. Task by task, a running job waits for the rest of its tasks, and no job waits for more than the pool.
+    Raises InvalidSnapshotError if a job's amounts are not K finite numbers >= 0.
     """
     takes_part = levels.taking_part.tolist()
 
@@ -106,7 +117,7 @@ def sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> Work:
 
 
 def _stacked(jobs: Sequence[Job], amounts: Sequence[FloatArray], width: int) -> FloatArray:
-    """(n, K) from n vectors."""
+    """Stack n vectors into (n, K)."""
     if {amount.shape for amount in amounts} - {(width,)}:
         job, found = next((job.name, amount) for job, amount in zip(jobs, amounts, strict=True) if amount.shape != (width,))
         raise InvalidSnapshotError(f"job {job}: expected {width} amounts, found {found}")
@@ -118,7 +129,7 @@ def _stacked(jobs: Sequence[Job], amounts: Sequence[FloatArray], width: int) -> 
 
 
 def _fixed_or_now(jobs: Sequence[Job], small_now: BoolArray) -> BoolArray:
-    """(n,) whether jobs are small: the category fixed at submission; for jobs without one, what this round's pool makes of them."""
+    """Return (n,) whether jobs are small: by the category fixed at submission, otherwise by this round's pool."""
     known = np.array([job.category is not None for job in jobs], dtype=np.bool_)
     fixed = np.array([job.category is DemandCategory.SMALL for job in jobs], dtype=np.bool_)
     result: BoolArray = np.where(known, fixed, small_now)
