@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME...] [--json]`: run the measurements, print one line each; exit 1 if a target is missed."""
+"""`python -m benchmarks [NAME...] [--json]`: run the measurements, print one line each, exit with 1 if a target is missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DRESS's speed: both release estimators, Algorithm 3 and the division of levels."""
+"""Speed of DRESS: both release estimators, Algorithm 3 and the division of levels."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ CONFIG = DressConfig()
 
 
 def make_jobs(jobs: int, tasks: int, queues: int, seed: int = 1) -> tuple[Levels, JobsPart, DressMemory]:
-    """Half the jobs run, in phases of ten to a hundred tasks of which half have ended; half wait. Every job has a family that has been
-    seen before."""
+    """Return an input in which half the jobs run and half wait.
+
+    Running jobs have phases of ten to a hundred tasks, half of them ended. Every job has a known family.
+    """
     rng = np.random.default_rng(seed)
     width, running = 2, jobs // 2
     job = np.sort(rng.integers(0, running, tasks))
@@ -49,7 +51,7 @@ def make_jobs(jobs: int, tasks: int, queues: int, seed: int = 1) -> tuple[Levels
 
 @benchmark
 def dress() -> Iterator[Measurement]:
-    """One round of DRESS for 1,000 jobs and 50,000 tasks: both estimators, Algorithm 3, the division among 100 queues."""
+    """Measure one round of DRESS for 1,000 jobs and 50,000 tasks: both estimators, Algorithm 3, the division among 100 queues."""
     yield from round_of_jobs(1_000, 50_000, 10.0)
 
 

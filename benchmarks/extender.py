@@ -1,6 +1,6 @@
-"""The extender's answers at 5,000 nodes: kube-scheduler's questions over a kept connection, every node named in each.
+"""The extender's answers at 5,000 nodes: kube-scheduler's requests over a kept connection, each with every node's name.
 
-The server is a process of its own, as in an installation; its table is filled from hand-built nodes and pods, not from an API server.
+The server is a separate process, as in an installation. Its table is filled from constructed nodes and pods, not from an API server.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fairburst.telemetry.metrics import ExtenderMetrics
 
 TARGET_MILLISECONDS = 2.0
 GI = 2.0**30
-# What is asked about: a namespace with batch work, one with a burst and one that nobody manages, and what their pods are stamped with.
+# The namespaces of the requests (batch work, a burst, unmanaged) and the priority class of their pods.
 PODS = {"batch": "fairburst-large", "burst": "fairburst-hard", "unmanaged": ""}
 BURST = ExpectedBurst("burst/queue", {"cpu": 400.0, "memory": 400 * GI}, {"cpu": 1.0, "memory": GI})
 
@@ -41,7 +41,7 @@ def node_names(nodes: int) -> list[str]:
 
 
 def table_of(nodes: int, pods_a_node: int) -> NodeTable:
-    """Nodes with pods of the three namespaces, and room kept for a burst."""
+    """Return nodes with pods of the three namespaces, and room kept for a burst."""
     index, names = PodIndex(RESOURCES), node_names(nodes)
     for number in range(nodes * pods_a_node):
         body = pod_body(number, number + 1)
@@ -49,7 +49,7 @@ def table_of(nodes: int, pods_a_node: int) -> NodeTable:
         body["spec"]["nodeName"] = names[number * 7 % nodes]
         index.update(None, msgspec.convert(body, Pod))
     table = NodeTable(RESOURCES, {}, index.on_node)
-    # Half full, so that every node has a score to be told.
+    # Half full, so that every node has a score to report.
     ready = {
         "allocatable": {"cpu": f"{pods_a_node}", "memory": f"{pods_a_node * 512}Mi", "pods": "110"},
         "conditions": [{"type": "Ready", "status": "True"}],
@@ -61,7 +61,7 @@ def table_of(nodes: int, pods_a_node: int) -> NodeTable:
 
 
 def question(namespace: str, nodes: int) -> bytes:
-    """What kube-scheduler sends about a pod there and so many nodes."""
+    """Return kube-scheduler's request about a pod of the namespace and this many nodes."""
     pod: dict[str, Any] = pod_body(0, 1)
     pod["metadata"]["namespace"] = namespace
     pod["spec"] |= {"nodeName": "", "priorityClassName": PODS[namespace]}
@@ -69,7 +69,7 @@ def question(namespace: str, nodes: int) -> bytes:
 
 
 def serve(nodes: int, pods_a_node: int, pipe: Connection) -> None:
-    """Run the server until told to stop; its port is the first thing it says."""
+    """Run the server until told to stop; first send its port."""
     asyncio.run(_serve(nodes, pods_a_node, pipe))
 
 
@@ -83,7 +83,7 @@ async def _serve(nodes: int, pods_a_node: int, pipe: Connection) -> None:
 
 
 def round_trips(port: int, verb: str, body: bytes, times: int) -> list[float]:
-    """Milliseconds from a question to its whole answer."""
+    """Return milliseconds from a request to its complete answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     took = []
     for _ in range(times):
@@ -95,14 +95,14 @@ def round_trips(port: int, verb: str, body: bytes, times: int) -> list[float]:
         if answer.status != 200:
             raise RuntimeError(f"/{verb}: expected 200, found {answer.status}")
     connection.close()
-    return took[times // 10 :]  # the first warm up
+    return took[times // 10 :]  # the first requests warm up
 
 
 @benchmark
 def extender() -> Iterator[Measurement]:
-    """Answers at 5,000 nodes, to questions that name all of them: 99th percentiles, in processor time, and over HTTP in wall time.
+    """Measure 99th percentiles of answers to requests that name all 5,000 nodes: processor time, and wall time over HTTP.
 
-    Over HTTP also to questions that name a tenth: of so many nodes kube-scheduler looks for no more that suit a pod, unless told.
+    Over HTTP, also measure requests that name a tenth of the nodes: by default kube-scheduler searches no further among that many nodes.
     """
     yield from answers_at(5_000, 500, 4, 1_000, TARGET_MILLISECONDS)
 
@@ -113,7 +113,7 @@ def answers_at(nodes: int, fewer: int, pods_a_node: int, times: int, target: flo
         for namespace, body in bodies.items():
             took = []
             for _ in range(times):
-                begin = time.process_time()  # what neighbours take is no part of an answer
+                begin = time.process_time()  # processor time excludes the load of other processes
                 answers(body, table)
                 took.append(1e3 * (time.process_time() - begin))
             yield percentile(f"extender: {verb}, {namespace}, answer of {nodes} nodes, p99", took[times // 10 :], target)
@@ -137,5 +137,5 @@ def answers_at(nodes: int, fewer: int, pods_a_node: int, times: int, target: flo
 
 
 def percentile(name: str, took: list[float], target: float | None) -> Measurement:
-    """The 99th."""
+    """Return the 99th percentile."""
     return Measurement(name, statistics.quantiles(took, n=100, method="inclusive")[98], "ms", target, len(took), min(took), max(took))

@@ -1,9 +1,9 @@
-"""Gate mode on a control plane of its own: how soon pods are let go after their events, and how fast beside a bare loop of patches.
+"""Gate mode on a separate control plane: the delay from events to releases, and the rate of releases relative to a bare loop of patches.
 
-From the event to the decision is read from the operator's log, from the event to the PATCH from its metrics. What the API server adds is
-seen from outside, by a watch of our own: from a pod's ADDED event to the one that shows its gate gone; beside it what the same server
-adds to a bare loop that patches whatever its watch shows, in a namespace with the same policies and the same quota. Start-up of cluster
-and operator is not counted.
+The operator's log gives the time from the event to the decision, its metrics the time from the event to the PATCH. A separate watch
+measures the API server's part: from a pod's ADDED event to the event that shows its gate removed. For comparison, a bare loop patches every
+pod that its watch shows, on the same server, in a namespace with the same policies and the same quota. Start-up of cluster and operator is
+excluded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fairburst.quantity import parse_quantity
 NODES, NODE_CPU = 40, 32
 IN_FLIGHT = 32
 PATIENCE_SECONDS = 180.0
-BARE_GATE = "bare.example/hold"  # the bare loop's: the operator would take its own gate off
+BARE_GATE = "bare.example/hold"  # the bare loop's gate: the operator would remove its own
 _FIRST = "/spec/schedulingGates/0"
 BARE_PATCH = [{"op": "test", "path": f"{_FIRST}/name", "value": BARE_GATE}, {"op": "remove", "path": _FIRST}]
 _PATCHED = re.compile(r'fairburst_queue_patch_seconds_bucket\{le="(.+)"\}')
@@ -61,13 +61,13 @@ class _Event(msgspec.Struct):
 
 @dataclass
 class Watch:
-    """When each pod of a namespace was first seen gated, and first seen without a gate: monotonic seconds."""
+    """Monotonic seconds at which each pod of a namespace was first seen gated, and first seen without a gate."""
 
     gated: dict[str, float] = field(default_factory=dict)
     let_go: dict[str, float] = field(default_factory=dict)
 
     async def follow(self, client: ApiClient, namespace: str) -> None:
-        """Until cancelled. The server ends a watch that does not keep up; it goes on where it was."""
+        """Watch until cancelled. The server ends a watch that falls behind; a new one resumes from the last version."""
         path, decoder = f"/api/v1/namespaces/{namespace}/pods", msgspec.json.Decoder(_Event)
         version = (await client.get_json(path))["metadata"]["resourceVersion"]
         while True:
@@ -78,11 +78,11 @@ class Watch:
                 seen.setdefault(event.object.metadata.name, now)
 
     def reactions(self) -> list[float]:
-        """Seconds from gated to let go, by pod."""
+        """Return the seconds from gated to released, by pod."""
         return [self.let_go[name] - at for name, at in self.gated.items() if name in self.let_go]
 
     def rate(self) -> float:
-        """Pods let go a second, from the first to the last."""
+        """Return pods released a second, from the first to the last."""
         times = sorted(self.let_go.values())
         return (len(times) - 1) / (times[-1] - times[0])
 
@@ -99,13 +99,13 @@ def queue(kind: str, namespace: str, **spec: Any) -> dict[str, Any]:
 
 
 class Site:
-    """A control plane and an operator under way, and what is done to them."""
+    """A running control plane and operator, and the actions on them."""
 
     def __init__(self, client: ApiClient, cluster: Cluster, operator: OperatorProcess) -> None:
         self.client, self.cluster, self.operator = client, cluster, operator
 
     async def namespace(self, name: str, queue_object: dict[str, Any] | None = None) -> None:
-        """A namespace; with a queue in Gate mode, once its pods are gated."""
+        """Create a namespace. With a queue in Gate mode, return once its pods are gated."""
         await self.client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         if queue_object is None:
             return
@@ -125,7 +125,7 @@ class Site:
         return False
 
     async def create(self, namespace: str, count: int, *, gates: tuple[str, ...] = (), rate: float | None = None) -> None:
-        """Pods, as fast as the server takes them or at a steady rate."""
+        """Create pods, as fast as the server accepts them or at a steady rate."""
         begin, limit = time.monotonic(), asyncio.Semaphore(IN_FLIGHT)
 
         async def one(number: int) -> None:
@@ -137,7 +137,7 @@ class Site:
         await asyncio.gather(*map(one, range(count)))
 
     async def create_one(self, namespace: str, body: dict[str, Any]) -> None:
-        """As a controller would: admission by a quota may fail under load, and is asked again."""
+        """Create a pod with retries, as a controller would: admission by a quota may fail under load."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
@@ -152,7 +152,7 @@ class Site:
                 return
 
     async def bare_loop(self, namespace: str, count: int) -> None:
-        """The same patch for each pod, so many in flight, and nothing else."""
+        """Send the same patch for each pod, with as many in flight as the operator, and do nothing else."""
         limit = asyncio.Semaphore(IN_FLIGHT)
 
         async def one(number: int) -> None:
@@ -162,7 +162,7 @@ class Site:
         await asyncio.gather(*map(one, range(count)))
 
     async def bare_reactor(self, namespace: str) -> None:
-        """The same patch for each pod as soon as a watch shows it, and nothing else, until cancelled."""
+        """Send the same patch for each pod as soon as a watch shows it, and do nothing else, until cancelled."""
         path, decoder = f"/api/v1/namespaces/{namespace}/pods", msgspec.json.Decoder(_Event)
         version = (await self.client.get_json(path))["metadata"]["resourceVersion"]
         async with asyncio.TaskGroup() as patches:
@@ -174,7 +174,7 @@ class Site:
                         patches.create_task(self.client.json_patch(f"{path}/{event.object.metadata.name}", BARE_PATCH))
 
     async def remove(self, namespace: str) -> None:
-        """The namespace with its queue and its pods, so that the next measurement has the cluster for itself."""
+        """Delete the namespace with its queue and its pods, so that the next measurement has the cluster to itself."""
         await self.client.delete(f"/api/v1/namespaces/{namespace}")
         await self.until(lambda: self.is_empty(namespace), f"{namespace} to be empty")
 
@@ -189,7 +189,7 @@ class Site:
             await asyncio.sleep(0.1)
 
     async def watched(self, namespace: str, count: int, act: Callable[[], Awaitable[None]]) -> Watch:
-        """What a watch saw of `act`, until all pods have been let go."""
+        """Run `act` and return the watch's observations once all pods have been released."""
         watch = Watch()
         task = asyncio.create_task(watch.follow(self.client, namespace))
         await asyncio.sleep(0.3)
@@ -208,13 +208,13 @@ class Site:
         return watch
 
     def decisions(self, after: int) -> list[tuple[int, float]]:
-        """(pods, milliseconds from the event to the decision) of each decision logged since the log was `after` bytes long."""
+        """Return (pods, milliseconds from the event to the decision) of each decision logged since the log was `after` bytes long."""
         text = self.operator.log.read_bytes()[after:].decode(errors="replace")
         return [(int(count), float(delay)) for count, delay in _DECIDED.findall(text)]
 
 
 async def rates(site: Site, pods: int) -> tuple[list[float], list[float]]:
-    """Pods let go a second by the operator and by a bare loop, in turn, twice each. All pods wait before the first one goes."""
+    """Return pods released a second by the operator and by a bare loop, in turn, twice each. All pods wait before the first release."""
     ours, bare = [], []
     for turn in range(2):
         name = f"bare-{turn}"
@@ -231,13 +231,13 @@ async def rates(site: Site, pods: int) -> tuple[list[float], list[float]]:
         async def lift(path: str = path, unlimited: dict[str, Any] = unlimited) -> None:
             await site.client.merge_patch(path, unlimited)
 
-        ours.append((await site.watched(name, pods - 1, lift)).rate())  # one went by the old limit
+        ours.append((await site.watched(name, pods - 1, lift)).rate())  # the old limit released one pod
         await site.remove(name)
     return ours, bare
 
 
 async def burst(site: Site, kind: str, pods: int) -> list[tuple[int, float]]:
-    """The decisions over a burst that comes as fast as the server takes it."""
+    """Return the decisions over a burst that arrives as fast as the server accepts it."""
     name = f"burst-{kind.lower()}"
     await site.namespace(name, queue(kind, name, **_spec(kind, pods)))
     before = site.operator.log.stat().st_size
@@ -248,8 +248,12 @@ async def burst(site: Site, kind: str, pods: int) -> list[tuple[int, float]]:
 
 @dataclass(frozen=True)
 class Trickle:
-    """Of pods that come at a steady rate. `reactions`: seconds from event to patched; `decided`: milliseconds from the first event that led
-    to a decision to it, for each pod; `sent`: how many patches were sent within so many seconds."""
+    """Pods that arrive at a steady rate.
+
+    reactions: seconds from event to patch.
+    decided: milliseconds from the first event that led to a decision to that decision, for each pod.
+    sent: cumulated number of patches by seconds.
+    """
 
     reactions: list[float]
     decided: list[float]
@@ -268,18 +272,18 @@ async def trickle(site: Site, kind: str, pods: int, rate: float) -> Trickle:
 
 
 def patches_sent(operator: OperatorProcess) -> dict[float, int]:
-    """Patches so far by the seconds from their pod's event to them, cumulated."""
+    """Return the cumulated number of patches by seconds from their pod's event."""
     found = ((_PATCHED.fullmatch(name), value) for name, value in operator.metrics().items())
     return {float(match[1]): int(value) for match, value in found if match is not None}
 
 
 def median_bound(sent: dict[float, int]) -> float:
-    """Seconds within which half of the patches were sent."""
+    """Return the seconds within which half of the patches were sent."""
     return min(bound for bound, count in sent.items() if 2 * count >= max(sent.values()))
 
 
 async def bare_trickle(site: Site, pods: int, rate: float) -> list[float]:
-    """The same of a bare loop, where a burst quota is armed and pods are stamped, but gated by somebody else."""
+    """Measure the same for a bare loop. A burst quota is armed and pods get their priority class, but another client sets the gate."""
     name = "trickle-bare"
     await site.namespace(name)
     latency = queue("LatencyQueue", name, **{**_spec("LatencyQueue", pods), "enforcement": "Quota"})
@@ -330,7 +334,7 @@ async def _measured(cluster: Cluster, operator: OperatorProcess, pods: int, tric
 
 
 def gate_path(pods: int, trickled: int, rate: float) -> Iterator[Measurement]:
-    """A cluster for this alone; `pods` at once, and `trickled` pods at `rate` a second."""
+    """Measure on a separate cluster: `pods` at once, and `trickled` pods at `rate` a second."""
     name = f"bench-gate-{time.time_ns() % 10**8:08}"
     with (
         Cluster.start(name, nodes=NODES, node_cpu=str(NODE_CPU), node_memory="64Gi") as cluster,
@@ -341,5 +345,5 @@ def gate_path(pods: int, trickled: int, rate: float) -> Iterator[Measurement]:
 
 @benchmark
 def gate() -> Iterator[Measurement]:
-    """Gate mode: 1,000 pods at once and 100 a second, on a control plane of its own (two minutes)."""
+    """Measure Gate mode: 1,000 pods at once and 100 a second, on a separate control plane (two minutes)."""
     yield from gate_path(1_000, 1_000, 100.0)

@@ -1,6 +1,6 @@
-"""The read path against a server in another process: facts for docs/benchmarks.md, no targets.
+"""The read path against a server in another process: figures for docs/benchmarks.md, without targets.
 
-The server answers one list of pods in pages, then streams a burst of watch events. Pods are of the size that a Job controller makes.
+The server answers one list of pods in pages, then streams a burst of watch events. Pods have the size of a Job controller's pods.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RESOURCES = ("cpu", "memory")
 
 
 def pod_body(number: int, version: int, phase: str = "Running") -> dict[str, Any]:
-    """About 2 kB of JSON, as a bound pod of a Job has it without its managed fields."""
+    """Return about 2 kB of JSON, like a bound pod of a Job without its managed fields."""
     name = f"work-{number:06d}"
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "work", "uid": f"job-{number % 50}", "controller": True}
     requests = {"cpu": "500m", "memory": "256Mi"}
@@ -54,7 +54,7 @@ def pod_body(number: int, version: int, phase: str = "Running") -> dict[str, Any
 
 
 def serve(pods: int, events: int, pipe: Connection) -> None:
-    """Run the server until told to stop: "burst" sends `events` MODIFIED events and answers with the time the first was handed over."""
+    """Run the server until told to stop. "burst" sends `events` MODIFIED events and returns the send time of the first."""
     asyncio.run(_serve(pods, events, pipe))
 
 
@@ -94,7 +94,9 @@ async def _serve(pods: int, events: int, pipe: Connection) -> None:
 
 
 async def read(port: int, pods: int, events: int, pipe: Connection) -> tuple[float, float, float, float]:
-    """(wall seconds to synced and indexed, processor seconds of that, wall and processor seconds from first event sent to all indexed)."""
+    """Return (wall seconds until synced and indexed, processor seconds of that, wall and processor seconds from the first event to all
+    indexed).
+    """
     index, done, seen = PodIndex(RESOURCES), asyncio.Event(), 0
 
     def count(_: str, old: Pod | None, new: Pod | None) -> None:
@@ -123,7 +125,7 @@ async def read(port: int, pods: int, events: int, pipe: Connection) -> tuple[flo
 
 @benchmark
 def informer() -> Iterator[Measurement]:
-    """10,000 pods listed, decoded, stored and indexed; a burst of 1,000 events; the charge of 10,000 pods."""
+    """Measure 10,000 pods listed, decoded, stored and indexed; a burst of 1,000 events; the effective requests of 10,000 pods."""
     yield from informer_path(10_000, 1_000)
 
 
@@ -153,7 +155,7 @@ def informer_path(pods: int, events: int) -> Iterator[Measurement]:
 
 
 def with_jobs(pods: list[Pod]) -> JobIndex:
-    """The index of pods, and that of jobs following all of their namespaces: every pod running as a task."""
+    """Return the job index that follows all namespaces of the pod index: every pod runs as a task."""
     index, jobs = PodIndex(RESOURCES, by_class=True), JobIndex(RESOURCES, keep_seconds=22.0)
     jobs.follow(frozenset(pod.metadata.namespace for pod in pods), (), 0.0, 0.0)
     for pod in pods:

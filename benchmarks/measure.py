@@ -1,4 +1,4 @@
-"""How a measurement is taken and told. A benchmark is a function that yields Measurements, registered by name."""
+"""Measurements and their output. A benchmark is a function that yields Measurements, registered by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REGISTRY: dict[str, Callable[[], Iterator[Measurement]]] = {}
 
 @dataclass(frozen=True)
 class Measurement:
-    """One figure. `value` is the median of `repeats`; `target` None where there is none; lower is better unless `at_least`."""
+    """One figure. `value`: the median of `repeats`; `target`: None without a target. Lower is better unless `at_least`."""
 
     name: str
     value: float
@@ -40,13 +40,13 @@ class Measurement:
 
 
 def benchmark(function: Callable[[], Iterator[Measurement]]) -> Callable[[], Iterator[Measurement]]:
-    """Register under the function's name."""
+    """Register the function under its name."""
     REGISTRY[function.__name__] = function
     return function
 
 
 def timed(name: str, run: Callable[[], object], *, unit: str = "ms", target: float | None = None, repeats: int = 20) -> Measurement:
-    """Median processor time of `run`, once warmed up, without the garbage collector: neighbours on the machine don't count."""
+    """Return the median processor time of `run` after a warm-up, without the garbage collector. Other processes do not count."""
     scale = {"s": 1.0, "ms": 1e3, "us": 1e6}[unit]
     run()
     samples = []
@@ -63,7 +63,7 @@ def timed(name: str, run: Callable[[], object], *, unit: str = "ms", target: flo
 
 
 def timed_once(name: str, run: Callable[[], object]) -> Measurement:
-    """Processor time of the one and only run, in milliseconds: for what is slow, or is done only once."""
+    """Return the processor time of a single run in milliseconds, for slow actions and for those that happen only once."""
     begin = time.process_time()
     run()
     value = (time.process_time() - begin) * 1e3
@@ -71,12 +71,12 @@ def timed_once(name: str, run: Callable[[], object]) -> Measurement:
 
 
 def figure(name: str, value: float, unit: str, target: float | None = None, *, at_least: bool = False) -> Measurement:
-    """A single figure that isn't a time: a ratio, a size."""
+    """Return a single figure other than a time: a ratio, a size."""
     return Measurement(name, value, unit, target, 1, value, value, at_least)
 
 
 def as_found(found: AsyncIterator[Measurement]) -> Iterator[Measurement]:
-    """What an asynchronous benchmark finds, each figure as soon as it is there."""
+    """Yield the figures of an asynchronous benchmark, each as soon as it is available."""
 
     async def following() -> Measurement:
         return await anext(found)

@@ -1,4 +1,4 @@
-"""Dividing slots by what they are worth: 1,000 jobs on 100,000 slots, 200 on 8,000, concave curves and others, and the paper's heaps."""
+"""Speed of slot transfers: 1,000 jobs on 100,000 slots, 200 on 8,000, concave and other curves, and the paper's heaps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = ("concave", "noise", "steps", "packing", "convex", "mixed")
 
 
 def make_curves(jobs: int, slots: int, *, concave: bool, seed: int = 1) -> list[FloatArray]:
-    """Curves from a quarter of to three times the mean share; not concave: with noise of a hundredth, as profiles have."""
+    """Return curves over a quarter to three times the mean share. If not concave, they have noise of a hundredth, as profiles do."""
     rng = np.random.default_rng(seed)
     most = rng.integers(max(slots // jobs // 4, 1), slots // jobs * 3, jobs)
     curves = [(np.arange(each + 1) / each) ** rng.uniform(0.1, 0.9) for each in most]
@@ -29,7 +29,7 @@ def make_curves(jobs: int, slots: int, *, concave: bool, seed: int = 1) -> list[
 
 
 def plain_heaps(curves: Sequence[Sequence[float]], fair: Sequence[int], fairness_knob: float) -> list[int]:
-    """Algorithm 1 as the paper prints it, in plain Python: two heaps, a slot at a time. Right for concave curves."""
+    """Run Algorithm 1 as printed, in plain Python: two heaps, one slot at a time. Correct for concave curves."""
     slots, least = list(fair), []
     for curve, own in zip(curves, fair, strict=True):
         low = own
@@ -58,7 +58,7 @@ def plain_heaps(curves: Sequence[Sequence[float]], fair: Sequence[int], fairness
 
 
 def drawn_jobs(kind: str, seed: int, jobs: int = 40) -> tuple[list[FloatArray], IntArray, float]:
-    """Curves of a kind, fair slots, and a fairness knob. `packing`: tasks of equal length on x slots."""
+    """Return curves of a kind, fair slots, and a fairness knob. `packing`: tasks of equal length on x slots."""
     rng = np.random.default_rng([seed, KINDS.index(kind)])
     curves: list[FloatArray] = []
     for _ in range(jobs):
@@ -81,7 +81,7 @@ def drawn_jobs(kind: str, seed: int, jobs: int = 40) -> tuple[list[FloatArray], 
 
 
 def dynamic_programming(curves: Sequence[FloatArray], fair: Sequence[int], slots: int, fairness_knob: float) -> float:
-    """The best sum of progress of all divisions of slots that are alike and keep α, in O(jobs x slots²)."""
+    """Return the best sum of progress over all divisions of equal slots that keep α, in O(jobs x slots²)."""
     best = np.zeros(slots + 1)
     for curve, own in zip(curves, fair, strict=True):
         following = np.full(slots + 1, -np.inf)
@@ -94,7 +94,7 @@ def dynamic_programming(curves: Sequence[FloatArray], fair: Sequence[int], slots
 
 @benchmark
 def paf_gap() -> Iterator[Measurement]:
-    """How far below the best division (dynamic programming) 40 jobs end, by shape of their curves; 15 draws each."""
+    """Measure how far below the best division (dynamic programming) 40 jobs end, by shape of their curves; 15 draws each."""
     yield from gaps_of(15)
 
 
@@ -113,7 +113,7 @@ def gaps_of(draws: int, jobs: int = 40) -> Iterator[Measurement]:
 
 @benchmark
 def paf() -> Iterator[Measurement]:
-    """Algorithm 1 for 1,000 jobs on 100,000 slots and 200 on 8,000."""
+    """Measure Algorithm 1 for 1,000 jobs on 100,000 slots and 200 on 8,000."""
     yield from division_of(1_000, 100_000, 50.0)
     yield from division_of(200, 8_000, 5.0)
     yield from round_of_jobs(200, 8_000)
@@ -140,7 +140,7 @@ def division_of(jobs: int, slots: int, target: float | None) -> Iterator[Measure
 
 
 def round_of_jobs(jobs: int, slots: int) -> Iterator[Measurement]:
-    """All of it: fair shares, evaluating Ernest curves, the transfer, a decision with its sentence for each job."""
+    """Measure the whole round: fair shares, evaluation of Ernest curves, the transfer, a decision and its sentence for each job."""
     rng = np.random.default_rng(2)
     request = np.array([1.0, 4.0])
     batch = []

@@ -1,4 +1,4 @@
-"""The decision core's speed (targets on 2 cores): rounds, admission, growth, memory, and how much faster than plain Python."""
+"""Speed of the decision core (targets on 2 cores): rounds, admission, growth, memory, and the factor over plain Python."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONFIG = PolicyConfig()
 
 
 def make_queues(count: int, width: int) -> tuple[QueueSpec, ...]:
-    """Half latency queues (periodic, sporadic), half throughput queues; bursts small enough that all are admitted and most are hard."""
+    """Return half latency queues (periodic, sporadic), half throughput queues. Small bursts, so all are admitted and most are hard."""
     specs = []
     for number in range(count):
         name, order = f"ns-{number:06d}/queue", (float(number), f"ns-{number:06d}/queue")
@@ -60,14 +60,14 @@ def make_snapshot(count: int, width: int, active: bool, seed: int = 1) -> Cluste
 
 
 def settled(snapshot: ClusterSnapshot) -> Memory:
-    """The memory after two rounds: everybody admitted, windows open."""
+    """Return the memory after two rounds: all queues admitted, windows open."""
     _, memory = decide(snapshot, Memory(), CONFIG, NOW)
     return decide(snapshot, memory, CONFIG, NOW + 1)[1]
 
 
 @benchmark
 def decide_round() -> Iterator[Measurement]:
-    """One decide for 20,000 queues x 6 resources: all active, nothing active."""
+    """Measure one decide for 20,000 queues x 6 resources: all active, none active."""
     yield from round_of(20_000, 10.0, 0.2)
 
 
@@ -92,7 +92,7 @@ def round_of(count: int, target: float | None, quiet_target: float | None) -> It
 
 @benchmark
 def decide_pods() -> Iterator[Measurement]:
-    """One decide for 1,000 queues whose demand is 50,000 pods; building the arrays is not counted, but told."""
+    """Measure one decide for 1,000 queues whose demand is 50,000 pods. Building the arrays is excluded and reported separately."""
     yield from round_of_pods(1_000, 50_000, 5.0)
 
 
@@ -122,7 +122,7 @@ def round_of_pods(count: int, pods: int, target: float | None) -> Iterator[Measu
 
 @benchmark
 def decide_growth() -> Iterator[Measurement]:
-    """Growth of one round from 1,000 to 100,000 queues against n log n."""
+    """Measure the growth of one round from 1,000 to 100,000 queues against n log n."""
     yield from growth_over((1_000, 3_000, 10_000, 30_000, 100_000), 1.5)
 
 
@@ -140,7 +140,7 @@ def growth_over(counts: Sequence[int], target: float | None) -> Iterator[Measure
 
 @benchmark
 def decide_memory() -> Iterator[Measurement]:
-    """Peak memory of one round over 20,000 queues x 6, specs and snapshot included."""
+    """Measure the peak memory of one round over 20,000 queues x 6, specs and snapshot included."""
     yield from memory_of(20_000, 150.0)
 
 
@@ -155,7 +155,7 @@ def memory_of(count: int, target: float | None) -> Iterator[Measurement]:
 
 @benchmark
 def progressive_filling() -> Iterator[Measurement]:
-    """Weighted DRF of 5,000 queues x 6."""
+    """Measure weighted DRF of 5,000 queues x 6."""
     rng = np.random.default_rng(3)
     demand = np.asfortranarray(rng.integers(1, 40, (5_000, 6)).astype(np.float64))
     weight = rng.integers(1, 4, 5_000).astype(np.float64)
@@ -168,8 +168,11 @@ def progressive_filling() -> Iterator[Measurement]:
 
 
 def plain_fill(demand: list[list[float]], weight: list[float], left: list[float], capacity: list[float]) -> list[float]:
-    """Weighted DRF: walk the levels at which queues are satisfied, in ascending order, until a resource is exhausted; whoever uses it
-    stops there, the others go on. Returns each queue's multiple of its demand. O(n log n + n K), and K more passes."""
+    """Return each queue's multiple of its demand under weighted DRF.
+
+    Walk the levels at which queues are satisfied, in ascending order, until a resource is exhausted. The queues that use it stop there and
+    the others continue. O(n log n + n K), and K more passes.
+    """
     share = [max(d / c for d, c in zip(row, capacity, strict=True)) for row in demand]
     multiple = [0.0] * len(demand)
     active = sorted((i for i in range(len(demand)) if share[i] > 0), key=lambda i: share[i] / weight[i])
@@ -199,7 +202,7 @@ def plain_fill(demand: list[list[float]], weight: list[float], left: list[float]
 
 
 def plain_round(snapshot: ClusterSnapshot, memory: Memory) -> Callable[[], None]:
-    """The division alone, without windows, ledgers and admission: hard rates, filling, whole units."""
+    """Return a function for the division alone, without windows, ledgers and admission: hard rates, filling, whole units."""
     columns = memory.columns
     if columns is None:
         raise AssertionError("expected a memory that came out of a round, found one without columns")
@@ -223,8 +226,10 @@ def plain_round(snapshot: ClusterSnapshot, memory: Memory) -> Callable[[], None]
 
 
 def make_load(latency_queues: int, throughput_queues: int, bursts: int = 0) -> tuple[QueueSpec, ...]:
-    """The paper's load (BoPF §5.2.4), bursts that all fit: every candidate is decided by (1), (2) and (3a). With `bursts`, each latency
-    queue has that many explicitly scheduled ones, as the columns that a loader hands over; else they are periodic."""
+    """Return the paper's load (BoPF §5.2.4) with bursts that all fit: (1), (2) and (3a) decide every candidate.
+
+    With `bursts`, each latency queue has that many explicitly scheduled ones, as the columns of a loader. Otherwise they are periodic.
+    """
     specs = []
     for number in range(latency_queues + throughput_queues):
         name = f"ns-{number:06d}/queue"
@@ -240,7 +245,7 @@ def make_load(latency_queues: int, throughput_queues: int, bursts: int = 0) -> t
 
 
 def burst_table(number: int, bursts: int) -> BurstTable:
-    """Arrivals ten minutes apart, give or take two; demands that differ from burst to burst."""
+    """Return arrivals ten minutes apart, give or take two, with demands that differ from burst to burst."""
     rng = np.random.default_rng(number)
     arrival = NOW + 600.0 * np.arange(bursts) + rng.uniform(0.0, 120.0, bursts)
     amounts = np.stack([rng.uniform(0.5, 1.0 + number % 3, bursts), np.full(bursts, 2.0**30)], axis=1)
@@ -249,10 +254,10 @@ def burst_table(number: int, bursts: int) -> BurstTable:
 
 @benchmark
 def admission_scheduled() -> Iterator[Measurement]:
-    """10,000 latency queues with 500 explicitly scheduled bursts each and 10,000 throughput queues (BoPF §5.2.4).
+    """Measure 10,000 latency queues with 500 explicitly scheduled bursts each and 10,000 throughput queues (BoPF §5.2.4).
 
-    "read" is what a loader does once a schedule, when it has the columns: check every number, find the heaviest burst. "load" is
-    everything from the tuple of specs to the arrays of the conditions; "decide" is every condition of every candidate.
+    "read" is the loader's work once per schedule, given the columns: it checks every number and finds the heaviest burst. "load" is
+    everything from the tuple of specs to the arrays of the conditions. "decide" is every condition of every candidate.
     """
     yield from scheduled_admission(10_000, 10_000, 500)
 
@@ -288,7 +293,7 @@ def read_schedules(queues: tuple[QueueSpec, ...]) -> None:
 
 
 def plain_admission(declared: Declared, capacity: list[float]) -> list[str]:
-    """(1), (2) and (3a) candidate by candidate, from the same loaded numbers."""
+    """Evaluate (1), (2) and (3a) candidate by candidate, from the same loaded numbers."""
     latency, weight = declared.latency.tolist(), declared.weight.tolist()
     worst, rate = declared.worst.tolist(), declared.highest_rate.tolist()
     total, largest, hard, classes = 0.0, 0.0, [0.0] * len(capacity), []
@@ -312,7 +317,7 @@ def plain_admission(declared: Declared, capacity: list[float]) -> list[str]:
 
 @benchmark
 def admission() -> Iterator[Measurement]:
-    """10,000 periodic latency queues and 10,000 throughput queues, the first round and one queue more."""
+    """Measure 10,000 periodic latency queues and 10,000 throughput queues: the first round, and one queue more."""
     yield from periodic_admission(10_000)
 
 
@@ -347,7 +352,7 @@ def periodic_admission(count: int) -> Iterator[Measurement]:
 
 
 def one_change_among_staggered(count: int) -> Iterator[Measurement]:
-    """Hard queues that ask together for far more than there is, never more than two at a time; a throughput queue joins them."""
+    """Measure hard queues that together request far more than the capacity, at most two at a time, when a throughput queue joins them."""
     apart = 3_000.0 / count
     burst = Burst({"cpu": 5.0, "memory": 7.0}, 1.5 * apart, 1.5 * apart)
     names = [f"ns-{row:05d}/queue" for row in range(count)]

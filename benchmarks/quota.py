@@ -1,8 +1,8 @@
-"""Quota mode on a control plane of its own: how fast a burst shrinks everybody else's quota, beside a bare loop of the same writes.
+"""Quota mode on a separate control plane: the rate at which a burst shrinks all other quotas, relative to a bare loop of the same writes.
 
-A hard burst of half the pool arrives while every throughput queue runs twice what is left for it. Seen from outside, by a watch of our own:
-a quota is shrunk once its `status.hard`, which is what admission enforces, has the new value. The bare loop patches as many quotas in
-namespaces that nobody manages, spec and then status, as many at a time as the operator.
+A hard burst of half the pool arrives while every throughput queue runs twice its remaining level. A separate watch measures from outside: a
+quota is shrunk once its `status.hard`, which admission enforces, has the new value. The bare loop patches as many quotas in unmanaged
+namespaces, spec and then status, as many at a time as the operator.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fairburst.quantity import parse_quantity
 
 NODES = 20
 BURST_POD_CPU = 5
-BEFORE, AFTER = 3.0, 2.0  # cpu in a throughput queue's quota: two pods, then one, and always one pod's room more
+BEFORE, AFTER = 3.0, 2.0  # cpu in a throughput queue's quota: two pods, then one, and always room for one more pod
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -58,7 +58,7 @@ def job(name: str, pods: int, cpu: int) -> dict[str, Any]:
 
 
 async def each(names: list[str], act: Callable[[str], Awaitable[object]]) -> None:
-    """Do it for every namespace, so many at a time."""
+    """Run `act` for every namespace, a limited number at a time."""
     limit = asyncio.Semaphore(IN_FLIGHT)
 
     async def one(name: str) -> None:
@@ -73,12 +73,12 @@ def hard(cpu: float) -> dict[str, str]:
 
 
 async def shrunk(site: Site, names: list[str], act: Callable[[], Awaitable[None]]) -> float:
-    """Quotas a second, from the first to the last of `names` that `act` leads to be enforced at their new value."""
+    """Return quotas a second, from the first to the last of `names` whose new value is enforced after `act`."""
     path, decoder, seen = "/api/v1/resourcequotas", msgspec.json.Decoder(_Event), dict[str, float]()
     version = (await site.client.get_json(path))["metadata"]["resourceVersion"]
 
     async def follow(version: str) -> None:
-        while True:  # the server ends a watch that does not keep up; it goes on where it was
+        while True:  # the server ends a watch that falls behind; a new one resumes from the last version
             async for line in site.client.stream(path, {"watch": "true", "resourceVersion": version}):
                 quota, now = decoder.decode(line).object, time.monotonic()
                 version = quota.metadata.resource_version
@@ -103,7 +103,7 @@ async def shrunk(site: Site, names: list[str], act: Callable[[], Awaitable[None]
 
 
 async def by_the_operator(site: Site, queues: int) -> float:
-    """The rate at which a burst's arrival shrinks the quotas of so many throughput queues, each of which runs two pods."""
+    """Return the rate at which a burst's arrival shrinks the quotas of throughput queues, each of which runs two pods."""
     names = [f"batch-{number}" for number in range(queues)]
 
     async def declare(name: str) -> None:
@@ -130,14 +130,14 @@ async def by_the_operator(site: Site, queues: int) -> float:
 
 
 async def settled(site: Site, names: list[str], cpu: float) -> bool:
-    """Whether every one of these namespaces has a quota of at least so much."""
+    """Return whether every one of these namespaces has a quota of at least `cpu`."""
     quotas = msgspec.json.decode(await site.client.get("/api/v1/resourcequotas"), type=_List).items
     enforced = {one.metadata.namespace: parse_quantity(one.status.hard.get("requests.cpu", "-1")) for one in quotas}
     return all(enforced.get(name, -1.0) >= cpu for name in names)
 
 
 async def by_a_bare_loop(site: Site, queues: int, prefix: str) -> float:
-    """The same writes on quotas of namespaces that nobody manages, by nobody who thinks."""
+    """Return the rate of the same writes on quotas of unmanaged namespaces, without any decisions."""
     names = [f"{prefix}-{number}" for number in range(queues)]
 
     async def declare(name: str) -> None:
@@ -168,7 +168,7 @@ async def _measured(cluster: Cluster, operator: OperatorProcess, queues: int) ->
 
 
 def quota_path(queues: int) -> Iterator[Measurement]:
-    """A cluster for this alone, just large enough for two pods of each queue."""
+    """Measure on a separate cluster, just large enough for two pods of each queue."""
     name = f"bench-quota-{time.time_ns() % 10**8:08}"
     config = {"pool": {"headRoomPercent": 0}, "enforcement": {"floors": {"cpu": "1", "memory": "1Mi"}}}
     with (
@@ -180,6 +180,6 @@ def quota_path(queues: int) -> Iterator[Measurement]:
 
 @benchmark
 def quota() -> Iterator[Measurement]:
-    """Quota mode: a burst shrinks 50 and 500 quotas, on control planes of its own (two minutes)."""
+    """Measure Quota mode: a burst shrinks 50 and 500 quotas, on separate control planes (two minutes)."""
     for queues in (50, 500):
         yield from quota_path(queues)

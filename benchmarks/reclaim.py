@@ -1,6 +1,6 @@
-"""Reclaim: how soon a burst runs in a full cluster, beside kube-scheduler's own preemption; who gives how much; what work is lost.
+"""Reclaim: how soon a burst runs in a full cluster, relative to kube-scheduler's preemption; how much each queue gives; the lost work.
 
-The first on a control plane of its own, both ways in turn on the same nodes. The others are the choice alone, without a cluster.
+The first runs on a separate control plane, both ways in turn on the same nodes. The others measure the choice alone, without a cluster.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ WEIGHTS = {"batch-a": 1, "batch-b": 1, "batch-c": 2, "batch-d": 2}
 IN_FLIGHT = 32
 PATIENCE_SECONDS = 300.0
 PREEMPTOR = "bench-preempts"
-# kube-scheduler has no minimum run time; ours would only be waited for before the burst. The unmanaged pods of one turn would lower the
-# capacity that promises are made against for ten minutes.
+# kube-scheduler has no minimum run time, and ours would only delay the burst. The unmanaged pods of one turn would lower the capacity of
+# promises for ten minutes.
 SETTINGS = {
     "reclaim": {"minimumRunSeconds": 1},
     "pool": {"declaredCapacity": {"cpu": str(NODES * NODE_CPU), "memory": f"{64 * NODES}Gi"}},
@@ -46,7 +46,7 @@ def pod_spec(**more: Any) -> JsonObject:
 
 
 def job(name: str, pods: int) -> JsonObject:
-    """A Job of so many pods that run until they are deleted, and survives their eviction."""
+    """Return a Job of so many pods that run until they are deleted. The Job survives their eviction."""
     spec = {"parallelism": pods, "completions": pods, "podFailurePolicy": IGNORED, "podReplacementPolicy": "Failed", "backoffLimit": 0}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec | {"template": {"spec": pod_spec()}}}
 
@@ -57,7 +57,7 @@ def queue(kind: str, namespace: str, **spec: Any) -> JsonObject:
 
 
 class Site:
-    """A control plane, and what is done to it."""
+    """A control plane, and the actions on it."""
 
     def __init__(self, client: ApiClient, cluster: Cluster, pods: int, capacity: int) -> None:
         self.client, self.cluster, self.pods, self.capacity = client, cluster, pods, capacity
@@ -77,7 +77,7 @@ class Site:
         return False
 
     async def fill(self, jobs: dict[str, int]) -> None:
-        """Jobs of so many pods by namespace, until all run."""
+        """Create Jobs of so many pods by namespace, and wait until all run."""
         for namespace, pods in jobs.items():
             await self.client.create(f"/apis/batch/v1/namespaces/{namespace}/jobs", job("work", pods))
 
@@ -87,12 +87,12 @@ class Site:
         await self.until(full, "the cluster to be full")
 
     async def bound(self, namespace: str) -> int:
-        """Pods of the namespace that have a node and have not been asked to end."""
+        """Return the number of the namespace's pods that are bound and not being deleted."""
         items = (await self.client.get_json(f"/api/v1/namespaces/{namespace}/pods"))["items"]
         return sum("nodeName" in one["spec"] and "deletionTimestamp" not in one["metadata"] for one in items)
 
     async def burst(self, namespace: str, **spec: Any) -> float:
-        """Seconds from the first pod's creation until all have a node."""
+        """Return the seconds from the first pod's creation until all are bound."""
         begin, limit = time.monotonic(), asyncio.Semaphore(IN_FLIGHT)
 
         async def one(number: int) -> None:
@@ -109,7 +109,7 @@ class Site:
         return time.monotonic() - begin
 
     async def _create(self, path: str, body: JsonObject) -> None:
-        """As a controller would: admission by a quota may fail under load, and is asked again."""
+        """Create with retries, as a controller would: admission by a quota may fail under load."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
@@ -122,7 +122,7 @@ class Site:
                 return
 
     async def clear(self, *namespaces: str) -> None:
-        """Delete the namespaces with all that is in them, and wait for it."""
+        """Delete the namespaces with their contents, and wait for it."""
         for namespace in namespaces:
             await self.client.delete(f"/api/v1/namespaces/{namespace}")
 
@@ -141,7 +141,7 @@ class Site:
 
 
 async def preempted(site: Site, turn: int) -> float:
-    """The burst by kube-scheduler's preemption: unmanaged namespaces, four Jobs without priority, a burst that outranks them."""
+    """Run the burst with kube-scheduler's preemption: unmanaged namespaces, four Jobs without priority, a burst that outranks them."""
     batches = {f"plain-{turn}-{name}": site.capacity // len(WEIGHTS) for name in WEIGHTS}
     burst = f"plain-{turn}-burst"
     for namespace in (*batches, burst):
@@ -153,7 +153,7 @@ async def preempted(site: Site, turn: int) -> float:
 
 
 async def reclaimed(site: Site, turn: int) -> tuple[float, dict[str, tuple[int, int]]]:
-    """The burst by our evictions; and by queue, pods that ran before and after it."""
+    """Run the burst with our evictions. Also return, by queue, the running pods before and after it."""
     names = {f"{name}-{turn}": weight for name, weight in WEIGHTS.items()}
     needed = {"resources": {"cpu": str(site.pods), "memory": f"{16 * site.pods}Mi"}, "durationSeconds": 300}
     burst = f"burst-{turn}"
@@ -184,7 +184,7 @@ async def _measured(cluster: Cluster, pods: int, capacity: int, turns: int) -> A
 
 
 def reclaim_path(nodes: int, pods: int, turns: int) -> Iterator[Measurement]:
-    """A cluster for this alone, full of one-cpu pods; a burst of `pods`, both ways in turn."""
+    """Measure on a separate cluster, full of one-cpu pods; a burst of `pods`, both ways in turn."""
     name = f"bench-reclaim-{time.time_ns() % 10**8:08}"
     preemptor = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": PREEMPTOR}, "value": 5000}
     with (
@@ -197,12 +197,12 @@ def reclaim_path(nodes: int, pods: int, turns: int) -> Iterator[Measurement]:
 
 @benchmark
 def reclaim() -> Iterator[Measurement]:
-    """200 one-cpu pods into 640 that run, by kube-scheduler's preemption and by reclaim, on a control plane of its own (minutes)."""
+    """Measure 200 one-cpu pods into 640 running ones, by preemption and by reclaim, on a separate control plane (minutes)."""
     yield from reclaim_path(NODES, 200, 1)
 
 
 def full_cluster(nodes: int, per_node: int, queues: int, seed: int) -> tuple[list[RunningPod], Standing]:
-    """Nodes full of one-cpu pods of queues that are owed half of it, run for a minute to two hours, most of them briefly."""
+    """Return nodes full of one-cpu pods, half of which are owed to other queues. Pods have run for a minute to two hours, most briefly."""
     random = np.random.default_rng(seed)
     count = nodes * per_node
     ages, rows = 60.0 + np.minimum(random.exponential(1200.0, count), 7140.0), random.integers(0, queues, count) + 1
@@ -218,7 +218,7 @@ def claim(pods: int) -> Claim:
 
 
 def choice_of(nodes: int, pods: int, repeats: int) -> Measurement:
-    """How long the choice of `pods` victims takes."""
+    """Measure the choice of `pods` victims."""
     running, giving = full_cluster(nodes, NODE_CPU, 4, 1)
     free, claims = np.zeros((nodes, 2)), [claim(pods)]
     name = f"reclaim: {pods} victims among {len(running)} pods on {nodes} nodes"
@@ -226,7 +226,7 @@ def choice_of(nodes: int, pods: int, repeats: int) -> Measurement:
 
 
 def waits_of(nodes: int, pods: int, repeats: int) -> Iterator[Measurement]:
-    """A round in which `pods` wait for room that comes free: to see that it is enough, and what the choice would take to choose nobody."""
+    """Measure a round whose pods wait for room that becomes free: the check that it suffices, and a choice without result."""
     running, giving = full_cluster(nodes, NODE_CPU, 4, 1)
     free, claims = np.full((nodes, 2), math.ceil(pods / nodes), dtype=np.float64), [claim(pods)]
     name = f"reclaim: {pods} pods wait for room that comes free on {nodes} nodes"
@@ -237,7 +237,7 @@ def waits_of(nodes: int, pods: int, repeats: int) -> Iterator[Measurement]:
 
 
 def lost_beside_random(nodes: int, pods: int, draws: int) -> Measurement:
-    """Work that is lost by the choice, relative to the mean over a hundred choices at random."""
+    """Return the work that the choice loses, relative to the mean over a hundred random choices."""
     found = []
     for seed in range(draws):
         running, giving = full_cluster(nodes, NODE_CPU, 4, seed)
@@ -251,7 +251,7 @@ def lost_beside_random(nodes: int, pods: int, draws: int) -> Measurement:
 
 @benchmark
 def reclaim_choice() -> Iterator[Measurement]:
-    """The choice alone: how long it takes, and the work that is lost beside that of victims chosen at random."""
+    """Measure the choice alone: its time, and its lost work relative to random victims."""
     for nodes, pods in ((20, 200), (1000, 100), (5000, 100)):
         yield choice_of(nodes, pods, 5)
         yield from waits_of(nodes, pods, 5)

@@ -1,7 +1,7 @@
-"""Whole rounds of the operator's engine on a view in this process: what a round costs by how much has changed since the last.
+"""Whole rounds of the operator's engine on an in-process view: the cost of a round by the amount of change since the last.
 
-The API server is a few dictionaries, which take a plan's writes. Every queue runs a Job that wants one pod more than it has. Pods are of
-one cpu, and the pool is twice as large as what they want.
+The API server is a few dictionaries, which accept a plan's writes. Every queue runs a Job that demands one pod more than it has. Pods are
+of one cpu, and the pool is twice as large as their demand.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from fairburst.kube.views.status import merge_difference
 
 WALL = 1_767_225_600.0
 CORES_PER_NODE = 64
-ROUND_SECONDS = 0.05  # between two rounds that events lead to
+ROUND_SECONDS = 0.05  # between two rounds that follow events
 WORK = {"containers": [{"name": "work", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]}
 
 
 class Pool:
-    """A pool with `queues` queues, of which a part `hard` asks for hard guarantees, and an engine."""
+    """A pool with `queues` queues, of which a fraction `hard` requests hard guarantees, and an engine."""
 
     def __init__(self, queues: int, *, hard: float = 0.0, pods: int = 2) -> None:
         config = parse_config("")
@@ -72,7 +72,7 @@ class Pool:
             self.start_pod(name)
 
     def start_pod(self, namespace: str) -> str:
-        """A pod of the namespace's Job is created and bound."""
+        """Create and bind a pod of the namespace's Job."""
         self._serial += 1
         name = f"work-{self._serial}"
         owner = {"kind": "Job", "name": "work", "uid": f"job-{namespace}", "controller": True}
@@ -87,17 +87,17 @@ class Pool:
         return name
 
     def end_pod(self, namespace: str, name: str) -> None:
-        """A pod has ended and leaves the informer's view."""
+        """End a pod and remove it from the informer's view."""
         self.view.pods.update(self.pods.pop((namespace, name)), None)
         self.view.changed_namespaces.add(namespace)
 
     def round(self, seconds: float = ROUND_SECONDS) -> RoundPlan:
-        """One round, `seconds` after the last, without its writes."""
+        """Run one round, `seconds` after the last, without its writes."""
         self.now += seconds
         return self.engine.round(self.view, WALL + self.now, self.now)
 
     def settle(self, seconds: float = 60.0) -> None:
-        """Rounds with all their writes until there are none any more; at most so long."""
+        """Run rounds with all their writes until none remain, for at most `seconds`."""
         until = self.now + seconds
         while self.now < until:
             plan = self.round(1.0)
@@ -106,14 +106,14 @@ class Pool:
                 return
 
     def take(self, plan: RoundPlan) -> None:
-        """What the API server holds after the plan's writes."""
+        """Apply the plan's writes to the simulated API server."""
         for write in plan.quota_writes:
             self._take_quota(write)
             self.engine.quota_written(write, self.now)
         for status in plan.statuses:
             obj = self.queues[status.member.key]
             self.queues[status.member.key] = {**obj, "status": dict(status.status)}
-            assert not merge_difference(self.queues[status.member.key]["status"], status.status)  # noqa: S101 (what a benchmark relies on)
+            assert not merge_difference(self.queues[status.member.key]["status"], status.status)  # noqa: S101 (the benchmark relies on it)
             self.engine.status_written(status, self.now)
 
     def _take_quota(self, write: QuotaWrite) -> None:
@@ -121,7 +121,7 @@ class Pool:
         self.quotas[write.key] = msgspec.convert(body, ResourceQuota)
 
     def change(self, names: list[str]) -> None:
-        """In each of these namespaces a pod comes, or the one that came by the last call goes."""
+        """In each of these namespaces, add a pod, or remove the one that the last call added."""
         for name in names:
             extra = self._extra.pop(name, None)
             if extra is None:
@@ -137,18 +137,18 @@ def _node(name: str) -> Node:
 
 
 def idle(pool: Pool) -> None:
-    """A round in which nothing has changed, a second after the last."""
+    """Run a round without changes, a second after the last."""
     pool.round(1.0)
 
 
 def one_changed(pool: Pool) -> None:
-    """A round in which one namespace has changed."""
+    """Run a round in which one namespace has changed."""
     pool.change(pool.names[:1])
     pool.round()
 
 
 def all_changed(pool: Pool) -> None:
-    """A round in which every namespace has changed."""
+    """Run a round in which every namespace has changed."""
     pool.change(pool.names)
     pool.round()
 
@@ -157,7 +157,7 @@ KINDS = {"idle": idle, "one namespace changed": one_changed, "everything changed
 
 
 def rounds_of(queues: int, *, hard: float, pods: int = 2, repeats: int = 5, targets: bool = False) -> Iterator[Measurement]:
-    """Rounds of each kind."""
+    """Measure rounds of each kind."""
     pool = Pool(queues, hard=hard, pods=pods)
     pool.settle()
     target = {"idle": 20.0, "one namespace changed": 20.0, "everything changed": 1000.0} if targets else {}
@@ -168,7 +168,7 @@ def rounds_of(queues: int, *, hard: float, pods: int = 2, repeats: int = 5, targ
 
 @benchmark
 def rounds() -> Iterator[Measurement]:
-    """Engine.round at 100, 1,000 and 10,000 queues, with no hard queues and with half of them hard."""
+    """Measure Engine.round at 100, 1,000 and 10,000 queues, without hard queues and with half of them hard."""
     for queues in (100, 1_000, 10_000):
         for hard in (0.0, 0.5):
             yield from rounds_of(queues, hard=hard, targets=queues == 10_000)

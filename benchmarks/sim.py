@@ -1,4 +1,4 @@
-"""The simulator's speed: one run of Table 4 and all 36, compiled and plain; the realistic engine; cost per event as jobs grow; memory."""
+"""Speed of the simulator: one run of Table 4 and all 36, compiled and plain; the realistic engine; cost per event as jobs grow; memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fairburst.sim.workload import scaled
 
 @benchmark
 def sim_table4() -> Iterator[Measurement]:
-    """One Table 4 run (499 jobs, 17 million task starts, 1 latency queue, 8 throughput queues), and all 36."""
+    """Measure one Table 4 run (499 jobs, 17 million task starts, 1 latency queue, 8 throughput queues), and all 36."""
     jobs, workload = generate("bb", 1), table4.WORKLOADS["bb"]
     if table4.has_numba():
         yield timed("sim table 4, one run, compiled", lambda: table4.run(jobs, workload, "bopf", 8), unit="s", target=2.0, repeats=5)
@@ -36,13 +36,13 @@ def sim_table4() -> Iterator[Measurement]:
 
 @benchmark
 def sim_realistic() -> Iterator[Measurement]:
-    """The same input through policy.decide, rounds every second, and the peak memory of the process."""
+    """Measure the same input through policy.decide, rounds every second, and the peak memory of the process."""
     jobs, workload = generate("bb", 1), table4.WORKLOADS["bb"]
     batch = [scaled(job, 40) for queue in table4.throughput_slots(jobs, 8) for job in queue]
     bursts = [scaled(job, workload.latency_tasks, workload.latency_seconds) for job in table4.latency_jobs(jobs, workload)]
     machine = one_machine(("cpu", "memory"), (1000.0, 1000.0))
     scenario = batch_with_bursts(machine, batch, 8, bursts, period=1000.0, on_seconds=25.0, round_seconds=1.0)
-    begin = time.process_time()  # one process on one core: what others do on the machine doesn't count
+    begin = time.process_time()  # one process on one core: processor time excludes the machine's other load
     record = run(scenario, "bopf")
     yield figure("sim realistic, the Table 4 input, bopf, processor time", time.process_time() - begin, "s", 60.0)
     yield figure("sim realistic, tasks started", record.tasks_started, "tasks")
@@ -51,7 +51,7 @@ def sim_realistic() -> Iterator[Measurement]:
 
 @benchmark
 def sim_growth() -> Iterator[Measurement]:
-    """Cost per round of the realistic engine with 500, 5,000 and 50,000 jobs queued, relative to 500."""
+    """Measure the cost per round of the realistic engine with 500, 5,000 and 50,000 jobs queued, relative to 500."""
     base = None
     for count in (500, 5_000, 50_000):
         jobs = generate("tpch", 1, jobs=500)

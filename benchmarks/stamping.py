@@ -1,6 +1,7 @@
-"""What stamping costs a pod's creation, by policy and by webhook, on a control plane of its own: beside an unmanaged namespace, in turns.
+"""Cost of setting a pod's priority at creation, by policy and by webhook, relative to an unmanaged namespace, in turns.
 
-Creations are dry runs, which go through all of admission and are not stored. The rules for tenants are in both figures.
+Runs on a separate control plane. Creations are dry runs, which pass through all of admission and are not stored. Both figures include the
+rules for tenants.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ QUEUE = {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "met
 
 
 async def create(client: ApiClient, namespace: str) -> str | None:
-    """The class that a new pod gets there."""
+    """Create a pod in the namespace and return its priority class."""
     answer = await client.create(f"/api/v1/namespaces/{namespace}/pods", POD, {"dryRun": "All"})
     given: str | None = answer["spec"].get("priorityClassName")
     return given
 
 
 async def seconds(client: ApiClient, namespace: str) -> list[float]:
-    """How long each of many creations took."""
+    """Return the durations of many creations."""
     limit, took = asyncio.Semaphore(IN_FLIGHT), []
 
     async def one() -> None:
@@ -59,7 +60,7 @@ async def seconds(client: ApiClient, namespace: str) -> list[float]:
 
 
 async def in_turns(kubeconfig: Path) -> tuple[list[float], list[float]]:
-    """Medians of the turns, unmanaged and managed, in milliseconds."""
+    """Return the medians of the turns, unmanaged and managed, in milliseconds."""
     async with await ApiClient.connect(str(kubeconfig), write_rate=100_000.0, write_burst=100_000) as client:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while await create(client, MANAGED) is None:
@@ -87,7 +88,7 @@ def told(way: str, cluster: Cluster) -> Iterator[Measurement]:
 
 @benchmark
 def stamping() -> Iterator[Measurement]:
-    """Creating a pod, eight at a time: unmanaged, stamped by policy, stamped by our webhook."""
+    """Measure pod creations, eight at a time: unmanaged, with the policy, with our webhook."""
     with Cluster.start("bench-stamping", nodes=1) as cluster, tempfile.TemporaryDirectory() as folder:
         with OperatorProcess(cluster, name="stamping-policy"):
             for namespace in (MANAGED, UNMANAGED):

@@ -1,4 +1,4 @@
-"""Certificates to try things with, made by Helm as the chart makes them: no other tool of ours can, and no library that can is needed."""
+"""Test certificates, made by Helm exactly as the chart makes them, so that no other tool or library is needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ tls.key: {{ $pair.Key | quote }}
 
 
 def write_certificates(folder: Path, days: int = 2) -> Path:
-    """A folder with ca.crt, tls.crt and tls.key for 127.0.0.1 and localhost, good from now on for so many days."""
+    """Write ca.crt, tls.crt and tls.key for 127.0.0.1 and localhost, valid from now for `days`, and return their folder."""
     chart = folder / "chart"
     (chart / "templates").mkdir(parents=True)
     (chart / "Chart.yaml").write_text(_CHART)

@@ -1,6 +1,6 @@
-"""The operator as a process of its own against a cluster: installed, started, asked, stopped or killed. For the demo and the T1 tests.
+"""The operator as a separate process against a cluster: install, start, query, stop or kill it. For the demo and the T1 tests.
 
-It runs as the cluster's user `fairburst` with nothing but the rights that `fairburst manifests` grants, so a missing right shows here.
+It runs as the cluster's user `fairburst` with only the rights that `fairburst manifests` grants, so a missing right shows here.
 """
 
 from __future__ import annotations
@@ -33,17 +33,19 @@ CRDS = ("crd/latencyqueues.fairburst.dev", "crd/throughputqueues.fairburst.dev")
 
 
 class OperatorError(Exception):
-    """The operator can't be installed, did not become ready, or died; the message holds the last lines it logged."""
+    """The operator can't be installed, did not become ready, or died. The message holds its last log lines."""
 
 
 class OperatorProcess:
     """`fairburst run` against a cluster, ready when the constructor returns. As a context manager it stops the process.
 
-    `config_overrides` are laid over a configuration that names the kubeconfig and a free port for metrics, and leads without a Lease:
-    there is one process, and one that is started again after `kill` should not wait for the Lease of the dead one. `name`
-    distinguishes several operators of one cluster in files and messages. `command`: "extender" runs that instead. `port`: where
-    it serves, a free one unless told. `subject_user` is whom the manifests give rights to and who
-    the operator is; None means the given kubeconfig's own user, whose rights are not touched (clusters that somebody else runs).
+    config_overrides: merged over a configuration that names the kubeconfig and a free port for metrics, without leader election. There is
+    one process, and a restart after `kill` should not wait for the dead process's Lease.
+    name: distinguishes several operators of one cluster in files and messages.
+    command: "extender" runs that instead.
+    port: the port it serves, a free one by default.
+    subject_user: the user that receives the manifests' rights and runs the operator. None means the kubeconfig's own user, whose rights are
+    not changed (external clusters).
     """
 
     def __init__(
@@ -109,7 +111,7 @@ class OperatorProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # A process group of its own: Ctrl-C at a terminal reaches us alone, and we end it in good order.
+                # A separate process group: Ctrl-C at a terminal reaches only this process, which then stops the operator in order.
                 start_new_session=True,
             )
         atexit.register(self.kill)
@@ -120,7 +122,7 @@ class OperatorProcess:
             raise
 
     def stop(self) -> int | None:
-        """SIGTERM, wait, then SIGKILL if need be; its exit status, None if it was not running."""
+        """Send SIGTERM, wait, then SIGKILL if necessary. Return its exit status, None if it was not running."""
         if self._process is None or not self.running:
             return None
         self._process.terminate()
@@ -131,7 +133,7 @@ class OperatorProcess:
         return status
 
     def kill(self) -> None:
-        """SIGKILL to all of its process group, at once."""
+        """Send SIGKILL to its whole process group, at once."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -139,25 +141,25 @@ class OperatorProcess:
         atexit.unregister(self.kill)
 
     def ready(self) -> bool:
-        """Whether /readyz answers 200."""
+        """Return whether /readyz answers 200."""
         try:
             return self._get("/readyz")[0] == 200
         except (OSError, http.client.HTTPException):
             return False
 
     def metrics(self) -> dict[str, float]:
-        """Every sample of /metrics, as `samples_by_name` names them.
+        """Return every sample of /metrics, named as by `samples_by_name`.
 
-        Raises OSError where nobody answers.
+        Raises OSError if the operator does not answer.
         """
         return samples_by_name(self._get("/metrics")[1])
 
     def log_tail(self, lines: int = 20) -> str:
-        """The last lines it logged."""
+        """Return its last log lines."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def _get(self, path: str) -> tuple[int, str]:
-        # Not urllib: a proxy in the environment must not be asked for a loopback address.
+        # Not urllib: requests to a loopback address must bypass a proxy in the environment.
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)) as connection:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -175,9 +177,9 @@ class OperatorProcess:
 
 
 def install_manifests(cluster: Cluster, config: Path, subject_user: str | None = "fairburst") -> None:
-    """Apply what `fairburst manifests` prints and wait until the queue kinds are served.
+    """Apply the output of `fairburst manifests` and wait until the queue kinds are served.
 
-    Raises OperatorError with the command's own message; ClusterError where the cluster refuses.
+    Raises OperatorError with the command's own message, or ClusterError if the cluster refuses.
     """
     subject = ["--subject-user", subject_user] if subject_user else []
     command = [sys.executable, "-m", "fairburst", "manifests", "--config", str(config), *subject]
@@ -189,7 +191,7 @@ def install_manifests(cluster: Cluster, config: Path, subject_user: str | None =
 
 
 def uninstall_manifests(cluster: Cluster, config: Path, subject_user: str | None = "fairburst") -> None:
-    """Delete what `install_manifests` applied, queues included; what is gone already does not matter."""
+    """Delete everything that `install_manifests` applied, queues included. Missing objects are no error."""
     subject = ["--subject-user", subject_user] if subject_user else []
     command = [sys.executable, "-m", "fairburst", "manifests", "--config", str(config), *subject]
     printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -197,7 +199,7 @@ def uninstall_manifests(cluster: Cluster, config: Path, subject_user: str | None
 
 
 def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """`overrides` laid over `base`, group by group."""
+    """Return `base` with `overrides` merged over it, group by group."""
     result = dict(base)
     for key, value in overrides.items():
         below = result.get(key)
@@ -206,7 +208,7 @@ def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, A
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on now, below the range the kernel takes for outgoing connections."""
+    """Return a loopback port without a listener, below the kernel's range for outgoing connections."""
     for port in random.sample(range(18000, 20000), 50):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -215,9 +217,9 @@ def free_port() -> int:
 
 
 def end_in_good_order(numbers: Iterable[signal.Signals] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) -> None:
-    """Let these signals raise SystemExit once, so that every `with` and atexit ends what it started; further ones are ignored.
+    """Let these signals raise SystemExit once, so that every `with` and atexit ends its processes. Ignore further ones.
 
-    Without it SIGTERM and SIGHUP end Python on the spot, and a second Ctrl-C interrupts the cleaning up.
+    Without it SIGTERM and SIGHUP end Python immediately, and a second Ctrl-C interrupts the cleanup.
     """
     chosen = tuple(numbers)
 
@@ -232,7 +234,7 @@ def end_in_good_order(numbers: Iterable[signal.Signals] = (signal.SIGINT, signal
 
 
 def samples_by_name(exposition: str) -> dict[str, float]:
-    """Samples of a text of /metrics by name with sorted labels: `fairburst_rounds_total` or `fairburst_share{queue="a/b"}`."""
+    """Return the samples of a /metrics text by name with sorted labels: `fairburst_rounds_total` or `fairburst_share{queue="a/b"}`."""
     families = text_string_to_metric_families(exposition)
     return {_sample_name(sample.name, sample.labels): sample.value for family in families for sample in family.samples}
 

@@ -1,4 +1,4 @@
-"""Waiting for something to become true, with a deadline and a message. Polls; never sleeps for a guess."""
+"""Wait for a condition, with a deadline and a message. It polls and never sleeps for a guessed time."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import TypeVar
 Answer = TypeVar("Answer")
 
 POLL_SECONDS = 0.1
-# For what happens in a second or two on an idle machine and is not itself the claim: long enough for two cores shared with other work.
+# For actions that take a second or two on an idle machine and are not themselves under test: long enough for two shared cores.
 PATIENCE_SECONDS = 60.0
 
 
 class NotInTimeError(AssertionError):
-    """It did not become true; the message says what, and how long it was waited for."""
+    """A condition did not become true in time. The message names it and the time waited."""
 
 
 def until(check: Callable[[], Answer | None], seconds: float, what: str) -> Answer:
-    """The first answer of `check` that is true. `what` completes "waited for ..."."""
+    """Return the first true answer of `check`. `what` completes "waited for ..."."""
     deadline = time.monotonic() + seconds
     while True:
         asked = time.monotonic()
@@ -27,5 +27,5 @@ def until(check: Callable[[], Answer | None], seconds: float, what: str) -> Answ
             return answer
         if time.monotonic() > deadline:
             raise NotInTimeError(f"waited {seconds:g} s for {what}; last answer {answer!r}")
-        # Twice as long as the question took: one that starts a kubectl would else hold a core that what is waited for needs.
+        # Twice as long as the check took: a check that starts kubectl would otherwise hold a core that the awaited action needs.
         time.sleep(max(POLL_SECONDS, 2 * (time.monotonic() - asked)))

@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def workload(arguments: argparse.Namespace) -> Workload:
-    """A new one for each run: its Jobs are an iterator."""
+    """Return a new workload for each run, because its Jobs are an iterator."""
     if arguments.scenario == "work":
         return work(arguments.queues, arguments.task_seconds, places=arguments.places)
     if arguments.scenario == "jobs":
@@ -41,7 +41,7 @@ def workload(arguments: argparse.Namespace) -> Workload:
 
 
 def line(mode: str, found: Outcome, bare: Outcome) -> str:
-    """One run as a JSON object with its ratio to the bare one."""
+    """Return one run as a JSON object with its ratio to the bare one."""
     figures: dict[str, object] = {"mode": mode}
     if found.bound_seconds is None or bare.bound_seconds is None:
         ratios = {"used_ratio": round(found.used / bare.used, 3), "tasks_ratio": round(found.tasks / max(1, bare.tasks), 3)}

@@ -1,4 +1,4 @@
-"""One run of a workload on a control plane of its own, with or without fairburst, and what it came to."""
+"""One run of a workload on a separate control plane, with or without fairburst, and its outcome."""
 
 from __future__ import annotations
 
@@ -29,10 +29,13 @@ LONGEST_SECONDS = 420.0
 
 @dataclass(slots=True)
 class Outcome:
-    """What one run came to. `used`: mean part of the cluster that ran work; `tasks`: finished in the measured time.
+    """The outcome of one run.
 
-    `bound_seconds`: from the first Job to the last pod bound (or ended), None where work comes without end, infinite where it did not
-    happen in time. `refused`: creations of pods that a quota refused. `writes`: requests that write, by user.
+    used: mean fraction of the cluster that ran work.
+    tasks: number finished in the measured time.
+    bound_seconds: from the first Job to the last pod bound (or ended). None for endless work, infinite if it took too long.
+    refused: creations of pods that a quota refused.
+    writes: write requests, by user.
     """
 
     used: float = 0.0
@@ -46,7 +49,7 @@ class Outcome:
 
 @contextlib.contextmanager
 def busy(processes: int) -> Iterator[None]:
-    """So many processes that use a core each, at our priority."""
+    """Run this many processes that use a core each, at our priority."""
     started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
     try:
         yield
@@ -57,7 +60,7 @@ def busy(processes: int) -> Iterator[None]:
 
 
 def run(name: str, work: Workload, mode: str | None, seconds: float) -> Outcome:
-    """Run it; `mode` None is without fairburst."""
+    """Run the workload; `mode` None means without fairburst."""
     options: dict[str, Any] = {"nodes": work.nodes, "node_cpu": str(NODE_CPU), "node_memory": f"{NODE_MEMORY_GIB}Gi", "audit": True}
     with Cluster.start(name, **options, report=lambda _: None) as cluster:
         return asyncio.run(_run(cluster, work, mode, seconds))
@@ -94,7 +97,7 @@ async def _fed(cluster: Cluster, client: ApiClient, work: Workload, seconds: flo
 
 
 async def _until_bound(driver: WorkloadDriver, work: Workload) -> float:
-    """Seconds from the first Job to the last pod bound, or ended; infinite where that takes too long."""
+    """Return the seconds from the first Job to the last pod bound, or ended; infinite if that takes too long."""
     running = asyncio.create_task(driver.run(LONGEST_SECONDS, drain_seconds=0.0))
     try:
         while not running.done():
@@ -111,7 +114,7 @@ async def _until_bound(driver: WorkloadDriver, work: Workload) -> float:
 
 
 async def _declare(client: ApiClient, work: Workload, mode: str) -> None:
-    """The queues; returns once each has its class and its quota."""
+    """Create the queues; return once each has its class and its quota."""
     hard = {plan.namespace for plan in work.latency}
     bodies = []
     for name in work.queues:

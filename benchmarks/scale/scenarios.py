@@ -1,4 +1,4 @@
-"""Workloads of the comparison: namespaces, the Jobs in them, the nodes that they need. Pure and seeded: both runs get the same."""
+"""Workloads of the comparison: namespaces, their Jobs, and the nodes that they need. Pure and seeded: both runs get the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from e2e.workload.driver import LatencyPlan, PlannedBurst, ThroughputPlan
 from e2e.workload.stages import GIB, DagJob, Stage
 
 NODE_CPU, NODE_MEMORY_GIB = 32, 64
-TASKS_A_SECOND = 8  # how many tasks a second start and end: what two cores carry beside the work of others
+TASKS_A_SECOND = 8  # tasks that start and end a second: the load that two cores can carry besides other work
 WIDEST = 12
 LONG = 3600.0
 SETTLED_LAST = 11  # pods of a Job in the scenario of many queues
@@ -18,10 +18,10 @@ SETTLED_LAST = 11  # pods of a Job in the scenario of many queues
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is fed. `pods`: how many there are to bind or to finish in all, None where work comes without end.
+    """One workload. `pods`: total number to bind or to finish, None for endless work.
 
-    `hard`: namespaces of hard latency queues, with the pods of one burst. `finish`: the run ends with the last pod's end, else with its
-    binding.
+    `hard`: namespaces of hard latency queues, with the pods of one burst. `finish`: the run ends with the last pod's end, otherwise with
+    its binding.
     """
 
     nodes: int
@@ -34,12 +34,12 @@ class Workload:
 
     @property
     def queues(self) -> list[str]:
-        """Namespaces, in the order of their queues."""
+        """Return the namespaces, in the order of their queues."""
         return [plan.namespace for plan in (*self.latency, *self.throughput)]
 
 
 def work(queues: int, task_seconds: float, *, places: int | None = None) -> Workload:
-    """Queues that always have work: two of three several Jobs at a time, every third one Job after the other.
+    """Return queues that always have work: two of three run several Jobs at a time, every third one Job after the other.
 
     A queue of the last kind has nothing to run between two Jobs. Task lengths vary by a fifth; Jobs have 2 to 12 tasks of a core each.
     """
@@ -54,7 +54,7 @@ def work(queues: int, task_seconds: float, *, places: int | None = None) -> Work
 
 
 def many_queues(queues: int) -> Workload:
-    """One Job of 11 pods in nine of ten queues, all at once; there is room for all pods."""
+    """Return one Job of 11 pods in nine of ten queues, all at once, with room for all pods."""
     used = [_name(number) for number in range(queues) if number % 10]
     stage = Stage("work", SETTLED_LAST, LONG, 0.25, 0.25 * GIB)
     nodes = max(2, -(-len(used) * SETTLED_LAST // (3 * NODE_CPU)))
@@ -64,7 +64,7 @@ def many_queues(queues: int) -> Workload:
 
 
 def burst(queues: int) -> Workload:
-    """400 pods of ten armed hard queues on an idle cluster, among `queues` queues that want nothing."""
+    """Return 400 pods of ten armed hard queues on an idle cluster, among `queues` queues without demand."""
     bursts, pods = 10, 40
     stage = Stage("burst", pods, LONG, 1.0, GIB)
     latency = [LatencyPlan(f"hard-{number}", [PlannedBurst(5.0, DagJob("burst", (stage,)), 300.0)]) for number in range(bursts)]
@@ -73,7 +73,7 @@ def burst(queues: int) -> Workload:
 
 
 def small_jobs(queues: int, jobs: int) -> Workload:
-    """So many Jobs of one pod of one second, shared out among the queues, all created at once; there is room for all of them."""
+    """Return Jobs of one pod of one second, spread over the queues and created at once, with room for all of them."""
     stage = Stage("work", 1, 1.0, 0.25, 0.25 * GIB)
     each = [jobs // queues + (number < jobs % queues) for number in range(queues)]
     plans = [ThroughputPlan(_name(number), [DagJob("work", (stage,))] * count, count, jobs) for number, count in enumerate(each)]

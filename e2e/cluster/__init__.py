@@ -1,4 +1,4 @@
-"""A real Kubernetes control plane without containers, for tests and the demo: see README.md beside this file."""
+"""A real Kubernetes control plane without containers, for tests and the demo. See README.md in this folder."""
 
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.errors import ClusterError

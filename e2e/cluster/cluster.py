@@ -1,7 +1,7 @@
-"""A control plane as a value: start it, use it, stop it; or the same interface on a cluster that somebody else runs.
+"""A control plane as a value: start it, use it, stop it; or the same interface to a cluster that is managed elsewhere.
 
-The state of a running cluster is a folder outside the checkout with one file per process (log), its data and `state.json`, so a
-cluster outlives the command that started it and any later command finds it by name.
+The state of a running cluster is a folder outside the checkout with one log file per process, its data and `state.json`. A cluster
+therefore outlives the command that started it, and any later command finds it by name.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ from e2e.cluster.versions import DEFAULT_KUBERNETES
 
 START_SECONDS = 60  # for each step of a start; on two idle cores all of them together take 5 s
 STOP_SECONDS = 90  # an API server drains its watches for up to a minute after SIGTERM and holds its port meanwhile
-DOWN_SECONDS = 5  # `down` throws the data away: whoever has not ended by then is killed
+DOWN_SECONDS = 5  # `down` deletes the data, so it kills any process that has not ended by then
 PORT_ATTEMPTS = 5
-# Below the range from which the kernel takes ports of outgoing connections: nobody else's connection can sit on ours.
+# Below the range from which the kernel takes ports of outgoing connections, so that no connection occupies ours.
 PORT_RANGE = range(20000, 32000)
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?")
 
 
 class Cluster:
-    """One control plane. Made by `start`, `attach` or `existing`; as a context manager it stops what `start` started."""
+    """One control plane, from `start`, `attach` or `existing`. As a context manager it stops the cluster that `start` started."""
 
     def __init__(self, name: str, *, kubeconfig: Path, server: str, token: str | None, plan: Plan | None, kubectl: Path) -> None:
         self.name = name
@@ -90,15 +90,15 @@ class Cluster:
         keep: bool = False,
         report: Callable[[str], None] = print_progress,
     ) -> Cluster:
-        """Build what is missing, start every process and wait until work would run.
+        """Build missing binaries, start every process and wait until work would run.
 
-        With `keep` it outlives this process (`down` ends it); otherwise it is stopped at exit, and, if this process is killed
-        outright, by the next start of any cluster.
+        With `keep` the cluster outlives this process (`down` ends it). Otherwise it is stopped at exit, or, if this process is killed, by
+        the next start of any cluster.
 
         Raises
         ------
-        ClusterError : a cluster of that name runs, a binary can't be built, or a process died or was not ready in time (with its
-            last log lines). Nothing is left running.
+        ClusterError : a cluster of that name runs, a binary can't be built, or a process died or was not ready in time (with its last log
+        lines). No process is left running.
         """
         layout = Layout(clusters_folder() / _checked_name(name))
         flags = tuple(apiserver_flags), tuple(controller_manager_flags), tuple(scheduler_flags)
@@ -106,7 +106,7 @@ class Cluster:
         binaries = ensure_binaries(kubernetes, report=report)
         for attempt in range(1, PORT_ATTEMPTS + 1):
             cluster = cls._of_plan(name, Plan(binaries, layout, _free_ports(), options))
-            # Until it is up it is ours even if it will be kept: should we be killed on the way, the next start reaps it.
+            # Until it is up it belongs to this process even if it will be kept: if this process is killed, the next start reaps it.
             cluster._owner = identify(os.getpid())
             cluster._claim_name()
             try:
@@ -129,11 +129,11 @@ class Cluster:
 
     @classmethod
     def attach(cls, name: str) -> Cluster:
-        """The cluster of that name which an earlier command started.
+        """Return the cluster of that name, which an earlier command started.
 
         Raises
         ------
-        ClusterError : there is none.
+        ClusterError : no such cluster runs.
         """
         layout = Layout(clusters_folder() / _checked_name(name))
         if not layout.state.exists():
@@ -156,7 +156,7 @@ class Cluster:
 
     @classmethod
     def existing(cls, kubeconfig: Path | str) -> Cluster:
-        """A cluster that somebody else runs, by its kubeconfig's current context; it is never started, stopped or given nodes.
+        """Return an external cluster, by its kubeconfig's current context. It is never started, stopped or given nodes.
 
         Raises
         ------
@@ -197,7 +197,7 @@ class Cluster:
         return dict(self._own().tokens)
 
     def user_kubeconfig(self, user: str) -> Path:
-        """Kubeconfig of one of `tokens`' users, such as fairburst."""
+        """Return the kubeconfig of one of `tokens`' users, such as fairburst."""
         if user not in self._own().tokens:
             raise ClusterError(f"no token user {nearest(user, self._own().tokens)}")
         return self._own().layout.kubeconfig(user)
@@ -209,7 +209,7 @@ class Cluster:
 
     @property
     def kubernetes(self) -> str:
-        """Its version, such as 1.37.1."""
+        """The cluster's version, such as 1.37.1."""
         if self._plan is not None:
             return self._plan.options.kubernetes
         return str(json.loads(self.kubectl("get", "--raw", "/version"))["gitVersion"]).removeprefix("v")
@@ -218,7 +218,7 @@ class Cluster:
         return self._own().layout.log(_checked_component(component))
 
     def kubectl(self, *arguments: str, input: str | None = None, timeout: float = 60) -> str:  # noqa: A002 - as subprocess.run calls it
-        """What kubectl printed.
+        """Run kubectl and return its output.
 
         Raises
         ------
@@ -244,7 +244,7 @@ class Cluster:
         labels: dict[str, str] | None = None,
         name_prefix: str = "node",
     ) -> list[str]:
-        """Names of `count` new kwok nodes, numbered on from those of that prefix, once all are Ready and untainted."""
+        """Add `count` kwok nodes, numbered after existing ones of that prefix. Return their names once all are Ready and untainted."""
         self._own()
         taken = [self._node_number(name, name_prefix) for name in self.kubectl("get", "nodes", "-o", "name").split()]
         first = max(taken, default=-1) + 1
@@ -273,7 +273,7 @@ class Cluster:
     # Its processes
 
     def status(self) -> dict[str, int | None]:
-        """Process id of every component, None for those that do not run."""
+        """Return the process id of every component, None for those that do not run."""
         self._own()
         return {component: p.pid if (p := self._processes.get(component)) and p.alive() else None for component in COMPONENTS}
 
@@ -286,34 +286,34 @@ class Cluster:
         process.send(signal.SIGKILL if kill else signal.SIGTERM)
         if not process.wait(STOP_SECONDS):
             raise ClusterError(f"{component} (pid {process.pid}) still runs {STOP_SECONDS} s after {'SIGKILL' if kill else 'SIGTERM'}")
-        # Meant to be gone: no wait shall take it for a death.
+        # The stop is intended: no wait must report it as a crash.
         del self._processes[component]
         self._save()
 
     def start_component(self, component: str) -> None:
-        """Start one process again as it was first started, on the same data and port, and wait until it serves."""
+        """Restart one process with its first command line, data and port, and wait until it serves."""
         self._own()
         process = self._processes.get(_checked_component(component))
         if process is not None and process.alive():
             raise ClusterError(f"{component} of cluster {self.name} already runs (pid {process.pid})")
         if component == KWOK:
-            # A new kwok is a new holder: it would leave the nodes alone until the leases of the old one have expired (40 s).
+            # A restarted kwok is a new lease holder: it would ignore the nodes until the old holder's leases have expired (40 s).
             leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
             self._wait("the nodes' leases to be given up", lambda: self._request("DELETE", leases) is not None)
         self._spawn(component)
         if component in {ETCD, APISERVER}:
             self._wait_serving(component)
-        # The others serve nothing: their death is noticed by whoever waits for their work, with their log.
+        # The others serve no port. A caller that waits for their work notices their death and shows their log.
 
     def down(self) -> None:
-        """End every process, wait, kill what is left, forget the data. Does nothing if it is down already."""
+        """End every process, wait, kill the remaining ones and delete the data. A cluster that is already down is no error."""
         plan = self._own()
         atexit.unregister(self._down_at_exit)
         recorded = self._recorded()
         if recorded is not None:
             self._processes = recorded._processes  # another command may have restarted some of them
         deadline = time.monotonic() + DOWN_SECONDS
-        # Clients before their server: the API server waits for open watches before it ends, and everybody needs etcd.
+        # Clients before their server: the API server waits for open watches before it ends, and every component needs etcd.
         for group in (COMPONENTS[2:], (APISERVER,), (ETCD,)):
             _end([process for component in group if (process := self._processes.get(component))], deadline)
         survivors = [process.pid for process in self._processes.values() if process.alive()]
@@ -324,7 +324,7 @@ class Cluster:
             shutil.rmtree(plan.layout.folder, ignore_errors=True)
 
     def _recorded(self) -> Cluster | None:
-        """What the folder says of this cluster; None if it is down, or if the name meanwhile belongs to another one."""
+        """Return the cluster recorded in the folder, or None if it is down or the name now belongs to another one."""
         try:
             found = Cluster.attach(self.name)
         except (ClusterError, FileNotFoundError):
@@ -338,7 +338,7 @@ class Cluster:
     # Starting
 
     def _claim_name(self) -> None:
-        """A fresh folder with a first state in it; one command at a time may do this."""
+        """Create a fresh folder with an initial state in it. A lock allows one command at a time."""
         clusters_folder().mkdir(parents=True, exist_ok=True)
         with (clusters_folder() / ".lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -376,7 +376,7 @@ class Cluster:
             self._wait("kube-apiserver to be ready", lambda: self._request("GET", "/readyz") is not None, component)
 
     def _wait_working(self) -> None:
-        """The controller manager must be able to write: without rights it runs, and silently does nothing."""
+        """Wait until the controller manager can write: without rights it runs, and silently does nothing."""
         probe = {"metadata": {"name": "fairburst-probe"}}
         self._wait("namespace kube-system", lambda: self._request("GET", "/api/v1/namespaces/kube-system") is not None)
         self._request("POST", "/api/v1/namespaces", probe)
@@ -397,7 +397,7 @@ class Cluster:
             self._save()
 
     def _wait(self, what: str, done: Callable[[], bool], component: str | None = None, seconds: float = START_SECONDS) -> None:
-        """Poll until `done`; a request that fails means not yet. Any process that has died meanwhile is the error, with its log."""
+        """Poll until `done` returns true. A failed request means "not yet". Raise, with its log, if any process has died meanwhile."""
         deadline = time.monotonic() + seconds
         pause = 0.02
         while True:
@@ -423,16 +423,16 @@ class Cluster:
                 )
 
     def check(self) -> None:
-        """Raise with the last log lines of a component that does not run; for tests whose wait has failed."""
+        """Raise an error with the last log lines of a component that does not run, for tests whose wait has failed."""
         self._own()
         self._check_alive()
 
     def _request(self, method: str, path: str, body: object = None) -> Any:
-        """Answer of the API server as the administrator: decoded JSON, or text where it is none.
+        """Return the API server's answer to the administrator: decoded JSON, or text if it is not JSON.
 
         Raises
         ------
-        OSError : no connection, or an HTTP error, with what the server said.
+        OSError : no connection, or an HTTP error, with the server's message.
         """
         plan = self._own()
         context = ssl.create_default_context(cafile=str(plan.layout.serving_certificate))
@@ -470,7 +470,7 @@ def cluster_names() -> list[str]:
 
 
 def reap_orphans() -> None:
-    """Stop the clusters whose owner was killed before it could."""
+    """Stop the clusters whose owner was killed before it could stop them."""
     for name in cluster_names():
         with contextlib.suppress(ClusterError, FileNotFoundError):  # its owner may be stopping it right now
             cluster = Cluster.attach(name)
@@ -479,7 +479,7 @@ def reap_orphans() -> None:
 
 
 def _end(processes: list[ProcessIdentity], deadline: float) -> None:
-    """SIGTERM to all, SIGKILL at the deadline (monotonic seconds) to those that still run."""
+    """Send SIGTERM to all. At the deadline (monotonic seconds), send SIGKILL to those that still run."""
     for process in processes:
         process.send(signal.SIGTERM)
     for process in processes:
@@ -501,7 +501,7 @@ def _checked_component(component: str) -> str:
 
 
 def _free_ports() -> Ports:
-    """Three ports on which nobody listens now; whoever loses the race for one is told by its bind error and tries others."""
+    """Return three ports without a listener. If another process takes one first, the bind fails and the caller tries others."""
     found: list[int] = []
     while len(found) < 3:
         port = random.choice(PORT_RANGE)

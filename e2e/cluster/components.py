@@ -1,4 +1,4 @@
-"""The command line of every process of a cluster, and the files they read. No process is started here."""
+"""The command line of every process of a cluster, and the files that they read. This module starts no process."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ COMPONENTS = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK)
 
 MASTERS = "system:masters"
 SCHEDULER_QPS, SCHEDULER_BURST = 300, 500
-# Token users: name to groups. The controller manager has its bootstrap RBAC role, and its controllers service accounts of their own
-# as kubeadm sets them up. `fairburst` and `extender` have no rights: whoever tests them binds them.
+# Token users: name to groups. The controller manager has its bootstrap RBAC role, and its controllers have their own service accounts as
+# kubeadm sets them up. `fairburst` and `extender` have no rights until a test binds them.
 USERS = {
     "admin": [MASTERS],
     "system:kube-controller-manager": [],
@@ -74,19 +74,19 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a caller may choose. Extra flags come last, and the last one wins."""
+    """Options of the caller. Extra flags come last, and the last one wins."""
 
     kubernetes: str
     audit: bool = False
     apiserver_flags: tuple[str, ...] = ()
     controller_manager_flags: tuple[str, ...] = ()
     scheduler_flags: tuple[str, ...] = ()
-    scheduler_configuration: dict[str, Any] | None = None  # a KubeSchedulerConfiguration; how to reach the API server is put into it
+    scheduler_configuration: dict[str, Any] | None = None  # a KubeSchedulerConfiguration; the API server's address is added to it
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Loopback ports. Only what must listen does: controller-manager, scheduler and kwok serve nothing."""
+    """Loopback ports. Only processes that must listen have one: controller-manager, scheduler and kwok serve nothing."""
 
     etcd: int
     etcd_peer: int
@@ -95,7 +95,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything the command lines are made of."""
+    """The input for all command lines."""
 
     binaries: dict[str, Path]
     layout: Layout
@@ -128,7 +128,7 @@ class Plan:
             f"--initial-cluster=default={peer}",
             f"--quota-backend-bytes={4 * 1024**3}",
             "--log-level=warn",
-            "--unsafe-no-fsync",  # a throw-away cluster survives the crash of a process, not of the machine
+            "--unsafe-no-fsync",  # a disposable cluster survives the crash of a process, not of the machine
         ]
 
     def _apiserver(self) -> list[str]:
@@ -145,7 +145,7 @@ class Plan:
             "--service-cluster-ip-range=10.96.0.0/16",
             "--endpoint-reconciler-type=none",
             "--allow-privileged",
-            # Bare pods can be created at once in a new namespace: nothing here mounts a service account's token.
+            # Bare pods can be created immediately in a new namespace: no pod here mounts a service account's token.
             "--disable-admission-plugins=ServiceAccount",
         ]
         if self.options.audit:
@@ -159,14 +159,14 @@ class Plan:
             f"--service-account-private-key-file={self.layout.service_account_key}",
             "--leader-elect=false",
             "--secure-port=0",
-            "--controllers=*,-node-ipam-controller",  # it exits without a pod network to hand out
+            "--controllers=*,-node-ipam-controller",  # it exits if it has no pod network to assign
             "--kube-api-qps=300",
             "--kube-api-burst=500",
             *self.options.controller_manager_flags,
         ]
 
     def _scheduler(self) -> list[str]:
-        if self.options.scheduler_configuration is not None:  # beside a file, flags about the connection are ignored
+        if self.options.scheduler_configuration is not None:  # with a configuration file, flags about the connection are ignored
             connection = [f"--config={self.layout.scheduler_configuration}"]
         else:
             kubeconfig = self.layout.kubeconfig("system:kube-scheduler")
@@ -174,7 +174,7 @@ class Plan:
         return [*connection, "--leader-elect=false", "--secure-port=0", *self.options.scheduler_flags]
 
     def configured_scheduler(self) -> dict[str, Any]:
-        """The scheduler's configuration file: as asked for, with our way to the API server."""
+        """Return the scheduler's configuration file: the requested one, with our connection to the API server."""
         kubeconfig = str(self.layout.kubeconfig("system:kube-scheduler"))
         connection = {"kubeconfig": kubeconfig, "qps": SCHEDULER_QPS, "burst": SCHEDULER_BURST}
         return {**(self.options.scheduler_configuration or {}), "clientConnection": connection}
@@ -185,12 +185,12 @@ class Plan:
             f"--config={STAGES}",
             "--manage-all-nodes=true",
             "--node-lease-duration-seconds=40",
-            "--v=WARN",  # else a line per node and lease renewal
+            "--v=WARN",  # otherwise it logs a line per node and lease renewal
         ]
 
 
 def write_files(plan: Plan) -> None:
-    """What must be there before the API server starts."""
+    """Write the files that the API server needs at its start."""
     layout = plan.layout
     with layout.tokens.open("w", newline="") as file:
         csv.writer(file).writerows([token, user, user, ",".join(USERS[user])] for user, token in plan.tokens.items())
@@ -202,7 +202,7 @@ def write_files(plan: Plan) -> None:
 
 
 def write_kubeconfigs(plan: Plan) -> None:
-    """Once the API server has made its own certificate, which everybody else then trusts and verifies."""
+    """Write the kubeconfigs, after the API server has created its certificate, which every client then verifies."""
     authority = base64.b64encode(plan.layout.serving_certificate.read_bytes()).decode()
     for user, token in plan.tokens.items():
         plan.layout.kubeconfig(user).write_text(
@@ -220,7 +220,7 @@ def write_kubeconfigs(plan: Plan) -> None:
 
 
 def elliptic_curve_key() -> str:
-    """A new P-256 private key as PEM (RFC 5915): 32 random bytes in a fixed frame, so that neither openssl nor a library is needed.
+    """Return a new P-256 private key as PEM (RFC 5915): 32 random bytes in a fixed frame, without openssl or a library.
 
     The key's number must lie in 1 … n-1, and n is a little below 2^256: the top bit is cleared.
     """
@@ -242,7 +242,7 @@ AUDIT_POLICY = {
 
 
 def node_manifests(names: list[str], capacity: dict[str, str], labels: dict[str, str]) -> list[dict[str, object]]:
-    """Nodes that only exist as objects; kwok makes them Ready and keeps their leases."""
+    """Return nodes that exist only as objects; kwok makes them Ready and renews their leases."""
     resources = {"pods": "500", **capacity}
     return [
         {

@@ -1,4 +1,4 @@
-"""The one error of this package: what was expected, what was found, what to do."""
+"""The single error type of this package: what was expected, what was found, what to do."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 
 class ClusterError(RuntimeError):
-    """A cluster, or one of its binaries, is not as it should be; the message is meant for a person."""
+    """A cluster, or one of its binaries, is in an unexpected state. The message is written for users."""
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:
-    """`wrong` with the known names, and the one that was probably meant."""
+    """Return `wrong` with the known names, and the most similar one."""
     names = sorted(known)
     close = difflib.get_close_matches(wrong, names, n=1, cutoff=0.4)
     meant = f", did you mean {close[0]!r}?" if close else ""

@@ -10,7 +10,7 @@ import urllib.request
 def fetch(
     address: str, method: str = "GET", headers: dict[str, str] | None = None, body: bytes | None = None, tls: ssl.SSLContext | None = None
 ) -> str:
-    """Body of a loopback server's answer, past any proxy of the environment. Raises OSError for no connection and for HTTP errors."""
+    """Return the body of a loopback server's answer, without the environment's proxies. Raises OSError on connection and HTTP errors."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls))
     request = urllib.request.Request(address, body, headers or {}, method=method)  # noqa: S310 - our own loopback address
     try:

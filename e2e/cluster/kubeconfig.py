@@ -1,4 +1,4 @@
-"""Reading a kubeconfig that somebody else wrote: as little as this package needs."""
+"""A minimal reader for kubeconfigs from other tools, with only the fields that this package needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from e2e.cluster.errors import ClusterError
 
 
 def current_context(path: Path) -> tuple[str, str | None]:
-    """Server and, if the user has one, token of a kubeconfig's current context."""
+    """Return the server of a kubeconfig's current context and, if its user has one, the token."""
     try:
         config = yaml.safe_load(path.read_text())
         context = _by_name(config["contexts"], config["current-context"])["context"]

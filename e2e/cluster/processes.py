@@ -1,6 +1,6 @@
-"""Processes that outlive the command that started them: found again, and ended, without ever touching a stranger's.
+"""Processes that outlive the command that started them: found again and ended, without ever signalling an unrelated process.
 
-A process id alone is not an identity, since the kernel reuses it; the id together with the start time is.
+A process id alone is no identity, because the kernel reuses it; the id together with the start time is one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ENDED = {"Z", "X"}
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
     pid: int
-    started: str  # in the kernel's words; only ever compared
+    started: str  # in the kernel's format; only compared
 
     def alive(self) -> bool:
         state, started = read_state(self.pid)
@@ -32,7 +32,7 @@ class ProcessIdentity:
         return state not in ENDED or self._still_ending()
 
     def _still_ending(self) -> bool:
-        """A zombie may have threads that hold its ports a moment longer; one that has not is collected if it is a child of ours."""
+        """Return whether a zombie still has threads, which may hold its ports. Collect a zombie without threads if it is our child."""
         try:
             collected, _ = os.waitpid(self.pid, os.WNOHANG)
         except ChildProcessError:
@@ -47,7 +47,7 @@ class ProcessIdentity:
                 os.kill(self.pid, number)
 
     def wait(self, seconds: float) -> bool:
-        """Whether it has ended within that time."""
+        """Return whether the process has ended within that time."""
         deadline = time.monotonic() + seconds
         while self.alive():
             if time.monotonic() > deadline:
@@ -57,7 +57,7 @@ class ProcessIdentity:
 
 
 def read_state(pid: int) -> tuple[str, str]:
-    """State letter and start time of a process; both empty if there is none."""
+    """Return the state letter and start time of a process; both are empty if there is none."""
     if not PROC.is_dir():
         listed = subprocess.run(["ps", "-o", "state=,lstart=", "-p", str(pid)], capture_output=True, text=True, timeout=10, check=False)
         state, _, started = listed.stdout.strip().partition(" ")
@@ -66,7 +66,7 @@ def read_state(pid: int) -> tuple[str, str]:
         stat = (PROC / str(pid) / "stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return "", ""
-    # The command's name may hold spaces and brackets: fields are counted from its last closing bracket.
+    # The command's name may hold spaces and brackets, so fields are counted from its last closing bracket.
     fields = stat[stat.rindex(")") + 2 :].split()
     return fields[0], fields[19]
 
@@ -77,10 +77,10 @@ def identify(pid: int) -> ProcessIdentity:
 
 @contextlib.contextmanager
 def unbroken() -> Iterator[None]:
-    """Signals that would end us wait until the block is over, so that nothing is started without being recorded.
+    """Defer signals that would end this process until the block is over, so that every started process is recorded.
 
-    Handlers are put off, not masked: a child would inherit a mask and ignore its own SIGTERM. Outside the main thread nothing is
-    done, for Python runs handlers only there.
+    Handlers are deferred, not masked: a child would inherit a mask and ignore its own SIGTERM. Outside the main thread this does nothing,
+    because Python runs handlers only in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -97,8 +97,8 @@ def unbroken() -> Iterator[None]:
 
 
 def spawn(command: list[str], log: Path, folder: Path) -> ProcessIdentity:
-    """Start a process in a session of its own, so that Ctrl-C at a terminal reaches us and not it."""
+    """Start a process in a new session, so that Ctrl-C at a terminal does not reach it."""
     with log.open("ab") as output:
         process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
-    process.returncode = 0  # alive() reaps it, or init when we are gone: Popen must neither wait for it nor warn about it
+    process.returncode = 0  # alive() reaps it, or init after our exit: Popen must neither wait for it nor warn about it
     return identify(process.pid)

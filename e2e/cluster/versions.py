@@ -1,4 +1,4 @@
-"""Which binaries a control plane is made of, and from which pinned Go module each one is built.
+"""The binaries of a control plane, and the pinned Go module for each.
 
 A module is a folder in `modules/` with a tidy go.mod and go.sum: the whole build is pinned by hash and reviewed in git.
 """
@@ -21,7 +21,7 @@ HELM_VERSION = "3.22.0"
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One binary: `package` of the Go module `module`, about `cold_seconds` to build on two cores with an empty cache."""
+    """One binary: `package` of the Go module `module`. It takes about `cold_seconds` to build on two cores with an empty cache."""
 
     name: str
     module: str
@@ -35,7 +35,7 @@ class Tool:
 
 
 def tools(kubernetes: str = DEFAULT_KUBERNETES) -> tuple[Tool, ...]:
-    """Everything a cluster of this Kubernetes version needs, in the order in which it is built.
+    """Return all tools for a cluster of this Kubernetes version, in build order.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def tools(kubernetes: str = DEFAULT_KUBERNETES) -> tuple[Tool, ...]:
 
 
 def helm() -> Tool:
-    """Helm: no part of a cluster, but what installs the chart. It takes its idea of the current Kubernetes version from its build."""
+    """Return Helm, which installs the chart but is no part of a cluster. It derives the current Kubernetes version from its build."""
     stamped = {"internal/version.version": f"v{HELM_VERSION}"}
     major, minor, _ = DEFAULT_KUBERNETES.split(".")
     for package in ("pkg/lint/rules", "pkg/chartutil"):

@@ -1,6 +1,6 @@
 """`make demo`: one workload on a real control plane, without fairburst and then with it.
 
-Environment: CLUSTER (kind: real nodes as containers; kwok: played nodes, no containers; by default kind where Docker runs and has a node
+Environment: CLUSTER (kind: real nodes as containers; kwok: simulated nodes, no containers; by default kind where Docker runs and has a node
 image, else kwok); DEMO_SECONDS (length of a phase, default 180); MODE (how the queues are enforced: Quota, the default, Gate or Suspend);
 TRACE (a stage list that replaces the generated batch work); KUBECONFIG_DEMO or E2E_KUBECONFIG (a cluster to use instead of starting one).
 """
@@ -32,7 +32,7 @@ from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, CredentialsError
 
 NODES, NODE_CPU, NODE_MEMORY = 20, "32", "64Gi"
-LEAD_SECONDS = 3.0  # from declaring to the start, so that nothing is late already
+LEAD_SECONDS = 3.0  # between declaration and start, so that no burst is late at once
 MODES = ("Quota", "Gate", "Suspend")
 CLUSTERS = ("kind", "kwok")
 
@@ -43,7 +43,7 @@ def main() -> int:
     screen = Screen()
     try:
         if arguments.trace is not None:
-            read_stage_list(arguments.trace)  # complain before a cluster is started
+            read_stage_list(arguments.trace)  # report errors before starting a cluster
         with _cluster(arguments, screen) as cluster:
             _demo(cluster, arguments, screen)
     except (KindError, ClusterError, OperatorError, WorkloadError, TraceError, DemoError, ApiError, CredentialsError) as error:
@@ -144,7 +144,7 @@ def _demo(cluster: Cluster, arguments: argparse.Namespace, screen: Screen) -> No
             without = asyncio.run(run_phase(of, cluster.kubeconfig, "without fairburst", screen, start_at=started, operated=False))
             screen.say()
         if arguments.phase != "without":
-            # The user that our own control plane knows; elsewhere the kubeconfig's.
+            # The user that our own control plane knows. On other clusters, the kubeconfig's user.
             subject = "fairburst" if not lasting and arguments.cluster == "kwok" else None
             with_fairburst = _operated_phase(of, cluster, screen, subject, lasting=lasting)
         for line in summary(of, without, with_fairburst):
@@ -152,12 +152,12 @@ def _demo(cluster: Cluster, arguments: argparse.Namespace, screen: Screen) -> No
 
 
 def _operated_phase(of: Scenario, cluster: Cluster, screen: Screen, subject: str | None, *, lasting: bool) -> WorkloadRecord:
-    """`lasting`: the cluster outlives the demo, so that nothing may stay in it."""
+    """Run the phase with the operator. `lasting`: the cluster outlives the demo, so nothing may remain in it."""
     screen.say("Phase 2, with fairburst: installing CRDs, PriorityClasses, policies and rights; starting the operator ...")
     with OperatorProcess(cluster, {}, "demo", subject_user=subject) as operator:
         try:
-            # Windows are counted from the declared first arrival, so the start is fixed before the queues are declared.
-            # Whole seconds, since that is how they are declared.
+            # Windows are counted from the declared first arrival, so the start is fixed before the queues are declared. Declarations hold
+            # whole seconds.
             started = math.ceil(time.time() + 2 * LEAD_SECONDS)
             declare_queues(of, cluster, started)
             statuses = asyncio.run(wait_for_admission(of.queues, cluster.kubeconfig))
@@ -178,7 +178,7 @@ def _operated_phase(of: Scenario, cluster: Cluster, screen: Screen, subject: str
 
 @contextlib.contextmanager
 def _namespaces(cluster: Cluster, of: Scenario, *, deleted: bool) -> Iterator[None]:
-    """The queues' namespaces; taken away again where the cluster outlives the demo."""
+    """Create the queues' namespaces, and delete them again if the cluster outlives the demo."""
     for queue in of.queues:
         cluster.kubectl("create", "namespace", queue)
     try:

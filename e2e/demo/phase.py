@@ -1,4 +1,4 @@
-"""One phase of the demo: the workload runs, and the table is drawn while it does."""
+"""One phase of the demo: run the workload and draw the table meanwhile."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Statuses = dict[str, Mapping[str, Any]]
 
 
 class DemoError(Exception):
-    """The demo can't go on."""
+    """The demo can't continue."""
 
 
 async def run_phase(of: Scenario, kubeconfig: Path, title: str, screen: Screen, *, start_at: float, operated: bool) -> WorkloadRecord:
-    """Run the workload from `start_at` (seconds since the epoch) and clean up after it. `operated`: show what the operator says."""
+    """Run the workload from `start_at` (seconds since the epoch) and clean up after it. `operated`: show the operator's statuses."""
     async with await ApiClient.connect(str(kubeconfig)) as client:
         driver = WorkloadDriver(client, "with" if operated else "without", *plans(of), of.capacity)
         try:
@@ -65,22 +65,22 @@ async def _draw(of: Scenario, client: ApiClient, driver: WorkloadDriver, *, titl
 
 
 async def queue_statuses(client: ApiClient) -> Statuses:
-    """Status of every queue of the cluster by namespace."""
+    """Return the status of every queue of the cluster by namespace."""
     lists = [await client.get_json(f"{QUEUES_PATH}/{plural}") for plural in ("latencyqueues", "throughputqueues")]
     return {queue["metadata"]["namespace"]: queue.get("status") or {} for items in lists for queue in items["items"]}
 
 
 def declare_queues(of: Scenario, cluster: Cluster, started: float) -> None:
-    """Put the namespaces under fairburst and declare their queues."""
+    """Label the namespaces as managed and create their queues."""
     cluster.kubectl("label", "--overwrite", "namespace", *of.queues, MANAGED_LABEL)
     objects = {"apiVersion": "v1", "kind": "List", "items": queue_objects(of, started)}
     cluster.kubectl("apply", "-f", "-", input=json.dumps(objects), timeout=60)
 
 
 async def wait_for_admission(queues: Sequence[str], kubeconfig: Path) -> Statuses:
-    """Statuses once the operator has decided on every queue and put its stamp and quota in place.
+    """Return the statuses once the operator has decided on every queue and has enforced each with its priority class and quota.
 
-    Raises DemoError naming those it has not, with what they say.
+    Raises DemoError, which names the missing queues and shows their statuses.
     """
     deadline = time.monotonic() + ADMISSION_SECONDS
     async with await ApiClient.connect(str(kubeconfig)) as client:

@@ -1,7 +1,7 @@
-"""What the demo runs: five queues, what they declare, and the work that they are fed. Pure, and the same in both phases.
+"""The demo's input: five queues, their declarations, and their work. Pure, and the same in both phases.
 
-The declared bursts are honest and can be kept without evicting anybody: a burst may have to wait until running tasks end, so the longest
-task, its own tasks and the time to create its pods all fit into the declared time.
+The declared bursts are honest and can be met without evictions. A burst may have to wait until running tasks end, so the declared time
+covers the longest task, the burst's own tasks and the creation of its pods.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from e2e.workload.metrics import Amounts, fair_shares
 from e2e.workload.stages import DagJob, Stage, generated_tpch_jobs, read_stage_list, reshaped
 
 SEED = 20
-JITTER_SECONDS = 2  # the driver is punctual, but not to the millisecond: the quota is there this much ahead
+JITTER_SECONDS = 2  # the driver is punctual, but not to the millisecond: the quota is written this much ahead
 
 
 @dataclass(frozen=True, slots=True)
 class Tempo:
-    """How much happens at once, and how fast. Seconds but for the counts.
+    """How much happens at once, and how fast. Seconds except for the counts.
 
-    `slots`: tasks that fill the cluster. `widest`: tasks of the widest stage; `widest_held`: the same where Jobs start whole, and so must
-    fit the least fair share, a ninth. `active_jobs`, `backlog`: Jobs that a throughput queue has under way, and tasks that wait at least.
+    slots: tasks that fill the cluster.
+    widest: tasks of the widest stage.
+    widest_held: the same if Jobs start whole, and so must fit the least fair share, a ninth.
+    active_jobs: Jobs that a throughput queue runs at once.
+    backlog: the least number of waiting tasks.
     """
 
     slots: int
@@ -44,15 +47,16 @@ class Tempo:
 
     @property
     def spare(self) -> float:
-        """What a burst has left to create and bind its pods, after waiting for the longest task and with its own to run."""
+        """The time that a burst has left to create and bind its pods, after the longest task's wait and with its own run."""
         return self.burst - self.longest_task - self.burst_task
 
 
-# About 16 pods a second, which two cores can carry where nodes are played, and 8 s to create and bind a burst's, which busy machines need.
+# About 16 pods a second, which two cores can carry with simulated nodes, and 8 s to create and bind a burst's pods, which busy machines
+# need.
 PLAYED = Tempo(
     slots=160, shortest_task=8, longest_task=12, burst_task=10, burst=30, period=60, widest=60, widest_held=12, active_jobs=24, backlog=160
 )
-# About one pod a second: to start a container takes real nodes on two cores half a second of processor time.
+# About one pod a second: a container start takes a real node on two cores half a second of processor time.
 REAL = Tempo(
     slots=16, shortest_task=12, longest_task=18, burst_task=10, burst=50, period=100, widest=6, widest_held=1, active_jobs=24, backlog=48
 )
@@ -60,7 +64,7 @@ REAL = Tempo(
 
 @dataclass(frozen=True, slots=True)
 class LatencyQueue:
-    """A queue with bursts of `pods` at `arrivals`. Periodic if it declares a first arrival, else sporadic."""
+    """A queue with bursts of `pods` at `arrivals`. Periodic if it declares a first arrival, otherwise sporadic."""
 
     name: str
     weight: int
@@ -83,8 +87,12 @@ class ThroughputQueue:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """All of it, for a cluster of `capacity` and phases of `seconds`. `task`: what every task of every queue asks for. `widest`: most tasks
-    of a stage of batch work. `mode`: how the queues are enforced."""
+    """The whole demo, for a cluster of `capacity` and phases of `seconds`.
+
+    task: requests of every task of every queue.
+    widest: most tasks of a stage of batch work.
+    mode: how the queues are enforced.
+    """
 
     capacity: Amounts
     seconds: float
@@ -113,7 +121,7 @@ class Scenario:
 def scenario(
     capacity: Amounts, seconds: float, trace: Path | None = None, tempo: Tempo = PLAYED, seed: int = SEED, mode: str = "Quota"
 ) -> Scenario:
-    """The demo's queues for a cluster of this size. Held Jobs start whole, so in Suspend mode no stage is wider than any queue's share."""
+    """Return the demo for a cluster of this size. Held Jobs start whole, so in Suspend mode no stage is wider than any queue's share."""
     last = seconds - tempo.burst  # a burst's deadline should lie within the phase
     periodic = tuple(float(at) for at in range(25, int(last) + 1, tempo.period))
     sporadic = sporadic_arrivals(seed, first=45, min_interarrival_seconds=tempo.period, mean_extra_seconds=8, until=last + 0.1)
@@ -121,7 +129,7 @@ def scenario(
         capacity=capacity,
         seconds=seconds,
         tempo=tempo,
-        # Rounded down, as it will be written: so many tasks of one that is rounded up would not fit.
+        # Rounded down, as it will be written. Tasks whose requests are rounded up would not all fit.
         task=Amounts(math.floor(1000 * capacity.cpu / tempo.slots) / 1000, math.floor(capacity.memory / tempo.slots)),
         latency=(
             LatencyQueue("clickstream", 2, tempo.slots * 7 // 16, periodic, periodic=True),
@@ -135,9 +143,9 @@ def scenario(
 
 
 def arithmetic(of: Scenario) -> list[str]:
-    """The admission conditions of BoPF section 3.3 as the declared bursts stand to them, a line each.
+    """Return the admission conditions of BoPF section 3.3 with the declared bursts' numbers, a line each.
 
-    Tasks ask for cpu and memory in the cluster's own proportion, so that one resource speaks for both.
+    Tasks request cpu and memory in the cluster's own proportion, so one resource represents both.
     """
     capacity, tempo, lines, total_rate = of.capacity.cpu, of.tempo, [], 0.0
     for queue in of.latency:
@@ -154,11 +162,11 @@ def arithmetic(of: Scenario) -> list[str]:
 
 
 def plans(of: Scenario, seed: int = SEED) -> tuple[list[LatencyPlan], list[ThroughputPlan]]:
-    """The work, anew for each phase; the same each time."""
+    """Return fresh plans for a phase. The work is the same each time."""
     latency = [
         LatencyPlan(queue.name, [PlannedBurst(at, _burst_job(of, queue), of.tempo.burst) for at in queue.arrivals]) for queue in of.latency
     ]
-    # Enough tasks that every queue could fill most of the cluster alone, whatever the others do.
+    # Enough tasks that every queue could fill most of the cluster alone, regardless of the others.
     throughput = [
         ThroughputPlan(queue.name, jobs, active_jobs=of.tempo.active_jobs, backlog_tasks=of.tempo.backlog)
         for queue, jobs in zip(of.throughput, _batch(of, seed), strict=True)
@@ -171,7 +179,7 @@ def _burst_job(of: Scenario, queue: LatencyQueue) -> DagJob:
 
 
 def _batch(of: Scenario, seed: int) -> list[Iterator[DagJob]]:
-    """Endless work for each throughput queue, in the order of the queues."""
+    """Return endless work for each throughput queue, in the order of the queues."""
     if of.trace is None:
         streams: list[Iterable[DagJob]] = [generated_tpch_jobs(seed + number) for number, _ in enumerate(of.throughput)]
     else:
@@ -180,7 +188,7 @@ def _batch(of: Scenario, seed: int) -> list[Iterator[DagJob]]:
 
 
 def _dealt(jobs: Sequence[DagJob], queues: Sequence[str]) -> list[list[DagJob]]:
-    """A trace's jobs by arrival, each to the queue it names, the others in turn; a queue that gets none shares all."""
+    """Distribute a trace's jobs by arrival: each to its named queue, the others in turn. A queue without jobs shares all of them."""
     ordered = sorted(jobs, key=lambda job: job.arrival or 0.0)
     turn = itertools.cycle(queues)
     dealt: dict[str, list[DagJob]] = {queue: [] for queue in queues}
@@ -190,7 +198,7 @@ def _dealt(jobs: Sequence[DagJob], queues: Sequence[str]) -> list[list[DagJob]]:
 
 
 def _fitted(job: DagJob, of: Scenario) -> DagJob:
-    """A TPC-H sized job compressed to minutes on this cluster: graph and relative widths stay, tasks become alike in size."""
+    """Compress a TPC-H sized job to minutes on this cluster. Its graph and relative widths stay; its tasks become similar in size."""
     return reshaped(
         job,
         time_factor=0.33,
@@ -204,7 +212,7 @@ def _fitted(job: DagJob, of: Scenario) -> DagJob:
 
 
 def queue_objects(of: Scenario, started: float) -> list[dict[str, Any]]:
-    """The queues to declare; `started` is the start of the phase in seconds since the epoch."""
+    """Return the queue objects; `started` is the start of the phase in seconds since the epoch."""
     return [_latency_object(of, queue, started) for queue in of.latency] + [
         _object("ThroughputQueue", queue.name, {"weight": queue.weight, "enforcement": of.mode}) for queue in of.throughput
     ]

@@ -1,4 +1,4 @@
-"""What the demo ends with: each burst and each queue's average share, without and with fairburst side by side. Pure text."""
+"""The demo's summary: each burst and each queue's average share, without and with fairburst side by side. Pure text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WARM_UP_SECONDS = 20.0
 
 
 def summary(of: Scenario, without: WorkloadRecord | None, with_fairburst: WorkloadRecord | None) -> list[str]:
-    """Lines to print. A side that was not run is left out."""
+    """Return the lines to print, without a side that was not run."""
     sides = [(name, record) for name, record in (("without", without), ("with fairburst", with_fairburst)) if record is not None]
     names, records = [name for name, _ in sides], [record for _, record in sides]
     return [

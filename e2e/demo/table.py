@@ -1,4 +1,4 @@
-"""The live table: what each queue is, gets and holds now. Pure text; `Screen` alone knows whether it goes to a terminal."""
+"""The live table: the type, allocation and usage of each queue now. Pure text; only `Screen` knows whether it goes to a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADER = ("QUEUE", "CLASS", "FAIR SHARE", "ALLOCATION", "HOLDS", "WANTS", "WINDO
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One queue now. `allocation` and `window` are the operator's words, empty without it; the rest is what the workload driver saw."""
+    """One queue now. `allocation` and `window` come from the operator and are empty without it; the workload driver observed the rest."""
 
     queue: str
     guarantee_class: str
@@ -47,7 +47,7 @@ def rows(
     statuses: Mapping[str, Mapping[str, Any]],
     clock: dt.datetime,
 ) -> list[Row]:
-    """A row per queue. `now` in seconds after the start; `statuses` by queue, empty without the operator; `clock` is the time of day."""
+    """Return a row per queue. `now` in seconds after the start; `statuses` by queue, empty without the operator; `clock`: time of day."""
     latency = {queue.name for queue in of.latency}
     result = []
     for queue, fair_share in of.shares.items():
@@ -91,7 +91,7 @@ def percent(share: float) -> str:
 
 
 def aligned(lines: Sequence[Sequence[str]], left: int = 2) -> list[str]:
-    """Columns of equal width; the first `left` of them to the left, the others to the right."""
+    """Return columns of equal width: the first `left` of them aligned left, the others right."""
     widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
 
     def line(cells: Sequence[str]) -> str:
@@ -102,7 +102,7 @@ def aligned(lines: Sequence[Sequence[str]], left: int = 2) -> list[str]:
 
 
 class Screen:
-    """Where the demo writes: tables replace each other in place on a terminal, and come as one line now and then elsewhere."""
+    """The demo's output. On a terminal tables replace each other in place; elsewhere they are printed as an occasional line."""
 
     def __init__(self, output: TextIO | None = None) -> None:
         self.output = output or sys.stdout
@@ -111,7 +111,7 @@ class Screen:
         self._next_line_at = 0.0
 
     def say(self, text: str = "") -> None:
-        """A line that stays. What follows a table is written below it."""
+        """Print a permanent line. A later table is drawn below it."""
         self._drawn = 0
         print(text, file=self.output, flush=True)
 
@@ -120,7 +120,7 @@ class Screen:
         if self.live:
             lines = [title, *aligned([HEADER, *(row.cells() for row in table)])]
             up = f"\x1b[{self._drawn}F" if self._drawn else ""
-            # Erase from each line's end rather than the screen first: no flicker. Lines wider than the terminal are cut, not wrapped.
+            # Erase from each line's end, not the screen first, to avoid flicker. Lines wider than the terminal are cut, not wrapped.
             body = "".join(f"{line}\x1b[K\n" for line in lines)
             print(f"{up}\x1b[?7l{body}\x1b[?7h", end="", file=self.output, flush=True)
             self._drawn = len(lines)
@@ -129,7 +129,7 @@ class Screen:
             self.say(f"{title}  " + "; ".join(_short(row) for row in table))
 
     def begin(self) -> None:
-        """A new sequence of tables, whose time starts again."""
+        """Start a new sequence of tables, whose time starts again."""
         self._drawn = 0
         self._next_line_at = -1e9
 

@@ -2,7 +2,7 @@
 
     python -m e2e.kind up --name play && E2E_KIND_CLUSTER=play pytest e2e/promises -k classes; python -m e2e.kind down --name play
 
-Ends with 3 where nodes that run containers cannot be had here, with 1 where the image of the operator cannot be built.
+Exits with 3 if the machine cannot run nodes as containers, with 1 if the operator's image cannot be built.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> int:
 
 
 def up(name: str, folder: Path) -> int:
-    """Create it, bring the images to its nodes and try these; what was begun is deleted if that fails."""
+    """Create the cluster, load the images onto its nodes and probe them. On failure, delete the partial cluster."""
     try:
         with ExitStack() as failed:
             cluster = failed.enter_context(KindCluster.equipped(name, folder))

@@ -1,8 +1,8 @@
-"""A kind cluster as a value: created, given images, its nodes stopped and started, deleted. Clusters of others are never touched.
+"""A kind cluster as a value: create it, load images, stop and start its nodes, delete it. Other clusters are never touched.
 
-Environment: KIND_IMAGE (the nodes' image; kind's own default otherwise), KIND_CONFIG (a configuration instead of kind.yaml beside this
-file, for machines whose kubelets need settings of their own), PYTHON_IMAGE (base of the operator's image), WORKLOAD_IMAGE (what pods
-run instead of busybox).
+Environment: KIND_IMAGE (the nodes' image; kind's own default otherwise), KIND_CONFIG (a configuration instead of kind.yaml in this folder,
+for machines whose kubelets need other settings), PYTHON_IMAGE (base of the operator's image), WORKLOAD_IMAGE (the pods' image instead of
+busybox).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from e2e.cluster import Cluster, ClusterError
 
-CREATE_SECONDS = 420  # half a minute with the image at hand; kind pulls it otherwise
+CREATE_SECONDS = 420  # half a minute if the image is present; kind pulls it otherwise
 LOAD_SECONDS = 420
 CONFIG = Path(__file__).with_name("kind.yaml")
 CGROUP_V1 = """\
@@ -30,28 +30,28 @@ kubeadmConfigPatches:
 """
 ROOT = Path(__file__).resolve().parents[2]
 OPERATOR_IMAGE = "localhost/fairburst:e2e"
-PROBE = "fairburst-e2e=probe"  # label of the pods that show what the nodes can do
+PROBE = "fairburst-e2e=probe"  # label of the pods that probe the nodes
 
 
 class KindError(Exception):
-    """Docker or kind is missing or failed; the message holds what it said."""
+    """Docker or kind is missing or failed. The message holds its output."""
 
 
 class ImageError(KindError):
-    """The operator's image does not build, which is this checkout's fault and not the machine's."""
+    """The operator's image does not build: an error of this checkout, not of the machine."""
 
 
 class KindCluster:
-    """Made by `create`; as a context manager it is deleted at the end."""
+    """A kind cluster, made by `create`. As a context manager it is deleted at the end."""
 
     def __init__(self, name: str, kubeconfig: Path) -> None:
         self.name, self.kubeconfig = name, kubeconfig
 
     @classmethod
     def create(cls, name: str, folder: Path) -> Self:
-        """A new cluster, whose nodes are ready after `wait_ready`; its kubeconfig is in `folder`, the user's own stays as it is.
+        """Create a cluster, whose nodes are ready after `wait_ready`. Its kubeconfig is in `folder`; the user's own is unchanged.
 
-        Raises KindError, and nothing of the cluster is left.
+        Raises KindError and leaves nothing of the cluster.
         """
         problem = why_unusable()
         if problem:
@@ -78,9 +78,9 @@ class KindCluster:
 
     @classmethod
     def equipped(cls, name: str, folder: Path) -> Self:
-        """A new cluster whose nodes are ready, with the operator's image, built from this checkout meanwhile, and with what pods run.
+        """Create a cluster with ready nodes, the operator's image, which is built from this checkout meanwhile, and the workload image.
 
-        Raises ImageError where the image does not build, KindError for everything else, and nothing of the cluster is left.
+        Raises ImageError if the image does not build, KindError otherwise, and leaves nothing of the cluster.
         """
         with ThreadPoolExecutor(max_workers=1) as beside:
             built = beside.submit(build_operator)
@@ -102,7 +102,7 @@ class KindCluster:
 
     @classmethod
     def existing(cls, name: str, folder: Path) -> Self:
-        """A cluster of kind's that somebody made before, with its kubeconfig in `folder`."""
+        """Return an existing kind cluster, with its kubeconfig in `folder`."""
         cluster = cls(name, folder / f"{name}.kubeconfig")
         cluster.kubeconfig.write_text(run("kind", "get", "kubeconfig", "--name", name))
         return cluster
@@ -119,40 +119,40 @@ class KindCluster:
         return found
 
     def nodes(self) -> list[str]:
-        """Names of its nodes, which are those of their containers too."""
+        """Return the names of its nodes, which are also their containers' names."""
         return sorted(run("kind", "get", "nodes", "--name", self.name).split())
 
     def workers(self) -> list[str]:
-        """Nodes on which pods run."""
+        """Return the nodes on which pods run."""
         return [node for node in self.nodes() if "control-plane" not in node] or self.nodes()
 
     def load(self, *images: str) -> None:
-        """Copy images from Docker to the workers, and what pods run, if WORKLOAD_IMAGE names it (the nodes pull busybox otherwise)."""
+        """Copy images from Docker to the workers, and WORKLOAD_IMAGE if it is set (the nodes pull busybox otherwise)."""
         wanted = [*images, *filter(None, [os.environ.get("WORKLOAD_IMAGE")])]
         if wanted:
             run("kind", "load", "docker-image", *wanted, "--name", self.name, "--nodes", ",".join(self.workers()), seconds=LOAD_SECONDS)
 
     def wait_ready(self) -> None:
-        """Until all its nodes are ready: seconds after it was created, in which images can be loaded."""
+        """Wait until all nodes are ready, seconds after creation. Images can be loaded meanwhile."""
         try:
             Cluster.existing(self.kubeconfig).kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=180s", timeout=190)
         except ClusterError as error:
             raise KindError(f"expected all nodes of {self.name} to become ready: {error}") from error
 
     def stop_node(self, node: str) -> None:
-        """As when a machine loses power."""
+        """Stop a node as if its machine lost power."""
         run("docker", "kill", self._own(node))
 
     def start_node(self, node: str) -> None:
-        """Switch it on again."""
+        """Start a stopped node."""
         run("docker", "start", self._own(node))
 
     def delete(self) -> None:
-        """Remove its containers; nothing happens if there are none."""
+        """Remove its containers. Missing containers are no error."""
         run("kind", "delete", "cluster", *self._named())
 
     def probe(self) -> None:
-        """A container on each worker reaches the API server by its name. Where it can't, no test says anything about fairburst.
+        """Check that a container on each worker reaches the API server by its name. Otherwise no test result concerns fairburst.
 
         Raises KindError.
         """
@@ -175,7 +175,7 @@ class KindCluster:
 
 
 def _probe_on(node: str) -> dict[str, Any]:
-    """A pod on that node; it is started again until the name of the API server can be resolved, some seconds after the cluster is there."""
+    """Return a pod on that node. It restarts until the API server's name resolves, some seconds after the cluster's creation."""
     reach = "import socket; socket.create_connection(('kubernetes.default.svc', 443), 5)"
     container = {"name": "probe", "image": OPERATOR_IMAGE, "command": ["python", "-c", reach]}
     metadata = {"name": f"probe-{node}", "labels": dict([PROBE.split("=")])}
@@ -203,7 +203,7 @@ def configuration(folder: Path) -> Path:
 
 
 def why_unusable() -> str:
-    """What is missing for kind here, with what to do about it; empty if nothing is."""
+    """Return what kind lacks on this machine and how to fix it; empty if it can run."""
     for program, remedy in (("docker", "install Docker"), ("kind", "go install sigs.k8s.io/kind@v0.33.0")):
         if shutil.which(program) is None:
             return f"expected `{program}` on the PATH, found none: {remedy}"
@@ -215,7 +215,7 @@ def why_unusable() -> str:
 
 
 def at_hand() -> bool:
-    """Whether a cluster can be made here and now: nothing is missing, and Docker holds a node image, so that none need be pulled."""
+    """Return whether a cluster can be made now: nothing is missing, and Docker has a node image, so that none must be pulled."""
     image = os.environ.get("KIND_IMAGE") or "kindest/node"
     return not why_unusable() and bool(run("docker", "image", "ls", "--quiet", image).strip())
 
@@ -231,7 +231,7 @@ def build_operator() -> None:
 
 
 def run(*command: str, seconds: float = 120) -> str:
-    """What a program printed on standard output; raises KindError with the end of what it complained about."""
+    """Return a program's standard output. Raises KindError with the end of its error output."""
     shown = " ".join(command)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)

@@ -1,8 +1,7 @@
-"""The cluster and the release for the tests of the promises, and what is kept of those that fail.
+"""The cluster and the release for the tests of the promises, and the evidence of failures.
 
-A kind cluster of its own is created, given the images, and deleted at the end, unless E2E_KIND_CLUSTER names one that
-`python -m e2e.kind up` has made, or E2E_KUBECONFIG any cluster at all. Into that nothing is loaded: E2E_IMAGE says which image of the
-operator its nodes can pull.
+The suite creates a kind cluster, loads the images, and deletes it at the end, unless E2E_KIND_CLUSTER names one from `python -m e2e.kind
+up`, or E2E_KUBECONFIG any cluster. Images are not loaded into the latter: E2E_IMAGE names the operator's image that its nodes can pull.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def bare_site(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureR
 
 @contextmanager
 def kind_cluster(folder: Path) -> Iterator[KindCluster]:
-    """That of E2E_KIND_CLUSTER, or a new one until the end of the run. Without Docker or kind the run ends here, with 3."""
+    """The cluster of E2E_KIND_CLUSTER, or a new one until the end of the run. Without Docker or kind the run exits with 3."""
     named = os.environ.get("E2E_KIND_CLUSTER")
     try:
         if named:
@@ -59,7 +58,7 @@ SITE = pytest.StashKey[Site]()
 
 
 def chart_image(name: str) -> Values:
-    """An image's name as the chart takes it; the chart's own default where there is none."""
+    """Return an image's name in the chart's values, or the chart's own default if `name` is empty."""
     if not name:
         return {}
     repository, _, tag = name.rpartition(":")
@@ -81,7 +80,7 @@ def fairburst(bare_site: Site, request: pytest.FixtureRequest) -> Site:
 
 @pytest.fixture
 def namespaces(bare_site: Site) -> Iterator[Callable[..., list[str]]]:
-    """Makes namespaces of new names, `namespaces("bursts", "batch")`; afterwards they are deleted, queues and pods included."""
+    """Factory of namespaces with new names, `namespaces("bursts", "batch")`. They are deleted afterwards, with queues and pods."""
     made: list[str] = []
 
     def make(*prefixes: str) -> list[str]:
@@ -96,7 +95,7 @@ def namespaces(bare_site: Site) -> Iterator[Callable[..., list[str]]]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Keep evidence of a failure while what failed is still there."""
+    """Keep evidence of a failure before the failed objects are cleaned up."""
     report = yield
     site = item.config.stash.get(SITE, None)
     if report.failed and report.when != "teardown" and site is not None:

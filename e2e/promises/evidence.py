@@ -1,4 +1,4 @@
-"""What is kept of a test that failed: logs, events and objects as they were before anything is cleaned up."""
+"""Evidence of a failed test: logs, events and objects before the cleanup."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
 
 
 def collect(cluster: Cluster, test: str) -> Path:
-    """Ask all QUESTIONS; the folder with the answers. What can't be answered says why."""
+    """Run all QUESTIONS and return the folder with the answers. A failed question records its error."""
     folder = FOLDER / re.sub(r"[^\w-]+", "-", test).strip("-")
     folder.mkdir(parents=True, exist_ok=True)
     for name, question in QUESTIONS.items():

@@ -1,7 +1,7 @@
-"""Objects as the API server has them, asked for from within this process.
+"""Objects as the API server has them, read from within this process.
 
-A kubectl takes a quarter of a second of a core to start for each question, and these tests ask all the time, of a cluster that shares
-the cores with them. What users do by kubectl the tests do by kubectl too.
+Each start of kubectl takes a quarter of a second of a core. These tests read all the time, from a cluster that shares the cores with them.
+Actions that users do with kubectl the tests do with kubectl too.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _SHORT = {"crd": "customresourcedefinition", "lq": "latencyqueue", "pdb": "poddi
 
 
 class Reader:
-    """Reads as the user of a kubeconfig. Kinds as kubectl takes them: singular, plural, or their short name."""
+    """Reads as the user of a kubeconfig. Kinds as kubectl accepts them: singular, plural, or their short name."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._client = new_client_from_config(str(kubeconfig))
 
     def get(self, kind: str, name: str, namespace: str = "") -> JsonObject:
-        """The object; empty if there is none."""
+        """Return the object; empty if there is none."""
         return self._ask(f"{_path(kind, namespace)}/{name}", "") or {}
 
     def list(self, kind: str, namespace: str = "", labels: str = "") -> Sequence[JsonObject]:
-        """All of a namespace, or of all namespaces, that have these labels."""
+        """Return all objects of a namespace, or of all namespaces, that have these labels."""
         found = self._ask(_path(kind, namespace), labels)
         assert found is not None, f"the API server does not know {kind}"
         items: Sequence[JsonObject] = found["items"]
         return items
 
     def _ask(self, path: str, labels: str) -> JsonObject | None:
-        """The answer; None where there is nothing."""
+        """Return the answer, or None if nothing is found."""
         selection = [("labelSelector", labels)] if labels else []
         request = self._client.param_serialize("GET", path, query_params=selection, auth_settings=["BearerToken"])
         answer = self._client.call_api(*request, _request_timeout=30)

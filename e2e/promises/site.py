@@ -1,8 +1,8 @@
-"""What the tests of the promises share: the cluster, the release of the chart in it, and short ways to queues, pods and Jobs.
+"""Shared parts of the promise tests: the cluster, the release of the chart in it, and shortcuts to queues, pods and Jobs.
 
-Sizes are relative to the cluster: a task asks for a fifth of what is free on a worker, so ten run at once on two, and no node has a
-remainder that counts as capacity but holds nobody. Starting a container takes a real node half a second of processor time, so there are
-few of them, and they last.
+Sizes are relative to the cluster. A task requests a fifth of a worker's free resources, so ten run at once on two workers, and no node has
+a remainder that counts as capacity but fits no pod. A container start takes a real node half a second of processor time, so the tests use
+few containers, which last.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tests.support.helm import Helm, Values
 RELEASE, HOME = "fairburst", "fairburst-system"
 REPLICAS = f"app.kubernetes.io/name=fairburst,app.kubernetes.io/instance={RELEASE}"  # labels
 PLACES_OF_A_NODE = 5
-OPERATORS_MILLICORES = 200  # of both replicas, which may come to be on one worker
-# Real kubelets on a machine shared with others: what takes two seconds may take twenty.
+OPERATORS_MILLICORES = 200  # of both replicas, which may be on the same worker
+# Real kubelets on a shared machine: an action of two seconds may take twenty.
 PATIENCE_SECONDS = 120.0
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
-# A node that one test stops must not be missing from what the next ones are promised for ten minutes; a floor of one cpu, the default,
-# is a quarter of the smallest clusters that this runs on; and nobody waits a minute here until work is old enough to be evicted.
+# A node that one test stops must not lower the promises of later tests for ten minutes. The default floor of one cpu is a quarter of the
+# smallest test cluster. And the tests must not wait a minute until work is old enough to be evicted.
 MINIMUM_RUN_SECONDS = 1
 SUITE_CONFIG: Values = {
     "pool": {"capacityWindowSeconds": 5},
@@ -44,7 +44,7 @@ SUITE_CONFIG: Values = {
 
 @dataclass(frozen=True)
 class Site:
-    """`nodes`: None in a cluster that is not ours. `image`: the operator's image as the chart's values name it."""
+    """The cluster and the release. `nodes`: None in an external cluster. `image`: the operator's image as the chart's values name it."""
 
     cluster: Cluster
     helm: Helm
@@ -54,45 +54,45 @@ class Site:
     # The release
 
     def install(self, config: Values | None = None, *arguments: str) -> str:
-        """Install the release, or bring it to these values; what Helm said. Returns when its pods are ready."""
+        """Install the release, or update it to these values. Return Helm's output once its pods are ready."""
         values = {"image": self.image, "config": SUITE_CONFIG if config is None else config, "networkPolicy": {"metricsFrom": []}}
         said = self.helm.on_chart("upgrade", RELEASE, "--install", *arguments, values=values, namespace=HOME)
         self.rolled_out()
         return said
 
     def installed(self) -> str:
-        """What stands for the release as it is now, and is another after every change of its Deployment; empty if there is none."""
+        """Return a value that identifies the present release and changes with its Deployment; empty if there is none."""
         about = self.get("deployment", RELEASE, HOME).get("metadata", {})
         return "/".join(str(about[key]) for key in ("uid", "generation") if key in about)
 
     def rolled_out(self) -> None:
-        """Wait until as many replicas as there should be are ready, all of them new, and one leads."""
+        """Wait until the desired number of replicas is ready, all of them new, and one leads."""
         self.cluster.kubectl("rollout", "status", f"deployment/{RELEASE}", "-n", HOME, "--timeout=180s", timeout=200)
         until(lambda: self.leader() in self.operators(), PATIENCE_SECONDS, "a running replica to lead")
 
     def operators(self) -> Sequence[str]:
-        """Names of the operator's pods that are not on their way out."""
+        """Return the names of the operator's pods that are not being deleted."""
         found = self.list("pods", HOME, REPLICAS)
         return [one["metadata"]["name"] for one in found if "deletionTimestamp" not in one["metadata"]]
 
     def dismiss(self) -> None:
-        """Take all replicas away, and wait until their processes have ended: one on its way out still writes what it was about to."""
+        """Remove all replicas, and wait until their processes have ended: a terminating one still completes its writes."""
         self.cluster.kubectl("scale", f"deployment/{RELEASE}", "-n", HOME, "--replicas=0")
         until(lambda: not self.list("pods", HOME, REPLICAS), PATIENCE_SECONDS, "the operator to be away")
 
     def leader(self) -> str:
-        """Name of the pod that holds the Lease; empty if nobody does."""
+        """Return the name of the pod that holds the Lease; empty if there is no holder."""
         holder = self.get("lease", "fairburst-default", HOME).get("spec", {}).get("holderIdentity") or ""
         return str(holder).rpartition("_")[0]
 
     def metrics(self, pod: str) -> dict[str, float]:
-        """Every sample of one replica, through the API server; names as in `samples_by_name`."""
+        """Return every sample of one replica, through the API server, named as by `samples_by_name`."""
         return samples_by_name(self.cluster.kubectl("get", "--raw", f"/api/v1/namespaces/{HOME}/pods/{pod}:9090/proxy/metrics"))
 
     # Sizes
 
     def capacity(self) -> dict[str, float]:
-        """What the operator shares out now, by resource; a replica that has just begun to lead is given the time for a round."""
+        """Return the capacity that the operator divides now, by resource. Wait for a round if a replica has just begun to lead."""
 
         def measured() -> dict[str, float] | None:
             found = self.metrics(self.leader())
@@ -102,21 +102,21 @@ class Site:
         return until(measured, PATIENCE_SECONDS, "the leader to know the capacity")
 
     def workers(self) -> Sequence[JsonObject]:
-        """Nodes on which anybody's pods may run."""
+        """Return the nodes on which ordinary pods may run."""
         return [one for one in self.list("nodes") if not one["spec"].get("taints") and not one["spec"].get("unschedulable")]
 
     @cached_property
     def slot(self) -> dict[str, str]:
-        """Requests of one task, the same all the time: asked for first where no test's pods run."""
+        """Return the requests of one task, constant for the run. The first call happens while no test's pods run."""
         return {"cpu": f"{(min(self.free_millicores(without=HOME)) - OPERATORS_MILLICORES) // PLACES_OF_A_NODE}m", "memory": "32Mi"}
 
     def places(self, task: dict[str, str] | None = None) -> int:
-        """How many tasks, of a slot unless told, fit on the workers beside what runs there now."""
+        """Return how many tasks, of a slot by default, fit on the workers in addition to the running pods."""
         cpu = round(1000 * cores((task or self.slot)["cpu"]))
         return sum(free // cpu for free in self.free_millicores())
 
     def free_millicores(self, without: str = "") -> Sequence[int]:
-        """What is free on each worker now, or would be if the pods of one namespace were not there."""
+        """Return the free cpu on each worker, counting the pods of one namespace as absent."""
         used: Counter[str] = Counter()
         for one in self.list("pods"):
             if one["status"]["phase"] not in {"Succeeded", "Failed"} and one["metadata"]["namespace"] != without:
@@ -129,11 +129,11 @@ class Site:
         self.cluster.kubectl("create", "-f", "-", input=yaml.safe_dump_all(objects))
 
     def get(self, kind: str, name: str, namespace: str = "") -> JsonObject:
-        """The object; empty if there is none."""
+        """Return the object; empty if there is none."""
         return self._reader.get(kind, name, namespace)
 
     def list(self, kind: str, namespace: str = "", labels: str = "") -> Sequence[JsonObject]:
-        """All of a namespace, or of all namespaces, that have these labels."""
+        """Return all objects of a namespace, or of all namespaces, that have these labels."""
         return self._reader.list(kind, namespace, labels)
 
     @cached_property
@@ -144,12 +144,12 @@ class Site:
         self.cluster.kubectl("patch", kind, name, "-n", namespace, "--type=merge", "-p", json.dumps(change))
 
     def admitted(self, kind: str, namespace: str, spec: JsonObject) -> JsonObject:
-        """Declare a queue, called as its namespace is; its status once the operator has decided and enforces it."""
+        """Create a queue with its namespace's name. Return its status once the operator has decided on it and enforces it."""
         self.create(queue(kind, namespace, spec))
         return self.decided(kind, namespace)
 
     def decided(self, kind: str, namespace: str) -> JsonObject:
-        """The status of a queue once it has a class, and what enforces it is in place."""
+        """Return the status of a queue once it has a class and is enforced."""
 
         def status() -> JsonObject | None:
             found: JsonObject = self.get(kind, namespace, namespace).get("status") or {}
@@ -159,7 +159,7 @@ class Site:
         return until(status, PATIENCE_SECONDS, f"a decision on {kind} {namespace}")
 
     def stored(self, body: JsonObject) -> JsonObject:
-        """An object as the API server would store it; empty where it would refuse it."""
+        """Return an object as the API server would store it; empty if it would refuse it."""
         try:
             found: JsonObject = json.loads(
                 self.cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(body))
@@ -169,15 +169,15 @@ class Site:
         return found
 
     def gates_of(self, body: JsonObject) -> Sequence[str]:
-        """The gates that a pod would be stored with."""
+        """Return the gates with which a pod would be stored."""
         return [one["name"] for one in self.stored(body).get("spec", {}).get("schedulingGates", ())]
 
     def running(self, namespace: str) -> Sequence[JsonObject]:
-        """Pods of a namespace whose containers run."""
+        """Return the pods of a namespace whose containers run."""
         return [one for one in self.list("pods", namespace) if one["status"]["phase"] == "Running"]
 
     def held(self, namespace: str) -> int:
-        """Places that a namespace's pods hold: bound to a node, and not ended."""
+        """Return the places that a namespace's pods hold: bound to a node, and not ended."""
         pods = self.list("pods", namespace)
         return sum("nodeName" in one["spec"] and one["status"]["phase"] in {"Pending", "Running"} for one in pods)
 
@@ -189,12 +189,12 @@ class Site:
         until(lambda: self.get("job", name, namespace)["status"].get("completionTime"), seconds, f"Job {namespace}/{name} to be done")
 
     def quota_level(self, namespace: str) -> float:
-        """CPUs that the namespace's quota admits; 0 where there is none."""
+        """Return the CPUs that the namespace's quota admits; 0 without a quota."""
         hard = self.get("resourcequota", "fairburst", namespace).get("spec", {}).get("hard", {})
         return cores(hard.get("requests.cpu", "0"))
 
     def forget(self, *namespaces: str) -> None:
-        """Delete namespaces with all that is in them, Jobs first so that nothing follows, and wait for their room."""
+        """Delete namespaces with their contents, Jobs first so that no new pods appear, and wait for their room."""
         for name in namespaces:
             everything = ("job,deployment,pods,lq,tq", "--all", "--cascade=background", "--grace-period=1")
             self.cluster.kubectl("delete", *everything, "-n", name, "--wait=false")
@@ -207,7 +207,7 @@ class Site:
         self.cluster.kubectl("delete", "namespace", *namespaces, "--ignore-not-found", "--wait=false")
 
     def wait_free(self, *namespaces: str) -> None:
-        """Wait until namespaces of these names can be made: those of an earlier test take some seconds to go."""
+        """Wait until namespaces of these names can be created: deleting those of an earlier test takes some seconds."""
         self.cluster.kubectl("wait", "--for=delete", *(f"namespace/{name}" for name in namespaces), "--timeout=120s", timeout=150)
 
 
@@ -216,7 +216,7 @@ def cores(quantity: str) -> float:
 
 
 def cpu_of(container: JsonObject) -> float:
-    """Cores that a container asks for."""
+    """Return the cores that a container requests."""
     return cores(container.get("resources", {}).get("requests", {}).get("cpu", "0"))
 
 
@@ -230,8 +230,8 @@ def queue(kind: str, namespace: str, spec: JsonObject) -> JsonObject:
 
 
 def task_spec(requests: dict[str, str], seconds: float, grace_seconds: int = 5) -> JsonObject:
-    """A pod that uses nothing of what it asks for, ends after `seconds`, and ends at once when it is asked to."""
-    # As process 1 a plain sleep ignores SIGTERM and would take its whole grace period to go.
+    """Return a pod that uses none of its requests, ends after `seconds`, and ends at once on SIGTERM."""
+    # As process 1 a plain sleep ignores SIGTERM and would use its whole grace period.
     command = ["sh", "-c", f"trap exit TERM; sleep {seconds:g} & wait"]
     container = {"name": "task", "image": WORKLOAD_IMAGE, "command": command, "resources": {"requests": requests}}
     return {
@@ -252,13 +252,13 @@ def job(namespace: str, name: str, spec: JsonObject, parallelism: int, completio
 
 
 def times(requests: dict[str, str], count: float) -> dict[str, str]:
-    """The requests of `count` tasks together."""
+    """Return the total requests of `count` tasks."""
     cpu, memory = (float(parse_quantity(requests[resource])) * count for resource in ("cpu", "memory"))
     return {"cpu": f"{round(cpu * 1000)}m", "memory": str(round(memory))}
 
 
 def burst(requests: dict[str, str], pods: int, seconds: int, interarrival: int) -> JsonObject:
-    """A queue whose burst of so many tasks may come at any time, and is armed at once."""
+    """Return a queue whose burst of so many tasks may arrive at any time, and is armed at once."""
     return {
         "burst": {"resources": times(requests, pods), "durationSeconds": seconds},
         "arrival": {"sporadic": {"minInterarrivalSeconds": interarrival}},
@@ -266,18 +266,18 @@ def burst(requests: dict[str, str], pods: int, seconds: int, interarrival: int) 
 
 
 def condition(status: JsonObject, kind: str) -> JsonObject:
-    """The condition of that type."""
+    """Return the condition of that type."""
     (found,) = [one for one in status["conditions"] if one["type"] == kind]
     return dict(found)
 
 
 def instant(timestamp: str) -> dt.datetime:
-    """A time as objects hold it."""
+    """Return a timestamp of an object as a datetime."""
     return dt.datetime.fromisoformat(timestamp)
 
 
 def started_at(one: JsonObject) -> str:
-    """When a pod's container started, whole seconds as the kubelet tells them; empty if it has not."""
+    """Return when a pod's container started, in the kubelet's whole seconds; empty if it has not."""
     for status in one["status"].get("containerStatuses", ()):
         for state in ("running", "terminated"):
             if state in status["state"]:

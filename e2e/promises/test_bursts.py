@@ -1,4 +1,4 @@
-"""A hard queue's burst is done by its deadline although batch work fills every node, and batch work goes on around it."""
+"""A hard queue's burst meets its deadline although batch work fills every node, and batch work continues around it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable
 from e2e.promises.site import PATIENCE_SECONDS, Site, burst, instant, job, started_at, task_spec
 from e2e.waiting import until
 
-# Most of the places: kube-scheduler tries pods that came last more often, so that a few of them may be lucky, but not so many.
+# Most of the places: kube-scheduler prefers recent pods when it retries, so a few may be lucky, but not this many.
 BURST_PODS, BURST_TASK_SECONDS = 8, 4
 BATCH_TASK_SECONDS = 10
 BACKLOG = 3  # batch pods for each place
-# The longest batch task (10 s) + the burst's own (4 s), and the rest to start its pods on a machine that has other things to do.
+# The longest batch task (10 s) + the burst's own (4 s), and the rest to start its pods on a machine with other load.
 DECLARED_SECONDS = 30
 
 
 def test_a_burst_meets_its_deadline_and_starts_sooner_than_without_fairburst(fairburst: Site, namespaces: Callable[..., list[str]]) -> None:
-    """The same work in the same cluster, first in namespaces of no queue, then in those of a latency and a throughput queue."""
+    """The same work in the same cluster, first in namespaces without a queue, then in those of a latency and a throughput queue."""
     plain = namespaces("plain-bursts", "plain-batch")
     without = last_start_seconds(fairburst, *plain)
     fairburst.forget(*plain)
     bursts, batch = namespaces("bursts", "batch")
     fairburst.admitted("LatencyQueue", bursts, burst(fairburst.slot, BURST_PODS, DECLARED_SECONDS, interarrival=180))
-    # What pods of no queue have held is promised to nobody for the seconds of the capacity window.
+    # Capacity that unmanaged pods have held is not promised for the seconds of the capacity window.
     until(lambda: fairburst.decided("LatencyQueue", bursts)["class"] == "Hard", PATIENCE_SECONDS, "the burst to be promised")
     fairburst.admitted("ThroughputQueue", batch, {})
     with_fairburst = last_start_seconds(fairburst, bursts, batch)
@@ -33,7 +33,7 @@ def test_a_burst_meets_its_deadline_and_starts_sooner_than_without_fairburst(fai
 
 
 def last_start_seconds(site: Site, bursts: str, batch: str) -> float:
-    """Fill the nodes with batch pods, send the burst, and wait for it: from its creation until its last container started."""
+    """Fill the nodes with batch pods and send the burst. Return the time from its creation until its last container started."""
     places = site.places()
     site.create(job(batch, "batch", task_spec(site.slot, BATCH_TASK_SECONDS), BACKLOG * places))
     site.wait_running(batch, places)

@@ -1,4 +1,4 @@
-"""Every queue is told at once what it is promised and why, with the numbers: hard, soft, elastic or rejected."""
+"""Every queue immediately shows its promised class and the reason, with numbers: hard, soft, elastic or rejected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ON_SECONDS = 27
 
 
 def most_of(capacity: dict[str, float], period_seconds: int) -> JsonObject:
-    """A burst of 92 % of the cluster for 27 s a period."""
+    """Return a burst of 92 % of the cluster for 27 s a period."""
     resources = {"cpu": f"{int(capacity['cpu'] * 920)}m", "memory": str(int(capacity["memory"] * 0.92))}
     return {
         "burst": {"resources": resources, "durationSeconds": ON_SECONDS},
@@ -21,7 +21,7 @@ def most_of(capacity: dict[str, float], period_seconds: int) -> JsonObject:
 
 
 def test_classes_come_with_their_reasons(fairburst: Site, namespaces: Callable[..., list[str]]) -> None:
-    """BoPF section 5.2.5, identical demands and periods of 150, 110 and 60 s; then a queue that would break the promises made."""
+    """BoPF section 5.2.5, identical demands and periods of 150, 110 and 60 s; then a queue that would break existing promises."""
     site, capacity = fairburst, fairburst.capacity()
     names = namespaces("batch", "hard", "soft", "elastic", "greedy")
     batch, hard, soft, elastic, greedy = names

@@ -1,4 +1,4 @@
-"""Every example, and every queue that the documentation shows, can be applied as it stands and gets the class that is promised there."""
+"""Every example, and every queue in the documentation, can be applied unchanged and gets the documented class."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from e2e.waiting import until
 from tests.t1.test_examples import EXAMPLES, FILES, documents, promised
 
 ROOT = EXAMPLES.parent
-# The cluster for which the examples are written, with 20 nodes of 32 cpu and 64Gi and two with GPUs; its nodes are yet to come.
+# The cluster of the examples, with 20 nodes of 32 cpu and 64Gi and two with GPUs. Its nodes do not exist yet.
 DECLARED = {"cpu": "768", "memory": "2304Gi", "nvidia.com/gpu": "16"}
 
 
 @pytest.fixture(scope="module")
 def large(bare_site: Site) -> Site:
-    """The release on a pool that declares itself that large, and says that an autoscaler brings the nodes."""
+    """The release on a pool that declares this size, with nodes from an autoscaler."""
     pool = {**SUITE_CONFIG["pool"], "declaredCapacity": DECLARED, "countedResources": list(DECLARED), "autoscaled": True}
     bare_site.install({**SUITE_CONFIG, "pool": pool})
     return bare_site
@@ -30,7 +30,7 @@ def large(bare_site: Site) -> Site:
 
 @pytest.fixture
 def applied(large: Site) -> Iterator[Any]:
-    """Applies documents; all of them are deleted afterwards, with their namespaces."""
+    """A function that applies documents. All of them are deleted afterwards, with their namespaces."""
     namespaces: set[str] = set()
 
     def apply(*bodies: JsonObject) -> None:
@@ -45,7 +45,7 @@ def applied(large: Site) -> Iterator[Any]:
 
 
 def classes(site: Site, wanted: dict[str, str]) -> dict[str, str]:
-    """Classes of these queues, as far as they have been decided."""
+    """Return the classes of these queues that have been decided."""
     found = {one["metadata"]["name"]: one.get("status", {}).get("class", "") for one in (*site.list("lq"), *site.list("tq"))}
     return {name: found.get(name, "") for name in wanted}
 
@@ -57,7 +57,7 @@ def test_an_example_is_applied_as_it_stands(large: Site, applied: Any, file: str
     bare_pods = [one for one in bodies if one["kind"] == "Pod"]
     applied(*(one for one in bodies if one not in bare_pods))
     until(lambda: classes(large, wanted) == wanted, PATIENCE_SECONDS, f"classes {wanted}")
-    for one in bare_pods:  # a new queue in Gate mode takes bare pods once they are sure to get the gate
+    for one in bare_pods:  # a new queue in Gate mode accepts bare pods once they are sure to get the gate
         until(lambda one=one: large.stored(one), PATIENCE_SECONDS, f"{one['metadata']['name']} to be accepted")  # type: ignore[misc]
     applied(*bodies)
 
@@ -72,7 +72,7 @@ def test_the_queues_in_the_documentation_can_be_applied(large: Site, applied: An
 
 
 def queues_in(page: Path) -> list[JsonObject]:
-    """Whole queues in the YAML blocks of a page."""
+    """Return the complete queues in the YAML blocks of a page."""
     blocks = re.findall(r"```yaml\n(.*?)```", page.read_text(), flags=re.DOTALL)
     found = [one for block in blocks for one in yaml.safe_load_all(block) if isinstance(one, dict)]
     return [one for one in found if str(one.get("apiVersion", "")).startswith("fairburst.dev/") and "namespace" in one["metadata"]]

@@ -1,7 +1,7 @@
-"""Over a longer time nobody who has work gets more than a fair share, also not by bursts: ten minutes of a cluster, compressed to two.
+"""Over a longer time no queue with work gets more than a fair share, not even by bursts: ten minutes of a cluster, compressed to two.
 
-Compressed: a period of 300 s, a burst of 100 s and tasks as long become 60, 20 and 20 s. Levels are shares of time, so what is to be
-seen does not depend on the unit; what does is that starting a container takes a real node a second, which no factor makes shorter.
+Compressed: a period of 300 s and bursts and tasks of 100 s become 60, 20 and 20 s. Levels are shares of time, so the result does not depend
+on the unit. The start of a container on a real node does: it takes a second, which no factor shortens.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ PERIOD_SECONDS, BURST_SECONDS, BURST_PODS = 60, 20, 10
 FILL_SECONDS, PERIODS = 20, 2
 PLACES_OF_A_NODE = 16  # 1.6 containers a second: two cores start few more
 TOLERANCE = 0.05
-# Quotas are written some pods above the level (docs/decisions/0003), which is a lot of 32 places: figures of both in docs/e2e.md.
+# Quotas are written some pods above the level (docs/decisions/0003), which is a large part of 32 places. docs/e2e.md has figures of both
+# modes.
 GATED = {"enforcement": "Gate"}
 
 
 @pytest.mark.timeout(600)
 def test_shares_follow_the_weights_over_two_minutes(fairburst: Site, namespaces: Callable[..., list[str]]) -> None:
-    """Batch of weights 1 and 2 has filled the nodes when a queue of weight 1 sends four times what it declares, and again every 60 s."""
+    """Batch of weights 1 and 2 has filled the nodes when a queue of weight 1 sends four times its declaration, and again every 60 s."""
     site = fairburst
     greedy, light, heavy = namespaces("greedy", "light", "heavy")
     weights = {greedy: 1.0, light: 1.0, heavy: 2.0}
@@ -49,7 +50,7 @@ def test_shares_follow_the_weights_over_two_minutes(fairburst: Site, namespaces:
 
 
 async def backlogged(site: Site, greedy: str, batch: list[str], task: Amounts, places: int) -> WorkloadRecord:
-    """Give every queue more work than it may have; shares count in places."""
+    """Give every queue more work than its share; shares are counted in places."""
     more = DagJob("work", (Stage("work", 4 * BURST_PODS, TASK_SECONDS, task.cpu, task.memory),))
     bursts = [PlannedBurst(FILL_SECONDS + number * PERIOD_SECONDS, more, BURST_SECONDS) for number in range(PERIODS)]
     work = DagJob("work", (Stage("work", places, TASK_SECONDS, task.cpu, task.memory),))

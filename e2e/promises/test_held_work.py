@@ -1,4 +1,4 @@
-"""Gate and Suspend: work is created at once and starts when there is room, in order; nothing stays behind when the mode is left."""
+"""Gate and Suspend: work is created at once and starts in order when there is room; nothing remains after leaving the mode."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fairburst.kube.names import GATE, HELD_ANNOTATION
 
 
 def test_bare_pods_wait_behind_the_gate_and_go_in_order(fairburst: Site, namespaces: Callable[..., list[str]]) -> None:
-    """A queue of two places: of four pods, which a quota would have refused, the first two run; each that ends lets the next go."""
+    """A queue of two places and four pods, which a quota would refuse: the first two run, and each end releases the next."""
     site = fairburst
     (spark,) = namespaces("spark")
     site.admitted("ThroughputQueue", spark, {"enforcement": "Gate", "limits": {"cpu": times(site.slot, 2)["cpu"]}})
@@ -30,7 +30,7 @@ def test_bare_pods_wait_behind_the_gate_and_go_in_order(fairburst: Site, namespa
 
 
 def test_a_held_job_starts_whole_or_not_at_all(fairburst: Site, namespaces: Callable[..., list[str]]) -> None:
-    """A queue of four places and two Jobs of three pods: the one place that is free starts no part of the second, three start all of it."""
+    """A queue of four places and two Jobs of three pods: the one free place starts no part of the second, three start all of it."""
     site = fairburst
     (etl,) = namespaces("etl")
     site.admitted("ThroughputQueue", etl, {"enforcement": "Suspend", "limits": {"cpu": times(site.slot, 4)["cpu"]}})
@@ -47,7 +47,7 @@ def test_a_held_job_starts_whole_or_not_at_all(fairburst: Site, namespaces: Call
 
 
 def ended_at(one: JsonObject) -> dt.datetime:
-    """When a pod's container ended, in whole seconds."""
+    """Return when a pod's container ended, in whole seconds."""
     (status,) = one["status"]["containerStatuses"]
     return instant(status["state"]["terminated"]["finishedAt"])
 

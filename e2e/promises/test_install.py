@@ -1,4 +1,4 @@
-"""`helm install` gives a working operator within half a minute, a small one, and `helm uninstall` leaves nobody held."""
+"""`helm install` gives a small, working operator within half a minute, and `helm uninstall` leaves no work held."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OURS = (
 
 @pytest.fixture
 def bare(bare_site: Site) -> Iterator[Site]:
-    """The site with nothing of ours in it but the release's empty namespace."""
+    """The site without any object of ours except the release's empty namespace."""
     uninstall(bare_site)
     yield bare_site
     uninstall(bare_site)
@@ -35,7 +35,7 @@ def uninstall(site: Site) -> None:
 
 
 def ours(site: Site) -> list[str]:
-    """Names of all that the release made, but for namespaces and the record of Helm itself."""
+    """Return the names of all objects of the release, except namespaces and Helm's own record."""
     label = ["-l", f"app.kubernetes.io/name={RELEASE}", "-o", "name"]
     everywhere = site.cluster.kubectl("get", OURS, *label).split()
     at_home = site.cluster.kubectl("get", "all,configmap,secret,serviceaccount,role,rolebinding,lease,pdb", "-n", HOME, *label).split()
@@ -71,6 +71,6 @@ def test_from_install_to_the_first_class_and_back(bare: Site, namespaces: Callab
 
 
 def resident_megabytes(site: Site, name: str) -> float:
-    """VmRSS of the operator's process, in millions of bytes."""
+    """Return VmRSS of the operator's process, in millions of bytes."""
     status = site.cluster.kubectl("exec", name, "-n", HOME, "--", "python", "-c", "print(open('/proc/1/status').read())")
     return int(dict(re.findall(r"(\w+):\s+(\d+) kB", status))["VmRSS"]) * 1024 / 1e6

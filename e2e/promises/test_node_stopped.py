@@ -1,4 +1,4 @@
-"""A node stops, the leader on it: another replica leads, less is shared out until the node is back, and its work runs elsewhere."""
+"""The leader's node stops: another replica leads, less capacity is divided until the node returns, and its work runs elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_node_stops_and_comes_back(fairburst: Site, namespaces: Callable[..., 
     site.nodes.stop_node(node)
     try:
         until(lambda: site.leader() not in {former, ""}, PATIENCE_SECONDS, "another replica to lead")
-        # The control plane takes up to a minute to believe that the node is gone.
+        # The control plane takes up to a minute to consider the node lost.
         until(lambda: site.capacity()["cpu"] < 0.6 * capacity, PATIENCE_SECONDS, "the node not to be shared out any more")
         until(lambda: site.quota_level(batch) < 0.8 * capacity, PATIENCE_SECONDS, "the level to follow")
         done = site.get("job", "work", batch)["status"].get("succeeded", 0)

@@ -1,4 +1,4 @@
-"""The operator is killed in the middle of a burst, its leader deleted: promises and windows stand, and another replica goes on."""
+"""The operator is killed in the middle of a burst and its leader deleted: promises and windows stay, and another replica continues."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from e2e.promises.reading import JsonObject
 from e2e.promises.site import HOME, PATIENCE_SECONDS, RELEASE, Site, burst, job, task_spec
 from e2e.waiting import until
 
-BURST_SECONDS = 45  # while the operators come back it must still be open
+BURST_SECONDS = 45  # the burst must still be open when the operators return
 
 
 def promised(status: JsonObject) -> JsonObject:
-    """Class and promise, which no restart may change."""
+    """Return class and promise, which no restart may change."""
     return {"class": status["class"], "promise": status["promise"]}
 
 
 def test_a_burst_goes_on_while_every_operator_is_dead(fairburst: Site, namespaces: Callable[..., list[str]]) -> None:
-    """Killed outright, all replicas: the API server admits the rest of the burst by itself, and it counts as met."""
+    """All replicas are killed: the API server admits the rest of the burst by itself, and it counts as met."""
     site = fairburst
     bursts, batch = namespaces("bursts", "batch")
     assert site.admitted("LatencyQueue", bursts, burst(site.slot, 4, BURST_SECONDS, interarrival=300))["class"] == "Hard"
@@ -62,13 +62,13 @@ def test_when_the_leader_is_deleted_the_other_replica_goes_on(fairburst: Site, n
 
 
 def opened(site: Site, namespace: str) -> JsonObject | None:
-    """The status of a queue whose window is open."""
+    """Return the status of a queue whose window is open."""
     status: JsonObject = site.get("lq", namespace, namespace)["status"]
     return status if status["window"].get("opened") else None
 
 
 def finished(site: Site, namespace: str, seen: list[JsonObject]) -> JsonObject | None:
-    """The status of a queue that has had one burst. Every status that was read on the way is added to `seen`."""
+    """Return the status of a queue that has had one burst. Every status read meanwhile is added to `seen`."""
     status: JsonObject = site.get("lq", namespace, namespace)["status"]
     seen.append(status)
     return status if status["history"]["bursts"] == 1 else None

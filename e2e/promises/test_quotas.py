@@ -1,4 +1,4 @@
-"""What was decided is what is enforced: levels by weight while all have work, priorities by class, quotas that the API server checks."""
+"""Enforcement matches decisions: levels by weight while all have work, priorities by class, quotas that the API server checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from e2e.waiting import until
 
 
 def test_levels_follow_the_weights_and_idle_room_is_lent(fairburst: Site, namespaces: Callable[..., list[str]]) -> None:
-    """Two backlogged queues of weights 1 and 2: thirds, less a pod; when the heavy one has no work, the other has it all."""
+    """Two backlogged queues of weights 1 and 2 have thirds, less a pod. When the heavy one has no work, the other has the whole cluster."""
     site = fairburst
     light, heavy = namespaces("light", "heavy")
     places = site.places()
@@ -27,7 +27,7 @@ def test_levels_follow_the_weights_and_idle_room_is_lent(fairburst: Site, namesp
 
 
 def test_a_pod_beyond_the_level_is_refused_by_the_api_server(fairburst: Site, namespaces: Callable[..., list[str]]) -> None:
-    """A queue at its limit: its Job has as many pods as the limit holds, and says why there are no more."""
+    """A queue at its limit: its Job has as many pods as the limit permits, and reports why there are no more."""
     site = fairburst
     (limited,) = namespaces("limited")
     site.admitted("ThroughputQueue", limited, {"limits": {"cpu": times(site.slot, 5)["cpu"]}, "reserve": "Off"})
@@ -38,7 +38,7 @@ def test_a_pod_beyond_the_level_is_refused_by_the_api_server(fairburst: Site, na
 
 
 def test_priorities_order_what_waits_for_room(fairburst: Site, namespaces: Callable[..., list[str]]) -> None:
-    """Pods of a hard queue that wait beside batch pods are bound first, and nobody's running pod is preempted for them."""
+    """Waiting pods of a hard queue are bound before waiting batch pods, and no running pod is preempted for them."""
     site = fairburst
     bursts, batch = namespaces("bursts", "batch")
     assert site.admitted("LatencyQueue", bursts, burst(site.slot, 4, 30, interarrival=180))["class"] == "Hard"

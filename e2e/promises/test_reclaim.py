@@ -1,4 +1,4 @@
-"""Reclaim ends running containers for a burst in its window: asked, with their grace periods, and never against a disruption budget."""
+"""Reclaim evicts running containers for a burst in its window, with their grace periods, and never against a disruption budget."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from e2e.promises.site import MINIMUM_RUN_SECONDS, PATIENCE_SECONDS, Site, burst
 from e2e.waiting import until
 
 BURST_PODS, BURST_SECONDS = 4, 120
-GRACE_SECONDS = 90  # longer than it takes to let the victims leave, so that nobody is killed at its end
-# Runs until /end is there, also when it is asked to end, of which it tells: how it leaves says whether it was.
+GRACE_SECONDS = 90  # longer than the victims need to leave, so that none is killed at its end
+# Runs until /end exists, even after SIGTERM, which it logs. Its exit status shows whether it received SIGTERM.
 STUBBORN = ["sh", "-c", "trap 'left=143; echo asked' TERM; until [ -e /end ]; do sleep 1; done; exit ${left:-0}"]
 
 
@@ -34,14 +34,14 @@ def test_victims_have_their_grace_period_and_the_burst_starts_in_their_places(
     assert {condition(one["status"], "DisruptionTarget")["reason"] for one in victims} == {"EvictionByEvictionAPI"}
     until(lambda: sorted(told(site, batch)) == names, PATIENCE_SECONDS, "an Event on each of them")
     assert all(f"the burst of queue {bursts}/{bursts} that came at" in why for why in told(site, batch).values())
-    for name in names:  # the kubelet comes to it a moment later
+    for name in names:  # the kubelet delivers it a moment later
         until(lambda name=name: "asked" in site.cluster.kubectl("logs", name, "-n", batch), PATIENCE_SECONDS, f"{name} to know")  # type: ignore[misc]
     assert (len(site.running(batch)), site.running(bursts)) == (places, []), "their containers run on, and nobody has their places"
 
     end(site, batch, *names)
     site.wait_running(bursts, BURST_PODS)
     assert len(site.running(batch)) == places - BURST_PODS
-    # One that has ended may still be an object for a moment.
+    # An ended pod may still exist as an object for a moment.
     assert {one["metadata"]["name"] for one in asked_to_end(site, batch)} <= set(names), "nobody else was asked"
     site.cluster.kubectl("delete", "job", "burst", "-n", bursts)
     end(site, batch, site.running(batch)[0]["metadata"]["name"])  # until a pod succeeds the Job controller waits (docs/decisions/0063)
@@ -51,7 +51,7 @@ def test_victims_have_their_grace_period_and_the_burst_starts_in_their_places(
 
 
 def test_a_disruption_budget_holds_and_others_go_instead(fairburst: Site, namespaces: Callable[..., list[str]]) -> None:
-    """Of two Jobs the younger would be asked first, less being lost with it; its budget permits no disruption."""
+    """Of two Jobs the younger would be evicted first, because less work is lost; its budget permits no disruption."""
     site = fairburst
     bursts, batch = two_queues(site, namespaces)
     places = site.places()
@@ -73,7 +73,7 @@ def test_a_disruption_budget_holds_and_others_go_instead(fairburst: Site, namesp
 
 
 def two_queues(site: Site, namespaces: Callable[..., list[str]]) -> tuple[str, str]:
-    """A latency queue for which others' work may be evicted, and a throughput queue."""
+    """Create a latency queue that may reclaim from others, and a throughput queue."""
     bursts, batch = namespaces("bursts", "batch")
     spec = burst(site.slot, BURST_PODS, BURST_SECONDS, interarrival=6 * BURST_SECONDS)
     assert site.admitted("LatencyQueue", bursts, spec | {"reclaim": "Evict"})["class"] == "Hard"
@@ -86,24 +86,24 @@ def asked_to_end(site: Site, namespace: str) -> list[JsonObject]:
 
 
 def told(site: Site, namespace: str) -> dict[str, str]:
-    """Why pods of a namespace were evicted, by name."""
+    """Return why pods of a namespace were evicted, by name."""
     return {one["involvedObject"]["name"]: one["message"] for one in site.list("events", namespace) if one["reason"] == "Reclaimed"}
 
 
 def end(site: Site, namespace: str, *stubborn: str) -> None:
-    """Let pods that run STUBBORN leave."""
+    """Let pods that run STUBBORN end."""
     for name in stubborn:
         site.cluster.kubectl("exec", name, "-n", namespace, "--", "touch", "/end")
 
 
 def youngest_seconds(site: Site, namespace: str) -> float:
-    """How long the pod that started last has run, by this machine's clock."""
+    """Return how long the pod that started last has run, by this machine's clock."""
     last = max(instant(one["status"]["startTime"]) for one in site.list("pods", namespace))
     return (dt.datetime.now(dt.UTC) - last).total_seconds()
 
 
 def evictions(site: Site, result: str) -> float:
-    """How many the leader has asked for bursts with this result."""
+    """Return the leader's count of evictions for bursts with this result."""
     return site.metrics(site.leader()).get(f'fairburst_evictions_total{{ground="Burst",result="{result}"}}', 0.0)
 
 

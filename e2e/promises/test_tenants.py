@@ -41,7 +41,7 @@ __all__ = [
 
 @pytest.fixture(scope="module")
 def tenants(fairburst: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The attacked site; the operator is away meanwhile, and back afterwards."""
+    """The attacked site. The operator is stopped meanwhile and restarted afterwards."""
     release = fairburst
     release.dismiss()
     release.wait_free(BATCH, BURSTS, FLOOR, OTHERS)
@@ -55,12 +55,12 @@ def tenants(fairburst: Release, tmp_path_factory: pytest.TempPathFactory) -> Ite
         release.cluster.kubectl("delete", "clusterrole", "landlords", "own-namespaces", "--ignore-not-found")
         release.cluster.kubectl("delete", "clusterrolebinding", "own-namespaces", "e2e-root", "--ignore-not-found")
         release.cluster.kubectl("delete", "serviceaccount", "root", "-n", "default", "--ignore-not-found")
-        release.forget(BATCH, BURSTS, FLOOR, OTHERS)  # first: pods of a hard queue would have the operator's places
+        release.forget(BATCH, BURSTS, FLOOR, OTHERS)  # first: pods of a hard queue would take the operator's places
         release.cluster.kubectl("scale", f"deployment/{RELEASE}", "-n", HOME, "--replicas=2")
         release.rolled_out()
 
 
 @pytest.fixture
 def site(tenants: Site) -> Site:
-    """By the name under which the attacks know it."""
+    """The same site, by the name that the attacks use."""
     return tenants

@@ -1,6 +1,6 @@
-"""`helm upgrade` while work runs: no pod of a user is touched, quotas stay in force, and the new configuration decides.
+"""`helm upgrade` while work runs: no pod of a user is changed, quotas stay in force, and the new configuration decides.
 
-What the upgrade does not name is kept, and the CRDs are those of the chart again.
+Values that the upgrade does not name are kept, and the CRDs are the chart's again.
 """
 
 from __future__ import annotations
@@ -47,6 +47,6 @@ def test_an_upgrade_under_load_touches_nobody(fairburst: Site, namespaces: Calla
 
 
 def image_of(site: Site) -> str:
-    """What the replicas are made from."""
+    """Return the image of the replicas."""
     (container,) = site.get("deployment", RELEASE, HOME)["spec"]["template"]["spec"]["containers"]
     return str(container["image"])

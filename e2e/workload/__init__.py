@@ -1,1 +1,1 @@
-"""Workloads for the cluster tests and the demo: traces, generators, a driver that feeds them as Jobs, and metrics of its records."""
+"""Workloads for the cluster tests and the demo: traces, generators, a driver that submits them as Jobs, and metrics of its records."""

@@ -1,4 +1,4 @@
-"""When the bursts of a latency queue come: from a request trace compressed in time, or drawn from a seed. No cluster here."""
+"""Arrivals of a latency queue's bursts: from a request trace compressed in time, or drawn from a seed. Independent of any cluster."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from e2e.workload.stages import TraceError
 
 @dataclass(frozen=True, slots=True)
 class RequestBurst:
-    """`requests` that have come together by `arrival` seconds after the start."""
+    """`requests` that have accumulated by `arrival` seconds after the start."""
 
     arrival: float
     requests: int
 
 
 def request_trace(folder: Path, service: str) -> Path:
-    """The file with the arrivals of one service ("code" or "conv") below the folder of public traces."""
+    """Return the file with the arrivals of one service ("code" or "conv") below the folder of public traces."""
     found = sorted(folder.glob(f"azure-*-inference/Azure*_{service}.csv"))
     if len(found) != 1:
         raise TraceError(f"expected one file azure-*-inference/Azure*_{service}.csv in {folder}, found {len(found)}")
@@ -31,7 +31,7 @@ def request_trace(folder: Path, service: str) -> Path:
 
 
 def read_requests(path: Path) -> list[float]:
-    """Arrival of every request in seconds after the first, ascending. Raises TraceError with file, line, expected and found."""
+    """Return the arrival of every request in seconds after the first, ascending. Raises TraceError with file, line, expected and found."""
     try:
         with path.open(encoding="utf-8", newline="") as lines:
             rows = list(csv.reader(lines))
@@ -60,11 +60,11 @@ def _timestamp(path: Path, line: int, row: Sequence[str]) -> float:
 def compressed_bursts(
     requests: Sequence[float], *, time_factor: float, min_interarrival_seconds: float, collect: int, largest: int
 ) -> list[RequestBurst]:
-    """Group requests into bursts such as a sporadic latency queue may declare.
+    """Group requests into bursts that a sporadic latency queue may declare.
 
-    Every time is multiplied by `time_factor`. A burst is sent once `collect` requests wait and `min_interarrival_seconds` have
-    passed since the last one. It takes at most `largest` of those that wait; the rest waits for the next burst. Requests that are
-    still fewer than `collect` at the end of the trace are left out.
+    Every time is multiplied by `time_factor`. A burst is sent once `collect` requests wait and `min_interarrival_seconds` have passed since
+    the last one. It takes at most `largest` of the waiting requests; the rest waits for the next burst. If fewer than `collect` remain at
+    the end of the trace, they are dropped.
     """
     if not 1 <= collect <= largest:
         raise ValueError(f"expected 1 <= collect <= largest, found collect {collect}, largest {largest}")
@@ -82,7 +82,7 @@ def compressed_bursts(
 
 
 def sporadic_arrivals(seed: int, *, first: float, min_interarrival_seconds: float, mean_extra_seconds: float, until: float) -> list[float]:
-    """Arrivals in [first, until): gaps of the minimum plus an exponential extra. The same seed gives the same arrivals."""
+    """Return arrivals in [first, until): gaps of the minimum plus an exponential extra. The same seed gives the same arrivals."""
     rng = np.random.default_rng(seed)
     arrivals: list[float] = []
     time = first

@@ -1,8 +1,8 @@
-"""Feeds DAG jobs to a cluster as Kubernetes Jobs in real time, and records from its own watch what became of them.
+"""Submits DAG jobs to a cluster as Kubernetes Jobs in real time, and records their progress with its own watch.
 
-A stage is one Job; it is created when the stages above it have completed. Latency queues get bursts at set times; throughput queues
-are kept backlogged. The driver knows nothing of fairburst: the same plans run with and without it. It watches pods by itself rather
-than through the operator's informer, so that it can't share the operator's mistakes.
+A stage is one Job, created when the stages above it have completed. Latency queues get bursts at set times; throughput queues are kept
+backlogged. The driver does not know fairburst, so the same plans run with and without it. It watches pods itself instead of using the
+operator's informer, so that it can't share the operator's errors.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from fairburst.quantity import parse_quantity
 
 RUN_LABEL = "workload-run"
 SAMPLE_SECONDS = 0.25
-# The API server may restart in the middle of a run; gone for longer than this, the run is lost.
+# The API server may restart in the middle of a run. A longer outage ends the run.
 OUTAGE_SECONDS = 60.0
 
 
 class WorkloadError(Exception):
-    """The run can't go on: the cluster is gone, or refuses the workload."""
+    """The run can't continue: the cluster is gone, or refuses the workload."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedBurst:
-    """`job` is to start `at` seconds after the start and should be done `deadline_seconds` later."""
+    """`job` starts `at` seconds after the start and should complete within `deadline_seconds`."""
 
     at: float
     job: DagJob
@@ -52,8 +52,10 @@ class LatencyPlan:
 
 @dataclass(frozen=True, slots=True)
 class ThroughputPlan:
-    """Work of one throughput queue: `jobs` are started in order while fewer than `backlog_tasks` runnable tasks are left undone, and never
-    more than `active_jobs` at a time."""
+    """Work of one throughput queue.
+
+    `jobs` are started in order while fewer than `backlog_tasks` runnable tasks are unfinished, at most `active_jobs` at a time.
+    """
 
     namespace: str
     jobs: Iterable[DagJob]
@@ -61,7 +63,7 @@ class ThroughputPlan:
     backlog_tasks: int = 200
 
 
-# What a task's container is where kubelets are real (docs/e2e.md); it has `sleep`. KWOK looks only at the annotation `run-seconds`.
+# The image of a task's container on real kubelets (docs/e2e.md); it has `sleep`. KWOK reads only the annotation `run-seconds`.
 WORKLOAD_IMAGE = os.environ.get("WORKLOAD_IMAGE", "busybox:1.37")
 
 
@@ -90,7 +92,7 @@ class _JobRun:
 
 @dataclass(eq=False, slots=True)
 class _StageRun:
-    """A started stage: its pods by UID, as last seen. `running`: bound pods, with the time at which they were first seen so."""
+    """A started stage: its pods by UID, as last seen. `running`: bound pods and the time at which each was first seen bound."""
 
     run: _JobRun
     index: int
@@ -184,14 +186,14 @@ class WorkloadDriver:
 
     @property
     def now(self) -> float:
-        """Seconds after the start of the run; negative before it."""
+        """Return the seconds after the start of the run; negative before it."""
         return time.monotonic() - self._start
 
     async def run(self, seconds: float, *, start_at: float | None = None, drain_seconds: float = 60.0) -> WorkloadRecord:
-        """Feed work for `seconds`, then wait up to `drain_seconds` for bursts that are still open, with the others still backlogged.
+        """Submit work for `seconds`, then wait up to `drain_seconds` for open bursts, with the other queues still backlogged.
 
-        `start_at` (seconds since the epoch) fixes the start, so that a queue's first arrival can be declared beforehand.
-        Raises WorkloadError. Whatever happens, nothing of this object runs on afterwards; the Jobs stay (see `cleanup`).
+        `start_at` (seconds since the epoch) fixes the start, so that a queue's first arrival can be declared beforehand. Raises
+        WorkloadError. No task of this object continues afterwards, even on errors; the Jobs stay (see `cleanup`).
         """
         self._start = time.monotonic() + (0.0 if start_at is None else start_at - time.time())
         self._last_contact = time.monotonic()
@@ -216,7 +218,7 @@ class WorkloadDriver:
         return self.record(seconds)
 
     def record(self, seconds: float) -> WorkloadRecord:
-        """What has been seen so far."""
+        """Return the observations so far."""
         return WorkloadRecord(
             seconds,
             self.capacity,
@@ -245,11 +247,11 @@ class WorkloadDriver:
             raise WorkloadError(f"pods of run {self.run_name} were still there {timeout_seconds:g} s after their deletion") from None
 
     async def _drain(self, feeders: list[asyncio.Task[None]], drain_seconds: float) -> None:
-        """Wait for the bursts that have begun; those that have not are not sent any more."""
+        """Wait for the bursts that have begun. Later bursts are no longer sent."""
         for feeder in feeders:
             feeder.cancel()
         until = time.monotonic() + drain_seconds
-        # Polling: what is waited for is a condition over many jobs, and the run has a sampling rhythm anyway.
+        # Polling: the wait is for a condition over many jobs, and the run samples regularly anyway.
         while time.monotonic() < until and any(  # noqa: ASYNC110
             run.burst is not None for runs in self._active.values() for run in runs
         ):
@@ -261,11 +263,11 @@ class WorkloadDriver:
             await asyncio.sleep(SAMPLE_SECONDS)
 
     def held(self) -> dict[str, Amounts]:
-        """What each queue's bound pods hold now."""
+        """Return the resources that each queue's bound pods hold now."""
         return self._sum(lambda stage: len(stage.running))
 
     def wanted(self) -> dict[str, Amounts]:
-        """What each queue wants now: every task of its started stages that is not done."""
+        """Return each queue's present demand: every unfinished task of its started stages."""
         return self._sum(lambda stage: max(len(stage.running), min(stage.stage.tasks, self._most_parallel) - len(stage.succeeded)))
 
     def _sum(self, count: Any) -> dict[str, Amounts]:
@@ -307,7 +309,7 @@ class WorkloadDriver:
             self._group.create_task(self._submit(stage))
 
     async def _submit(self, stage: _StageRun) -> None:
-        """Create the stage's Job; an API server that is away or busy is tried again until it has been away for too long."""
+        """Create the stage's Job. Retry while the API server is unavailable or busy, until the outage lasts too long."""
         body = job_object(stage.name, self.run_name, stage.stage, self._most_parallel)
         pause = 0.2
         while True:
@@ -315,21 +317,21 @@ class WorkloadDriver:
                 await self.client.create(f"/apis/batch/v1/namespaces/{stage.run.queue}/jobs", body)
                 return
             except AlreadyExists:
-                return  # an earlier attempt had arrived after all
+                return  # an earlier attempt had succeeded
             except ApiError as error:
                 self._note(error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 2.0)
 
     def _note(self, error: ApiError) -> None:
-        """Count an error; raise where trying again is no use."""
+        """Count an error; raise if a retry is useless."""
         self.api_errors += 1
         away = time.monotonic() - self._last_contact
         if not error.transient or away > OUTAGE_SECONDS:
             raise WorkloadError(f"run {self.run_name}: the cluster refuses, or has been silent for {away:.0f} s: {error}") from error
 
     async def _patiently(self, collection: str, selector: Mapping[str, str]) -> None:
-        """Delete a collection, dependants in the background, trying again while the API server is busy."""
+        """Delete a collection, dependants in the background, with retries while the API server is busy."""
         while True:
             try:
                 await self.client.delete(collection, selector, {"propagationPolicy": "Background", "gracePeriodSeconds": 0})
@@ -344,7 +346,7 @@ class WorkloadDriver:
     # --- watching ---
 
     async def _watch_pods(self) -> None:
-        """List, then follow; list again where the watch can't be resumed."""
+        """List, then watch; list again if the watch can't be resumed."""
         version = ""
         while True:
             try:
@@ -367,7 +369,7 @@ class WorkloadDriver:
         return {"labelSelector": selector, "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
 
     async def _list_pods(self) -> str:
-        """Bring every stage to what is stored now; the list's resourceVersion."""
+        """Update every stage to the stored state and return the list's resourceVersion."""
         pods = _pod_list.decode(await self.client.get("/api/v1/pods", {"labelSelector": f"{RUN_LABEL}={self.run_name}"}))
         self._last_contact = time.monotonic()
         stored = {pod.metadata.uid for pod in pods.items}
@@ -380,20 +382,18 @@ class WorkloadDriver:
         return pods.metadata.resource_version
 
     async def _repair(self) -> None:
-        """Finish stages whose last pods ended, and were cleaned up, while nobody watched."""
+        """Finish stages whose last pods ended and were deleted during a gap in the watch."""
         for stage in list(self._stages.values()):
             try:
                 job = await self.client.get_json(f"/apis/batch/v1/namespaces/{stage.run.queue}/jobs/{stage.name}")
                 complete = any(c["type"] == "Complete" and c["status"] == "True" for c in job.get("status", {}).get("conditions", []))
             except NotFound:
-                complete = bool(
-                    stage.running or stage.succeeded
-                )  # only a finished Job is ever deleted; one without pods may not be there yet
+                complete = bool(stage.running or stage.succeeded)  # only finished Jobs are ever deleted; one without pods may not exist yet
             if complete and (stage.run.queue, stage.name) in self._stages:
                 self._finish(stage)
 
     def _see_lines(self, lines: list[bytes], version: str) -> str:
-        """Take in watch events; the version to resume from, empty where the list must be read again."""
+        """Apply watch events. Return the version to resume from, empty if a new list is needed."""
         for line in lines:
             event = _watch_event.decode(line)
             if event.type == "ERROR":
@@ -425,7 +425,7 @@ class WorkloadDriver:
             self._finish(stage)
 
     def _note_burst(self, stage: _StageRun) -> None:
-        """Note when the last stage of a burst had all its pods bound."""
+        """Record when the last stage of a burst had all its pods bound."""
         run = stage.run
         if run.burst is None or len(run.stages_started) < len(run.job.stages):
             return
@@ -437,7 +437,7 @@ class WorkloadDriver:
             self.bursts[run.burst] = replace(record, bound_at=self.now)
 
     def _finish(self, stage: _StageRun) -> None:
-        """A stage is done: start what waited for it, or end its job."""
+        """Complete a stage: start the stages that waited for it, or end its job."""
         run = stage.run
         del self._stages[run.queue, stage.name]
         run.stages_done.add(stage.index)
@@ -453,7 +453,7 @@ class WorkloadDriver:
 
 
 def job_object(name: str, run_name: str, stage: Stage, most_parallel: int) -> dict[str, Any]:
-    """The Job of one stage."""
+    """Return the Job of one stage."""
     requests = {"cpu": f"{round(stage.cpu * 1000)}m", "memory": str(round(stage.memory))}
     container = {
         "name": "task",
@@ -484,7 +484,7 @@ def job_object(name: str, run_name: str, stage: Stage, most_parallel: int) -> di
 
 
 async def cluster_capacity(client: ApiClient) -> Amounts:
-    """Allocatable of all ready, schedulable nodes without a taint, less what the pods there ask for now."""
+    """Return the allocatable of all ready, schedulable, untainted nodes, less the present requests of their pods."""
     total, counted = Amounts(), set()
     for node in (await client.get_json("/api/v1/nodes"))["items"]:
         ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", []))
@@ -504,6 +504,6 @@ def _amounts(quantities: Mapping[str, str]) -> Amounts:
 
 
 def _first(errors: BaseExceptionGroup[Any]) -> BaseException:
-    """The first of a group's errors, however deep."""
+    """Return the first error of a group, at any depth."""
     first = errors.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first

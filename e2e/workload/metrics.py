@@ -1,4 +1,4 @@
-"""What a workload run recorded, and the figures computed from it. Pure: no cluster, no clock.
+"""The records of a workload run, and the figures computed from them. Pure: no cluster, no clock.
 
 Times are in seconds after the start of the run, amounts in cores and bytes, dominant shares are fractions of capacity.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """What pods ask for, summed."""
+    """The sum of pods' requests."""
 
     cpu: float = 0.0
     memory: float = 0.0
@@ -23,15 +23,15 @@ class Amounts:
         return Amounts(self.cpu * count, self.memory * count)
 
     def dominant_share(self, capacity: Amounts) -> float:
-        """Largest fraction of any resource of `capacity`."""
+        """Return the largest fraction of any resource of `capacity`."""
         return max(self.cpu / capacity.cpu, self.memory / capacity.memory)
 
 
 @dataclass(frozen=True, slots=True)
 class BurstRecord:
-    """One burst of a latency queue: `pods` wanted from `arrival` on.
+    """One burst of a latency queue, which demands `pods` from `arrival` on.
 
-    `bound_at`: when its last pod was bound to a node. `completed_at`: when its last pod had succeeded. None: not seen to happen.
+    `bound_at`: when its last pod was bound to a node. `completed_at`: when its last pod had succeeded. None: not observed.
     """
 
     queue: str
@@ -44,27 +44,27 @@ class BurstRecord:
 
     @property
     def completion_seconds(self) -> float | None:
-        """From arrival until all its work was done."""
+        """Seconds from arrival until all its work was done."""
         return None if self.completed_at is None else self.completed_at - self.arrival
 
     @property
     def binding_seconds(self) -> float | None:
-        """From arrival until all its pods were bound."""
+        """Seconds from arrival until all its pods were bound."""
         return None if self.bound_at is None else self.bound_at - self.arrival
 
     @property
     def met(self) -> bool:
-        """All its work was done by its deadline."""
+        """Whether all its work was done by its deadline."""
         return self.completed_at is not None and self.completed_at <= self.arrival + self.deadline_seconds
 
     def missed(self, now: float) -> bool:
-        """Its deadline has passed without it."""
+        """Return whether its deadline has passed before its completion."""
         return not self.met and now > self.arrival + self.deadline_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Of each queue at one time: what its bound pods hold, and what it wants in all (runnable tasks not yet done, held ones included)."""
+    """The queues at one time: resources held by bound pods, and total demand (unfinished runnable tasks, including the bound ones)."""
 
     at: float
     held: Mapping[str, Amounts]
@@ -73,7 +73,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRecord:
-    """A whole run. overheads: of each task that succeeded, the seconds that it was bound beyond what it takes (its start, mostly)."""
+    """A whole run. overheads: for each task that succeeded, the seconds it was bound beyond its duration (mostly its start)."""
 
     seconds: float
     capacity: Amounts
@@ -86,15 +86,15 @@ class WorkloadRecord:
 
 
 def fair_shares(weights: Mapping[str, float]) -> dict[str, float]:
-    """w / sum of w."""
+    """Return w / sum of w."""
     total = sum(weights.values())
     return {queue: weight / total for queue, weight in weights.items()}
 
 
 def average_dominant_shares(samples: Sequence[Sample], capacity: Amounts, start: float, end: float) -> dict[str, float]:
-    """Each queue's dominant share averaged over [start, end); a sample holds until the next one.
+    """Return each queue's dominant share averaged over [start, end). A sample holds until the next one.
 
-    Raises ValueError where no sample lies at or before `start`, or the interval is empty.
+    Raises ValueError if no sample lies at or before `start`, or the interval is empty.
     """
     if not samples or samples[0].at > start or end <= start:
         raise ValueError(f"expected samples from {start:g} s on and an end after it, found {_span(samples)} and the end {end:g} s")
@@ -106,28 +106,28 @@ def average_dominant_shares(samples: Sequence[Sample], capacity: Amounts, start:
 
 
 def backlogged_fraction(samples: Sequence[Sample], queue: str, start: float, end: float) -> float:
-    """Part of [start, end) in which the queue wanted more than it held: only then is its share comparable with its fair share."""
+    """Return the part of [start, end) in which the queue demanded more than it held: only then are its share and fair share comparable."""
     return sum(s for sample, s in _held_for(samples, start, end) if sample.wanted[queue].cpu > sample.held[queue].cpu) / (end - start)
 
 
 def largest_total_share(samples: Iterable[Sample], capacity: Amounts) -> float:
-    """Largest part of capacity that all queues' pods together ever held."""
+    """Return the largest part of capacity that the pods of all queues ever held together."""
     return max((sum(sample.held.values(), Amounts()).dominant_share(capacity) for sample in samples), default=0.0)
 
 
 def bursts_of(bursts: Iterable[BurstRecord], queue: str) -> list[BurstRecord]:
-    """One queue's bursts in order of arrival."""
+    """Return one queue's bursts in order of arrival."""
     return sorted((burst for burst in bursts if burst.queue == queue), key=lambda burst: burst.number)
 
 
 def mean_completion_seconds(bursts: Iterable[BurstRecord]) -> float | None:
-    """Mean over the bursts that completed; None where none did."""
+    """Return the mean over the bursts that completed, or None if none did."""
     times = [burst.completion_seconds for burst in bursts if burst.completion_seconds is not None]
     return sum(times) / len(times) if times else None
 
 
 def _held_for(samples: Sequence[Sample], start: float, end: float) -> Iterable[tuple[Sample, float]]:
-    """Every sample with the seconds within [start, end) for which it is the newest."""
+    """Yield every sample with the seconds within [start, end) for which it is the newest."""
     for index, sample in enumerate(samples):
         until = samples[index + 1].at if index + 1 < len(samples) else end
         seconds = min(until, end) - max(sample.at, start)

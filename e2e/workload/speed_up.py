@@ -1,8 +1,8 @@
-"""Plays Jobs whose speed follows a known curve: with x pods running, a Job makes progress p(x) times what it makes alone at full size.
+"""Simulates Jobs whose speed follows a known curve: with x running pods, a Job makes progress p(x) times its progress alone at full size.
 
-KWOK ends a pod once its annotation `run-seconds` is there. Here nobody sets it at first: every tick each running pod of a Job with x of
-them is credited an equal part of p(x), and ends when its share of the work is done. So pods speed up and slow down with the Job's present
-size, as those of a real data-parallel job do, and pods that are deleted on the way lose what they had done.
+KWOK ends a pod once its annotation `run-seconds` is set. Here pods start without it. At every tick each running pod of a Job with x of them
+is credited an equal part of p(x), and it ends when its share of the work is done. Pods thus speed up and slow down with the Job's present
+size, like those of a real data-parallel job, and a deleted pod loses its work.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ JOB_LABEL = "batch.kubernetes.io/job-name"
 
 @dataclass(slots=True)
 class PlayedJob:
-    """A Job: `progress(x)` in units of alone, `tasks_per_second` what alone means.
+    """A Job. `progress(x)` is in units of its progress alone, which is `tasks_per_second`.
 
-    `work`: seconds of running alone that have been done, net of what deleted pods had done, which is `lost`.
+    `work`: seconds of running alone done so far, net of the work of deleted pods, which is `lost`.
     """
 
     namespace: str
@@ -37,14 +37,14 @@ class PlayedJob:
 
 
 class SpeedUpPlayer:
-    """Runs until cancelled."""
+    """Simulates the Jobs until cancelled."""
 
     def __init__(self, client: ApiClient, jobs: list[PlayedJob]) -> None:
         self._client = client
         self.jobs = jobs
 
     async def run(self) -> None:
-        """Tick after tick; the time between two is measured, so a busy machine slows nobody down."""
+        """Tick repeatedly. The time between ticks is measured, so a busy machine slows no Job down."""
         last = time.monotonic()
         while True:
             await asyncio.sleep(TICK_SECONDS)
@@ -62,7 +62,7 @@ class SpeedUpPlayer:
         return {item["metadata"]["name"] for item in listed["items"] if "deletionTimestamp" not in item["metadata"]}
 
     def _tick(self, job: PlayedJob, running: set[str], seconds: float) -> list[str]:
-        """Credit the pods; those that are to end now."""
+        """Credit the pods and return those that end now."""
         for gone in job.tasks.keys() - running - job.ending:
             lost = job.tasks.pop(gone) / job.tasks_per_second
             job.work -= lost
@@ -85,5 +85,5 @@ class SpeedUpPlayer:
 
 
 def work_done(jobs: list[PlayedJob]) -> Mapping[str, float]:
-    """Seconds of running alone that each Job has done so far."""
+    """Return the seconds of running alone that each Job has done so far."""
     return {job.name: job.work for job in jobs}

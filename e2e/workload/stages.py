@@ -1,6 +1,6 @@
-"""Batch work as DAG jobs of stages, in pods: what the simulator's readers read with absolute requests, and a seeded generator.
+"""Batch work as DAG jobs of stages, in pods: the simulator's traces with absolute requests, and a seeded generator.
 
-A stage is a number of identical tasks, one pod each; it may start when all its parents have completed. Nothing here knows of a
+A stage is a number of identical tasks, one pod each. It may start when all its parents have completed. This module is independent of any
 cluster. Times are in seconds, amounts in cores and bytes.
 """
 
@@ -25,7 +25,7 @@ GIB = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the fractions in a trace are fractions of."""
+    """The machine to which the fractions in a trace refer."""
 
     cpu: float = 32.0
     memory: float = 64.0 * GIB
@@ -33,7 +33,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`tasks` identical tasks of `seconds` each, every one asking for `cpu` cores and `memory` bytes.
+    """`tasks` identical tasks of `seconds` each, every one requesting `cpu` cores and `memory` bytes.
 
     `parents` are indices into the job's stages: this stage starts when all of them have completed.
     """
@@ -48,7 +48,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class DagJob:
-    """Stages in any order whose `parents` form a DAG. `arrival` (seconds from the start) and `queue` where the trace states them."""
+    """Stages in any order whose `parents` form a DAG. `arrival` (seconds from the start) and `queue` if the trace states them."""
 
     name: str
     stages: tuple[Stage, ...]
@@ -60,7 +60,7 @@ class DagJob:
         return sum(stage.tasks for stage in self.stages)
 
     def critical_path_seconds(self) -> float:
-        """Length of the job with unlimited slots."""
+        """Return the length of the job with unlimited slots."""
         finish: dict[int, float] = {}
         for index in topological_order(self.stages):
             stage = self.stages[index]
@@ -79,8 +79,11 @@ def reshaped(
     cpu: float | None = None,
     memory: float | None = None,
 ) -> DagJob:
-    """Compress a job to fit a small cluster and a short run: durations x time_factor held within [shortest, longest], task counts
-    x task_factor (at least 1, at most `widest`), and, if given, the same request for every task."""
+    """Compress a job to fit a small cluster and a short run.
+
+    Durations x time_factor are limited to [shortest, longest], task counts x task_factor to at least 1 and at most `widest`. `cpu` and
+    `memory`, if given, apply to every task.
+    """
 
     def reshape(stage: Stage) -> Stage:
         tasks = max(1, round(stage.tasks * task_factor))
@@ -96,7 +99,7 @@ def reshaped(
 
 
 def data_folder() -> Path:
-    """Where the public traces lie: $FAIRBURST_DATA, or ../shared/data beside the repository."""
+    """Return the folder of the public traces: $FAIRBURST_DATA, or ../shared/data next to the repository."""
     named = os.environ.get("FAIRBURST_DATA")
     folder = Path(named) if named else Path(__file__).resolve().parents[3] / "shared" / "data"
     if not folder.is_dir():
@@ -105,16 +108,16 @@ def data_folder() -> Path:
 
 
 def tpch_jobs(folder: Path, *, scale: str = "50g", max_cores: int = 50, cpu: float = 1.0, memory: float = 2.0 * GIB) -> list[DagJob]:
-    """The 22 TPC-H queries measured on Spark (`fairburst.sim.trace`), every task asking for `cpu` and `memory`.
+    """Return the 22 TPC-H queries measured on Spark (`fairburst.sim.trace`), every task requesting `cpu` and `memory`.
 
-    Raises TraceError where a file is missing or the two files disagree.
+    Raises TraceError if a file is missing or the two files disagree.
     """
     trace = read_tpch_profiles(folder, scale, max_cores)
     return [_asking_for(job, lambda _: (cpu, memory)) for job in trace.jobs]
 
 
 def read_stage_list(path: Path, machine: Machine | None = None) -> list[DagJob]:
-    """A stage list (`fairburst.sim.stage_list`), whose demands are fractions of one `machine`; the four further resources are not used.
+    """Read a stage list (`fairburst.sim.stage_list`), whose demands are fractions of one `machine`. The four further resources are ignored.
 
     Raises TraceError with file, line, what was expected and what was found.
     """
@@ -124,15 +127,15 @@ def read_stage_list(path: Path, machine: Machine | None = None) -> list[DagJob]:
 
 
 def _asking_for(job: workload.DagJob, request: Callable[[workload.Stage], tuple[float, float]]) -> DagJob:
-    """The simulator's job with absolute requests."""
+    """Return the simulator's job with absolute requests."""
     stages = tuple(Stage(stage.name, stage.tasks, stage.seconds, *request(stage), stage.parents) for stage in job.stages)
     return DagJob(job.name, stages, job.arrival, job.queue)
 
 
 # --- a generator shaped like TPC-H --------------------------------------------------------------------------------------------
 
-# Quantiles of the TPC-H workload that the BoPF authors replayed (399 jobs). Between two points the value is interpolated on a
-# logarithmic scale, since all of these are skewed to the right.
+# Quantiles of the TPC-H workload that the BoPF authors replayed (399 jobs). Values between two points are interpolated on a logarithmic
+# scale, because all of these are skewed to the right.
 STAGES_PER_JOB = ((0.0, 2), (0.5, 8), (0.9, 12), (1.0, 14))
 TASKS_PER_JOB = ((0.0, 69), (0.5, 194), (0.9, 449), (1.0, 600))
 TASK_SECONDS = ((0.0, 1), (0.1, 6), (0.25, 13), (0.5, 29), (0.75, 52), (0.9, 86), (0.95, 101), (0.99, 138), (1.0, 335))
@@ -144,10 +147,10 @@ CORRELATION_WITHIN_JOB = 0.4
 
 
 def generated_tpch_jobs(seed: int, machine: Machine | None = None) -> Iterator[DagJob]:
-    """An endless stream of jobs whose stage counts, task counts, task times, demands and critical paths are distributed like TPC-H.
+    """Yield endless jobs whose stage counts, task counts, task times, demands and critical paths are distributed like TPC-H.
 
-    The same seed gives the same stream. The graph is a join tree: scans feed joins, which feed one aggregation; most tasks are in a
-    few scans, as in TPC-H.
+    The same seed gives the same stream. The graph is a join tree: scans feed joins, which feed one aggregation. Most tasks are in a few
+    scans, as in TPC-H.
     """
     machine = machine or Machine()
     rng = np.random.default_rng(seed)
@@ -171,20 +174,20 @@ def _generated_job(rng: np.random.Generator, name: str, machine: Machine) -> Dag
 
 
 def _task_seconds(rng: np.random.Generator, count: int) -> list[float]:
-    """Task time of each stage: marginals from the table, correlated within the job (a Gaussian copula with one factor per job)."""
+    """Return the task time of each stage: marginals from the table, correlated within the job (a Gaussian copula, one factor per job)."""
     of_job = rng.standard_normal() * math.sqrt(CORRELATION_WITHIN_JOB)
     of_stage = rng.standard_normal(count) * math.sqrt(1 - CORRELATION_WITHIN_JOB)
     return [_at(TASK_SECONDS, 0.5 * (1 + math.erf((of_job + own) / math.sqrt(2)))) for own in of_stage]
 
 
 def _at(quantiles: Sequence[tuple[float, float]], level: float) -> float:
-    """The table's quantile at `level`: with a uniform level, a draw from the distribution."""
+    """Return the table's quantile at `level`. With a uniform level it is a draw from the distribution."""
     levels, values = zip(*quantiles, strict=True)
     return float(np.exp(np.interp(level, levels, np.log(values))))
 
 
 def _split(rng: np.random.Generator, total: int, parts: int) -> list[int]:
-    """`total` into `parts` positive whole numbers, most of it in a few of them."""
+    """Split `total` into `parts` positive whole numbers, with most of it in a few of them."""
     weights = rng.dirichlet(np.full(parts, 0.5))
     shares = np.floor(weights * (total - parts)).astype(int) + 1
     shares[np.argmax(shares)] += total - shares.sum()
@@ -192,7 +195,9 @@ def _split(rng: np.random.Generator, total: int, parts: int) -> list[int]:
 
 
 def _join_tree(rng: np.random.Generator, count: int) -> list[tuple[int, ...]]:
-    """Parents of each stage: the first three fifths are scans; each later one joins up to three that nobody joined yet, the last all."""
+    """Return the parents of each stage. The first three fifths are scans; each later one joins up to three unjoined stages, the last joins
+    all.
+    """
     scans = min(count - 1, math.ceil(count * 0.6))
     unjoined = list(range(scans))
     parents: list[tuple[int, ...]] = [()] * scans

@@ -1,7 +1,7 @@
-"""The operator's configuration: one YAML file, read once at start, validated whole, frozen.
+"""The operator's configuration: one YAML file, read once at start, validated as a whole, frozen.
 
-Every key says what it means, in which unit, and why its default is what it is; `docs/configuration.md` is generated from that.
-Keys are camelCase in the file and snake_case here. A wrong key is named together with the nearest right one.
+Every key documents its meaning, its unit, and the reason for its default; `docs/configuration.md` is generated from that. Keys are
+camelCase in the file and snake_case here. An error about an unknown key suggests the nearest valid one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fairburst.validation import problems_of
 
 
 class ConfigError(Exception):
-    """The configuration file cannot be used; the message lists every problem, one a line."""
+    """The configuration file is unusable. The message lists every problem, one a line."""
 
 
 def _quantity_text(value: Any) -> Any:
@@ -60,7 +60,7 @@ class _Group(BaseModel):
 
 
 class PoolConfig(_Group):
-    """Which nodes are shared, and how much of them."""
+    """The shared nodes, and the shared part of their capacity."""
 
     name: Annotated[str, AfterValidator(_dns_label)] = Field(
         default="default",
@@ -69,35 +69,32 @@ class PoolConfig(_Group):
     )
     node_selector: dict[str, str] = Field(
         default_factory=dict,
-        description="Labels of the pool's nodes; the stamp adds them to every pod of a managed namespace. Empty, the default, means all "
-        "nodes, since most clusters are one pool. Several operators need disjoint selectors.",
+        description="Labels of the pool's nodes; the admission policy adds them to every pod of a managed namespace. "
+        "Empty, the default, means all nodes, since most clusters are one pool. Several operators need disjoint selectors.",
     )
     declared_capacity: dict[str, QuantityText] = Field(
         default_factory=dict,
         description="Capacity that promises are made against, quantities by resource. A resource not named here counts with the low-water "
-        "mark of what its nodes offer. Empty by default: what is there is the honest figure, unless the pool is autoscaled.",
+        "mark of what its nodes offer. Empty by default: the present nodes are the best figure, unless the pool is autoscaled.",
     )
     autoscaled: bool = Field(
         default=False,
         description="True if an autoscaler adds nodes on demand: allocation then uses declaredCapacity too, so that a pool at zero nodes "
-        "can "
-        "grow. False by default, because on a fixed pool it would hand out nodes that never come.",
+        "can grow. False by default, because on a fixed pool it would hand out nodes that never come.",
     )
     capacity_window_seconds: int = Field(
         default=600,
         ge=0,
         le=86_400,
         description="Seconds over which the lowest capacity seen counts for admission. Ten minutes: longer than a node's reboot, so that "
-        "one "
-        "does not flip classes.",
+        "one does not flip classes.",
     )
     head_room_percent: int = Field(
         default=0,
         ge=0,
         le=90,
         description="Percent of capacity that is never promised or allocated. None by default: rates are declared against what remains, "
-        "and "
-        "the operator should not hide capacity unasked.",
+        "and the operator should not hide capacity by itself.",
     )
     head_room: dict[str, QuantityText] = Field(
         default_factory=dict,
@@ -109,8 +106,7 @@ class PoolConfig(_Group):
         min_length=1,
         max_length=16,
         description="Resources that are shared: cpu, memory, ephemeral-storage, or extended ones such as nvidia.com/gpu. A queue that "
-        "names "
-        "another is told so. cpu and memory by default, since every node has them and most pods request them.",
+        "names another reports it in its status. cpu and memory by default, since every node has them and most pods request them.",
     )
 
     @model_validator(mode="after")
@@ -121,7 +117,7 @@ class PoolConfig(_Group):
 
 
 class AdmissionConfig(_Group):
-    """When a queue is promised what it declares."""
+    """Conditions under which a queue's declaration is promised."""
 
     expected_queues: int = Field(
         default=4,
@@ -136,7 +132,7 @@ class AdmissionConfig(_Group):
         ge=1,
         le=31_536_000,
         description="Longest time between bursts, in seconds, that counts in the fairness conditions. An hour: a burst a day must not be "
-        "able to save up a day's fair share and then hold everybody else for long.",
+        "able to save up a day's fair share and then hold back all other queues for long.",
     )
     max_profile_events: int = Field(
         default=10_000,
@@ -148,7 +144,7 @@ class AdmissionConfig(_Group):
 
 
 class AllocationConfig(_Group):
-    """How the division behaves from round to round."""
+    """Behaviour of the division from round to round."""
 
     level_dead_band_percent: int = Field(
         default=5,
@@ -180,7 +176,7 @@ class RoundConfig(_Group):
         default=10,
         ge=1,
         le=300,
-        description="Longest time between two rounds, in seconds. 10 repairs whatever an event failed to announce soon enough for people.",
+        description="Longest time between two rounds, in seconds. 10 repairs missed events soon enough for users.",
     )
     debounce_milliseconds: int = Field(
         default=20,
@@ -194,19 +190,18 @@ class RoundConfig(_Group):
         ge=0,
         le=300,
         description="Shortest time between two status writes of one queue that only change figures, in seconds; a change of class, window "
-        "or "
-        "condition is written at once. 5 reads as live and keeps busy queues from filling etcd.",
+        "or condition is written at once. 5 reads as live and keeps busy queues from filling etcd.",
     )
 
 
 class WriteConfig(_Group):
-    """How much the operator may ask of the API server."""
+    """Limits on the operator's requests to the API server."""
 
     per_second: int = Field(
         default=300,
         ge=1,
         le=10_000,
-        description="Writes per second in the long run. 300 is what an API server on small machines takes beside its other work.",
+        description="Writes per second in the long run. 300 is what an API server on small machines carries besides its other work.",
     )
     burst: int = Field(
         default=1000,
@@ -224,18 +219,17 @@ class WriteConfig(_Group):
 
 
 class EnforcementConfig(_Group):
-    """What is written to the cluster for the queues' sake."""
+    """Writes to the cluster that enforce the queues' levels."""
 
     floors: dict[str, QuantityText] = Field(
         default_factory=lambda: {"cpu": "1", "memory": "1Gi"},
-        description="Level, by resource, below which no managed namespace's quota ever goes. One small pod: never zero, so that somebody "
-        "who "
-        "waits sees progress, and small enough not to matter in the division.",
+        description="Level, by resource, below which no managed namespace's quota ever goes. One small pod: never zero, so that a "
+        "waiting user sees progress, and small enough not to matter in the division.",
     )
 
 
 class ReclaimConfig(_Group):
-    """How work is evicted for queues with reclaim: Evict."""
+    """Eviction of work for queues with reclaim: Evict."""
 
     grace_seconds: int = Field(
         default=300,
@@ -248,8 +242,8 @@ class ReclaimConfig(_Group):
         default=60,
         ge=0,
         le=86_400,
-        description="Nobody is evicted who has run for less than this, in seconds, and nobody is evicted for the same waiting pod again "
-        "within it. 60: what runs for a minute gets on however often bursts come, and what ends within one is not worth evicting.",
+        description="Least run time, in seconds, of an evicted pod, and least time between two evictions for the same waiting pod. "
+        "60: a pod that runs for a minute makes progress however often bursts come, and one that ends within it is not worth evicting.",
     )
     evictions_per_second: int = Field(
         default=100,
@@ -287,7 +281,7 @@ class SmallJobsConfig(_Group):
         ge=1,
         le=100,
         description="θ of DRESS section IV-C: a job is small if its full request is at most this percent of the committed capacity in "
-        "every resource. 10 as in the paper. A queue's smallJobs.thresholdPercent goes before it.",
+        "every resource. 10 as in the paper. A queue's smallJobs.thresholdPercent overrides it.",
     )
     initial_reserve_percent: int = Field(
         default=10,
@@ -300,8 +294,8 @@ class SmallJobsConfig(_Group):
         default=0,
         ge=0,
         le=100,
-        description="Percent of the elastic pool below which the reserve ratio never falls. 0 as in the paper: a reserve nobody asks for "
-        "helps nobody.",
+        description="Percent of the elastic pool below which the reserve ratio never falls. 0 as in the paper: an unused "
+        "reserve helps no job.",
     )
     phase_window_seconds: int = Field(
         default=10,
@@ -351,7 +345,7 @@ class SmallJobsConfig(_Group):
         return self
 
     def policy(self) -> DressConfig | None:
-        """The part that the decision core reads; None where it is off."""
+        """The part that the decision core reads, or None if the reserve is off."""
         if not self.enabled:
             return None
         return DressConfig(
@@ -368,7 +362,7 @@ class SmallJobsConfig(_Group):
 
 
 class ElasticityConfig(_Group):
-    """How slots move between the jobs of throughput queues that ask for it (PAF)."""
+    """Exchange of slots between the jobs of throughput queues that request it (PAF)."""
 
     fairness_percent: int = Field(
         default=90,
@@ -376,7 +370,7 @@ class ElasticityConfig(_Group):
         le=100,
         description="The fairness knob α of PAF section III-A, in percent: a job or queue that gives slots keeps at least this much of the "
         "progress that its fair share gives it. 90 as in the paper's testbed: with few slots a whole one is more than a percent of a job. "
-        "A queue's elasticity.fairnessPercent goes before it.",
+        "A queue's elasticity.fairnessPercent overrides it.",
     )
     change_interval_seconds: int = Field(
         default=60,
@@ -402,7 +396,7 @@ class ElasticityConfig(_Group):
     learn: bool = Field(
         default=True,
         description="Whether completed runs of elastic queues' job families are remembered, and curves fitted to them. True by default: it "
-        "costs a ConfigMap of at most some 150 kB, and a curve that people must keep up to date is soon wrong.",
+        "costs a ConfigMap of at most some 150 kB, and a curve that is updated by hand is soon wrong.",
     )
     explore: bool = Field(
         default=False,
@@ -412,7 +406,7 @@ class ElasticityConfig(_Group):
 
 
 class LeaderElectionConfig(_Group):
-    """Which of several operator processes of one pool writes: the one that holds a Lease."""
+    """The choice among several operator processes of one pool: only the holder of a Lease writes."""
 
     enabled: bool = Field(
         default=True,
@@ -428,7 +422,7 @@ class LeaderElectionConfig(_Group):
         default=8,
         ge=2,
         le=60,
-        description="Seconds for which the others wait for a holder that is not heard of. 8: a take-over within nine seconds of a crash, "
+        description="Seconds for which the other processes wait for a silent holder. 8: a take-over within nine seconds of a crash, "
         "and still longer than a slow API server takes for a renewal.",
     )
     renew_deadline_seconds: int = Field(
@@ -454,7 +448,7 @@ class LeaderElectionConfig(_Group):
 
 
 class PriorityClassConfig(_Group):
-    """Values of the PriorityClasses; they cannot change once installed. None of them preempts."""
+    """Values of the PriorityClasses; they cannot change once installed. No class preempts."""
 
     large: int = Field(
         default=-2,
@@ -490,7 +484,7 @@ class PriorityClassConfig(_Group):
 
 
 class MetricsConfig(_Group):
-    """Where /metrics, /healthz and /readyz are served."""
+    """The address of /metrics, /healthz and /readyz."""
 
     host: str = Field(
         default="0.0.0.0",  # noqa: S104  the kubelet's probes and Prometheus come from outside the pod
@@ -508,7 +502,7 @@ class WebhookConfig(_Group):
     """The admission webhook, for clusters without MutatingAdmissionPolicy (Kubernetes below 1.36)."""
 
     enabled: bool = Field(
-        default=False, description="Whether pods are stamped by this process. False by default: newer API servers do it by themselves."
+        default=False, description="Whether this process sets the pods' priority class. False by default: newer API servers do it."
     )
     host: str = Field(
         default="0.0.0.0",  # noqa: S104  the API server comes from outside the pod
@@ -526,11 +520,11 @@ class WebhookConfig(_Group):
 
 
 class ExtenderConfig(_Group):
-    """The scheduler extender (`fairburst extender`), a process of its own."""
+    """The scheduler extender (`fairburst extender`), a separate process."""
 
     host: str = Field(
         default="0.0.0.0",  # noqa: S104  kube-scheduler comes from outside the pod
-        description="Address to listen on. All by default, since kube-scheduler comes from outside the pod; 127.0.0.1 beside it.",
+        description="Address to listen on. All by default, since kube-scheduler calls from outside the pod; 127.0.0.1 if both share a pod.",
     )
     port: int = Field(
         default=9444,
@@ -541,7 +535,7 @@ class ExtenderConfig(_Group):
 
 
 class LogConfig(_Group):
-    """What is logged, on standard error."""
+    """Logging, on standard error."""
 
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", description="Least severe level that is logged. INFO is one line a round and one for each changed decision."
@@ -549,12 +543,12 @@ class LogConfig(_Group):
     json_lines: bool = Field(
         default=False,
         alias="json",
-        description="True writes one JSON object a line, for collectors. False by default: people read key=value better.",
+        description="True writes one JSON object a line, for collectors. False by default: key=value is easier to read.",
     )
 
 
 class RecordingConfig(_Group):
-    """What is kept of the rounds, for `fairburst replay`."""
+    """Recording of rounds, for `fairburst replay`."""
 
     file: str | None = Field(
         default=None,
@@ -577,7 +571,7 @@ class RecordingConfig(_Group):
 
 
 class Config(_Group):
-    """Everything the operator can be told."""
+    """All settings of the operator."""
 
     kubeconfig: str | None = Field(
         default=None,
@@ -590,38 +584,40 @@ class Config(_Group):
     )
     pool: PoolConfig = Field(default_factory=PoolConfig, description="Which nodes are shared. By default all of them, whole.")
     admission: AdmissionConfig = Field(default_factory=AdmissionConfig, description="When promises are made. By default as in the paper.")
-    allocation: AllocationConfig = Field(default_factory=AllocationConfig, description="How levels move. By default calmly.")
+    allocation: AllocationConfig = Field(
+        default_factory=AllocationConfig, description="Damping of level changes. By default small ones are not written."
+    )
     rounds: RoundConfig = Field(default_factory=RoundConfig, description="When rounds run. By default at once after an event.")
     writes: WriteConfig = Field(default_factory=WriteConfig, description="Limits on writes. By default what a small API server takes.")
     enforcement: EnforcementConfig = Field(
-        default_factory=EnforcementConfig, description="What is written. By default never below a small pod."
+        default_factory=EnforcementConfig, description="Limits of the written quotas. By default never below a small pod."
     )
     reclaim: ReclaimConfig = Field(
-        default_factory=ReclaimConfig, description="How work is evicted for queues that ask for it. By default seldom and not at once."
+        default_factory=ReclaimConfig, description="Eviction of work for queues that request it. By default rarely and after a delay."
     )
     small_jobs: SmallJobsConfig = Field(
         default_factory=SmallJobsConfig, description="The reserve for small jobs. By default as in the paper."
     )
     elasticity: ElasticityConfig = Field(
-        default_factory=ElasticityConfig, description="How slots move between elastic jobs. By default as in the paper, calmly."
+        default_factory=ElasticityConfig, description="Exchange of slots between elastic jobs. By default as in the paper, damped."
     )
     priority_classes: PriorityClassConfig = Field(
         default_factory=PriorityClassConfig, description="Values of the PriorityClasses. By default around those of ordinary services."
     )
     leader_election: LeaderElectionConfig = Field(
-        default_factory=LeaderElectionConfig, description="Which of several processes writes. By default the one that holds the Lease."
+        default_factory=LeaderElectionConfig, description="The choice of the writing process. By default the holder of the Lease."
     )
     metrics: MetricsConfig = Field(default_factory=MetricsConfig, description="The HTTP endpoint. By default on all addresses.")
-    webhook: WebhookConfig = Field(default_factory=WebhookConfig, description="The admission webhook. By default none.")
+    webhook: WebhookConfig = Field(default_factory=WebhookConfig, description="The admission webhook. Off by default.")
     extender: ExtenderConfig = Field(
         default_factory=ExtenderConfig, description="Where the scheduler extender listens. By default on all addresses."
     )
-    log: LogConfig = Field(default_factory=LogConfig, description="What is logged. By default for people, on standard error.")
-    recording: RecordingConfig = Field(default_factory=RecordingConfig, description="What is kept of the rounds. By default nothing.")
+    log: LogConfig = Field(default_factory=LogConfig, description="Logging. By default key=value lines on standard error.")
+    recording: RecordingConfig = Field(default_factory=RecordingConfig, description="Recording of rounds. Off by default.")
 
     @property
     def lease_name(self) -> str:
-        """The Lease whose holder writes."""
+        """The name of the Lease whose holder writes."""
         return self.leader_election.lease_name or f"fairburst-{self.pool.name}"
 
     def policy(self) -> PolicyConfig:
@@ -638,7 +634,7 @@ class Config(_Group):
 
 
 def natural_units(quantities: dict[str, str]) -> dict[str, float]:
-    """Configured quantities in natural units (cores, bytes, devices)."""
+    """Return configured quantities in natural units (cores, bytes, devices)."""
     return {resource: parse_quantity(text) for resource, text in quantities.items()}
 
 
@@ -668,14 +664,14 @@ def parse_config(text: str, source: str = "configuration") -> Config:
 
 
 def _tuples(content: Any) -> Any:
-    """The content with lists as tuples: strict validation, which keeps "5" from passing as 5, wants them so."""
+    """Return the content with lists as tuples. Strict validation, which keeps "5" from passing as 5, requires tuples."""
     if isinstance(content, dict):
         return {key: _tuples(value) for key, value in content.items()}
     return tuple(_tuples(value) for value in content) if isinstance(content, list) else content
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """A safe loader that refuses a key given twice, of which YAML would silently keep the last."""
+    """A safe loader that refuses a duplicate key; YAML would silently keep the last one."""
 
 
 def _unique_mapping(loader: _UniqueKeyLoader, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -693,7 +689,7 @@ _UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG,
 
 
 def keys(group: type[BaseModel] = Config, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key of the file as (dotted path, pydantic field), groups before their members."""
+    """Yield every key of the file as (dotted path, pydantic field), groups before their members."""
     for name, field in group.model_fields.items():
         path = f"{prefix}{field.alias or name}"
         yield path, field
@@ -702,7 +698,7 @@ def keys(group: type[BaseModel] = Config, prefix: str = "") -> Iterator[tuple[st
 
 
 def to_markdown() -> str:
-    """The page docs/configuration.md."""
+    """Return the page docs/configuration.md."""
     lines = [
         "# Configuration",
         "",

@@ -1,1 +1,1 @@
-"""What an installation needs besides the process, and how all of it is taken away again."""
+"""The objects that an installation needs besides the process, and their removal."""

@@ -1,7 +1,7 @@
-"""pydantic models to CustomResourceDefinitions with structural schemas.
+"""Conversion of pydantic models to CustomResourceDefinitions with structural schemas.
 
-pydantic writes JSON Schema; a structural schema is a stricter kind: no references, no "or null", no closed objects, no
-constants. `structural_problems` says where a schema is not one, in the API server's terms.
+pydantic writes JSON Schema. A structural schema is stricter: no references, no "or null", no closed objects, no constants.
+`structural_problems` reports violations in the API server's terms.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fairburst.kube.queues.statuses import QueueStatus
 
 Schema = dict[str, Any]
 
-_DROPPED = frozenset({"title", "additionalProperties", "default"})  # each is put back where a structural schema may have it
+_DROPPED = frozenset({"title", "additionalProperties", "default"})  # each is restored where a structural schema may have it
 _ALLOWED = {
     "object": {"properties", "required", "additionalProperties", "minProperties", "maxProperties", "x-kubernetes-map-type"},
     "array": {"items", "minItems", "maxItems", "x-kubernetes-list-type", "x-kubernetes-list-map-keys"},
@@ -31,11 +31,11 @@ _ALLOWED = {
     "int-or-string": {"anyOf", "maxLength", "x-kubernetes-int-or-string"},
 }
 _ALLOWED_ANYWHERE = frozenset({"type", "description", "default", "x-kubernetes-validations"})
-_DATE_TIME_LENGTH = 40  # characters; bounds what a comparison of times may cost
+_DATE_TIME_LENGTH = 40  # characters; bounds the CEL cost of a comparison of times
 
 
 def crd_for(model: type[LatencyQueue] | type[ThroughputQueue]) -> dict[str, Any]:
-    """The CustomResourceDefinition of a queue kind."""
+    """Return the CustomResourceDefinition of a queue kind."""
     latency = model is LatencyQueue
     kind = model.__name__
     plural = f"{kind.lower()}s"
@@ -70,12 +70,12 @@ def crd_for(model: type[LatencyQueue] | type[ThroughputQueue]) -> dict[str, Any]
 
 
 def all_crds() -> dict[str, dict[str, Any]]:
-    """Both definitions by file name."""
+    """Return both definitions by file name."""
     return {f"{GROUP}_{model.__name__.lower()}s.yaml": crd_for(model) for model in (LatencyQueue, ThroughputQueue)}
 
 
 def to_yaml(crd: Mapping[str, Any]) -> str:
-    """The text of one file in crds/."""
+    """Return the text of one file in crds/."""
     return "# Generated from operator/fairburst/kube/queues by `make crds`.\n" + yaml.safe_dump(dict(crd), sort_keys=False, width=140)
 
 
@@ -131,13 +131,13 @@ def _object_schema(description: str, spec: type[KubeModel]) -> Schema:
 
 
 def structural(model: type[BaseModel]) -> Schema:
-    """The structural schema of a model: references inlined, "or null" taken away, the model's rules as CEL."""
+    """Return the structural schema of a model: references inlined, "or null" removed, the model's rules as CEL."""
     schema = model.model_json_schema(by_alias=True, mode="validation")
     return _convert(schema, schema.get("$defs", {}), _rules_by_model(model))
 
 
 def _rules_by_model(model: type[BaseModel]) -> dict[str, list[dict[str, str]]]:
-    """The CEL entries of a model and of every model below it, by class name, which is its name in $defs and its title."""
+    """Return the CEL entries of a model and of every model below it, by class name, which is its name in $defs and its title."""
     found: dict[str, list[dict[str, str]]] = {}
     if issubclass(model, KubeModel) and model.rules:
         found[model.__name__] = [rule.validation() for rule in model.rules]
@@ -159,7 +159,7 @@ def _convert(schema: Mapping[str, Any], definitions: Mapping[str, Any], rules: M
     if "$ref" in outer:
         outer = dict(definitions[outer.pop("$ref").rsplit("/", 1)[-1]]) | outer
     branches = [branch for branch in outer.get("anyOf", ()) if branch.get("type") != "null"]
-    if len(branches) == 1:  # X or null is X that may be left out
+    if len(branches) == 1:  # "X or null" becomes an optional X
         del outer["anyOf"]
         return _convert(dict(branches[0]) | outer, definitions, rules)
     result = {
@@ -185,7 +185,7 @@ def _convert(schema: Mapping[str, Any], definitions: Mapping[str, Any], rules: M
 
 
 def _without_rules(schema: Schema) -> Schema:
-    """The schema without CEL: the operator writes the status, and what it accepted once must always be writable again."""
+    """Return the schema without CEL: the operator writes the status, and a value that was accepted once must always be writable again."""
     return {
         key: {name: _without_rules(part) for name, part in value.items()}
         if key == "properties"
@@ -202,7 +202,7 @@ def _one_line(text: str) -> str:
 
 
 def structural_problems(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Where a schema is not structural, or lacks a bound that the CEL cost estimate or a hostile object asks for."""
+    """Yield each place where a schema is not structural, or lacks a bound that the CEL cost estimate or a hostile object requires."""
     where = path or "schema"
     kind = "int-or-string" if schema.get("x-kubernetes-int-or-string") else str(schema.get("type"))
     if kind not in _ALLOWED:

@@ -1,9 +1,9 @@
-"""The ValidatingAdmissionPolicy that ends a quota's temporary part when no operator does, without any process of ours.
+"""The ValidatingAdmissionPolicy that ends a quota's temporary part while no operator runs. It needs no process of ours.
 
-A quota may permit more than its queue's lasting level for a while: the rate of an open window, or room for late releases. Such a quota
-carries two annotations, when the temporary part ends and the amounts that last. After that time the API server compares the quota's own
-`status.used` with the lasting amounts, and refuses new pods while any is reached. The operator rewrites both in good time, so the policy
-refuses nothing while one is alive (docs/decisions/0122-a-quota-that-expires.md).
+A quota may permit more than its queue's lasting level for a while: the rate of an open window, or room for late releases. Two annotations
+on such a quota hold the end of the temporary part and the lasting amounts. After that time the API server compares the quota's own
+`status.used` with the lasting amounts, and refuses new pods while any is reached. A live operator rewrites both in time, so the policy then
+refuses nothing (docs/decisions/0122-a-quota-that-expires.md).
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespace
 from fairburst.kube.names import EXPIRES_ANNOTATION, LASTING_ANNOTATION, QUOTA_NAME
 
 _NOTES = "params.metadata.?annotations.orValue({})"
-# The API server sets the creation time before it validates: the only clock that an expression can read.
+# The API server sets the creation time before it validates. No other clock is readable in an expression.
 _EXPIRED = (
     f"'{EXPIRES_ANNOTATION}' in {_NOTES} && timestamp({_NOTES}['{EXPIRES_ANNOTATION}']) < timestamp(object.metadata.creationTimestamp)"
 )
-# Lasting amounts are written as "requests.cpu=2,requests.memory=4Gi".
+# Lasting amounts have the form "requests.cpu=2,requests.memory=4Gi".
 _PAIRS = f"{_NOTES}['{LASTING_ANNOTATION}'].split(',').map(pair, pair.split('='))"
 _USED = "params.status.?used.orValue({})"
 _ROOM = f"{_PAIRS}.all(one, !(one[0] in {_USED}) || quantity({_USED}[one[0]]).isLessThan(quantity(one[1])))"
 
 
 def expiry_policy(config: Config) -> list[Manifest]:
-    """The policy with its binding."""
+    """Return the policy with its binding."""
     name = f"fairburst-expiry.{config.pool.name}"
     pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     message = (
@@ -32,7 +32,7 @@ def expiry_policy(config: Config) -> list[Manifest]:
         f"', and now permits no more than ' + {_NOTES}['{LASTING_ANNOTATION}'] + ': no operator has renewed it. Look at the operator'"
     )
     spec = {
-        "failurePolicy": "Ignore",  # annotations that cannot be read are no reason to refuse work; the quota holds
+        "failurePolicy": "Ignore",  # unreadable annotations are no reason to refuse work; the quota still applies
         "paramKind": {"apiVersion": "v1", "kind": "ResourceQuota"},
         "matchConstraints": {"resourceRules": [pods]},
         "matchConditions": [{"name": "expired", "expression": _EXPIRED}],

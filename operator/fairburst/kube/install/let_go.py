@@ -1,6 +1,6 @@
-"""Letting go of all that is held back, for good: the policies are told to hold nothing more, gates come off and Jobs start.
+"""Permanent release of all held work: the policies stop holding, gates are removed and Jobs start.
 
-For `fairburst uninstall`; the running operator does it by itself where a queue leaves its mode.
+`fairburst uninstall` uses it. The running operator does the same for a queue that leaves its mode.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from fairburst.kube.usage.job_sets import PATH as JOB_SETS
 Kind = TypeVar("Kind", bound=Object)
 Item = TypeVar("Item")
 
-SETTLES_SECONDS = 1.0  # until every API server stamps by a changed status
-PASSES = 5  # a pod that changes while it is patched is looked at again
+SETTLES_SECONDS = 1.0  # until every API server applies the changed status to new pods
+PASSES = 5  # a pod that changes during its patch is patched again
 CONCURRENT_PATCHES = 32
 
 
 @dataclass
 class Undone:
-    """What was undone, as `deleted kind namespace/name`, and what was left, with the reason."""
+    """The objects that were undone, as `deleted kind namespace/name`, and those left, with the reason."""
 
     done: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
     @asynccontextmanager
     async def step(self, verb: str, what: str) -> AsyncIterator[None]:
-        """One object's part. Where the API server refuses it, that is noted and the caller goes on. Raises where there is no answer."""
+        """Run the step for one object. A refusal by the API server is recorded and the caller continues. Raises if there is no answer."""
         try:
             yield
         except NotFound:
@@ -58,7 +58,7 @@ class Undone:
 
 
 async def let_go(client: ApiClient, pool: str, report: Undone) -> None:
-    """Let go of everything. What is gone already is no error. Raises ApiError where something cannot be listed."""
+    """Release everything. A missing object is no error. Raises ApiError if a collection cannot be listed."""
     queues = [queue for kind in PLURALS for queue in await _queues(client, kind)]
     holding = [queue for queue in queues if pool_name(queue) == pool and (queue.get("status") or {}).get("holds")]
     for queue in holding:
@@ -70,7 +70,7 @@ async def let_go(client: ApiClient, pool: str, report: Undone) -> None:
         pods = [pod for pod in await _pages(client, "/api/v1/pods", Pod) if pod.metadata.deletion_timestamp is None]
         gated = [held for pod in pods if (held := gated_pod(pod)) is not None and held.key[0] not in elsewhere]
         jobs = unheld_starts(await _noted(client), holding=(), left_alone=elsewhere)
-        report.left = [one for one in report.left if not one.startswith(("pods ", "jobs ", "jobsets "))]  # they have another try
+        report.left = [one for one in report.left if not one.startswith(("pods ", "jobs ", "jobsets "))]  # they are retried
         if not gated and not jobs:
             return
         await _each(gated, lambda pod: _ungate(client, pod, report))
@@ -80,7 +80,7 @@ async def let_go(client: ApiClient, pool: str, report: Undone) -> None:
 async def _queues(client: ApiClient, kind: str) -> list[dict[str, Any]]:
     try:
         listed = await client.get_json(f"/apis/{GROUP}/{VERSION}/{PLURALS[kind]}")
-    except NotFound:  # the CRD is gone, and the queues with it
+    except NotFound:  # the CRD was deleted, and the queues with it
         return []
     return [item | {"kind": kind} for item in listed["items"]]
 
@@ -93,15 +93,15 @@ async def _hold_nothing(client: ApiClient, queue: Mapping[str, Any], report: Und
 
 
 async def _noted(client: ApiClient) -> list[Job | JobSet]:
-    """Every Job and JobSet with our note of being held."""
+    """Return every Job and JobSet that carries our note of being held."""
     jobs: list[Job | JobSet] = [*await _pages(client, "/apis/batch/v1/jobs", Job)]
-    with contextlib.suppress(NotFound):  # nobody has installed JobSet
+    with contextlib.suppress(NotFound):  # JobSet is not installed
         jobs += await _pages(client, f"{JOB_SETS}/jobsets", JobSet)
     return [job for job in jobs if HELD_ANNOTATION in (job.metadata.annotations or {})]
 
 
 async def _pages(client: ApiClient, path: str, kind: type[Kind]) -> list[Kind]:
-    """All of a collection, page by page: there may be tens of thousands of pods."""
+    """Return all of a collection, page by page: there may be tens of thousands of pods."""
     found, token, decoder = list[Kind](), "", list_decoder(kind)
     while True:
         page = decoder.decode(await client.get(path, {"limit": str(PAGE_SIZE)} | ({"continue": token} if token else {})))
@@ -112,7 +112,7 @@ async def _pages(client: ApiClient, path: str, kind: type[Kind]) -> list[Kind]:
 
 
 async def _each(items: Iterable[Item], send: Callable[[Item], Awaitable[None]]) -> None:
-    """Send side by side."""
+    """Send concurrently."""
     limit = asyncio.Semaphore(CONCURRENT_PATCHES)
 
     async def one(item: Item) -> None:

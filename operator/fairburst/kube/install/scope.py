@@ -1,4 +1,4 @@
-"""Where admission policies apply, whichever they are: in managed namespaces, and never in the system's or the operator's own."""
+"""The scope of all admission policies: managed namespaces, never the system's or the operator's own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POLICY_API = "admissionregistration.k8s.io/v1"
 
 
 def managed_namespaces(config: Config) -> Manifest:
-    """A namespaceSelector."""
+    """Return the namespaceSelector of managed namespaces."""
     return {
         "matchLabels": {MANAGED_LABEL: "true"},
         "matchExpressions": [
@@ -23,7 +23,7 @@ def managed_namespaces(config: Config) -> Manifest:
 
 
 def owned_by(kind: str) -> str:
-    """CEL for whether a controller of this kind says that the object is its own."""
+    """Return CEL for whether the object names a controller of this kind as its owner."""
     return (
         f"has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(one, one.kind == '{kind}' && "
         "has(one.controller) && one.controller)"

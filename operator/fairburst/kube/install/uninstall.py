@@ -1,8 +1,8 @@
-"""What the operator wrote outside of its installation, undone: what it holds back is let go, Jobs that were resized get their
-parallelism back, and the pool's quotas in every namespace and the memory and the Lease in its own are deleted.
+"""Removal of everything that the operator wrote outside of its installation.
 
-For when the operator is gone for good; one that still runs would write them again. Queues and the labels of namespaces stay, since
-people made them.
+Held work is released, resized Jobs get their parallelism back, and the pool's quotas in every namespace and the memory and the Lease in the
+operator's own are deleted. Run it after the operator has been removed for good; a running operator would write them again. Queues and the
+labels of namespaces stay, because people created them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from fairburst.kube.queues.job_annotations import FIELD_MANAGER
 
 
 async def uninstall(client: ApiClient, config: Config) -> Undone:
-    """Undo it all. What is gone already is no error; what the API server refuses is left and named.
+    """Undo everything. A missing object is no error; an object that the API server refuses to change is left and named.
 
-    Raises ApiError where the quotas cannot be listed, or the API server does not answer.
+    Raises ApiError if the quotas cannot be listed, or the API server does not answer.
     """
     pool, report = config.pool.name, Undone()
     await let_go(client, pool, report)
@@ -41,7 +41,7 @@ async def uninstall(client: ApiClient, config: Config) -> Undone:
 
 
 async def _give_back(client: ApiClient, namespace: str, report: Undone) -> None:
-    """Before the quotas go, for they say which namespaces were this pool's."""
+    """Restore the namespace's Jobs. Runs before the quotas are deleted, because they show which namespaces were this pool's."""
     jobs = list[Job]()
     async with report.step("", f"jobs {namespace}/*"):
         listed = await client.get_json(f"/apis/batch/v1/namespaces/{namespace}/jobs")

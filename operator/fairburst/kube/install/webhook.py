@@ -1,4 +1,4 @@
-"""The MutatingWebhookConfiguration: the same scope and the same objects as the stamping policies, for clusters that have none."""
+"""The MutatingWebhookConfiguration: the scope and the objects of the mutating policies, for clusters without such policies."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from fairburst.kube.install.manifests import NEW_JOB_SETS, NEW_JOBS, STAMPED_JOB
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces
 from fairburst.kube.names import HOLDS_LABEL
 
-TIMEOUT_SECONDS = 2  # an answer is ready within milliseconds: what takes longer is a network that is down
+TIMEOUT_SECONDS = 2  # an answer takes milliseconds; a longer wait means that the network is down
 
 
 def mutating_webhook(config: Config, client: Manifest) -> Manifest:
-    """`client`: where the API server finds it, a clientConfig.
+    """Return the webhook. `client`: a clientConfig, the address for the API server.
 
-    A pod that is not stamped is still held by the quota, so nobody waits for an operator that is away. Where a gate is what holds a
-    namespace, a pod that missed it would run: there creations fail instead (and only they: a size that is changed later is refused by
-    tenant_rules.py).
+    The quota still counts a pod that the webhook missed, so creations need not wait for an operator that is away. In a namespace whose pods
+    are held by a gate, a pod without the gate would run; there creations fail instead. Only creations fail: tenant_rules.py refuses a later
+    change of size.
     """
     webhooks = [
         _webhook(

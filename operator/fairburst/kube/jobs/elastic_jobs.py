@@ -35,7 +35,7 @@ from fairburst.policy.paf.jobs import ElasticJob
 
 @dataclass(frozen=True, slots=True)
 class JobProblem:
-    """The reason why a Job stays at its fair share or unchanged: a CamelCase reason and a sentence with the expected and the found value."""
+    """Why a Job stays at its fair share or unchanged: a CamelCase reason and a sentence with the expected and the found value."""
 
     namespace: str
     name: str

@@ -264,7 +264,7 @@ class SlotPlanner:
         message = f"It runs with {size} slots, {decision.fair} being fair, to learn how its family speeds up."
         return Sizing(candidate, replace(decision, given=size, reason=EXPLORING, message=message), view.fairness_knob)
 
-    # What is told -----------------------------------------------------------------------------------------------------------------
+    # Publishing -------------------------------------------------------------------------------------------------------------------
 
     def _events(self, queues: Iterable[QueueView], writes: Iterable[ParallelismWrite], sized: Mapping[str, Sizing]) -> list[JobEvent]:
         events, told = [], set()

@@ -153,7 +153,7 @@ class JobIndex:
         return self._followed
 
     def follow(self, namespaces: frozenset[str], pods: Iterable[tuple[Pod, Shape]], wall: float, now: float) -> None:
-        """Keep the pods of exactly these namespaces. `pods`: existing pods and their effective requests, read only if a namespace is new."""
+        """Keep the pods of exactly these namespaces. `pods`: existing pods, effective requests; read only if a namespace is new."""
         fresh, gone = namespaces - self._followed, self._followed - namespaces
         self._followed = namespaces
         if gone:

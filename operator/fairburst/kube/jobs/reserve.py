@@ -81,7 +81,7 @@ class Reserve:
         self, snapshot: ClusterSnapshot, roster: Roster, demand: Mapping[str, NamespaceDemand], changed: Collection[str],
         pods: PodIndex, stored_pods: Iterable[Pod], wall: float, now: float, *, moved: bool = True,
     ) -> ClusterSnapshot:  # fmt: skip
-        """Return the snapshot with its jobs. `changed`: namespaces changed since the last call; `moved`: whether queues have changed too."""
+        """Return the snapshot with its jobs. `changed`: namespaces changed since the last call; `moved`: queues have changed too."""
         if moved:
             self._members = {member.namespace: member for member in roster.governing if takes_part(member)}
             self._namespaces = frozenset(self._members)

@@ -1,1 +1,1 @@
-"""What users declare: queue objects, and annotations on Jobs. Read, checked, and who governs what."""
+"""Declarations of users: queue objects and annotations on Jobs; reading, validation, and the governing queue of each namespace."""

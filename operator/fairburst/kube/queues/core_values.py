@@ -1,4 +1,4 @@
-"""Queue objects to and from the core's values: what a queue declares, and the promise that its status keeps."""
+"""Conversion of queue objects to and from the core's values: the declaration of a queue, and the promise in its status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fairburst.validation import problems_of
 
 
 def to_queue_spec(queue: Queue) -> core.QueueSpec:
-    """What the queue declares, in the core's units: cores, bytes, devices; seconds, and seconds since the epoch."""
+    """Return the queue's declaration in the core's units: cores, bytes, devices; seconds, and seconds since the epoch."""
     name = f"{queue.metadata.namespace}/{queue.metadata.name}"
     spec = queue.spec
     latency = isinstance(spec, LatencyQueueSpec)
@@ -35,11 +35,11 @@ def to_queue_spec(queue: Queue) -> core.QueueSpec:
 
 
 def promise_to_status(spec: core.QueueSpec) -> dict[str, Any]:
-    """The accepted spec as status.promise keeps it; the caller adds admissionOrder.
+    """Return the accepted spec in the form of status.promise; the caller adds admissionOrder.
 
     Raises
     ------
-    ValueError : a weight or a duration is not whole. Those of a spec made by `to_queue_spec` are.
+    ValueError : a weight or a duration is not whole. Specs from `to_queue_spec` have whole ones.
     """
     promise = Promise(
         kind=spec.kind.value,
@@ -56,7 +56,7 @@ def promise_to_status(spec: core.QueueSpec) -> dict[str, Any]:
 
 
 def promise_from_status(promise: Mapping[str, Any]) -> core.QueueSpec:
-    """Inverse of `promise_to_status`. Raises InvalidQueueError if it is not one that the operator wrote."""
+    """Invert `promise_to_status`. Raises InvalidQueueError if the promise is not one that the operator wrote."""
     try:
         read = Promise.model_validate(dict(promise), by_alias=True, by_name=False)
     except ValidationError as error:
@@ -75,7 +75,7 @@ def promise_from_status(promise: Mapping[str, Any]) -> core.QueueSpec:
 
 
 def to_amounts(amounts: Mapping[str, float]) -> dict[str, str]:
-    """Natural units by resource as quantities."""
+    """Return natural units by resource as quantities."""
     return {resource: format_quantity(resource, amount) for resource, amount in amounts.items()}
 
 

@@ -1,6 +1,6 @@
-"""The text in which a progress curve is written: in a Job's annotation and in a queue's spec. Built here and read here.
+"""The text form of a progress curve, in a Job's annotation and in a queue's spec. This module writes and reads it.
 
-JSON in text, for a CRD has no place for fractions. Says why a text can't be used; to whom that is told is its readers' business.
+The text is JSON, because CRD fields cannot hold fractions. An error says why a text is unusable; the callers report it.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from typing import Any
 from fairburst.policy.paf.curves import Curve, ErnestCurve, PointsCurve, problem
 from fairburst.validation import found
 
-MOST_PARALLELISM = 100_000  # as many as a Job can have with indexed completion
+MOST_PARALLELISM = 100_000  # the maximum for a Job with indexed completion
 MOST_POINTS = 256
-_LONGEST_PROBLEM = 250  # characters; conditions and events carry several of them, and have their limits
+_LONGEST_PROBLEM = 250  # characters; conditions and events carry several problems and have limits of their own
 
 
 class MalformedCurveError(Exception):
-    """A text is no curve, or one that cannot be used; the message says what was expected and what was found."""
+    """The text is no curve, or an unusable one. The message says what was expected and what was found."""
 
 
 def curve_text(curve: Curve, alone_seconds: float | None) -> str:
-    """The text of a curve; inverse of `read_curve`."""
+    """Return the text of a curve; inverse of `read_curve`."""
     return json.dumps(_content(curve, alone_seconds))
 
 
 def read_curve(text: str, maximum: int | None) -> tuple[Curve, float | None]:
-    """The curve in a text, and how long a job takes alone at full parallelism, where the text says so.
+    """Return the curve in a text, and a job's time alone at full parallelism if the text gives one.
 
-    It is looked at up to `maximum` slots; None: as far as it reaches itself.
+    The curve is checked up to `maximum` slots; None: as far as it reaches.
 
     Raises
     ------
-    MalformedCurveError : the text is no curve, or one that cannot be used.
+    MalformedCurveError : the text is no curve, or an unusable one.
     """
     try:
         content = json.loads(text)
@@ -88,7 +88,7 @@ def _read_coefficients(content: Mapping[str, Any]) -> ErnestCurve:
 
 
 def _natural_end(curve: Curve) -> int:
-    """Up to where a curve is looked at where nobody declares a maximum; the division looks again, up to the Job's own."""
+    """Return the last slot to check if no maximum is declared. The division checks again, up to the Job's own maximum."""
     match curve:
         case PointsCurve(slots, _):
             return int(min(max(slots, default=1.0), MOST_PARALLELISM))

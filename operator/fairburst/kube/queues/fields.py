@@ -12,8 +12,8 @@ from fairburst.bounds import EARLIEST, LATEST
 from fairburst.quantity import parse_exact
 
 MAX_RESOURCES = 16
-MAX_PARALLELISM = 100_000  # as many as a Job can have with indexed completion
-YEAR_SECONDS = 31_536_000  # the longest duration anybody may declare
+MAX_PARALLELISM = 100_000  # the maximum for a Job with indexed completion
+YEAR_SECONDS = 31_536_000  # the longest duration that a queue may declare
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _EXTENDED_RESOURCE = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?[.])+[a-z0-9]([-a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$"
 _RESOURCE_NAME = "expected cpu, memory, ephemeral-storage or an extended resource such as nvidia.com/gpu"

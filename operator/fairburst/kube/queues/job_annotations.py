@@ -1,7 +1,7 @@
-"""What a Job says about its elasticity, and what the operator notes on it. Each annotation is built here and read here.
+"""Annotations on Jobs: the tenant's declaration of elasticity and the operator's record. This module writes and reads each of them.
 
-A tenant declares: a progress curve, the least and the most pods at once, a weight, and a family whose runs are alike. The operator
-notes the parallelism it found, the one it wrote and when, so that it can undo its change, also after a restart.
+A tenant declares a progress curve, the least and the most pods at once, a weight, and a family whose runs are alike. The operator records
+the parallelism it found, the one it wrote and when, so that it can undo its change, also after a restart.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ CHANGED_AT = "fairburst.dev/parallelism-changed-at"
 
 FIELD_MANAGER = "fairburst"
 MOST_WEIGHT = 1_000_000
-# "clean-28391040" and "clean-x7k2p" are runs of "clean": what a CronJob and generateName append.
+# "clean-28391040" and "clean-x7k2p" are runs of "clean": the suffixes of a CronJob and of generateName.
 _GENERATED = re.compile(r"-(\d{6,}|[bcdfghjklmnpqrstvwxz2456789]{5})$")
 
 
 class MalformedAnnotationError(Exception):
-    """An annotation cannot be used; the message says which, what was expected and what was found."""
+    """An annotation is unusable. The message names it and says what was expected and what was found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What a Job declares. None: not declared. `alone_seconds`: how long it runs alone at full parallelism, if the curve says so."""
+    """A Job's declaration. None: not declared. `alone_seconds`: its run time alone at full parallelism, if the curve gives one."""
 
     curve: Curve | None = None
     alone_seconds: float | None = None
@@ -49,7 +49,7 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the operator notes on a Job that it has resized. `changed_at`: seconds since the epoch."""
+    """The operator's record on a Job that it has resized. `changed_at`: seconds since the epoch."""
 
     original: int
     given: int
@@ -57,7 +57,7 @@ class Mark:
 
 
 def declaration_annotations(declaration: Declaration) -> dict[str, str]:
-    """The annotations that declare it; inverse of `read_declaration`."""
+    """Return the annotations for a declaration; inverse of `read_declaration`."""
     written = {}
     if declaration.curve is not None:
         written[CURVE] = curve_text(declaration.curve, declaration.alone_seconds)
@@ -71,11 +71,11 @@ def declaration_annotations(declaration: Declaration) -> dict[str, str]:
 
 
 def read_declaration(annotations: Mapping[str, str] | None) -> Declaration:
-    """What the annotations declare.
+    """Return the declaration in the annotations.
 
     Raises
     ------
-    MalformedAnnotationError : one of them is no number, out of bounds, no curve, or a curve that cannot be used.
+    MalformedAnnotationError : one of them is no number, out of bounds, no curve, or an unusable curve.
     """
     given = annotations or {}
     minimum, maximum = _whole(given, MINIMUM), _whole(given, MAXIMUM)
@@ -86,7 +86,7 @@ def read_declaration(annotations: Mapping[str, str] | None) -> Declaration:
 
 
 def mark_annotations(mark: Mark | None) -> dict[str, str | None]:
-    """The annotations of a mark as a merge patch; None removes them."""
+    """Return the annotations of a mark as a merge patch; None removes them."""
     if mark is None:
         return dict.fromkeys((ORIGINAL, GIVEN, CHANGED_AT))
     changed_at = from_epoch(mark.changed_at).isoformat().replace("+00:00", "Z")
@@ -94,23 +94,24 @@ def mark_annotations(mark: Mark | None) -> dict[str, str | None]:
 
 
 def read_mark(annotations: Mapping[str, str] | None) -> Mark | None:
-    """The mark, or None where there is none, or one that nobody could have written: it is then as if there were none."""
+    """Return the mark, or None if there is none or its values are impossible."""
     given = annotations or {}
     if ORIGINAL not in given:
         return None
     try:
         original, last = int(given[ORIGINAL]), int(given.get(GIVEN, ""))
         changed_at = to_epoch(datetime.fromisoformat(given.get(CHANGED_AT, "")))
-    except (TypeError, ValueError, OverflowError):  # TypeError: a time without its zone
+    except (TypeError, ValueError, OverflowError):  # TypeError: a time without a time zone
         return None
     return Mark(original, last, changed_at) if 0 <= original <= MOST_PARALLELISM and 0 <= last <= MOST_PARALLELISM else None
 
 
 def family_of(job: Job) -> str | None:
-    """The family whose runs are alike, "namespace/name": the label, else the owning CronJob, else the name before what generateName adds.
+    """Return the family of the Job's runs, "namespace/name": the label, else the owning CronJob, else the name before generateName's
+    suffix.
 
-    Without a label, runs with other completions are other work, and "/completions" is appended; a run whose pods each complete once has
-    its size there, not its work. None for a Job that is one of a kind.
+    Without a label, runs with other completions are other work, and "/completions" is appended. For runs whose pods each complete once,
+    that number is the run's size, not its work. None for a Job without a family.
     """
     metadata, completions = job.metadata, job.spec.completions
     labelled = (metadata.labels or {}).get(FAMILY)
@@ -128,21 +129,22 @@ def family_of(job: Job) -> str | None:
 
 
 def original_parallelism(job: Job) -> int:
-    """What the Job's owner asked for, whatever we have made of it."""
+    """Return the parallelism that the Job's owner set, before any change of ours."""
     present, mark = parallelism_of(job), read_mark(job.metadata.annotations)
     return mark.original if mark is not None and mark.given == present else present
 
 
 def parallelism_of(job: Job) -> int:
-    """spec.parallelism as it is now."""
+    """Return the present spec.parallelism."""
     return 1 if job.spec.parallelism is None else job.spec.parallelism
 
 
 def foreign_manager(job: Job) -> str | None:
-    """Who else manages the Job's parallelism: a configuration that declares it, or somebody who set it after the Job's creation.
+    """Return the other manager of the Job's parallelism, if any: a declared configuration, or a client that set it after the Job's
+    creation.
 
-    Whoever created the Job by other means than a declared configuration has set its parallelism too, but owns the whole template; and
-    whoever has changed it since we did manages it, too.
+    The client that created the Job imperatively has set its parallelism too, but owns the whole template, so it does not count. A client
+    that changed the parallelism after our change counts.
     """
     for entry in job.metadata.managed_fields or ():
         spec = entry.fields.spec if entry.fields is not None else None

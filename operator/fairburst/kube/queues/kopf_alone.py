@@ -1,6 +1,7 @@
-"""Kopf without the `kubernetes` client, which it loads where that is installed, for handlers that hand it that library's objects.
+"""Import of Kopf without the `kubernetes` client. If that is installed, Kopf loads it for handlers that pass the library's objects.
 
-Ours don't, and in a pod nothing else needs it either (`kube/api/auth.py` loads it for kubeconfigs): 10 MiB of an idle operator's 86.
+Our handlers don't, and nothing else in a pod needs the library (`kube/api/auth.py` loads it for kubeconfigs). It takes 10 MiB of an idle
+operator's 86.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def _as_if_missing(name: str) -> Iterator[None]:
-    """`import name` fails meanwhile, as it does where nothing of that name is installed."""
+    """Make `import name` fail inside the context, as if the package were not installed."""
     loaded = sys.modules.get(name)
-    sys.modules[name] = None  # type: ignore[assignment]  # what the import system takes for "there is none"
+    sys.modules[name] = None  # type: ignore[assignment]  # the import system's mark for a missing module
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""LatencyQueue and ThroughputQueue as objects: read from what the API server sends, or refused in words."""
+"""LatencyQueue and ThroughputQueue as objects, parsed from the API server's JSON or refused with a message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fairburst.validation import problems_of
 
 
 class InvalidQueueError(Exception):
-    """An object is not a usable queue. `problems`: one sentence each, with path, what was expected and what was found."""
+    """An object is not a usable queue. `problems`: one sentence each, with the path, the expected and the found value."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
@@ -55,11 +55,11 @@ _KINDS: dict[str, type[LatencyQueue] | type[ThroughputQueue]] = {"LatencyQueue":
 
 
 def parse_queue(obj: Mapping[str, Any]) -> Queue:
-    """The queue in an object as the API server sends it; its status is not looked at.
+    """Return the queue in an object as the API server sends it; the status is ignored.
 
     Raises
     ------
-    InvalidQueueError : with every problem, also those that the API server would refuse today.
+    InvalidQueueError : with every problem, including those that the API server would refuse today.
     """
     kind = obj.get("kind")
     queue_type = _KINDS.get(kind) if isinstance(kind, str) else None
@@ -76,7 +76,7 @@ def parse_queue(obj: Mapping[str, Any]) -> Queue:
 
 
 def parse_status(obj: Mapping[str, Any]) -> QueueStatus:
-    """The status of an object; an empty one if it has none. Raises InvalidQueueError if it is not one that the operator wrote."""
+    """Return the status of an object, an empty one if it has none. Raises InvalidQueueError if it is not one that the operator wrote."""
     try:
         return QueueStatus.model_validate(obj.get("status") or {}, by_alias=True, by_name=False)
     except ValidationError as error:
@@ -84,7 +84,7 @@ def parse_status(obj: Mapping[str, Any]) -> QueueStatus:
 
 
 def to_status(status: QueueStatus) -> dict[str, Any]:
-    """The status as the API server takes it: camelCase, without what is not set."""
+    """Return the status in the API server's form: camelCase, without unset fields."""
     return status.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 

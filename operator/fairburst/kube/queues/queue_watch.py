@@ -1,9 +1,8 @@
-"""The queue objects, live: Kopf watches them in a thread of its own, our own lists repair what Kopf cannot see.
+"""The queue objects, live: Kopf watches them in its own thread, and our own lists repair its gaps.
 
-Kopf is used for low-level events only and writes nothing: no annotations, no finalizers, no events. It ends on ERROR
-events other than 410 and is then started again; it sends no DELETED for objects that vanished while its watch was down,
-which is why both kinds are listed again every few minutes and whenever Kopf itself has listed anew.
-Objects are the API's own JSON, not yet validated.
+Kopf is used for low-level events only and writes nothing: no annotations, no finalizers, no events. It ends on ERROR events other than 410
+and is then restarted. It sends no DELETED for objects that vanished while its watch was down. Both kinds are therefore listed every few
+minutes and after each list of Kopf's own. Objects are the API's JSON, not yet validated.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 PLURALS = {"LatencyQueue": "latencyqueues", "ThroughputQueue": "throughputqueues"}
 RELIST_SECONDS = 300.0
-# Kopf announces its own relist object by object: our list waits until they are through.
+# Kopf announces its own relist object by object. Our list waits until they are through.
 RELIST_DELAY_SECONDS = 1.0
 RESTART_BACKOFF_SECONDS = (0.5, 10.0)
 START_TIMEOUT_SECONDS = 60.0
@@ -37,14 +36,14 @@ QueueKey = tuple[str, str, str]
 
 
 class EndlessBackoffs:
-    """Delays for Kopf's retries that never run out, so that hours of 5xx do not end it."""
+    """Endless delays for Kopf's retries, so that hours of 5xx do not end it."""
 
     def __iter__(self) -> Iterator[float]:
         return itertools.chain((0.2, 0.5, 1.0, 2.0), itertools.repeat(5.0))
 
 
 class QueueStore:
-    """The newest known version of each queue object. Any thread may offer; an older version never replaces a newer one.
+    """The newest known version of each queue object. Any thread may offer one; an older version never replaces a newer one.
 
     Versions are compared as integers: all queue objects live in the same etcd, whose revision they carry.
     """
@@ -55,7 +54,7 @@ class QueueStore:
         self._lock = threading.Lock()
 
     def offer(self, kind: str, obj: JsonObject) -> bool:
-        """Take an object that exists; True if it is news."""
+        """Store an object that exists; return True if it is new or changed."""
         key, version = _key(kind, obj), _version(obj)
         with self._lock:
             known = self.objects.get(key)
@@ -68,7 +67,7 @@ class QueueStore:
             return True
 
     def delete(self, kind: str, obj: JsonObject) -> bool:
-        """Take the last version of an object that has been deleted; True if it is news."""
+        """Remove an object by its last version; return True if it was known."""
         key, version = _key(kind, obj), _version(obj)
         with self._lock:
             known = self.objects.get(key)
@@ -79,7 +78,9 @@ class QueueStore:
             return self.objects.pop(key, None) is not None
 
     def reset(self, kind: str, items: list[JsonObject]) -> bool:
-        """Take a complete list of one kind as it is, older versions too: etcd was restored from a snapshot. True if news."""
+        """Replace one kind by a complete list, older versions included, because etcd was restored from a snapshot. Return True if anything
+        changed.
+        """
         found = {_key(kind, item): item for item in items}
         with self._lock:
             known = {key: obj for key, obj in self.objects.items() if key[0] == kind}
@@ -90,7 +91,9 @@ class QueueStore:
         return known != found
 
     def replace(self, kind: str, items: list[JsonObject], list_version: int | None) -> bool:
-        """Take a complete list of one kind as of `list_version`: offer all, drop what is missing and not newer; True if news."""
+        """Merge a complete list of one kind as of `list_version`: offer all, drop missing objects that are not newer. Return True if
+        anything changed.
+        """
         present = {_key(kind, item) for item in items}
         news = [self.offer(kind, item) for item in items]
         with self._lock:
@@ -99,23 +102,23 @@ class QueueStore:
             ]
             for key in gone:
                 del self.objects[key]
-            # No list from before this one will still come: what was deleted by then needs no guard any more.
+            # No older list can arrive any more, so objects deleted by then need no guard.
             self._deleted = {key: at for key, at in self._deleted.items() if key[0] != kind or not _at_most(at, list_version)}
         return bool(gone) or any(news)
 
 
 class QueueWatch:
-    """See the module. `await start()`, read `objects` from the loop that started it, `await stop()`.
+    """Live queue objects; see the module. `await start()`, read `objects` from the loop that started it, `await stop()`.
 
     Parameters
     ----------
     client : of the loop that calls `start`; Kopf uses its credentials, not its connections.
     namespace : only this one; None for all.
-    on_change : called in that loop, once for any number of changes that came together.
+    on_change : called in that loop, once for any number of changes that arrived together.
 
     Attributes
     ----------
-    restarts : how often Kopf has ended and been started again.
+    restarts : how often Kopf has ended and been restarted.
     last_list : `time.monotonic()` of the last complete list by our own client.
     """
 
@@ -144,20 +147,20 @@ class QueueWatch:
 
     @property
     def objects(self) -> dict[QueueKey, JsonObject]:
-        """(kind, namespace, name) to object: a copy, since Kopf's thread writes at any time."""
+        """(kind, namespace, name) to object: a copy, because Kopf's thread writes at any time."""
         with self._store._lock:
             return dict(self._store.objects)
 
     def stored(self, key: QueueKey) -> JsonObject | None:
-        """One object as it is known now; None where there is none."""
+        """Return the known version of one object, or None if there is none."""
         return self._store.objects.get(key)
 
     async def start(self) -> None:
-        """Return once both kinds are listed and Kopf runs; retries while the API server does not answer.
+        """Return once both kinds are listed and Kopf runs. Retries while the API server does not answer.
 
         Raises
         ------
-        ApiError : the API server refuses the list for good (the CRDs are not installed, RBAC).
+        ApiError : the API server refuses the list permanently (the CRDs are not installed, RBAC).
         """
         self._loop = asyncio.get_running_loop()
         await self.refresh()
@@ -179,7 +182,7 @@ class QueueWatch:
             await asyncio.to_thread(self._thread.join, 10.0)
 
     async def refresh(self) -> None:
-        """Return once `objects` are at least as new as this call; retries while the API server does not answer, raises as `start`."""
+        """Return once `objects` are at least as new as this call. Retries while the API server does not answer; raises as `start`."""
         while True:
             try:
                 await self.seed()
@@ -191,9 +194,9 @@ class QueueWatch:
                 await asyncio.sleep(self._backoff.delay())
 
     async def seed(self) -> None:
-        """List both kinds and take what differs.
+        """List both kinds and apply the differences.
 
-        Lists come from etcd itself, so one that began after another had ended has a version at least as high, unless etcd was restored.
+        Lists come from etcd itself. A list that began after another had ended has a version at least as high, unless etcd was restored.
         """
         for kind, plural in PLURALS.items():
             scope = f"/namespaces/{self._namespace}" if self._namespace else ""
@@ -210,16 +213,18 @@ class QueueWatch:
         self.last_list = time.monotonic()
 
     def observe(self, obj: JsonObject) -> None:
-        """Take an object that a write of ours was answered with, ahead of the watch. Calls no `on_change`: who wrote it knows."""
+        """Store the object that the API server returned for our write, ahead of the watch. Does not call `on_change`, because the writer
+        knows.
+        """
         self._store.offer(obj["kind"], obj)
 
     def request_relist(self) -> None:
-        """Ask for a list soon, for example because another watch has just lost its connection. From any thread."""
+        """Request a list soon, for example because another watch has just lost its connection. Callable from any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._relist_wanted.set)
 
     async def _list(self, path: str) -> tuple[list[JsonObject], int | None]:
-        """All pages, and the version they are of."""
+        """Return all pages and the version of the list."""
         items: list[JsonObject] = []
         token = ""
         while True:
@@ -248,7 +253,7 @@ class QueueWatch:
     # Kopf's thread ---------------------------------------------------------------------------------------------------
 
     def _run_thread(self) -> None:
-        """Run Kopf until told to stop, again and again."""
+        """Run Kopf, and restart it until told to stop."""
         backoff = Backoff(*RESTART_BACKOFF_SECONDS)
         while not self._stop.is_set():
             started = time.monotonic()
@@ -268,7 +273,7 @@ class QueueWatch:
             self.request_relist()
 
     async def _run_kopf(self) -> None:
-        # One flag a run: Kopf waits for it in a pool thread, which would keep the loop from closing until the flag is set.
+        # One flag per run: Kopf waits for it in a pool thread, which would keep the loop from closing until the flag is set.
         flag = self._kopf_stop = threading.Event()
         if self._stop.is_set():
             return
@@ -296,20 +301,20 @@ class QueueWatch:
         for kind, plural in PLURALS.items():
 
             @kopf.on.event(GROUP, VERSION, plural, registry=registry, id=f"fairburst-{plural}", param=kind)
-            async def take(*, event: kopf.RawEvent, param: Any = None, **_: Any) -> None:  # async: no thread pool for it
+            async def take(*, event: kopf.RawEvent, param: Any = None, **_: Any) -> None:  # async, so that it needs no thread pool
                 self._take(param, event["type"], dict(event["object"]))
 
         return registry
 
     def _take(self, kind: str, event_type: str | None, obj: JsonObject) -> None:
-        """One event, in Kopf's thread."""
+        """Process one event, in Kopf's thread."""
         news = self._store.delete(kind, obj) if event_type == "DELETED" else self._store.offer(kind, obj)
         if event_type is None:
-            # Part of a list that Kopf made after a gap: objects deleted in the gap are not in it.
+            # Part of a list that Kopf made after a gap. Objects deleted in the gap are not in it.
             self.request_relist()
         if news and not self._wake_pending and self._loop is not None:
             self._wake_pending = True
-            with contextlib.suppress(RuntimeError):  # the loop closed while we were being stopped
+            with contextlib.suppress(RuntimeError):  # the loop closed during the stop
                 self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
@@ -318,7 +323,7 @@ class QueueWatch:
 
 
 def connection_info(credentials: Credentials) -> kopf.ConnectionInfo:
-    """Our credentials in Kopf's form, the token read anew: Kopf asks again when the old one is refused."""
+    """Return our credentials in Kopf's form with a fresh token. Kopf calls it again when the API server refuses the old one."""
     return kopf.ConnectionInfo(
         server=credentials.server,
         ca_path=credentials.ca_path,
@@ -335,10 +340,10 @@ def _settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.scanning.disabled = True
-    # Workers that wait for more events of an object hold up the end of a run for as long as this.
+    # Workers that wait for more events of an object delay the end of a run by this much.
     settings.queueing.idle_timeout = 0.5
     settings.queueing.exit_timeout = 0.5
-    # Bookmarks come about once a minute; the server closes each watch a little before five.
+    # Bookmarks arrive about once a minute; the server closes each watch a little before five.
     settings.watching.inactivity_timeout = 70
     settings.watching.server_timeout = 290
     settings.watching.connect_timeout = 10
@@ -355,13 +360,13 @@ def _key(kind: str, obj: JsonObject) -> QueueKey:
 
 
 def _version(obj: JsonObject) -> int | None:
-    """resourceVersion as a number; None where it is not one, which its contract allows."""
+    """Return resourceVersion as a number, or None if it is not one, which its contract allows."""
     text = str((obj.get("metadata") or {}).get("resourceVersion") or "")
     return int(text) if text.isdecimal() else None
 
 
 def _newer(version: int | None, known: JsonObject, *, or_same: bool = False) -> bool:
-    """True unless both versions are numbers and the first is the older (or the same)."""
+    """Return True unless both versions are numbers and the first is the older (or the same)."""
     known_version = _version(known)
     if version is None or known_version is None:
         return True

@@ -1,7 +1,7 @@
-"""Which queue governs which namespace, with which spec. Pure but for a parse cache.
+"""The governing queue and the spec in force of each namespace. Pure but for a parse cache.
 
-One queue governs a namespace: the one that already does, else the first by creation. An invalid edit keeps the last valid spec.
-Nothing invalid ever stops a round: it becomes a problem on its own object, and the rest is scheduled.
+One queue governs a namespace: the one that already governs it, else the first by creation. An invalid edit keeps the last valid spec. An
+invalid object never stops a round: it becomes a problem of that object, and the rest is scheduled.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ ObjectKey = tuple[str, str, str]  # kind, namespace, name
 Queue = LatencyQueue | ThroughputQueue
 
 KINDS = {"LatencyQueue": QueueKind.LATENCY, "ThroughputQueue": QueueKind.THROUGHPUT}
-INTERNAL_ERROR = "InternalError"  # reason of a problem that is ours, not the object's
+INTERNAL_ERROR = "InternalError"  # reason of a problem that fairburst caused, not the object
 NEVER_MANAGED = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a queue object is not in force as written: CamelCase reason and a sentence with what was expected and found."""
+    """Why a queue object is not in force as written: a CamelCase reason and a sentence with the expected and the found value."""
 
     reason: str
     message: str
@@ -33,9 +33,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One queue object of this pool. `governs`: its spec (or its last valid one) is in force in its namespace.
+    """One queue object of this pool.
 
-    `queue` is None where the object as written is invalid.
+    governs: whether its spec (or its last valid one) is in force in its namespace.
+    queue: None if the object as written is invalid.
     """
 
     key: ObjectKey
@@ -49,36 +50,36 @@ class Member:
 
     @property
     def namespace(self) -> str:
-        """The namespace it is in, and governs if it does."""
+        """The namespace that contains it, which it governs if `governs` is true."""
         return self.key[1]
 
     @property
     def enforcement(self) -> str:
-        """spec.enforcement as written: an invalid edit elsewhere in the spec does not change it."""
+        """spec.enforcement as written; invalid edits elsewhere in the spec do not change it."""
         return str(self.obj["spec"].get("enforcement") or "Quota")
 
     @property
     def observed_only(self) -> bool:
-        """Whether it is decided on and reported, and nothing else is written for it."""
+        """Whether fairburst only decides and reports, and writes nothing else for it."""
         return self.enforcement == "Observe"
 
     @property
     def reclaims(self) -> bool:
-        """Whether spec.reclaim is Evict, as written; a queue that is only observed has nobody evicted."""
+        """Whether spec.reclaim is Evict, as written. An observed-only queue never reclaims."""
         return self.obj["spec"].get("reclaim") == "Evict" and not self.observed_only
 
     @property
     def qualified_name(self) -> str:
-        """The core's name for it: "namespace/name"."""
+        """The core's name of the queue: "namespace/name"."""
         return f"{self.key[1]}/{self.key[2]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """The pool's queues this round. `specs` is the same tuple object as last time if no spec in force changed.
+    """The pool's queues in this round. `specs` is the previous tuple object if no spec in force changed.
 
-    `elsewhere`: namespaces that have queues of other pools. `left_as_is`: namespaces whose queue cannot be decided on because of an error
-    of ours: nothing of theirs is changed.
+    `elsewhere`: namespaces with queues of other pools. `left_as_is`: namespaces that stay unchanged because an internal error prevents a
+    decision on their queue.
     """
 
     members: tuple[Member, ...]
@@ -93,24 +94,25 @@ class Roster:
 
 
 class RosterBuilder:
-    """Keeps parsed specs by (uid, generation), so that a round parses only what changed."""
+    """Caches parsed specs by (uid, generation), so that a round parses only the changed ones."""
 
     def __init__(self, pool: str, own_namespace: str, contained: Containment | None = None) -> None:
         self._pool = pool
         self._contained = contained or Containment()
-        self.excluded: dict[str, tuple[int, str]] = {}  # uid: generation, sentence; not decided on until the object changes
+        self.excluded: dict[str, tuple[int, str]] = {}  # uid: generation, sentence; excluded from decisions until the object changes
         self._never_managed = NEVER_MANAGED | {own_namespace}
         self._parsed: dict[tuple[str, int], tuple[Queue | None, QueueSpec | None, Problem | None]] = {}
         self._last = Roster((), (), (), frozenset())
-        self._positions: dict[ObjectKey, tuple[int, int | None]] = {}  # among members, and among governing ones
+        self._positions: dict[ObjectKey, tuple[int, int | None]] = {}  # index among all members, and among governing ones
         self._rivals: dict[ObjectKey, tuple[Any, ...]] = {}
         self._declared: object = None
         self._problems = False
 
     def update(self, objects: Mapping[ObjectKey, Mapping[str, Any]], changed: Collection[ObjectKey], memory: Memory) -> Roster | None:
-        """The last roster with the present objects of `changed` queues, where no more than their statuses has changed; else None.
+        """Return the last roster with the present objects of `changed` queues if only their statuses have changed, otherwise None.
 
-        O(1) a changed queue, but for two tuples; `build` reads all of them. An invalid or second queue's part depends on `memory`.
+        O(1) per changed queue, apart from two tuples; `build` reads all queues. An invalid or second queue depends on `memory`, so it needs
+        `build`.
         """
         remembers_the_same = not self._problems or memory.columns is None or memory.columns.declared is self._declared
         if not remembers_the_same or not all(self._same_but_status(objects.get(key), key) for key in changed):
@@ -128,7 +130,7 @@ class RosterBuilder:
         return self._last
 
     def _same_but_status(self, obj: Mapping[str, Any] | None, key: ObjectKey) -> bool:
-        """Whether the object is known from the last `build`, in every respect that the roster depends on."""
+        """Return whether the object equals that of the last `build` in every respect that the roster depends on."""
         position = self._positions.get(key)
         if obj is None or "deletionTimestamp" in obj["metadata"]:
             return False
@@ -139,7 +141,7 @@ class RosterBuilder:
         return same and obj["spec"] == member.obj["spec"]
 
     def build(self, objects: Mapping[ObjectKey, Mapping[str, Any]], memory: Memory, ending: frozenset[str]) -> Roster:
-        """The roster from all queue objects; `ending` are namespaces that are being deleted or are gone."""
+        """Build the roster from all queue objects. `ending`: namespaces that are being deleted or no longer exist."""
         alive = {key: obj for key, obj in objects.items() if key[1] not in ending and "deletionTimestamp" not in obj["metadata"]}
         kinds = memory.kinds()
         members = [self._member(key, obj, memory) for key, obj in alive.items() if pool_name(obj) == self._pool]
@@ -214,19 +216,19 @@ def _without_seat(member: Member, first: Mapping[str, Any] | None) -> Member:
 
 
 def pool_name(obj: Mapping[str, Any]) -> str:
-    """The pool that a queue object asks for."""
+    """Return the pool that a queue object names."""
     spec = obj.get("spec")
     pool = spec.get("pool", "default") if isinstance(spec, Mapping) else "default"
     return str(pool)
 
 
 def _is_remembered(key: ObjectKey, kinds: Mapping[str, QueueKind]) -> bool:
-    """Whether something is remembered of this object, and not of one of the other kind under the same name."""
+    """Return whether the memory has an entry for this object, and not for one of the other kind under the same name."""
     return kinds.get(f"{key[1]}/{key[2]}") is KINDS[key[0]]
 
 
 def _last_valid(key: ObjectKey, memory: Memory) -> QueueSpec | None:
-    """The spec in force of this object, and not of one of the other kind under the same name."""
+    """Return the last valid spec of this object, and not of one of the other kind under the same name."""
     promised = memory.promised(f"{key[1]}/{key[2]}")
     return promised.promise if promised is not None and promised.promise.kind is KINDS[key[0]] else None
 
@@ -235,17 +237,17 @@ Rank = tuple[bool, str, str, str]
 
 
 def _rank(member: Member, kinds: Mapping[str, QueueKind]) -> Rank:
-    """Who already governs comes first, then who was created first."""
+    """Rank a queue: a governing queue comes first, then the oldest."""
     return (not _is_remembered(member.key, kinds), *_creation(member.obj))
 
 
 def _rival_rank(obj: Mapping[str, Any]) -> Rank:
-    """The same for a queue of another pool, whose operator's memory is its status."""
+    """Rank a queue of another pool in the same order; its operator's memory is its status."""
     return (not (obj.get("status") or {}).get("promise"), *_creation(obj))
 
 
 def _rival_mark(obj: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Of a queue of another pool, all that our own queues depend on."""
+    """Return every value of another pool's queue that our queues depend on."""
     metadata = obj["metadata"]
     return metadata.get("uid"), metadata.get("generation"), _rival_rank(obj), pool_name(obj)
 

@@ -1,6 +1,6 @@
-"""One rule, two forms: the CEL expression that the API server evaluates and the predicate that the operator evaluates.
+"""A rule in two forms: the CEL expression for the API server and the predicate for the operator.
 
-An object may have been stored before a rule existed, so what CEL refuses is looked at again here, with the same words.
+An object may have been stored before a rule existed. The operator therefore checks every rule too, with the same messages.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from pydantic.alias_generators import to_camel
 
 @dataclass(frozen=True)
 class Rule:
-    """What must hold for a model.
+    """A condition that a model must satisfy.
 
-    field: path below the model, camelCase, of the value that is wrong when it does not hold; empty for the model
-    itself. expected: the message.
-    cel: the expression. holds: the same in Python. found: the offending value in Python;
+    field: path below the model, camelCase, of the value that is wrong if the condition fails; empty for the model itself.
+    expected: the message.
+    cel: the expression.
+    holds: the same in Python.
+    found: the offending value in Python.
     cel_found: the same in CEL, as a format and its values.
     """
 
@@ -42,13 +44,13 @@ class Rule:
         return entry
 
     def sentence(self, path: str, model: Any) -> str:
-        """The problem in words, as the API server would put it."""
+        """Return the problem in the API server's words."""
         where = f"{path}.{self.field}: {self.expected}" if self.field else f"{path}: {self.expected}"
         return where if self.found is None else f"{where}, found {self.found(model)}"
 
 
 class KubeModel(BaseModel):
-    """A part of an object: camelCase at the edge, snake_case inside; integers are never parsed from text or floats."""
+    """A part of an object: camelCase in JSON, snake_case in Python; integers are never parsed from text or floats."""
 
     model_config = ConfigDict(
         frozen=True, strict=True, alias_generator=to_camel, validate_by_alias=True, validate_by_name=True, extra="ignore"
@@ -58,13 +60,13 @@ class KubeModel(BaseModel):
 
 
 class SpecModel(KubeModel):
-    """A part of what a user wrote: an unknown field is an error, never ignored."""
+    """A part of a user's declaration: an unknown field is an error, never ignored."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 def violations(value: object, path: str) -> Iterator[str]:
-    """Every rule that does not hold in a model or below it, as sentences, outermost first."""
+    """Yield a sentence for every violated rule in a model or below it, outermost first."""
     if isinstance(value, KubeModel):
         yield from (rule.sentence(path, value) for rule in value.rules if not rule.holds(value))
         for name, field in type(value).model_fields.items():

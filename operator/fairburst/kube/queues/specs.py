@@ -1,7 +1,7 @@
-"""What users declare: the spec of a LatencyQueue and of a ThroughputQueue, with the rules that CEL and the operator check alike.
+"""The specs of LatencyQueue and ThroughputQueue, with the rules that CEL and the operator both check.
 
-`crd.py` turns these models into crds/*.yaml; descriptions become the text of `kubectl explain`. What a field promises but the operator
-cannot do yet is refused, never silently ignored.
+`crd.py` turns these models into crds/*.yaml; descriptions become the text of `kubectl explain`. A declaration that the operator cannot
+honour yet is refused, never silently ignored.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from fairburst.kube.queues.fields import MAX_PARALLELISM, MAX_RESOURCES, YEAR_SE
 from fairburst.kube.queues.rules import Rule, SpecModel
 
 _MAX_SCHEDULED_BURSTS = 500
-_MAX_CURVE = 16_384  # characters: twice what the most points take with every digit of theirs
+_MAX_CURVE = 16_384  # characters: twice the length of a curve with the most points at full precision
 
 
 class Burst(SpecModel):
-    """What one burst needs. Its demand is resources x durationSeconds, its guaranteed rate that divided by deadlineSeconds."""
+    """The demand of one burst: resources x durationSeconds. Its guaranteed rate is that divided by deadlineSeconds."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -66,7 +66,7 @@ class Periodic(SpecModel):
 
 
 class Sporadic(SpecModel):
-    """Bursts whenever work arrives, at most this often."""
+    """Bursts at any time, at most this often."""
 
     min_interarrival_seconds: Seconds = Field(
         description="Seconds that lie at least between the beginnings of two bursts. At least the deadline. Work that arrives earlier is "
@@ -75,7 +75,7 @@ class Sporadic(SpecModel):
 
 
 class ScheduledBurst(Burst):
-    """One burst at a given time, with a demand and a deadline of its own."""
+    """One burst at a given time, with its own demand and deadline."""
 
     arrival: Timestamp = Field(description="When the burst arrives (RFC 3339).")
 
@@ -108,7 +108,7 @@ class Schedule(SpecModel):
 
 
 class Arrival(SpecModel):
-    """When bursts come: exactly one of periodic, sporadic and schedule."""
+    """Arrival of bursts: exactly one of periodic, sporadic and schedule."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -128,7 +128,7 @@ class Arrival(SpecModel):
 
     @property
     def forms(self) -> list[str]:
-        """Names of the forms given."""
+        """The names of the given forms."""
         return [form for form in ("periodic", "sporadic", "schedule") if getattr(self, form) is not None]
 
 
@@ -150,7 +150,7 @@ def _unsupported(field: str, cel: str, holds: Callable[[Any], bool], what: str, 
 
 
 class QueueSettings(SpecModel):
-    """What both kinds of queue have."""
+    """Settings that both kinds of queue share."""
 
     pool: PoolName = Field(
         default="default", description="Pool of nodes that the queue draws on, and so the operator that serves it. Immutable."
@@ -192,7 +192,7 @@ _CEL_JITTER = "(has(self.arrival.periodic.jitterSeconds) ? self.arrival.periodic
 
 
 class LatencyQueueSpec(QueueSettings):
-    """A declaration of bursts. The operator answers in status.class what it can promise."""
+    """A declaration of bursts. The operator answers with the promised class in status.class."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -231,7 +231,7 @@ class LatencyQueueSpec(QueueSettings):
 
     burst: Burst | None = Field(
         default=None,
-        description="What each burst needs. The rate it is guaranteed is resources x durationSeconds / deadlineSeconds. Required unless "
+        description="The demand of each burst. Its guaranteed rate is resources x durationSeconds / deadlineSeconds. Required unless "
         "arrival.schedule is given.",
     )
     arrival: Arrival = Field(description="When bursts come: exactly one of periodic, sporadic and schedule.")
@@ -245,7 +245,7 @@ class LatencyQueueSpec(QueueSettings):
 
 
 class SmallJobs(SpecModel):
-    """Which of the queue's jobs are small (DRESS)."""
+    """The rule for which of the queue's jobs are small (DRESS)."""
 
     threshold_percent: int = Field(
         ge=1,
@@ -256,7 +256,9 @@ class SmallJobs(SpecModel):
 
 
 class Elasticity(SpecModel):
-    """Slots move from jobs that lose little progress to jobs that gain much (PAF). A job takes part once its progress curve is known."""
+    """Exchange of slots: jobs that lose little progress give them to jobs that gain much (PAF). A job takes part once its progress curve is
+    known.
+    """
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -277,8 +279,8 @@ class Elasticity(SpecModel):
 
     mode: Literal["Parallelism", "Quota"] = Field(
         default="Parallelism",
-        description="What is changed. Parallelism: spec.parallelism of Jobs, and with acrossQueues the queues' levels too. Quota: only the "
-        "levels; Jobs stay as they are.",
+        description="The changed objects. Parallelism: spec.parallelism of Jobs, and with acrossQueues the queues' levels too. "
+        "Quota: only the levels; Jobs stay as they are.",
     )
     minimum_parallelism: Parallelism | None = Field(
         default=None,
@@ -312,7 +314,7 @@ class Elasticity(SpecModel):
 
 
 class ThroughputQueueSpec(QueueSettings):
-    """Long-running work that wants its fair share over time."""
+    """A queue of long-running work that needs its fair share over time."""
 
     limits: Resources | None = Field(
         default=None, description="The most the queue is ever allocated, by resource. A resource that is not named is not limited."

@@ -1,4 +1,4 @@
-"""What the operator answers, and remembers: the status of both kinds of queue. `crd.py` turns these models into crds/*.yaml."""
+"""The operator's answer and memory: the status of both kinds of queue. `crd.py` turns these models into crds/*.yaml."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fairburst.kube.queues.specs import Arrival, Burst
 
 
 class Stamp(KubeModel):
-    """What the admission policy writes into the queue's pods at their creation."""
+    """The values that the admission policy writes into the queue's pods at their creation."""
 
     class_name: str = Field(max_length=253, description="spec.priorityClassName.")
     value: int = Field(description="spec.priority: the value of that class.")
@@ -20,7 +20,7 @@ class Stamp(KubeModel):
 
 
 class Promise(KubeModel):
-    """The accepted spec that is in force, whole: what was promised stands until a changed spec is accepted."""
+    """The complete accepted spec that is in force. It stays in force until a changed spec is accepted."""
 
     kind: Literal["Latency", "Throughput"] = Field(description="Kind of queue.")
     name: str = Field(max_length=512, description="namespace/name of the queue.")
@@ -35,7 +35,7 @@ class Promise(KubeModel):
 
 
 class ReserveStatus(KubeModel):
-    """What is kept for the queue's small jobs."""
+    """The reserve for the queue's small jobs."""
 
     ratio_milli: int = Field(description="The reserve ratio of the elastic pool, in thousandths.")
     level: Amounts | None = Field(default=None, description="The part of the queue's level that is for small jobs now.")
@@ -44,21 +44,21 @@ class ReserveStatus(KubeModel):
 
 
 class LeadTimeStatus(KubeModel):
-    """Room held ahead of the next burst, and how the forecast for the last one came out."""
+    """Room held ahead of the next burst, and the accuracy of the last forecast."""
 
     reason: str = Field(max_length=1024, description="CamelCase reason.")
-    message: str = Field(max_length=32768, description="What is held, or why nothing is, with the numbers.")
+    message: str = Field(max_length=32768, description="The room held, or why there is none, with the numbers.")
     arrival: Timestamp | None = Field(default=None, description="When the burst is expected at the earliest.")
     planned_start: Timestamp | None = Field(default=None, description="When holding begins as work ends now; past where it has begun.")
     held: Amounts | None = Field(default=None, description="Kept from others now.")
-    needed: Amounts | None = Field(default=None, description="What the burst needs at a time; must be free when it comes.")
+    needed: Amounts | None = Field(default=None, description="The burst's peak demand, which must be free when it arrives.")
     pod_size: Amounts | None = Field(default=None, description="The largest pod of the burst that has been seen; none before the first.")
-    expected_free: Amounts | None = Field(default=None, description="What was expected to be free when the last burst opened.")
-    really_free: Amounts | None = Field(default=None, description="What was free when the last burst opened, its own pods included.")
+    expected_free: Amounts | None = Field(default=None, description="The free capacity predicted for the opening of the last burst.")
+    really_free: Amounts | None = Field(default=None, description="The free capacity when the last burst opened, its own pods included.")
 
 
 class WindowStatus(KubeModel):
-    """The window that the queue is in or waits for. Consumed and budget in thousandths of a dominant-share-second."""
+    """The queue's open or next window. Consumed and budget in thousandths of a dominant-share-second."""
 
     state: Literal["Closed", "Armed", "Open", "Overdue"] = Field(description="Where the queue stands in its period.")
     index: int = Field(description="Number of the window.")
@@ -83,7 +83,7 @@ class Ledger(KubeModel):
 
 
 class FairShare(KubeModel):
-    """The part of the period's fair share earned so far: value + rate x (now - asOf)."""
+    """Part of the period's fair share earned so far: value + rate x (now - asOf)."""
 
     value_milliseconds: int = Field(description="Thousandths of a dominant-share-second earned by asOf.")
     rate_micro: int = Field(description="The share in millionths of capacity.")
@@ -91,14 +91,14 @@ class FairShare(KubeModel):
 
 
 class Rounding(KubeModel):
-    """Whose turn it is where a fair share is less than one pod."""
+    """The queue's turn if a fair share is less than one pod."""
 
     waiting_since: Timestamp | None = Field(default=None, description="Since when the queue waits for a whole pod.")
     held_since: Timestamp | None = Field(default=None, description="Since when it holds one.")
 
 
 class Balance(KubeModel):
-    """How far a throughput queue is behind its fair share, below zero how far ahead: value + rate x (now - asOf)."""
+    """How far a throughput queue is behind its fair share; negative if it is ahead: value + rate x (now - asOf)."""
 
     value_milliseconds: int = Field(description="Thousandths of a dominant-share-second owed by asOf.")
     rate_micro: int = Field(description="Rate of growth in millionths of capacity.")
@@ -107,11 +107,11 @@ class Balance(KubeModel):
 
 
 class ConditionSides(KubeModel):
-    """One admission condition where it is tightest: it holds if left is at most right."""
+    """One admission condition at its tightest point: it holds if left is at most right."""
 
     holds: bool = Field(description="Whether the condition holds.")
-    left: str = Field(max_length=32, description="What is asked. Resource-seconds; for the resource condition resource units.")
-    right: str = Field(max_length=32, description="What there is, in the same unit.")
+    left: str = Field(max_length=32, description="The requested amount. Resource-seconds; for the resource condition resource units.")
+    right: str = Field(max_length=32, description="The available amount, in the same unit.")
     resource: str = Field(max_length=512, description="Resource for which the condition is tightest.")
     queue: str = Field(max_length=512, description="Queue for which the condition is tightest.")
 
@@ -136,7 +136,7 @@ class History(KubeModel):
 
 
 class ElasticJobStatus(KubeModel):
-    """One job's part of the division of slots. Progress rates in thousandths of the progress that the job makes alone."""
+    """One job in the division of slots. Progress rates in thousandths of the progress that the job makes alone."""
 
     name: str = Field(max_length=253, description="Name of the Job.")
     fair: int = Field(description="Slots that fair sharing gives it.")
@@ -151,16 +151,16 @@ class ElasticJobStatus(KubeModel):
 
 
 class ElasticityStatus(KubeModel):
-    """What the division of slots gives the queue's jobs: all of them as sums, the ones it matters most to by name."""
+    """The result of the division of slots: sums over all of the queue's jobs, and by name the jobs with the largest differences."""
 
-    mode: Literal["Parallelism", "Quota"] = Field(description="What is changed.")
+    mode: Literal["Parallelism", "Quota"] = Field(description="The changed objects.")
     fairness_percent: int = Field(description="The fairness knob in force, in percent.")
     jobs: int = Field(description="Jobs that share the queue's slots.")
     fair: int = Field(description="Slots that fair sharing gives them in all.")
     given: int = Field(description="Slots that they are given in all.")
     by_reason: Annotated[dict[str, int], Field(max_length=32)] = Field(description="Jobs by the reason for what they are given.")
     moved: Amounts | None = Field(
-        default=None, description="What came from other queues (negative: went to them), by resource. It counts as the giver's."
+        default=None, description="Received from other queues (negative: given to them), by resource. It counts as the giver's."
     )
     most_affected: list[ElasticJobStatus] = Field(
         max_length=100,
@@ -177,35 +177,35 @@ class Condition(KubeModel):
     observed_generation: int | None = Field(default=None, ge=0, description="Generation of the spec that it speaks of.")
     last_transition_time: Timestamp = Field(description="When status last changed.")
     reason: str = Field(min_length=1, max_length=1024, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$", description="CamelCase reason.")
-    message: str = Field(max_length=32768, description="What was expected, what was found, and what to do.")
+    message: str = Field(max_length=32768, description="The expected and the found value, and what to do.")
 
 
 class QueueStatus(KubeModel):
-    """What the operator decided and saw. It also is the operator's memory: everything that must survive a restart is here."""
+    """The operator's decision and observations. The status is also the operator's memory: it contains every value that must survive a
+    restart.
+    """
 
     observed_generation: int | None = Field(default=None, description="Generation of the spec that this answers.")
     guarantee_class: GuaranteeClassName | None = Field(
         default=None,
         alias="class",
-        description="What is promised. Hard: the rate in every window. Soft: the demand by the deadline, as far as hard queues leave room. "
+        description="The promise. Hard: the rate in every window. Soft: the demand by the deadline, as far as hard queues leave room. "
         "Elastic: a fair share. Rejected: nothing beyond the floor, for it would break an earlier promise.",
     )
-    stamp: Stamp | None = Field(default=None, description="What pods of this queue are stamped with at creation.")
+    stamp: Stamp | None = Field(default=None, description="The values set on pods of this queue at creation.")
     holds: Literal["Pods", "Jobs"] | None = Field(
-        default=None, description="What the admission policies hold back of new work, until the operator lets it go."
+        default=None, description="The new work that the admission policies hold until the operator releases it."
     )
-    small_stamp: Stamp | None = Field(
-        default=None, description="What pods of small Jobs are stamped with instead, while there is a reserve."
-    )
+    small_stamp: Stamp | None = Field(default=None, description="The values set on pods of small Jobs instead, while there is a reserve.")
     lead_time: LeadTimeStatus | None = Field(default=None, description="Room ahead of bursts, for a queue with leadTime: Auto.")
-    reserve: ReserveStatus | None = Field(default=None, description="What is kept for small jobs (DRESS).")
+    reserve: ReserveStatus | None = Field(default=None, description="The reserve for small jobs (DRESS).")
     size_threshold: Amounts | None = Field(
         default=None, description="A Job whose full request is at most this in every resource is small; decided at its creation."
     )
     promise: Promise | None = Field(default=None, description="The accepted spec in force.")
     share: str | None = Field(default=None, max_length=16, description="Weight over the sum of admitted weights, in percent.")
     window: WindowStatus | None = Field(default=None, description="The window that the queue is in or waits for.")
-    ledger: Ledger | None = Field(default=None, description="What the queue received in the current period.")
+    ledger: Ledger | None = Field(default=None, description="Amount received in the current period.")
     debt_milliseconds: int | None = Field(
         default=None, description="Overrun carried into the period, thousandths of a dominant-share-second."
     )
@@ -216,7 +216,7 @@ class QueueStatus(KubeModel):
     demand: Amounts | None = Field(default=None, description="Wanted now: running, pending and not yet created work.")
     admission: AdmissionStatus | None = Field(default=None, description="The latest admission decision with its arithmetic.")
     history: History | None = Field(default=None, description="Windows that have ended.")
-    fair_share: FairShare | None = Field(default=None, description="What the queue has earned in the current period.")
+    fair_share: FairShare | None = Field(default=None, description="Amount earned in the current period.")
     residual_level_micro: int | None = Field(
         default=None, description="Level of a latency queue outside its windows, in millionths of capacity."
     )

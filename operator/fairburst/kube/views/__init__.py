@@ -1,1 +1,1 @@
-"""A decision as users read it: status, conditions."""
+"""A decision in the form that users read: status and conditions."""

@@ -1,4 +1,4 @@
-"""The conditions on a queue, as views of a decision. Pure. A False one says what was expected, what was found and where."""
+"""The conditions on a queue, derived from a decision. Pure. A False condition says what was expected, what was found and where."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ def conditions_of(
     never_start: Sequence[Oversize] | None = None,
     contained: str | None = None,
 ) -> list[ConditionValue]:
-    """Admitted, Guaranteed, Attainable (latency queues only), Enforced, JobsFit (queues with a reserve, or that
-    start work whole) and Ready.
+    """Return Admitted, Guaranteed, Attainable (latency queues only), Enforced, JobsFit (queues with a reserve, or that start whole jobs)
+    and Ready.
 
-    `decision` is None for a queue that governs nothing. `too_large`: a sentence for each job that asks for more than there is.
-    `never_start`: work that starts whole or not at all, and needs more than the queue's level. `contained`: what could not be done for
-    the queue because of an error of ours.
+    decision: None for a queue that governs no namespace.
+    too_large: a sentence for each job whose request exceeds the pool.
+    never_start: work that starts whole or not at all, and needs more than the queue's level.
+    contained: the step that an internal error prevented for this queue.
     """
     if decision is None:
         return _not_governing(member)

@@ -1,4 +1,4 @@
-"""How a queue's elastic jobs look to its users: the part of the status, and the condition. Pure. Bounded: the rest is counted."""
+"""A queue's elastic jobs in its status and its condition. Pure. Bounded: the remaining jobs are counted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MILLI = 1000
 
 
 def status_part(view: QueueView, resources: tuple[str, ...], named_at_most: int) -> dict[str, Any]:
-    """`status.elasticity`: sums over all of the queue's jobs, and those by name whose slots differ most from the fair ones."""
+    """Return `status.elasticity`: sums over all of the queue's jobs, and by name the jobs whose slots differ most from the fair ones."""
     ranked = sorted(view.jobs, key=lambda one: (-abs(one.decision.given - one.decision.fair), -one.decision.fair, one.decision.job))
     part: dict[str, Any] = {
         "mode": view.elasticity.mode,
@@ -49,7 +49,7 @@ def _job(one: JobView) -> dict[str, Any]:
 
 
 def condition(view: QueueView) -> ConditionValue:
-    """`Elastic`: False while the queue's curve, a job's annotations or its curve can't be used, with the first few jobs by name."""
+    """Return `Elastic`: False while the queue's curve, a job's annotations or its curve are unusable, with the first few jobs by name."""
     wrong = [problem for problem in view.problems if problem.reason != "ForeignManager"]
     if view.curve_problem is not None or wrong:
         return _what_is_wrong(view.curve_problem, wrong)
@@ -73,7 +73,7 @@ def _what_is_wrong(curve_problem: str | None, problems: Sequence[JobProblem]) ->
 
 
 def figures(view: QueueView) -> ElasticFigures:
-    """The queue's figures for the metrics."""
+    """Return the queue's figures for the metrics."""
     return ElasticFigures(
         sum(one.decision.fair for one in view.jobs),
         sum(one.decision.given for one in view.jobs),

@@ -1,4 +1,4 @@
-"""What users see of lead time on a queue that asks for it: whether room is held for its next burst, and how the last forecast came out."""
+"""Lead time in the status of a queue that requests it: whether room is held for its next burst, and the accuracy of the last forecast."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fairburst.policy.model import ClusterSnapshot, EventKind, RoundResult
 
 @dataclass(frozen=True, slots=True)
 class LeadTimeView:
-    """One queue's lead time: the decision for the next burst, None where no burst is expected within reach; and what the last burst found.
+    """One queue's lead time: the decision for the next burst, None if none is expected within reach, and the outcome of the last burst.
 
-    expected_free, really_free: (K,) resource units, foretold in the round before the last burst opened, and found when it opened.
-    pod_size: (K,) resource units, the largest pod of the burst that has been seen; zeros before the first.
+    expected_free, really_free: (K,) resource units, predicted in the round before the last burst opened, and measured when it opened.
+    pod_size: (K,) resource units, the largest observed pod of the burst; zeros before the first.
     """
 
     decision: LeadTimeDecision | None
@@ -28,14 +28,14 @@ class LeadTimeView:
 
     @property
     def reason(self) -> str:
-        """CamelCase."""
+        """The CamelCase reason."""
         if self.decision is not None:
             return self.decision.reason
         return "NoBurstExpected" if self.learning else "NotLearning"
 
     @property
     def message(self) -> str:
-        """A sentence."""
+        """The message, one sentence."""
         if self.decision is not None:
             return self.decision.message
         if self.learning:
@@ -45,14 +45,14 @@ class LeadTimeView:
 
 @dataclass(slots=True)
 class LeadTimeBook:
-    """Remembers the last forecast for each queue that asks for lead time, and compares it when the burst opens. Forgotten at a restart."""
+    """Keeps the last forecast for each queue that requests lead time, and compares it when the burst opens. Lost at a restart."""
 
     learning: bool
     _forecast: dict[str, FloatArray] = field(default_factory=dict)
     _found: dict[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
 
     def views(self, snapshot: ClusterSnapshot, result: RoundResult) -> Mapping[str, LeadTimeView]:
-        """By name, for every queue that asks for lead time; call it once a round."""
+        """Return the view by name for every queue that requests lead time. Call it once a round."""
         asking = {spec.name: row for row, spec in enumerate(snapshot.queues) if spec.lead_time}
         if not asking:
             return {}

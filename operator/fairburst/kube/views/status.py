@@ -1,8 +1,8 @@
-"""A queue's status: the decision as users read it, and the operator's memory of it. Pure.
+"""A queue's status: the decision in the form that users read, and the operator's memory of it. Pure.
 
-`memory_of` reads back what `status_of` writes, so a restart keeps every promise. Numbers that merely drift (usage, consumption)
-are written at most every few seconds; the ledger is stored as (value, rate, as of) and only written when the rate changes, so a
-settled cluster gets no write.
+`memory_of` reads the output of `status_of`, so a restart keeps every promise. Numbers that only drift (usage, consumption) are written at
+most every few seconds. The ledger is stored as (value, rate, as of) and written only when the rate changes, so a settled cluster causes no
+writes.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import AdmissionDecision, ConditionResult, GuaranteeClass, QueueDecision, QueueMemory, Window, WindowState
 
 MILLI, MICRO = 1000, 1_000_000
-LEDGER_TOLERANCE = 0.05  # dominant-share-seconds by which a stored ledger may drift before it is written anew
+LEDGER_TOLERANCE = 0.05  # dominant-share-seconds by which a stored ledger may drift before it is rewritten
 RATE_TOLERANCE = 2e-4  # of capacity
 REJECTED = "Rejected"
-FIGURES_PER_SECOND = 10.0  # hundreds of busy queues shall not fill the API server with their figures
-# What a latency queue has received is on the cluster after this long, whatever else waits: with a round and half a second between two
-# looks at the statuses, a take-over finds it at most five seconds old. LEDGER_TOLERANCE keeps it to a few dozen writes a second in all.
+FIGURES_PER_SECOND = 10.0  # limits status writes of hundreds of busy queues
+# A latency queue's receipts are on the cluster after at most this long, whatever else waits. With a round and half a second between two
+# checks of the statuses, a take-over finds them at most five seconds old. LEDGER_TOLERANCE keeps this to a few dozen writes a second in
+# total.
 ACCOUNTS_SECONDS = 4.0
 _ACCOUNTS = frozenset({"ledger", "fairShare", "debtMilliseconds"})
-# What admission policies read (but for sizeThreshold, which drifts with capacity and is late whenever figures are), and promises.
+# Fields that admission policies read, and promises. sizeThreshold is excluded: it drifts with capacity and is late whenever figures are.
 _AWAITED = frozenset({"stamp", "smallStamp", "holds", "class", "promise"})
 _DRIFTING = (
     "ledger",
@@ -58,7 +59,7 @@ _WINDOW_DRIFTING = ("consumed", "budget")
 
 @dataclass(frozen=True, slots=True)
 class StatusInput:
-    """All that one queue's status is made of. `decision`, `memory` and the arrays are None for a queue that governs nothing.
+    """The input for one queue's status. `decision`, `memory` and the arrays are None for a queue that governs no namespace.
 
     `reserve` and `lead_time` are None for a queue without one.
     """
@@ -78,7 +79,7 @@ class StatusInput:
 
 @dataclass(frozen=True, slots=True)
 class StatusWrite:
-    """One queue's status as it should read, and the merge patch that made it so from the object that was looked at."""
+    """One queue's desired status, and the merge patch that turns the observed object's status into it."""
 
     member: Member
     patch: Mapping[str, Any]
@@ -86,12 +87,12 @@ class StatusWrite:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a round waits for the answer: the API server admits by what the patch changes, or a promise is made in it."""
+        """Whether a round waits for the answer: the patch changes what the API server admits, or makes a promise."""
         return not _AWAITED.isdisjoint(self.patch)
 
 
 class StatusPlanner:
-    """Which statuses to write now. Remembers when each was last written and what it then told, by uid."""
+    """Plans the status writes that are due. Remembers by uid when each status was last written and what it published."""
 
     def __init__(
         self, interval_seconds: float, figures_per_second: float = FIGURES_PER_SECOND, contained: Containment | None = None
@@ -106,10 +107,11 @@ class StatusPlanner:
     def plan(
         self, inputs: Sequence[StatusInput], resources: tuple[str, ...], wall: float, now: float
     ) -> tuple[list[StatusWrite], dict[str, float]]:
-        """Writes due now, and by namespace the monotonic time at which a deferred one falls due. `wall` is seconds since the epoch.
+        """Return the writes due now, and by namespace the monotonic time at which a deferred one falls due. `wall` is in seconds since the
+        epoch.
 
-        `inputs`: the queues of which something may have changed. News is written at once, and what latency queues have received after
-        `ACCOUNTS_SECONDS` at the latest. Statuses of which only figures drift share a rate, latency queues and the longest unwritten first.
+        `inputs`: the queues that may have changed. News is written at once, and the receipts of latency queues after `ACCOUNTS_SECONDS` at
+        the latest. Statuses whose figures only drift share a rate; latency queues and the longest unwritten come first.
         """
         news: list[StatusWrite] = []
         figures: list[tuple[float, StatusWrite]] = []
@@ -140,7 +142,7 @@ class StatusPlanner:
         return news + [write for _, write in figures[:share]], dues
 
     def _status(self, item: StatusInput, current: Mapping[str, Any], resources: tuple[str, ...], wall: float) -> dict[str, Any]:
-        """The status as it should read; where it cannot be made, the present one with the reason as its Ready condition."""
+        """Return the desired status. If it cannot be built, return the present one with the reason as its Ready condition."""
         namespace = item.member.namespace
         with self._contained.object("show", namespace):
             return status_of(item, current, resources, wall)
@@ -150,11 +152,11 @@ class StatusPlanner:
         return {**current, "conditions": [*others, *conditions]}
 
     def sent(self, write: StatusWrite, now: float) -> None:
-        """Note that a write is on its way: until it is answered only news is planned on top of it."""
+        """Record that a write is in flight. Until it is answered, only news is planned on top of it."""
         self._written_at[write.member.uid] = now
 
     def written(self, write: StatusWrite, now: float) -> None:
-        """Note that a write was answered, well or not; the next plan looks whether it arrived."""
+        """Record that a write was answered, successfully or not. The next plan checks whether it arrived."""
         self._written_at[write.member.uid] = now
         self._told.pop(write.member.uid, None)
 
@@ -170,12 +172,12 @@ def _defer(dues: dict[str, float], item: StatusInput | StatusWrite, at: float) -
 
 
 def _has_accounts(item: StatusInput, patch: Mapping[str, Any]) -> bool:
-    """Whether a patch changes what a latency queue is known to have received."""
+    """Return whether a patch changes a latency queue's recorded receipts."""
     return item.member.key[0] == "LatencyQueue" and not _ACCOUNTS.isdisjoint(patch)
 
 
 def _told_by(item: StatusInput) -> tuple[Any, ...]:
-    """What the status tells users beyond figures that drift."""
+    """Return the published values of the status, without figures that drift."""
     verdicts = tuple((condition.type, condition.status, condition.reason) for condition in item.conditions)
     decision, memory = item.decision, item.memory
     if decision is None or memory is None:
@@ -186,7 +188,7 @@ def _told_by(item: StatusInput) -> tuple[Any, ...]:
 
 
 def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[str, ...], wall: float) -> dict[str, Any]:
-    """The whole status as it should read. `current` lends the transition times and the parts that only drift."""
+    """Return the whole desired status. `current` supplies the transition times and the parts that only drift."""
     status: dict[str, Any] = {
         "observedGeneration": item.member.generation,
         "conditions": _conditions(item, current.get("conditions") or [], wall),
@@ -265,7 +267,7 @@ def _lead_time(view: LeadTimeView, resources: tuple[str, ...]) -> dict[str, Any]
 
 
 def memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
-    """What the queue's status remembers; None if there is nothing, or nothing readable: the queue is then a new candidate."""
+    """Return the memory in the queue's status. None if there is none or it is unreadable; the queue is then a new candidate."""
     try:
         return _memory_of(obj)
     except (InvalidQueueError, ValueError, OverflowError):
@@ -333,7 +335,7 @@ def _memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
 
 
 def merge_difference(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch (RFC 7386) that turns `current` into `wanted`; empty where they are equal."""
+    """Return the merge patch (RFC 7386) that turns `current` into `wanted`; empty if they are equal."""
     patch: dict[str, Any] = {key: None for key in current if key not in wanted}
     for key, value in wanted.items():
         have = current.get(key)
@@ -347,7 +349,7 @@ def merge_difference(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> d
 
 
 def _is_structural(patch: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
-    """Whether the patch tells users something new, as opposed to figures that drift."""
+    """Return whether the patch contains news for users, as opposed to figures that drift."""
     for key, value in patch.items():
         if key in _DRIFTING:
             continue
@@ -384,7 +386,7 @@ def _conditions(item: StatusInput, current: Sequence[Mapping[str, Any]], wall: f
 
 def _window(decision: QueueDecision) -> dict[str, Any]:
     window = decision.window
-    assert window is not None  # noqa: S101 (the caller has looked)
+    assert window is not None  # noqa: S101 (the caller has checked)
     written: dict[str, Any] = {"state": window.state.value, "index": window.index}
     if math.isfinite(window.arms_at):
         written["armsAt"] = _time(window.arms_at)
@@ -401,7 +403,7 @@ def _window(decision: QueueDecision) -> dict[str, Any]:
 
 
 def _ledger(memory: QueueMemory, current: Mapping[str, Any] | None, wall: float) -> dict[str, Any]:
-    """Both counters of the period, which share one time."""
+    """Return both counters of the period, which share one time."""
     stored = current or {}
     received = _growing(memory.ledger_value, memory.ledger_rate, memory.ledger_as_of, current, wall)
     used = {
@@ -418,10 +420,10 @@ def _ledger(memory: QueueMemory, current: Mapping[str, Any] | None, wall: float)
 
 
 def _accounts(memory: QueueMemory, current: Mapping[str, Any], wall: float) -> dict[str, Any]:
-    """The ledger, when its period began, and the fair share earned in it.
+    """Return the ledger, the start of its period, and the fair share earned in it.
 
-    Once an idle queue's period is over with nothing to carry, what is stored of it says all: the core rolls it over by itself, also
-    after a restart. So an idle queue's periods need no write.
+    The stored values of an idle queue stay valid after its period ends with nothing to carry: the core rolls the ledger over by itself,
+    also after a restart. An idle queue's periods therefore need no write.
     """
     ledger, fair, started = current.get("ledger"), current.get("fairShare"), current.get("periodStarted")
     idle = not any((memory.ledger_value, memory.ledger_rate, memory.debt)) and (memory.window is None or memory.window.opened is None)
@@ -439,7 +441,7 @@ def _accounts(memory: QueueMemory, current: Mapping[str, Any], wall: float) -> d
 
 
 def _balance(memory: QueueMemory, current: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What the queue is owed, as remembered; the stored one if it still foretells the same, None where nothing was ever owed."""
+    """Return the queue's remembered balance: the stored one if it predicts the same value, None if the queue was never owed anything."""
     if not any((memory.balance_value, memory.balance_rate, memory.recent_value)):
         return None
     if current is not None:
@@ -458,7 +460,7 @@ def _balance(memory: QueueMemory, current: Mapping[str, Any] | None) -> dict[str
 
 
 def _growing(value: float, rate: float, as_of: float, current: Mapping[str, Any] | None, wall: float) -> dict[str, Any]:
-    """A counter as (value, rate, as of): the stored one if it still foretells the truth, else a new one as of now."""
+    """Return a counter as (value, rate, as of): the stored one if it still predicts the true value, else a new one as of now."""
     amount = value + rate * max(0.0, wall - as_of)
     if current is not None:
         stored_rate = current["rateMicro"] / MICRO

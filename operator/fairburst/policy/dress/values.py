@@ -176,7 +176,7 @@ class NeverFits:
 
 @dataclass(frozen=True, slots=True)
 class EstimatorScore:
-    """Accuracy of an estimator, exponentially weighted over recent horizons, in fractions of the pool (dominant). `count`: horizons seen."""
+    """An estimator's accuracy, exponentially weighted over recent horizons, in fractions of the pool (dominant). `count`: horizons seen."""
 
     absolute_error: float = 0.0
     bias: float = 0.0

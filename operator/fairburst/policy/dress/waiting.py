@@ -1,4 +1,4 @@
-"""The jobs of one round of DRESS, sorted: small or large, waiting and for how much, impossible to run whole. This module decides nothing."""
+"""The jobs of one round of DRESS, sorted: small or large, waiting and for how much, too large to run. This module decides nothing."""
 
 from __future__ import annotations
 
