@@ -202,7 +202,7 @@ def reclaim() -> Iterator[Measurement]:
 
 
 def full_cluster(nodes: int, per_node: int, queues: int, seed: int) -> tuple[list[RunningPod], Standing]:
-    """Return nodes full of one-cpu pods, half of which are owed to other queues. Pods have run for a minute to two hours, most briefly."""
+    """Return nodes full of one-cpu pods of queues that use twice their fair share. Pods have run one minute to two hours, most briefly."""
     random = np.random.default_rng(seed)
     count = nodes * per_node
     ages, rows = 60.0 + np.minimum(random.exponential(1200.0, count), 7140.0), random.integers(0, queues, count) + 1

@@ -293,7 +293,8 @@ def _within(job: ElasticJob, capacity: FloatArray) -> ElasticJob:
 def _frozen_namespaces(roster: Roster) -> frozenset[str]:
     """Return the namespaces in which Jobs are neither resized nor restored.
 
-    These are the namespaces of other pools, held ones, and those whose queue has an invalid spec, because their intended sizes are unknown.
+    These are the namespaces of other pools, those whose queue is suspended, and those whose queue has an invalid spec, so that their
+    intended sizes are unknown.
     """
     unknown = {
         member.namespace for member in roster.governing if member.queue is None or (member.spec is not None and member.spec.suspended)
