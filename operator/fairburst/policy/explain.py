@@ -77,7 +77,16 @@ class Round:
 
     @cached_property
     def book(self) -> Book:
-        """The admitted queues as admission sees them."""
+        """The admitted queues as admission sees them, not to be written. Made once for the same promises, classes and capacity."""
+        columns = self.columns
+        key = columns.guarantee.tobytes(), self.snapshot.committed_capacity.tobytes(), self.config
+        kept = columns.declared.kept
+        if kept.get("book key") != key:
+            kept["book"], kept["book key"] = self._book(), key
+        book: Book = kept["book"]
+        return book
+
+    def _book(self) -> Book:
         columns = self.columns
         book = Book(self.snapshot.committed_capacity, self.config)
         rows = np.flatnonzero(columns.guarantee != NOT_ADMITTED)

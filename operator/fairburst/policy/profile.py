@@ -9,6 +9,7 @@ together go on fitting, one by one and after a restart, until capacity or a prom
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -116,6 +117,7 @@ class HardQueues:
         self._schedules: dict[str, Windows] = {}
         self._profiles: list[Steps] = []
         self._pairs: Pairs | None = None
+        self._largest: dict[int, list[str]] = {}
 
     @classmethod
     def of(cls, members: Iterable[Member], capacity: FloatArray, max_edges: int) -> HardQueues:
@@ -144,6 +146,7 @@ class HardQueues:
     def _enter(self, member: Member, sign: int) -> None:
         self.total = self.total + sign * member.rate
         self._pairs = None
+        self._largest = {}
         if member.scheduled:
             self._profiles = []
             if sign > 0:
@@ -186,9 +189,9 @@ class HardQueues:
         """The same with its numbers, for one more queue or one of the set."""
         inside = candidate.name in self.members
         own = candidate.rate * (not inside)
-        others = [name for name in self.members if name != candidate.name]
         if within(self.total + own, self.capacity):
-            return self._fit(self.total + own, candidate, others, "sum")
+            return self._fit(self.total + own, candidate, None, "sum")
+        others = [name for name in self.members if name != candidate.name]
         span = self._span(None if inside else candidate)
         if span is not None:
             highest, steps = self._while_on(candidate, span)
@@ -205,11 +208,21 @@ class HardQueues:
             together = pairs.fit(candidate)[1]
         return self._fit(together, candidate, near, "pairwise bound")
 
-    def _fit(self, total: FloatArray, candidate: Member, present: Sequence[str], step: str) -> Fit:
+    def _fit(self, total: FloatArray, candidate: Member, present: Sequence[str] | None, step: str) -> Fit:
+        """`present`: the other queues that are on at the tightest instant; None: all of the set."""
         share = _shares(total[None, :], self.capacity)[0]
         resource = int(np.argmax(share))
+        if present is None:
+            present = [name for name in self._two_largest(resource) if name != candidate.name]
         largest = max(((self.members[name].rate[resource], name) for name in present), default=(0.0, candidate.name))
         return Fit(within(total, self.capacity), float(total[resource]), float(self.capacity[resource]), resource, largest[1], step)
+
+    def _two_largest(self, resource: int) -> Sequence[str]:
+        """The queues of the two highest rates of a resource, found once for a set: whichever asks, one of them is another."""
+        if resource not in self._largest:
+            ranked = heapq.nlargest(2, ((member.rate[resource], name) for name, member in self.members.items()))
+            self._largest[resource] = [name for _, name in ranked]
+        return self._largest[resource]
 
     def _span(self, candidate: Member | None) -> _Span | None:
         """What the exact profile of the set and the candidate has to cover; None if that holds too many windows."""

@@ -127,6 +127,11 @@ class Declared:
         return self._bursts[key]
 
     @cached_property
+    def kept(self) -> dict[str, Any]:
+        """What others work out from these declarations and keep as long as these are in force."""
+        return {}
+
+    @cached_property
     def row_of(self) -> dict[str, int]:
         return {name: row for row, name in enumerate(self.names)}
 
