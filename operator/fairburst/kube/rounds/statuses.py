@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import astuple, replace
 
 import numpy as np
@@ -38,6 +38,7 @@ from fairburst.policy.table import SOFT
 
 LOOK_SECONDS = 1.0  # between two looks without news
 LOOK_FACTOR = 10.0  # and no more than a tenth of the time is spent on looks
+MOST_AT_ONCE = 200  # queues in one look: about 50 ms
 SWEEP_SECONDS = 60.0  # in which every queue is looked at once, whatever has changed
 _REMEMBERED = (
     "guarantee", "state", "index", "opened", "deadline", "demanded", "judged", "period_started", "ledger_rate", "debt", "delivered_rate",
@@ -65,6 +66,7 @@ class StatusRounds:
         self._look_at = self._looked_at = -math.inf
         self._swept = 0.0
         self._sweep_from = 0
+        self._turn = 0
         self.planner = StatusPlanner(config.rounds.status_interval_seconds, contained=contained)
 
     def look_again(self, namespace: str, at: float) -> None:
@@ -91,23 +93,19 @@ class StatusRounds:
         started = time.perf_counter()
         plan.statuses_planned = True
         self._plan(round_, managed, demands, plan)
-        self._look_at = round_.now + max(LOOK_SECONDS, LOOK_FACTOR * (time.perf_counter() - started))
+        self._look_at = round_.now + max(LOOK_SECONDS if not self._candidates else 0.0, LOOK_FACTOR * (time.perf_counter() - started))
         self._looked_at, self._everything = round_.now, False
-        plan.due = min(plan.due, max(self._agenda.next(), self._look_at))
+        plan.due = min(plan.due, self._look_at if self._candidates else max(self._agenda.next(), self._look_at))
 
     def _plan(self, round_: RoundContext, managed: ManagedNamespaces, demands: Mapping[str, NamespaceDemand], plan: RoundPlan) -> None:
         roster = round_.roster
         self._used = round_.snapshot.usage.sum(axis=0)
         rows = self._changed_rows(round_)
         namespaces = self._candidates | self._agenda.take(round_.now) | {roster.governing[row].namespace for row in rows}
-        self._candidates = set()
-        if self._everything:
-            members: Iterable[Member] = roster.members
-        else:
-            found = sorted(position for namespace in namespaces for position in self._positions.get(namespace, ()))
-            members = [roster.members[position] for position in found]
-        never_start = too_large_to_start(managed.all if self._everything else managed.of(namespaces), self._gates.gated, round_.view.pods)
-        blocked = {item.namespace: item.obstacles for item in managed.of(namespaces if not self._everything else self._positions)}
+        members = self._in_turn(round_, self._positions.keys() if self._everything else namespaces)
+        namespaces = {member.namespace for member in members}
+        never_start = too_large_to_start(managed.of(namespaces), self._gates.gated, round_.view.pods)
+        blocked = {item.namespace: item.obstacles for item in managed.of(namespaces)}
         inputs, shown = [], []
         for member in members:
             row = round_.rows.get(member.namespace) if member.governs else None
@@ -155,6 +153,20 @@ class StatusRounds:
         plan.statuses, dues = self.planner.plan(inputs, round_.snapshot.resources, round_.wall, round_.now)
         for namespace, due in dues.items():
             self._agenda.put(namespace, due)
+
+    def _in_turn(self, round_: RoundContext, namespaces: Collection[str]) -> list[Member]:
+        """The queues of these namespaces that are looked at now, at most `MOST_AT_ONCE`; the others stay candidates.
+
+        Queues with an event come first, then those that have waited longest: the event loop must not stand still for thousands.
+        """
+        members = round_.roster.members
+        found = {position for namespace in namespaces for position in self._positions.get(namespace, ())}
+        news = {event.queue.partition("/")[0] for event in round_.result.events}
+        order = sorted(found, key=lambda position: (members[position].namespace not in news, (position - self._turn) % len(members)))
+        self._candidates = {members[position].namespace for position in order[MOST_AT_ONCE:]}
+        if self._candidates:
+            self._turn = order[MOST_AT_ONCE - 1] + 1
+        return [members[position] for position in sorted(order[:MOST_AT_ONCE])]
 
     def _changed_rows(self, round_: RoundContext) -> list[int]:
         """Rows of which the decision or what is remembered differs from the last look; those in their windows; and some others in turn."""
