@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-slow test-long e2e test-fast lint crds chart image release-check lock bench reproduce cluster-build clean fuzz simulate-faults fuzz-objects mutate audit
+.PHONY: demo test test-slow test-long e2e test-fast lint crds chart image release-check lock bench reproduce cluster-build clean fuzz simulate-faults fuzz-objects mutate audit nightly
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -113,6 +113,12 @@ OBJECTS ?= 1000000
 SEED ?= 1
 fuzz-objects: $(STAMP)
 	$(BIN)/python -m tests.simulation.fuzz $(OBJECTS) --seed $(SEED) --jobs $(SIMULATE_JOBS)
+
+## nightly: what takes hours: ten thousand seeds of faults, a million objects, and the minutes-long figures
+nightly: $(STAMP)
+	$(MAKE) simulate-faults SEEDS=1-10000
+	$(MAKE) fuzz-objects OBJECTS=1000000
+	$(MAKE) test-long
 
 ## mutate: mutation testing of the modules that decide (hours; not part of `test`); MUTANTS="drf bopf" for some. Goes on where it was, unless a source changed
 MUTANTS ?= bopf drf admission windows rounding decide schedule table profile memory versioned uncertainty baselines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairburst.kube.api.informer import Backoff, Informer
+from fairburst.kube.api.informer import Backoff, Informer, silence
 from fairburst.kube.api.objects import Pod
 from tests.support.fake_api import FakeApi
 from tests.support.tasks import until
@@ -396,3 +397,27 @@ async def test_the_answer_to_a_write_does_not_bring_back_what_was_deleted_meanwh
             await until(lambda: not informer.store, "the deletion")
             informer.observe(msgspec.convert(answered, Pod))
             assert not informer.store
+
+
+async def test_a_watch_that_is_taken_up_again_is_contact_although_nothing_happens() -> None:
+    """After an outage quiet collections said nothing for up to a minute, and the process looked stuck."""
+    async with FakeApi(PODS) as api:
+        api.put(PODS, pod("a"))
+        async with running(api) as (informer, _, _):
+            await watching(api)
+            informer.last_contact -= 3600.0
+            contact = informer.last_contact
+            api.drop_watches()
+            await until(lambda: informer.last_contact > contact, "contact")
+            assert informer.lists == 1
+
+
+def test_informers_that_fell_silent_together_are_no_reason_to_restart() -> None:
+    """Quiet collections hear a bookmark a minute: in an outage of three minutes they were silent for too long before the others were."""
+    informers = [Informer(None, f"/{number}", Pod, lambda: None) for number in range(3)]  # type: ignore[arg-type]
+    now = time.monotonic()
+    for informer, ago in zip(informers, (600.0, 640.0, 665.0), strict=True):
+        informer.last_contact = now - ago
+    assert silence(informers) is None
+    informers[0].last_contact = now
+    assert "/1" in (silence(informers) or "")

@@ -125,19 +125,24 @@ async def test_start_says_so_where_the_kinds_are_not_installed() -> None:
 
 
 async def test_older_versions_are_taken_once_etcd_was_restored() -> None:
+    """Versions that only events have told of count, too."""
     async with FakeApi(LATENCY, THROUGHPUT) as api:
         api.put(LATENCY, queue("kept", weight=1))
-        snapshot = api.snapshot()
-        for weight in range(2, 9):
-            api.put(LATENCY, queue("kept", weight=weight))
-        api.put(LATENCY, queue("later"))
-        async with running(api, relist_seconds=0.1) as (watch, _):
-            assert names(watch) == {("LatencyQueue", "kept"), ("LatencyQueue", "later")}
+        async with running(api) as (watch, _):
+            await until(lambda: api.open_watches == 2, "kopf watches")
+            api.put(THROUGHPUT, queue("other"))
+            snapshot = api.snapshot()
+            for weight in range(2, 9):
+                api.put(LATENCY, queue("kept", weight=weight))
+            api.put(LATENCY, queue("later"))
+            both = {("LatencyQueue", "kept"), ("ThroughputQueue", "other")}
+            await until(lambda: names(watch) == both | {("LatencyQueue", "later")}, "the events")
             api.restore(snapshot)
-            await until(lambda: names(watch) == {("LatencyQueue", "kept")}, "the snapshot")
+            watch.request_relist()
+            await until(lambda: names(watch) == both, "the snapshot")
             assert watch.objects["LatencyQueue", "a", "kept"]["spec"]["weight"] == 1
             api.put(LATENCY, queue("kept", weight=3))
-            await until(lambda: watch.objects["LatencyQueue", "a", "kept"]["spec"]["weight"] == 3, "what came after it")
+            await until(lambda: watch.objects["LatencyQueue", "a", "kept"]["spec"]["weight"] == 3, "what came after it, through kopf")
 
 
 def versioned(version: int, name: str = "q") -> dict[str, Any]:

@@ -12,6 +12,7 @@ from fairburst.policy.dress.memory import DressMemory, Prediction
 from fairburst.policy.lead_time_record import LeadTimeRecord
 from fairburst.policy.model import (
     Burst,
+    EventKind,
     Memory,
     Periodic,
     PolicyConfig,
@@ -106,3 +107,24 @@ def test_dress_and_reclaim_move_along() -> None:
     assert never.adjusted_at == -math.inf
     reclaim = shifted_reclaim(ReclaimMemory({"q": 1.0}, {"u": 2.0}, 3.0, 4.0, {"p": 5.0}), 10.0)
     assert reclaim == ReclaimMemory({"q": 11.0}, {"u": 12.0}, 3.0, 14.0, {"p": 15.0})
+
+
+@pytest.mark.parametrize("glitch", [(8, 15), (30, 50), (3, 70)])
+def test_a_clock_that_is_ahead_for_a_moment_uses_up_no_dated_arrival(glitch: tuple[int, int]) -> None:
+    """It used up those of an hour: the index of the next burst only grew."""
+    begins, ends = glitch
+    arrivals = tuple(ScheduledBurst(START + at, Burst({"cpu": 2.0}, 10, 10)) for at in (90.0, 150.0, 210.0))
+    listed = QueueSpec("listed/q", QueueKind.LATENCY, (2.0, "listed/q"), 1.0, None, Schedule(arrivals))
+    dated = latency("dated/q", 1.0, [4.0], 10, Periodic(60, START + 20))
+    results, _ = run((dated, listed, BATCH), {begins: HOUR, ends: -HOUR}, rounds=260)
+    opened = {
+        name: [
+            number
+            for number, result in enumerate(results)
+            for one in result.events
+            if one.queue == name and one.kind is EventKind.BURST_OPENED
+        ]
+        for name in ("dated/q", "listed/q")
+    }
+    assert [at for at in opened["dated/q"] if at >= ends + 30] == [at for at in (80, 140, 200) if at >= ends + 30]
+    assert opened["listed/q"] == [90, 150, 210]

@@ -2,11 +2,14 @@
 
 Everything that has begun moves with the clock: an open window keeps the time it has left, ledgers are charged for the time that passed and
 for no other, and gaps between bursts keep their length. Arrivals that a user has dated stay where they are: a window that waits for one
-opens at that time by the new clock. A burst that has been counted is not repeated, even where its time comes again.
+opens at that time by the new clock. After a step back it is the first such arrival that is at least half a period after the last burst, so
+that a clock that was ahead for a moment uses up no arrivals.
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from dataclasses import replace
 
 from fairburst.policy.dress.memory import DressMemory
@@ -48,8 +51,12 @@ def shifted_reclaim(memory: ReclaimMemory, seconds: float) -> ReclaimMemory:
 def _shifted_window(entry: QueueMemory, window: Window, seconds: float) -> Window:
     arrival = entry.promise.arrival
     dated = isinstance(arrival, Schedule) or (isinstance(arrival, Periodic) and arrival.first_arrival is not None)
-    if window.state is WindowState.CLOSED and dated:
-        return window
+    if dated and window.state is WindowState.CLOSED:
+        return window if seconds >= 0 else _first_after(entry, window, entry.period_started + seconds if entry.bursts else -math.inf)
+    if seconds < 0 and isinstance(arrival, Periodic) and arrival.first_arrival is not None:  # the next index follows from this one
+        began = (window.opens_by if window.opened is None else window.opened) + seconds
+        passed = math.floor((began - arrival.first_arrival) / arrival.period_seconds)
+        window = replace(window, index=min(window.index, max(passed, 0)))
     return replace(
         window,
         arms_at=window.arms_at + seconds,
@@ -57,6 +64,21 @@ def _shifted_window(entry: QueueMemory, window: Window, seconds: float) -> Windo
         opened=_moved(window.opened, seconds),
         deadline=_moved(window.deadline, seconds),
     )
+
+
+def _first_after(entry: QueueMemory, window: Window, last: float) -> Window:
+    """A closed window that waits for the first dated arrival after the `last` opening, and for none that it does not wait for already."""
+    arrival, index = entry.promise.arrival, window.index
+    if isinstance(arrival, Schedule):
+        index = min(index, bisect_right([burst.arrival for burst in arrival.bursts], last))
+        at = arrival.bursts[index].arrival if index < len(arrival.bursts) else math.inf
+        return replace(window, index=index, arms_at=at, opens_by=at)
+    if not isinstance(arrival, Periodic) or arrival.first_arrival is None:
+        return window
+    following = math.ceil((last - arrival.first_arrival) / arrival.period_seconds + 0.5) if math.isfinite(last) else 0
+    index = min(index, max(0, following))
+    at = arrival.first_arrival + index * arrival.period_seconds
+    return replace(window, index=index, arms_at=at - arrival.jitter_seconds, opens_by=at + arrival.jitter_seconds)
 
 
 def _shifted_dress(memory: DressMemory, seconds: float) -> DressMemory:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -183,6 +184,7 @@ class Informer(Generic[T]):
     async def _went_back(self) -> bool:
         """Whether the server's version is lower than the last known one, as after a restore of etcd. The watch would then stay silent."""
         page = self._page(await self._client.get(self.path, {**self._params, "limit": "1"}))
+        self.last_contact = time.monotonic()  # a watch in a quiet collection has its next line in a minute
         return self._rewound(page.metadata.resource_version)
 
     def _rewound(self, version: str) -> bool:
@@ -342,15 +344,13 @@ class Informer(Generic[T]):
 
 
 def silence(informers: Iterable[Informer[Any]]) -> str | None:
-    """Return a message that names the synced informers that have been silent for too long, or None.
+    """Name the informers that were last heard of long before another one; None where there are none.
 
-    If all of them are silent, the API server is unreachable. The result is then None, as a restart would only lose the caches.
+    All of them fall silent when the API server is away, up to a minute apart. A restart would then only lose the caches.
     """
-    now = time.monotonic()
     watched = list(informers)
-    silent = [informer.path for informer in watched if now - informer.last_contact > SILENCE_SECONDS]
-    if len(silent) == len(watched):
-        return None
+    newest = max((informer.last_contact for informer in watched), default=-math.inf)
+    silent = [informer.path for informer in watched if newest - informer.last_contact > SILENCE_SECONDS]
     return f"nothing heard for {SILENCE_SECONDS:.0f} s from {', '.join(silent)}" if silent else None
 
 

@@ -77,6 +77,12 @@ class QueueStore:
                 self._deleted[key] = max(version, self._deleted.get(key, -1))
             return self.objects.pop(key, None) is not None
 
+    def newest(self) -> int:
+        """The highest version that any object has had; -1 where none is known."""
+        with self._lock:
+            versions = [version for obj in self.objects.values() if (version := _version(obj)) is not None]
+            return max(versions + list(self._deleted.values()), default=-1)
+
     def reset(self, kind: str, items: list[JsonObject]) -> bool:
         """Replace one kind by a complete list, older versions included, because etcd was restored from a snapshot. Return True if anything
         changed.
@@ -196,16 +202,18 @@ class QueueWatch:
     async def seed(self) -> None:
         """List both kinds and apply the differences.
 
-        Lists come from etcd itself. A list that began after another had ended has a version at least as high, unless etcd was restored.
+        Lists come from etcd itself: unless etcd was restored, a list has no lower version than anything that was known when it began.
         """
+        newest = self._store.newest()
         for kind, plural in PLURALS.items():
             scope = f"/namespaces/{self._namespace}" if self._namespace else ""
             path = f"/apis/{GROUP}/{VERSION}{scope}/{plural}"
-            before = self._listed.get(kind, -1)
+            before = max(self._listed.get(kind, -1), newest)
             items, version = await self._list(path)
             restored = version is not None and version < before
             if restored:
                 logger.warning("versions went back: etcd was restored", extra={"kind": kind, "before": before, "now": version})
+                self._kopf_stop.set()  # it watches from a version of the future, which stays silent, and is started again
             if version is not None:
                 self._listed[kind] = version if restored else max(version, self._listed.get(kind, -1))
             if self._store.reset(kind, items) if restored else self._store.replace(kind, items, version):
