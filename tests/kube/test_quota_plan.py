@@ -8,19 +8,17 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube.api.objects import ResourceQuota, ScopeSelector, ScopeSelectorTerm
+from fairburst.kube.api.objects import OwnerReference, ResourceQuota, ScopeSelector, ScopeSelectorTerm
 from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget, QuotaWrite, WriteOrder, amounts, quota_body, quota_key, resource_of
 from fairburst.kube.names import QUOTA_NAME
 from tests.support.objects import quota
-
-OWNER = {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "name": "queue", "uid": "u"}
 
 
 def target(
     cpu: float, namespace: str = "batch", *, slack: float = 1.0, unit: float = 1.0, counted: float = 0.0, latency: bool = False
 ) -> QuotaTarget:
     """A quota on cpu alone."""
-    return QuotaTarget(namespace, {"cpu": cpu}, {"cpu": unit}, {"cpu": counted}, OWNER, latency, slack=slack)
+    return QuotaTarget(namespace, {"cpu": cpu}, {"cpu": unit}, {"cpu": counted}, latency, slack=slack)
 
 
 def stored(cpu: str, namespace: str = "batch", **more: Any) -> ResourceQuota:
@@ -67,7 +65,7 @@ def test_an_exact_quota_has_no_slack_and_sinks_with_its_level_pod_by_pod() -> No
 
 
 def test_bytes_and_devices_are_whole() -> None:
-    whole = QuotaTarget("batch", {"memory": 1.9, "nvidia.com/gpu": 2.5}, {}, {}, None, False)
+    whole = QuotaTarget("batch", {"memory": 1.9, "nvidia.com/gpu": 2.5}, {}, {}, False)
     assert (whole.hard("memory"), whole.hard("nvidia.com/gpu")) == (1.0, 2.0)
 
 
@@ -76,8 +74,15 @@ def test_a_missing_quota_is_created_with_what_its_pods_use() -> None:
     assert (write.create, write.replace, write.hard, write.used) == (True, False, {"requests.cpu": "8"}, {"requests.cpu": "3500m"})
     assert due == math.inf
     body = quota_body(write, "default")
-    assert body["metadata"]["ownerReferences"] == [OWNER]
+    assert "ownerReferences" not in body["metadata"], "the garbage collector would remove it with its queue"
     assert body["metadata"]["labels"] == {"fairburst.dev/pool": "default"}
+
+
+def test_a_quota_that_an_earlier_version_gave_to_its_queue_is_taken_back() -> None:
+    owned = stored("8")
+    owned.metadata.owner_references = [OwnerReference(kind="ThroughputQueue", name="queue", uid="u")]
+    (write,), _ = plan([target(7)], [owned])
+    assert (write.create, write.hard) == (False, {"requests.cpu": "8"})
 
 
 def test_a_quota_that_is_right_is_left_alone() -> None:
@@ -198,7 +203,7 @@ def test_a_burst_that_ends_shrinks_with_the_others() -> None:
 
 
 def test_a_resource_that_is_counted_anew_is_written_with_its_use() -> None:
-    two = QuotaTarget("batch", {"cpu": 7, "nvidia.com/gpu": 4}, {"cpu": 1}, {"cpu": 3, "nvidia.com/gpu": 2}, OWNER, False)
+    two = QuotaTarget("batch", {"cpu": 7, "nvidia.com/gpu": 4}, {"cpu": 1}, {"cpu": 3, "nvidia.com/gpu": 2}, False)
     write: QuotaWrite
     (write,), _ = plan([two], [stored("8")])
     assert write.hard == {"requests.cpu": "8", "requests.nvidia.com/gpu": "4"}

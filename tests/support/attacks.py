@@ -20,7 +20,7 @@ API = "fairburst.dev/v1alpha1"
 
 @dataclass(frozen=True)
 class Tenant:
-    """A namespace with a queue and an account that has the cluster role `edit` there."""
+    """A namespace with a queue and an account that has the cluster role `edit` and may resize pods there."""
 
     cluster: Cluster
     name: str
@@ -65,6 +65,9 @@ class Arena:
         self.cluster.kubectl("create", "namespace", name)
         self.cluster.kubectl("create", "serviceaccount", name, "-n", HOME)
         self.cluster.kubectl("create", "rolebinding", "edit", "-n", name, "--clusterrole=edit", f"--serviceaccount={HOME}:{name}")
+        resizes = ["create", "role", "resizes", "-n", name, "--verb=get,patch,update", "--resource=pods/resize"]
+        self.cluster.kubectl(*resizes)
+        self.cluster.kubectl("create", "rolebinding", "resizes", "-n", name, "--role=resizes", f"--serviceaccount={HOME}:{name}")
         self._made.append(name)
         token = self.cluster.kubectl("create", "token", name, "-n", HOME, "--duration=2h").strip()
         return Tenant(self.cluster, name, token)

@@ -102,7 +102,7 @@ def quota(
 def quota_body_of(namespace: str, hard: dict[str, str], pool: str | None, name: str = "fairburst") -> JsonObject:
     from fairburst.kube.enforce.quota_plan import QuotaWrite, WriteOrder
 
-    write = QuotaWrite(namespace, hard, {}, (), None, create=True, replace=False, order=WriteOrder.RAISE, size=1.0, name=name)
+    write = QuotaWrite(namespace, hard, {}, (), create=True, replace=False, order=WriteOrder.RAISE, size=1.0, name=name)
     return quota_body(write, pool or "default")
 
 

@@ -287,6 +287,12 @@ ATTACKS: list[Any] = [
         lambda s: s.team.patch("pod", "waiting", BATCH, {"spec": {"schedulingGates": None}}), STAYS, id="all gates, by merge patch"
     ),
     pytest.param(replace_without_gate, STAYS, id="gate, by replacing the pod"),
+    # DaemonSets
+    pytest.param(
+        lambda s: s.team.create(daemon_set("mine", ""), BATCH),
+        "expected no DaemonSet in a managed namespace, found mine: its pods would be counted by no queue. Use a Deployment",
+        id="a DaemonSet",
+    ),
     # Jobs
     pytest.param(lambda s: s.team.create(job("marked", **{ORIGINAL: "500"}), BATCH), f"expected {ORIGINAL} to be left", id="mark of a Job"),
     pytest.param(
@@ -433,11 +439,11 @@ def test_a_job_set_that_nobody_holds_is_its_owners(with_job_sets: Site) -> None:
     [
         pytest.param(lambda name: job(name, class_name="system-node-critical"), CLASS, id="a Job naming the system's class"),
         pytest.param(placed_job, NODE, id="a Job that names its node"),
-        pytest.param(lambda name: daemon_set(name, "system-node-critical"), CLASS, id="a DaemonSet naming the system's class"),
+        pytest.param(lambda name: daemon_set(name, "system-node-critical"), CLASS, id="an admin's DaemonSet naming the system's class"),
         pytest.param(
             lambda name: daemon_set(name, "fairburst-hard"),
             "expected none of the queues' classes on a DaemonSet's pod, found fairburst-hard",
-            id="a DaemonSet naming a queue's class",
+            id="an admin's DaemonSet naming a queue's class",
         ),
     ],
 )
@@ -445,7 +451,7 @@ def test_pods_from_a_template_are_refused_too_and_their_controller_says_why(
     site: Site, request: pytest.FixtureRequest, make: Callable[[str], JsonObject], want_message: str
 ) -> None:
     name = f"attack-{abs(hash(request.node.name))}"
-    site.team.create(make(name), BATCH)
+    site.admin("create", "-n", BATCH, "-f", "-", body=make(name))
     until(lambda: want_message in site.events(BATCH, name), PATIENCE_SECONDS, f"an event on {name} with {want_message!r}")
     pods = json.loads(site.admin("get", "pods", "-n", BATCH, "-o", "json"))["items"]
     assert [one for one in pods if any(owner["name"] == name for owner in one["metadata"].get("ownerReferences", ()))] == []

@@ -113,8 +113,9 @@ class Applier:
         if write.create:
             await self._client.create(collection, quota_body(write, self._pool))
         else:
-            labels = {POOL_LABEL: self._pool}
-            metadata = {"labels": labels} | ({"annotations": dict(write.notes)} if write.notes else {})
+            metadata: dict[str, Any] = {"labels": {POOL_LABEL: self._pool}, "ownerReferences": None}
+            if write.notes:
+                metadata["annotations"] = dict(write.notes)
             await self._client.merge_patch(path, {"metadata": metadata, "spec": {"hard": {**write.hard, **stale}}})
         enforced: dict[str, Any] = {"hard": {**write.hard, **stale}}
         if write.used or stale:

@@ -81,7 +81,7 @@ class QuotaTarget:
     `level`: from the core, not below the floor. `unit`: the largest pod's charge. `slack`: pods of that size above the level.
     `entitled`: what may be admitted at least, though no level says so yet: never urgent, and `strict` where it must not be exceeded.
     `notes`: annotations that it should carry (None: not), and `renews`: whether they alone are worth a write.
-    `counted`: charge of the pods that exist, written as `used` with a new key. `owner`: ownerReference of the queue, if there is one.
+    `counted`: charge of the pods that exist, written as `used` with a new key.
     `latency`: raises of latency queues go first. `exact`: room is being kept from this queue, so nothing is permitted above the level, and
     a level that sinks is written at once.
     """
@@ -90,7 +90,6 @@ class QuotaTarget:
     level: Mapping[str, float]
     unit: Mapping[str, float]
     counted: Mapping[str, float]
-    owner: Mapping[str, Any] | None
     latency: bool
     name: str = QUOTA_NAME
     exact: bool = False
@@ -140,7 +139,6 @@ class QuotaWrite:
     hard: Mapping[str, str]
     used: Mapping[str, str]
     stale_keys: tuple[str, ...]
-    owner: Mapping[str, Any] | None
     create: bool
     replace: bool
     order: WriteOrder
@@ -216,7 +214,7 @@ class QuotaPlanner:
             return self._write(target, want, {}, create=True, replace=quota is not None)
         have, enforced = amounts(quota.spec.hard), amounts(quota.status.hard)
         stale = tuple(sorted(key for key in quota.spec.hard or {} if resource_of(key) not in want))
-        edited = stale or set(have) != set(want) or pool_of(quota) != self._pool
+        edited = stale or set(have) != set(want) or pool_of(quota) != self._pool or bool(quota.metadata.owner_references)
         if not edited and target.entitled and have == amounts(self._hard.get(target.key, quota.spec.hard)):
             return self._entitled(target, want, have, now)
         units = {r: target.unit.get(r, 0.0) for r in want}
@@ -269,7 +267,6 @@ class QuotaPlanner:
             hard={quota_key(r): format_quantity(r, want[r]) for r in sorted(want)},
             used={quota_key(r): format_quantity(r, target.counted.get(r, 0.0)) for r in sorted(new)},
             stale_keys=stale,
-            owner=target.owner,
             create=create,
             replace=replace,
             order=order,
@@ -280,10 +277,11 @@ class QuotaPlanner:
 
 
 def quota_body(write: QuotaWrite, pool: str) -> dict[str, Any]:
-    """The whole ResourceQuota object for a creation."""
+    """The whole ResourceQuota object for a creation.
+
+    It has no owner: the garbage collector would remove it with its queue, and the namespace would have no quota until a round writes one.
+    """
     metadata: dict[str, Any] = {"name": write.name, "namespace": write.namespace, "labels": {POOL_LABEL: pool}}
-    if write.owner is not None:
-        metadata["ownerReferences"] = [dict(write.owner)]
     if noted := {name: text for name, text in write.notes.items() if text is not None}:
         metadata["annotations"] = noted
     return {

@@ -8,7 +8,6 @@ from dataclasses import replace
 from fairburst.kube.enforce.enforced import Enforced
 from fairburst.kube.enforce.gate import ceiling
 from fairburst.kube.enforce.quota_plan import QuotaTarget
-from fairburst.kube.names import API_VERSION
 from fairburst.policy.model import ClusterSnapshot
 
 
@@ -17,17 +16,12 @@ def umbrella_target(item: Enforced, stored: Mapping[str, float], resources: tupl
     level = dict(zip(resources, item.level.tolist(), strict=True))
     entitled = {} if item.entitled is None or item.held_back else dict(zip(resources, item.entitled.tolist(), strict=True))
     member = item.member
-    owner = None
-    if member is not None:
-        kind, _, name = member.key
-        owner = {"apiVersion": API_VERSION, "kind": kind, "name": name, "uid": member.uid}
     latency = member is not None and member.key[0] == "LatencyQueue"
     return QuotaTarget(
         item.namespace,
         level,
         item.unit,
         stored,
-        owner,
         latency,
         exact=item.held_back,
         slack=item.slack,

@@ -91,7 +91,7 @@ class _Guard:
 
 def tenant_policies(config: Config) -> list[Manifest]:
     """The policies with their bindings."""
-    guards = (_pods(config), _jobs(), _job_sets(), _quotas(), _queues(), _statuses(), _namespaces())
+    guards = (_pods(config), _daemon_sets(), _jobs(), _job_sets(), _quotas(), _queues(), _statuses(), _namespaces())
     return [*(manifest for guard in guards for manifest in guard.manifests(config)), *expiry_policy(config)]
 
 
@@ -143,6 +143,18 @@ def _pods(config: Config) -> _Guard:
         "operates": _allowed(OPERATE),
     }
     return _Guard("pods", "", ["pods"], ["CREATE", "UPDATE"], {}, variables, rules, managed=True)
+
+
+def _daemon_sets() -> _Guard:
+    """No queue is charged for a DaemonSet's pods, and no gate holds them: only administrators may run them in managed namespaces."""
+    rule = _Rule(
+        "variables.operates || (request.operation == 'UPDATE' && object.spec == oldObject.spec)",
+        "'expected no DaemonSet in a managed namespace, found ' + object.metadata.name + ': its pods would be counted by no queue. Use a "
+        "Deployment, or ask an administrator to run it in a namespace that is not managed'",
+    )
+    somebody = {"somebody": f"!({_CONTROL_PLANE})"}
+    variables = {"operates": _allowed(OPERATE)}
+    return _Guard("daemonsets", "apps", ["daemonsets"], ["CREATE", "UPDATE"], somebody, variables, [rule], managed=True)
 
 
 def _jobs() -> _Guard:

@@ -169,9 +169,7 @@ class Reserve:
             for resource, amount in zip(resources, part.tolist(), strict=True)
         }
         stored = seen.stored if seen is not None else dict.fromkeys(resources, 0.0)
-        return QuotaTarget(
-            umbrella.namespace, level, pod, stored, umbrella.owner, latency=False, name=name, exact=umbrella.exact, slack=umbrella.slack
-        )
+        return QuotaTarget(umbrella.namespace, level, pod, stored, latency=False, name=name, exact=umbrella.exact, slack=umbrella.slack)
 
     def small_owners(self, namespace: str) -> frozenset[str]:
         """Return the uids of the controllers in a namespace whose pods are small."""

@@ -1,0 +1,65 @@
+"""The ValidatingAdmissionPolicies that keep a pod at the size for which its gate was taken off. Values, as YAML.
+
+In Gate mode the operator decides which pods start, and the quota is a ceiling far above the queue's level. The subresource `pods/resize`
+would let a pod of 100m grow to 8 cpu once it runs. In the other modes the quota bounds a resize as it bounds a creation.
+"""
+
+from __future__ import annotations
+
+import json
+
+from fairburst.config import Config
+from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces
+from fairburst.kube.names import API_VERSION, GATE, GROUP
+
+_OPERATES = f"authorizer.group('{GROUP}').resource('latencyqueues').namespace(request.namespace).check('operate').allowed()"
+_CONTAINERS = "spec.containers + {0}.spec.?initContainers.orValue([])"
+
+
+def _requests(resources: str) -> str:
+    return f"{resources}.?resources.?requests.orValue({{}})"
+
+
+def _no_more(new: str, old: str) -> str:
+    """CEL for whether every request of `new` is in `old`, and no larger than there."""
+    return (
+        f"{_requests(new)}.all(name, name in {_requests(old)} && "
+        f"!quantity({_requests(new)}[name]).isGreaterThan(quantity({_requests(old)}[name])))"
+    )
+
+
+def resize_policies(config: Config) -> list[Manifest]:
+    """A policy and its binding for each kind of queue, whose status says whether gates hold the namespace's pods."""
+    return [*_policy("LatencyQueue", config), *_policy("ThroughputQueue", config)]
+
+
+def _policy(kind: str, config: Config) -> list[Manifest]:
+    name = f"fairburst-resize-{kind.lower()}.{config.pool.name}"
+    mine, before = "object." + _CONTAINERS.format("object"), "oldObject." + _CONTAINERS.format("oldObject")
+    grows = f"!({_no_more('object.spec', 'oldObject.spec')}) || !({mine}).all(new, ({before}).exists(old, old.name == new.name && "
+    grows += f"{_no_more('new', 'old')}))"
+    sentence = (
+        "spec.containers: expected requests to stay or to shrink, since the queue has let the pod go for what it requests; delete the pod "
+        "and create a larger one"
+    )
+    governed = f"has(params.status) && params.status.?holds.orValue('') == 'Pods' && params.spec.pool == {json.dumps(config.pool.name)}"
+    gated = f"object.spec.?schedulingGates.orValue([]).exists(one, one.name == '{GATE}')"
+    spec = {
+        "failurePolicy": "Fail",
+        "paramKind": {"apiVersion": API_VERSION, "kind": kind},
+        "matchConstraints": {
+            "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/resize"]}]
+        },
+        "matchConditions": [{"name": "let-go", "expression": f"{governed} && !({gated})"}],
+        "validations": [{"expression": f"!({grows}) || {_OPERATES}", "message": sentence, "reason": "Forbidden"}],
+    }
+    binding = {
+        "policyName": name,
+        "paramRef": {"selector": {}, "parameterNotFoundAction": "Allow"},
+        "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": managed_namespaces(config)},
+    }
+    return [
+        {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec},
+        {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": binding},
+    ]
