@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
 import pytest
 
-from fairburst.kube.names import MANAGED_LABEL, QUOTA_NAME
+from fairburst.kube.api.objects import Pod
+from fairburst.kube.names import GATE, MANAGED_LABEL, QUOTA_NAME
 from fairburst.policy import explain
 from fairburst.policy.model import QueueKind
 from fairburst.quantity import parse_quantity
@@ -27,6 +29,12 @@ def run(world: World, namespace: str, pods: int, first: int = 0) -> None:
     for number in range(first, first + pods):
         owner = ("Job", f"{namespace}-job")
         world.put(pod(namespace, f"p{number}", owner=owner, node=f"node-{number % 2}", phase="Running"))
+
+
+def gated_pod(namespace: str, name: str, *containers: Any) -> Pod:
+    body = msgspec.to_builtins(pod(namespace, name, *containers))
+    body["spec"]["schedulingGates"] = [{"name": GATE}]
+    return msgspec.convert(body, Pod)
 
 
 def settle(world: World, seconds: float = 30.0) -> None:
@@ -148,6 +156,36 @@ def test_a_pod_on_a_node_that_no_longer_exists_is_charged_to_no_queue() -> None:
     del world.nodes["", "node-1"]
     world.after(1.0)
     assert world.round().snapshot.usage[0, 0] == 2.0
+
+
+def test_pods_that_request_nothing_leave_places_for_a_hard_queues_burst() -> None:
+    world = World(nodes=0)
+    for number in range(2):
+        world.nodes["", f"node-{number}"] = node(f"node-{number}", cpu="8", memory="64Gi", pods="110")
+    world.queue(LQ, "burst", spec=latency_spec(cpu="4", interarrival=600))
+    batch(world)
+    world.controller("Job", None, job("batch", "empty", 220, requesting("0", "0")))
+    settle(world)
+    assert world.status("burst", kind=LQ)["class"] == "Hard"
+    most = int(world.hard("batch")["pods"])
+    assert 100 <= most <= 220 - 55, "the burst keeps a quarter of the places: it is promised a quarter of the cpu"
+    assert int(world.hard("burst")["pods"]) >= 55
+    world.after(1.0)
+    assert world.plan().quota_writes == [], "settled"
+
+
+def test_in_gate_mode_no_more_pods_are_let_go_than_there_are_places() -> None:
+    world = World(nodes=0)
+    world.nodes["", "node-0"] = node("node-0", cpu="8", memory="64Gi", pods="20")
+    world.queue(TQ, "gated", spec={"enforcement": "Gate"})
+    batch(world, "other", wanted=4)
+    settle(world)
+    for number in range(20):
+        world.put(gated_pod("gated", f"p{number}", requesting("0", "0")))
+    settle(world)
+    let_go = [key for key, one in world.pods.items() if key[0] == "gated" and not one.spec.scheduling_gates]
+    assert 10 <= len(let_go) <= 15, "the other queue keeps a part of its fair share"
+    assert "pods" not in world.hard("gated"), "gated pods are no reason to refuse more"
 
 
 def test_observe_yields_nothing_but_statuses() -> None:

@@ -65,7 +65,7 @@ def test_rules_fail_closed_and_those_about_what_others_have_too_keep_to_managed_
     assert {tuple(spec["validationActions"]) for spec in bindings.values()} == {("Deny",)}
     for name, spec in policies.items():
         (rule,) = spec["matchConstraints"]["resourceRules"]
-        others_too = {"pods", "daemonsets", "jobs", "jobsets", "resourcequotas"} & set(rule["resources"])
+        others_too = {"pods", "pods/resize", "daemonsets", "jobs", "jobsets", "resourcequotas"} & set(rule["resources"])
         selector = bindings[name].get("matchResources", {}).get("namespaceSelector")
         assert bool(selector) == bool(others_too), name
         if selector:
@@ -77,7 +77,7 @@ def test_rules_of_two_pools_do_not_collide() -> None:
     def names(pool: str) -> set[str]:
         return {one["metadata"]["name"] for one in tenant_policies(parse_config(f"pool: {{name: {pool}}}"))}
 
-    assert len(names("red")) == 8
+    assert len(names("red")) == 11
     assert not names("red") & names("blue")
 
 

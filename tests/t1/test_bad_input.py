@@ -304,7 +304,7 @@ def test_a_queue_deleted_in_mid_burst_leaves_its_namespace_at_the_floor(site: Si
     start_burst(site, "orphan")
     pods = site.running("orphan")
     site.delete("latencyqueue", "queue", "orphan")
-    floor = {"requests.cpu": "2", "requests.memory": "2Gi"}  # the floor of 1 cpu, 1 Gi and one pod of the same size
+    floor = {"requests.cpu": "2", "requests.memory": "2Gi", "pods": "10"}  # the floor of 1 cpu, 1 Gi and one pod of the same size
 
     def at_the_floor() -> bool:
         quota = site.get(*QUOTA, "orphan")
@@ -320,7 +320,7 @@ def test_a_quota_edited_or_deleted_by_hand_is_put_back(site: Site) -> None:
 
     def as_planned(hard: dict[str, str]) -> bool:
         """Room for three pods and one more, and for no more than the pool holds: how much of it is spare differs from hour to hour."""
-        return hard.keys() == {"requests.cpu", "requests.memory"} and 4 <= parse_quantity(hard["requests.cpu"]) <= 128
+        return hard.keys() == {"requests.cpu", "requests.memory", "pods"} and 4 <= parse_quantity(hard["requests.cpu"]) <= 128
 
     until(lambda: as_planned(site.hard("edited")), PATIENCE_SECONDS, "the quota of three pods and one more")
 

@@ -576,13 +576,14 @@ def test_the_operator_does_its_work_under_the_rules(operated: Site) -> None:
 
 
 def test_garbage_and_namespaces_are_still_collected(operated: Site) -> None:
-    """Deleting a queue takes its quota along, deleting a namespace takes everything: both are done by controllers."""
+    """Deleting a queue leaves its quota, deleting a namespace takes everything, which controllers do."""
     where = "ending"
     operated.admin("create", "namespace", where)
     operated.admin("create", "-f", "-", body=queue("ThroughputQueue", {}, where))
     first = until(lambda: uid_of(operated, "quota", "fairburst", where), PATIENCE_SECONDS, "the queue's quota")
     operated.admin("delete", "tq", "queue", "-n", where)
-    until(lambda: uid_of(operated, "quota", "fairburst", where) != first, PATIENCE_SECONDS, "the quota to go with its queue")
+    until(lambda: not uid_of(operated, "tq", "queue", where), PATIENCE_SECONDS, "the queue to be gone")
+    assert uid_of(operated, "quota", "fairburst", where) == first
     operated.admin("delete", "namespace", where, "--wait=false")
     until(lambda: not uid_of(operated, "namespace", where, ""), PATIENCE_SECONDS, "the namespace to be gone")
 

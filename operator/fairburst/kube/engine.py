@@ -32,6 +32,7 @@ from fairburst.kube.rounds.decision_changes import DecisionChanges
 from fairburst.kube.rounds.demands import DemandTable
 from fairburst.kube.rounds.differences import Agenda
 from fairburst.kube.rounds.managed import ManagedNamespaces
+from fairburst.kube.rounds.places import Places
 from fairburst.kube.rounds.quotas import QuotaRounds
 from fairburst.kube.rounds.recall import QueueRecall
 from fairburst.kube.rounds.resync import ResyncRounds
@@ -76,6 +77,7 @@ class Engine:
         self._cluster = ClusterState(config, own_namespace)
         self._demands = DemandTable(self.contained)
         self._managed = ManagedNamespaces(config, self._cluster, self.contained)
+        self._places = Places()
         self._quotas = QuotaRounds(config, self.contained, self.reserve, self._agenda)
         self._resyncs = ResyncRounds(self.reserve, self._agenda)
         self._statuses = StatusRounds(config, self._cluster, self.contained, self.reserve, self.gates)
@@ -293,6 +295,9 @@ class Engine:
             self._labelling = bool(plan.hold_labels)
         with self.contained.object("reclaim for", ""):
             self._plan_reclaim(round_, plan)
+        with self.contained.object("divide places for pods of", ""):
+            total = self._cluster.slots(round_.view)
+            self._places.divide(round_, self._managed, total, self._demands.pods, promises_changed=bool(changes.queues))
         items = self._managed.of(round_.touched)
         with self.contained.object("steer the quota of", ""):
             self._quotas.steer(round_, items, self._demands.uncharged)

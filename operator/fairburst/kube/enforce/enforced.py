@@ -19,6 +19,7 @@ class Enforced:
     `unit`: the largest pod for which the quota always leaves room, by resource. `held_back`: room is kept from it for another's burst.
     `slack`: pods of that size above its level. `entitled`: what it
     may have at once if it wants more; `bound_by_burst`: no more than what an armed burst leaves.
+    `slots`: how many pods it may have; None: any number.
     """
 
     namespace: str
@@ -32,6 +33,7 @@ class Enforced:
     slack: float = FIRST_PODS
     entitled: FloatArray | None = None
     bound_by_burst: bool = False
+    slots: int | None = None
 
     def is_in(self, mode: str) -> bool:
         """Whether a queue in this mode of enforcement governs the namespace."""

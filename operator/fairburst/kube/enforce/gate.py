@@ -28,11 +28,12 @@ MILLI_TOLERANCE = 1e-3  # thousandths of a unit: a level of 2.9999999 cpu is thr
 class GateLevel:
     """What a queue's pods may take. `rank`: hard in its window before soft in its before the rest, then the queues' order.
 
-    `milli`: thousandths of a unit by resource, in the pod index's order.
+    `milli`: thousandths of a unit by resource, in the pod index's order. `slots`: how many pods; None: any number.
     """
 
     rank: tuple[int, int]
     milli: tuple[int, ...]
+    slots: int | None = None
 
 
 def milli_level(level: Iterable[float]) -> tuple[int, ...]:
@@ -163,7 +164,12 @@ class Gatekeeper:
         room = [whole - taken for whole, taken in zip(level, pods.let_go(namespace), strict=True)]
         for key in flying:
             room = [free - amount for free, amount in zip(room, pods.shape(key), strict=True)]
-        return choose(waiting, level, room, pods.shape, self._group, pods.smallest(namespace))
+        slots = self._levels[namespace].slots
+        if slots is None:
+            return choose(waiting, level, room, pods.shape, self._group, pods.smallest(namespace))
+        places = slots - pods.count_let_go(namespace) - len(flying)
+        smallest = (*(pods.smallest(namespace) or (0,) * len(level)), 1)
+        return choose(waiting, (*level, slots), [*room, places], lambda key: (*pods.shape(key), 1), self._group, smallest)
 
     def _waiting(self, namespace: str) -> Iterator[GatedPod]:
         flying = self._flying.get(namespace, {})

@@ -26,7 +26,7 @@ HOLD_SETTLES_SECONDS = 1.0  # until every API server stamps by a changed status;
 def gate_level(item: Enforced, result: RoundResult, *, waiting: bool) -> GateLevel:
     """The level of a namespace that a queue holds by gates. `waiting`: whether a gated pod waits there."""
     assert item.row is not None  # noqa: S101 (a queue governs it)
-    return GateLevel(_urgency(result, item.row, waiting=waiting), milli_level(item.level.tolist()))
+    return GateLevel(_urgency(result, item.row, waiting=waiting), milli_level(item.level.tolist()), item.slots)
 
 
 def job_starts(

@@ -21,6 +21,7 @@ from fairburst.quantity import format_quantity, parse_quantity
 
 SYSTEM_CLASSES = ("system-node-critical", "system-cluster-critical")
 QuotaKey = tuple[str, str]  # namespace, name
+PODS_KEY = "pods"  # counts pods that have not ended
 LOWER_AFTER_SECONDS = 10.0  # a small surplus is worth a write only once it has lasted
 RAISE_FRACTION = 0.02  # raises below this part of the quota wait for the next one
 LOWER_FRACTION = 0.05
@@ -82,6 +83,7 @@ class QuotaTarget:
     `entitled`: what may be admitted at least, though no level says so yet: never urgent, and `strict` where it must not be exceeded.
     `notes`: annotations that it should carry (None: not), and `renews`: whether they alone are worth a write.
     `counted`: charge of the pods that exist, written as `used` with a new key.
+    `pods`: how many it may hold; None: any number. `counted_pods`: how many there are.
     `latency`: raises of latency queues go first. `exact`: room is being kept from this queue, so nothing is permitted above the level, and
     a level that sinks is written at once.
     """
@@ -98,6 +100,8 @@ class QuotaTarget:
     strict: bool = False
     notes: Mapping[str, str | None] = field(default_factory=dict)
     renews: bool = False
+    pods: int | None = None
+    counted_pods: int = 0
 
     @property
     def key(self) -> QuotaKey:
@@ -213,20 +217,27 @@ class QuotaPlanner:
         if quota is None or not SCOPES[target.name].is_of(quota):
             return self._write(target, want, {}, create=True, replace=quota is not None)
         have, enforced = amounts(quota.spec.hard), amounts(quota.status.hard)
-        stale = tuple(sorted(key for key in quota.spec.hard or {} if resource_of(key) not in want))
-        edited = stale or set(have) != set(want) or pool_of(quota) != self._pool or bool(quota.metadata.owner_references)
+        kept = set() if target.pods is None else {PODS_KEY}
+        stale = tuple(sorted(key for key in quota.spec.hard or {} if key not in kept and resource_of(key) not in want))
+        edited = (
+            stale
+            or _pods_permitted(quota) != target.pods
+            or set(have) != set(want)
+            or pool_of(quota) != self._pool
+            or bool(quota.metadata.owner_references)
+        )
         if not edited and target.entitled and have == amounts(self._hard.get(target.key, quota.spec.hard)):
             return self._entitled(target, want, have, now)
         units = {r: target.unit.get(r, 0.0) for r in want}
         worth = edited or any(_worth_raising(want[r], have[r], units[r]) for r in want)
         if worth or any(_worth_lowering(want[r], have[r], units[r], exact=target.exact) for r in want):
-            return self._write(target, want, have, stale=stale)
+            return self._write(target, want, have, stale=stale, has_pods=PODS_KEY in (quota.spec.hard or {}))
         if all(_same(want[r], have[r]) for r in want) and (not enforced or all(_same(have[r], enforced.get(r, math.inf)) for r in want)):
             self._surplus_since.pop(target.key, None)
             return None
         since = self._surplus_since.setdefault(target.key, now)
         if now >= since + LOWER_AFTER_SECONDS:
-            return self._write(target, want, have, stale=stale)
+            return self._write(target, want, have, stale=stale, has_pods=PODS_KEY in (quota.spec.hard or {}))
         return since + LOWER_AFTER_SECONDS
 
     def _renewal(self, target: QuotaTarget, quota: ResourceQuota) -> QuotaWrite:
@@ -240,12 +251,12 @@ class QuotaPlanner:
         raised = any(_worth_raising(target.needed(r), have[r], unit.get(r, 0.0)) or want[r] >= ENTITLED_FACTOR * have[r] > 0 for r in want)
         lowered = target.strict and any(_worth_lowering(want[r], have[r], unit.get(r, 0.0), exact=True) for r in want)
         if raised or lowered:
-            return self._write(target, want, have)
+            return self._write(target, want, have, has_pods=True)
         if not any(have[r] >= ENTITLED_FACTOR * want[r] + 1e-6 for r in want):
             self._surplus_since.pop(target.key, None)
             return None
         due = self._surplus_since.setdefault(target.key, now) + ENTITLED_SECONDS
-        return self._write(target, want, have) if now >= due else due
+        return self._write(target, want, have, has_pods=True) if now >= due else due
 
     def _write(
         self,
@@ -256,16 +267,18 @@ class QuotaPlanner:
         stale: tuple[str, ...] = (),
         create: bool = False,
         replace: bool = False,
+        has_pods: bool = False,
     ) -> QuotaWrite:
         new = [resource for resource in want if resource not in have]
+        used_pods = {} if target.pods is None or has_pods else {PODS_KEY: str(target.counted_pods)}
         growth = max((want[r] - have[r]) / max(have[r], want[r], 1e-9) for r in want if r in have) if have else 1.0
         shrink = max(((have[r] - want[r]) / max(have[r], 1e-9) for r in want if r in have), default=0.0)
         raising = WriteOrder.RAISE_PART if target.name in PART_QUOTAS else WriteOrder.RAISE_BURST if target.latency else WriteOrder.RAISE
         order = WriteOrder.SHRINK if shrink > growth else raising
         return QuotaWrite(
             namespace=target.namespace,
-            hard={quota_key(r): format_quantity(r, want[r]) for r in sorted(want)},
-            used={quota_key(r): format_quantity(r, target.counted.get(r, 0.0)) for r in sorted(new)},
+            hard={quota_key(r): format_quantity(r, want[r]) for r in sorted(want)} | _pods_hard(target),
+            used={quota_key(r): format_quantity(r, target.counted.get(r, 0.0)) for r in sorted(new)} | used_pods,
             stale_keys=stale,
             create=create,
             replace=replace,
@@ -290,6 +303,16 @@ def quota_body(write: QuotaWrite, pool: str) -> dict[str, Any]:
         "metadata": metadata,
         "spec": {"hard": dict(write.hard), "scopeSelector": SCOPES[write.name].body()},
     }
+
+
+def _pods_hard(target: QuotaTarget) -> dict[str, str]:
+    return {} if target.pods is None else {PODS_KEY: str(target.pods)}
+
+
+def _pods_permitted(quota: ResourceQuota) -> int | None:
+    """How many pods the quota permits; None where it does not say."""
+    text = (quota.spec.hard or {}).get(PODS_KEY)
+    return None if text is None else int(parse_quantity(text))
 
 
 def pool_of(quota: ResourceQuota) -> str | None:

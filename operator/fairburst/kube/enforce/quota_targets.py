@@ -11,8 +11,8 @@ from fairburst.kube.enforce.quota_plan import QuotaTarget
 from fairburst.policy.model import ClusterSnapshot
 
 
-def umbrella_target(item: Enforced, stored: Mapping[str, float], resources: tuple[str, ...]) -> QuotaTarget:
-    """The namespace's level as a quota. `stored`: charge of the pods that exist, by resource."""
+def umbrella_target(item: Enforced, stored: Mapping[str, float], pods: int, resources: tuple[str, ...]) -> QuotaTarget:
+    """The namespace's level as a quota. `stored`: charge of the `pods` that exist, by resource."""
     level = dict(zip(resources, item.level.tolist(), strict=True))
     entitled = {} if item.entitled is None or item.held_back else dict(zip(resources, item.entitled.tolist(), strict=True))
     member = item.member
@@ -27,6 +27,8 @@ def umbrella_target(item: Enforced, stored: Mapping[str, float], resources: tupl
         slack=item.slack,
         entitled=entitled,
         strict=item.bound_by_burst,
+        pods=item.slots,
+        counted_pods=pods,
     )
 
 
@@ -37,7 +39,7 @@ def gated_target(
     existing = {resource: max(amount, target.counted.get(resource, 0.0)) for resource, amount in target.level.items()}
     if not settled:
         lowest = {resource: max(amount, present.get(resource, 0.0)) for resource, amount in existing.items()}
-        return replace(target, level=lowest, entitled={}, unit={} if present else target.unit, exact=False)
+        return replace(target, level=lowest, entitled={}, unit={} if present else target.unit, exact=False, pods=None)
     capacity = dict(zip(snapshot.resources, snapshot.committed_capacity.tolist(), strict=True))
     wanted = {resource: max(amount, item.demand.demand.get(resource, 0.0)) for resource, amount in existing.items()}
-    return replace(target, level=ceiling(wanted, capacity, target.level, present), entitled={}, unit={}, exact=False)
+    return replace(target, level=ceiling(wanted, capacity, target.level, present), entitled={}, unit={}, exact=False, pods=None)

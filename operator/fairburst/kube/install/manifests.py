@@ -18,7 +18,6 @@ from fairburst.kube.api.objects import DISRUPTION
 from fairburst.kube.enforce.stamp import class_values
 from fairburst.kube.install.crd import all_crds
 from fairburst.kube.install.operator_rules import operator_policies
-from fairburst.kube.install.resize_rules import resize_policies
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
 from fairburst.kube.install.tenant_rules import OPERATE, RBAC_API, admin_role, edit_role, tenant_policies, view_role
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, label_patches, size_variables, unlabel_patches
@@ -49,8 +48,7 @@ class Subject:
 def all_manifests(config: Config, subject: Subject) -> list[Manifest]:
     """Everything, in an order in which it can be applied."""
     stamps = [] if config.webhook.enabled else policies(config)  # the webhook is registered by the chart, which knows its certificate
-    rules = [*stamps, *tenant_policies(config), *resize_policies(config)]
-    rules += [*operator_policies(config, subject.username(config.namespace))]
+    rules = [*stamps, *tenant_policies(config), *operator_policies(config, subject.username(config.namespace))]
     return [*all_crds().values(), *priority_classes(config), *rules, *access(config, subject), *tenant_roles(config)]
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from fairburst.config import Config
 from fairburst.kube.enforce.stamp import class_values
 from fairburst.kube.install.expiry_policy import expiry_policy
+from fairburst.kube.install.resize_rules import resize_policies
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import GATE, GROUP, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL, OUR_QUOTAS, POOL_LABEL, RELEASED_ANNOTATION
@@ -92,7 +93,11 @@ class _Guard:
 def tenant_policies(config: Config) -> list[Manifest]:
     """The policies with their bindings."""
     guards = (_pods(config), _daemon_sets(), _jobs(), _job_sets(), _quotas(), _queues(), _statuses(), _namespaces())
-    return [*(manifest for guard in guards for manifest in guard.manifests(config)), *expiry_policy(config)]
+    return [
+        *(manifest for guard in guards for manifest in guard.manifests(config)),
+        *resize_policies(config),
+        *expiry_policy(config),
+    ]
 
 
 def _pods(config: Config) -> _Guard:

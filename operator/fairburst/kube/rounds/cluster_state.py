@@ -72,7 +72,7 @@ class ClusterState:
         self._quotas = Differences[tuple[str, str]]()
         self._limit_ranges = Differences[tuple[str, str]]()
         self._node_objects = Differences[tuple[str, str]]()
-        self._foreign: tuple[PodIndex, int, FloatArray, FloatArray] | None = None
+        self._foreign: tuple[PodIndex, int, FloatArray, FloatArray, float] | None = None
 
     def look(self, view: ClusterView) -> Changes:
         """Take in what has changed since the last call."""
@@ -157,6 +157,14 @@ class ClusterState:
         live = committed if pool.autoscaled else np.maximum(offered - reserve - foreign - leftover, 0.0)
         return live, committed
 
+    def slots(self, view: ClusterView) -> float:
+        """Places for pods on the pool's nodes without those that pods of no queue take; infinite where a node names no number of places,
+        or nodes come as needed."""
+        self._outside(view)
+        if self._foreign is None or self._config.pool.autoscaled or not len(self.shapes.pods):
+            return math.inf
+        return float(self.shapes.pods.sum()) - self._foreign[4]
+
     def _outside(self, view: ClusterView) -> tuple[FloatArray, FloatArray]:
         """(K,) what unmanaged pods and those of other namespaces take on the pool's nodes, and what is left over from deleted queues.
 
@@ -168,7 +176,8 @@ class ClusterState:
             offers = dict(zip(self.nodes, self.shapes.offers.tolist(), strict=True))
             foreign = vector(resources, view.pods.bound_outside(self.managed, offers))
             outside = vector(resources, view.pods.bound_outside(self.governed, offers)) if self.orphans else foreign
-            self._foreign = view.pods, changes, foreign, outside - foreign
+            places = dict(zip(self.nodes, self.shapes.pods.tolist(), strict=True))
+            self._foreign = view.pods, changes, foreign, outside - foreign, view.pods.places_outside(self.governed, places)
         return self._foreign[2], self._foreign[3]
 
     def _read_namespaces(self, namespaces: Mapping[tuple[str, str], Namespace]) -> None:

@@ -8,19 +8,20 @@ import numpy as np
 
 from fairburst.kube.containment import Containment
 from fairburst.kube.rounds.view import ClusterView
-from fairburst.kube.usage.demand import NamespaceDemand, namespace_demand, waiting_lines, waiting_pods
+from fairburst.kube.usage.demand import GROWTH_FRACTION, NamespaceDemand, namespace_demand, waiting_lines, waiting_pods
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import WaitingPods
 
 
 class DemandTable:
-    """The demand of each managed namespace, and (N, K) arrays of the governing queues' rows."""
+    """The demand of each managed namespace, and (N, K) arrays of the governing queues' rows; (N,) `pods` that they have or want."""
 
     def __init__(self, contained: Containment) -> None:
         self._contained = contained
         self.by_namespace: dict[str, NamespaceDemand] = {}
         self.resources: tuple[str, ...] = ()
         self.demand = self.usage = self.unit = np.zeros((0, 0))
+        self.pods = np.zeros(0)
         self.uncharged: dict[str, dict[str, float]] = {}
         self.waiting: WaitingPods | None = None
         self._lines: dict[int, tuple[FloatArray, FloatArray]] = {}
@@ -53,6 +54,7 @@ class DemandTable:
         if namespaces is None:
             shape = len(rows), len(view.pods.resources)
             self.demand, self.usage, self.unit = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+            self.pods = np.zeros(len(rows))
             namespaces = rows
             self._lines.clear()
             self._stale = True
@@ -85,6 +87,9 @@ class DemandTable:
             self.usage[row, column] = used
             self.demand[row, column] = max(wanted.placeable.get(resource, 0.0), used)
             self.unit[row, column] = wanted.unit.get(resource, 0.0)
+        lacking = sum(owner.wanted - owner.existing for owner in wanted.lacking)
+        grows = max(1.0, GROWTH_FRACTION * running.pods) if running.unannounced else 0.0
+        self.pods[row] = running.pods + lacking + grows
         lines = waiting_lines(wanted, view.pods.resources)
         self._stale |= lines is not None or row in self._lines
         if lines is not None:

@@ -105,7 +105,8 @@ class QuotaRounds:
         quota = round_.view.quotas.get((item.namespace, QUOTA_NAME))
         if quota is None and any(obstacle.blocks for obstacle in item.obstacles):
             return []
-        umbrella = self._expiring(round_, item, umbrella_target(item, usage.stored, round_.snapshot.resources), quota)
+        umbrella = umbrella_target(item, usage.stored, usage.pods, round_.snapshot.resources)
+        umbrella = self._expiring(round_, item, umbrella, quota)
         if item.is_in("Gate"):
             present = amounts(quota.spec.hard) if quota is not None else {}
             settled = self.hold_times.settled(item.namespace, round_.now)

@@ -299,6 +299,11 @@ class PodIndex:
             return [0] * len(self.resources)
         return [stored - gated for stored, gated in zip(entry.stored.sum.amounts, entry.gated.amounts, strict=True)]
 
+    def count_let_go(self, namespace: str) -> int:
+        """How many counted pods of the namespace our gate does not hold."""
+        entry = self._namespaces.get(namespace)
+        return 0 if entry is None else entry.stored.sum.count - entry.gated.count
+
     def smallest(self, namespace: str) -> Shape:
         """The least that any of the namespace's counted pods was charged, by resource in thousandths; empty without pods."""
         entry = self._namespaces.get(namespace)
@@ -344,6 +349,14 @@ class PodIndex:
                     claimed = [one + other for one, other in zip(claimed, each.amounts, strict=True)]
             total = [one + min(milli, most * 1000) for one, milli, most in zip(total, claimed, offered, strict=True)]
         return self._amounts(total)
+
+    def places_outside(self, managed: Collection[str], places: Mapping[str, float]) -> float:
+        """How many pods those of `bound_outside` are, on each node at most its number of places."""
+        total = 0.0
+        for node, most in places.items():
+            count = sum(each.count for name, each in self._nodes.get(node, {}).items() if name is None or name not in managed)
+            total += min(float(count), most)
+        return total
 
     def bound_nowhere(self, nodes: Container[str]) -> dict[str, Amounts]:
         """Charge by namespace that is bound to nodes that are not in `nodes`: such pods run no longer, or never did."""

@@ -1,0 +1,69 @@
+"""How many pods each managed namespace may have: the round's division of places, by `policy/slots.py`. Pure but for what was given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from fairburst.kube.rounds.managed import ManagedNamespaces, burst_rate
+from fairburst.kube.rounds.view import RoundContext
+from fairburst.policy.arrays import FloatArray
+from fairburst.policy.model import GuaranteeClass, RoundResult
+from fairburst.policy.slots import slot_limits
+
+FLOOR_PODS = 10  # of a managed namespace without a queue
+LOWERED_PART = 0.9  # a limit that must sink sinks so far below what it may be, so that it is not lowered in every round
+
+
+class Places:
+    """Holds the limits that were given, by namespace: each stays while it is neither too small for its queue nor too large for others."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, int] = {}
+        self._promised: tuple[object, FloatArray] | None = None
+
+    def divide(self, round_: RoundContext, managed: ManagedNamespaces, total: float, wanted: FloatArray, *, promises_changed: bool) -> None:
+        """Set `slots` of every managed namespace; where that differs from before, the namespace is touched."""
+        if math.isinf(total) or not round_.rows:
+            if self._given:
+                round_.touched.update(self._given)
+                self._given = {}
+            for item in managed.of(round_.touched):
+                item.slots = None if math.isinf(total) else FLOOR_PODS
+            return
+        weight = np.array([spec.weight for spec in round_.snapshot.queues])
+        limits = slot_limits(max(total, 0.0), self._shares(round_, promises_changed), weight, wanted)
+        self._keep(round_.rows, limits, wanted, round_.touched)
+        for item in managed.of(round_.touched):
+            item.slots = FLOOR_PODS if item.row is None else self._given[item.namespace]
+
+    def _keep(self, rows: Mapping[str, int], limits: FloatArray, wanted: FloatArray, touched: set[str]) -> None:
+        """Move the limits that are too small or too large; the others stay, so that a settled cluster gets no writes."""
+        former = self._given
+        given = np.array([former.get(namespace, -1) for namespace in rows], dtype=float)
+        stays = (given <= limits) & (given >= np.minimum(wanted, limits))
+        lowered = np.maximum(np.minimum(wanted, limits), np.floor(LOWERED_PART * limits))
+        fresh = np.where(stays, given, np.where(given > limits, lowered, limits))
+        self._given = {namespace: int(most) for namespace, most in zip(rows, fresh.tolist(), strict=True)}
+        touched.update(namespace for namespace, moved in zip(rows, (fresh != given).tolist(), strict=True) if moved)
+
+    def _shares(self, round_: RoundContext, promises_changed: bool) -> FloatArray:
+        """(N,) dominant share of the committed capacity that each hard queue's promised rate is."""
+        key = (round_.result.classes, round_.snapshot.committed_capacity.tobytes(), round_.snapshot.resources)
+        if promises_changed or round_.everything or self._promised is None or self._promised[0] != key:
+            self._promised = key, self._read_shares(round_, round_.result)
+        return self._promised[1]
+
+    @staticmethod
+    def _read_shares(round_: RoundContext, result: RoundResult) -> FloatArray:
+        snapshot = round_.snapshot
+        counted = snapshot.committed_capacity > 0
+        shares = np.zeros(len(snapshot.queues))
+        for row, granted in enumerate(result.classes):
+            promised = round_.memory.promised(snapshot.queues[row].name) if granted is GuaranteeClass.HARD else None
+            if promised is not None and promised.burst is not None:
+                rate = burst_rate(promised.burst, snapshot.resources)
+                shares[row] = float(np.max(rate[counted] / snapshot.committed_capacity[counted], initial=0.0))
+        return shares

@@ -1,0 +1,59 @@
+"""Places for pods: how many pods each queue may have, so that pods that request nothing fill no node for others. Pure.
+
+A node takes a number of pods, whatever these request. Places are no resource of the decision: they follow it. A hard queue keeps the part
+of all places that its promised rate is of capacity; the rest is divided by weight among queues that want pods (docs/decisions/0130).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairburst.policy.arrays import FloatArray
+from fairburst.policy.tolerance import TOLERANCE
+
+RESERVED_PART = 0.5  # of all places, at most, for the bursts of hard queues: those that never meet in time are reserved for, too
+KEPT_PART = 0.5  # of its fair share of the other places, for a queue that wants fewer now
+
+
+def slot_limits(total: float, promised: FloatArray, weight: FloatArray, wanted: FloatArray) -> FloatArray:
+    """Divide places for pods among queues.
+
+    Parameters
+    ----------
+    total : places of the pool's nodes, without those that others' pods take
+    promised : (N,) dominant share of capacity that a hard queue's rate is; zero for others
+    weight : (N,) > 0
+    wanted : (N,) pods that exist and that controllers still want to create
+
+    Returns
+    -------
+    (N,) whole numbers of pods; their sum never exceeds `total`.
+
+    Notes
+    -----
+    Weighted max-min fairness over `wanted`, each queue being counted as wanting a part of its fair share at least; what nobody wants is
+    divided by weight, so that a queue may grow before the next round. O(N log N).
+    """
+    reserved = total * promised
+    most = RESERVED_PART * total
+    if reserved.sum() > most:
+        reserved *= most / reserved.sum()
+    free, parts = total - reserved.sum(), weight / weight.sum()
+    need = np.maximum(wanted - reserved, KEPT_PART * free * parts)
+    filled = _max_min(free, need, parts)
+    limits: FloatArray = np.floor(reserved + filled + max(free - filled.sum(), 0.0) * parts + TOLERANCE)
+    return limits
+
+
+def _max_min(capacity: float, need: FloatArray, parts: FloatArray) -> FloatArray:
+    """(N,) the most equal division by `parts` in which nobody has more than it needs."""
+    order = np.argsort(need / parts, kind="stable")
+    needed, weight = need[order], parts[order]
+    before = np.concatenate(([0.0], np.cumsum(needed)[:-1]))
+    rest = np.cumsum(weight[::-1])[::-1]
+    # The level per weight at which capacity ends, if the queues before this one have all that they need.
+    level = (capacity - before) / rest
+    short = needed / weight > level
+    common = level[int(np.argmax(short))] if short.any() else np.inf
+    given: FloatArray = np.minimum(need, parts * common)
+    return given

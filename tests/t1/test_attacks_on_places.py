@@ -1,0 +1,56 @@
+"""Pods that request nothing against the places for pods on nodes, on a real control plane while the operator runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from e2e.cluster import Cluster
+from e2e.harness import OperatorProcess
+from e2e.waiting import until
+from tests.support.attacks import PATIENCE_SECONDS, Arena, Tenant, bursty, job
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+NODES, NODE_CPU, NODE_PODS = 2, 8, 110
+PLACES = NODES * NODE_PODS
+
+
+@pytest.fixture(scope="module")
+def started(fresh_cluster: Callable[..., Cluster]) -> Iterator[Arena]:
+    cluster = fresh_cluster(nodes=0)
+    cluster.add_nodes(NODES, cpu=str(NODE_CPU), memory="64Gi", extended={"pods": str(NODE_PODS)})
+    with OperatorProcess(cluster, {"log": {"level": "DEBUG"}}, "places") as operator:
+        yield Arena(cluster, operator)
+
+
+@pytest.fixture
+def arena(started: Arena) -> Iterator[Arena]:
+    yield started
+    started.clear()
+
+
+@pytest.mark.parametrize("mode", ["Quota", "Gate"])
+def test_pods_that_request_nothing_leave_a_hard_queues_burst_its_places(arena: Arena, mode: str) -> None:
+    """220 such pods filled every node: their queue's usage was 0, and the hard queue missed its bursts while it said Guaranteed."""
+    cheat, hard = arena.tenant(enforcement=mode), arena.tenant("LatencyQueue", **bursty(8))
+    assert arena.status(hard)["class"] == "Hard"
+    cheat.create(job("empty", PLACES, cpu="0", memory="0"))
+    until(lambda: arena.occupying(cheat) >= 50, PATIENCE_SECONDS, "the cheat's pods, as far as they may run")
+    arena.rounds(5)
+    hard.create(job("burst", 80, cpu="100m"))
+    arena.wait_running(hard, 80, "all of the burst's 80 pods of 100m")
+    gained = arena.occupying(cheat)
+    assert gained <= PLACES - 110 + 1, f"its level: the places that are not reserved for the burst; found {gained}"
+    assert pending(arena, hard) == 0, "what the burst lost"
+
+
+def test_a_queue_alone_is_refused_no_small_pods_while_places_are_free(arena: Arena) -> None:
+    small = arena.tenant()
+    small.create(job("small", 150, cpu="50m"))
+    arena.wait_running(small, 150, "150 pods of 50m on 16 cpu")
+
+
+def pending(arena: Arena, tenant: Tenant) -> int:
+    return sum(1 for one in arena.listed("pods", tenant) if one["status"]["phase"] == "Pending")
