@@ -12,6 +12,7 @@ from benchmarks.measure import Measurement, benchmark, figure, timed, timed_once
 from fairburst.policy.admission import Book, loads
 from fairburst.policy.decide import decide
 from fairburst.policy.drf import fill
+from fairburst.policy.member import Member
 from fairburst.policy.model import (
     Burst,
     ClusterSnapshot,
@@ -24,7 +25,7 @@ from fairburst.policy.model import (
     Schedule,
     Sporadic,
 )
-from fairburst.policy.profile import HardQueues, Member
+from fairburst.policy.profile import HardQueues
 from fairburst.policy.schedule import BurstTable
 from fairburst.policy.table import OPEN, Declared, compile_queues
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fairburst.policy.admission import Book, loads
 from fairburst.policy.decide import decide
+from fairburst.policy.member import Member
 from fairburst.policy.model import (
     Burst,
     EventKind,
@@ -26,7 +27,6 @@ from fairburst.policy.model import (
     ScheduledBurst,
     Sporadic,
 )
-from fairburst.policy.profile import Member
 from fairburst.policy.table import compile_queues
 from tests.support.policy import latency, snapshot, throughput
 from tests.support.strategies import START

@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from fairburst.policy.member import Member
 from fairburst.policy.model import Burst, Periodic, QueueKind, QueueSpec, Schedule, ScheduledBurst, Sporadic
-from fairburst.policy.profile import Fit, HardQueues, Member
+from fairburst.policy.profile import Fit, HardQueues
 from fairburst.policy.table import compile_queues
 from tests.support.policy import RESOURCES, latency
 

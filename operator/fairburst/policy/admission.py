@@ -16,6 +16,7 @@ import numpy as np
 from fairburst.policy import windows
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.drf import column_sum, row_any, row_maximum, take_rows
+from fairburst.policy.member import Member
 from fairburst.policy.model import (
     Burst,
     ClusterSnapshot,
@@ -29,7 +30,7 @@ from fairburst.policy.model import (
     Schedule,
 )
 from fairburst.policy.pod_demand import same_declaration, with_pod_demand
-from fairburst.policy.profile import HardQueues, Member
+from fairburst.policy.profile import HardQueues
 from fairburst.policy.table import (
     CLASS_NAMES,
     CLASS_OF_CODE,

@@ -17,6 +17,7 @@ from typing_extensions import override
 from fairburst.policy import windows
 from fairburst.policy.admission import Book, loads, shares
 from fairburst.policy.arrays import FloatArray
+from fairburst.policy.member import Member
 from fairburst.policy.model import (
     AdmissionDecision,
     ClusterSnapshot,
@@ -28,7 +29,7 @@ from fairburst.policy.model import (
     WindowState,
 )
 from fairburst.policy.pod_demand import declared_amounts
-from fairburst.policy.profile import Fit, Member
+from fairburst.policy.profile import Fit
 from fairburst.policy.table import (
     CLASS_OF_CODE,
     HARD,

@@ -7,16 +7,13 @@ the others more room.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairburst.policy.arrays import BoolArray, FloatArray
+from fairburst.policy.member import Member
 from fairburst.policy.phases import Windows, any_overlap, periodic_meet, windows_meet
 from fairburst.policy.tolerance import TOLERANCE
-
-if TYPE_CHECKING:
-    from fairburst.policy.profile import Member
 
 
 class Pairs:
