@@ -292,7 +292,7 @@ def test_kubectl_get_and_explain_read_well(installed: Cluster, namespace: Callab
     both = installed.kubectl("get", "fairburst", "-n", here)
     assert "latencyqueue.fairburst.dev/burst" in both
     assert "throughputqueue.fairburst.dev/batch" in both
-    assert "The rate it is guaranteed is resources x durationSeconds / deadlineSeconds" in " ".join(
+    assert "Its guaranteed rate is resources x durationSeconds / deadlineSeconds" in " ".join(
         installed.kubectl("explain", "lq.spec.burst").split()
     )
 
