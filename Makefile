@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-slow test-long e2e test-fast lint crds chart image release-check lock bench reproduce cluster-build clean fuzz simulate-faults fuzz-objects mutate audit nightly
+.PHONY: demo test test-slow test-long e2e test-fast lint crds cli-page chart image release-check lock bench reproduce cluster-build clean fuzz simulate-faults fuzz-objects mutate audit nightly
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -55,7 +55,11 @@ cluster-build: $(STAMP)
 
 ## crds: regenerate crds/*.yaml from the pydantic models
 crds: $(STAMP)
-	$(BIN)/fairburst crds --output crds
+	$(BIN)/fairburst crds --save crds
+
+## cli-page: write the reference in docs/cli.md again, from the commands
+cli-page: $(STAMP)
+	$(BIN)/python -m fairburst.cli.reference docs/cli.md
 
 ## chart: regenerate the parts of charts/fairburst that come from the operator's sources, from values.yaml and from pyproject.toml
 chart: $(STAMP)

@@ -575,7 +575,8 @@ class Config(_Group):
 
     kubeconfig: str | None = Field(
         default=None,
-        description="Path of a kubeconfig file. None by default: the service account of the operator's own pod.",
+        description="Path of a kubeconfig file. None by default: $KUBECONFIG, else the service account of the operator's own pod, else "
+        "~/.kube/config.",
     )
     context: str | None = Field(default=None, description="Context in the kubeconfig. None by default: its current one.")
     namespace: Annotated[str, AfterValidator(_dns_label)] = Field(

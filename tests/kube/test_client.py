@@ -30,6 +30,7 @@ from fairburst.kube.api.errors import (
     Unauthorized,
     Unavailable,
 )
+from fairburst.kube.api.first_answer import first_answer
 from tests.support.fake_api import FakeApi, status
 
 PODS = "/api/v1/pods"
@@ -248,11 +249,74 @@ def test_an_unusable_kubeconfig_names_the_file(tmp_path: Path, context: str | No
         from_kubeconfig(path, context)
 
 
-def test_no_kubeconfig_means_the_pods_service_account(monkeypatch: Any, tmp_path: Path) -> None:
-    monkeypatch.setattr(auth, "SERVICE_ACCOUNT", tmp_path)
+@pytest.fixture
+def outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty home directory, outside of any pod."""
+    monkeypatch.setattr(auth, "SERVICE_ACCOUNT", tmp_path / "none")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_no_kubeconfig_at_all_says_what_was_expected(outside: Path) -> None:
     with pytest.raises(CredentialsError, match="expected to run in a pod"):
         auth.load_credentials(None)
+
+
+def test_the_kubeconfig_of_the_home_directory_is_found(outside: Path) -> None:
+    (outside / ".kube").mkdir()
+    Path(kubeconfig(outside, {"token": "home"}, {"insecure-skip-tls-verify": True})).rename(outside / ".kube" / "config")
+    assert auth.load_credentials(None).read_token(False) == "home"
+
+
+def test_a_pod_uses_its_service_account_and_not_a_kubeconfig_of_the_home_directory(outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (outside / ".kube").mkdir()
+    Path(kubeconfig(outside, {"token": "home"})).rename(outside / ".kube" / "config")
+    (outside / "account").mkdir()
+    (outside / "account" / "token").write_text("pod")
+    monkeypatch.setattr(auth, "SERVICE_ACCOUNT", outside / "account")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    found = auth.load_credentials(None)
+    assert (found.in_pod, found.read_token(False)) == (True, "pod")
+
+
+@pytest.mark.parametrize("written", ["~/kubeconfig", "/nowhere/config:~/kubeconfig"])
+def test_the_variable_kubeconfig_and_the_tilde_are_respected(outside: Path, monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+    kubeconfig(outside, {"token": "variable"}, {"insecure-skip-tls-verify": True})
+    monkeypatch.setenv("KUBECONFIG", written)
+    assert auth.load_credentials(None).read_token(False) == "variable"
+    monkeypatch.delenv("KUBECONFIG")
+    assert auth.load_credentials("~/kubeconfig", "two").read_token(False) == "other"
+
+
+async def test_a_process_in_a_pod_waits_for_its_api_server_and_says_so_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([Unavailable(0, "Unavailable", "refused"), Unavailable(0, "Unavailable", "refused"), None])
+
+    async def get(self: ApiClient, path: str) -> bytes:
+        answer = next(answers)
+        if answer is not None:
+            raise answer
+        return b"{}"
+
+    async def at_once(awaited: Any, _: float) -> None:
+        awaited.close()
+        raise TimeoutError
+
+    monkeypatch.setattr(ApiClient, "get", get)
+    monkeypatch.setattr(asyncio, "wait_for", at_once)
+    async with ApiClient(Credentials("http://127.0.0.1:9", in_pod=True)) as client:
+        await first_answer(client, asyncio.Event())
+    assert [record.message for record in caplog.records] == ["waiting for the API server"]
+
+
+async def test_outside_of_a_pod_an_api_server_that_does_not_answer_ends_the_process() -> None:
+    async with ApiClient(Credentials("http://127.0.0.1:9")) as client:
+        with pytest.raises(Unavailable):
+            await first_answer(client, asyncio.Event())
 
 
 @settings(max_examples=40, deadline=None)

@@ -280,5 +280,5 @@ class TestCommand:
         assert main(["replay", str(path), "--output", "json"]) == 0
 
     def test_a_missing_file_is_named(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["replay", str(tmp_path / "absent.jsonl")]) == 1
+        assert main(["replay", str(tmp_path / "absent.jsonl")]) == 2
         assert "absent.jsonl" in capsys.readouterr().err

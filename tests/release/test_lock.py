@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import distribution
 
 import pytest
+from packaging.markers import Marker
 from packaging.requirements import Requirement
 
 from release.chart import ROOT
@@ -77,7 +78,8 @@ def test_the_operator_runs_with_what_its_packages_say_they_need() -> None:
     want: set[str] = set()
     for name in project_needs(PYPROJECT):
         needed_here(name, want)
-    assert {pin.name for pin in pins} == want
+    here = [pin for pin in pins if not pin.marker or Marker(pin.marker).evaluate()]  # the lock is for every platform
+    assert {pin.name for pin in here} == want
     assert not want & {"numba", "matplotlib", "pyarrow", "pytest", "mypy"}
 
 

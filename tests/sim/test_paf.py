@@ -215,7 +215,7 @@ class TestTrace:
     def test_jobs_of_a_file_are_simulated_under_both_fair_shares(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = tmp_path / "jobs.json"
         path.write_text(json.dumps({"jobs": [JOB, {**JOB, "id": "b", "weight": 1}]}))
-        assert main(["reproduce", "paf-fig10", "--trace", str(path), "--slots", "4", "--json"]) == 0
+        assert main(["reproduce", "paf-fig10", "--trace", str(path), "--slots", "4", "-o", "json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert set(found["mean_progress"]) == {"fair", "0.99", "0.90"}
         assert set(found["worst_giver"]) == {"0.99", "0.90"}

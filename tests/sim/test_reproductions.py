@@ -47,7 +47,7 @@ def test_a_suite_that_was_stopped_runs_what_is_not_there_from_this_program_with_
 
 def test_the_suite_wants_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "all", "--quick"]) == 2
-    assert "expected --save DIR" in capsys.readouterr().err
+    assert "expected --save DIR with all" in capsys.readouterr().err
 
 
 def test_bursts_that_outgrow_their_promise_hurt_batch_under_strict_priority_only() -> None:
@@ -97,7 +97,7 @@ def test_a_request_a_little_too_small_is_found_out() -> None:
 @needs_plots
 def test_plots_and_json_are_the_same_each_time_alone_and_in_the_suite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     alone, together = tmp_path / "alone", tmp_path / "together"
-    assert main(["reproduce", "bopf-motivation", "--quick", "--json", "--save", str(alone)]) == 0
+    assert main(["reproduce", "bopf-motivation", "--quick", "-o", "json", "--save", str(alone)]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads((alone / "bopf-motivation.json").read_text())
     with ThreadPoolExecutor(1) as executor:
         done = dict(suite.run_all(["bopf-motivation"], Options(quick=True), together, executor))

@@ -11,6 +11,7 @@ from fairburst.cli import simulate as command
 from fairburst.cli.main import main
 from fairburst.policy.baselines import POLICIES
 from fairburst.sim.plots import can_plot
+from fairburst.sim.table4 import POLICIES as TABLE4_POLICIES
 from fairburst.sim.trace import FORMATS
 
 TRACE = """\
@@ -64,17 +65,36 @@ def test_the_papers_profile_runs_the_same_trace_by_its_own_rules(capsys: pytest.
     assert result["bopf"]["lq_mean_seconds"] < result["drf"]["lq_mean_seconds"]
 
 
+def test_the_papers_profile_takes_the_policies_that_it_has() -> None:
+    assert set(command.TABLE4_POLICIES) == set(TABLE4_POLICIES)
+
+
 @pytest.mark.parametrize(
-    ("arguments", "code", "complaint"),
+    ("arguments", "complaint"),
     [
-        pytest.param(["--policies", "drf,fifo"], 2, "expected some of bopf, drf", id="policy"),
-        pytest.param(["--nodes", "0"], 1, "--nodes: expected at least 1, found 0", id="nodes"),
-        pytest.param(["--trace", "none.jsonl"], 1, "expected a readable file none.jsonl", id="file"),
-        pytest.param(["--profile", "bopf-table4", "--policies", "m-bvt"], 1, "expected policies among drf, sp, bopf", id="profile"),
+        pytest.param(["--policies", "drf,fifo"], "expected some of bopf, drf", id="policy"),
+        pytest.param(["--nodes", "0"], "greater than or equal to 1", id="nodes"),
+        pytest.param(["--throughput-queues", "0"], "greater than or equal to 1", id="queues"),
+        pytest.param(["--trace", "none.jsonl"], "expected a readable file none.jsonl", id="file"),
+        pytest.param(["--trace-format", "generated"], "expected one of bb, tpcds, tpch", id="generated"),
+        pytest.param(["--profile", "bopf-table4", "--policies", "m-bvt"], "expected policies among drf, sp, bopf", id="profile"),
+        pytest.param(["--profile", "bopf-table4", "--save", "out"], "expected none with --profile bopf-table4", id="profile and save"),
+        pytest.param(["--until", "-1"], "expected a number above 0, found -1", id="until"),
+        pytest.param(["--until", "nan"], "expected a number above 0, found nan", id="until nan"),
+        pytest.param(["--period", "-5"], "expected a number of at least 0, found -5", id="period"),
+        pytest.param(["--deadline", "0"], "expected a number above 0, found 0", id="deadline"),
+        pytest.param(["--seed", "-1"], "greater than or equal to 0", id="seed"),
+        pytest.param(["--capacity", "40,x"], "expected amounts above 0 separated by commas, found '40,x'", id="capacity"),
+        pytest.param(["--save", f"{__file__}/out"], "expected a folder that can be written, found the file", id="save below a file"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
-    trace: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, complaint: str
+def test_what_makes_no_sense_is_refused_before_any_work(
+    trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], complaint: str
 ) -> None:
-    assert simulate("--trace", str(trace), *arguments) == code
-    assert complaint in capsys.readouterr().err
+    monkeypatch.setattr("fairburst.cli.simulate._realistic", None)
+    monkeypatch.setattr("fairburst.cli.simulate._table4", None)
+    assert simulate("--trace", str(trace), *arguments) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("fairburst simulate: ")
+    assert complaint in said[0]
+    assert said[1:] == ["Try `fairburst simulate --help`."]

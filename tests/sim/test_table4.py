@@ -176,7 +176,7 @@ def test_reproduce_prints_the_agreed_json_for_given_stage_lists(tmp_path: Path, 
     for name, workload in WORKLOADS.items():
         jobs = latency_jobs(generate(name, 2), workload)[:2] + generate(name, 2)[:4]
         write_stage_list(tmp_path / f"{name}.txt", jobs)
-    assert main(["reproduce", "bopf-table4", "--json", "--trace", str(tmp_path)]) == 0
+    assert main(["reproduce", "bopf-table4", "-o", "json", "--trace", str(tmp_path)]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result["factors"]) == {"bb", "tpcds", "tpch"}
     for name in WORKLOADS:

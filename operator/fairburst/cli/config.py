@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from typing import Annotated
 
-import yaml
+import typer
 
-from fairburst.cli.command import Commands, config_of
-from fairburst.config import to_markdown
-
-
-def add_to(commands: Commands) -> None:
-    """Add the command and its arguments."""
-    parser = commands.add_parser("config", help="check a configuration file and print it with all defaults, or document its keys")
-    parser.add_argument("--config", metavar="FILE", help="file to check; without it, all defaults are printed")
-    parser.add_argument("--markdown", action="store_true", help="print the documentation of every key instead")
-    parser.set_defaults(function=show)
+from fairburst.cli.arguments import ConfigFile, Form, config_of
+from fairburst.cli.output import print_value
 
 
-def show(given: argparse.Namespace) -> int:
-    """Print the documentation, or the configuration as it will be used."""
-    if given.markdown:
+def config(
+    config: ConfigFile = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the documentation of every key instead.")] = False,
+    output: Annotated[Form, typer.Option("--output", "-o", help="Form of the output; there is no table.")] = "yaml",
+) -> None:
+    """Check a configuration file and print it with all defaults, or document its keys."""
+    if markdown:
+        from fairburst.config import to_markdown  # noqa: PLC0415  keeps `fairburst --help` quick
+
         sys.stdout.write(to_markdown())
     else:
-        sys.stdout.write(yaml.safe_dump(config_of(given).model_dump(mode="json", by_alias=True), sort_keys=False))
-    return 0
+        print_value(config_of(config).model_dump(mode="json", by_alias=True), "json" if output == "json" else "yaml")

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
+from typing import Annotated
 
-from fairburst.cli.command import Commands
+import typer
 
-
-def add_to(commands: Commands) -> None:
-    """Add the command and its arguments."""
-    parser = commands.add_parser("crds", help="write the CustomResourceDefinitions")
-    parser.add_argument("--output", metavar="DIR", type=Path, required=True, help="directory to write them to, one file a kind")
-    parser.set_defaults(function=write)
+from fairburst.cli.arguments import writable_folder
 
 
-def write(given: argparse.Namespace) -> int:
-    """Write the files and name them."""
+def crds(
+    save: Annotated[
+        Path, typer.Option("--save", "--output", metavar="DIR", callback=writable_folder, help="Folder to write to, one file a kind.")
+    ],
+) -> None:
+    """Write the CustomResourceDefinitions."""
     from fairburst.kube.install.crd import write_crds  # noqa: PLC0415  keeps `fairburst --help` quick
 
-    for path in write_crds(given.output):
+    for path in write_crds(save):
         sys.stdout.write(f"{path}\n")
-    return 0

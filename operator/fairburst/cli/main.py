@@ -1,32 +1,85 @@
-"""The command `fairburst`: one module a subcommand, each of which adds its own arguments."""
+"""The command `fairburst`, also `kubectl fairburst`: one module a subcommand. Modules that take long to load are loaded by commands that
+need them, so that help and completion are quick.
+"""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
+from typing import Annotated
+
+import typer
 
 from fairburst.cli import config, crds, extender, manifests, metrics, replay, reproduce, run, simulate, uninstall
-from fairburst.config import ConfigError
+from fairburst.cli.errors import FAILED, INTERRUPTED, NO_CLUSTER, CommandError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+)
+OPERATOR, EXPERIMENTS = "Install and run", "Simulate and replay"
+for panel, functions in (
+    (OPERATOR, (run.run, extender.extender, manifests.manifests, crds.crds, config.config, metrics.metrics, uninstall.uninstall)),
+    (EXPERIMENTS, (simulate.simulate, reproduce.reproduce, replay.replay)),
+):
+    for function in functions:
+        app.command(rich_help_panel=panel)(function)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415  needed here only
+
+        sys.stdout.write(f"fairburst {version('fairburst')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def fairburst(
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Bounded priority for bursts, fair shares for batch work, on one Kubernetes cluster."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0 done, 1 it failed (the reason is on standard error), 2 wrong arguments."""
-    parser = argparse.ArgumentParser(
-        prog="fairburst", description="Bounded priority for bursts, fair shares for batch work, on one Kubernetes cluster."
-    )
-    parser.add_argument("--version", action="version", version=f"fairburst {version('fairburst')}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (run, extender, manifests, uninstall, crds, config, metrics, replay, simulate, reproduce):
-        module.add_to(commands)
-    given = parser.parse_args(arguments)
+    """Run one command and return its exit status (errors.py). A failure is one line on standard error, without a traceback."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    name = " ".join(["fairburst", *words[:1]]) if words and not words[0].startswith("-") else "fairburst"
     try:
-        exit_code: int = given.function(given)
-    except (ConfigError, OSError) as error:
-        sys.stderr.write(f"fairburst {given.command}: {error}\n")
-        return 1
-    return exit_code
+        status = app(args=words, prog_name="fairburst", standalone_mode=False)
+    except typer.TyperException as error:
+        if not str(error):  # no arguments at all: the help has been printed
+            return error.exit_code
+        context = getattr(error, "ctx", None)
+        asked = "fairburst" if context is None else context.command_path
+        sys.stderr.write(f"{name}: {error.format_message()}\nTry `{asked} --help`.\n")
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except Exception as error:
+        known = _expected(error)
+        if known is None:
+            raise
+        sys.stderr.write(f"{name}: {known}\n")
+        return known.status
+    return status if isinstance(status, int) else 0
+
+
+def _expected(error: Exception) -> CommandError | None:
+    """Return what users are told of an error that has its cause outside of the program; None for a defect."""
+    if isinstance(error, CommandError):
+        return error
+    from fairburst.config import ConfigError  # noqa: PLC0415  an error has time
+    from fairburst.kube.api.errors import ApiError, CredentialsError  # noqa: PLC0415
+    from fairburst.recording.errors import RecordingError  # noqa: PLC0415
+    from fairburst.sim.errors import SimulationError  # noqa: PLC0415
+
+    if isinstance(error, ApiError | CredentialsError):
+        return CommandError(str(error), NO_CLUSTER)
+    if isinstance(error, ConfigError | RecordingError | SimulationError | OSError):
+        return CommandError(str(error), FAILED)
+    return None
 
 
 if __name__ == "__main__":

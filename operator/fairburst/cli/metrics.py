@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from typing import Annotated
 
-from fairburst.cli.command import Commands
+import typer
 
-
-def add_to(commands: Commands) -> None:
-    """Add the command and its arguments."""
-    parser = commands.add_parser("metrics", help="list the metrics that the operator serves")
-    parser.add_argument("--markdown", action="store_true", help="print them as the page docs/metrics.md")
-    parser.set_defaults(function=show)
+from fairburst.cli.arguments import OutputForm
+from fairburst.cli.output import is_data, print_value
 
 
-def show(given: argparse.Namespace) -> int:
-    """Print one metric a line, or the page."""
+def metrics(
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print them as the page docs/metrics.md.")] = False,
+    output: OutputForm = "table",
+) -> None:
+    """List the metrics that the operator serves."""
     from fairburst.telemetry.metrics import definitions, to_markdown  # noqa: PLC0415  keeps `fairburst --help` quick
 
-    if given.markdown:
+    if markdown:
         sys.stdout.write(to_markdown())
+    elif is_data(output):
+        listed = [{"name": name, "kind": kind, "labels": list(labels), "meaning": text} for name, kind, labels, text in definitions()]
+        print_value(listed, output)
     else:
         for name, kind, labels, meaning in definitions():
             sys.stdout.write(f"{name}{{{','.join(labels)}}} ({kind}): {meaning}\n")
-    return 0

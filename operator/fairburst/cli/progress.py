@@ -1,30 +1,37 @@
-"""A progress line with the time left, on a terminal only."""
+"""A progress line with the time left, within 80 columns, on a terminal only."""
 
 from __future__ import annotations
 
-import sys
-import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+COLUMNS = 80
+DESCRIPTION = 36  # what bar, part and time leave
 
 
 class ProgressLine:
-    """Redrawn in place on standard error; silent where that is no terminal."""
+    """Redrawn in place on standard error and gone at the end, also after an error; silent where that is no terminal."""
 
-    def __init__(self) -> None:
-        self.started = time.monotonic()
-        self.shown = sys.stderr.isatty()
+    def __init__(self, console: Console | None = None) -> None:
+        console = console or Console(stderr=True)
+        console.width = min(console.width, COLUMNS)
+        self._progress = Progress(
+            BarColumn(bar_width=24), TaskProgressColumn(), TimeRemainingColumn(),
+            TextColumn("{task.description}", markup=False),
+            console=console, transient=True, disable=not console.is_terminal,
+        )  # fmt: skip
+        self._task = self._progress.add_task("", total=1.0)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._progress.stop()
 
     def __call__(self, part: float, what: str) -> None:
         """`part` of the work is done; `what` comes next."""
-        if not self.shown:
-            return
-        spent = time.monotonic() - self.started
-        left = f"{spent / part * (1 - part):.0f} s left" if part > 0.02 else "..."
-        filled = round(part * 24)
-        sys.stderr.write(f"\r[{'#' * filled}{'.' * (24 - filled)}] {part:4.0%}  {left}  {what[:60]:<60}")
-        sys.stderr.flush()
-
-    def end(self) -> None:
-        """Leave the line."""
-        if self.shown:
-            sys.stderr.write("\r" + " " * 110 + "\r")
-            sys.stderr.flush()
+        self._progress.update(self._task, completed=part, description=what[:DESCRIPTION])

@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fairburst.cli.command import Commands
+import typer
+
+from fairburst.cli.arguments import Form, OutputForm, readable
+from fairburst.cli.output import Table, is_data, print_table, print_value
 
 if TYPE_CHECKING:
     from fairburst.policy.model import GuaranteeClass
     from fairburst.recording.replay import Replay
 
 
-def add_to(commands: Commands) -> None:
-    """Add the command and its arguments."""
-    parser = commands.add_parser("replay", help="decide the rounds of a recording again, and say where the decisions differ")
-    parser.add_argument("file", metavar="FILE", type=Path, help="a recording (docs/recordings.md)")
-    parser.add_argument("--output", choices=("table", "json"), default="table")
-    parser.set_defaults(function=show)
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", callback=readable, help="A recording (docs/recordings.md).")],
+    output: OutputForm = "table",
+) -> int:
+    """Decide the rounds of a recording again, and say where the decisions differ; exit status 1 if one does."""
+    from fairburst.recording.reader import RecordingReader  # noqa: PLC0415  keeps `fairburst --help` quick
+    from fairburst.recording.replay import replay as decide_again  # noqa: PLC0415
 
-
-def show(given: argparse.Namespace) -> int:
-    """Replay and print; 1 where a round differs or the file can't be read."""
-    from fairburst.recording.errors import RecordingError  # noqa: PLC0415  keeps `fairburst --help` quick
-    from fairburst.recording.reader import RecordingReader  # noqa: PLC0415
-    from fairburst.recording.replay import replay  # noqa: PLC0415
-
-    try:
-        found = replay(RecordingReader(given.file))
-    except RecordingError as error:
-        sys.stderr.write(f"fairburst replay: {error}\n")
-        return 1
-    sys.stdout.write(json.dumps(_as_json(found)) + "\n" if given.output == "json" else _as_text(found))
+    found = decide_again(RecordingReader(file))
+    if is_data(output):
+        print_value(_as_json(found), output)
+    else:
+        _print(found, output)
     return 1 if found.differing_rounds else 0
 
 
@@ -60,19 +54,17 @@ def _as_json(found: Replay) -> dict[str, Any]:
     }
 
 
-def _as_text(found: Replay) -> str:
-    lines = [_headline(found)]
+def _print(found: Replay, form: Form) -> None:
+    sys.stdout.write(_headline(found) + "\n")
     if found.cut_off:
-        lines.append("The last line is not complete and was left out: the operator was killed while it wrote.")
-    lines += [f"line {one.line}, {_time(one.now)}: {one.what}" for one in found.differences]
-    table = [("queue", "allocated", "used", "classes")]
+        sys.stdout.write("The last line is not complete and was left out: the operator was killed while it wrote.\n")
+    sys.stdout.writelines(f"line {one.line}, {_time(one.now)}: {one.what}\n" for one in found.differences)
+    table = Table(("queue", "allocated", "used", "classes"), right=frozenset({"allocated", "used"}))
     for name, history in sorted(found.queues.items()):
         parts = [f"{value / found.seconds:.2%}" if found.seconds else "-" for value in (history.allocated, history.used)]
         classes = ", ".join(f"{_word(granted)} from {since - found.started:.0f} s" for since, granted in history.classes)
-        table.append((name, parts[0], parts[1], classes))
-    widths = [max(len(row[column]) for row in table) for column in range(3)]
-    lines += [f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]}" for row in table]
-    return "\n".join(lines) + "\n"
+        table.rows.append((name, parts[0], parts[1], classes))
+    print_table(table, form)
 
 
 def _headline(found: Replay) -> str:

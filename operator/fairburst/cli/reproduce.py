@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
-import json
+import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from fairburst.cli.command import Commands
+import typer
+
+from fairburst.cli.arguments import Form, OutputForm, SaveFolder, readable
+from fairburst.cli.output import is_data, print_value
 
 if TYPE_CHECKING:
     from fairburst.sim.reproductions.result import Options
@@ -22,84 +24,94 @@ NAMES = (
 ALL = "all"
 
 
-def add_to(commands: Commands) -> None:
-    """Add the command and its arguments."""
-    parser = commands.add_parser("reproduce", help="run an experiment of the papers and compare with what they report")
-    parser.add_argument("name", metavar="NAME", choices=(*NAMES, ALL), help=f"{', '.join(NAMES)}, or {ALL} (with --save)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the generated inputs (default 1)")
-    parser.add_argument(
-        "--trace", metavar="PATH", type=Path,
-        help="inputs to use instead: a folder with bb.txt, tpcds.txt and tpch.txt (bopf-table4), a JSON file of jobs (paf-fig10), a folder "
-        "of curves (paf-fig4, paf-fig7), of TPC-H profiles (dress-estimator) or of measured runs (paf-fits)",
-    )  # fmt: skip
-    parser.add_argument("--slots", type=int, metavar="N", help="paf-fig10: one cluster of so many slots")
-    parser.add_argument("--save", metavar="DIR", type=Path, help="write the result as JSON and the plots as SVG and PNG")
-    parser.add_argument("--quick", action="store_true", help="fewer points and jobs: a look at the trend, no comparison")
-    parser.add_argument("--plain", action="store_true", help="interpret the loop even if numba is installed (same result, slower)")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help=f"{ALL}: so many experiments at a time (default 1)")
-    parser.set_defaults(function=reproduce)
+def _known(name: str) -> str:
+    if name not in {*NAMES, ALL}:
+        raise typer.BadParameter(f"expected one of {', '.join(NAMES)}, {ALL}; found {name!r}")
+    return name
 
 
-def reproduce(given: argparse.Namespace) -> int:
-    """Run and print."""
-    from fairburst.sim.errors import SimulationError  # noqa: PLC0415  keeps `fairburst --help` quick
-    from fairburst.sim.plots import can_plot  # noqa: PLC0415
+def _names(incomplete: str) -> list[str]:
+    return [name for name in (*NAMES, ALL) if name.startswith(incomplete)]
+
+
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", callback=_known, autocompletion=_names, help=f"{', '.join(NAMES)}, or {ALL} (with --save)."),
+]
+TracePath = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace", metavar="PATH", callback=readable,
+        help="Inputs to use instead: a folder with bb.txt, tpcds.txt and tpch.txt (bopf-table4), a JSON file of jobs (paf-fig10), a folder "
+        "of curves (paf-fig4, paf-fig7), of TPC-H profiles (dress-estimator) or of measured runs (paf-fits).",
+    ),
+]  # fmt: skip
+
+
+def reproduce(
+    name: Name,
+    output: OutputForm = "table",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the generated inputs.")] = 1,
+    trace: TracePath = None,
+    slots: Annotated[int | None, typer.Option("--slots", metavar="N", min=1, help="paf-fig10: one cluster of so many slots.")] = None,
+    save: SaveFolder = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer points and jobs: a look at the trend, no comparison.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Interpret the loop even if numba is installed (same result, slower).")] = False,
+    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, help=f"{ALL}: so many experiments at a time.")] = 1,
+) -> int:
+    """Run an experiment of the papers and compare with what they report."""
+    if slots is not None and name != "paf-fig10":
+        raise typer.BadParameter(f"expected it with paf-fig10 only, found it with {name}", param_hint="--slots")
+    if name == ALL and save is None:
+        raise typer.BadParameter(f"expected --save DIR with {ALL}, found none", param_hint="--save")
+    if name == ALL and is_data(output):
+        raise typer.BadParameter(f"expected a table with {ALL}, whose results are the JSON files in --save", param_hint="--output")
+    from fairburst.sim.plots import can_plot  # noqa: PLC0415  keeps `fairburst --help` quick
     from fairburst.sim.reproductions import EXPERIMENTS  # noqa: PLC0415
     from fairburst.sim.reproductions.result import Options  # noqa: PLC0415
 
-    options = Options(given.seed, given.trace, False if given.plain else None, given.quick, given.slots)
-    if given.slots is not None and (given.slots < 1 or given.name != "paf-fig10"):
-        sys.stderr.write(f"fairburst reproduce: --slots: expected a number above 0 with paf-fig10, found {given.slots} with {given.name}\n")
-        return 2
-    if given.trace is not None and (given.name == ALL or not EXPERIMENTS[given.name].takes_trace):
-        sys.stderr.write(f"fairburst reproduce: --trace: {given.name} takes none\n")
-        return 2
-    if given.save is not None and not can_plot():
+    if trace is not None and (name == ALL or not EXPERIMENTS[name].takes_trace):
+        raise typer.BadParameter(f"{name} takes none", param_hint="--trace")
+    options = Options(seed, trace, False if plain else None, quick, slots)
+    if save is not None and not can_plot():
         sys.stderr.write("fairburst reproduce: no plots: matplotlib isn't installed (pip install fairburst[sim])\n")
-    if given.name == ALL:
-        return _all(given, options)
-    try:
-        _one(given, options)
-    except SimulationError as error:
-        sys.stderr.write(f"fairburst reproduce: {error}\n")
-        return 1
+    if name == ALL and save is not None:
+        return _all(options, save, jobs)
+    _one(name, options, save, output)
     return 0
 
 
-def _one(given: argparse.Namespace, options: Options) -> None:
+def _one(name: str, options: Options, save: Path | None, output: Form) -> None:
     from fairburst.cli.progress import ProgressLine  # noqa: PLC0415
     from fairburst.sim.reproductions import EXPERIMENTS, suite  # noqa: PLC0415
     from fairburst.sim.reproductions.result import as_json, as_text  # noqa: PLC0415
 
     made_by = suite.origin(options)
-    progress = ProgressLine()
-    try:
-        result = EXPERIMENTS[given.name].run(options, progress)
-    finally:
-        progress.end()
-    sys.stdout.write(json.dumps({**as_json(result), **made_by}) + "\n" if given.json else as_text(result))
-    if given.save is not None:
-        suite.save(result, made_by, given.save)
+    with ProgressLine() as progress:
+        result = EXPERIMENTS[name].run(options, progress)
+    if is_data(output):
+        print_value({**as_json(result), **made_by}, output)
+    else:
+        sys.stdout.write(as_text(result))
+    if save is not None:
+        suite.save(result, made_by, save)
 
 
-def _all(given: argparse.Namespace, options: Options) -> int:
-    """Run what the folder doesn't hold yet, a line each; what went wrong is said at its place and in the exit code."""
+def _all(options: Options, save: Path, jobs: int) -> int:
+    """Run what the folder doesn't hold yet, a line each; what went wrong is said at its place and in the exit status."""
     from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
     from multiprocessing import get_context  # noqa: PLC0415
 
     from fairburst.sim.reproductions import EXPERIMENTS, suite  # noqa: PLC0415
 
-    if given.save is None or given.jobs < 1:
-        sys.stderr.write("fairburst reproduce all: expected --save DIR, and --jobs of at least 1\n")
-        return 2
-    names = suite.missing(NAMES, suite.origin(options), given.save)
-    minutes = sum(EXPERIMENTS[name].seconds for name in names) / 60 / given.jobs
-    estimate = "a minute" if given.quick else f"{minutes:.0f} minutes of {given.jobs} processors"
-    sys.stdout.write(f"{len(NAMES) - len(names)} of {len(NAMES)} are in {given.save}; {len(names)} to run, about {estimate}\n")
+    names = suite.missing(NAMES, suite.origin(options), save)
+    minutes = sum(EXPERIMENTS[name].seconds for name in names) / 60 / jobs
+    estimate = "a minute" if options.quick else f"{minutes:.0f} minutes of {jobs} processors"
+    sys.stdout.write(f"{len(NAMES) - len(names)} of {len(NAMES)} are in {save}; {len(names)} to run, about {estimate}\n")
     failed = False
-    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as executor:
-        for name, outcome in suite.run_all(names, options, given.save, executor):
+    # Ctrl-C reaches the workers too: they end at once, without a traceback each.
+    with ProcessPoolExecutor(jobs, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_DFL)) as executor:
+        for name, outcome in suite.run_all(names, options, save, executor):
             failed |= isinstance(outcome, str)
             told = outcome if isinstance(outcome, str) else ", ".join(f"{count} {verdict}" for verdict, count in sorted(outcome.items()))
             sys.stdout.write(f"{name}: {told}\n")

@@ -2,89 +2,161 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
+import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from fairburst.cli.command import Commands
+import typer
+
+from fairburst.cli.arguments import Form, OutputForm, SaveFolder, not_negative, positive
+from fairburst.cli.output import Table, is_data, print_table, print_value
 
 if TYPE_CHECKING:
     from fairburst.sim.scenario import Scenario
     from fairburst.sim.sink import Record
 
-TRACE_FORMATS = ("native", "stages", "dagsched-tpch", "swim", "azure", "generated")
+TraceFormat = Literal["native", "stages", "dagsched-tpch", "swim", "azure", "generated"]
+Profile = Literal["realistic", "bopf-table4"]
+Benchmark = Literal["bb", "tpcds", "tpch"]
+TRACE_FORMATS: tuple[str, ...] = get_args(TraceFormat)
 POLICIES = ("bopf", "drf", "sp", "n-bopf", "m-bvt", "capacity", "dress", "static")
+TABLE4_POLICIES = ("drf", "sp", "bopf")  # as fairburst.sim.table4.POLICIES, which is imported late; a test compares the two
 
 
-def add_to(commands: Commands) -> None:
-    """Add the command and its arguments."""
-    parser = commands.add_parser("simulate", help="replay a trace under several policies in virtual time")
-    parser.add_argument("--trace", metavar="FILE", required=True, help="the trace; for `generated`: bb, tpcds or tpch")
-    parser.add_argument("--trace-format", choices=TRACE_FORMATS, default="native", help="docs/reproduction.md describes each")
-    parser.add_argument("--policies", default="drf,bopf", help=f"comma separated, of {', '.join(POLICIES)} (default drf,bopf)")
-    parser.add_argument("--throughput-queues", type=int, default=8, metavar="N", help="jobs that name no queue are dealt out to so many")
-    parser.add_argument("--profile", choices=("realistic", "bopf-table4"), default="realistic", help="the engine's rules")
-    parser.add_argument("--benchmark", choices=("bb", "tpcds", "tpch"), default="bb", help="bopf-table4: whose limits and multipliers")
-    parser.add_argument("--seed", type=int, default=1, help="seed of generated traces (default 1)")
-    parser.add_argument("--capacity", default="1000,1000", help="of each resource, comma separated (default 1000,1000)")
-    parser.add_argument("--nodes", type=int, default=1, help="split the capacity over so many equal nodes (default one big machine)")
-    parser.add_argument("--period", type=float, default=1000.0, help="seconds between bursts of the latency queue; 0: no latency queue")
-    parser.add_argument("--on-seconds", type=float, default=25.0, help="declared length of a burst that takes the whole capacity")
-    parser.add_argument("--deadline", type=float, help="seconds by which a burst should be served (default: --on-seconds)")
-    parser.add_argument("--task-factor", type=float, default=1.0, help="multiply the task counts of batch jobs")
-    parser.add_argument("--start-delay", type=float, default=0.0, help="seconds from a task's start to its work's")
-    parser.add_argument("--round-seconds", type=float, default=0.0, help="drain events into a round every so often (default: at once)")
-    parser.add_argument("--preemptive", action="store_true", help="evict tasks for what latency queues are owed")
-    parser.add_argument("--until", type=float, default=math.inf, help="end after so many seconds (default: when batch work is done)")
-    parser.add_argument("--output", choices=("table", "json"), default="table")
-    parser.add_argument("--save", metavar="DIR", type=Path, help="write tables (Parquet, else CSV) and report.html")
-    parser.set_defaults(function=simulate)
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The arguments of `simulate`, valid."""
+
+    trace: str
+    trace_format: TraceFormat
+    policies: tuple[str, ...]
+    throughput_queues: int
+    profile: Profile
+    benchmark: Benchmark
+    seed: int
+    capacity: tuple[float, ...]
+    nodes: int
+    period: float
+    on_seconds: float
+    deadline: float | None
+    task_factor: float
+    start_delay: float
+    round_seconds: float
+    preemptive: bool
+    until: float
+    output: Form
+    save: Path | None
 
 
-def simulate(given: argparse.Namespace) -> int:
-    """Run every policy and print."""
-    from fairburst.sim.errors import SimulationError  # noqa: PLC0415  keeps `fairburst --help` quick
+def _policies(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in POLICIES:
+            raise typer.BadParameter(f"expected some of {', '.join(POLICIES)}, found {name!r}", param_hint="--policies")
+    return names
 
-    policies = [name.strip() for name in given.policies.split(",")]
-    unknown = [name for name in policies if name not in POLICIES]
-    if unknown:
-        sys.stderr.write(f"fairburst simulate: --policies: expected some of {', '.join(POLICIES)}, found {unknown[0]!r}\n")
-        return 2
+
+def _amounts(text: str) -> tuple[float, ...]:
     try:
-        if given.profile == "bopf-table4":
-            return _table4(given, policies)
-        return _realistic(given, policies)
-    except SimulationError as error:
-        sys.stderr.write(f"fairburst simulate: {error}\n")
-        return 1
+        amounts = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        amounts = ()
+    if not amounts or not all(0 < amount < math.inf for amount in amounts):
+        raise typer.BadParameter(f"expected amounts above 0 separated by commas, found {text!r}", param_hint="--capacity")
+    return amounts
 
 
-def _realistic(given: argparse.Namespace, policies: list[str]) -> int:
-    from fairburst.cli.progress import ProgressLine  # noqa: PLC0415
+def _number(flag: str, text: str, default: float | None, *, above_zero: bool = True) -> Any:
+    return typer.Option(flag, callback=positive if above_zero else not_negative, help=text, show_default=default is not None)
+
+
+def simulate(
+    trace: Annotated[str, typer.Option("--trace", metavar="FILE", help="The trace; for `generated`: bb, tpcds or tpch.")],
+    trace_format: Annotated[TraceFormat, typer.Option("--trace-format", help="docs/reproduction.md describes each.")] = "native",
+    policies: Annotated[str, typer.Option("--policies", metavar="NAMES", help=f"Of {', '.join(POLICIES)}; comma separated.")] = "drf,bopf",
+    throughput_queues: Annotated[
+        int, typer.Option("--throughput-queues", metavar="N", min=1, help="Jobs that name no queue are dealt out to so many.")
+    ] = 8,
+    profile: Annotated[Profile, typer.Option("--profile", help="The engine's rules.")] = "realistic",
+    benchmark: Annotated[Benchmark, typer.Option("--benchmark", help="bopf-table4: whose limits and multipliers.")] = "bb",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of generated traces.")] = 1,
+    capacity: Annotated[str, typer.Option("--capacity", metavar="N,...", help="Of each resource, comma separated.")] = "1000,1000",
+    nodes: Annotated[int, typer.Option("--nodes", min=1, help="Split the capacity over so many equal nodes.")] = 1,
+    period: Annotated[
+        float, _number("--period", "Seconds between bursts of the latency queue; 0: none.", 1000.0, above_zero=False)
+    ] = 1000.0,
+    on_seconds: Annotated[float, _number("--on-seconds", "Declared length of a burst that takes the whole capacity.", 25.0)] = 25.0,
+    deadline: Annotated[
+        float | None, _number("--deadline", "Seconds to serve a burst in; without it, those of --on-seconds.", None)
+    ] = None,
+    task_factor: Annotated[float, _number("--task-factor", "Multiply the task counts of batch jobs.", 1.0)] = 1.0,
+    start_delay: Annotated[float, _number("--start-delay", "Seconds from a task's start to its work's.", 0.0, above_zero=False)] = 0.0,
+    round_seconds: Annotated[
+        float, _number("--round-seconds", "Drain events into a round every so often; 0: at once.", 0.0, above_zero=False)
+    ] = 0.0,
+    preemptive: Annotated[bool, typer.Option("--preemptive", help="Evict tasks for what latency queues are owed.")] = False,
+    until: Annotated[float, _number("--until", "End after so many seconds; without it, when batch work is done.", None)] = math.inf,
+    output: OutputForm = "table",
+    save: SaveFolder = None,
+) -> None:
+    """Replay a trace under several policies in virtual time."""
+    given = Given(
+        trace, trace_format, _policies(policies), throughput_queues, profile, benchmark, seed, _amounts(capacity), nodes, period,
+        on_seconds, deadline, task_factor, start_delay, round_seconds, preemptive, until, output, save,
+    )  # fmt: skip
+    _check_together(given)
+    if given.profile == "bopf-table4":
+        _table4(given)
+    else:
+        _realistic(given)
+
+
+def _check_together(given: Given) -> None:
+    """Raise for arguments that are valid alone but not with each other."""
+    if given.trace_format == "generated":
+        if given.trace not in get_args(Benchmark):
+            raise typer.BadParameter(f"expected one of {', '.join(get_args(Benchmark))}, found {given.trace!r}", param_hint="--trace")
+    elif not os.access(Path(given.trace).expanduser(), os.R_OK):
+        raise typer.BadParameter(f"expected a readable file {given.trace}, found none", param_hint="--trace")
+    if given.profile == "bopf-table4":
+        for name in given.policies:
+            if name not in TABLE4_POLICIES:
+                raise typer.BadParameter(
+                    f"expected policies among {', '.join(TABLE4_POLICIES)} with --profile bopf-table4, found {name!r}",
+                    param_hint="--policies",
+                )
+        if given.save is not None:
+            raise typer.BadParameter("expected none with --profile bopf-table4, which has no tables", param_hint="--save")
+
+
+def _realistic(given: Given) -> None:
+    from fairburst.cli.progress import ProgressLine  # noqa: PLC0415  keeps `fairburst --help` quick
     from fairburst.sim.engine import run  # noqa: PLC0415
     from fairburst.sim.report import save_page, save_tables  # noqa: PLC0415
 
     scenario = _scenario(given)
     records: dict[str, Record] = {}
-    progress = ProgressLine()
-    for number, policy in enumerate(policies):
+    with ProgressLine() as progress:
+        for number, policy in enumerate(given.policies):
 
-        def tell(part: float, done: int = number, name: str = policy) -> None:
-            progress((done + part) / len(policies), name)
+            def tell(part: float, done: int = number, name: str = policy) -> None:
+                progress((done + part) / len(given.policies), name)
 
-        records[policy] = run(scenario, policy, record_use=given.save is not None, progress=tell)
-    progress.end()
-    sys.stdout.write(json.dumps(_as_json(given, records)) + "\n" if given.output == "json" else _as_text(records))
+            records[policy] = run(scenario, policy, record_use=given.save is not None, progress=tell)
+    if is_data(given.output):
+        print_value(_as_json(given, records), given.output)
+    else:
+        _print(records, given.output)
     if given.save is not None:
         save_tables(given.save, records)
-        save_page(given.save / "report.html", f"{Path(given.trace).name}: {', '.join(policies)}", records, [f"Seed {given.seed}."])
-    return 0
+        title = f"{Path(given.trace).name}: {', '.join(given.policies)}"
+        save_page(given.save / "report.html", title, records, [f"Seed {given.seed}."])
 
 
-def _scenario(given: argparse.Namespace) -> Scenario:
+def _scenario(given: Given) -> Scenario:
     from fairburst.sim.cluster import Cluster  # noqa: PLC0415
     from fairburst.sim.errors import ScenarioError  # noqa: PLC0415
     from fairburst.sim.experiment import batch_with_bursts, fill_capacity, in_resources, short_jobs  # noqa: PLC0415
@@ -92,16 +164,11 @@ def _scenario(given: argparse.Namespace) -> Scenario:
     from fairburst.sim.trace import Trace, read_trace  # noqa: PLC0415
     from fairburst.sim.workload import scaled  # noqa: PLC0415
 
-    try:
-        amounts = [float(text) for text in given.capacity.split(",")]
-    except ValueError as error:
-        raise ScenarioError(f"--capacity: expected amounts separated by commas, found {given.capacity!r}") from error
-    if given.nodes < 1:
-        raise ScenarioError(f"--nodes: expected at least 1, found {given.nodes}")
+    amounts = given.capacity
     if given.trace_format == "generated":
         trace = Trace(("cpu", "memory"), tuple(generate(given.trace, given.seed)))
     else:
-        trace = read_trace(Path(given.trace), given.trace_format)
+        trace = read_trace(Path(given.trace).expanduser(), given.trace_format)
     resources = trace.resources[: len(amounts)]
     if len(resources) < len(amounts):
         raise ScenarioError(f"--capacity: expected an amount for each of {', '.join(trace.resources)}, found {len(amounts)}")
@@ -115,7 +182,7 @@ def _scenario(given: argparse.Namespace) -> Scenario:
     )  # fmt: skip
 
 
-def _as_json(given: argparse.Namespace, records: dict[str, Record]) -> dict[str, Any]:
+def _as_json(given: Given, records: dict[str, Record]) -> dict[str, Any]:
     import dataclasses  # noqa: PLC0415
 
     from fairburst.sim.figures import summaries  # noqa: PLC0415
@@ -138,36 +205,28 @@ def _as_json(given: argparse.Namespace, records: dict[str, Record]) -> dict[str,
     }  # fmt: skip
 
 
-def _as_text(records: dict[str, Record]) -> str:
+def _print(records: dict[str, Record], form: Form) -> None:
     from fairburst.sim.report import QUEUE_HEAD, queue_rows  # noqa: PLC0415
 
-    lines = []
     for policy, record in records.items():
-        table = [list(QUEUE_HEAD), *queue_rows(record)]
-        widths = [max(len(row[column]) for row in table) for column in range(len(QUEUE_HEAD))]
         use = ", ".join(f"{name} {part:.1%}" for name, part in record.utilisation.items())
-        lines.append(f"{policy}: {record.tasks_started} tasks in {record.end:.0f} s, use {use}")
-        lines += [
-            "  ".join(cell.rjust(width) if at else cell.ljust(width) for at, (cell, width) in enumerate(zip(row, widths, strict=True)))
-            for row in table
-        ]
-        lines.append("")
-    return "\n".join(lines)
+        sys.stdout.write(f"{policy}: {record.tasks_started} tasks in {record.end:.0f} s, use {use}\n")
+        print_table(Table(QUEUE_HEAD, list(queue_rows(record)), right=frozenset(QUEUE_HEAD[1:])), form)
+        sys.stdout.write("\n")
 
 
-def _table4(given: argparse.Namespace, policies: list[str]) -> int:
-    from fairburst.sim.errors import ScenarioError  # noqa: PLC0415
+def _table4(given: Given) -> None:
     from fairburst.sim.generate import generate  # noqa: PLC0415
-    from fairburst.sim.table4 import POLICIES as KNOWN  # noqa: PLC0415
     from fairburst.sim.table4 import WORKLOADS, run  # noqa: PLC0415
     from fairburst.sim.trace import read_trace  # noqa: PLC0415
 
-    unknown = [name for name in policies if name not in KNOWN]
-    if unknown:
-        raise ScenarioError(f"--profile bopf-table4: expected policies among {', '.join(KNOWN)}, found {unknown[0]!r}")
     name = given.trace if given.trace_format == "generated" else given.benchmark
-    jobs = generate(name, given.seed) if given.trace_format == "generated" else read_trace(Path(given.trace), given.trace_format).jobs
-    outcomes = {policy: run(jobs, WORKLOADS[name], policy, given.throughput_queues) for policy in policies}
+    jobs = (
+        generate(name, given.seed)
+        if given.trace_format == "generated"
+        else read_trace(Path(given.trace).expanduser(), given.trace_format).jobs
+    )
+    outcomes = {policy: run(jobs, WORKLOADS[name], policy, given.throughput_queues) for policy in given.policies}
     result = {
         policy: {
             "lq_mean_seconds": outcome.latency_mean, "tq_mean_seconds": outcome.throughput_mean, "end_seconds": outcome.stopped_at,
@@ -175,9 +234,8 @@ def _table4(given: argparse.Namespace, policies: list[str]) -> int:
         }
         for policy, outcome in outcomes.items()
     }  # fmt: skip
-    if given.output == "json":
-        sys.stdout.write(json.dumps({"seed": given.seed, "profile": given.profile, "policies": result}) + "\n")
-        return 0
+    if is_data(given.output):
+        print_value({"seed": given.seed, "profile": given.profile, "policies": result}, given.output)
+        return
     for policy, values in result.items():
         sys.stdout.write(f"{policy:>8}  " + "  ".join(f"{key} {value:.2f}" for key, value in values.items()) + "\n")
-    return 0

@@ -13,12 +13,13 @@ from typing import Any
 from fairburst.config import Config
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, CredentialsError
+from fairburst.kube.api.first_answer import first_answer
 from fairburst.kube.api.informer import Informer, silence
 from fairburst.kube.api.objects import Node, Pod
 from fairburst.kube.extender.node_table import NodeTable
 from fairburst.kube.extender.queue_objects import PATHS, Queue, classes, expected_bursts
 from fairburst.kube.extender.server import ExtenderServer
-from fairburst.kube.process import LIVE_PODS, stopped_by_signal
+from fairburst.kube.process import LIVE_PODS, NO_CLUSTER, stopped_by_signal
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.telemetry.log import event, set_up
 from fairburst.telemetry.metrics import ExtenderMetrics
@@ -35,13 +36,14 @@ def run(config: Config) -> int:
         asyncio.run(_main(config))
     except (ApiError, CredentialsError) as error:
         event(logger, logging.ERROR, "cannot run", problem=str(error))
-        return 1
+        return NO_CLUSTER
     return 0
 
 
 async def _main(config: Config) -> None:
     stop = stopped_by_signal()
     async with await ApiClient.connect(config.kubeconfig, config.context, agent="fairburst extender") as client:
+        await first_answer(client, stop)
         await Extender(config, client).run(stop)
     event(logger, logging.INFO, "stopped")
 

@@ -24,6 +24,7 @@ from fairburst.config import Config
 from fairburst.kube.admission.server import AdmissionServer, CertificateError
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, CredentialsError
+from fairburst.kube.api.first_answer import first_answer
 from fairburst.kube.api.informer import Informer, silence
 from fairburst.kube.api.lease import LeaderElection, LeaseTimes
 from fairburst.kube.api.objects import Deployment, Job, JobSet, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
@@ -53,6 +54,7 @@ logger = logging.getLogger(__name__)
 
 # Without a round's end or a write's answer for this long beyond a round's interval the process is stuck: no single request takes longer.
 STUCK_SECONDS = 60.0
+NO_CLUSTER = 3  # the exit status for a cluster that cannot be reached or refuses, as for every command
 FINISH_SECONDS = 5.0  # for the last round and what it has left to tell; Kubernetes ends us 30 s after SIGTERM
 CONTROLLERS = {
     "Job": ("/apis/batch/v1/jobs", Job),
@@ -71,7 +73,7 @@ def run(config: Config) -> int:
         asyncio.run(_main(config))
     except (ApiError, CertificateError, CredentialsError) as error:
         event(logger, logging.ERROR, "cannot run", problem=str(error))
-        return 1
+        return 1 if isinstance(error, CertificateError) else NO_CLUSTER
     return 0
 
 
@@ -81,6 +83,7 @@ async def _main(config: Config) -> None:
     identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
     rates = {"write_rate": config.writes.per_second, "write_burst": config.writes.burst}
     async with await ApiClient.connect(config.kubeconfig, config.context, **rates, agent=f"fairburst {identity}") as client:
+        await first_answer(client, stop)
         if not config.leader_election.enabled:
             await Operator(config, client).run(stop)
         else:

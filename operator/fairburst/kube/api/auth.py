@@ -17,6 +17,7 @@ from typing import Any
 from fairburst.kube.api.errors import CredentialsError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+DEFAULT_KUBECONFIG = Path("~/.kube/config")
 TOKEN_MAX_AGE_SECONDS = 60.0
 
 ReadToken = Callable[[bool], str | None]
@@ -24,7 +25,10 @@ ReadToken = Callable[[bool], str | None]
 
 @dataclass
 class Credentials:
-    """An endpoint and its credentials. `read_token(force)` may block (file, plug-in); `force` discards cached credentials."""
+    """An endpoint and its credentials. `read_token(force)` may block (file, plug-in); `force` discards cached credentials.
+
+    in_pod: they are those of the service account of the pod in which this process runs.
+    """
 
     server: str
     read_token: ReadToken = field(default=lambda force: None)  # noqa: ARG005
@@ -34,6 +38,7 @@ class Credentials:
     tls_server_name: str | None = None
     proxy: str | None = None
     insecure: bool = False
+    in_pod: bool = False
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return the TLS settings, or None for plain HTTP, which only `kubectl proxy` and tests use."""
@@ -72,18 +77,23 @@ class TokenCache:
 
 
 def load_credentials(kubeconfig: str | None, context: str | None = None) -> Credentials:
-    """Return the credentials of a kubeconfig file, or of the pod's service account if `kubeconfig` is None. May block.
+    """Return the credentials of a kubeconfig file. Without one: of the files in $KUBECONFIG, else of the pod's service account, else of
+    ~/.kube/config. May block.
 
     Raises
     ------
     CredentialsError : the file or the service account is missing or unusable.
     """
-    return from_service_account() if kubeconfig is None else from_kubeconfig(kubeconfig, context)
+    chosen = kubeconfig or os.environ.get("KUBECONFIG")
+    if not chosen and not (SERVICE_ACCOUNT / "token").exists() and DEFAULT_KUBECONFIG.expanduser().exists():
+        chosen = str(DEFAULT_KUBECONFIG)
+    return from_kubeconfig(chosen, context) if chosen else from_service_account()
 
 
-def from_service_account(directory: Path = SERVICE_ACCOUNT) -> Credentials:
+def from_service_account(directory: Path | None = None) -> Credentials:
     """Return the credentials that the kubelet projects into the pod."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
+    directory = SERVICE_ACCOUNT if directory is None else directory
     token_path, ca_path = directory / "token", directory / "ca.crt"
     if not host or not port or not token_path.exists():
         raise CredentialsError(
@@ -95,11 +105,12 @@ def from_service_account(directory: Path = SERVICE_ACCOUNT) -> Credentials:
     def read_token(force: bool) -> str:  # noqa: ARG001 (files are not cached)
         return token_path.read_text().strip()
 
-    return Credentials(f"https://{host}:{port}", read_token, ca_path=str(ca_path) if ca_path.exists() else None)
+    return Credentials(f"https://{host}:{port}", read_token, ca_path=str(ca_path) if ca_path.exists() else None, in_pod=True)
 
 
 def from_kubeconfig(path: str, context: str | None = None) -> Credentials:
-    """Return the credentials that `kubectl` would use, including exec plug-ins and OIDC."""
+    """Return the credentials that `kubectl` would use, including exec plug-ins and OIDC. `path` may be several, separated as in $PATH."""
+    path = os.pathsep.join(os.path.expanduser(each) for each in path.split(os.pathsep))
     from kubernetes import client as kubernetes_client  # noqa: PLC0415 (36 MB, and not needed in a pod)
     from kubernetes import config as kubernetes_config  # noqa: PLC0415
 

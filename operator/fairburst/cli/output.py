@@ -1,0 +1,67 @@
+"""What commands print: tables for people, JSON and YAML for programs. Colours and the terminal's width on a terminal only."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fairburst.cli.arguments import Form
+
+STYLES = {"Hard": "green", "Soft": "yellow", "Elastic": "cyan", "Rejected": "red", "True": "green", "False": "red"}
+
+
+@dataclass(slots=True)
+class Table:
+    """Rows of text below a head. `wide` names columns that only `-o wide` shows, `right` those that are aligned to the right."""
+
+    head: Sequence[str]
+    rows: list[Sequence[str]] = field(default_factory=list)
+    wide: frozenset[str] = frozenset()
+    right: frozenset[str] = frozenset()
+
+
+def print_table(table: Table, form: Form = "table") -> None:
+    """Print the table: in full where the output is piped, within the width of a terminal otherwise."""
+    shown = [at for at, name in enumerate(table.head) if form == "wide" or name not in table.wide]
+    if not sys.stdout.isatty():
+        sys.stdout.write(_plain(table, shown))
+        return
+    from rich.console import Console  # noqa: PLC0415  only a terminal needs it
+    from rich.table import Table as RichTable  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    drawn = RichTable(box=None, pad_edge=False, header_style="bold")
+    for at in shown:
+        drawn.add_column(table.head[at], justify="right" if table.head[at] in table.right else "left", overflow="fold")
+    for row in table.rows:
+        drawn.add_row(*(Text(row[at], style=STYLES.get(row[at], "")) for at in shown))
+    Console(highlight=False).print(drawn)
+
+
+def _plain(table: Table, shown: Sequence[int]) -> str:
+    rows = [table.head, *table.rows]
+    widths = {at: max(len(row[at]) for row in rows) for at in shown}
+    lines = []
+    for row in rows:
+        cells = [row[at].rjust(widths[at]) if table.head[at] in table.right else row[at].ljust(widths[at]) for at in shown]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def print_value(value: Any, form: Form) -> None:
+    """Print a value of dictionaries, lists and scalars as JSON or YAML."""
+    if form == "yaml":
+        import yaml  # noqa: PLC0415  only this form needs it
+
+        sys.stdout.write(yaml.safe_dump(value, sort_keys=False, allow_unicode=True))
+    else:
+        sys.stdout.write(json.dumps(value, indent=2 if sys.stdout.isatty() else None) + "\n")
+
+
+def is_data(form: Form) -> bool:
+    """Whether the form is one for programs."""
+    return form in {"json", "yaml"}

@@ -1,0 +1,41 @@
+"""The first answer of the API server: a process that starts without one says so once, and not for each of its watches."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import Unavailable
+from fairburst.telemetry.log import event
+
+logger = logging.getLogger(__name__)
+
+LONGEST_PAUSE_SECONDS = 10.0
+
+
+async def first_answer(client: ApiClient, stop: asyncio.Event) -> None:
+    """Return once the API server has answered, or `stop` is set.
+
+    In a pod this waits, because a restart would only add the kubelet's delay. Elsewhere a person waits, or a wrong kubeconfig is in use.
+
+    Raises
+    ------
+    ApiError : the server refuses, or, outside of a pod, it cannot be reached.
+    """
+    pause = 0.25
+    while not stop.is_set():
+        try:
+            await client.get("/version")
+        except Unavailable as error:
+            if not client.credentials.in_pod:
+                raise
+            if pause < 1:
+                event(logger, logging.WARNING, "waiting for the API server", problem=str(error))
+        else:
+            return
+        pause = min(max(1.0, 2 * pause), LONGEST_PAUSE_SECONDS)
+        try:
+            await asyncio.wait_for(stop.wait(), pause)
+        except TimeoutError:
+            continue
