@@ -8,7 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
@@ -45,10 +47,26 @@ def test_operator_that_dies_is_reported_with_its_last_lines(nowhere):
         OperatorProcess(nowhere, {"metrix": {}}, "broken", subject_user=None, install=False)
 
 
-def test_operator_that_never_gets_ready_is_killed_and_reported(nowhere):
+@pytest.fixture
+def refusing(nowhere):
+    """A cluster whose API server answers, and refuses everything."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    nowhere.kubeconfig.write_text(nowhere.kubeconfig.read_text().replace("127.0.0.1:1", f"127.0.0.1:{server.server_port}"))
+    yield nowhere
+    server.shutdown()
+    server.server_close()
+
+
+def test_operator_without_a_cluster_ends_at_once_and_says_so_in_one_line(nowhere):
+    with pytest.raises(OperatorError, match=r"operator lost ended with status 3 before it was ready. Last lines:\n.*cannot run.*$"):
+        OperatorProcess(nowhere, {}, "lost", subject_user=None, install=False)
+
+
+def test_operator_that_never_gets_ready_is_killed_and_reported(refusing):
     before = children()
     with pytest.raises(OperatorError, match=r"operator mute was not ready after 3 s. Last lines:\n.+"):
-        OperatorProcess(nowhere, {}, "mute", subject_user=None, install=False, ready_seconds=3)
+        OperatorProcess(refusing, {}, "mute", subject_user=None, install=False, ready_seconds=3)
     assert children() <= before
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from fairburst.kube.api.client import ApiClient
-from fairburst.kube.api.errors import Unavailable
+from fairburst.kube.api.errors import ApiError, Unauthorized, Unavailable
 from fairburst.telemetry.log import event
 
 logger = logging.getLogger(__name__)
@@ -21,17 +21,19 @@ async def first_answer(client: ApiClient, stop: asyncio.Event) -> None:
 
     Raises
     ------
-    ApiError : the server refuses, or, outside of a pod, it cannot be reached.
+    ApiError : outside of a pod, the server cannot be reached, or does not know the user.
     """
     pause = 0.25
     while not stop.is_set():
         try:
             await client.get("/version")
-        except Unavailable as error:
+        except (Unavailable, Unauthorized) as error:
             if not client.credentials.in_pod:
                 raise
             if pause < 1:
                 event(logger, logging.WARNING, "waiting for the API server", problem=str(error))
+        except ApiError:
+            return  # it answers; what it refuses is told by those who need it
         else:
             return
         pause = min(max(1.0, 2 * pause), LONGEST_PAUSE_SECONDS)
