@@ -10,7 +10,7 @@ from fairburst.kube.api.objects import JOB_TRACKING, Deployment, Pod, ReplicaSet
 from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.demand import NamespaceDemand, namespace_demand, waiting_lines, waiting_pods
-from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.usage.pod_index import COUNTED_SECONDS, PodIndex
 from tests.support.objects import GI, job, pod, replicated, requesting
 
 RESOURCES = ("cpu", "memory")
@@ -59,26 +59,42 @@ def test_a_job_wants_what_it_may_still_run_at_once(given: dict[str, Any], want: 
     assert result.unit == {"cpu": 2.0 if want else 0.0, "memory": GI if want else 0.0}
 
 
+def demand_after_ends(status: dict[str, Any], *, seen: int, seconds: float = 0.0) -> float:
+    """Cpu wanted by a Job of 10 completions, 7 at once, of which the operator has `seen` so many of its pods end, `seconds` ago."""
+    pods, controllers = PodIndex(RESOURCES), ControllerIndex()
+    controllers.update("Job", None, job("batch", "j", 7, completions=10, status=status))
+    for each in pods_of("j", seen, finalizers=[JOB_TRACKING]):
+        pods.update(None, each)
+        pods.update(each, None)  # the watch is of live pods: it reports an end as a deletion
+    pods.expire(100.0)
+    pods.expire(100.0 + seconds)
+    usage = pods.namespace("batch")
+    return namespace_demand(controllers.workloads("batch"), usage, pods.owners_in("batch"), RESOURCES).demand.get("cpu", 0.0)
+
+
 @pytest.mark.parametrize(
-    ("status", "tracked", "want"),
+    ("status", "seen", "want"),
     [
-        pytest.param({"succeeded": 4}, 3, 3, id="three have ended, none of them counted"),
-        pytest.param({"succeeded": 4, "uncountedTerminatedPods": {"succeeded": ["j-0", "j-1", "j-2"]}}, 3, 3, id="they are being counted"),
-        pytest.param({"succeeded": 4, "uncountedTerminatedPods": {"succeeded": ["j-0", "j-1", "j-2"]}}, 1, 3, id="two are let go of"),
-        pytest.param({"succeeded": 7}, 0, 3, id="all are counted"),
+        pytest.param({}, 7, 3, id="seven have ended, none of them counted"),
+        pytest.param({"uncountedTerminatedPods": {"succeeded": ["j-0", "j-1", "j-2"]}}, 7, 3, id="three are being counted"),
+        pytest.param({"succeeded": 5, "uncountedTerminatedPods": {"succeeded": ["j-0"]}}, 7, 3, id="some are counted"),
+        pytest.param({"succeeded": 7}, 7, 3, id="all are counted"),
+        pytest.param({"succeeded": 5, "failed": 2}, 7, 5, id="two had failed"),
+        pytest.param({"succeeded": 4, "uncountedTerminatedPods": {"failed": ["j-0", "j-1"]}}, 6, 6, id="failures are being counted"),
+        pytest.param({"succeeded": 7}, 2, 3, id="most had ended before the operator started"),
+        pytest.param({"succeeded": 10}, 10, 0, id="done"),
     ],
 )
-def test_a_pod_that_has_done_its_work_is_wanted_no_more_before_the_job_controller_has_counted_it(
-    status: dict[str, Any], tracked: int, want: int
+def test_a_pod_that_has_ended_is_wanted_no_more_before_the_job_controller_has_counted_it(
+    status: dict[str, Any], seen: int, want: int
 ) -> None:
-    """The Job controller counts a second late, and takes its finalizer off in between."""
-    ended = [
-        *pods_of("j", tracked, phase="Succeeded", finalizers=[JOB_TRACKING]),
-        *[pod("batch", f"j-{number}", owner=("Job", "j"), phase="Succeeded") for number in range(tracked, 3)],
-        pod("batch", "failed", owner=("Job", "j"), phase="Failed", finalizers=[JOB_TRACKING]),
-    ]
-    result = demand(job("batch", "j", 5, completions=10, status=status), *ended)
-    assert result.demand["cpu"] == want
+    assert demand_after_ends(status, seen=seen) == want
+
+
+def test_an_end_that_the_job_controller_never_counts_is_forgotten() -> None:
+    """A pod failure policy with the action Ignore counts neither a success nor a failure, and starts a successor."""
+    assert demand_after_ends({"succeeded": 3}, seen=7, seconds=COUNTED_SECONDS - 1) == 3
+    assert demand_after_ends({"succeeded": 3}, seen=7, seconds=COUNTED_SECONDS + 1) == 7
 
 
 def test_a_job_with_all_its_pods_lacks_none() -> None:

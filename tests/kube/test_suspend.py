@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from fairburst.kube.api.objects import Job
 from fairburst.kube.enforce.holds import HOLD_SETTLES_SECONDS
+from fairburst.kube.enforce.suspend import LevelParts, starts
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
-from fairburst.kube.usage.demand import is_held
+from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, Owner, Wish, is_held
 from tests.support.objects import World, job, latency_spec, pod, requesting
 
 TQ, LQ = "ThroughputQueue", "LatencyQueue"
@@ -251,3 +253,32 @@ def test_a_job_that_fits_the_pool_but_not_the_queues_share_of_it_is_named_too() 
     assert first[1] == "Fit"  # idle capacity is lent to one of them, and the other waits for it
     assert second[1] == "LargerThanLevel"
     assert "needs 40 cpu, the queue's level is 24" in second[2]
+
+
+def test_small_jobs_start_first_as_far_as_their_part_goes_and_no_quota_of_the_parts_refuses_their_pods() -> None:
+    """The starts hold the division between small and large Jobs. Quotas of the parts would refuse pods of Jobs that have started."""
+    world = world_with_batch(config="smallJobs: {enabled: true, thresholdPercent: 10, minReservePercent: 10}")
+    for number in range(6):
+        held(world, f"large-{number}", 20, created=number)
+    for number in range(40):
+        held(world, f"small-{number}", 4, created=number + 10)
+    settle(world)
+    started = Counter(name.split("-")[0] for name in set(jobs(world)) - set(waiting(world)))
+    assert started["small"] >= 2, "the reserve is a tenth of 64 cpu, and more as long as it is asked for"
+    assert started["large"] >= 1, "they have the rest"
+    assert started["small"] * 4 + started["large"] * 20 <= 64
+    assert {name for namespace, name in world.view.quotas if namespace == "batch"} == {"fairburst"}
+
+
+def test_the_first_job_of_a_part_starts_though_it_is_larger_than_the_part() -> None:
+    resources = ("cpu",)
+    running = Wish(Owner("Job", "batch", "running", "running", 20, 20, {"cpu": 1.0}), job("batch", "running", 20))
+    first, second = (HeldJob(job("batch", name, 4), {"cpu": 4.0}) for name in ("first", "second"))
+    small = frozenset({first.job.metadata.uid, second.job.metadata.uid})
+    demand = NamespaceDemand(demand={"cpu": 28.0}, held=[first, second], wishes=[running])
+    parts = LevelParts(small=[2.0], large=[28.0], small_owners=small)
+    assert [one.name for one in starts(demand, resources, [30.0], [0.0], parts)] == ["first"]
+    parts = LevelParts(small=[8.0], large=[22.0], small_owners=small)
+    assert [one.name for one in starts(demand, resources, [30.0], [0.0], parts)] == ["first", "second"]
+    assert [one.name for one in starts(demand, resources, [20.0], [0.0], parts)] == [], "the level is full"
+    assert [one.name for one in starts(demand, resources, [20.0], [4.0], parts)] == ["first"], "as far as Jobs may start early"

@@ -33,7 +33,7 @@ from fairburst.kube.rounds.demands import DemandTable
 from fairburst.kube.rounds.differences import Agenda
 from fairburst.kube.rounds.managed import ManagedNamespaces
 from fairburst.kube.rounds.places import Places
-from fairburst.kube.rounds.quotas import QuotaRounds
+from fairburst.kube.rounds.quotas import STEERED_SECONDS, QuotaRounds
 from fairburst.kube.rounds.recall import QueueRecall
 from fairburst.kube.rounds.resync import ResyncRounds
 from fairburst.kube.rounds.statuses import StatusRounds
@@ -338,5 +338,10 @@ class Engine:
                 self._gate_levels[item.namespace] = gate_level(item, round_.result, waiting=item.namespace in waiting)
         plan.ungates, due = self.gates.plan(self._gate_levels, round_.left_alone, round_.view.pods, round_.now)
         plan.due = min(plan.due, due)
+        for item in items:
+            if self.reserve is not None and item.member is not None and item.row is not None and item.is_in("Suspend"):
+                item.parts = self.reserve.level_parts(item.member, item.row, round_.result, round_.now, exact=item.held_back)
+                if item.parts is not None:
+                    self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
         noted, resources = round_.view.controllers.noted_jobs(), round_.snapshot.resources
         plan.starts = job_starts(items, self._modes["Suspend"], round_.result, resources, noted, round_.left_alone)

@@ -29,6 +29,7 @@ QUOTA_NAME = "fairburst"
 SMALL_QUOTA, LARGE_QUOTA = f"{QUOTA_NAME}-small", f"{QUOTA_NAME}-large"
 PART_QUOTAS = (SMALL_QUOTA, LARGE_QUOTA)
 OUR_QUOTAS = frozenset({QUOTA_NAME, *PART_QUOTAS})
+CLASS_OF = {SMALL_QUOTA: SMALL_CLASS, LARGE_QUOTA: LARGE_CLASS}  # the pods that a part counts
 
 
 def class_name(rung: str) -> str:

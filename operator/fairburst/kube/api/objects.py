@@ -173,11 +173,6 @@ class Pod(Object):
         return self.status.phase in ENDED_PHASES
 
     @property
-    def uncounted(self) -> bool:
-        """Whether the pod of a Job has succeeded, but the Job's status may not count it yet."""
-        return self.status.phase == "Succeeded" and JOB_TRACKING in (self.metadata.finalizers or ())
-
-    @property
     def bound(self) -> bool:
         """Whether the scheduler has bound the pod and it has not ended."""
         return bool(self.spec.node_name) and self.status.phase not in ENDED_PHASES
@@ -323,6 +318,7 @@ class UncountedPods(Struct):
     """batch/v1 UncountedTerminatedPods: uids of pods that have ended but are not in the counts yet."""
 
     succeeded: list[str] | None = None
+    failed: list[str] | None = None
 
 
 class JobStatus(Struct):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fairburst.kube.enforce.enforceability import Obstacle
 from fairburst.kube.enforce.slack import FIRST_PODS
+from fairburst.kube.enforce.suspend import LevelParts
 from fairburst.kube.queues.roster import Member
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.policy.arrays import FloatArray
@@ -19,7 +20,7 @@ class Enforced:
     `unit`: the largest pod for which the quota always leaves room, by resource. `held_back`: room is kept from it for another's burst.
     `slack`: pods of that size above its level. `entitled`: what it
     may have at once if it wants more; `bound_by_burst`: no more than what an armed burst leaves.
-    `slots`: how many pods it may have; None: any number.
+    `slots`: how many pods it may have; None: any number. `parts`: how a queue in Suspend mode divides its level by the size of Jobs.
     """
 
     namespace: str
@@ -34,6 +35,7 @@ class Enforced:
     entitled: FloatArray | None = None
     bound_by_burst: bool = False
     slots: int | None = None
+    parts: LevelParts | None = None
 
     def is_in(self, mode: str) -> bool:
         """Whether a queue in this mode of enforcement governs the namespace."""

@@ -45,14 +45,14 @@ def job_starts(
     waiting = [item for item in enforced if item.row is not None and item.demand.held and item.is_in("Suspend")]
     chosen = list[JobStart]()
     for item in sorted(waiting, key=lambda item: _urgency(result, item.row or 0, waiting=True)):
-        chosen += starts(item.demand, resources, _with_slack(item, resources))
+        chosen += starts(item.demand, resources, item.level.tolist(), _early(item, resources), item.parts)
     return chosen + unheld_starts(noted, holding, left_alone)
 
 
-def _with_slack(item: Enforced, resources: Sequence[str]) -> list[float]:
-    """The level by which whole Jobs start: some of the next one's pods wait for the last ones of those before it."""
-    pods = 0.0 if item.held_back else item.slack - FIRST_PODS
-    return [amount + max(pods, 0.0) * item.unit[name] for amount, name in zip(item.level.tolist(), resources, strict=True)]
+def _early(item: Enforced, resources: Sequence[str]) -> list[float]:
+    """Return how far above the level whole Jobs start: some pods of the next one wait for the last ones of those before it."""
+    pods = 0.0 if item.held_back else max(item.slack - FIRST_PODS, 0.0)
+    return [pods * item.unit[name] for name in resources]
 
 
 def too_large_to_start(enforced: Collection[Enforced], gated: GatedPods, pods: PodIndex) -> dict[str, list[Oversize]]:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from fairburst.kube.api.objects import ResourceQuota
 from fairburst.kube.enforce.enforced import Enforced
 from fairburst.kube.enforce.quota_plan import amounts
 from fairburst.kube.enforce.slack import Use
+from fairburst.kube.names import CLASS_OF
 from fairburst.kube.usage.pod_index import NamespaceUsage
 
 
 def use_of(
-    item: Enforced, level: Mapping[str, float], usage: NamespaceUsage, quota: ResourceQuota | None, room: Mapping[str, float],
+    item: Enforced, level: Mapping[str, float], usage: NamespaceUsage, quotas: Iterable[ResourceQuota], room: Mapping[str, float],
     uncharged: Mapping[str, float],
 ) -> Use | None:  # fmt: skip
-    """How the umbrella is used; None where its level is not what stops the namespace's work, or nothing may be above it.
+    """Return how a namespace's level is used; None if the level does not stop its work, or if nothing may be above it.
 
     `level`, `room` (of the pool's nodes) and `uncharged` (of its pods, what no queue is charged for), by resource, in resource units.
+    `quotas`: the namespace's own quotas. A full one stops work even if it is that of the small or the large jobs only.
     """
     wants_more = any(item.demand.demand.get(name, 0.0) >= amount + 0.5 * item.unit[name] > 0 for name, amount in level.items())
     if item.row is None or item.held_back or item.is_in("Gate") or not wants_more or not any(item.unit.values()):
@@ -28,7 +30,7 @@ def use_of(
         short=fewest({name: amount - bound[name] for name, amount in level.items()}, item.unit),
         missing=fewest({name: amount - usage.stored.get(name, 0.0) for name, amount in level.items()}, item.unit),
         room=fewest(room, item.unit),
-        full=bool(item.demand.held) if item.is_in("Suspend") else quota is not None and _admits_none(quota, item.unit),
+        full=bool(item.demand.held) if item.is_in("Suspend") else any(_admits_none(quota, item.unit, usage) for quota in quotas),
         cap=fewest(level, item.unit),
     )
 
@@ -39,6 +41,9 @@ def fewest(amount: Mapping[str, float], unit: Mapping[str, float]) -> float:
     return found if math.isfinite(found) else 0.0
 
 
-def _admits_none(quota: ResourceQuota, unit: Mapping[str, float]) -> bool:
+def _admits_none(quota: ResourceQuota, unit: Mapping[str, float], usage: NamespaceUsage) -> bool:
+    """Return whether the largest pod that the quota counts would be refused. `unit`: the namespace's largest."""
+    part = usage.by_class.get(CLASS_OF.get(quota.metadata.name, ""))
+    unit = part.largest if part is not None else unit
     used = amounts(quota.status.used)
     return any(used.get(name, 0.0) + unit.get(name, 0.0) > most * (1 + 1e-9) for name, most in amounts(quota.status.hard).items())

@@ -34,13 +34,55 @@ class JobStart:
         return {"metadata": {"annotations": noted, "resourceVersion": self.resource_version}, "spec": {"suspend": False}}
 
 
-def starts(demand: NamespaceDemand, resources: Sequence[str], level: Iterable[float]) -> list[JobStart]:
-    """Held Jobs of one queue in Suspend mode that fit beside everything else its namespace wants. `level` in resource units."""
-    whole = [math.floor(amount * 1000 + 1e-3) for amount in level]
+@dataclass(frozen=True, slots=True)
+class LevelParts:
+    """How a level is divided between small and large Jobs.
+
+    small, large: the parts by resource, in resource units. small_owners: uids of the controllers whose pods are small.
+    """
+
+    small: Sequence[float]
+    large: Sequence[float]
+    small_owners: frozenset[str]
+
+
+def starts(
+    demand: NamespaceDemand, resources: Sequence[str], level: Sequence[float], early: Sequence[float], parts: LevelParts | None = None
+) -> list[JobStart]:
+    """Return the held Jobs of one queue in Suspend mode that fit beside everything else that its namespace wants.
+
+    Small Jobs start first, up to their part; a part always has room for the first Job that waits for it. `early`: how far the Jobs that
+    have started may exceed the level, because some of their pods wait for the last ones of those before them. Amounts in resource units.
+    """
+    whole = _thousandths(level, early)
     claimed = {name: demand.demand.get(name, 0.0) - sum(one.need.get(name, 0.0) for one in demand.held) for name in resources}
     room = [free - taken for free, taken in zip(whole, _milli(claimed, resources), strict=True)]
-    line = ((one, _milli(one.need, resources)) for one in sorted(demand.held, key=_order))
-    return [_start(one.job) for one in served(line, whole, room)]
+    line = [(one, _milli(one.need, resources)) for one in sorted(demand.held, key=_order)]
+    if parts is None:
+        return [_start(one.job) for one in served(line, whole, room)]
+    small_claim = _milli(_claimed_by(demand, parts.small_owners), resources)
+    large_claim = [total - small for total, small in zip(_milli(claimed, resources), small_claim, strict=True)]
+    chosen = list[HeldJob]()
+    for is_small, part, claim in ((True, parts.small, small_claim), (False, parts.large, large_claim)):
+        waiting = [(one, need) for one, need in line if (one.job.metadata.uid in parts.small_owners) is is_small]
+        if not waiting:
+            continue
+        most = [min(max(own, first), all_) for own, first, all_ in zip(_thousandths(part, early), waiting[0][1], whole, strict=True)]
+        found = served(waiting, most, [min(free, own - taken) for free, own, taken in zip(room, most, claim, strict=True)])
+        chosen += found
+        room = [free - sum(column) for free, *column in zip(room, *(_milli(one.need, resources) for one in found), strict=True)]
+    return [_start(one.job) for one in chosen]
+
+
+def _claimed_by(demand: NamespaceDemand, owners: frozenset[str]) -> dict[str, float]:
+    """Return the demand of these controllers, apart from held Jobs, by resource."""
+    total, held = dict[str, float](), {one.job.metadata.uid for one in demand.held}
+    for wish in demand.wishes:
+        owner = wish.owner
+        if owner.uid in owners and owner.uid not in held:
+            for name, amount in owner.charge.items():
+                total[name] = total.get(name, 0.0) + max(owner.wanted, owner.existing) * amount
+    return total
 
 
 def too_large(demand: NamespaceDemand, resources: Sequence[str], level: Iterable[float]) -> list[Oversize]:
@@ -74,6 +116,10 @@ def _kind(job: Job | JobSet) -> str:
 
 def _order(one: HeldJob) -> tuple[str, str]:
     return one.job.metadata.creation_timestamp or "", one.job.metadata.name
+
+
+def _thousandths(level: Sequence[float], early: Sequence[float]) -> list[int]:
+    return [math.floor((amount + more) * 1000 + 1e-3) for amount, more in zip(level, early, strict=True)]
 
 
 def _milli(amounts: Mapping[str, float], resources: Sequence[str]) -> list[int]:

@@ -150,7 +150,7 @@ def _candidate(
         curve, alone = default.curve, default.alone_seconds
     if curve is None or elasticity.mode == "Quota":
         most = original
-    left = completions_left(job, pods.uncounted)
+    left = completions_left(job, pods)
     wished = int(min(most, left))
     charge = pods.newest_charge or template_charge(job.spec.template.spec)
     value = ElasticJob(

@@ -17,9 +17,10 @@ from fairburst.config import Config, natural_units
 from fairburst.kube.api.objects import Pod, ResourceQuota
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaTarget, pool_of
 from fairburst.kube.enforce.stamp import small_stamp
+from fairburst.kube.enforce.suspend import LevelParts
 from fairburst.kube.jobs.job_index import JobIndex
 from fairburst.kube.jobs.job_part import JobPartBuilder, NamespaceJobs, too_large
-from fairburst.kube.names import LARGE_CLASS, LARGE_QUOTA, PART_QUOTAS, SMALL_CLASS, SMALL_QUOTA
+from fairburst.kube.names import CLASS_OF, LARGE_QUOTA, PART_QUOTAS, SMALL_QUOTA
 from fairburst.kube.queues.objects import ThroughputQueue
 from fairburst.kube.queues.roster import Member, Roster
 from fairburst.kube.usage.demand import NamespaceDemand
@@ -28,8 +29,6 @@ from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.dress.values import Job, JobsPart, keep_seconds
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, RoundResult
 
-CLASS_OF = {SMALL_QUOTA: SMALL_CLASS, LARGE_QUOTA: LARGE_CLASS}
-QUOTA_OF = {name: quota for quota, name in CLASS_OF.items()}
 # Where jobs of one size come and go, removing and recreating the division would cost more writes than keeping the quotas.
 DIVIDED_SECONDS = 60.0
 
@@ -140,13 +139,28 @@ class Reserve:
         """
         if not _divides(member, row, result) or not self._has_both_sizes(member.namespace, now):
             return []
-        level, small = result.level[row], _small_level(result, row)
+        level = result.level[row]
         if umbrella.entitled:
             level = np.maximum(level, [umbrella.entitled[resource] for resource in snapshot.resources])
-        kept = small if umbrella.exact else np.maximum(small, self._ratio_of(result) * level)
+        small, large = self._divided(level, row, result, exact=umbrella.exact)
         jobs = self._jobs.get(member.namespace, NamespaceJobs())
-        parts = ((SMALL_QUOTA, kept, jobs.small_unit), (LARGE_QUOTA, level - small, jobs.large_unit))
+        parts = ((SMALL_QUOTA, small, jobs.small_unit), (LARGE_QUOTA, large, jobs.large_unit))
         return [self._target(umbrella, name, part, unit, snapshot.resources, by_class) for name, part, unit in parts]
+
+    def level_parts(self, member: Member, row: int, result: RoundResult, now: float, *, exact: bool) -> LevelParts | None:
+        """Return how whole Jobs of a queue in Suspend mode share its level; None if there is nothing to divide.
+
+        The parts bound which Jobs start, so such a queue needs no quotas for them: these would refuse pods of Jobs that have started.
+        """
+        if not _divides(member, row, result) or not self._has_both_sizes(member.namespace, now):
+            return None
+        small, large = self._divided(result.level[row], row, result, exact=exact)
+        return LevelParts(small.tolist(), large.tolist(), self.small_owners(member.namespace))
+
+    def _divided(self, level: FloatArray, row: int, result: RoundResult, *, exact: bool) -> tuple[FloatArray, FloatArray]:
+        """Return (K,) the parts of small and of large jobs. `exact`: room is kept for a burst."""
+        small = _small_level(result, row)
+        return small if exact else np.maximum(small, self._ratio_of(result) * level), level - small
 
     def _has_both_sizes(self, namespace: str, now: float) -> bool:
         jobs = self._jobs.get(namespace, NamespaceJobs())

@@ -53,8 +53,8 @@ class QuotaRounds:
         room = dict(zip(snapshot.resources, (snapshot.live_capacity - snapshot.usage.sum(axis=0)).tolist(), strict=True))
         for item in items:
             level = dict(zip(snapshot.resources, item.level.tolist(), strict=True))
-            quota = round_.view.quotas.get((item.namespace, QUOTA_NAME))
-            use = use_of(item, level, round_.view.pods.namespace(item.namespace), quota, room, uncharged.get(item.namespace, {}))
+            quotas = [quota for name in OUR_QUOTAS if (quota := round_.view.quotas.get((item.namespace, name))) is not None]
+            use = use_of(item, level, round_.view.pods.namespace(item.namespace), quotas, room, uncharged.get(item.namespace, {}))
             item.slack = self.slack.observe((item.namespace, QUOTA_NAME), fewest(level, item.unit), use, round_.now)
             if self.slack.steers((item.namespace, QUOTA_NAME)):
                 self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
@@ -114,7 +114,7 @@ class QuotaRounds:
                 self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
             return [gated_target(umbrella, item, round_.snapshot, present, settled=settled)]
         parts = list[QuotaTarget]()
-        if self._reserve is not None and item.member is not None and item.row is not None:
+        if self._reserve is not None and item.member is not None and item.row is not None and not item.is_in("Suspend"):
             parts = self._reserve.targets(umbrella, item.member, item.row, round_.snapshot, plan.result, usage.by_class, round_.now)
             if parts:
                 self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)

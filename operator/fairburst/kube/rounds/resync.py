@@ -8,8 +8,8 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from fairburst.kube.enforce.enforced import Enforced
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, amounts
 from fairburst.kube.enforce.wake import Room, WakePlanner
-from fairburst.kube.jobs.reserve import CLASS_OF, Reserve
-from fairburst.kube.names import LARGE_QUOTA, OUR_QUOTAS, QUOTA_NAME, SMALL_QUOTA
+from fairburst.kube.jobs.reserve import Reserve
+from fairburst.kube.names import CLASS_OF, LARGE_QUOTA, OUR_QUOTAS, QUOTA_NAME, SMALL_QUOTA
 from fairburst.kube.rounds.differences import Agenda
 from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan
 from fairburst.kube.usage.pod_index import NamespaceUsage

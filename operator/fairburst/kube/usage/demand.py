@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fairburst.bounds import MOST_AMOUNT, bounded_amount, bounded_count
-from fairburst.kube.api.objects import Deployment, Job, JobSet, JobSpec, PodTemplate, ReplicaSet, StatefulSet, controller_of
+from fairburst.kube.api.objects import Deployment, Job, JobSet, JobSpec, PodTemplate, ReplicaSet, StatefulSet, UncountedPods, controller_of
 from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.usage.charge import template_charge, template_lacks_requests
 from fairburst.kube.usage.job_sets import parts_to_come
@@ -145,7 +145,7 @@ def _owners(
     for job in workloads.jobs:
         if _makes_pods(job):
             pods = owner_usage(job.metadata.uid)
-            yield _owner("Job", job, _job_pods(job, pods.uncounted), pods), job
+            yield _owner("Job", job, _job_pods(job, pods), pods), job
     for stateful_set in workloads.stateful_sets:
         yield _owner("StatefulSet", stateful_set, _replicas(stateful_set), owner_usage(stateful_set.metadata.uid)), stateful_set
     unborn = {deployment.metadata.uid: deployment for deployment in workloads.deployments}
@@ -194,22 +194,24 @@ def _makes_pods(job: Job) -> bool:
     return job.metadata.deletion_timestamp is None and (not job.spec.suspend or is_held(job)) and not job.finished
 
 
-def _job_pods(job: Job, ended: int) -> int:
-    """Pods a Job wants to have at once; `ended` as in `completions_left`."""
-    return bounded_count(int(min(pods_at_once(job.spec), completions_left(job, ended))))
+def _job_pods(job: Job, pods: OwnerUsage) -> int:
+    """Return the number of pods that a Job wants to have at once."""
+    return bounded_count(int(min(pods_at_once(job.spec), completions_left(job, pods))))
 
 
-def completions_left(job: Job, ended: int) -> float:
-    """How often a pod of the Job has still to do its work; infinite where it declares no number.
+def completions_left(job: Job, pods: OwnerUsage) -> float:
+    """Return how many pods of the Job have still to succeed; infinity if it declares no number.
 
-    `ended`: pods that have done their work while the Job controller may not have counted them yet, which it does a second late. Those that
-    it is just counting are in the status by uid, and perhaps among them.
+    The Job controller counts ended pods up to a second late. Until then they are taken as succeeded: if one has failed, its successor is
+    wanted a second later.
     """
     if job.spec.completions is None:
         return math.inf
-    counting = job.status.uncounted_terminated_pods
-    done = job.status.succeeded + max(ended, len(counting.succeeded or ()) if counting is not None else 0)
-    return max(0, job.spec.completions - done)
+    counting = job.status.uncounted_terminated_pods or UncountedPods()
+    succeeded = job.status.succeeded + len(counting.succeeded or ())
+    counted = succeeded + job.status.failed + len(counting.failed or ())
+    uncounted = max(0, min(pods.lately, pods.ended - counted))
+    return max(0, job.spec.completions - succeeded - uncounted)
 
 
 def pods_at_once(spec: JobSpec) -> int:

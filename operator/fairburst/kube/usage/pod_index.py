@@ -10,16 +10,18 @@ from __future__ import annotations
 import functools
 import heapq
 import math
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fairburst.kube.api.objects import Pod, controller_of
+from fairburst.kube.api.objects import JOB_TRACKING, Pod, controller_of
 from fairburst.kube.names import GATE, SIZE_CLASSES
 from fairburst.kube.usage.charge import containers_without_requests, counted_until, milli_charge
 
 # What an owner's newest pod was charged outlives the pod, for a Job whose next pod a quota holds back; so many are kept.
 REMEMBERED_OWNERS = 10_000
+# The Job controller counts ended pods in batches of a second. Those that a failure policy ignores, it never counts.
+COUNTED_SECONDS = 5.0
 
 # Controllers whose specs say how many pods they want (kube/usage/demand.py).
 ANNOUNCED_KINDS = frozenset({"Job", "ReplicaSet", "StatefulSet"})
@@ -65,15 +67,16 @@ class OwnerUsage:
     """What one owner's pods amount to.
 
     active: pods that have not ended. bound: those of them that have a node. terminating: those of them being deleted.
-    uncounted: pods that have done their work, which their Job's status need not count yet. newest_charge: charge of the
-    newest pod seen, also after it has gone. kind: the owner's; "Pod" for a bare pod.
+    ended: pods that ended while the Job controller tracked them, since the index began. lately: those of them that ended in the last
+    `COUNTED_SECONDS`. newest_charge: charge of the newest pod seen, also after it has gone. kind: the owner's; "Pod" for a bare pod.
     """
 
     kind: str
     active: int
     bound: int
     terminating: int
-    uncounted: int
+    ended: int
+    lately: int
     newest_charge: Amounts
 
 
@@ -157,7 +160,8 @@ class _Owner:
     active: int = 0
     bound: int = 0
     terminating: int = 0
-    uncounted: int = 0
+    ended: int = 0
+    settled: int = 0  # of `ended`: so long ago that the Job's status counts them
     newest: tuple[str, str] = ("", "")
     newest_shape: Shape = ()
 
@@ -176,7 +180,7 @@ class _Facts:
     shape: Shape
     size_class: str
     ended: bool
-    uncounted: bool
+    tracked: bool
     bound: bool
     counted: bool
     terminating: bool
@@ -204,6 +208,8 @@ class PodIndex:
         # Node to namespace to sum; None stands for unmanaged pods of any namespace.
         self._nodes: dict[str, dict[str | None, _Sum]] = {}
         self._expiring: list[tuple[float, tuple[str, str], str]] = []
+        self._ended_now: list[_Owner] = []
+        self._ended_lately: deque[tuple[float, list[_Owner]]] = deque()
         self._shapes: dict[Shape, Shape] = {}
         self._managed: frozenset[str] = frozenset()
         self._outside_changes = 0
@@ -228,6 +234,8 @@ class PodIndex:
                 return
             del self._facts[key]
             self._account(before, -1)
+            if before.tracked and not before.ended and (after is None or after.ended):
+                self._count_end(before)
         if new is not None and after is not None:
             self._facts[key] = after
             self._account(after, +1)
@@ -241,6 +249,7 @@ class PodIndex:
         `now` : seconds since the epoch. Call it before each reading.
         """
         changed = set[str]()
+        self._settle_ended(now)
         while self._expiring and self._expiring[0][0] < now:
             _, key, uid = heapq.heappop(self._expiring)
             facts = self._facts.get(key)
@@ -320,7 +329,7 @@ class PodIndex:
         """
         entry = self._owners.get((namespace, uid)) or _Owner("")
         newest = self._amounts(entry.newest_shape, empty=True)
-        return OwnerUsage(entry.kind, entry.active, entry.bound, entry.terminating, entry.uncounted, newest)
+        return OwnerUsage(entry.kind, entry.active, entry.bound, entry.terminating, entry.ended, entry.ended - entry.settled, newest)
 
     def owners_in(self, namespace: str) -> Callable[[str], OwnerUsage]:
         """`owner` for one namespace."""
@@ -395,7 +404,7 @@ class PodIndex:
             shape=self._shapes.setdefault(shape, shape),
             size_class=pod.spec.priority_class_name if self.by_class and pod.spec.priority_class_name in SIZE_CLASSES else "",
             ended=ended,
-            uncounted=pod.uncounted,
+            tracked=JOB_TRACKING in (metadata.finalizers or ()),
             bound=pod.bound,
             counted=not ended,
             terminating=metadata.deletion_timestamp is not None,
@@ -458,7 +467,6 @@ class PodIndex:
         if entry is None:
             entry = self._owners[key] = _Owner(facts.owner_kind)
         entry.pods += sign
-        entry.uncounted += sign * facts.uncounted
         if not facts.ended:
             entry.active += sign
             entry.bound += sign * facts.bound
@@ -469,6 +477,21 @@ class PodIndex:
                 entry.newest, entry.newest_shape = facts.born, facts.shape
         elif not entry.pods:
             self._rest(facts)
+
+    def _count_end(self, facts: _Facts) -> None:
+        """Count a pod that its Job's status may not count yet. The informer's watch is of live pods, so an end looks like a deletion."""
+        owner = self._owners.get((facts.namespace, facts.owner))
+        if owner is not None:
+            owner.ended += 1
+            self._ended_now.append(owner)
+
+    def _settle_ended(self, now: float) -> None:
+        if self._ended_now:
+            self._ended_lately.append((now, self._ended_now))
+            self._ended_now = []
+        while self._ended_lately and self._ended_lately[0][0] < now - COUNTED_SECONDS:
+            for owner in self._ended_lately.popleft()[1]:
+                owner.settled += 1
 
     def _rest(self, facts: _Facts) -> None:
         """An owner has no pods left: remember it for a while, a bare pod not at all."""

@@ -1,0 +1,53 @@
+"""How a namespace's use of its level is read: which full quota counts as what stops its work."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fairburst.kube.api.objects import ResourceQuota
+from fairburst.kube.enforce.enforced import Enforced
+from fairburst.kube.enforce.slack_use import use_of
+from fairburst.kube.queues.roster import Member
+from fairburst.kube.usage.demand import NamespaceDemand
+from fairburst.kube.usage.pod_index import PodIndex
+from tests.support.objects import World, pod, quota, requesting
+
+LEVEL = {"cpu": 20.0}
+
+
+def namespace() -> tuple[Enforced, PodIndex]:
+    """A queue with a level of 20 cpu that wants 40: 12 large pods of a cpu and 2 small ones of half a cpu run."""
+    world = World()
+    world.queue("ThroughputQueue", "batch")
+    world.round()
+    pods = PodIndex(("cpu",), by_class=True)
+    for size, cpu, count in (("large", "1", 12), ("small", "500m", 2)):
+        for number in range(count):
+            one = pod("batch", f"{size}-{number}", requesting(cpu, "1Gi"), node="node-0", phase="Running")
+            one.spec.priority_class_name = f"fairburst-{size}"
+            pods.update(None, one)
+    member: Member = world.plan().roster.governing[0]
+    return Enforced("batch", member, 0, NamespaceDemand(demand={"cpu": 40.0}), {"cpu": 1.0}, np.array([20.0]), []), pods
+
+
+def of(cpu: float, used: float, name: str = "fairburst") -> ResourceQuota:
+    return quota("batch", {"requests.cpu": str(cpu)}, {"requests.cpu": str(used)}, name)
+
+
+@pytest.mark.parametrize(
+    ("quotas", "full"),
+    [
+        pytest.param([of(21, 13)], False, id="room for more"),
+        pytest.param([of(21, 20.5)], True, id="no room for the largest pod"),
+        pytest.param([of(21, 13), of(2, 1, "fairburst-small"), of(18, 12, "fairburst-large")], False, id="room in either part"),
+        pytest.param([of(21, 13), of(1.2, 1, "fairburst-small"), of(18, 12, "fairburst-large")], True, id="small jobs are refused"),
+        pytest.param([of(21, 13), of(1.5, 1, "fairburst-small"), of(18, 12, "fairburst-large")], False, id="one more small pod fits"),
+        pytest.param([of(21, 13), of(2, 1, "fairburst-small"), of(12.5, 12, "fairburst-large")], True, id="large jobs are refused"),
+    ],
+)
+def test_a_full_part_stops_work_as_a_full_namespace_does(quotas: list[ResourceQuota], *, full: bool) -> None:
+    item, pods = namespace()
+    use = use_of(item, LEVEL, pods.namespace("batch"), quotas, {"cpu": 20.0}, {})
+    assert use is not None
+    assert (use.short, use.full) == (7.0, full)
