@@ -123,12 +123,15 @@ def test_a_round_over_eight_times_the_queues_takes_no_more_than_twenty_times_as_
 
 @pytest.mark.parametrize(("kind", "hard"), [(kind, hard) for kind in rounds.KINDS for hard in (0.0, 0.5) if (kind, hard) != ("idle", 0.5)])
 def test_a_round_of_the_engine_over_four_times_the_queues_takes_no_more_than_five_times_as_long(kind: str, hard: float) -> None:
-    times = []
-    for queues in (150, 600):
-        pool = rounds.Pool(queues, hard=hard)
+    pools = [rounds.Pool(queues, hard=hard) for queues in (150, 600)]
+    for pool in pools:
         pool.settle()
-        times.append(fastest(lambda pool=pool: rounds.KINDS[kind](pool)))  # type: ignore[misc]
-    assert times[1] < 2.2**2 * times[0]  # twice the queues at most 2.2 times the cost; a quadratic step would make it 16
+    # Other processes take the cache from the larger pool more than from the smaller one: the least of a few ratios is the cost itself.
+    ratios = []
+    for _ in range(4):
+        few, many = (fastest(lambda pool=pool: rounds.KINDS[kind](pool)) for pool in pools)  # type: ignore[misc]
+        ratios.append(many / few)
+    assert min(ratios) < 2.2**2  # twice the queues at most 2.2 times the cost; a quadratic step would make it 16
 
 
 def test_the_extender_scores_nodes_in_less_time_than_plain_json_takes_to_read_the_question_and_write_the_answer() -> None:
