@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-slow test-long e2e test-fast lint crds cli-page chart image release-check lock bench reproduce cluster-build clean fuzz simulate-faults fuzz-objects mutate audit nightly
+.PHONY: demo test test-slow test-long e2e test-fast lint crds cli-page chart image release-check lock bench bench-peers reproduce cluster-build clean fuzz simulate-faults fuzz-objects mutate audit nightly
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -136,3 +136,10 @@ mutate: $(STAMP)
 	  "fairburst.policy.bopf.x__extras_that_fit__mutmut_1" > mutmut.log
 	cd build/mutation/mutants && export FAIRBURST_HYPOTHESIS=mutation PYTHONPATH=src:. && for longest in 0.6 inf; do \
 	  MUTATION_LONGEST_TEST=$$longest nice -n 19 $(abspath $(BIN))/python -m tests.support.mutants ../results.jsonl $(MUTANTS); done
+
+## bench-peers: the same work under fairburst, Kueue and plain Kubernetes; wants a quiet machine for most of a day. SIZE=0.5 is half of it
+SIZE ?= 1
+PEERS_OUT ?= build/peers.csv
+bench-peers: $(STAMP) cluster-build
+	mkdir -p build && $(BIN)/python -m benchmarks.peers --build kueue
+	$(BIN)/python -m benchmarks.peers --all --size $(SIZE) --out $(PEERS_OUT)

@@ -87,7 +87,7 @@ def build_lock(report: Report = print_progress) -> Iterator[None]:
 def _build_all(wanted: tuple[Tool, ...], report: Report) -> None:
     if not wanted:
         return
-    go = find_go(max(_go_line(tool.module_folder) for tool in wanted), report)
+    go = find_go(max(go_line(tool.module_folder) for tool in wanted), report)
     expected = sum(tool.cold_seconds for tool in wanted)
     report(f"building {len(wanted)} binaries with {go}; about {expected // 60 + 1} min on two cores if Go's cache is cold")
     for number, tool in enumerate(wanted, start=1):
@@ -157,7 +157,8 @@ def last_lines(path: Path, count: int = 15) -> str:
 # Finding Go
 
 
-def _go_line(module_folder: Path) -> tuple[int, ...]:
+def go_line(module_folder: Path) -> tuple[int, ...]:
+    """Return the least version of Go that a module asks for."""
     match = re.search(r"^go (\d+(?:\.\d+)*)$", (module_folder / "go.mod").read_text(), re.MULTILINE)
     if match is None:
         raise ClusterError(f"{module_folder / 'go.mod'}: expected a line `go X.Y.Z`, found none")

@@ -21,17 +21,21 @@ HELM_VERSION = "3.22.0"
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One binary: `package` of the Go module `module`. It takes about `cold_seconds` to build on two cores with an empty cache."""
+    """One binary: `package` of the Go module in the folder `module` of `modules`.
+
+    It takes about `cold_seconds` to build on two cores with an empty cache.
+    """
 
     name: str
     module: str
     package: str
     ldflags: str
     cold_seconds: int
+    modules: Path = MODULES
 
     @property
     def module_folder(self) -> Path:
-        return MODULES / self.module
+        return self.modules / self.module
 
 
 def tools(kubernetes: str = DEFAULT_KUBERNETES) -> tuple[Tool, ...]:

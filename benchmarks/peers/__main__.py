@@ -1,0 +1,89 @@
+"""`python -m benchmarks.peers`: the same work under each contender, in turn, each time on a fresh control plane."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.peers import results
+from benchmarks.peers.binaries import TOOLS, build
+from benchmarks.peers.contenders import contenders
+from benchmarks.peers.machine import machine
+from benchmarks.peers.run import run
+from benchmarks.peers.scenarios import ALIASES, SCENARIOS
+from e2e.cluster.versions import DEFAULT_KUBERNETES
+from e2e.harness import end_in_good_order
+
+SHOWN = ("bound", "done", "hits", "fairness_error", "use", "lost_seconds", "bound_per_second", "makespan", "small_job", "requests_per_pod")
+
+
+def main() -> int:
+    known = contenders()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser.add_argument("--build", action="append", choices=sorted(TOOLS), help="build a peer's binary and end")
+    parser.add_argument("--list", action="store_true", help="print the contenders and scenarios and end")
+    parser.add_argument("--contender", action="append", choices=sorted(known), metavar="NAME", help="again for several; see --list")
+    parser.add_argument("--scenario", action="append", choices=sorted({*SCENARIOS, *ALIASES}), metavar="NAME", help="again for several")
+    parser.add_argument("--all", action="store_true", help="every contender and scenario that is not named otherwise")
+    parser.add_argument("--size", type=float, default=1.0, help="pods and places, as a part of the stated scenario")
+    parser.add_argument("--repeats", type=int, default=3, help="each with the contenders in another order")
+    parser.add_argument("--out", type=Path, help="a CSV file that receives a line a run")
+    parser.add_argument("--keep", type=Path, help="a folder that receives the audit logs")
+    arguments = parser.parse_args()
+    if arguments.build:
+        for name in arguments.build:
+            print(*build(name).values(), sep="\n")
+        return 0
+    if arguments.list:
+        for name, make in known.items():
+            print(f"{name:26}{make().about}")
+        for name, scenario in SCENARIOS.items():
+            print(f"{name:26}{scenario(1.0).title}")
+        return 0
+    end_in_good_order()
+    return compare(arguments)
+
+
+def compare(arguments: argparse.Namespace) -> int:
+    """Run every scenario `repeats` times under every contender. Return 1 if a run failed; the others are still done."""
+    known, failed = contenders(), 0
+    names = arguments.contender or (list(known) if arguments.all else ["bare", "kueue", "fairburst-quota"])
+    for scenario_name in arguments.scenario or (list(SCENARIOS) if arguments.all else ["s9"]):
+        scenario = SCENARIOS[ALIASES.get(scenario_name, scenario_name)](arguments.size)
+        for repeat in range(arguments.repeats):
+            turned = names[repeat % len(names) :] + names[: repeat % len(names)]
+            for name in turned:
+                contender = known[name]()
+                if not contender.plays(scenario):
+                    continue
+                keep = arguments.keep / f"{scenario.name}-{name}-{repeat}.log" if arguments.keep else None
+                try:
+                    done = run(contender, scenario, f"peers-{os.getpid()}", keep)
+                except Exception as error:  # one contender that fails must not cost the others their runs
+                    print(f"{scenario.name}\t{name}\tFAILED: {error!r}", file=sys.stderr, flush=True)
+                    failed += 1
+                    continue
+                about = {
+                    "scenario": scenario.name,
+                    "size": f"{arguments.size:g}",
+                    "contender": name,
+                    "version": contender.version,
+                    "repeat": str(repeat + 1),
+                    "kubernetes": DEFAULT_KUBERNETES,
+                    "machine": machine(),
+                    "load": f"{done.load:.1f}",
+                    "day": time.strftime("%Y-%m-%d", time.gmtime()),
+                }
+                made = results.line(about, done)
+                if arguments.out:
+                    results.append(arguments.out, [made])
+                shown = {figure: f"{made.figures[figure]:.3g}" for figure in SHOWN if figure in made.figures}
+                print(scenario.name, name, *(f"{figure}={value}" for figure, value in shown.items()), sep="\t", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

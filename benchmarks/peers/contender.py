@@ -1,0 +1,76 @@
+"""The interface of a contender: how it is installed, how it sees the queues, and what it adds to their Jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.scenarios import Queue, Scenario
+from e2e.cluster import Cluster
+from fairburst.kube.api.client import ApiClient
+
+JsonObject = dict[str, Any]
+# Every client of the API server that is under test or in everyone's path has the same limit (requests a second, burst).
+CLIENT_QPS, CLIENT_BURST = 300, 500
+
+
+class PeerError(Exception):
+    """A contender can't be installed, did not become ready, or refuses the workload."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A started cluster with a namespace for each queue. `start`: when the workload begins, in seconds since the epoch."""
+
+    cluster: Cluster
+    client: ApiClient
+    scenario: Scenario
+    folder: Path
+    start: float
+
+
+class Contender:
+    """Kubernetes without any controller of its own. A contender overrides what it does differently."""
+
+    name = "bare"
+    about = "kube-scheduler alone"
+    version = ""
+    users: tuple[str, ...] = ()  # its users in the API server's audit log
+
+    def plays(self, scenario: Scenario) -> bool:
+        """Return whether it can run the scenario at all; a contender without gangs leaves those out."""
+        return not scenario.gang
+
+    def cluster_options(self) -> JsonObject:
+        """Return further arguments of `Cluster.start`."""
+        return {}
+
+    async def start(self, site: Site) -> None:
+        """Install and start it and declare the scenario's queues; return when it is ready for work."""
+
+    def dress(self, queue: Queue, job: JsonObject) -> JsonObject:
+        """Return the Job as a user of this contender submits it to the queue."""
+        del queue
+        return job
+
+    def processes(self) -> dict[str, int]:
+        """Return the process ids of its controllers, by name."""
+        return {}
+
+    def kill(self) -> None:
+        """Kill its controllers at once."""
+
+    async def revive(self) -> None:
+        """Start its controllers again."""
+
+    def stop(self) -> None:
+        """End its controllers. Called in every case, and harmless if nothing was started."""
+
+
+async def in_groups(actions: Sequence[Awaitable[Any]], size: int = 32) -> None:
+    """Await all of them, `size` at a time."""
+    for start in range(0, len(actions), size):
+        await asyncio.gather(*actions[start : start + size])
