@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import sys
+import textwrap
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -148,7 +149,7 @@ def page(lines: Sequence[Line]) -> str:
     parts = [INTRODUCTION.read_text().rstrip(), "", "## Where another contender is better", ""]
     for name in order:
         for sentence in better_than_ours(name, tables[name]):
-            parts.append(f"- *{name}.* {sentence}.")
+            parts.append(_wrapped(f"- *{name}.* {sentence}.", "  "))
     parts += ["", "## Results", ""]
     for name in order:
         parts += _section(name, tables[name], [each for each in lines if each.about["scenario"] == name])
@@ -169,8 +170,10 @@ def _section(name: str, table: Table, lines: Sequence[Line]) -> list[str]:
     out = [
         f"### {name}: {scenario.title}",
         "",
-        f"{scenario.places:,} places on {scenario.nodes} nodes (size {size:g}); {_counted(counts)} each; load of the machine before a run "
-        f"{min(loads):.1f} to {max(loads):.1f}. Median, and least to most.",
+        _wrapped(
+            f"{scenario.places:,} places on {scenario.nodes} nodes (size {size:g}); {_counted(counts)} each; load of the machine before a run "
+            f"{min(loads):.1f} to {max(loads):.1f}. Median, and least to most."
+        ),
         "",
         "| contender | " + " | ".join(column.head for column in shown) + " |",
         "| --- |" + " ---: |" * len(shown),
@@ -201,7 +204,11 @@ def _costs(lines: Sequence[Line]) -> str:
                 user = "kueue-controller-manager" if process == "kueue" else process
                 requests = statistics.median(each.by_whom["requests"].get(user, 0.0) / max(1.0, each.figures["pods"]) for each in of)
                 found.append(f"`{contender}` {statistics.median(known):.1f} s, {memory:.0f} MiB, {requests:.1f} requests a pod")
-    return f"The controllers' own processor time, peak memory and API requests: {'; '.join(found)}." if found else ""
+    return _wrapped(f"The controllers' own processor time, peak memory and API requests: {'; '.join(found)}.") if found else ""
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def plots(lines: Sequence[Line]) -> dict[str, str]:

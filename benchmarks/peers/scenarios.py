@@ -129,7 +129,7 @@ def quick_burst() -> Scenario:
     promise = Promise(40, 10, 10, FAR_APART)
     bursts = (Burst("latency", 8.0, _jobs(40, 4.0), 10.0),)
     queues = (Queue("latency", promise), *(queue for queue in made.queues if queue.promise is None))
-    return replace(made, queues=queues, bursts=bursts, seconds=60.0, measured_from=6.0)
+    return replace(made, queues=queues, bursts=bursts, seconds=24.0, measured_from=6.0)
 
 
 def burst_into_full(batch: int) -> Callable[[float], Scenario]:
