@@ -167,13 +167,12 @@ def _section(name: str, table: Table, lines: Sequence[Line]) -> list[str]:
     loads = [float(each.about["load"]) for each in lines]
     repeats = {contender: sum(each.about["contender"] == contender for each in lines) for contender in table}
     counts = sorted(set(repeats.values()))
+    where = f"{scenario.places:,} places on {scenario.nodes} nodes (size {size:g})"
+    about = f"{where}; {_counted(counts)} each; load of the machine before a run {min(loads):.1f} to {max(loads):.1f}."
     out = [
         f"### {name}: {scenario.title}",
         "",
-        _wrapped(
-            f"{scenario.places:,} places on {scenario.nodes} nodes (size {size:g}); {_counted(counts)} each; load of the machine before a run "
-            f"{min(loads):.1f} to {max(loads):.1f}. Median, and least to most."
-        ),
+        _wrapped(f"{about} Median, and least to most."),
         "",
         "| contender | " + " | ".join(column.head for column in shown) + " |",
         "| --- |" + " ---: |" * len(shown),
