@@ -47,6 +47,8 @@ def pods_of(owner: str, count: int, *containers: Any, kind: str = "Job", **more:
         pytest.param({"parallelism": None}, 1, id="one by default"),
         pytest.param({"parallelism": 0}, 0, id="paused by parallelism"),
         pytest.param({"parallelism": 4, "suspend": True}, 0, id="suspended"),
+        pytest.param({"parallelism": 4, "managedBy": "example.com/elsewhere"}, 0, id="managed by another controller"),
+        pytest.param({"parallelism": 4, "managedBy": "kubernetes.io/job-controller"}, 4, id="managed by its own controller"),
         pytest.param({"parallelism": 4, "status": {"conditions": [{"type": "Complete", "status": "True"}]}}, 0, id="complete"),
         pytest.param({"parallelism": 4, "status": {"conditions": [{"type": "FailureTarget", "status": "True"}]}}, 0, id="about to fail"),
     ],

@@ -78,6 +78,8 @@ JOBS = [
     pytest.param(job({"ownerReferences": [owner("JobSet", "jobset.x-k8s.io/v1alpha2")]}), id="a JobSet's"),
     pytest.param(job({"ownerReferences": [owner("CronJob", "batch/v1")]}), id="a CronJob's"),
     pytest.param(job({"labels": {"kueue.x-k8s.io/queue-name": "q"}}), id="queued by Kueue"),
+    pytest.param(job(managedBy="kueue.x-k8s.io/multikueue"), id="managed elsewhere"),
+    pytest.param(job(managedBy="kubernetes.io/job-controller"), id="managed by the Job controller by name"),
     pytest.param(job(podFailurePolicy=OWN_RULES, podReplacementPolicy="Failed"), id="with rules of its own about failures"),
     pytest.param(job(podReplacementPolicy="TerminatingOrFailed"), id="that replaces pods as soon as they end"),
     pytest.param(job(pod={"restartPolicy": "OnFailure"}), id="whose containers are restarted"),

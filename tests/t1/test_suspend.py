@@ -96,6 +96,7 @@ def test_new_jobs_are_suspended_with_our_note_unless_somebody_else_starts_them(s
         "of a CronJob": (job("stamped", "a", 1, owned("CronJob", "batch/v1")), True),
         "of a JobSet": (job("stamped", "a", 1, owned("JobSet", "jobset.x-k8s.io/v1alpha2")), False),
         "queued by Kueue": (job("stamped", "a", 1, {"labels": {"kueue.x-k8s.io/queue-name": "q"}}), False),
+        "managed on another cluster": (job("stamped", "a", 1, managedBy="kueue.x-k8s.io/multikueue"), False),
         "elsewhere": (job("default", "a", 1), False),
     }
     assert {case: site.would_be_held(obj) for case, (obj, _) in table.items()} == {case: want for case, (_, want) in table.items()}
@@ -166,7 +167,8 @@ def test_uninstalling_starts_all_and_new_jobs_are_not_held(site: Site, tmp_path:
     config.write_text(yaml.safe_dump({"kubeconfig": str(site.cluster.kubeconfig)}))
     command = [sys.executable, "-m", "fairburst", "uninstall", "--config", str(config)]
     printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    assert [line for line in printed.splitlines() if line.startswith("let go")] == [f"let go jobs {where}/b", f"let go jobsets {where}/c"]
+    told = sorted(line for line in printed.splitlines() if line.startswith("let go"))  # sent concurrently: told as they are answered
+    assert told == [f"let go jobs {where}/b", f"let go jobsets {where}/c"]
     assert site.waiting(where) == []
     started = json.loads(site.cluster.kubectl("get", "jobset", "c", "-n", where, "-o", "json"))
     assert (started["spec"]["suspend"], HELD_ANNOTATION in started["metadata"]["annotations"]) == (False, False)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from fairburst.config import Config
-from fairburst.kube.api.objects import DISRUPTION, Job
+from fairburst.kube.api.objects import DISRUPTION, OWN_CONTROLLERS, Job
 from fairburst.kube.enforce.stamp import lowest_stamp
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, size_of
 from fairburst.kube.names import GATE, HELD_ANNOTATION
@@ -90,11 +90,12 @@ def _sized(job: Object, before: Object | None, queue: tuple[str, Object] | None,
 def held_patch(job: Object, queue: tuple[str, Object] | None) -> Patch:
     """Return the JSON patch for a new Job or JobSet: suspend it and annotate it if its queue holds Jobs.
 
-    A Job that Kueue or another controller starts is left alone. A CronJob only creates Jobs, so its Jobs are held.
+    A Job that Kueue or another controller starts or manages is left alone. A CronJob only creates Jobs, so its Jobs are held.
     """
     controlled = any(owner.get("controller") and owner["kind"] != "CronJob" for owner in job["metadata"].get("ownerReferences") or ())
+    managed_elsewhere = job["spec"].get("managedBy") not in {None, *OWN_CONTROLLERS}
     by_kueue = "kueue.x-k8s.io/queue-name" in (job["metadata"].get("labels") or {})
-    if queue is None or queue[1].get("holds") != "Jobs" or controlled or by_kueue:
+    if queue is None or queue[1].get("holds") != "Jobs" or controlled or by_kueue or managed_elsewhere:
         return []
     note = _merged("/metadata/annotations", job["metadata"].get("annotations"), {HELD_ANNOTATION: "true"})
     return [_add("/spec/suspend", True), *note]

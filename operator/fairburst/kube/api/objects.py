@@ -21,6 +21,9 @@ ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 # Condition and reason that the API server writes into a pod that it evicts.
 DISRUPTION = "DisruptionTarget"
 # Finalizer of a Job's pod until the Job controller has counted its end, about a second after it.
+JOB_CONTROLLER = "kubernetes.io/job-controller"
+# Values of a Job's or JobSet's spec.managedBy that mean what an absent one means.
+OWN_CONTROLLERS = (JOB_CONTROLLER, "jobset.sigs.k8s.io/jobset-controller")
 JOB_TRACKING = "batch.kubernetes.io/job-tracking"
 
 
@@ -310,6 +313,7 @@ class JobSpec(Struct):
     active_deadline_seconds: int | None = None
     backoff_limit: int | None = None
     completion_mode: str | None = None
+    managed_by: str | None = None
     pod_failure_policy: PodFailurePolicy | None = None
     template: PodTemplate = msgspec.field(default_factory=PodTemplate)
 
@@ -341,6 +345,11 @@ class Job(Object):
     metadata: JobMetadata = msgspec.field(default_factory=JobMetadata)
     spec: JobSpec = msgspec.field(default_factory=JobSpec)
     status: JobStatus = msgspec.field(default_factory=JobStatus)
+
+    @property
+    def managed_elsewhere(self) -> bool:
+        """Whether another controller than Kubernetes' own manages the Job, for example on another cluster."""
+        return self.spec.managed_by not in {None, JOB_CONTROLLER}
 
     @property
     def finished(self) -> bool:

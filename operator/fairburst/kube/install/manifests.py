@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import yaml
 
 from fairburst.config import Config
-from fairburst.kube.api.objects import DISRUPTION
+from fairburst.kube.api.objects import DISRUPTION, OWN_CONTROLLERS
 from fairburst.kube.enforce.stamp import class_values
 from fairburst.kube.install.crd import all_crds
 from fairburst.kube.install.operator_rules import operator_policies
@@ -187,6 +187,7 @@ _STARTED_BY_NOBODY_ELSE = [
         "!object.metadata.ownerReferences.exists(one, has(one.controller) && one.controller && one.kind != 'CronJob')",
     },
     {"name": "not-queued-by-kueue", "expression": "!object.metadata.?labels[?'kueue.x-k8s.io/queue-name'].hasValue()"},
+    {"name": "not-managed-elsewhere", "expression": f"!has(object.spec.managedBy) || object.spec.managedBy in {list(OWN_CONTROLLERS)}"},
 ]
 _NOT_OF_THE_SYSTEM = [
     {

@@ -190,8 +190,15 @@ def is_held(job: Job | JobSet) -> bool:
 
 
 def _makes_pods(job: Job) -> bool:
-    """Whether the Job may still make pods: it has not ended, is not suspended by its user and is not being deleted."""
-    return job.metadata.deletion_timestamp is None and (not job.spec.suspend or is_held(job)) and not job.finished
+    """Return whether the Job controller may still make pods: the Job is its own, has not ended, is not suspended by its user and is not
+    being deleted.
+    """
+    return (
+        not job.managed_elsewhere
+        and job.metadata.deletion_timestamp is None
+        and (not job.spec.suspend or is_held(job))
+        and not job.finished
+    )
 
 
 def _job_pods(job: Job, pods: OwnerUsage) -> int:
