@@ -10,7 +10,22 @@ from typing import Annotated
 
 import typer
 
-from fairburst.cli import config, crds, extender, manifests, metrics, replay, reproduce, run, simulate, uninstall
+from fairburst.cli import (
+    config,
+    crds,
+    doctor,
+    explain,
+    extender,
+    get,
+    manifests,
+    metrics,
+    replay,
+    reproduce,
+    run,
+    simulate,
+    status,
+    uninstall,
+)
 from fairburst.cli.errors import FAILED, INTERRUPTED, NO_CLUSTER, CommandError
 
 app = typer.Typer(
@@ -18,8 +33,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-OPERATOR, EXPERIMENTS = "Install and run", "Simulate and replay"
+QUESTIONS, OPERATOR, EXPERIMENTS = "Ask a cluster", "Install and run", "Simulate and replay"
 for panel, functions in (
+    (QUESTIONS, (status.status, get.get, explain.explain, doctor.doctor)),
     (OPERATOR, (run.run, extender.extender, manifests.manifests, crds.crds, config.config, metrics.metrics, uninstall.uninstall)),
     (EXPERIMENTS, (simulate.simulate, reproduce.reproduce, replay.replay)),
 ):
@@ -47,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     name = " ".join(["fairburst", *words[:1]]) if words and not words[0].startswith("-") else "fairburst"
     try:
-        status = app(args=words, prog_name="fairburst", standalone_mode=False)
+        ended = app(args=words, prog_name="fairburst", standalone_mode=False)
     except typer.TyperException as error:
         if not str(error):  # no arguments at all: the help has been printed
             return error.exit_code
@@ -63,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         sys.stderr.write(f"{name}: {known}\n")
         return known.status
-    return status if isinstance(status, int) else 0
+    return ended if isinstance(ended, int) else 0
 
 
 def _expected(error: Exception) -> CommandError | None:

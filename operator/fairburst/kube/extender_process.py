@@ -19,8 +19,9 @@ from fairburst.kube.api.objects import Node, Pod
 from fairburst.kube.extender.node_table import NodeTable
 from fairburst.kube.extender.queue_objects import PATHS, Queue, classes, expected_bursts
 from fairburst.kube.extender.server import ExtenderServer
-from fairburst.kube.process import LIVE_PODS, NO_CLUSTER, stopped_by_signal
+from fairburst.kube.process import NO_CLUSTER, stopped_by_signal
 from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.usage.watched import LIVE_PODS
 from fairburst.telemetry.log import event, set_up
 from fairburst.telemetry.metrics import ExtenderMetrics
 

@@ -27,7 +27,7 @@ from fairburst.kube.api.errors import ApiError, CredentialsError
 from fairburst.kube.api.first_answer import first_answer
 from fairburst.kube.api.informer import Informer, silence
 from fairburst.kube.api.lease import LeaderElection, LeaseTimes
-from fairburst.kube.api.objects import Deployment, Job, JobSet, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
+from fairburst.kube.api.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
 from fairburst.kube.api.retry import WriteRetries
 from fairburst.kube.apply import Applier
 from fairburst.kube.engine import Engine
@@ -40,8 +40,8 @@ from fairburst.kube.supervision import supervised
 from fairburst.kube.tell import Teller
 from fairburst.kube.ungate import Ungater
 from fairburst.kube.usage.controller_index import ControllerIndex
-from fairburst.kube.usage.job_sets import PATH as JOB_SETS
 from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.usage.watched import CONTROLLERS, LIVE_PODS
 from fairburst.kube.views.elastic_view import figures
 from fairburst.policy.decide import decide
 from fairburst.policy.model import QueueKind
@@ -56,14 +56,6 @@ logger = logging.getLogger(__name__)
 STUCK_SECONDS = 60.0
 NO_CLUSTER = 3  # the exit status for a cluster that cannot be reached or refuses, as for every command
 FINISH_SECONDS = 5.0  # for the last round and what it has left to tell; Kubernetes ends us 30 s after SIGTERM
-CONTROLLERS = {
-    "Job": ("/apis/batch/v1/jobs", Job),
-    "Deployment": ("/apis/apps/v1/deployments", Deployment),
-    "ReplicaSet": ("/apis/apps/v1/replicasets", ReplicaSet),
-    "StatefulSet": ("/apis/apps/v1/statefulsets", StatefulSet),
-    "JobSet": (f"{JOB_SETS}/jobsets", JobSet),
-}
-LIVE_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 
 
 def run(config: Config) -> int:

@@ -150,6 +150,15 @@ class Informer(Generic[T]):
             logger.warning("informer retries", extra={"path": self.path, "problem": problem, "delay_seconds": round(delay, 2)})
             await asyncio.sleep(delay)
 
+    async def read(self) -> None:
+        """List once, for a process that does not watch. Raises ApiError; a kind that is optional and missing is an empty collection."""
+        try:
+            await self._list()
+        except NotFound:
+            if not self._optional:
+                raise
+            self.synced.set()
+
     def observe(self, new: T) -> None:
         """Store an object from the answer to a write, ahead of the watch. Older events of the watch are then ignored.
 

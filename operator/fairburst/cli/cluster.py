@@ -1,0 +1,125 @@
+"""Access to the cluster for commands: which one, by whose rights, and what is said where it does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from fairburst.cli.arguments import config_of, readable
+from fairburst.cli.errors import NO_CLUSTER, WRONG_ARGUMENTS, CommandError
+
+if TYPE_CHECKING:
+    from fairburst.config import Config
+    from fairburst.kube.api.client import ApiClient
+    from fairburst.kube.api.errors import ApiError
+    from fairburst.kube.queues.listing import Queues
+    from fairburst.kube.queues.roster import ObjectKey
+
+T = TypeVar("T")
+
+CLUSTER = "Cluster"  # the panel of the options below
+INSTALL = "install it with `helm install fairburst charts/fairburst -n fairburst-system --create-namespace`"
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option("--kubeconfig", metavar="FILE", callback=readable, rich_help_panel=CLUSTER, help="Instead of $KUBECONFIG."),
+]
+Context = Annotated[
+    str | None,
+    typer.Option("--context", metavar="NAME", rich_help_panel=CLUSTER, help="A context of the kubeconfig; else its current one."),
+]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", metavar="NAME", rich_help_panel=CLUSTER, help="Only this namespace; else all of them.")
+]
+OperatorConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", callback=readable, rich_help_panel=CLUSTER,
+        help="The operator's configuration; without it, that of the installed operator.",
+    ),
+]  # fmt: skip
+SystemNamespace = Annotated[
+    str, typer.Option("--system-namespace", metavar="NAME", rich_help_panel=CLUSTER, help="Where the operator is installed.")
+]
+SYSTEM_NAMESPACE = "fairburst-system"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The cluster that the arguments choose."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    config: Path | None = None
+    system_namespace: str = SYSTEM_NAMESPACE
+
+    def ask(self, work: Callable[[ApiClient], Awaitable[T]]) -> T:
+        """Run `work` with a client. Raises CommandError, one line that says what to do, where the cluster does not answer as needed."""
+        import asyncio  # noqa: PLC0415  keeps `fairburst --help` quick
+        import logging  # noqa: PLC0415
+
+        from fairburst.kube.api.errors import ApiError, CredentialsError  # noqa: PLC0415
+
+        logger = logging.getLogger("fairburst")
+        level = logger.level
+        logger.setLevel(logging.ERROR)  # a command says by itself what is wrong
+        try:
+            return asyncio.run(self._connected(work))
+        except CredentialsError as error:
+            raise CommandError(" ".join(str(error).split()), NO_CLUSTER) from error
+        except ApiError as error:
+            raise CommandError(" ".join(advice_on(error).split()), NO_CLUSTER) from error
+        finally:
+            logger.setLevel(level)
+
+    async def _connected(self, work: Callable[[ApiClient], Awaitable[T]]) -> T:
+        from fairburst.kube.api.client import ApiClient  # noqa: PLC0415
+
+        kubeconfig = None if self.kubeconfig is None else str(self.kubeconfig)
+        async with await ApiClient.connect(kubeconfig, self.context, agent="fairburst-cli") as client:
+            return await work(client)
+
+    async def settings(self, client: ApiClient) -> Config:
+        """The operator's configuration: from --config, else as installed, else all defaults."""
+        from fairburst.config import Config  # noqa: PLC0415
+        from fairburst.kube.look import installed_config  # noqa: PLC0415
+
+        if self.config is not None:
+            return config_of(self.config)
+        return await installed_config(client, self.system_namespace) or Config(namespace=self.system_namespace)
+
+
+def advice_on(error: ApiError) -> str:
+    """What happened, and what to do."""
+    from fairburst.kube.api.errors import Forbidden, NotFound, Unauthorized, Unavailable  # noqa: PLC0415
+    from fairburst.kube.names import GROUP  # noqa: PLC0415
+
+    match error:
+        case Unavailable():
+            return f"the API server does not answer ({error.message}); check the kubeconfig, --context and the network"
+        case Unauthorized():
+            return f"the API server does not know this user ({error.message}); log in again, or choose another --context"
+        case Forbidden():
+            return f"this user may not do that ({error.message}); ask for the right, or ask about one namespace with -n"
+        case NotFound() if GROUP in error.message:
+            return f"fairburst is not installed in this cluster (it has no kinds of {GROUP}); {INSTALL}, or choose another --context"
+        case _:
+            return f"the API server refuses: {error}"
+
+
+def find_queue(queues: Queues, text: str, namespace: str | None) -> ObjectKey:
+    """Return the queue that a person means: NAMESPACE/NAME, NAME, or the namespace that it governs. Raises CommandError."""
+    within, _, name = text.rpartition("/")
+    within = within or namespace or ""
+    exact = [key for key in queues if key[2] == name and key[1] == (within or key[1])]
+    found = exact or [key for key in queues if key[1] == text and not within]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(f"{key[1]}/{key[2]}" for key in found[:5])
+        raise CommandError(f"expected one queue, found {len(found)} with the name {text}: {names}; say NAMESPACE/NAME", WRONG_ARGUMENTS)
+    known = ", ".join(f"{key[1]}/{key[2]}" for key in sorted(queues, key=lambda key: key[1:])[:5])
+    raise CommandError(f"expected a queue, found none called {text}; there are: {known or 'none'}", WRONG_ARGUMENTS)

@@ -1,0 +1,264 @@
+"""`fairburst explain`: why a queue, a Job or a pod has what it has, and the smallest change that would give it what it lacks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairburst.cli.arguments import Form, OutputForm, readable
+from fairburst.cli.cluster import SYSTEM_NAMESPACE, Cluster, Context, Kubeconfig, Namespace, OperatorConfig, SystemNamespace, find_queue
+from fairburst.cli.errors import WRONG_ARGUMENTS, CommandError
+from fairburst.cli.output import is_data, print_value
+
+if TYPE_CHECKING:
+    from fairburst.kube.api.client import ApiClient
+    from fairburst.kube.look import Look
+    from fairburst.kube.queues.listing import Queues
+    from fairburst.whatif.rounds import DecidedRound
+
+ADVICE_SHOWN = 4
+KINDS = {"pod": "pod", "pods": "pod", "po": "pod", "job": "job", "jobs": "job"}
+
+
+@dataclass(slots=True)
+class Explanation:
+    """Everything that is said about one queue. `facts`: label and sentence; `advice`: advice_text.as_data of each."""
+
+    queue: str
+    headline: str
+    facts: list[tuple[str, str]] = field(default_factory=list)
+    goal: str = ""
+    advice: list[dict[str, Any]] = field(default_factory=list)
+
+
+def explain(
+    what: Annotated[str, typer.Argument(metavar="QUEUE|job/NAME|pod/NAME", help="A queue as for `get`, or a Job or a pod with -n.")],
+    output: OutputForm = "table",
+    recording: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", callback=readable, help="Ask the last round of a recording instead of a cluster."),
+    ] = None,
+    namespace: Namespace = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    config: OperatorConfig = None,
+    system_namespace: SystemNamespace = SYSTEM_NAMESPACE,
+) -> None:
+    """Say why a queue, a Job or a pod has what it has, and the smallest change that would give it more; each is decided again."""
+    kind, _, name = what.partition("/")
+    if kind in KINDS and name and namespace is None:
+        raise typer.BadParameter(f"expected the namespace of {what} with -n, found none", param_hint="--namespace")
+    if kind in KINDS and name and recording is not None:
+        raise typer.BadParameter("expected a queue with --from, for recordings have no pods and Jobs", param_hint="--from")
+    if recording is not None:
+        _print(_of_recording(recording, what), [], output)
+        return
+    cluster = Cluster(kubeconfig, context, config, system_namespace)
+    findings, explanation = cluster.ask(lambda client: _ask(client, cluster, what, namespace))
+    _print(explanation, findings, output)
+
+
+async def _ask(client: ApiClient, cluster: Cluster, what: str, namespace: str | None) -> tuple[list[str], Explanation]:
+    from fairburst.kube.api.errors import Forbidden  # noqa: PLC0415  keeps `fairburst --help` quick
+    from fairburst.kube.look import look  # noqa: PLC0415
+    from fairburst.kube.queues.listing import read_queues  # noqa: PLC0415
+
+    kind, _, name = what.partition("/")
+    findings: list[str] = []
+    if kind in KINDS and name and namespace is not None:
+        findings = await _work(client, KINDS[kind], namespace, name)
+        what = namespace
+    queues = await read_queues(client, namespace)
+    if findings and not queues:
+        return findings, Explanation(f"{namespace}", f"No queue governs namespace {namespace}; fairburst does not limit its work.")
+    key = find_queue(queues, what, None if findings else namespace)
+    try:
+        seen: Look | None = await look(client, await cluster.settings(client))
+    except Forbidden as error:
+        seen, refused = None, error.message
+    if seen is None or key not in seen.queues:
+        explanation = of_status(key, queues)
+        if seen is None:
+            explanation.facts.append(("Advice", f"none: it takes the right to read the whole cluster ({refused})"))
+        return findings, explanation
+    return findings, of_look(seen, key)
+
+
+async def _work(client: ApiClient, kind: str, namespace: str, name: str) -> list[str]:
+    from fairburst.cli.work_findings import job_findings, pod_findings, read_work  # noqa: PLC0415
+    from fairburst.kube.api.errors import NotFound  # noqa: PLC0415
+
+    try:
+        obj, events = await read_work(client, kind, namespace, name)
+    except NotFound:
+        raise CommandError(f"expected {kind} {name} in namespace {namespace}, found none", WRONG_ARGUMENTS) from None
+    return pod_findings(obj, events) if kind == "pod" else job_findings(obj, events)
+
+
+def _of_recording(path: Path, name: str) -> Explanation:
+    from fairburst.cli.snapshots import last_round  # noqa: PLC0415
+
+    found = last_round(path)
+    row = found.row(name)
+    if row is None:
+        named = [each for each, spec in enumerate(found.snapshot.queues) if name in spec.name.split("/")]
+        if len(named) != 1:
+            known = ", ".join(spec.name for spec in found.snapshot.queues[:5])
+            raise CommandError(f"{path}: expected one queue called {name}, found {len(named)}; there are: {known}", WRONG_ARGUMENTS)
+        row = named[0]
+    return of_round(found, row)
+
+
+def of_status(key: tuple[str, str, str], queues: Queues) -> Explanation:
+    """Explain from the queue's own status: what the operator has written."""
+    from fairburst.cli.queues import amounts_text, condition, waiting  # noqa: PLC0415
+
+    kind, namespace, name = key
+    status = queues[key].get("status") or {}
+    ready = condition(status, "Ready")
+    found = Explanation(f"{namespace}/{name}", f"{kind} {namespace}/{name}: {status.get('class', 'not decided yet')}")
+    found.facts.append(("Why", ready.get("message", "no operator has decided on it: is one running? Ask `fairburst doctor`")))
+    admission = status.get("admission") or {}
+    if admission.get("message") and admission["message"] != ready.get("message"):
+        found.facts.append(("Admission", admission["message"]))
+    if "demand" in status:
+        found.facts += [(label, amounts_text(status.get(part))) for label, part in (("Wanted", "demand"), ("Running", "usage"))]
+        found.facts += [("Given", amounts_text(status.get("allocation"))), ("Waiting", amounts_text(waiting(status)))]
+    found.facts += _false_conditions(status, {"Ready", "Admitted"})
+    return found
+
+
+def of_look(seen: Look, key: tuple[str, str, str]) -> Explanation:
+    """Explain a queue of a cluster by the round that is decided now."""
+    from fairburst.cli.queues import amounts_text, condition, waiting  # noqa: PLC0415
+
+    member = next((one for one in seen.plan.roster.members if one.key == key), None)
+    row = seen.round.row(f"{key[1]}/{key[2]}")
+    status = seen.queues[key].get("status") or {}
+    if member is None:
+        pool = (seen.queues[key].get("spec") or {}).get("pool", "default")
+        found = of_status(key, seen.queues)
+        found.facts.append(("Pool", f"{pool}; this is a look at pool {seen.config.pool.name}. Choose its operator with --system-namespace"))
+        return found
+    if row is None:
+        found = of_status(key, seen.queues)
+        if member.problem is not None:
+            found.facts = [("Why", member.problem.message), *(fact for fact in found.facts if fact[0] != "Why")]
+        return found
+    found = of_round(seen.round, row, len(seen.view.nodes), seen.config.pool.capacity_window_seconds)
+    if not found.goal and (left := waiting(status)):
+        found.goal = (
+            f"It uses what the nodes can hold of its pods; the rest, {amounts_text(left)}, waits for more nodes or for work to end."
+        )
+    if member.problem is not None:
+        found.facts.insert(0, ("Problem", member.problem.message))
+    if not condition(status, "Ready"):
+        found.facts.append(("Status", "no operator has written one: is one running? Ask `fairburst doctor`"))
+    found.facts += _false_conditions(status, {"Ready", "Admitted", "Guaranteed"})
+    return found
+
+
+def _false_conditions(status: dict[str, Any], known: set[str]) -> list[tuple[str, str]]:
+    conditions = status.get("conditions") or []
+    return [(f"Not {one['type']}", one.get("message", "")) for one in conditions if one["status"] == "False" and one["type"] not in known]
+
+
+def of_round(one: DecidedRound, row: int, nodes: int = 0, window_seconds: int = 0) -> Explanation:
+    """Explain a queue by a decided round, with advice that was decided again."""
+    from fairburst.cli.advice_text import as_data  # noqa: PLC0415
+    from fairburst.whatif.advice import better_class, lacks_level, next_pod  # noqa: PLC0415
+
+    spec, decision = one.snapshot.queues[row], one.decision(row)
+    granted = decision.guarantee_class
+    found = Explanation(spec.name, f"{spec.kind.value}Queue {spec.name}: {'not admitted' if granted is None else granted.value}")
+    found.facts += [("Why", decision.message), ("Admission", decision.admission.message), *_numbers(one, row)]
+    better = better_class(one, spec.name)
+    more = next_pod(one, spec.name)
+    best = "admitted" if spec.kind.value == "Throughput" else "Hard"
+    found.advice = [as_data(each, spec, nodes, window_seconds) for each in better[:ADVICE_SHOWN]]
+    if better:
+        found.goal = f"To be {best}, one of these is enough (decided again with each, no other queue loses its class):"
+    elif more:
+        found.goal = "For its next pod, one of these is enough (decided again with each, no other queue loses its class):"
+        found.advice = [as_data(each, spec, nodes, window_seconds) for each in more[:ADVICE_SHOWN]]
+    elif lacks_level(one, row):
+        found.goal = "No change of this queue or of the capacity alone (up to 64 times) would admit its next pod without harm to others."
+    elif (one.snapshot.demand[row] > one.snapshot.usage[row] * (1 + 1e-9)).any():
+        found.goal = _room(one, row)
+    return found
+
+
+def _room(one: DecidedRound, row: int) -> str:
+    """Say whether there is room for what the level admits; the scheduler decides on the nodes."""
+    from fairburst.policy.explain import amount  # noqa: PLC0415
+
+    snapshot = one.snapshot
+    free = snapshot.live_capacity - snapshot.usage.sum(axis=0)
+    unit = snapshot.unit[row]
+    short = [at for at in range(len(unit)) if unit[at] > 0 and free[at] < unit[at]]
+    if not short:
+        return "Its level admits its next pod. A pod that still waits does so for its controller, or for one node with room for all of it."
+    name = snapshot.resources[short[0]]
+    left, needed = amount(max(0.0, float(free[short[0]])), name), amount(float(unit[short[0]]), name)
+    return (
+        f"Its level admits its next pod, and the pool has no room: {left} are free, the pod needs {needed}. "
+        "It starts when running work ends; `reclaim: Evict` in its spec would take the room where work runs above its share."
+    )
+
+
+def _numbers(one: DecidedRound, row: int) -> list[tuple[str, str]]:
+    from fairburst.policy.explain import amount  # noqa: PLC0415
+
+    snapshot, decision = one.snapshot, one.decision(row)
+
+    def said(amounts: Any) -> str:
+        pairs = zip(amounts.tolist(), snapshot.resources, strict=True)
+        return ", ".join(amount(value, name) for value, name in pairs if value > 0) or "nothing"
+
+    found = [
+        ("Wanted", said(snapshot.demand[row])),
+        ("Running", said(snapshot.usage[row])),
+        ("Given", f"{said(decision.allocation)}; guaranteed of it {said(decision.guaranteed)}"),
+        ("Level", f"{said(one.entitled()[row])} (what its quota admits)"),
+        ("Share", f"{decision.share:.3g} of the pool of {said(snapshot.live_capacity)}"),
+    ]
+    if decision.window is not None:
+        remembered = one.following.entry(decision.queue)
+        found.append(("Bursts", f"window {decision.window.state.value}; {remembered.met} met, {remembered.missed} missed"))
+    return found
+
+
+def _print(found: Explanation, findings: Sequence[str], form: Form) -> None:
+    if is_data(form):
+        facts = dict(found.facts)
+        value = {"queue": found.queue, "headline": found.headline, "facts": facts, "goal": found.goal, "advice": found.advice}
+        print_value({"work": list(findings), **value} if findings else value, form)
+        return
+    for line in findings:
+        sys.stdout.write(f"{line}\n")
+    sys.stdout.write(f"{chr(10) if findings else ''}{found.headline}\n\n")
+    width = max((len(label) for label, _ in found.facts), default=0)
+    for label, text in found.facts:
+        sys.stdout.write(_wrapped(f"{label:<{width}}  ", text))
+    if found.goal:
+        sys.stdout.write("\n" + _wrapped("", found.goal))
+    for one in found.advice:
+        sys.stdout.write(_wrapped("  - ", one["change"]))
+        if one["command"]:
+            sys.stdout.write(f"    {one['command']}\n")
+
+
+def _wrapped(label: str, text: str) -> str:
+    """Return the text beside its label, within the terminal; in a pipe in one line."""
+    if not sys.stdout.isatty():
+        return f"{label}{text}\n"
+    import shutil  # noqa: PLC0415
+    import textwrap  # noqa: PLC0415
+
+    width = max(60, shutil.get_terminal_size((80, 24)).columns)
+    return textwrap.fill(text, width, initial_indent=label, subsequent_indent=" " * len(label), break_on_hyphens=False) + "\n"

@@ -1,0 +1,66 @@
+"""`fairburst get`: one line a queue."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from fairburst.cli.arguments import OutputForm
+from fairburst.cli.cluster import Cluster, Context, Kubeconfig, Namespace, find_queue
+from fairburst.cli.output import Table, is_data, print_table, print_value
+
+HEAD = (
+    "NAMESPACE",
+    "NAME",
+    "KIND",
+    "CLASS",
+    "WAITING",
+    "SHARE",
+    "USED",
+    "NEXT BURST",
+    "MET",
+    "MISSED",
+    "READY",
+    "WEIGHT",
+    "MODE",
+    "REASON",
+)
+WIDE = frozenset({"WEIGHT", "MODE", "REASON"})
+RIGHT = frozenset({"SHARE", "MET", "MISSED", "WEIGHT"})
+
+
+def get(
+    queue: Annotated[str | None, typer.Argument(metavar="QUEUE", help="Only this queue: NAME, NAMESPACE/NAME or its namespace.")] = None,
+    output: OutputForm = "table",
+    namespace: Namespace = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """List queues: class, what waits, share, next burst, bursts met and missed."""
+    from fairburst.cli.queues import summaries  # noqa: PLC0415  keeps `fairburst --help` quick
+    from fairburst.kube.queues.listing import read_queues  # noqa: PLC0415
+
+    queues = Cluster(kubeconfig, context).ask(lambda client: read_queues(client, namespace))
+    if queue is not None:
+        key = find_queue(queues, queue, namespace)
+        queues = {key: queues[key]}
+    listed = summaries(queues, time.time())
+    if is_data(output):
+        print_value(listed, output)
+    elif not listed:
+        print_table(Table(("No queues" + (f" in namespace {namespace}." if namespace else "."),)))
+    else:
+        print_table(Table(HEAD, [_row(one) for one in listed], WIDE, RIGHT), output)
+
+
+def _row(one: dict[str, Any]) -> tuple[str, ...]:
+    from fairburst.cli.queues import first_amount  # noqa: PLC0415
+
+    bursts = ("-", "-") if one["kind"] == "ThroughputQueue" else (str(one["met"]), str(one["missed"]))
+    return (
+        one["namespace"], one["name"], one["kind"].removesuffix("Queue").lower(), one["class"] or "-", first_amount(one["waiting"]),
+        one["share"] or "-", first_amount(one["used"]), one["nextBurst"], *bursts, one["ready"], str(one["weight"]), one["enforcement"],
+        one["reason"],
+    )  # fmt: skip

@@ -1,0 +1,38 @@
+"""Rounds on file: the last round of a recording as a decided round, and a decided round as a recording of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fairburst.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from fairburst.whatif.rounds import DecidedRound
+
+
+def last_round(path: Path) -> DecidedRound:
+    """Return the last round of a recording, decided with the memory that the rounds before it left. Raises CommandError, RecordingError."""
+    from fairburst.policy.model import Memory  # noqa: PLC0415  keeps `fairburst --help` quick
+    from fairburst.recording.reader import RecordingReader  # noqa: PLC0415
+    from fairburst.whatif.rounds import DecidedRound  # noqa: PLC0415
+
+    reader = RecordingReader(path)
+    memory, found = Memory(), None
+    for _, recorded in reader.rounds():
+        memory = memory if recorded.memory is None else recorded.memory
+        if isinstance(recorded.outcome, str):
+            continue  # the operator could not decide this one, and went on as before
+        found = DecidedRound.of(recorded.snapshot, memory, reader.config, recorded.now)
+        memory = found.following
+    if found is None:
+        raise CommandError(f"{path}: expected a recording with a round that was decided, found none")
+    return found
+
+
+def save_round(path: Path, one: DecidedRound) -> None:
+    """Write a recording of one round."""
+    from fairburst.recording.lines import LineEncoder, Outcome, RecordedRound, encode_header  # noqa: PLC0415
+
+    line = LineEncoder().encode(RecordedRound(one.now, one.snapshot, one.memory, Outcome.of(one.result)))
+    path.write_text(f"{encode_header(one.config)}\n{line}\n", encoding="utf-8")

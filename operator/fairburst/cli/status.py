@@ -1,0 +1,139 @@
+"""`fairburst status`: the whole pool on one screen."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from fairburst.cli.arguments import OutputForm
+from fairburst.cli.cluster import SYSTEM_NAMESPACE, Cluster, Context, Kubeconfig, OperatorConfig, SystemNamespace
+from fairburst.cli.output import Table, is_data, print_table, print_value
+
+if TYPE_CHECKING:
+    from fairburst.config import Config
+    from fairburst.kube.api.client import ApiClient
+    from fairburst.kube.look import Look
+
+ROWS_SHOWN = 6
+
+
+def status(
+    output: OutputForm = "table",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    config: OperatorConfig = None,
+    system_namespace: SystemNamespace = SYSTEM_NAMESPACE,
+) -> None:
+    """Show the pool on one screen: capacity, queues, bursts, what waits, and whether the operator works."""
+    cluster = Cluster(kubeconfig, context, config, system_namespace)
+    found = cluster.ask(lambda client: _ask(client, cluster))
+    if is_data(output):
+        print_value(found, output)
+    else:
+        _print(found)
+
+
+async def _ask(client: ApiClient, cluster: Cluster) -> dict[str, Any]:
+    from fairburst.kube.look import look  # noqa: PLC0415  keeps `fairburst --help` quick
+
+    settings = await cluster.settings(client)
+    return summary(await look(client, settings), await leader(client, settings), time.time())
+
+
+async def leader(client: ApiClient, config: Config) -> dict[str, Any]:
+    """Return who holds the Lease and how long ago it was renewed; `problem` where none does."""
+    from datetime import datetime  # noqa: PLC0415
+
+    from fairburst.kube.api.errors import Forbidden, NotFound  # noqa: PLC0415
+
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{config.namespace}/leases/{config.lease_name}"
+    try:
+        spec = (await client.get_json(path)).get("spec") or {}
+    except NotFound:
+        return {"problem": f"no Lease {config.namespace}/{config.lease_name}: no operator has ever led"}
+    except Forbidden as error:
+        return {"problem": f"the Lease may not be read: {error.message}"}
+    if not spec.get("holderIdentity"):
+        return {"problem": "the Lease has no holder: no operator runs"}
+    renewed = datetime.fromisoformat(spec["renewTime"]).timestamp()
+    return {
+        "holder": spec["holderIdentity"],
+        "renewedSecondsAgo": round(max(0.0, time.time() - renewed), 1),
+        "leaseSeconds": spec.get("leaseDurationSeconds"),
+    }
+
+
+def summary(seen: Look, leads: dict[str, Any], now: float) -> dict[str, Any]:
+    """Return the screen as data."""
+    from fairburst.cli.queues import condition, summaries  # noqa: PLC0415
+    from fairburst.quantity import format_quantity, parse_quantity  # noqa: PLC0415
+
+    pool = seen.config.pool.name
+    snapshot, result = seen.round.snapshot, seen.round.result
+    queues = {key: obj for key, obj in seen.queues.items() if (obj.get("spec") or {}).get("pool", "default") == pool}
+    listed = summaries(queues, now)
+    capacity = [
+        {
+            "resource": name,
+            "capacity": format_quantity(name, float(snapshot.live_capacity[at])),
+            "committed": format_quantity(name, float(snapshot.committed_capacity[at])),
+            "used": format_quantity(name, float(snapshot.usage[:, at].sum())),
+            "wanted": format_quantity(name, sum(parse_quantity(one["wanted"].get(name, "0")) for one in listed)),
+            "usedPart": float(snapshot.usage[:, at].sum() / snapshot.live_capacity[at]) if snapshot.live_capacity[at] > 0 else 0.0,
+        }
+        for at, name in enumerate(snapshot.resources)
+    ]
+    reasons = {spec.name: result.decisions[row].message for row, spec in enumerate(snapshot.queues) if snapshot.demand[row].any()}
+    return {
+        "pool": pool,
+        "nodes": len(seen.view.nodes),
+        "operator": leads,
+        "capacity": capacity,
+        "classes": dict(Counter(one["class"] or "Undecided" for one in listed)),
+        "queues": listed,
+        "bursts": [one for one in listed if one["kind"] == "LatencyQueue"],
+        "waiting": [{**one, "why": reasons.get(f"{one['namespace']}/{one['name']}", "")} for one in listed if one["waiting"]],
+        "problems": [
+            {"queue": f"{key[1]}/{key[2]}", "reason": found.get("reason", ""), "message": found.get("message", "")}
+            for key, obj in sorted(queues.items())
+            if (found := condition(obj.get("status") or {}, "Ready")).get("status") == "False"
+        ],
+    }
+
+
+def _print(found: dict[str, Any]) -> None:
+    from fairburst.cli.queues import first_amount  # noqa: PLC0415
+
+    leads = found["operator"]
+    healthy = leads.get("problem") or f"{leads['holder']} leads, renewed {leads['renewedSecondsAgo']:.0f} s ago"
+    sys.stdout.write(f"Pool {found['pool']}: {found['nodes']} nodes, {len(found['queues'])} queues. Operator: {healthy}.\n\n")
+    head = ("RESOURCE", "CAPACITY", "COMMITTED", "USED", "WANTED", "USE")
+    rows = [
+        (one["resource"], one["capacity"], one["committed"], one["used"], one["wanted"], f"{one['usedPart']:.0%}")
+        for one in found["capacity"]
+    ]
+    print_table(Table(head, list(rows), right=frozenset(head[1:])))
+    classes = ", ".join(f"{count} {name}" for name, count in sorted(found["classes"].items())) or "none"
+    sys.stdout.write(f"\nQueues: {classes}.\n")
+    bursts = sorted(found["bursts"], key=lambda one: (not one["nextBurst"].startswith(("open", "overdue")), -one["missed"]))
+    _part("Bursts", ("QUEUE", "CLASS", "NEXT BURST", "MET", "MISSED"), [
+        (_name(one), one["class"] or "-", one["nextBurst"], str(one["met"]), str(one["missed"])) for one in bursts
+    ])  # fmt: skip
+    _part("Waiting", ("QUEUE", "WAITING", "WHY"), [(_name(one), first_amount(one["waiting"]), one["why"]) for one in found["waiting"]])
+    _part("Not ready", ("QUEUE", "REASON", "MESSAGE"), [(one["queue"], one["reason"], one["message"]) for one in found["problems"]])
+
+
+def _name(one: dict[str, Any]) -> str:
+    return f"{one['namespace']}/{one['name']}"
+
+
+def _part(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    if not rows:
+        return
+    more = len(rows) - ROWS_SHOWN
+    sys.stdout.write(f"\n{title}:\n")
+    print_table(Table(head, list(rows[:ROWS_SHOWN]), right=frozenset({"MET", "MISSED"})))
+    if more > 0:
+        sys.stdout.write(f"and {more} more: fairburst get\n")

@@ -1,0 +1,79 @@
+"""What a pod or a Job says of itself: its state, and the events that explain it. The queue's part is told by `explain QUEUE`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fairburst.kube.names import GATE, HELD_ANNOTATION
+
+if TYPE_CHECKING:
+    from fairburst.kube.api.client import ApiClient
+
+EVENTS_SHOWN = 3
+_TELLING = frozenset({"FailedCreate", "FailedScheduling", "Preempted", "Evicted", "TaintManagerEviction", "Suspended", "Held", "NeverFits"})
+
+
+async def read_work(client: ApiClient, kind: str, namespace: str, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return a pod or a Job, and its events. Raises ApiError."""
+    from fairburst.kube.api.errors import Forbidden  # noqa: PLC0415
+    from fairburst.kube.queues.listing import read_all  # noqa: PLC0415
+
+    group = "/api/v1" if kind == "pod" else "/apis/batch/v1"
+    found = await client.get_json(f"{group}/namespaces/{namespace}/{kind}s/{name}")
+    try:
+        events = await read_all(client, f"/api/v1/namespaces/{namespace}/events", {"fieldSelector": f"involvedObject.name={name}"})
+    except Forbidden:
+        events = []
+    mine = [one for one in events if (one.get("involvedObject") or {}).get("kind", "").lower() == kind]
+    return found, mine
+
+
+def pod_findings(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return why a pod waits, or that it does not; one sentence each, the decisive first."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    phase = status.get("phase", "Unknown")
+    gates = [one.get("name") for one in spec.get("schedulingGates") or []]
+    scheduled: Mapping[str, Any] = next((one for one in status.get("conditions") or [] if one.get("type") == "PodScheduled"), {})
+    if phase in {"Running", "Succeeded", "Failed"}:
+        found = [f"The pod is {phase.lower()} on node {spec.get('nodeName', 'unknown')}; it does not wait."]
+    elif GATE in gates:
+        found = ["SchedulingGated: fairburst holds the pod until its queue's level has room for it."]
+    elif gates:
+        found = [f"SchedulingGated: {', '.join(map(str, gates))} holds the pod; that is not a gate of fairburst."]
+    elif spec.get("nodeName"):
+        found = [f"The pod is bound to node {spec['nodeName']} and starts there; its queue let it through."]
+    elif scheduled.get("status") == "False":
+        reason, message = scheduled.get("reason", "Unschedulable"), scheduled.get("message", "no reason given")
+        found = [f"{reason}: the quota admitted the pod, and the scheduler finds no node for it: {message}"]
+    else:
+        found = ["The pod exists, so the quota admitted it; the scheduler has not looked at it yet."]
+    return found + _told(events)
+
+
+def job_findings(job: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return why a Job has fewer pods than it wants, or that it has all."""
+    spec, status = job.get("spec") or {}, job.get("status") or {}
+    done = [one.get("type") for one in status.get("conditions") or [] if one.get("status") == "True"]
+    held = HELD_ANNOTATION in ((job.get("metadata") or {}).get("annotations") or {})
+    wanted, active = int(spec.get("parallelism", 1)), int(status.get("active") or 0)
+    if "Complete" in done or "Failed" in done:
+        found = [f"The Job has ended: {'Complete' if 'Complete' in done else 'Failed'}."]
+    elif spec.get("suspend") and held:
+        found = ["fairburst holds the Job suspended until its queue's level has room for all of it."]
+    elif spec.get("suspend"):
+        found = ["The Job is suspended (spec.suspend), and not by fairburst: its owner has to resume it."]
+    elif active < wanted and any("exceeded quota" in str(one.get("message")) for one in events):
+        found = [f"The Job has {active} of {wanted} pods: the next exceeds the namespace's quota, which is the queue's level."]
+    elif active < wanted:
+        found = [f"The Job has {active} of {wanted} pods; the Job controller has not created the others yet."]
+    else:
+        found = [f"The Job has all {wanted} pods that it wants at once, {int(status.get('ready') or 0)} of them ready."]
+    return found + _told(events)
+
+
+def _told(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the last event of each kind that tells why work waits or went."""
+    telling = sorted(events, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
+    last = {one.get("reason"): " ".join(str(one.get("message")).split()) for one in telling if one.get("reason") in _TELLING}
+    return [f"Event {reason}: {message}" for reason, message in list(last.items())[-EVENTS_SHOWN:]]

@@ -1,0 +1,244 @@
+"""Whether an installation is whole and works: definitions, policies, rights, the operator's Lease, and a pod that is only tried.
+
+Reads, and asks the API server to admit a pod without storing it (dry run). Writes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from fairburst.config import Config
+from fairburst.kube.api.client import ApiClient, JsonObject
+from fairburst.kube.api.errors import Forbidden, Invalid, NotFound
+from fairburst.kube.install.crd import all_crds
+from fairburst.kube.install.manifests import policies, priority_classes
+from fairburst.kube.install.tenant_rules import tenant_policies
+from fairburst.kube.names import GROUP
+from fairburst.kube.queues.listing import Queues, read_queues
+
+OLDEST_MINOR = 30
+LARGEST_CLOCK_DIFFERENCE_SECONDS = 5.0
+APPLY = "fairburst manifests | kubectl apply --server-side -f -   (or: helm upgrade, where Helm installed it)"
+_COLLECTIONS = {
+    "CustomResourceDefinition": "customresourcedefinitions",
+    "PriorityClass": "priorityclasses",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
+}
+# What commands need of the user: verb, group, resource. The operator's own rights are checked by its readiness.
+_NEEDED = (
+    ("list", GROUP, "latencyqueues"), ("list", GROUP, "throughputqueues"), ("list", "", "pods"), ("list", "", "nodes"),
+    ("list", "", "namespaces"), ("list", "", "resourcequotas"), ("list", "", "limitranges"), ("list", "batch", "jobs"),
+    ("list", "apps", "deployments"), ("list", "apps", "replicasets"), ("list", "apps", "statefulsets"), ("list", "", "events"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check. `ok` None: it could not be made. `mend`: a command, or what to do; empty where nothing is to be done."""
+
+    check: str
+    ok: bool | None
+    message: str
+    mend: str = ""
+
+
+Check = Callable[[ApiClient, Config], Awaitable[Finding]]
+
+
+async def check_installation(client: ApiClient, config: Config) -> list[Finding]:
+    """Make every check. Raises ApiError only where the API server does not answer at all."""
+    version = await _version(client)
+    checks: list[Callable[[ApiClient, Config], Awaitable[Finding]]] = [
+        _rights,
+        _definitions,
+        _classes,
+        _policies,
+        _lease,
+        _queues,
+        _tried_pod,
+    ]
+    return [version, *await asyncio.gather(*(_contained(check, client, config) for check in checks))]
+
+
+async def _contained(check: Check, client: ApiClient, config: Config) -> Finding:
+    name = str(getattr(check, "__name__", "")).strip("_").replace("_", " ")
+    try:
+        return await check(client, config)
+    except Forbidden as error:
+        return Finding(name, None, f"this user may not look: {error.message}", "ask again as a user with more rights")
+    except NotFound as error:
+        return Finding(name, False, f"not installed: {error.message}", APPLY)
+
+
+async def _version(client: ApiClient) -> Finding:
+    found = await client.get_json("/version")
+    minor = int(re.sub(r"\D.*", "", str(found.get("minor", "0"))) or 0)
+    told = f"Kubernetes {found.get('gitVersion', 'unknown')}"
+    if int(re.sub(r"\D.*", "", str(found.get("major", "1"))) or 1) == 1 and minor < OLDEST_MINOR:
+        return Finding("version", False, f"{told}; expected 1.{OLDEST_MINOR} or newer", "upgrade the cluster")
+    return Finding("version", True, told)
+
+
+async def _rights(client: ApiClient, _: Config) -> Finding:
+    """Ask by SelfSubjectAccessReview, which every user may."""
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+    async def may(verb: str, group: str, resource: str) -> bool:
+        body = {"spec": {"resourceAttributes": {"verb": verb, "group": group, "resource": resource}}}
+        review = await client.create(path, {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", **body})
+        return bool((review.get("status") or {}).get("allowed"))
+
+    allowed = await asyncio.gather(*(may(*one) for one in _NEEDED))
+    missing = [f"{verb} {resource}" for (verb, _, resource), yes in zip(_NEEDED, allowed, strict=True) if not yes]
+    if missing:
+        told = f"this user may not {', '.join(missing)} in all namespaces: `explain` and `plan` then know less"
+        return Finding("rights", None, told, "ask for a role that may list these, such as the cluster role `view` with nodes")
+    return Finding("rights", True, "this user may read all that commands look at")
+
+
+async def _definitions(client: ApiClient, _: Config) -> Finding:
+    return await _compared(client, "definitions", all_crds().values(), "the queue kinds")
+
+
+async def _classes(client: ApiClient, config: Config) -> Finding:
+    return await _compared(client, "classes", priority_classes(config), "the priority classes")
+
+
+async def _policies(client: ApiClient, config: Config) -> Finding:
+    try:
+        stamps = [] if config.webhook.enabled else policies(config)
+        return await _compared(client, "policies", [*stamps, *tenant_policies(config)], "the admission policies")
+    except NotFound as error:
+        return Finding(
+            "policies", False, f"the cluster does not serve them: {error.message}", "use the webhook (webhook.mode of the chart)"
+        )
+
+
+async def _compared(client: ApiClient, name: str, wanted: Iterable[Mapping[str, Any]], what: str) -> Finding:
+    """Compare objects with those that this version would install; further fields of theirs are the API server's defaults."""
+    missing, different = [], []
+    for manifest in wanted:
+        called = manifest["metadata"]["name"]
+        path = f"/apis/{manifest['apiVersion']}/{_COLLECTIONS[manifest['kind']]}/{called}"
+        try:
+            found = await client.get_json(path)
+        except NotFound:
+            missing.append(called)
+            continue
+        part = {key: value for key, value in manifest.items() if key not in {"apiVersion", "kind", "metadata"}}
+        if (where := difference(part, found)) is not None:
+            different.append(f"{called} ({where})")
+    if missing:
+        return Finding(name, False, f"{what}: {', '.join(missing)} missing", APPLY)
+    if different:
+        return Finding(name, False, f"{what} are not those of this version: {', '.join(different)}", APPLY)
+    return Finding(name, True, f"{what} are those of this version")
+
+
+def difference(wanted: Any, found: Any, path: str = "") -> str | None:
+    """Return the path of the first part of `wanted` that `found` lacks or has otherwise; None where it has all of it."""
+    if isinstance(wanted, Mapping):
+        if not isinstance(found, Mapping):
+            return path
+        parts = ((f"{path}.{key}".lstrip("."), value, found.get(key)) for key, value in wanted.items())
+    elif isinstance(wanted, list):
+        if not isinstance(found, list) or len(found) != len(wanted):
+            return path
+        parts = ((f"{path}[{at}]", one, other) for at, (one, other) in enumerate(zip(wanted, found, strict=True)))
+    else:
+        is_empty = not wanted and found is None  # the API server leaves out false, 0 and ""
+        return None if wanted == found or is_empty else path
+    for where, one, other in parts:
+        if (deeper := difference(one, other, where)) is not None and not (one in ({}, []) and other is None):
+            return deeper
+    return None
+
+
+async def _lease(client: ApiClient, config: Config) -> Finding:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{config.namespace}/leases/{config.lease_name}"
+    look = f"kubectl -n {config.namespace} get pods,leases; kubectl -n {config.namespace} logs deployment/fairburst"
+    if not config.leader_election.enabled:
+        return Finding("lease", None, "leader election is off, so there is no Lease to look at", look)
+    try:
+        spec = (await client.get_json(path)).get("spec") or {}
+    except NotFound:
+        return Finding("lease", False, f"no Lease {config.namespace}/{config.lease_name}: no operator has ever led", look)
+    if not spec.get("holderIdentity"):
+        return Finding("lease", False, "the Lease has no holder: no operator runs", look)
+    age = time.time() - datetime.fromisoformat(spec["renewTime"]).timestamp()
+    if age > float(spec.get("leaseDurationSeconds") or 15):
+        return Finding("lease", False, f"{spec['holderIdentity']} renewed it {age:.0f} s ago: the operator hangs or is gone", look)
+    return Finding("lease", True, f"{spec['holderIdentity']} renewed it {max(0.0, age):.0f} s ago")
+
+
+async def _queues(client: ApiClient, config: Config) -> Finding:
+    """Queues that no operator has decided on since they changed."""
+    mine = _of_pool(await read_queues(client), config)
+    late = [
+        f"{key[1]}/{key[2]}"
+        for key, obj in mine.items()
+        if (obj.get("status") or {}).get("observedGeneration") != obj["metadata"].get("generation")
+    ]
+    if late:
+        shown = ", ".join(late[:3]) + (f" and {len(late) - 3} more" if len(late) > 3 else "")
+        look = f"kubectl -n {config.namespace} logs deployment/fairburst"
+        return Finding("queues", False, f"{len(late)} of {len(mine)} queues are not decided on as they stand: {shown}", look)
+    return Finding("queues", True, f"{len(mine)} queues in pool {config.pool.name}, all decided on as they stand")
+
+
+def _of_pool(queues: Queues, config: Config) -> Queues:
+    return {key: obj for key, obj in queues.items() if (obj.get("spec") or {}).get("pool", "default") == config.pool.name}
+
+
+async def _tried_pod(client: ApiClient, config: Config) -> Finding:
+    """Have the API server admit a pod in a queue's namespace without storing it: its priority shows whether policies are in force."""
+    stamped = [
+        (key[1], (obj.get("status") or {}).get("stamp", {}).get("className"))
+        for key, obj in _of_pool(await read_queues(client), config).items()
+        if (obj.get("status") or {}).get("stamp") and (obj.get("spec") or {}).get("enforcement") != "Observe"
+    ]
+    if not stamped:
+        return Finding("tried pod", None, "no queue has a namespace in which a pod could be tried", "create a queue")
+    namespace, wanted = stamped[0]
+    try:
+        made = await client.create(f"/api/v1/namespaces/{namespace}/pods", _pod(), {"dryRun": "All"})
+    except (Forbidden, Invalid) as error:
+        if "exceeded quota" in error.message:
+            return Finding("tried pod", True, f"a pod in {namespace} was refused by its quota, which is in force")
+        return Finding("tried pod", None, f"a pod in {namespace} was refused: {error.message}", "try as a user who may create pods there")
+    found = (made.get("spec") or {}).get("priorityClassName")
+    created = (made.get("metadata") or {}).get("creationTimestamp")
+    if found != wanted:
+        told = f"a pod in {namespace} would get the priority class {found}, expected {wanted}: the policies are not in force"
+        return Finding("tried pod", False, told, APPLY)
+    apart = 0.0 if created is None else abs(time.time() - datetime.fromisoformat(created).timestamp())
+    if apart > LARGEST_CLOCK_DIFFERENCE_SECONDS:
+        told = f"the API server's clock and this one are {apart:.0f} s apart"
+        return Finding("clock", False, told, "set the clocks by NTP: windows and deadlines are read from them")
+    return Finding("tried pod", True, f"a pod in {namespace} would get {wanted}; the clocks agree to {max(1.0, apart):.0f} s")
+
+
+def _pod() -> JsonObject:
+    restricted = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    container = {
+        "name": "tried",
+        "image": "registry.k8s.io/pause:3.10",
+        "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"cpu": "1m", "memory": "1Mi"}},
+        "securityContext": restricted,
+    }
+    user = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": "fairburst-doctor-"},
+        "spec": {"containers": [container], "securityContext": user, "automountServiceAccountToken": False},
+    }

@@ -1,0 +1,110 @@
+"""One look at a cluster: everything that the operator watches, read once, and the round that it would decide now. Writes nothing.
+
+The engine is the operator's own, so the decision is the one that the operator makes or is about to make. What the operator alone knows, and
+saves nowhere, is missing: the pace of pods, and what it has sent but not yet seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from fairburst.config import Config, parse_config
+from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import ApiError, Forbidden, NotFound
+from fairburst.kube.api.informer import Informer
+from fairburst.kube.api.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
+from fairburst.kube.engine import Engine
+from fairburst.kube.memories import Memories
+from fairburst.kube.queues.listing import Queues, read_queues
+from fairburst.kube.rounds.view import ClusterView, RoundPlan
+from fairburst.kube.usage.controller_index import ControllerIndex
+from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.usage.watched import CONTROLLERS, LIVE_PODS
+from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, RoundResult
+from fairburst.whatif.rounds import DecidedRound
+
+CONFIG_KEY = "fairburst.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen and decided. `queues`: all queue objects by (kind, namespace, name), as the API server holds them."""
+
+    config: Config
+    queues: Queues
+    view: ClusterView
+    plan: RoundPlan
+    round: DecidedRound
+
+
+def _ignored() -> None:
+    """A change of a store that is read once."""
+
+
+class _Remembered:
+    """Decides as `DecidedRound` does, and keeps the last call."""
+
+    def __init__(self) -> None:
+        self.last: DecidedRound | None = None
+
+    def __call__(self, snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[RoundResult, Memory]:
+        self.last = DecidedRound.of(snapshot, memory, config, now)
+        return self.last.result, self.last.following
+
+
+async def installed_config(client: ApiClient, namespace: str) -> Config | None:
+    """Return the configuration of the operator that is installed in `namespace`; None where there is none that may be read."""
+    try:
+        found = await client.get_json(f"/api/v1/namespaces/{namespace}/configmaps")
+    except (Forbidden, NotFound):
+        return None
+    for item in found.get("items") or []:
+        text = (item.get("data") or {}).get(CONFIG_KEY)
+        if text is not None:
+            installed = parse_config(text, f"ConfigMap {namespace}/{item['metadata']['name']}")
+            return installed.model_copy(update={"kubeconfig": None, "context": None, "namespace": namespace})
+    return None
+
+
+async def look(client: ApiClient, config: Config) -> Look:
+    """Read the cluster and decide. Raises ApiError where something may not be read, and PolicyError where nothing can be decided on."""
+    wall, now = time.time(), time.monotonic()
+    decided = _Remembered()
+    engine = Engine(config, config.namespace, decided)
+    pods = Informer(client, "/api/v1/pods", Pod, _ignored, params=LIVE_PODS)
+    nodes = Informer(client, "/api/v1/nodes", Node, _ignored)
+    namespaces = Informer(client, "/api/v1/namespaces", Namespace, _ignored)
+    quotas = Informer(client, "/api/v1/resourcequotas", ResourceQuota, _ignored)
+    limit_ranges = Informer(client, "/api/v1/limitranges", LimitRange, _ignored)
+    controllers: dict[str, Informer[Any]] = {
+        kind: Informer(client, path, item, _ignored, optional=kind == "JobSet") for kind, (path, item) in CONTROLLERS.items()
+    }
+    informers: list[Informer[Any]] = [pods, nodes, namespaces, quotas, limit_ranges, *controllers.values()]
+    queues = await read_queues(client)
+    await asyncio.gather(Memories(client, config).recall(engine), *(informer.read() for informer in informers))
+    view = ClusterView(
+        pods=PodIndex(config.pool.counted_resources, by_class=config.small_jobs.enabled),
+        stored_pods=pods.store,
+        controllers=ControllerIndex(),
+        nodes=nodes.store,
+        namespaces=namespaces.store,
+        quotas=quotas.store,
+        limit_ranges=limit_ranges.store,
+        read_queues=lambda: queues,
+    )
+    for pod in pods.store.values():
+        view.pods.update(None, pod)
+        view.changed_namespaces.add(pod.metadata.namespace)
+        engine.gates.pod_changed(None, pod)
+        if engine.reserve is not None:
+            engine.reserve.pod_changed(None, pod, view.pods, wall, now)
+    for kind, informer in controllers.items():
+        for item in informer.store.values():
+            view.controllers.update(kind, None, item)
+    plan = engine.round(view, wall, now)
+    if decided.last is None:
+        raise ApiError(0, "NothingDecided", "expected a decision, found none")
+    return Look(config, queues, view, plan, decided.last)

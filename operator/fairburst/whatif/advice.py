@@ -1,0 +1,233 @@
+"""The smallest change that would admit a queue, better its class, or start its next pod. Each is found by deciding again, never by formula.
+
+A change counts only if no other queue is promised less by it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairburst.policy.arrays import FloatArray
+from fairburst.policy.model import (
+    Burst,
+    ClusterSnapshot,
+    GuaranteeClass,
+    Periodic,
+    QueueKind,
+    QueueSpec,
+    Schedule,
+    Sporadic,
+)
+from fairburst.policy.tolerance import TOLERANCE
+from fairburst.whatif.rounds import RANK, DecidedRound, with_capacity, with_spec
+
+LARGEST_FACTOR = 64.0  # a change by more is no advice
+PRECISION = 0.004
+MEBI = 2**20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Advice:
+    """One change that was decided again with the wished outcome.
+
+    knob: what is changed: "weight", "deadline", "period", "demand", "limits", "suspended" or "capacity". factor: by how much.
+    spec: the changed declaration; None where the capacity changes. gained: the class, or the room for the next pod.
+    """
+
+    knob: str
+    factor: float
+    spec: QueueSpec | None
+    granted: GuaranteeClass | None
+    after: DecidedRound
+
+    @property
+    def size(self) -> float:
+        """How large the change is, for comparison of knobs: the logarithm of the factor."""
+        return abs(math.log(self.factor)) if self.factor > 0 else 0.0
+
+
+def better_class(before: DecidedRound, name: str) -> list[Advice]:
+    """Changes that give a queue the best class of its kind, the smallest first; none where it has it or no change helps."""
+    row = before.row(name)
+    if row is None:
+        return []
+    spec = before.snapshot.queues[row]
+    best = GuaranteeClass.HARD if spec.kind is QueueKind.LATENCY else GuaranteeClass.ELASTIC
+    if before.result.classes[row] is best:
+        return []
+
+    def granted(after: DecidedRound) -> bool:
+        return after.result.classes[row] is best and _in_force(after, row)
+
+    return _search(before, row, granted)
+
+
+def next_pod(before: DecidedRound, name: str) -> list[Advice]:
+    """Changes that raise a queue's level for one more pod of those it waits with; none where the level admits one, or nothing waits."""
+    row = before.row(name)
+    if row is None or not lacks_level(before, row):
+        return []
+
+    def admits(after: DecidedRound) -> bool:
+        return _in_force(after, row) and not lacks_level(after, row)
+
+    return [one for one in _search(before, row, admits) if one.knob in {"weight", "limits", "capacity", "suspended"}]
+
+
+def lacks_level(one: DecidedRound, row: int) -> bool:
+    """Whether the queue wants another pod that its level does not admit."""
+    wanted = np.minimum(one.snapshot.demand[row], _with_next_pod(one.snapshot, row))
+    return bool((one.result.level[row] < wanted * (1 - TOLERANCE)).any())
+
+
+def _with_next_pod(snapshot: ClusterSnapshot, row: int) -> FloatArray:
+    """(K,) what the queue uses, and one pod more; all that it wants where the size of its pods is not known."""
+    unit = snapshot.unit[row]
+    wanted: FloatArray = snapshot.usage[row] + unit if unit.any() else snapshot.demand[row]
+    return wanted
+
+
+def _in_force(after: DecidedRound, row: int) -> bool:
+    """Whether the declaration in the snapshot is the one that is promised: a refused change leaves the former in force."""
+    promised = after.following.promised(after.snapshot.queues[row].name)
+    spec = after.snapshot.queues[row]
+    return promised is None or (promised.promise.weight, promised.promise.arrival) == (spec.weight, spec.arrival)
+
+
+def _search(before: DecidedRound, row: int, reached: Callable[[DecidedRound], bool]) -> list[Advice]:
+    found = []
+    for knob, change, allowed in _knobs(before, row):
+        one = _smallest(before, row, knob, change, allowed, reached)
+        if one is not None:
+            found.append(one)
+    return sorted(found, key=lambda one: (one.knob == "capacity", one.size))
+
+
+Change = Callable[[float], QueueSpec | ClusterSnapshot | None]  # None: the factor changes nothing, or is not permitted
+
+
+def _knobs(before: DecidedRound, row: int) -> Iterator[tuple[str, Change, tuple[float, ...]]]:
+    """Each knob with its function of a factor, and the factors at which the search begins, towards larger changes."""
+    spec, snapshot = before.snapshot.queues[row], before.snapshot
+    up = tuple(2.0**power for power in range(1, round(math.log2(LARGEST_FACTOR)) + 1))
+    down = tuple(1 / factor for factor in up)
+    if spec.suspended:
+        yield "suspended", lambda _: replace(spec, suspended=False), (1.0,)
+        return
+    yield "weight", lambda factor: _weighted(spec, factor), up
+    if spec.weight > 1:
+        yield "weight", lambda factor: _weighted(spec, factor), down
+    if spec.limits:
+        yield "limits", lambda factor: replace(spec, limits={name: _whole(name, most * factor) for name, most in spec.limits.items()}), up
+    if spec.kind is QueueKind.LATENCY:
+        yield "demand", lambda factor: _demanding(spec, factor), down
+        if spec.burst is not None:
+            yield "deadline", lambda factor: _due(spec, factor), up
+            yield "period", lambda factor: _every(spec, factor), up
+    yield "capacity", lambda factor: with_capacity(snapshot, np.full(len(snapshot.resources), factor)), up
+
+
+def _smallest(
+    before: DecidedRound, row: int, knob: str, change: Change, factors: tuple[float, ...], reached: Callable[[DecidedRound], bool]
+) -> Advice | None:
+    """The smallest change of one knob that reaches the goal: doubled until it does, then halved between, to half a percent."""
+
+    def tried(factor: float) -> Advice | None:
+        changed = change(factor)
+        if changed is None:
+            return None
+        spec = changed if isinstance(changed, QueueSpec) else None
+        after = before.again(changed if isinstance(changed, ClusterSnapshot) else with_spec(before.snapshot, row, changed))
+        if not reached(after) or _weakens(before, after, row):
+            return None
+        return Advice(knob, factor, spec, after.result.classes[row], after)
+
+    failed, found = 1.0, None
+    for factor in factors:
+        found = tried(factor)
+        if found is not None:
+            break
+        failed = factor
+    if found is None:
+        return None
+    while abs(math.log(found.factor / failed)) > PRECISION:
+        middle = math.sqrt(found.factor * failed)
+        better = tried(middle)
+        if better is None:
+            failed = middle
+        else:
+            found = better
+    return found
+
+
+def _weakens(before: DecidedRound, after: DecidedRound, row: int) -> bool:
+    pairs = enumerate(zip(before.result.classes, after.result.classes, strict=True))
+    return any(RANK[now] < RANK[was] for other, (was, now) in pairs if other != row)
+
+
+def _weighted(spec: QueueSpec, factor: float) -> QueueSpec | None:
+    weight = float(math.ceil(spec.weight * factor) if factor > 1 else math.floor(spec.weight * factor))
+    return replace(spec, weight=weight) if weight >= 1 and weight != spec.weight else None
+
+
+def _whole(resource: str, value: float) -> float:
+    """An amount that a quantity can say: cpu in millicores, memory in MiB, everything else in units; never more than `value`."""
+    if resource == "cpu":
+        return math.floor(value * 1000 + 1e-6) / 1000
+    step = MEBI if resource in {"memory", "ephemeral-storage"} and value >= MEBI else 1
+    return float(math.floor(value / step + 1e-9) * step)
+
+
+def _amounts(resources: Mapping[str, float], factor: float) -> dict[str, float] | None:
+    scaled = {name: _whole(name, value * factor) for name, value in resources.items()}
+    return scaled if all(value > 0 for value in scaled.values()) else None
+
+
+def _smaller(burst: Burst, factor: float) -> Burst | None:
+    amounts = _amounts(burst.resources, factor)
+    return None if amounts is None else replace(burst, resources=amounts)
+
+
+def _demanding(spec: QueueSpec, factor: float) -> QueueSpec | None:
+    """The queue with bursts of the same length that need less."""
+    if isinstance(spec.arrival, Schedule):
+        bursts = [(one, _smaller(one.burst, factor)) for one in spec.arrival.bursts]
+        if any(burst is None for _, burst in bursts):
+            return None
+        return replace(spec, arrival=Schedule(tuple(replace(one, burst=burst) for one, burst in bursts if burst is not None)))
+    burst = None if spec.burst is None else _smaller(spec.burst, factor)
+    return None if burst is None else replace(spec, burst=burst)
+
+
+def _longest_deadline(spec: QueueSpec) -> float:
+    match spec.arrival:
+        case Periodic(period, _, jitter):
+            return period - 2 * jitter
+        case Sporadic(interarrival):
+            return interarrival
+        case _:
+            return 0.0
+
+
+def _due(spec: QueueSpec, factor: float) -> QueueSpec | None:
+    """The queue with a later deadline, which asks for a lower rate."""
+    if spec.burst is None:
+        return None
+    later = float(math.ceil(spec.burst.deadline_seconds * factor))
+    later = min(later, math.floor(_longest_deadline(spec)))
+    return replace(spec, burst=replace(spec.burst, deadline_seconds=later)) if later > spec.burst.deadline_seconds else None
+
+
+def _every(spec: QueueSpec, factor: float) -> QueueSpec | None:
+    """The queue with bursts less often."""
+    match spec.arrival:
+        case Periodic(period, first, jitter):
+            return replace(spec, arrival=Periodic(float(math.ceil(period * factor)), first, jitter))
+        case Sporadic(interarrival):
+            return replace(spec, arrival=Sporadic(float(math.ceil(interarrival * factor))))
+        case _:
+            return None

@@ -1,0 +1,277 @@
+"""The commands that ask a cluster, against a fake API server: what is printed, and what is said when it does not answer as needed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fairburst.cli.cluster import find_queue
+from fairburst.cli.errors import NO_CLUSTER, WRONG_ARGUMENTS, CommandError
+from fairburst.cli.main import main
+from fairburst.cli.queues import next_burst, seconds_text, waiting
+from fairburst.cli.work_findings import job_findings, pod_findings
+from fairburst.kube.install.check import difference
+from fairburst.kube.names import GATE, HELD_ANNOTATION
+from tests.support.fake_api import FakeApi
+from tests.support.objects import latency_spec, stored_queue
+
+LQ, TQ = (f"/apis/fairburst.dev/v1alpha1/{plural}" for plural in ("latencyqueues", "throughputqueues"))
+CORE = [f"/api/v1/{plural}" for plural in ("pods", "nodes", "namespaces", "resourcequotas", "limitranges", "configmaps", "events")]
+WORK = ["/apis/batch/v1/jobs", *(f"/apis/apps/v1/{plural}" for plural in ("deployments", "replicasets", "statefulsets"))]
+LEASES = "/apis/coordination.k8s.io/v1/leases"
+
+
+class Served:
+    """A fake API server in a thread of its own, because commands bring their own event loop; `arguments` choose it."""
+
+    def __init__(self, folder: Path, *collections: str) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+        self.api = FakeApi(*collections)
+        self._run(self.api.start())
+        self.kubeconfig = kubeconfig(folder, self.api.url)
+        self.arguments = ("--kubeconfig", str(self.kubeconfig))
+
+    def _run(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
+
+    def put(self, collection: str, obj: dict[str, Any]) -> None:
+        async def stored() -> None:
+            self.api.put(collection, obj)
+
+        self._run(stored())
+
+    def stop(self) -> None:
+        self._run(self.api.stop())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(30)
+        self.loop.close()
+
+
+def kubeconfig(folder: Path, server: str) -> Path:
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "one",
+        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+    }
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """A cluster with two nodes of 32 cpu, a latency queue and a throughput queue that no operator has decided on."""
+    found = Served(tmp_path, LQ, TQ, LEASES, *CORE, *WORK)
+    for number in range(2):
+        conditions = [{"type": "Ready", "status": "True"}]
+        status = {"allocatable": {"cpu": "32", "memory": "64Gi"}, "conditions": conditions}
+        found.put("/api/v1/nodes", {"metadata": {"name": f"node-{number}", "labels": {}}, "status": status})
+    for namespace in ("serving", "serving-2", "batch"):
+        found.put("/api/v1/namespaces", {"metadata": {"name": namespace}, "status": {"phase": "Active"}})
+    found.put(LQ, stored_queue("LatencyQueue", "serving", "lq", latency_spec("40")))
+    found.put(LQ, stored_queue("LatencyQueue", "serving-2", "lq", latency_spec("40", interarrival=100), created="2026-01-01T00:00:01Z"))
+    found.put(TQ, stored_queue("ThroughputQueue", "batch", "tq", created="2026-01-01T00:00:02Z"))
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[Served]:
+    """A cluster without fairburst."""
+    found = Served(tmp_path, *CORE)
+    yield found
+    found.stop()
+
+
+COMMANDS = (["get"], ["status"], ["explain", "lq"], ["doctor"])
+
+
+class TestBadInput:
+    """One line each that says what to do."""
+
+    @pytest.mark.parametrize("command", [*COMMANDS], ids=lambda command: command[0])
+    def test_no_cluster(self, command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main([*command, "--kubeconfig", str(kubeconfig(tmp_path, "http://127.0.0.1:9"))]) == NO_CLUSTER
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == 1
+        assert "the API server does not answer" in said[0]
+        assert "check the kubeconfig, --context and the network" in said[0]
+
+    @pytest.mark.parametrize("command", [["get"], ["explain", "lq"]], ids=lambda command: command[0])
+    def test_no_definitions(self, bare: Served, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        assert main([*command, *bare.arguments]) == NO_CLUSTER
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == 1
+        assert "fairburst is not installed in this cluster" in said[0]
+        assert "helm install" in said[0]
+
+    def test_no_rights(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        served.api.refuse("GET", "/latencyqueues", 403)
+        assert main(["get", *served.arguments]) == NO_CLUSTER
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == 1
+        assert "this user may not do that" in said[0]
+        assert "-n" in said[0]
+
+    def test_a_wrong_context(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["get", *served.arguments, "--context", "two"]) == NO_CLUSTER
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == 1
+        assert "context 'two'" in said[0]
+
+    @pytest.mark.parametrize("content", ["not: [a kubeconfig", "[1]", ""])
+    def test_a_malformed_kubeconfig(self, tmp_path: Path, content: str, capsys: pytest.CaptureFixture[str]) -> None:
+        (tmp_path / "broken").write_text(content)
+        assert main(["get", "--kubeconfig", str(tmp_path / "broken")]) == NO_CLUSTER
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == 1
+        assert "expected a kubeconfig" in said[0]
+
+    def test_a_missing_kubeconfig(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["get", "--kubeconfig", str(tmp_path / "absent")]) == WRONG_ARGUMENTS
+        assert "expected a readable file" in capsys.readouterr().err
+
+    def test_a_malformed_recording(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (tmp_path / "rounds").write_text("{}\n")
+        assert main(["explain", "lq", "--from", str(tmp_path / "rounds")]) == 1
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == 1
+        assert "rounds:1: expected the header" in said[0]
+
+    def test_an_unknown_queue_names_those_that_are_there(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["explain", "nothing", *served.arguments]) == WRONG_ARGUMENTS
+        assert "found none called nothing; there are: batch/tq, serving/lq" in capsys.readouterr().err
+
+    def test_a_pod_wants_its_namespace(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["explain", "pod/x"]) == WRONG_ARGUMENTS
+        assert "expected the namespace of pod/x with -n" in capsys.readouterr().err
+
+
+class TestQuestions:
+    def test_get_lists_every_queue_and_one_of_them(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["get", *served.arguments, "-o", "json"]) == 0
+        assert [one["namespace"] for one in json.loads(capsys.readouterr().out)] == ["batch", "serving", "serving-2"]
+        assert main(["get", *served.arguments, "-n", "serving"]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 2
+        assert main(["get", "batch", *served.arguments, "-o", "yaml"]) == 0
+        assert [one["name"] for one in yaml.safe_load(capsys.readouterr().out)] == ["tq"]
+
+    def test_explain_advises_what_the_operator_would_grant(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["explain", "serving-2", *served.arguments, "-o", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["headline"] == "LatencyQueue serving-2/lq: Soft"
+        assert {one["knob"] for one in found["advice"]} >= {"deadline", "demand", "capacity"}
+        assert found["facts"]["Status"].startswith("no operator has written one")
+        assert main(["explain", "serving-2", *served.arguments]) == 0
+        assert "kubectl patch latencyqueue lq -n serving-2 --type merge -p" in capsys.readouterr().out
+
+    def test_a_tenant_is_told_what_the_status_says(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        served.api.refuse("GET", "/api/v1/nodes", 403)
+        assert main(["explain", "serving/lq", *served.arguments]) == 0
+        said = capsys.readouterr().out
+        assert "no operator has decided on it" in said
+        assert "it takes the right to read the whole cluster" in said
+
+    def test_status_says_that_no_operator_runs(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["status", *served.arguments]) == 0
+        said = capsys.readouterr().out
+        assert "2 nodes, 3 queues" in said
+        assert "no operator has ever led" in said
+
+    def test_a_namespace_without_a_queue_is_not_limited(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        served.put(
+            "/api/v1/pods", {"metadata": {"namespace": "free", "name": "p"}, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}}
+        )
+        assert main(["explain", "pod/p", "-n", "free", *served.arguments]) == 0
+        assert "No queue governs namespace free" in capsys.readouterr().out
+
+
+def queues(*names: str) -> dict[tuple[str, str, str], dict[str, Any]]:
+    return {("LatencyQueue", *name.split("/")): {} for name in names}  # type: ignore[misc]
+
+
+def test_a_queue_is_found_by_name_or_by_its_namespace() -> None:
+    some = queues("a/one", "b/two", "c/two")
+    assert find_queue(some, "one", None)[1:] == ("a", "one")
+    assert find_queue(some, "two", "b")[1:] == ("b", "two")
+    assert find_queue(some, "c/two", None)[1:] == ("c", "two")
+    assert find_queue(some, "a", None)[1:] == ("a", "one")
+    with pytest.raises(CommandError, match=r"found 2 with the name two: b/two, c/two; say NAMESPACE/NAME"):
+        find_queue(some, "two", None)
+
+
+@pytest.mark.parametrize(
+    ("pod", "events", "want"),
+    [
+        pytest.param({"spec": {"schedulingGates": [{"name": GATE}]}}, [], "SchedulingGated: fairburst holds the pod", id="our gate"),
+        pytest.param({"spec": {"schedulingGates": [{"name": "x"}]}}, [], "not a gate of fairburst", id="another's gate"),
+        pytest.param({"spec": {"nodeName": "n"}, "status": {"phase": "Running"}}, [], "it does not wait", id="runs"),
+        pytest.param({"spec": {"nodeName": "n"}, "status": {"phase": "Pending"}}, [], "is bound to node n", id="starts"),
+        pytest.param(
+            {"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}]}},
+            [{"reason": "FailedScheduling", "message": "0/2  nodes"}],
+            "Unschedulable: the quota admitted the pod, and the scheduler finds no node for it: 0/2 nodes",
+            id="no node",
+        ),
+        pytest.param({}, [], "the scheduler has not looked at it yet", id="new"),
+    ],
+)
+def test_what_a_pod_waits_for(pod: dict[str, Any], events: list[dict[str, Any]], want: str) -> None:
+    found = pod_findings(pod, events)
+    assert want in found[0]
+    assert len(found) == 1 + len(events)
+
+
+HELD = {"spec": {"suspend": True}, "metadata": {"annotations": {HELD_ANNOTATION: "true"}}}
+
+
+@pytest.mark.parametrize(
+    ("job", "events", "want"),
+    [
+        pytest.param(
+            {"spec": {"suspend": True}, "metadata": {"annotations": {HELD_ANNOTATION: "true"}}}, [], "fairburst holds the Job", id="held"
+        ),
+        pytest.param({"spec": {"suspend": True}}, [], "not by fairburst", id="suspended"),
+        pytest.param(
+            {"spec": {"parallelism": 4}, "status": {"active": 1}},
+            [{"reason": "FailedCreate", "message": "exceeded quota: fairburst"}],
+            "1 of 4 pods: the next exceeds the namespace's quota",
+            id="quota",
+        ),
+        pytest.param({"spec": {"parallelism": 4}, "status": {"active": 1}}, [], "has not created the others yet", id="slow"),
+        pytest.param({"spec": {"parallelism": 4}, "status": {"active": 4}}, [], "has all 4 pods", id="all"),
+        pytest.param({"status": {"conditions": [{"type": "Complete", "status": "True"}]}}, [], "has ended: Complete", id="ended"),
+    ],
+)
+def test_what_a_job_waits_for(job: dict[str, Any], events: list[dict[str, Any]], want: str) -> None:
+    assert want in job_findings(job, events)[0]
+
+
+def test_times_and_amounts_in_words() -> None:
+    assert [seconds_text(value) for value in (0, 59.6, 3660, 90061)] == ["0s", "1m", "1h 1m", "1d 1h"]
+    assert waiting({"demand": {"cpu": "2", "memory": "1Gi"}, "usage": {"cpu": "1500m", "memory": "1Gi"}}) == {"cpu": "500m"}
+    now = 1_767_225_600.0
+    assert next_burst({"state": "Open", "deadline": "2026-01-01T00:00:12Z"}, now) == "open, 12s left"
+    assert next_burst({"state": "Closed", "armsAt": "2026-01-01T00:05:00Z"}, now) == "in 5m"
+    assert next_burst({"state": "Armed"}, now) == "any time"
+    assert next_burst({"state": "Armed", "opensBy": "2026-01-01T00:00:30Z"}, now) == "within 30s"
+    assert next_burst(None, now) == "-"
+
+
+def test_a_difference_ignores_defaults_of_the_api_server_and_names_its_place() -> None:
+    wanted = {"spec": {"names": ["a", "b"], "served": False, "list": [], "deep": {"x": 1}}}
+    assert difference(wanted, {"spec": {"names": ["a", "b"], "deep": {"x": 1, "more": 2}}, "status": {}}) is None
+    assert difference(wanted, {"spec": {"names": ["a"], "deep": {"x": 1}}}) == "spec.names"
+    assert difference(wanted, {"spec": {"names": ["a", "b"], "deep": {"x": 2}}}) == "spec.deep.x"

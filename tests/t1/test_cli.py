@@ -1,0 +1,144 @@
+"""The commands that ask a cluster, on a control plane with an operator; what they advise is carried out and holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.cluster import Cluster
+from e2e.harness import OperatorProcess
+from e2e.waiting import PATIENCE_SECONDS, until
+
+
+@pytest.fixture(scope="module")
+def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[Cluster]:
+    """Two nodes of 32 cpu, an operator, a hard and a soft queue, and batch work that wants more than there is."""
+    cluster = fresh_cluster(nodes=2, node_cpu="32", node_memory="64Gi")
+    with OperatorProcess(cluster, {"leaderElection": {"enabled": True}}, "cli"):
+        for number, seconds in enumerate((60, 100)):
+            burst = {"resources": {"cpu": "40", "memory": "40Gi"}, "durationSeconds": 20}
+            arrival = {"sporadic": {"minInterarrivalSeconds": 3 * seconds}}
+            create(cluster, "LatencyQueue", f"lq-{number}", {"burst": burst, "arrival": arrival})
+            until(lambda name=f"lq-{number}": class_of(cluster, "latencyqueue", name), PATIENCE_SECONDS, "a class")
+        create(cluster, "ThroughputQueue", "batch", {})
+        until(lambda: class_of(cluster, "throughputqueue", "batch"), PATIENCE_SECONDS, "a class")
+        cluster.kubectl("apply", "-f", "-", input=json.dumps(job("batch", "train", 200)))
+        until(lambda: "cpu" in get(cluster, "batch")["used"] and get(cluster, "batch")["waiting"], PATIENCE_SECONDS, "work that waits")
+        yield cluster
+
+
+def create(cluster: Cluster, kind: str, namespace: str, spec: dict[str, Any]) -> None:
+    manifests = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+        {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "metadata": {"name": "queue", "namespace": namespace}, "spec": spec},
+    ]
+    cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(manifests))
+
+
+def job(namespace: str, name: str, pods: int) -> dict[str, Any]:
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "parallelism": pods,
+            "completions": pods,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+        },
+    }
+
+
+def class_of(cluster: Cluster, kind: str, namespace: str) -> str | None:
+    status = json.loads(cluster.kubectl("get", kind, "queue", "-n", namespace, "-o", "json")).get("status") or {}
+    return status.get("class")
+
+
+def run(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
+    command = [sys.executable, "-m", "fairburst", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=variables, check=False)
+
+
+def asked(cluster: Cluster, *arguments: str) -> Any:
+    done = run(cluster, *arguments, "-o", "json")
+    assert not done.stderr, done.stderr
+    return json.loads(done.stdout)
+
+
+def get(cluster: Cluster, name: str) -> dict[str, Any]:
+    (found,) = asked(cluster, "get", name)
+    return found
+
+
+def test_get_and_status_show_what_is(site: Cluster) -> None:
+    classes = {one["namespace"]: one["class"] for one in asked(site, "get")}
+    assert classes == {"lq-0": "Hard", "lq-1": "Soft", "batch": "Elastic"}
+    shown = run(site, "get", "-n", "batch").stdout.splitlines()
+    assert len(shown) == 2
+    assert shown[0].split()[:4] == ["NAMESPACE", "NAME", "KIND", "CLASS"]
+    status = asked(site, "status")
+    assert status["nodes"] == 2
+    assert status["capacity"][0]["capacity"] == "64"
+    assert status["operator"]["renewedSecondsAgo"] < 30
+    assert [one["namespace"] for one in status["waiting"]] == ["batch"]
+    assert all(len(line) < 200 for line in run(site, "status").stdout.splitlines())
+
+
+def test_doctor_finds_a_sound_installation_and_names_what_is_taken_away(site: Cluster) -> None:
+    found = asked(site, "doctor")
+    assert {one["check"]: one["ok"] for one in found} == {
+        "version": True, "rights": True, "definitions": True, "classes": True, "policies": True, "lease": True, "queues": True,
+        "tried pod": True,
+    }, found  # fmt: skip
+    site.kubectl("patch", "crd", "latencyqueues.fairburst.dev", "--type=json", "-p", json.dumps([
+        {"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/weight/maximum", "value": 7}
+    ]))  # fmt: skip
+    try:
+        done = run(site, "doctor")
+    finally:
+        site.kubectl("apply", "--server-side", "--force-conflicts", "-f", "crds")
+    assert done.returncode == 1
+    assert "latencyqueues.fairburst.dev (spec.versions[0]" in done.stdout
+    assert "definitions: fairburst manifests | kubectl apply" in done.stdout
+
+
+def test_explain_says_what_a_job_and_its_pods_wait_for(site: Cluster) -> None:
+    until(lambda: "exceeds the namespace's quota" in run(site, "explain", "job/train", "-n", "batch").stdout, PATIENCE_SECONDS, "an event")
+    pods = json.loads(site.kubectl("get", "pods", "-n", "batch", "-o", "json"))["items"]
+    name = pods[0]["metadata"]["name"]
+    said = run(site, "explain", f"pod/{name}", "-n", "batch").stdout
+    assert "ThroughputQueue batch/queue: Elastic" in said
+    done = run(site, "explain", "pod/none", "-n", "batch")
+    assert (done.returncode, done.stderr) == (2, "fairburst explain: expected pod none in namespace batch, found none\n")
+
+
+def test_a_user_without_rights_is_told_so_in_one_line(site: Cluster, tmp_path: Path) -> None:
+    nobody = yaml.safe_load(Path(site.kubeconfig).read_text())
+    for user in nobody["users"]:
+        user["user"] = {"token": "wrong"}
+    (tmp_path / "config").write_text(yaml.safe_dump(nobody))
+    done = run(site, "get", "--kubeconfig", str(tmp_path / "config"))
+    assert done.returncode == 3
+    assert done.stderr.startswith("fairburst get: the API server does not know this user")
+    assert len(done.stderr.splitlines()) == 1
+    done = run(site, "get", "--context", "other")
+    assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
+    assert "expected a kubeconfig with context 'other'" in done.stderr
+
+
+def test_what_explain_advises_makes_the_queue_hard(site: Cluster) -> None:
+    """Last, because it changes a queue."""
+    advice = asked(site, "explain", "lq-1")["advice"]
+    first = next(one for one in advice if one["patch"])
+    site.kubectl("patch", "latencyqueue", "queue", "-n", "lq-1", "--type", "merge", "-p", json.dumps({"spec": first["patch"]}))
+    until(lambda: class_of(site, "latencyqueue", "lq-1") == "Hard" or None, PATIENCE_SECONDS, f"Hard by {first['change']}")
+    assert class_of(site, "latencyqueue", "lq-0") == "Hard"
