@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.peers import results
@@ -13,9 +14,10 @@ from benchmarks.peers.binaries import TOOLS, build
 from benchmarks.peers.contenders import contenders
 from benchmarks.peers.machine import machine
 from benchmarks.peers.run import run
-from benchmarks.peers.scenarios import ALIASES, SCENARIOS
+from benchmarks.peers.scenarios import ALIASES, SCENARIOS, Scenario
 from e2e.cluster.versions import DEFAULT_KUBERNETES
 from e2e.harness import end_in_good_order
+from fairburst.sim.errors import TraceError
 
 SHOWN = ("bound", "done", "hits", "fairness_error", "use", "lost_seconds", "bound_per_second", "makespan", "small_job", "requests_per_pod")
 
@@ -41,10 +43,17 @@ def main() -> int:
         for name, make in known.items():
             print(f"{name:26}{make().about}")
         for name, scenario in SCENARIOS.items():
-            print(f"{name:26}{scenario(1.0).title}")
+            print(f"{name:26}{_title(scenario)}")
         return 0
     end_in_good_order()
     return compare(arguments)
+
+
+def _title(scenario: Callable[[float], Scenario]) -> str:
+    try:
+        return scenario(1.0).title
+    except TraceError as error:
+        return f"not here: {error}"
 
 
 def compare(arguments: argparse.Namespace) -> int:
@@ -68,6 +77,9 @@ def compare(arguments: argparse.Namespace) -> int:
                     continue
                 about = {
                     "scenario": scenario.name,
+                    "title": scenario.title,
+                    "nodes": str(scenario.nodes),
+                    "places": str(scenario.places),
                     "size": f"{arguments.size:g}",
                     "contender": name,
                     "version": contender.version,

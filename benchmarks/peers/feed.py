@@ -6,11 +6,12 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from benchmarks.peers.audit import AuditLog, JobLife
 from benchmarks.peers.contender import Contender, JsonObject, Site
 from benchmarks.peers.figures import SentBurst
-from benchmarks.peers.scenarios import Burst, Queue, Scenario, Work
+from benchmarks.peers.scenarios import Burst, Graph, Queue, Scenario, Work
 from e2e.workload.driver import job_object
 from e2e.workload.stages import GIB, Stage
 from fairburst.kube.api.errors import AlreadyExists, ApiError
@@ -19,6 +20,15 @@ TICK_SECONDS = 0.2
 IN_FLIGHT = 32  # creations of Jobs at a time: 300 a second and more
 REVIVED_AFTER = 5.0
 SUBMIT_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class _GraphRun:
+    """A begun batch job: the name of each Job of it that has been submitted, by its index."""
+
+    queue: str
+    graph: Graph
+    names: dict[int, str] = field(default_factory=dict)
 
 
 class Feed:
@@ -33,6 +43,7 @@ class Feed:
         self._numbers: dict[str, int] = defaultdict(int)
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._unfinished: set[tuple[str, str]] = set()
+        self._graphs: list[_GraphRun] = []
 
     @property
     def now(self) -> float:
@@ -82,13 +93,24 @@ class Feed:
         return all(_count(record.jobs[key], scenario.until_bound) >= work.pods for key, work in self.jobs.items())
 
     def _done(self, burst: SentBurst) -> bool:
-        lives = [self.log.record.jobs.get((burst.queue, name)) for name in burst.jobs]
-        return all(
-            life is not None and life.ended >= self.jobs[burst.queue, name].pods for name, life in zip(burst.jobs, lives, strict=True)
-        )
+        return all(self._job_done(burst.queue, name) for name in burst.jobs)
 
-    def _refill(self, group: asyncio.TaskGroup, backlog: dict[str, Iterator[Work]]) -> None:
+    def _job_done(self, queue: str, name: str) -> bool:
+        life = self.log.record.jobs.get((queue, name))
+        return life is not None and life.ended >= self.jobs[queue, name].pods
+
+    def _continue(self, group: asyncio.TaskGroup) -> None:
+        """Submit the Jobs of begun graphs whose parents are done; forget graphs that are submitted whole."""
+        for run in self._graphs:
+            done = {index for index, name in run.names.items() if self._job_done(run.queue, name)}
+            for index, work in enumerate(run.graph):
+                if index not in run.names and done.issuperset(work.parents):
+                    run.names[index] = self._submit(group, run.queue, work)
+        self._graphs = [run for run in self._graphs if len(run.names) < len(run.graph)]
+
+    def _refill(self, group: asyncio.TaskGroup, backlog: dict[str, Iterator[Graph]]) -> None:
         """Submit batch Jobs until each queue has as many unfinished pods as the scenario wants."""
+        self._continue(group)
         unfinished: dict[str, int] = defaultdict(int)
         for key in list(self._unfinished):
             life = self.log.record.jobs.get(key)
@@ -98,9 +120,10 @@ class Feed:
             unfinished[key[0]] += left
         for queue, stream in backlog.items():
             while unfinished[queue] < self.site.scenario.deep:
-                work = next(stream)
-                unfinished[queue] += work.pods
-                self._submit(group, queue, work)
+                run = _GraphRun(queue, next(stream))
+                self._graphs.append(run)
+                self._continue(group)
+                unfinished[queue] += sum(run.graph[index].pods for index in run.names)
 
     def _send(self, group: asyncio.TaskGroup, burst: Burst) -> None:
         names = tuple(self._submit(group, burst.queue, work) for work in burst.jobs)

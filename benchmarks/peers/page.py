@@ -65,10 +65,11 @@ RATE = (
     Column("last_bound", "last pod bound (s)", -1),
     Column("requests_per_pod", "API requests a pod", -1),
 )
-COLUMNS = {"s9": BURST, "s9e": BURST, "s11": BURST, "s10": PERIODIC, "s12": GREEDY, "s13": MIXED}
+COLUMNS = {"s9": BURST, "s9e": BURST, "s11": BURST, "s10": PERIODIC, "s12": GREEDY, "s13": MIXED, "s14": PERIODIC}
 OURS = {"s9e": "fairburst-quota-reclaim", "s5": "fairburst-suspend", "s6": "fairburst-suspend", "s7": "fairburst-suspend"}
 OURS |= {"s8": "fairburst-suspend"}
 PLOTTED = {"s9": "bound", "s9e": "bound", "s11": "bound", "s10": "fairness_error", "s12": "excess_greedy", "s13": "small_job"}
+PLOTTED |= {"s14": "hits"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,18 +162,17 @@ def page(lines: Sequence[Line]) -> str:
 
 
 def _section(name: str, table: Table, lines: Sequence[Line]) -> list[str]:
-    size = float(lines[0].about["size"])
-    scenario = SCENARIOS[name](size)
+    about = lines[0].about
     shown = [column for column in columns(name) if any(column.figure in figures for figures in table.values())]
     loads = [float(each.about["load"]) for each in lines]
     repeats = {contender: sum(each.about["contender"] == contender for each in lines) for contender in table}
     counts = sorted(set(repeats.values()))
-    where = f"{scenario.places:,} places on {scenario.nodes} nodes (size {size:g})"
-    about = f"{where}; {_counted(counts)} each; load of the machine before a run {min(loads):.1f} to {max(loads):.1f}."
+    where = f"{int(about['places']):,} places on {about['nodes']} nodes (size {about['size']})"
+    runs = f"{where}; {_counted(counts)} each; load of the machine before a run {min(loads):.1f} to {max(loads):.1f}."
     out = [
-        f"### {name}: {scenario.title}",
+        f"### {name}: {about['title']}",
         "",
-        _wrapped(f"{about} Median, and least to most."),
+        _wrapped(f"{runs} Median, and least to most."),
         "",
         "| contender | " + " | ".join(column.head for column in shown) + " |",
         "| --- |" + " ---: |" * len(shown),

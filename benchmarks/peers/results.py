@@ -34,7 +34,7 @@ FIGURES = {
     "refused": "",
     "pods": "",
 }
-ABOUT = ("scenario", "size", "contender", "version", "repeat", "kubernetes", "machine", "load", "day")
+ABOUT = ("scenario", "title", "nodes", "places", "size", "contender", "version", "repeat", "kubernetes", "machine", "load", "day")
 BY_WHOM = ("requests", "processor_seconds", "peak_mib")
 
 

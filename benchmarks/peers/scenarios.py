@@ -1,4 +1,4 @@
-"""The workloads of the comparison. Pure and seeded: every contender gets the same. A pod is one place: a core and a GiB.
+"""The workloads of the comparison, seeded or from public traces: every contender gets the same. A pod is one place: a core and a GiB.
 
 `size` scales pods and places alike; 1 is the stated size, which wants a quiet machine with four cores or more.
 """
@@ -9,8 +9,12 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from e2e.workload.arrivals import compressed_bursts, read_requests, request_trace
+from e2e.workload.stages import GIB, data_folder, reshaped, tpch_jobs
+
 NODE_PLACES = 32
 BATCH_SECONDS = 20.0  # mean run of a batch pod; a Job's pods run equally long, Jobs between half and one and a half times this
+TPCH = "dagsched-tpch"
 FAR_APART = 600  # seconds between the bursts of a queue that sends only one
 FULL_AFTER = 50.0  # the cluster is full and its pods no longer start and end together
 LONGEST_WAIT = 240.0  # seconds that a burst is given before the run ends
@@ -18,10 +22,14 @@ LONGEST_WAIT = 240.0  # seconds that a burst is given before the run ends
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One Job: `pods` at once, each of `seconds`."""
+    """One Job: `pods` at once, each of `seconds`. It starts when the Jobs at the indices `parents` of its graph are done."""
 
     pods: int
     seconds: float
+    parents: tuple[int, ...] = ()
+
+
+Graph = tuple[Work, ...]  # of one batch job; mostly a single Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +82,7 @@ class Scenario:
     queues: tuple[Queue, ...]
     node_places: int = NODE_PLACES
     bursts: tuple[Burst, ...] = ()
-    backlog: dict[str, Callable[[], Iterator[Work]]] = field(default_factory=dict)
+    backlog: dict[str, Callable[[], Iterator[Graph]]] = field(default_factory=dict)
     given: Mapping[str, Sequence[Work]] = field(default_factory=dict)
     deep: int = 0
     seconds: float = FULL_AFTER + LONGEST_WAIT
@@ -90,11 +98,11 @@ class Scenario:
         return self.nodes * self.node_places
 
 
-def _batch(number: int, seconds: float, widest: int = 6) -> Callable[[], Iterator[Work]]:
-    def stream() -> Iterator[Work]:
+def _batch(number: int, seconds: float, widest: int = 6) -> Callable[[], Iterator[Graph]]:
+    def stream() -> Iterator[Graph]:
         chance = random.Random(number)
         while True:
-            yield Work(chance.randint(2, widest), round(seconds * chance.uniform(0.5, 1.5), 2))
+            yield (Work(chance.randint(2, widest), round(seconds * chance.uniform(0.5, 1.5), 2)),)
 
     return stream
 
@@ -187,6 +195,38 @@ def greedy_queue(minutes: int) -> Callable[[float], Scenario]:
     return make
 
 
+def real_arrivals(size: float) -> Scenario:
+    """Two services' LLM requests of one hour as sporadic bursts within six minutes, among DAG jobs of TPC-H.
+
+    Raises TraceError if the public traces are not there.
+    """
+    folder, queues, bursts = data_folder(), [], []
+    a_pod, largest = 8 / size, round(240 * size)
+    for service in ("code", "conv"):
+        requests = read_requests(request_trace(folder, service))
+        most, least = int(largest * a_pod), int(20 * size * a_pod)
+        sent = compressed_bursts(requests, time_factor=0.1, min_interarrival_seconds=30.0, collect=least, largest=most)
+        queues.append(Queue(service, Promise(largest, 10, 25, 30)))
+        bursts += [Burst(service, FULL_AFTER + each.arrival, _jobs(int(each.requests / a_pod), 5.0), 25.0) for each in sent]
+    bursts = [burst for burst in bursts if burst.at + burst.deadline <= FULL_AFTER + 360]
+    shaped = [
+        reshaped(job, time_factor=0.5, shortest=5.0, longest=40.0, widest=24, cpu=1.0, memory=GIB) for job in tpch_jobs(folder / TPCH)
+    ]
+    graphs = [tuple(Work(stage.tasks, round(stage.seconds, 2), stage.parents) for stage in job.stages) for job in shaped]
+    made = _filled("s14", "Requests of a real service as bursts, among DAG jobs of TPC-H", size, queues, bursts, 4, BATCH_SECONDS)
+    backlog = {queue: _shuffled(graphs, number) for number, queue in enumerate(made.backlog)}
+    return replace(made, backlog=backlog, seconds=FULL_AFTER + 360, measured_from=FULL_AFTER)
+
+
+def _shuffled(graphs: Sequence[Graph], number: int) -> Callable[[], Iterator[Graph]]:
+    def stream() -> Iterator[Graph]:
+        chance = random.Random(number)
+        while True:
+            yield chance.choice(graphs)
+
+    return stream
+
+
 def small_and_large(size: float) -> Scenario:
     """Per queue 60 small Jobs (2 pods, 10 s) and 12 large ones (36 pods, 30 s), shuffled, all submitted at once."""
     nodes, given = max(2, round(20 * size)), {}
@@ -232,6 +272,7 @@ SCENARIOS: dict[str, Callable[[float], Scenario]] = {
     "s12-10": greedy_queue(10),
     "s12-4": greedy_queue(4),
     "s13": small_and_large,
+    "s14": real_arrivals,
     "s15": many_jobs,
 }
 ALIASES = {"s9": "s9-4", "s9e": "s9e-4", "s10": "s10-20", "s11": "s11-4", "s12": "s12-10"}

@@ -20,6 +20,9 @@ def line(contender: str, repeat: int = 1, scenario: str = "s9-4", **figures: flo
         "contender": contender,
         "repeat": str(repeat),
         "load": "1.0",
+        "title": "A burst",
+        "nodes": "10",
+        "places": "320",
     }
     return Line(
         about, {"pods": 10.0, **figures}, {"requests": {"kueue": 30.0}, "processor_seconds": {"kueue": 1.5}, "peak_mib": {"kueue": 60.0}}

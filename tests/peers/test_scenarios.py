@@ -13,11 +13,14 @@ from benchmarks.peers.scenarios import ALIASES, SCENARIOS, Scenario
 SIZES = (0.1, 0.5, 1.0)
 
 
+WITHOUT_DATA = {name: make for name, make in SCENARIOS.items() if name != "s14"}  # which needs the public traces
+
+
 def scenarios() -> list[Scenario]:
-    return [make(size) for make in SCENARIOS.values() for size in SIZES]
+    return [make(size) for make in WITHOUT_DATA.values() for size in SIZES]
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", WITHOUT_DATA)
 def test_a_scenario_is_the_same_each_time(name: str) -> None:
     first, second = SCENARIOS[name](0.5), SCENARIOS[name](0.5)
     assert (first.name, first.queues, first.bursts, first.given) == (name, second.queues, second.bursts, second.given)
