@@ -20,6 +20,7 @@ TICK_SECONDS = 0.2
 IN_FLIGHT = 32  # creations of Jobs at a time: 300 a second and more
 REVIVED_AFTER = 5.0
 SUBMIT_SECONDS = 60.0
+TAIL_SECONDS = 5.0  # after the last binding: the requests that it still causes are counted too
 
 
 @dataclass(slots=True)
@@ -72,6 +73,8 @@ class Feed:
                         killed_at = None
                 self._refill(group, backlog)
                 await asyncio.sleep(TICK_SECONDS)
+        if scenario.until_bound:
+            await asyncio.sleep(TAIL_SECONDS)
         self.log.read()
 
     async def _revive(self) -> None:

@@ -141,14 +141,16 @@ def quick_burst() -> Scenario:
 
 
 def burst_into_full(batch: int) -> Callable[[float], Scenario]:
-    return lambda size: _single_burst(f"s9-{batch}", f"A burst into a cluster filled by {batch} batch queues", size, batch)
+    return lambda size: _single_burst(f"s9-{batch}", f"A burst into a cluster filled by {_count(batch, 'batch queue')}", size, batch)
 
 
 def burst_with_eviction(batch: int) -> Callable[[float], Scenario]:
     """Batch pods run for five minutes on average: only eviction makes room within the burst's deadline."""
 
     def make(size: float) -> Scenario:
-        made = _single_burst(f"s9e-{batch}", f"The burst into {batch} batch queues' long pods, eviction allowed", size, batch, 300.0)
+        made = _single_burst(
+            f"s9e-{batch}", f"The burst among {_count(batch, 'batch queue')} with long pods, eviction allowed", size, batch, 300.0
+        )
         return replace(made, evicts=True)
 
     return make
@@ -156,7 +158,9 @@ def burst_with_eviction(batch: int) -> Callable[[float], Scenario]:
 
 def burst_without_controller(batch: int) -> Callable[[float], Scenario]:
     def make(size: float) -> Scenario:
-        made = _single_burst(f"s11-{batch}", f"The burst into {batch} batch queues, with the controller killed as it begins", size, batch)
+        made = _single_burst(
+            f"s11-{batch}", f"The burst among {_count(batch, 'batch queue')}, with the controller killed as it begins", size, batch
+        )
         return replace(made, killed_at=FULL_AFTER)
 
     return make
@@ -251,13 +255,17 @@ def jobs_by_pods(name: str, jobs: int, pods: int, gang: bool) -> Callable[[float
 
     def make(size: float) -> Scenario:
         count, wide = (round(jobs * size), pods) if jobs > pods else (jobs, round(pods * size))
-        title = f"{count:,} Jobs of {wide:,} pods{' that start whole' if gang else ''}"
+        title = f"{_count(count, 'Job')} of {_count(wide, 'pod')}{', each started whole' if gang else ''}"
         given = {"batch-0": [Work(wide, 600.0)] * count}
         nodes = max(2, round(200 * size))
         queues = (Queue("batch-0"),)
         return Scenario(name, title, nodes, queues, 10, given=given, seconds=400.0, until_bound=True, gang=gang)
 
     return make
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 SHAPES = ((2000, 1), (100, 20), (4, 500), (1, 2000))
