@@ -1,4 +1,4 @@
-"""`python -m release chart|sbom|check|image`: the chart's generated parts, the bill of materials, the checks before a release."""
+"""`python -m release chart|sbom|krew|check|image`: the chart's generated parts, the bill of materials, the plugin, the checks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from release import chart, image
+from release import chart, image, krew
 from release.check import NotReadyError, check
 from release.sbom import bill_of_materials, to_json
 
@@ -19,6 +19,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("chart", help="write the generated parts of charts/fairburst")
     sbom = commands.add_parser("sbom", help="print the bill of materials, or write it")
     sbom.add_argument("--output", type=Path, metavar="FILE")
+    plugin = commands.add_parser("krew", help="write the kubectl plugin and its manifest for krew")
+    plugin.add_argument("--uri", required=True, metavar="URI", help="where the archive will be published")
+    plugin.add_argument("--output", type=Path, default=Path("build/krew"), metavar="DIR")
     commands.add_parser("check", help="whether this version can be given out")
     built = commands.add_parser("image", help="whether a built image is what the Dockerfile promises, with its size and start-up")
     built.add_argument(
@@ -45,6 +48,10 @@ def _run(given: argparse.Namespace) -> None:
                 given.output.write_text(document, encoding="utf-8")
             else:
                 sys.stdout.write(document)
+        case "krew":
+            licence = (chart.ROOT / "LICENSE").read_text(encoding="utf-8")
+            for path in krew.write(chart.package_version(), given.uri, licence, given.output):
+                _say(str(path))
         case "check":
             check(_say)
         case _:

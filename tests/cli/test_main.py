@@ -24,7 +24,20 @@ from fairburst.kube import process
 from fairburst.kube.api.errors import Forbidden
 
 ROOT = Path(__file__).parents[2]
-HEAVY = {"numpy", "scipy", "pydantic", "kopf", "kubernetes", "aiohttp", "asyncio", "yaml", "msgspec", "matplotlib", "fairburst.policy"}
+HEAVY = {
+    "rich",
+    "numpy",
+    "scipy",
+    "pydantic",
+    "kopf",
+    "kubernetes",
+    "aiohttp",
+    "asyncio",
+    "yaml",
+    "msgspec",
+    "matplotlib",
+    "fairburst.policy",
+}
 
 
 @pytest.mark.parametrize("arguments", ["--help", "--version"])

@@ -135,6 +135,31 @@ def test_a_user_without_rights_is_told_so_in_one_line(site: Cluster, tmp_path: P
     assert "expected a kubeconfig with context 'other'" in done.stderr
 
 
+def test_what_plan_foretells_is_what_then_happens(site: Cluster, tmp_path: Path) -> None:
+    """A new queue with work of its own beside those there are: classes are equal, shares of the pool within 3 %."""
+    spec = {"weight": 3}
+    manifest = {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "metadata": {"name": "queue", "namespace": "more"}}
+    (tmp_path / "queue.yaml").write_text(yaml.safe_dump({**manifest, "spec": spec}))
+    told = {one["queue"]: one for one in asked(site, "plan", "-f", str(tmp_path / "queue.yaml"))}
+    assert told["more/queue"]["change"] == "new"
+    assert run(site, "snapshot", "save", str(tmp_path / "now.jsonl")).returncode == 0
+    offline = {one["queue"]: one for one in asked(site, "plan", "-f", str(tmp_path / "queue.yaml"), "--from", str(tmp_path / "now.jsonl"))}
+    create(site, "ThroughputQueue", "more", spec)
+    until(lambda: class_of(site, "throughputqueue", "more"), PATIENCE_SECONDS, "a class")
+
+    def shares() -> dict[str, float] | None:
+        found = {f"{one['namespace']}/{one['name']}": one["share"] for one in asked(site, "get")}
+        settled = sum(float(text.rstrip("%")) for text in found.values() if text)
+        return {name: float(text.rstrip("%")) / 100 for name, text in found.items()} if 99 < settled < 101 else None
+
+    happened = until(shares, PATIENCE_SECONDS, "shares of all queues")
+    classes = {f"{one['namespace']}/{one['name']}": one["class"] for one in asked(site, "get")}
+    assert {name: one["class"]["after"] for name, one in told.items()} == classes
+    for name, share in happened.items():
+        assert abs(told[name]["share"]["after"] - share) < 0.03
+        assert abs(offline[name]["share"]["after"] - share) < 0.03
+
+
 def test_what_explain_advises_makes_the_queue_hard(site: Cluster) -> None:
     """Last, because it changes a queue."""
     advice = asked(site, "explain", "lq-1")["advice"]

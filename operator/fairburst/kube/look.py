@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from fairburst.config import Config, parse_config
 from fairburst.kube.api.client import ApiClient
@@ -27,6 +30,22 @@ from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, RoundR
 from fairburst.whatif.rounds import DecidedRound
 
 CONFIG_KEY = "fairburst.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Everything that was read at one time. wall: seconds since the epoch; now: monotonic seconds."""
+
+    config: Config
+    queues: Queues
+    pods: Mapping[tuple[str, str], Pod]
+    nodes: Mapping[tuple[str, str], Node]
+    namespaces: Mapping[tuple[str, str], Namespace]
+    quotas: Mapping[tuple[str, str], ResourceQuota]
+    limit_ranges: Mapping[tuple[str, str], LimitRange]
+    controllers: Mapping[str, Mapping[tuple[str, str], Any]]
+    wall: float
+    now: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +90,13 @@ async def installed_config(client: ApiClient, namespace: str) -> Config | None:
 
 async def look(client: ApiClient, config: Config) -> Look:
     """Read the cluster and decide. Raises ApiError where something may not be read, and PolicyError where nothing can be decided on."""
+    reading = await read_cluster(client, config)
+    return await decided(client, reading, reading.queues)
+
+
+async def read_cluster(client: ApiClient, config: Config) -> Reading:
+    """Read every collection once. Raises ApiError."""
     wall, now = time.time(), time.monotonic()
-    decided = _Remembered()
-    engine = Engine(config, config.namespace, decided)
     pods = Informer(client, "/api/v1/pods", Pod, _ignored, params=LIVE_PODS)
     nodes = Informer(client, "/api/v1/nodes", Node, _ignored)
     namespaces = Informer(client, "/api/v1/namespaces", Namespace, _ignored)
@@ -84,27 +107,47 @@ async def look(client: ApiClient, config: Config) -> Look:
     }
     informers: list[Informer[Any]] = [pods, nodes, namespaces, quotas, limit_ranges, *controllers.values()]
     queues = await read_queues(client)
-    await asyncio.gather(Memories(client, config).recall(engine), *(informer.read() for informer in informers))
+    await asyncio.gather(*(informer.read() for informer in informers))
+    work = {kind: informer.store for kind, informer in controllers.items()}
+    return Reading(
+        config, queues, pods.store, nodes.store, namespaces.store, quotas.store, limit_ranges.store, work, wall, now
+    )  # fmt: skip
+
+
+async def decided(client: ApiClient, reading: Reading, queues: Queues) -> Look:
+    """Decide on what was read, with `queues` in place of those that were; namespaces of new queues are taken to exist.
+
+    Raises ApiError where the operator's memory cannot be read, and PolicyError where nothing can be decided on.
+    """
+    config = reading.config
+    remembered = _Remembered()
+    engine = Engine(config, config.namespace, remembered)
+    await Memories(client, config).recall(engine)
+    new = {namespace for _, namespace, _ in queues} - {name for _, name in reading.namespaces}
     view = ClusterView(
         pods=PodIndex(config.pool.counted_resources, by_class=config.small_jobs.enabled),
-        stored_pods=pods.store,
+        stored_pods=reading.pods,
         controllers=ControllerIndex(),
-        nodes=nodes.store,
-        namespaces=namespaces.store,
-        quotas=quotas.store,
-        limit_ranges=limit_ranges.store,
+        nodes=reading.nodes,
+        namespaces={**reading.namespaces, **{("", name): _namespace(name) for name in new}},
+        quotas=reading.quotas,
+        limit_ranges=reading.limit_ranges,
         read_queues=lambda: queues,
     )
-    for pod in pods.store.values():
+    for pod in reading.pods.values():
         view.pods.update(None, pod)
         view.changed_namespaces.add(pod.metadata.namespace)
         engine.gates.pod_changed(None, pod)
         if engine.reserve is not None:
-            engine.reserve.pod_changed(None, pod, view.pods, wall, now)
-    for kind, informer in controllers.items():
-        for item in informer.store.values():
+            engine.reserve.pod_changed(None, pod, view.pods, reading.wall, reading.now)
+    for kind, store in reading.controllers.items():
+        for item in store.values():
             view.controllers.update(kind, None, item)
-    plan = engine.round(view, wall, now)
-    if decided.last is None:
+    plan = engine.round(view, reading.wall, reading.now)
+    if remembered.last is None:
         raise ApiError(0, "NothingDecided", "expected a decision, found none")
-    return Look(config, queues, view, plan, decided.last)
+    return Look(config, queues, view, plan, remembered.last)
+
+
+def _namespace(name: str) -> Namespace:
+    return msgspec.convert({"metadata": {"name": name}, "status": {"phase": "Active"}}, Namespace)

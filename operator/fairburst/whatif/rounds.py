@@ -47,8 +47,8 @@ class DecidedRound:
         return cls(snapshot, memory, config, now, result, following)
 
     def again(self, snapshot: ClusterSnapshot) -> Self:
-        """Decide from the same memory at the same time on another snapshot."""
-        return self.of(snapshot, self.memory, self.config, self.now)
+        """Decide on another snapshot at the same time, with all promises of this round made: a change comes after them."""
+        return self.of(snapshot, self.following, self.config, self.now)
 
     def row(self, name: str) -> int | None:
         """The queue's row; None for a queue that is not in the snapshot."""

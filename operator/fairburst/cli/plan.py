@@ -1,0 +1,286 @@
+"""`fairburst plan`: what new or changed queues, weights or capacity would do to every queue, before it is done."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairburst.cli.arguments import Form, OutputForm, readable
+from fairburst.cli.cluster import SYSTEM_NAMESPACE, Cluster, Context, Kubeconfig, Namespace, OperatorConfig, SystemNamespace
+from fairburst.cli.errors import WORSE, WRONG_ARGUMENTS, CommandError
+from fairburst.cli.output import Table, is_data, print_table, print_value
+
+if TYPE_CHECKING:
+    from fairburst.kube.api.client import ApiClient
+    from fairburst.kube.queues.listing import Queues
+    from fairburst.policy.model import ClusterSnapshot
+    from fairburst.whatif.rounds import DecidedRound, QueueChange
+
+CLASSES = ("Hard", "Soft", "Elastic")
+_CAPACITY = re.compile(r"(?:(?P<resource>[^=]+)=)?(?P<percent>[+-]\d+(?:\.\d+)?)%")
+_PAIR = re.compile(r"(?P<queue>[^=]+)=(?P<value>[^=]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be tried. objects: queue manifests; factors: of capacity by resource, "" for all."""
+
+    objects: tuple[Mapping[str, Any], ...]
+    factors: Mapping[str, float]
+    removed: tuple[str, ...]
+    weights: Mapping[str, int]
+    expected: Mapping[str, str]
+
+
+def plan(
+    files: Annotated[
+        list[Path] | None,
+        typer.Option("--filename", "-f", metavar="FILE", help="Manifests of new or changed queues; - is standard input."),
+    ] = None,
+    capacity: Annotated[
+        list[str] | None, typer.Option("--capacity", metavar="+20%", help="Capacity of all resources, or of one: cpu=-10%.")
+    ] = None,
+    remove: Annotated[list[str] | None, typer.Option("--remove", metavar="QUEUE", help="Without this queue and its work.")] = None,
+    weight: Annotated[list[str] | None, typer.Option("--weight", metavar="QUEUE=N", help="With another weight.")] = None,
+    expect: Annotated[
+        list[str] | None, typer.Option("--expect", metavar="QUEUE=CLASS", help="Exit status 4 unless the queue gets this class.")
+    ] = None,
+    recording: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", callback=readable, help="The last round of a recording instead of a cluster.")
+    ] = None,
+    output: OutputForm = "table",
+    namespace: Namespace = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    config: OperatorConfig = None,
+    system_namespace: SystemNamespace = SYSTEM_NAMESPACE,
+) -> int:
+    """Say what changes would do to every queue, by deciding again. Writes nothing; exit status 4 if a queue would be promised less."""
+    asked = Asked(
+        tuple(_manifests(files or [], namespace)),
+        dict(_factor(text) for text in capacity or []),
+        tuple(remove or ()),
+        {queue: _weight(value) for queue, value in _pairs("--weight", weight or [])},
+        {queue: _class(value) for queue, value in _pairs("--expect", expect or [])},
+    )
+    if not (asked.objects or asked.factors or asked.removed or asked.weights):
+        raise typer.BadParameter("expected a change to try: -f, --capacity, --remove or --weight; found none")
+    if recording is not None:
+        from fairburst.cli.snapshots import last_round  # noqa: PLC0415  keeps `fairburst --help` quick
+
+        before = last_round(recording)
+        found = tried(before, _with_objects(before.snapshot, asked.objects), asked)
+    else:
+        cluster = Cluster(kubeconfig, context, config, system_namespace)
+        found = cluster.ask(lambda client: _ask(client, cluster, asked))
+    _print(found, output)
+    return verdict(found, asked)
+
+
+async def _ask(client: ApiClient, cluster: Cluster, asked: Asked) -> list[QueueChange]:
+    from fairburst.kube.look import decided, read_cluster  # noqa: PLC0415
+
+    reading = await read_cluster(client, await cluster.settings(client))
+    before = await decided(client, reading, reading.queues)
+    if not asked.objects:
+        return tried(before.round, before.round.snapshot, asked)
+    queues, pool = _merged(reading.queues, asked.objects), reading.config.pool.name
+    for obj in asked.objects:
+        if (other := (obj.get("spec") or {}).get("pool", "default")) != pool:
+            raise CommandError(f"{_called(obj)}: expected pool {pool}, whose operator is asked, found {other}", WRONG_ARGUMENTS)
+    after = await decided(client, reading, queues)
+    problems = {one.key[1:]: one.problem for one in after.plan.roster.members if one.problem is not None}
+    for obj in asked.objects:
+        problem = problems.get((obj["metadata"]["namespace"], obj["metadata"]["name"]))
+        if problem is not None:
+            raise CommandError(f"{_called(obj)}: {problem.message}", WRONG_ARGUMENTS)
+    return tried(before.round, after.round.snapshot, asked)
+
+
+def _merged(queues: Queues, objects: Sequence[Mapping[str, Any]]) -> Queues:
+    """The queue objects with those of the manifests, which keep what the API server and the operator know of them."""
+    found = dict(queues)
+    for obj in objects:
+        key = (obj["kind"], obj["metadata"]["namespace"], obj["metadata"]["name"])
+        known = found.get(key, {"metadata": {"uid": "/".join(key), "generation": 0}})
+        metadata = {**obj["metadata"], **known["metadata"], "generation": int(known["metadata"].get("generation", 0)) + 1}
+        found[key] = {**known, **obj, "metadata": metadata}
+    return found
+
+
+def tried(before: DecidedRound, snapshot: ClusterSnapshot, asked: Asked) -> list[QueueChange]:
+    """Decide `snapshot`, which has the manifests, with the other changes too, and compare with what is decided without."""
+    import numpy as np  # noqa: PLC0415
+
+    from fairburst.whatif.rounds import changes, with_capacity, with_spec, without_queue  # noqa: PLC0415
+
+    before = before.again(before.snapshot)
+    for name, weight in asked.weights.items():
+        row = _row(snapshot, name)
+        snapshot = with_spec(snapshot, row, replace(snapshot.queues[row], weight=float(weight)))
+    gone = [_row(snapshot, name) for name in asked.removed]
+    for row in gone:
+        snapshot = without_queue(snapshot, row)
+    for name in asked.factors:
+        if name and name not in snapshot.resources:
+            raise CommandError(f"--capacity: expected one of {', '.join(snapshot.resources)}, found {name}", WRONG_ARGUMENTS)
+    factors = [asked.factors.get(name, asked.factors.get("", 1.0)) for name in snapshot.resources]
+    after = before.again(with_capacity(snapshot, np.array(factors)))
+    return changes(before, after, frozenset(snapshot.queues[row].name for row in gone))
+
+
+def _row(snapshot: ClusterSnapshot, name: str) -> int:
+    rows = [row for row, spec in enumerate(snapshot.queues) if name == spec.name or name in spec.name.split("/")]
+    if len(rows) != 1:
+        known = ", ".join(spec.name for spec in snapshot.queues[:5])
+        raise CommandError(f"expected one queue called {name}, found {len(rows)}; there are: {known or 'none'}", WRONG_ARGUMENTS)
+    return rows[0]
+
+
+def _with_objects(snapshot: ClusterSnapshot, objects: Sequence[Mapping[str, Any]]) -> ClusterSnapshot:
+    """The snapshot of a recorded round with manifests of queues."""
+    from fairburst.kube.queues.core_values import to_queue_spec  # noqa: PLC0415
+    from fairburst.kube.queues.objects import parse_queue  # noqa: PLC0415
+    from fairburst.whatif.rounds import with_queue, with_spec  # noqa: PLC0415
+
+    for obj in objects:
+        spec = to_queue_spec(parse_queue(obj))
+        row = next((at for at, one in enumerate(snapshot.queues) if one.name == spec.name), None)
+        old = spec if row is None else replace(spec, order=snapshot.queues[row].order)
+        snapshot = with_queue(snapshot, spec) if row is None else with_spec(snapshot, row, old)
+    return snapshot
+
+
+def _manifests(files: Sequence[Path], namespace: str | None) -> list[Mapping[str, Any]]:
+    """Return the queues in the files, valid and complete. Other kinds are left out. Raises CommandError."""
+    from datetime import UTC, datetime  # noqa: PLC0415
+
+    import yaml  # noqa: PLC0415
+
+    from fairburst.kube.queues.objects import InvalidQueueError, parse_queue  # noqa: PLC0415
+
+    found: list[Mapping[str, Any]] = []
+    for file in files:
+        try:
+            text = sys.stdin.read() if str(file) == "-" else file.expanduser().read_text(encoding="utf-8")
+            documents = [one for one in yaml.safe_load_all(text) if one is not None]
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise CommandError(f"{file}: expected a readable YAML file, found: {' '.join(str(error).split())}", WRONG_ARGUMENTS) from error
+        documents = [item for one in documents for item in (one.get("items") or [one] if isinstance(one, dict) else [one])]
+        queues = [one for one in documents if isinstance(one, dict) and one.get("kind") in {"LatencyQueue", "ThroughputQueue"}]
+        if not queues:
+            raise CommandError(f"{file}: expected a LatencyQueue or a ThroughputQueue, found none", WRONG_ARGUMENTS)
+        for one in queues:
+            given = one.get("metadata") or {}
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            metadata = {"namespace": namespace or "default", "creationTimestamp": now, **given}
+            obj = {**one, "metadata": metadata, "spec": one.get("spec") or {}}
+            try:
+                parse_queue(obj)
+            except InvalidQueueError as error:
+                raise CommandError(f"{file}: {_called(obj)}: {error}", WRONG_ARGUMENTS) from error
+            found.append(obj)
+    return found
+
+
+def _called(obj: Mapping[str, Any]) -> str:
+    return f"{obj['kind']} {obj['metadata'].get('namespace')}/{obj['metadata'].get('name')}"
+
+
+def _factor(text: str) -> tuple[str, float]:
+    match = _CAPACITY.fullmatch(text)
+    if match is None or float(match["percent"]) <= -100:
+        raise typer.BadParameter(f"expected +20%, or cpu=-10% for one resource; found {text!r}", param_hint="--capacity")
+    return match["resource"] or "", 1 + float(match["percent"]) / 100
+
+
+def _pairs(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+    matches = [(text, _PAIR.fullmatch(text)) for text in texts]
+    for text, match in matches:
+        if match is None:
+            raise typer.BadParameter(f"expected QUEUE=VALUE, found {text!r}", param_hint=option)
+    return [(match["queue"], match["value"]) for _, match in matches if match is not None]
+
+
+def _weight(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f"expected a whole number of at least 1, found {text!r}", param_hint="--weight")
+    return int(text)
+
+
+def _class(text: str) -> str:
+    if text not in CLASSES:
+        raise typer.BadParameter(f"expected one of {', '.join(CLASSES)}, found {text!r}", param_hint="--expect")
+    return text
+
+
+def verdict(found: Sequence[QueueChange], asked: Asked) -> int:
+    """Say what speaks against the change; 4 where anything does."""
+    against = []
+    tried_names = {f"{obj['metadata']['namespace']}/{obj['metadata']['name']}" for obj in asked.objects}
+    for one in found:
+        if one.is_weaker:
+            against.append(f"{one.queue} would fall from {_word(one.before)} to {_word(one.after)}. {one.message}")
+        elif one.reason == "PromiseKept":
+            against.append(f"the change of {one.queue} would be refused. {one.message}")
+        elif one.queue in tried_names and one.after is None:
+            against.append(f"{one.queue} would not be admitted. {one.message}")
+        wanted = next((value for name, value in asked.expected.items() if name == one.queue or name in one.queue.split("/")), None)
+        if wanted is not None and _word(one.after) != wanted:
+            against.append(f"{one.queue} would be {_word(one.after)}, expected {wanted}. {one.message}")
+    known = {part for one in found for part in (one.queue, *one.queue.split("/"))}
+    against += [
+        f"expected queue {name} to be {wanted}, found none of that name" for name, wanted in asked.expected.items() if name not in known
+    ]
+    sys.stderr.writelines(f"fairburst plan: {line}\n" for line in against)
+    return WORSE if against else 0
+
+
+def _print(found: Sequence[QueueChange], form: Form) -> None:
+    if is_data(form):
+        print_value([_as_data(one) for one in found], form)
+        return
+    changed = [one for one in found if one.is_changed or form == "wide"]
+    if not changed:
+        sys.stdout.write(f"No queue of {len(found)} would notice.\n")
+        return
+    head = ("QUEUE", "CLASS", "SHARE", "LEVEL", "GIVEN NOW")
+    print_table(Table(head, [_line(one) for one in changed]), form)
+    sys.stdout.write(
+        f"\n{len(changed)} of {len(found)} queues change. Parts are of the pool's capacity; the level is what a quota admits.\n"
+    )
+
+
+def _line(one: QueueChange) -> tuple[str, ...]:
+    was = "new" if one.is_new else _word(one.before)
+    now = "gone" if one.is_gone else _word(one.after)
+    pairs = ((one.share_before, one.share_after), (one.level_before, one.level_after), (one.allocated_before, one.allocated_after))
+    return (one.queue, was if was == now else f"{was} -> {now}", *(_parts(*pair) for pair in pairs))
+
+
+def _parts(before: float, after: float) -> str:
+    return f"{before:.1%}" if f"{before:.1%}" == f"{after:.1%}" else f"{before:.1%} -> {after:.1%}"
+
+
+def _word(granted: Any) -> str:
+    return "not admitted" if granted is None else str(granted.value)
+
+
+def _as_data(one: QueueChange) -> dict[str, Any]:
+    return {
+        "queue": one.queue,
+        "change": "new" if one.is_new else "gone" if one.is_gone else "changed" if one.is_changed else "same",
+        "class": {"before": None if one.is_new else _word(one.before), "after": None if one.is_gone else _word(one.after)},
+        "share": {"before": one.share_before, "after": one.share_after},
+        "level": {"before": one.level_before, "after": one.level_after},
+        "given": {"before": one.allocated_before, "after": one.allocated_after},
+        "weaker": one.is_weaker,
+        "reason": one.reason,
+        "message": one.message,
+    }

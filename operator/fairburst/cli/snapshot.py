@@ -1,0 +1,52 @@
+"""`fairburst snapshot`: what a cluster is like now, on file: for `plan` and `explain` elsewhere, and for bug reports."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairburst.cli import replay as replaying
+from fairburst.cli.arguments import OutputForm, readable, writable_file
+from fairburst.cli.cluster import SYSTEM_NAMESPACE, Cluster, Context, Kubeconfig, OperatorConfig, SystemNamespace
+from fairburst.cli.snapshots import save_round
+
+if TYPE_CHECKING:
+    from fairburst.kube.api.client import ApiClient
+    from fairburst.kube.look import Look
+
+snapshots = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Save what a cluster is like now, and decide on it again elsewhere."
+)
+
+
+@snapshots.command()
+def save(
+    file: Annotated[Path, typer.Argument(metavar="FILE", callback=writable_file, help="The file to write.")],
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    config: OperatorConfig = None,
+    system_namespace: SystemNamespace = SYSTEM_NAMESPACE,
+) -> None:
+    """Save the round that would be decided now as a recording, for `plan --from` and `explain --from`. Names of queues are in it."""
+    cluster = Cluster(kubeconfig, context, config, system_namespace)
+    seen = cluster.ask(lambda client: _look(client, cluster))
+    save_round(file, seen.round)
+    sys.stdout.write(f"{file}: {len(seen.round.snapshot.queues)} queues of pool {seen.config.pool.name}\n")
+
+
+@snapshots.command()
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", callback=readable, help="A saved snapshot, or a recording.")],
+    output: OutputForm = "table",
+) -> int:
+    """Decide a snapshot again, and say where the decision differs; as `fairburst replay`."""
+    return replaying.replay(file, output)
+
+
+async def _look(client: ApiClient, cluster: Cluster) -> Look:
+    from fairburst.kube.look import look  # noqa: PLC0415  keeps `fairburst --help` quick
+
+    return await look(client, await cluster.settings(client))
