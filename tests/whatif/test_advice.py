@@ -96,6 +96,15 @@ def batches(world: Situation, count: int) -> None:
         world.add(TQ, f"tq-{number}")
 
 
+def jittering() -> Spec:
+    return {**periodic("40", 20, 100), "arrival": {"periodic": {"periodSeconds": 100, "jitterSeconds": 10}}}
+
+
+def memory_heavy() -> Spec:
+    spec = latency_spec("1", 30, 60)
+    return {**spec, "burst": {**spec["burst"], "resources": {"cpu": "1", "memory": "120Gi"}}}
+
+
 def two_rates(world: Situation) -> None:
     world.add(LQ, "first", latency_spec("40", 20, 60))
     world.add(LQ, "me", latency_spec("40", 20, 100))
@@ -130,6 +139,29 @@ CLASSES: list[Any] = [
     pytest.param(lambda w: unfair(w, scheduled("100"), 0), {"demand", "capacity"}, id="scheduled bursts larger than the pool"),
     pytest.param(lambda w: (w.add(LQ, "first", latency_spec("40", 20, 60)), w.add(LQ, "me", scheduled("40"))),
                  {"demand", "capacity"}, id="scheduled bursts beside a hard queue"),
+    pytest.param(lambda w: (w.add(LQ, "first", latency_spec("32", 20, 60)), w.add(LQ, "me", latency_spec("33", 20, 100))),
+                 {"deadline", "demand", "capacity"}, id="a rate that is one core too high"),
+    pytest.param(lambda w: [w.add(LQ, name, latency_spec("20", 20, 80)) for name in ("first", "second", "third", "me")],
+                 {"demand", "capacity"}, id="the fourth of four equal rates"),
+    pytest.param(lambda w: (w.add(LQ, "first", periodic("40", 20, 120)), w.add(LQ, "me", latency_spec("40", 20, 100))),
+                 {"deadline", "demand", "capacity"}, id="sporadic beside periodic"),
+    pytest.param(lambda w: (w.add(LQ, "first", latency_spec("40", 20, 60)), w.add(LQ, "me", periodic("40", 20, 100))),
+                 {"deadline", "demand", "capacity"}, id="periodic beside sporadic"),
+    pytest.param(lambda w: (w.add(LQ, "first", latency_spec("40", 20, 60)),
+                            w.add(LQ, "me", jittering())),
+                 {"deadline", "demand", "capacity"}, id="periodic with jitter"),
+    pytest.param(lambda w: (w.add(LQ, "first", latency_spec("40", 20, 60)), w.add(LQ, "me", deadline(latency_spec("60", 20, 120), 25))),
+                 {"deadline", "demand", "capacity"}, id="with a deadline of its own"),
+    pytest.param(lambda w: (w.add(LQ, "first", latency_spec("40", 20, 60)), w.add(TQ, "tq"), w.add(LQ, "me", latency_spec("40", 20, 100))),
+                 {"deadline", "demand", "capacity"}, id="beside hard and batch queues"),
+    pytest.param(lambda w: w.add(LQ, "me", latency_spec("63", 30, 100, weight=1)), {"weight", "demand", "period"}, id="alone and unfair"),
+    pytest.param(lambda w: w.add(LQ, "me", periodic("63", 30, 100)), {"weight", "demand", "period"}, id="alone, periodic and unfair"),
+    pytest.param(lambda w: unfair(w, memory_heavy()), {"weight", "demand"}, id="memory is what is too much"),
+    pytest.param(lambda w: unfair(w, latency_spec("60", 30, 60, suspended=False), 3), {"demand"}, id="three batch queues"),
+    pytest.param(lambda w: unfair(w, periodic("45", 30, 70)), {"weight", "demand", "period"}, id="a period that is a little too short"),
+    pytest.param(lambda w: unfair(w, latency_spec("64", 20, 60), 0), {"demand", "capacity"}, id="all of the pool"),
+    pytest.param(lambda w: unfair(w, latency_spec("17", 60, 60), 3), {"demand", "capacity"}, id="a burst without an end"),
+    pytest.param(lambda w: guarded(w, 100), {"weight", "capacity"}, id="a throughput queue with a very large weight"),
     pytest.param(guarded, {"weight", "capacity"}, id="a throughput queue whose weight breaks a promise"),
     pytest.param(lambda w: guarded(w, 6), {"weight", "capacity"}, id="a throughput queue whose weight is a little too large"),
     pytest.param(lambda w: (w.add(LQ, "first", latency_spec("40", 20, 60)), w.add(LQ, "me", latency_spec("10", 10, 600, weight=40))),
@@ -165,10 +197,20 @@ def full(world: Situation, spec: Spec | None = None, pods: int = 32, cpu: str = 
     world.work("me", 100, pods, cpu)
 
 
+def three(world: Situation) -> None:
+    for name in ("other", "another", "me"):
+        world.add(TQ, name)
+    for name in ("other", "another", "me"):
+        world.work(name, 100, 17, "1.25")
+
+
 PODS: list[Any] = [
     pytest.param(full, {"weight", "capacity"}, id="a half that is used"),
     pytest.param(lambda w: full(w, pods=8, cpu="4"), {"weight", "capacity"}, id="large pods"),
     pytest.param(lambda w: (w.add(TQ, "me", {"limits": {"cpu": "10"}}), w.work("me", 50, 10)), {"limits"}, id="its own limit"),
+    pytest.param(lambda w: (w.add(TQ, "me", {"limits": {"memory": "4Gi"}}), w.work("me", 50, 4)), {"limits"}, id="its limit of memory"),
+    pytest.param(lambda w: full(w, pods=4, cpu="8"), {"weight", "capacity"}, id="very large pods"),
+    pytest.param(three, {"weight", "capacity"}, id="a third of three"),
     pytest.param(lambda w: (w.add(TQ, "me", {"suspended": True}), w.work("me", 5)), {"suspended"}, id="suspended with work"),
 ]
 
