@@ -145,9 +145,10 @@ def test_an_api_server_that_cannot_be_reached_is_one_line(tmp_path: Path) -> Non
     context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
     content = {"current-context": "c", "clusters": [server], "contexts": [context], "users": [{"name": "u", "user": {}}]}
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(content))
-    (tmp_path / "fairburst.yaml").write_text(f"kubeconfig: {tmp_path}/kubeconfig\nmetrics: {{host: 127.0.0.1, port: 0}}\n")
+    (tmp_path / "fairburst.yaml").write_text("metrics: {host: 127.0.0.1, port: 0}\n")
+    chosen = ["--config", str(tmp_path / "fairburst.yaml"), "--kubeconfig", str(tmp_path / "kubeconfig")]
     for name in ("run", "uninstall", "extender"):
-        arguments = [sys.executable, "-m", "fairburst", name, "--config", str(tmp_path / "fairburst.yaml")]
+        arguments = [sys.executable, "-m", "fairburst", name, *chosen]
         done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == errors.NO_CLUSTER
         assert len(done.stderr.splitlines()) == 1, done.stderr

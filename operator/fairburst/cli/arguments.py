@@ -64,11 +64,13 @@ def readable(path: Path | None) -> Path | None:
     return path
 
 
-def config_of(path: Path | None) -> Config:
-    """Return the configuration in a file, all defaults without one. Raises ConfigError."""
+def config_of(path: Path | None, kubeconfig: Path | None = None, context: str | None = None) -> Config:
+    """The configuration in a file, all defaults without one; a kubeconfig and a context given beside it win. Raises ConfigError."""
     from fairburst.config import Config, load_config  # noqa: PLC0415  keeps `fairburst --help` quick
 
-    return Config() if path is None else load_config(path.expanduser())
+    found = Config() if path is None else load_config(path.expanduser())
+    chosen = {"kubeconfig": None if kubeconfig is None else str(kubeconfig), "context": context}
+    return found.model_copy(update={name: value for name, value in chosen.items() if value is not None})
 
 
 OutputForm = Annotated[Form, typer.Option("--output", "-o", help="Form of the output.")]

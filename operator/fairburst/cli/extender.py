@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from fairburst.cli.arguments import ConfigFile, config_of
+from fairburst.cli.cluster import Context, Kubeconfig
 
 
-def extender(config: ConfigFile = None) -> int:
+def extender(config: ConfigFile = None, kubeconfig: Kubeconfig = None, context: Context = None) -> int:
     """Serve kube-scheduler as an extender until told to stop (SIGTERM, SIGINT)."""
-    chosen = config_of(config)
+    chosen = config_of(config, kubeconfig, context)
     from fairburst.kube import extender_process  # noqa: PLC0415  as `fairburst run`
 
     return extender_process.run(chosen)

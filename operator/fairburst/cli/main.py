@@ -116,12 +116,13 @@ def _expected(error: Exception) -> CommandError | None:
         return error
     from fairburst.config import ConfigError  # noqa: PLC0415  an error has time
     from fairburst.kube.api.errors import ApiError, CredentialsError  # noqa: PLC0415
+    from fairburst.policy.errors import PolicyError  # noqa: PLC0415
     from fairburst.recording.errors import RecordingError  # noqa: PLC0415
     from fairburst.sim.errors import SimulationError  # noqa: PLC0415
 
     if isinstance(error, ApiError | CredentialsError):
         return CommandError(str(error), NO_CLUSTER)
-    if isinstance(error, ConfigError | RecordingError | SimulationError | OSError):
+    if isinstance(error, ConfigError | PolicyError | RecordingError | SimulationError | OSError):
         return CommandError(str(error), FAILED)
     return None
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from fairburst.cli.arguments import ConfigFile, config_of
+from fairburst.cli.cluster import Context, Kubeconfig
 
 
-def run(config: ConfigFile = None) -> int:
+def run(config: ConfigFile = None, kubeconfig: Kubeconfig = None, context: Context = None) -> int:
     """Run the operator until it is told to stop (SIGTERM, SIGINT)."""
-    chosen = config_of(config)
+    chosen = config_of(config, kubeconfig, context)
     from fairburst.kube import process  # noqa: PLC0415  kopf and aiohttp take half a second to load
 
     return process.run(chosen)

@@ -6,17 +6,18 @@ import sys
 from typing import TYPE_CHECKING
 
 from fairburst.cli.arguments import ConfigFile, config_of
+from fairburst.cli.cluster import Context, Kubeconfig
 
 if TYPE_CHECKING:
     from fairburst.config import Config
     from fairburst.kube.install.let_go import Undone
 
 
-def uninstall(config: ConfigFile = None) -> int:
+def uninstall(config: ConfigFile = None, kubeconfig: Kubeconfig = None, context: Context = None) -> int:
     """Let go of what a removed operator held, and delete its quotas and its memory."""
     import asyncio  # noqa: PLC0415  keeps `fairburst --help` quick
 
-    undone = asyncio.run(_undo(config_of(config)))
+    undone = asyncio.run(_undo(config_of(config, kubeconfig, context)))
     sys.stdout.writelines(f"{line}\n" for line in undone.done)
     if not undone.left:
         return 0
