@@ -160,6 +160,12 @@ class TestBadInput:
 
 
 class TestQuestions:
+    def test_doctor_finds_what_is_missing(self, bare: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["doctor", *bare.arguments]) == 1
+        said = capsys.readouterr().out
+        assert "latencyqueues.fairburst.dev, throughputqueues.fairburst.dev missing" in said
+        assert "definitions: fairburst manifests | kubectl apply --server-side -f -" in said
+
     def test_get_lists_every_queue_and_one_of_them(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["get", *served.arguments, "-o", "json"]) == 0
         assert [one["namespace"] for one in json.loads(capsys.readouterr().out)] == ["batch", "serving", "serving-2"]

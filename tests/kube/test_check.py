@@ -12,7 +12,7 @@ import pytest
 
 from fairburst.config import Config, parse_config
 from fairburst.kube.api.client import ApiClient
-from fairburst.kube.api.errors import Forbidden, NotFound
+from fairburst.kube.api.errors import ApiError, Forbidden, NotFound
 from fairburst.kube.install.check import Finding, check_installation
 from fairburst.kube.install.manifests import Subject, all_manifests
 from tests.support.objects import World, latency_spec
@@ -116,6 +116,7 @@ def given(name: str, value: Any) -> Any:
     return lambda site: setattr(site, name, value)
 
 
+BROKEN = ApiError(500, "InternalError", "failed calling webhook")
 OLD = {"major": "1", "minor": "29+", "gitVersion": "v1.29.3"}
 HARD = "/apis/scheduling.k8s.io/v1/priorityclasses/fairburst-hard"
 
@@ -136,6 +137,7 @@ HARD = "/apis/scheduling.k8s.io/v1/priorityclasses/fairburst-hard"
         pytest.param(given("clock", 90.0), "clock", False, "the API server's clock and this one are", id="clock"),
         pytest.param(refused_pod("exceeded quota: fairburst"), "tried pod", True, "its quota, which is in force", id="full quota"),
         pytest.param(refused_pod("cannot create pods"), "tried pod", None, "cannot create pods", id="may not create pods"),
+        pytest.param(given("pod_error", BROKEN), "tried pod", False, "failed calling webhook", id="a webhook is down"),
         pytest.param(given("refused", frozenset({"nodes"})), "rights", None, "may not list nodes", id="no right"),
         pytest.param(lambda site: site.answers.update({LEASE: NO}), "lease", None, "may not look", id="may not look"),
     ],

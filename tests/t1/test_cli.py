@@ -84,7 +84,7 @@ def test_get_and_status_show_what_is(site: Cluster) -> None:
     assert classes == {"lq-0": "Hard", "lq-1": "Soft", "batch": "Elastic"}
     shown = run(site, "get", "-n", "batch").stdout.splitlines()
     assert len(shown) == 2
-    assert shown[0].split()[:4] == ["NAMESPACE", "NAME", "KIND", "CLASS"]
+    assert shown[0].split()[:4] == ["QUEUE", "CLASS", "WAITING", "SHARE"]
     status = asked(site, "status")
     assert status["nodes"] == 2
     assert status["capacity"][0]["capacity"] == "64"

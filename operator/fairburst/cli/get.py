@@ -12,23 +12,10 @@ from fairburst.cli.cluster import Cluster, Context, Kubeconfig, Namespace, find_
 from fairburst.cli.output import Table, is_data, print_table, print_value
 
 HEAD = (
-    "NAMESPACE",
-    "NAME",
-    "KIND",
-    "CLASS",
-    "WAITING",
-    "SHARE",
-    "USED",
-    "NEXT BURST",
-    "MET",
-    "MISSED",
-    "READY",
-    "WEIGHT",
-    "MODE",
-    "REASON",
-)
-WIDE = frozenset({"WEIGHT", "MODE", "REASON"})
-RIGHT = frozenset({"SHARE", "MET", "MISSED", "WEIGHT"})
+    "QUEUE", "CLASS", "WAITING", "SHARE", "NEXT BURST", "MET", "READY", "KIND", "USED", "ALLOCATED", "WEIGHT", "MODE", "REASON",
+)  # fmt: skip
+WIDE = frozenset(HEAD[HEAD.index("KIND") :])
+RIGHT = frozenset({"SHARE", "MET", "WEIGHT"})
 
 
 def get(
@@ -58,9 +45,9 @@ def get(
 def _row(one: dict[str, Any]) -> tuple[str, ...]:
     from fairburst.cli.queues import first_amount  # noqa: PLC0415
 
-    bursts = ("-", "-") if one["kind"] == "ThroughputQueue" else (str(one["met"]), str(one["missed"]))
+    latency, ended = one["kind"] == "LatencyQueue", one["met"] + one["missed"]
     return (
-        one["namespace"], one["name"], one["kind"].removesuffix("Queue").lower(), one["class"] or "-", first_amount(one["waiting"]),
-        one["share"] or "-", first_amount(one["used"]), one["nextBurst"], *bursts, one["ready"], str(one["weight"]), one["enforcement"],
-        one["reason"],
+        f"{one['namespace']}/{one['name']}", one["class"] or "-", first_amount(one["waiting"]), one["share"] or "-", one["nextBurst"],
+        f"{one['met']} of {ended}" if latency else "-", one["ready"], one["kind"].removesuffix("Queue").lower(),
+        first_amount(one["used"]), first_amount(one["allocated"]), str(one["weight"]), one["enforcement"], one["reason"],
     )  # fmt: skip

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fairburst.cli.arguments import Form
 
+FLEXIBLE = frozenset({"QUEUE", "WHY", "MESSAGE", "FOUND", "CLASSES"})  # columns that are wrapped where a terminal is narrow
+NARROWEST = 12
+GAP = "  "
 STYLES = {"Hard": "green", "Soft": "yellow", "Elastic": "cyan", "Rejected": "red", "True": "green", "False": "red"}
 
 
@@ -34,21 +37,38 @@ def print_table(table: Table, form: Form = "table") -> None:
     from rich.table import Table as RichTable  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
+    console = Console(highlight=False)
+    widths = _fitted(table, shown, console.width)
     drawn = RichTable(box=None, pad_edge=False, header_style="bold")
     for at in shown:
-        drawn.add_column(table.head[at], justify="right" if table.head[at] in table.right else "left", overflow="fold")
+        drawn.add_column(table.head[at], justify="right" if table.head[at] in table.right else "left", overflow="fold", width=widths[at])
     for row in table.rows:
         drawn.add_row(*(Text(row[at], style=STYLES.get(row[at], "")) for at in shown))
-    Console(highlight=False).print(drawn)
+    console.print(drawn)
+
+
+def _widths(table: Table, shown: Sequence[int]) -> dict[int, int]:
+    return {at: max(len(row[at]) for row in (table.head, *table.rows)) for at in shown}
+
+
+def _fitted(table: Table, shown: Sequence[int], room: int) -> dict[int, int]:
+    """Widths of the columns in `room` characters: the widest flexible column gives way, then the next."""
+    widths = _widths(table, shown)
+    flexible = [at for at in shown if table.head[at].upper() in FLEXIBLE]
+    excess = sum(widths.values()) + len(GAP) * (len(shown) - 1) - room
+    while excess > 0 and (wide := [at for at in flexible if widths[at] > NARROWEST]):
+        widest = max(wide, key=lambda at: widths[at])
+        widths[widest] -= 1
+        excess -= 1
+    return widths
 
 
 def _plain(table: Table, shown: Sequence[int]) -> str:
-    rows = [table.head, *table.rows]
-    widths = {at: max(len(row[at]) for row in rows) for at in shown}
+    widths = _widths(table, shown)
     lines = []
-    for row in rows:
+    for row in (table.head, *table.rows):
         cells = [row[at].rjust(widths[at]) if table.head[at] in table.right else row[at].ljust(widths[at]) for at in shown]
-        lines.append("  ".join(cells).rstrip())
+        lines.append(GAP.join(cells).rstrip())
     return "\n".join(lines) + "\n"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,6 +12,7 @@ import typer.main
 from fairburst.cli.errors import STATUSES
 from fairburst.cli.main import app
 
+LINE = 120  # characters, as in every page
 MARK = "<!-- From here on: made by `make cli-page` from the commands themselves. -->\n"
 
 
@@ -34,7 +36,7 @@ def _command(name: str, command: Any) -> list[str]:
         return [line for each in command.commands.values() for line in _command(f"{name} {each.name}", each)]
     given = [parameter for parameter in command.params if parameter.name != "help"]
     words = [_as_word(parameter) for parameter in given if parameter.param_type_name == "argument"]
-    lines = ["", f"### `{' '.join([name, *words])}`", "", " ".join((command.help or "").split())]
+    lines = ["", f"### `{' '.join([name, *words])}`", "", *textwrap.wrap(" ".join((command.help or "").split()), LINE)]
     if given:
         lines += ["", "| option | default | meaning |", "| --- | --- | --- |"]
         lines += [_row(parameter) for parameter in given]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fairburst.kube.look import Look
 
 ROWS_SHOWN = 6
+HELD_BY_NODES = "It has what the nodes hold of its pods; the rest waits for more nodes or for work to end."
 
 
 def status(
@@ -85,7 +86,8 @@ def summary(seen: Look, leads: dict[str, Any], now: float) -> dict[str, Any]:
         }
         for at, name in enumerate(snapshot.resources)
     ]
-    reasons = {spec.name: result.decisions[row].message for row, spec in enumerate(snapshot.queues) if snapshot.demand[row].any()}
+    decisions = [result.decisions[row] for row in range(len(snapshot.queues)) if snapshot.demand[row].any()]
+    reasons = {one.queue: HELD_BY_NODES if one.reason == "DemandMet" else one.message for one in decisions}
     return {
         "pool": pool,
         "nodes": len(seen.view.nodes),

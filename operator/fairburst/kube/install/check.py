@@ -15,7 +15,7 @@ from typing import Any
 
 from fairburst.config import Config
 from fairburst.kube.api.client import ApiClient, JsonObject
-from fairburst.kube.api.errors import Forbidden, Invalid, NotFound
+from fairburst.kube.api.errors import ApiError, Forbidden, Invalid, NotFound, Unauthorized, Unavailable
 from fairburst.kube.install.crd import all_crds
 from fairburst.kube.install.manifests import policies, priority_classes
 from fairburst.kube.install.tenant_rules import tenant_policies
@@ -77,10 +77,17 @@ async def _contained(check: Check, client: ApiClient, config: Config) -> Finding
         return Finding(name, None, f"this user may not look: {error.message}", "ask again as a user with more rights")
     except NotFound as error:
         return Finding(name, False, f"not installed: {error.message}", APPLY)
+    except (Unavailable, Unauthorized):
+        raise
+    except ApiError as error:
+        return Finding(name, False, f"the API server fails: {error}", "look at what the message names, often a webhook")
 
 
 async def _version(client: ApiClient) -> Finding:
-    found = await client.get_json("/version")
+    try:
+        found = await client.get_json("/version")
+    except (Forbidden, NotFound) as error:
+        return Finding("version", None, f"the API server does not tell its version: {error.message}", "ask again as another user")
     minor = int(re.sub(r"\D.*", "", str(found.get("minor", "0"))) or 0)
     told = f"Kubernetes {found.get('gitVersion', 'unknown')}"
     if int(re.sub(r"\D.*", "", str(found.get("major", "1"))) or 1) == 1 and minor < OLDEST_MINOR:
