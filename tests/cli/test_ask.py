@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from fairburst.cli import kubectl_completion
 from fairburst.cli.cluster import find_queue
 from fairburst.cli.errors import NO_CLUSTER, WRONG_ARGUMENTS, CommandError
 from fairburst.cli.main import main
@@ -157,6 +159,31 @@ class TestBadInput:
     def test_a_pod_wants_its_namespace(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["explain", "pod/x"]) == WRONG_ARGUMENTS
         assert "expected the namespace of pod/x with -n" in capsys.readouterr().err
+
+
+class TestCompletion:
+    """Names of queues, from the cluster that the words before choose."""
+
+    @pytest.mark.parametrize(
+        ("words", "want"),
+        [
+            pytest.param("get ser", ["serving/lq", "serving-2/lq"], id="get"),
+            pytest.param("explain b", ["batch/tq"], id="explain"),
+            pytest.param("get -n serving-2 s", ["serving-2/lq"], id="a namespace"),
+            pytest.param("get --context none s", [], id="no cluster"),
+        ],
+    )
+    def test_queues(
+        self, served: Served, words: str, want: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("KUBECONFIG", str(served.kubeconfig))
+        monkeypatch.setattr(sys, "argv", ["kubectl_complete-fairburst", *words.split()])
+        for name in ("_FAIRBURST_COMPLETE", "COMP_WORDS", "COMP_CWORD"):
+            monkeypatch.setenv(name, "")
+        assert kubectl_completion.main() == 0
+        said = capsys.readouterr()
+        assert sorted(said.out.split()) == sorted([*want, ":4"])
+        assert not said.err
 
 
 class TestQuestions:

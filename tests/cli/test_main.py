@@ -81,6 +81,14 @@ def test_shells_complete_commands_and_names(shell: str) -> None:
     assert "dress" not in done.stdout
 
 
+def test_kubectl_completes_the_plugin() -> None:
+    program = "import sys; from fairburst.cli.kubectl_completion import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", program, "reproduce", "paf-fig1"], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["paf-fig10", ":4"]
+    done = subprocess.run([sys.executable, "-c", program, "exp"], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["explain", ":4"]
+
+
 def test_ctrl_c_ends_with_130_and_without_a_traceback(tmp_path: Path) -> None:
     arguments = ["simulate", "--trace", "bb", "--trace-format", "generated", "--period", "50", "--policies", "bopf,drf,sp"]
     started = subprocess.Popen(

@@ -92,6 +92,19 @@ class Cluster:
         return await installed_config(client, self.system_namespace) or Config(namespace=self.system_namespace)
 
 
+def complete_queues(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the queues whose names begin so, for completion by the shell; none where the cluster does not tell."""
+    from fairburst.kube.queues.listing import read_queues  # noqa: PLC0415
+
+    kubeconfig, namespace = ctx.params.get("kubeconfig"), ctx.params.get("namespace")
+    cluster = Cluster(None if kubeconfig is None else Path(kubeconfig), ctx.params.get("context"))
+    try:
+        queues = cluster.ask(lambda client: read_queues(client, namespace))
+    except CommandError:
+        return []
+    return sorted(name for _, within, short in queues if (name := f"{within}/{short}").startswith(incomplete))
+
+
 def advice_on(error: ApiError) -> str:
     """What happened, and what to do."""
     from fairburst.kube.api.errors import Forbidden, NotFound, Unauthorized, Unavailable  # noqa: PLC0415

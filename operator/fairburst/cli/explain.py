@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairburst.cli.arguments import Form, OutputForm, readable
-from fairburst.cli.cluster import SYSTEM_NAMESPACE, Cluster, Context, Kubeconfig, Namespace, OperatorConfig, SystemNamespace, find_queue
+from fairburst.cli.cluster import (
+    SYSTEM_NAMESPACE,
+    Cluster,
+    Context,
+    Kubeconfig,
+    Namespace,
+    OperatorConfig,
+    SystemNamespace,
+    complete_queues,
+    find_queue,
+)
 from fairburst.cli.errors import WRONG_ARGUMENTS, CommandError
 from fairburst.cli.output import is_data, print_value
 
@@ -37,7 +47,12 @@ class Explanation:
 
 
 def explain(
-    what: Annotated[str, typer.Argument(metavar="QUEUE|job/NAME|pod/NAME", help="A queue as for `get`, or a Job or a pod with -n.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUEUE|job/NAME|pod/NAME", autocompletion=complete_queues, help="A queue as for `get`, or a Job or a pod with -n."
+        ),
+    ],
     output: OutputForm = "table",
     recording: Annotated[
         Path | None,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fairburst.cli.arguments import OutputForm
-from fairburst.cli.cluster import Cluster, Context, Kubeconfig, Namespace, find_queue
+from fairburst.cli.cluster import Cluster, Context, Kubeconfig, Namespace, complete_queues, find_queue
 from fairburst.cli.output import Table, is_data, print_table, print_value
 
 HEAD = (
@@ -19,7 +19,10 @@ RIGHT = frozenset({"SHARE", "MET", "WEIGHT"})
 
 
 def get(
-    queue: Annotated[str | None, typer.Argument(metavar="QUEUE", help="Only this queue: NAME, NAMESPACE/NAME or its namespace.")] = None,
+    queue: Annotated[
+        str | None,
+        typer.Argument(metavar="QUEUE", autocompletion=complete_queues, help="Only this queue: NAME, NAMESPACE/NAME or its namespace."),
+    ] = None,
     output: OutputForm = "table",
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,

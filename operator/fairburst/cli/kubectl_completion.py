@@ -1,0 +1,21 @@
+"""`kubectl_complete-fairburst`: what kubectl runs to complete the words after `kubectl fairburst`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+from fairburst.cli.main import main as run
+
+NO_FILES = ":4"  # kubectl's directive: do not offer the names of files
+
+
+def main() -> int:
+    """Print the words that may stand last, one a line, and the directive."""
+    words = ["fairburst", *sys.argv[1:]]
+    os.environ |= {"_FAIRBURST_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    with contextlib.suppress(SystemExit):
+        run([])
+    sys.stdout.write(f"{NO_FILES}\n")
+    return 0
