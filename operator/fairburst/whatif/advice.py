@@ -175,11 +175,17 @@ def _weighted(spec: QueueSpec, factor: float) -> QueueSpec | None:
 
 
 def _whole(resource: str, value: float) -> float:
-    """An amount that a quantity can say: cpu in millicores, memory in MiB, everything else in units; never more than `value`."""
+    """An amount that people write: three digits of millicores or MiB, whole units of everything else; never more than `value`."""
     if resource == "cpu":
-        return math.floor(value * 1000 + 1e-6) / 1000
-    step = MEBI if resource in {"memory", "ephemeral-storage"} and value >= MEBI else 1
-    return float(math.floor(value / step + 1e-9) * step)
+        return _three_digits(value * 1000) / 1000
+    if resource in {"memory", "ephemeral-storage"} and value >= MEBI:
+        return _three_digits(value / MEBI) * MEBI
+    return float(math.floor(value + 1e-9))
+
+
+def _three_digits(value: float) -> float:
+    step = 10.0 ** max(0, math.floor(math.log10(value)) - 2) if value >= 1 else 1.0
+    return math.floor(value / step + 1e-9) * step
 
 
 def _amounts(resources: Mapping[str, float], factor: float) -> dict[str, float] | None:

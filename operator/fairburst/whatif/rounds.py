@@ -173,10 +173,11 @@ def _shares(one: DecidedRound) -> list[tuple[float, float, float]]:
     capacity = one.snapshot.live_capacity
     counted = capacity > TOLERANCE
     level, given = one.entitled(), one.result.allocation
-    admitted = sum(spec.weight for spec, granted in zip(one.snapshot.queues, one.result.classes, strict=True) if granted is not None)
+    # A change that was refused leaves the earlier promise in force, with its weight.
+    promised = [one.following.promised(spec.name) for spec in one.snapshot.queues]
+    weight = [0.0 if known is None or known.guarantee_class is None else known.promise.weight for known in promised]
     found = []
-    for row, spec in enumerate(one.snapshot.queues):
-        share = spec.weight / admitted if one.result.classes[row] is not None else 0.0
+    for row in range(len(one.snapshot.queues)):
         parts = [float((array[row][counted] / capacity[counted]).max(initial=0.0)) for array in (level, given)]
-        found.append((share, parts[0], parts[1]))
+        found.append((weight[row] / sum(weight) if any(weight) else 0.0, parts[0], parts[1]))
     return found
