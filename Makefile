@@ -137,7 +137,7 @@ mutate: $(STAMP)
 	cd build/mutation/mutants && export FAIRBURST_HYPOTHESIS=mutation PYTHONPATH=src:. && for longest in 0.6 inf; do \
 	  MUTATION_LONGEST_TEST=$$longest nice -n 19 $(abspath $(BIN))/python -m tests.support.mutants ../results.jsonl $(MUTANTS); done
 
-## bench-peers: the same work under fairburst, Kueue and plain Kubernetes; wants a quiet machine for most of a day. SIZE=0.5 is half of it
+## bench-peers: the same work under fairburst, Kueue and plain Kubernetes; wants a quiet machine for sixteen hours; SIZE=0.5 halves the pods
 SIZE ?= 1
 PEERS_OUT ?= build/peers.csv
 bench-peers: $(STAMP) cluster-build

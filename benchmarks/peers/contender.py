@@ -38,11 +38,12 @@ class Contender:
     name = "bare"
     about = "kube-scheduler alone"
     version = ""
-    users: tuple[str, ...] = ()  # its users in the API server's audit log
+    evicts = False
+    gangs = False
 
     def plays(self, scenario: Scenario) -> bool:
-        """Return whether it can run the scenario at all; a contender without gangs leaves those out."""
-        return not scenario.gang
+        """Return whether it takes part: who evicts does so where all may evict, and who starts no Job whole leaves gangs out."""
+        return scenario.evicts == self.evicts and (self.gangs or not scenario.gang)
 
     def cluster_options(self) -> JsonObject:
         """Return further arguments of `Cluster.start`."""

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from benchmarks.peers.__main__ import MAIN
 from benchmarks.peers.contenders import contenders
 from benchmarks.peers.contenders.bare import static_limits
 from benchmarks.peers.scenarios import ALIASES, SCENARIOS, Scenario
@@ -71,7 +72,22 @@ def test_names_are_those_of_the_tables() -> None:
 
 
 def test_gangs_are_played_by_those_who_start_jobs_whole() -> None:
-    gang = SCENARIOS["s6"](0.1)
-    players = {name for name, make in contenders().items() if make().plays(gang)}
+    players = players_of("s6")
     assert {"kueue", "fairburst-suspend", "fairburst-gate"} <= players
     assert not players & {"bare", "priority", "static-quota", "fairburst-quota"}
+
+
+def test_who_evicts_meets_only_those_who_evict() -> None:
+    expected = {
+        "priority-preempts",
+        "kueue-preempts",
+        "kueue-reserved-preempts",
+        *(f"fairburst-{mode}-reclaim" for mode in ("quota", "gate", "suspend")),
+    }
+    assert players_of("s9e-4") == expected
+    assert not players_of("s9-4") & expected
+    assert set(MAIN) <= set(contenders())
+
+
+def players_of(scenario: str) -> set[str]:
+    return {name for name, make in contenders().items() if make().plays(SCENARIOS[scenario](0.1))}

@@ -28,6 +28,7 @@ class Priority(Contender):
     def __init__(self, preempts: bool) -> None:
         self.name = "priority-preempts" if preempts else "priority"
         self.about = f"a PriorityClass for the bursts, {'with' if preempts else 'without'} preemption"
+        self.evicts = preempts
         self._policy = "PreemptLowerPriority" if preempts else "Never"
 
     @override

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing_extensions import override
 
 from benchmarks.peers.contender import CLIENT_BURST, CLIENT_QPS, Contender, JsonObject, PeerError, Site, in_groups
-from benchmarks.peers.scenarios import Queue, Scenario
+from benchmarks.peers.scenarios import Queue
 from e2e.harness import OperatorProcess
 
 READY_SECONDS = 120.0
@@ -19,19 +19,13 @@ READY_SECONDS = 120.0
 class Fairburst(Contender):
     """Every queue is a LatencyQueue or a ThroughputQueue in one mode."""
 
-    users = ("fairburst",)
-
     def __init__(self, mode: str, reclaim: bool = False) -> None:
-        self.mode, self.reclaim = mode, reclaim
+        self.mode, self.evicts, self.gangs = mode, reclaim, mode in {"Gate", "Suspend"}
         self.name = f"fairburst-{mode.lower()}{'-reclaim' if reclaim else ''}"
         self.about = f"fairburst, {mode} mode{', reclaim: Evict' if reclaim else ''}"
         self.version = version("fairburst")
         self._gang = False
         self._operator: OperatorProcess | None = None
-
-    @override
-    def plays(self, scenario: Scenario) -> bool:
-        return not scenario.gang or self.mode in {"Gate", "Suspend"}
 
     @override
     async def start(self, site: Site) -> None:
@@ -49,7 +43,7 @@ class Fairburst(Contender):
     def _queue(self, queue: Queue, start: float) -> tuple[str, JsonObject]:
         plural, kind = "throughputqueues", "ThroughputQueue"
         spec: JsonObject = {"enforcement": self.mode, "weight": queue.weight}
-        if self.reclaim:
+        if self.evicts:
             spec["reclaim"] = "Evict"
         promise = queue.promise
         if promise is not None:

@@ -43,22 +43,18 @@ class Kueue(Contender):
     the rest and may borrow; otherwise all nominal quotas are equal. usage: one ClusterQueue with Admission Fair Sharing between tenants.
     """
 
-    users = (ACCOUNT,)
+    gangs = True
     version = KUEUE_VERSION
 
     def __init__(
         self, name: str, about: str, *, preempts: bool = False, reserves: bool = False, usage: bool = False, rate: int = CLIENT_QPS
     ) -> None:
         self.name, self.about = name, f"Kueue, {about}"
-        self._preempts, self._reserves, self._usage, self._rate = preempts, reserves, usage, rate
+        self.evicts, self._reserves, self._usage, self._rate = preempts, reserves, usage, rate
         self._command: list[str] = []
         self._log: Path | None = None
         self._health = 0
         self._process: subprocess.Popen[bytes] | None = None
-
-    @override
-    def plays(self, scenario: Scenario) -> bool:
-        return True
 
     @override
     async def start(self, site: Site) -> None:
@@ -169,7 +165,7 @@ class Kueue(Contender):
             spec["admissionScope"] = {"admissionMode": "UsageBasedAdmissionFairSharing"}
         else:
             spec |= {"cohortName": "all", "fairSharing": {"weight": "1"}}
-            spec["preemption"] = {"reclaimWithinCohort": "Any" if self._preempts else "Never", "withinClusterQueue": "Never"}
+            spec["preemption"] = {"reclaimWithinCohort": "Any" if self.evicts else "Never", "withinClusterQueue": "Never"}
         return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": name}, "spec": spec}
 
     def _local_queue(self, queue: Queue) -> tuple[str, JsonObject]:
