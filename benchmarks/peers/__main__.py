@@ -63,43 +63,54 @@ def _title(scenario: Callable[[float], Scenario]) -> str:
 
 def compare(arguments: argparse.Namespace) -> int:
     """Run every scenario `repeats` times under every contender. Return 1 if a run failed; the others are still done."""
-    known, failed = contenders(), 0
-    names = arguments.contender or (MAIN if arguments.all else ["bare", "kueue", "fairburst-quota"])
+    names, failed = arguments.contender or (MAIN if arguments.all else ["bare", "kueue", "fairburst-quota"]), 0
     for scenario_name in arguments.scenario or (WHOLE if arguments.all else ["s9"]):
-        scenario = SCENARIOS[ALIASES.get(scenario_name, scenario_name)](arguments.size)
+        try:
+            scenario = SCENARIOS[ALIASES.get(scenario_name, scenario_name)](arguments.size)
+        except TraceError as error:
+            failed += _failed(scenario_name, "every contender", error)
+            continue
         for repeat in range(arguments.repeats):
-            turned = names[repeat % len(names) :] + names[: repeat % len(names)]
-            for name in turned:
-                contender = known[name]()
-                if not contender.plays(scenario):
-                    continue
-                keep = arguments.keep / f"{scenario.name}-{name}-{repeat}.log" if arguments.keep else None
+            start = repeat % len(names)
+            for name in names[start:] + names[:start]:
                 try:
-                    done = run(contender, scenario, f"peers-{os.getpid()}", keep)
+                    _one(name, scenario, repeat, arguments)
                 except Exception as error:  # one contender that fails must not cost the others their runs
-                    print(f"{scenario.name}\t{name}\tFAILED: {error!r}", file=sys.stderr, flush=True)
-                    failed += 1
-                    continue
-                about = {
-                    "scenario": scenario.name,
-                    "title": scenario.title,
-                    "nodes": str(scenario.nodes),
-                    "places": str(scenario.places),
-                    "size": f"{arguments.size:g}",
-                    "contender": name,
-                    "version": contender.version,
-                    "repeat": str(repeat + 1),
-                    "kubernetes": DEFAULT_KUBERNETES,
-                    "machine": machine(),
-                    "load": f"{done.load:.1f}",
-                    "day": time.strftime("%Y-%m-%d", time.gmtime()),
-                }
-                made = results.line(about, done)
-                if arguments.out:
-                    results.append(arguments.out, [made])
-                shown = {figure: f"{made.figures[figure]:.3g}" for figure in SHOWN if figure in made.figures}
-                print(scenario.name, name, *(f"{figure}={value}" for figure, value in shown.items()), sep="\t", flush=True)
+                    failed += _failed(scenario.name, name, error)
     return 1 if failed else 0
+
+
+def _failed(scenario: str, name: str, error: Exception) -> int:
+    print(f"{scenario}\t{name}\tFAILED: {error!r}", file=sys.stderr, flush=True)
+    return 1
+
+
+def _one(name: str, scenario: Scenario, repeat: int, arguments: argparse.Namespace) -> None:
+    """Do one run if the contender takes part in the scenario, write its line and print it."""
+    contender = contenders()[name]()
+    if not contender.plays(scenario):
+        return
+    keep = arguments.keep / f"{scenario.name}-{name}-{repeat}.log" if arguments.keep else None
+    done = run(contender, scenario, f"peers-{os.getpid()}", keep)
+    about = {
+        "scenario": scenario.name,
+        "title": scenario.title,
+        "nodes": str(scenario.nodes),
+        "places": str(scenario.places),
+        "size": f"{arguments.size:g}",
+        "contender": name,
+        "version": contender.version,
+        "repeat": str(repeat + 1),
+        "kubernetes": DEFAULT_KUBERNETES,
+        "machine": machine(),
+        "load": f"{done.load:.1f}",
+        "day": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+    made = results.line(about, done)
+    if arguments.out:
+        results.append(arguments.out, [made])
+    shown = {figure: f"{made.figures[figure]:.3g}" for figure in SHOWN if figure in made.figures}
+    print(scenario.name, name, *(f"{figure}={value}" for figure, value in shown.items()), sep="\t", flush=True)
 
 
 if __name__ == "__main__":
