@@ -45,6 +45,7 @@ PERIODIC = (
     Column("done", "burst done, median (s)", -1),
     Column("done_p95", "p95 (s)", -1),
     Column("fairness_error", "batch fairness error", -1, True),
+    Column("share_latency", "burst queue's share", 0, True),
     Column("use", "cluster in use", 1, True),
     Column("requests_per_pod", "API requests a pod", -1),
 )
