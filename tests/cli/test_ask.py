@@ -119,13 +119,23 @@ class TestBadInput:
         assert "fairburst is not installed in this cluster" in said[0]
         assert "helm install" in said[0]
 
-    def test_no_rights(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
-        served.api.refuse("GET", "/latencyqueues", 403)
-        assert main(["get", *served.arguments]) == NO_CLUSTER
+    @pytest.mark.parametrize(
+        ("command", "forbidden"),
+        [
+            pytest.param(["get"], "/latencyqueues", id="get"),
+            pytest.param(["explain", "lq"], "/throughputqueues", id="explain"),
+            pytest.param(["status"], "/api/v1/nodes", id="status"),
+            pytest.param(["plan", "--capacity", "+1%"], "/api/v1/pods", id="plan"),
+            pytest.param(["snapshot", "save", "/tmp/never-written"], "/api/v1/nodes", id="snapshot"),  # noqa: S108
+        ],
+    )
+    def test_no_rights(self, served: Served, command: list[str], forbidden: str, capsys: pytest.CaptureFixture[str]) -> None:
+        served.api.refuse("GET", forbidden, 403)
+        assert main([*command, *served.arguments]) == NO_CLUSTER
         said = capsys.readouterr().err.splitlines()
         assert len(said) == 1
         assert "this user may not do that" in said[0]
-        assert "-n" in said[0]
+        assert "`fairburst get -n NAMESPACE` and `fairburst explain QUEUE -n NAMESPACE` need less" in said[0]
 
     def test_a_wrong_context(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["get", *served.arguments, "--context", "two"]) == NO_CLUSTER

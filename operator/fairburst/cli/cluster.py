@@ -116,7 +116,8 @@ def advice_on(error: ApiError) -> str:
         case Unauthorized():
             return f"the API server does not know this user ({error.message}); log in again, or choose another --context"
         case Forbidden():
-            return f"this user may not do that ({error.message}); ask for the right, or ask about one namespace with -n"
+            less = "`fairburst get -n NAMESPACE` and `fairburst explain QUEUE -n NAMESPACE` need less"
+            return f"this user may not do that ({error.message}); ask for the right; {less}"
         case NotFound() if GROUP in error.message:
             return f"fairburst is not installed in this cluster (it has no kinds of {GROUP}); {INSTALL}, or choose another --context"
         case _:
