@@ -214,7 +214,7 @@ def real_arrivals(size: float) -> Scenario:
         bursts += [Burst(service, FULL_AFTER + each.arrival, _jobs(int(each.requests / a_pod), 5.0), 25.0) for each in sent]
     bursts = [burst for burst in bursts if burst.at + burst.deadline <= FULL_AFTER + 360]
     shaped = [
-        reshaped(job, time_factor=0.5, shortest=5.0, longest=40.0, widest=24, cpu=1.0, memory=GIB) for job in tpch_jobs(folder / TPCH)
+        reshaped(job, time_factor=8.0, shortest=15.0, longest=60.0, widest=24, cpu=1.0, memory=GIB) for job in tpch_jobs(folder / TPCH)
     ]
     graphs = [tuple(Work(stage.tasks, round(stage.seconds, 2), stage.parents) for stage in job.stages) for job in shaped]
     made = _filled("s14", "Requests of a real service as bursts, among DAG jobs of TPC-H", size, queues, bursts, 4, BATCH_SECONDS)
