@@ -147,6 +147,7 @@ _VALUES = _object(
     terminationGracePeriodSeconds=_at_least(1),
     podDisruptionBudget=_object(enabled=_SWITCH, maxUnavailable={"type": ["integer", "string"]}),
     serviceMonitor=_object(enabled=_SWITCH, interval=_DURATION, scrapeTimeout=_DURATION, labels=_TEXTS_BY_NAME),
+    prometheusRule=_object(enabled=_SWITCH, labels=_TEXTS_BY_NAME, runbooks=_TEXT),
     dashboard=_object(enabled=_SWITCH, labels=_TEXTS_BY_NAME, annotations=_TEXTS_BY_NAME),
     networkPolicy=_object(
         enabled=_SWITCH,

@@ -471,9 +471,9 @@ def test_a_pod_stuck_in_termination_stops_counting_as_demand() -> None:
 def test_shares_are_of_live_capacity_and_zero_where_there_is_none() -> None:
     world = World()
     batch(world, pods=16)
-    assert world.plan().dominant_shares().tolist() == [[1.0, 0.25]]
+    assert world.plan().dominant_shares([0])[:, :2].tolist() == [[1.0, 0.25]]
     world.nodes.clear()
-    assert world.plan().dominant_shares().tolist() == [[0.0, 0.0]]
+    assert world.plan().dominant_shares([0]).tolist() == [[0.0, 0.0, 0.0]]
 
 
 def test_the_engine_tells_of_what_kind_a_namespaces_queue_is() -> None:

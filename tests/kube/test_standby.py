@@ -102,4 +102,4 @@ async def test_whoever_loses_the_lease_stops_and_begins_anew_from_what_is_on_the
         assert status_of(api)["history"]["met"] == 41
         labels = {"namespace": "batch", "queue": "bursts", "kind": "Latency", "outcome": "met"}
         registry = first.operator.metrics.registry
-        await until(lambda: registry.get_sample_value("fairburst_queue_bursts", labels) == 41.0, "it to count on from there", 60.0)
+        await until(lambda: registry.get_sample_value("fairburst_queue_bursts_total", labels) == 41.0, "it to count on from there", 60.0)

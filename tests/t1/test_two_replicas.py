@@ -174,7 +174,7 @@ def test_killed_frozen_and_asked_to_stop(fresh_cluster: Callable[..., Cluster], 
         print(f"ledger: {ledger_of(two, 'bursts'):.3f} after the take-over, {expected:.3f} expected at a rate of {rate:.3f}")
         assert abs(ledger_of(two, "bursts") - expected) <= 5 * rate
         assert status["promise"] == promise
-        assert two.metrics()['fairburst_informer_relists{resource="/api/v1/pods"}'] == 1, "it took over without a list of pods"
+        assert two.metrics()['fairburst_informer_relists_total{resource="/api/v1/pods"}'] == 1, "it took over without a list of pods"
 
         one.start()
         asked_at = time.time()
@@ -216,7 +216,7 @@ def test_cut_off_from_the_api_server(fresh_cluster: Callable[..., Cluster], tmp_
         assert not one.leads
         assert two.leads
         proxy.heal()
-        relists = one.metrics()['fairburst_informer_relists{resource="/api/v1/pods"}']
+        relists = one.metrics()['fairburst_informer_relists_total{resource="/api/v1/pods"}']
         until(lambda: f"holder={b}" in one.log.read_text(), PATIENCE_SECONDS, "it to see the other")
         time.sleep(AFTER_SECONDS)
         assert_never_two(cluster, [a, b])

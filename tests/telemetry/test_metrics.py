@@ -25,8 +25,8 @@ def decision() -> QueueDecision:
     return world.plan().result.decisions[0]
 
 
-def show(metrics: Metrics, decision: QueueDecision) -> None:
-    metrics.show_queue(decision, allocated=0.5, used=0.25, met=3, missed=1, false_conditions={"Attainable"})
+def show(metrics: Metrics, decision: QueueDecision, *, pending: float = 0.0, met: int = 3, wall: float = 1000.0) -> None:
+    metrics.queues.show(decision, allocated=0.5, used=0.25, pending=pending, met=met, missed=1, false_conditions={"Attainable"}, wall=wall)
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -42,9 +42,50 @@ def test_a_queue_shows_its_class_window_shares_bursts_and_conditions(decision: Q
     assert value(metrics, "fairburst_queue_window", state="Open") == 0.0
     assert value(metrics, "fairburst_queue_allocation_ratio") == 0.5
     assert value(metrics, "fairburst_queue_usage_ratio") == 0.25
-    assert value(metrics, "fairburst_queue_bursts", outcome="missed") == 1.0
+    assert value(metrics, "fairburst_queue_bursts_total", outcome="missed") == 1.0
     assert value(metrics, "fairburst_queue_condition_false", condition="Attainable") == 1.0
     assert value(metrics, "fairburst_queue_condition_false", condition="Ready") == 0.0
+
+
+def test_bursts_are_a_counter_that_follows_the_status(decision: QueueDecision) -> None:
+    metrics = Metrics()
+    show(metrics, decision, met=40)
+    show(metrics, decision, met=41)
+    assert value(metrics, "fairburst_queue_bursts_total", outcome="met") == 41.0
+    metrics.stand_by()
+    assert value(metrics, "fairburst_queue_bursts_total", outcome="met") is None
+    show(metrics, decision, met=43)
+    assert value(metrics, "fairburst_queue_bursts_total", outcome="met") == 43.0
+
+
+def test_a_wait_begins_with_unmet_demand_and_ends_in_the_histogram(decision: QueueDecision) -> None:
+    metrics = Metrics()
+    show(metrics, decision, pending=0.0, wall=900.0)
+    assert value(metrics, "fairburst_queue_pending_since_seconds") == 0.0
+    show(metrics, decision, pending=0.5, wall=1000.0)
+    show(metrics, decision, pending=0.25, wall=1010.0)
+    assert (value(metrics, "fairburst_queue_pending_ratio"), value(metrics, "fairburst_queue_pending_since_seconds")) == (0.25, 1000.0)
+    read = metrics.registry.get_sample_value
+    assert read("fairburst_queue_wait_seconds_count", {"kind": "Latency"}) is None
+    show(metrics, decision, pending=0.0, wall=1020.0)
+    assert value(metrics, "fairburst_queue_pending_since_seconds") == 0.0
+    assert read("fairburst_queue_wait_seconds_sum", {"kind": "Latency"}) == 20.0
+
+
+def test_a_queue_has_at_most_thirty_series(decision: QueueDecision) -> None:
+    metrics = Metrics()
+    show(metrics, decision, pending=0.5)
+    own = [sample for family in metrics.registry.collect() for sample in family.samples if sample.labels.get("queue") == "queue"]
+    assert len(own) <= 30
+    assert len({sample.name for sample in own}) >= 12
+
+
+def test_counts_kept_elsewhere_are_counters() -> None:
+    metrics = Metrics()
+    metrics.show_watches(2, {"/api/v1/pods": 1})
+    metrics.show_watches(3, {"/api/v1/pods": 1})
+    assert metrics.registry.get_sample_value("fairburst_queue_watch_restarts_total") == 3.0
+    assert metrics.registry.get_sample_value("fairburst_informer_relists_total", {"resource": "/api/v1/pods"}) == 1.0
 
 
 def test_a_queue_that_loses_its_window_shows_none(decision: QueueDecision) -> None:
@@ -58,9 +99,9 @@ def test_the_series_of_a_queue_that_is_gone_go_too(decision: QueueDecision) -> N
     metrics = Metrics()
     before = {sample.name for family in metrics.registry.collect() for sample in family.samples}
     show(metrics, decision)
-    metrics.forget_queues({("burst", "queue", "Latency")})
+    metrics.queues.forget({("burst", "queue", "Latency")})
     assert value(metrics, "fairburst_queue_usage_ratio") == 0.25
-    metrics.forget_queues(set())
+    metrics.queues.forget(set())
     assert {sample.name for family in metrics.registry.collect() for sample in family.samples} == before
 
 

@@ -351,26 +351,25 @@ class Operator:
 
     def _show(self, plan: RoundPlan) -> None:
         """Publish the queues whose statuses were looked at as metrics, and the round."""
-        shares = plan.dominant_shares()
-        for row, decision in plan.shown:
+        shares = plan.dominant_shares([row for row, _ in plan.shown]).tolist()
+        for (_, decision), (allocated, used, pending) in zip(plan.shown, shares, strict=True):
             remembered = self._engine.memory.entry(decision.queue)
-            allocated, used = shares[row]
-            self.metrics.show_queue(
+            self.metrics.queues.show(
                 decision,
                 allocated=allocated,
                 used=used,
+                pending=pending,
                 met=remembered.met,
                 missed=remembered.missed,
                 false_conditions=plan.false_conditions.get(decision.queue, set()),
+                wall=time.time(),
             )
         if plan.shows_all:
             names = ((*spec.name.partition("/"), spec.kind.value) for spec in plan.roster.specs)
-            self.metrics.forget_queues({(namespace, name, kind) for namespace, _, name, kind in names})
+            self.metrics.queues.forget({(namespace, name, kind) for namespace, _, name, kind in names})
         if plan.result.dress is not None:
             self.metrics.show_reserve(plan.result.dress)
         self.metrics.show_elasticity({name: figures(view) for name, view in plan.elastic.queues.items()})
         learned = self._engine.slots.learned
         self.metrics.show_families(len(learned.curves), len(learned.refusals), unreadable=self._memories.job_runs_unreadable)
-        self.metrics.queue_watch_restarts.set(self._queues.restarts)
-        for informer in self._informers():
-            self.metrics.informer_relists.labels(informer.path).set(informer.lists)
+        self.metrics.show_watches(self._queues.restarts, {informer.path: informer.lists for informer in self._informers()})

@@ -9,10 +9,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from fairburst.policy.dress.values import DressResult
-from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind, WindowState
+from fairburst.telemetry.queue_metrics import QueueMetrics, Totals
 
-CLASSES = (*(item.value for item in GuaranteeClass), "Rejected")
-CONDITIONS = ("Admitted", "Guaranteed", "Attainable", "Enforced", "JobsFit", "Elastic", "Ready")
 _UNGATE_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
 _ROUND_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
@@ -36,9 +34,9 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._queue_labels: set[tuple[str, str, str]] = set()
+        self.queues = QueueMetrics(self.registry)
+        self._totals = Totals()
         self._capacity_gauges()
-        self._queue_gauges()
         self._reserve_gauges()
         self._elastic_gauges()
         self._loop_metrics()
@@ -53,42 +51,6 @@ class Metrics:
         )
         self.committed_capacity = Gauge(
             "fairburst_capacity_committed", "Capacity that admission counts on, in resource units.", ["resource"], registry=registry
-        )
-
-    def _queue_gauges(self) -> None:
-        labels, registry = ["namespace", "queue", "kind"], self.registry
-        self.queue_class = Gauge(
-            "fairburst_queue_class",
-            "1 for the class granted (Hard, Soft, Elastic, Rejected), else 0.",
-            [*labels, "class"],
-            registry=registry,
-        )
-        self.window_state = Gauge(
-            "fairburst_queue_window",
-            "1 for the window's state (Closed, Armed, Open, Overdue), else 0.",
-            [*labels, "state"],
-            registry=registry,
-        )
-        self.share = Gauge("fairburst_queue_fair_share_ratio", "Fair share of the pool, a fraction of capacity.", labels, registry=registry)
-        self.allocated = Gauge(
-            "fairburst_queue_allocation_ratio", "Dominant share allocated now, a fraction of capacity.", labels, registry=registry
-        )
-        self.used = Gauge("fairburst_queue_usage_ratio", "Dominant share of pods bound and not ended.", labels, registry=registry)
-        self.ledger = Gauge(
-            "fairburst_queue_ledger_seconds", "Guaranteed use in the current period, dominant-share-seconds.", labels, registry=registry
-        )
-        self.fair_share_of_period = Gauge(
-            "fairburst_queue_fair_share_of_period_seconds",
-            "Fair share of the period, dominant-share-seconds; the ledger stays at or below it.",
-            labels,
-            registry=registry,
-        )
-        self.debt = Gauge(
-            "fairburst_queue_debt_seconds", "Overrun carried into the period, dominant-share-seconds.", labels, registry=registry
-        )
-        self.bursts = Gauge("fairburst_queue_bursts", "Bursts by outcome (met, missed).", [*labels, "outcome"], registry=registry)
-        self.queue_unhealthy = Gauge(
-            "fairburst_queue_condition_false", "1 where the condition is False on a queue.", [*labels, "condition"], registry=registry
         )
 
     def _reserve_gauges(self) -> None:
@@ -221,8 +183,8 @@ class Metrics:
             ["ground", "result"],
             registry=registry,
         )
-        self.queue_watch_restarts = Gauge("fairburst_queue_watch_restarts", "Restarts of the queue watch since start.", registry=registry)
-        self.informer_relists = Gauge("fairburst_informer_relists", "Full lists by resource since start.", ["resource"], registry=registry)
+        self.queue_watch_restarts = Counter("fairburst_queue_watch_restarts_total", "Restarts of the queue watch.", registry=registry)
+        self.informer_relists = Counter("fairburst_informer_relists_total", "Full lists by resource.", ["resource"], registry=registry)
         self.admission_reviews = Counter(
             "fairburst_admission_reviews_total",
             "Requests to the admission webhook by result (patched, left, error, not ready).",
@@ -253,7 +215,7 @@ class Metrics:
     def stand_by(self) -> None:
         """Mark this process as a standby and remove all series that describe decisions, which the leader publishes."""
         self.leader.set(0)
-        self.forget_queues(set())
+        self.queues.forget(set())
         self.show_elasticity({})
         for gauge in (self.live_capacity, self.committed_capacity, self.jobs, self.job_families):
             gauge.clear()
@@ -299,44 +261,11 @@ class Metrics:
         self.job_families.labels("refused").set(refused)
         self.job_runs_unreadable.set(unreadable)
 
-    def show_queue(
-        self, decision: QueueDecision, *, allocated: float, used: float, met: int, missed: int, false_conditions: set[str]
-    ) -> None:
-        """Publish one queue. allocated, used: dominant shares."""
-        namespace, _, name = decision.queue.partition("/")
-        labels = (namespace, name, decision.kind.value)
-        self._queue_labels.add(labels)
-        granted = decision.guarantee_class.value if decision.guarantee_class else "Rejected"
-        for value in CLASSES:
-            self.queue_class.labels(*labels, value).set(value == granted)
-        if decision.kind is QueueKind.LATENCY:
-            for state in WindowState:
-                self.window_state.labels(*labels, state.value).set(decision.window is not None and state is decision.window.state)
-        self.share.labels(*labels).set(decision.share)
-        self.allocated.labels(*labels).set(allocated)
-        self.used.labels(*labels).set(used)
-        self.ledger.labels(*labels).set(decision.ledger)
-        self.fair_share_of_period.labels(*labels).set(decision.fair_share_of_period)
-        self.debt.labels(*labels).set(decision.debt)
-        self.bursts.labels(*labels, "met").set(met)
-        self.bursts.labels(*labels, "missed").set(missed)
-        for condition in CONDITIONS:
-            self.queue_unhealthy.labels(*labels, condition).set(condition in false_conditions)
-
-    def forget_queues(self, keep: set[tuple[str, str, str]]) -> None:
-        """Remove the series of deleted queues. keep: (namespace, queue, kind) of the existing ones."""
-        for labels in self._queue_labels - keep:
-            for gauge in (self.share, self.allocated, self.used, self.ledger, self.fair_share_of_period, self.debt):
-                _remove(gauge, labels)
-            for gauge, values in (
-                (self.queue_class, CLASSES),
-                (self.window_state, tuple(state.value for state in WindowState)),
-                (self.bursts, ("met", "missed")),
-                (self.queue_unhealthy, CONDITIONS),
-            ):
-                for value in values:
-                    _remove(gauge, (*labels, value))
-        self._queue_labels &= keep
+    def show_watches(self, queue_watch_restarts: int, lists: Mapping[str, int]) -> None:
+        """Publish what has been counted elsewhere since the process began. lists: full lists by resource."""
+        self._totals.raise_to(self.queue_watch_restarts, ("queue watch",), queue_watch_restarts)
+        for resource, count in lists.items():
+            self._totals.raise_to(self.informer_relists.labels(resource), ("lists", resource), count)
 
 
 class ExtenderMetrics:
@@ -362,7 +291,8 @@ class ExtenderMetrics:
 
 def definitions() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
     """Yield (name, type, labels, help text) of every metric, sorted by name."""
-    everything = {**vars(Metrics()), **vars(ExtenderMetrics())}
+    process = Metrics()
+    everything = {**vars(process), **vars(process.queues), **vars(ExtenderMetrics())}
     metrics = [metric for metric in everything.values() if isinstance(metric, MetricWrapperBase)]
     for metric in sorted(metrics, key=lambda one: str(one._name)):
         (family,) = metric.describe()
@@ -387,10 +317,3 @@ def to_markdown() -> str:
         for name, kind, labels, meaning in definitions()
     ]
     return "\n".join(lines) + "\n"
-
-
-def _remove(gauge: Gauge, labels: tuple[str, ...]) -> None:
-    try:
-        gauge.remove(*labels)
-    except KeyError:
-        return

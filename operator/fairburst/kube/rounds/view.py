@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,14 +98,15 @@ class RoundPlan:
     due: float = math.inf
     since: float = math.inf
 
-    def dominant_shares(self) -> FloatArray:
-        """(N, 2) dominant shares allocated and used, fractions of live capacity."""
-        capacity = self.snapshot.live_capacity
+    def dominant_shares(self, rows: Sequence[int]) -> FloatArray:
+        """(M, 3) of these M rows: dominant shares allocated, used, and wanted beyond what is used; fractions of live capacity."""
+        capacity, snapshot, chosen = self.snapshot.live_capacity, self.snapshot, list(rows)
         counted = capacity > 0
         if not counted.any():
-            return np.zeros((len(self.snapshot.queues), 2))
-        both = np.stack([self.result.allocation, self.snapshot.usage])
-        shares: FloatArray = (both[:, :, counted] / capacity[counted]).max(axis=2, initial=0.0).T
+            return np.zeros((len(chosen), 3))
+        usage = snapshot.usage[chosen]
+        three = np.stack([self.result.allocation[chosen], usage, np.maximum(snapshot.demand[chosen] - usage, 0.0)])
+        shares: FloatArray = (three[:, :, counted] / capacity[counted]).max(axis=2, initial=0.0).T
         return shares
 
     def written_namespaces(self) -> set[str]:

@@ -1,0 +1,41 @@
+"""promtool, which checks and tests Prometheus' rules: the one that is installed, or Debian's package, unpacked beside the other caches."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from e2e.cluster.cache import cache_folder
+
+
+class NoPromtoolError(Exception):
+    """Neither installed nor to be had; the message says what was tried."""
+
+
+def promtool() -> Path:
+    """Return the program. Raises NoPromtoolError."""
+    found = shutil.which("promtool")
+    if found:
+        return Path(found)
+    folder = cache_folder() / "promtool"
+    program = folder / "usr" / "bin" / "promtool"
+    if not program.exists():
+        _unpack_package(folder)
+    if not program.exists():
+        raise NoPromtoolError("expected usr/bin/promtool in Debian's package prometheus, found none")
+    return program
+
+
+def _unpack_package(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        subprocess.run(["apt-get", "download", "prometheus"], cwd=folder, check=True, capture_output=True, text=True, timeout=120)
+        (package,) = folder.glob("prometheus_*.deb")
+        subprocess.run(["dpkg-deb", "-x", package, folder], check=True, capture_output=True, text=True, timeout=60)
+        package.unlink()
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        problem = error.stderr if isinstance(error, subprocess.CalledProcessError) else error
+        raise NoPromtoolError(
+            f"promtool is not installed, and apt-get download prometheus failed: {str(problem).strip()[-200:]}"
+        ) from error
