@@ -228,7 +228,7 @@ def test_a_small_job_that_a_full_namespace_has_blocked_is_woken_when_there_is_ro
 
 def test_a_job_without_a_label_is_sized_by_the_operators_own_arithmetic_and_keeps_its_size() -> None:
     world = World(ON)
-    batch(world, spec={"enforcement": "Observe"}, large=0, running=0)
+    batch(world, large=0, running=0)
     world.controller("Job", None, sized_job("batch", "three", 3, None))
     world.controller("Job", None, sized_job("batch", "seven", 7, None))
     plan = world.round()

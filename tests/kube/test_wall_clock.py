@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube.engine import Engine
+from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.wall_clock import WallClock
 from tests.support.objects import World, job, latency_spec, pod
 
@@ -63,7 +63,7 @@ def test_a_process_whose_clock_is_behind_takes_the_window_over_for_no_longer_tha
     taken = bursting()
     taken.after(5.0)
     taken.round()
-    taken.engine = Engine(taken.config, taken.config.namespace)
+    taken.engine = ObservingEngine(taken.config, taken.config.namespace)
     taken.wall -= HOUR
     taken.round()
     lasted, charged = seconds_open(taken)

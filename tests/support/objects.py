@@ -13,9 +13,9 @@ from fairburst.kube.api.objects import Deployment, Job, JobSet, LimitRange, Name
 from fairburst.kube.enforce.gate import ungate_patch
 from fairburst.kube.enforce.quota_plan import quota_body
 from fairburst.kube.enforce.suspend import JobStart
-from fairburst.kube.engine import Engine
 from fairburst.kube.names import API_VERSION, HOLDS_LABEL, MANAGED_LABEL, OUR_QUOTAS
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
+from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.usage.pod_index import PodIndex
 from tests.support.fake_api import json_patch, merge_patch
 
@@ -136,7 +136,7 @@ class World:
 
     def __init__(self, config: str | Config = "", nodes: int = 2) -> None:
         self.config = config if isinstance(config, Config) else parse_config(config)
-        self.engine = Engine(self.config, self.config.namespace)
+        self.engine = ObservingEngine(self.config, self.config.namespace)
         self.pods: dict[tuple[str, str], Pod] = {}
         self.nodes: dict[tuple[str, str], Node] = {("", f"node-{n}"): node(f"node-{n}") for n in range(nodes)}
         self.namespaces: dict[tuple[str, str], Namespace] = {}
@@ -181,8 +181,7 @@ class World:
         old = self.pods.get(key)
         self.view.pods.update(old, new)
         self.engine.gates.pod_changed(old, new)
-        if self.engine.reserve is not None:
-            self.engine.reserve.pod_changed(old, new, self.view.pods, self.wall, self.now)
+        self.engine.pod_changed(old, new, self.view.pods, self.wall, self.now)
         self.pods[key] = new
         self.view.changed_namespaces.add(key[0])
 
@@ -192,8 +191,7 @@ class World:
         self.view.pods.update(old, None)
         self.engine.pod_ended(namespace, self.now)
         self.engine.gates.pod_changed(old, None)
-        if self.engine.reserve is not None:
-            self.engine.reserve.pod_changed(old, None, self.view.pods, self.wall, self.now)
+        self.engine.pod_changed(old, None, self.view.pods, self.wall, self.now)
         self.view.changed_namespaces.add(namespace)
 
     def controller(self, kind: str, old: Any, new: Any) -> None:

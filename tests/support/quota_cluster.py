@@ -13,7 +13,7 @@ from typing import Any
 
 from e2e.workload.driver import LatencyPlan
 from e2e.workload.stages import DagJob, Stage
-from fairburst.kube.engine import Engine
+from fairburst.kube.shadow import ObservingEngine
 from fairburst.policy.baselines import Policy
 from fairburst.policy.model import GuaranteeClass
 from fairburst.quantity import parse_quantity
@@ -68,7 +68,7 @@ class QuotaCluster:
 
     def __init__(self, world: World, policy: Policy, *, overhead_seconds: float, release_seconds: float) -> None:
         self.world = world
-        world.engine = Engine(world.config, world.config.namespace, policy)
+        world.engine = ObservingEngine(world.config, world.config.namespace, policy)
         self.overhead, self.release = overhead_seconds, release_seconds
         self.free = {name: parse_quantity(node.status.allocatable["cpu"]) for (_, name), node in world.nodes.items()}
         self.stages: list[StageRun] = []

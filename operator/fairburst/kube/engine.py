@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from fairburst.config import Config
 from fairburst.kube.admission.hold_label import hold_labels
+from fairburst.kube.api.objects import Pod
 from fairburst.kube.containment import Containment
 from fairburst.kube.culprits import UndecidableError, culprits
 from fairburst.kube.enforce.enforced import Enforced
@@ -26,7 +27,7 @@ from fairburst.kube.enforce.slack import SlackControl
 from fairburst.kube.jobs.elasticity import SlotPlanner
 from fairburst.kube.jobs.reserve import Reserve
 from fairburst.kube.names import QUOTA_NAME
-from fairburst.kube.queues.roster import Roster, RosterBuilder
+from fairburst.kube.queues.roster import ObjectKey, Roster, RosterBuilder
 from fairburst.kube.rounds.cluster_state import Changes, ClusterState, vector
 from fairburst.kube.rounds.decision_changes import DecisionChanges
 from fairburst.kube.rounds.demands import DemandTable
@@ -58,9 +59,12 @@ UNSURE_SECONDS = 1.0  # after a write: whether it has arrived is looked at once 
 
 
 class Engine:
-    """Holds the core's memory and the steps' between rounds. One per operator process and term."""
+    """Holds the core's memory and the steps' between rounds.
 
-    def __init__(self, config: Config, own_namespace: str, policy: Policy = decide) -> None:
+    `observing`: whether queues in Observe mode take part, and only their statuses are planned (`shadow.py`).
+    """
+
+    def __init__(self, config: Config, own_namespace: str, policy: Policy = decide, *, observing: bool = False) -> None:
         self._config = config
         self._decide = policy
         self._policy = config.policy()
@@ -70,9 +74,9 @@ class Engine:
         self.slots = SlotPlanner(config.elasticity)
         self.gates = Gatekeeper()
         self.reclaim = Reclaimer(config.reclaim.rules())
-        self._queues = RosterBuilder(config.pool.name, own_namespace, self.contained)
+        self._queues = RosterBuilder(config.pool.name, own_namespace, self.contained, observing=observing)
         self._roster = Roster((), (), (), frozenset())
-        self._recall = QueueRecall(config.pool.name)
+        self._recall = QueueRecall(config.pool.name, observing=observing)
         self._agenda = Agenda()
         self._cluster = ClusterState(config, own_namespace)
         self._demands = DemandTable(self.contained)
@@ -80,7 +84,7 @@ class Engine:
         self._places = Places()
         self._quotas = QuotaRounds(config, self.contained, self.reserve, self._agenda)
         self._resyncs = ResyncRounds(self.reserve, self._agenda)
-        self._statuses = StatusRounds(config, self._cluster, self.contained, self.reserve, self.gates)
+        self._statuses = StatusRounds(config, self._cluster, self.contained, self.reserve, self.gates, observing=observing)
         self._lead_times = LeadTimeBook(learning=self.reserve is not None)
         self._decision_changes = DecisionChanges()
         self._rows: dict[str, int] = {}
@@ -91,6 +95,7 @@ class Engine:
         self._absent: frozenset[str] = frozenset()
         self._in_trouble: set[str] = set()
         self._labelling = False
+        self.changed_namespaces: frozenset[str] = frozenset()
         self._unfinished = True
         self._wall_clock = WallClock()
 
@@ -109,9 +114,19 @@ class Engine:
         """Take over the reserve ratio and what was learned by an earlier process."""
         self.memory = Memory(self.memory.queues, self.memory.next_admission_order, self.memory.columns, memory)
 
+    def pod_changed(self, old: Pod | None, new: Pod | None, pods: PodIndex, wall: float, now: float) -> None:
+        """Take in one change of a pod that `pods` has seen."""
+        if self.reserve is not None:
+            self.reserve.pod_changed(old, new, pods, wall, now)
+
     def pod_ended(self, namespace: str, now: float) -> None:
         """A counted pod has ended or is gone: a successor may take its place."""
         self.slack.ended((namespace, QUOTA_NAME), now)
+
+    @property
+    def observed_queues(self) -> Mapping[ObjectKey, object]:
+        """The pool's queues in Observe mode that this engine leaves out, each with a value that changes with its spec."""
+        return self._queues.observed
 
     def kind_of(self, namespace: str) -> QueueKind | None:
         """Kind of the queue that governed the namespace in the last round."""
@@ -247,6 +262,7 @@ class Engine:
         self._demands.refresh(
             view, stale, self.slots.wishes, lambda charge: self._cluster.fitting(vector(resources, charge)), gated
         )  # fmt: skip
+        self.changed_namespaces = frozenset(view.changed_namespaces)
         view.changed_namespaces.clear()
         return touched
 

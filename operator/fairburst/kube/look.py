@@ -19,10 +19,10 @@ from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, Forbidden, NotFound
 from fairburst.kube.api.informer import Informer
 from fairburst.kube.api.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
-from fairburst.kube.engine import Engine
 from fairburst.kube.memories import Memories
 from fairburst.kube.queues.listing import Queues, read_queues
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
+from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.usage.watched import CONTROLLERS, LIVE_PODS
@@ -121,7 +121,7 @@ async def decided(client: ApiClient, reading: Reading, queues: Queues) -> Look:
     """
     config = reading.config
     remembered = _Remembered()
-    engine = Engine(config, config.namespace, remembered)
+    engine = ObservingEngine(config, config.namespace, remembered)
     await Memories(client, config).recall(engine)
     new = {namespace for _, namespace, _ in queues} - {name for _, name in reading.namespaces}
     view = ClusterView(
@@ -138,8 +138,7 @@ async def decided(client: ApiClient, reading: Reading, queues: Queues) -> Look:
         view.pods.update(None, pod)
         view.changed_namespaces.add(pod.metadata.namespace)
         engine.gates.pod_changed(None, pod)
-        if engine.reserve is not None:
-            engine.reserve.pod_changed(None, pod, view.pods, reading.wall, reading.now)
+        engine.pod_changed(None, pod, view.pods, reading.wall, reading.now)
     for kind, store in reading.controllers.items():
         for item in store.values():
             view.controllers.update(kind, None, item)

@@ -30,12 +30,12 @@ from fairburst.kube.api.lease import LeaderElection, LeaseTimes
 from fairburst.kube.api.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
 from fairburst.kube.api.retry import WriteRetries
 from fairburst.kube.apply import Applier
-from fairburst.kube.engine import Engine
 from fairburst.kube.evict import Evicter
 from fairburst.kube.loop import SchedulingLoop
 from fairburst.kube.memories import Memories
 from fairburst.kube.queues.queue_watch import QueueWatch
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
+from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.supervision import supervised
 from fairburst.kube.tell import Teller
 from fairburst.kube.ungate import Ungater
@@ -148,7 +148,7 @@ class Operator:
 
     def _prepare_term(self) -> None:
         """What leading takes: an engine that remembers nothing yet, what is saved for it, its loop and its senders."""
-        self._engine = Engine(self._config, self._namespace, decide if self._recorder is None else self._recorder.decide)
+        self._engine = ObservingEngine(self._config, self._namespace, decide if self._recorder is None else self._recorder.decide)
         for pod in self._pods.store.values():
             self._engine.gates.pod_changed(None, pod)
         self._ungater = Ungater(self._client, self._engine.gates, self.metrics, pod_seen=self._pod_answered, on_failure=self._mark)
@@ -306,8 +306,7 @@ class Operator:
         self._gated_arrived |= old is None and pod.gated
         if old is not None and not old.ended and (new is None or new.ended):
             self._engine.pod_ended(namespace, now)
-        if self._engine.reserve is not None:
-            self._engine.reserve.pod_changed(old, new, self._view.pods, time.time(), now)
+        self._engine.pod_changed(old, new, self._view.pods, time.time(), now)
         if namespace in self._engine.slots.namespaces:
             self._engine.slots.runs.pod_changed(old, new, now, watched=self._pods.synced.is_set())
         if self._pods.synced.is_set():  # a first list is no measure of how fast pods come

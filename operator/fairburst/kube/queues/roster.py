@@ -79,7 +79,7 @@ class Roster:
     """The pool's queues in this round. `specs` is the previous tuple object if no spec in force changed.
 
     `elsewhere`: namespaces with queues of other pools. `left_as_is`: namespaces that stay unchanged because an internal error prevents a
-    decision on their queue.
+    decision on their queue. `observed`: namespaces with queues in Observe mode only, of which this roster has none.
     """
 
     members: tuple[Member, ...]
@@ -87,6 +87,7 @@ class Roster:
     specs: tuple[QueueSpec, ...]
     elsewhere: frozenset[str]
     left_as_is: frozenset[str] = frozenset()
+    observed: frozenset[str] = frozenset()
 
     def by_namespace(self) -> dict[str, Member]:
         """The governing queue of each governed namespace."""
@@ -94,9 +95,13 @@ class Roster:
 
 
 class RosterBuilder:
-    """Caches parsed specs by (uid, generation), so that a round parses only the changed ones."""
+    """Caches parsed specs by (uid, generation), so that a round parses only the changed ones.
 
-    def __init__(self, pool: str, own_namespace: str, contained: Containment | None = None) -> None:
+    `observing`: whether queues in Observe mode are members. The decision that is enforced does not know them.
+    """
+
+    def __init__(self, pool: str, own_namespace: str, contained: Containment | None = None, *, observing: bool = False) -> None:
+        self._observing = observing
         self._pool = pool
         self._contained = contained or Containment()
         self.excluded: dict[str, tuple[int, str]] = {}  # uid: generation, sentence; excluded from decisions until the object changes
@@ -105,6 +110,7 @@ class RosterBuilder:
         self._last = Roster((), (), (), frozenset())
         self._positions: dict[ObjectKey, tuple[int, int | None]] = {}  # index among all members, and among governing ones
         self._rivals: dict[ObjectKey, tuple[Any, ...]] = {}
+        self._left_out: dict[ObjectKey, tuple[Any, ...]] = {}  # queues in Observe mode, of any pool
         self._declared: object = None
         self._problems = False
 
@@ -114,6 +120,9 @@ class RosterBuilder:
         O(1) per changed queue, apart from two tuples; `build` reads all queues. An invalid or second queue depends on `memory`, so it needs
         `build`.
         """
+        others = [key for key in changed if not self._leave_out(key, objects.get(key))]
+        if len(others) < len(changed):
+            self._last, changed = replace(self._last, observed=self._observed_only()), others
         remembers_the_same = not self._problems or memory.columns is None or memory.columns.declared is self._declared
         if not remembers_the_same or not all(self._same_but_status(objects.get(key), key) for key in changed):
             return None
@@ -129,6 +138,27 @@ class RosterBuilder:
         self._last = replace(self._last, members=tuple(members), governing=tuple(governing))
         return self._last
 
+    def _leave_out(self, key: ObjectKey, obj: Mapping[str, Any] | None) -> bool:
+        """Return whether the object, or its absence, concerns observed queues only, and note it then."""
+        if self._observing or key in self._positions or key in self._rivals:
+            return False
+        if obj is None or "deletionTimestamp" in obj["metadata"]:
+            return self._left_out.pop(key, None) is not None
+        if not is_observed(obj):
+            return False
+        self._left_out[key] = _version(obj)
+        return True
+
+    @property
+    def observed(self) -> dict[ObjectKey, tuple[Any, ...]]:
+        """The pool's queues in Observe mode that are left out, each with a value that changes with its spec."""
+        return {key: version for key, version in self._left_out.items() if version[-1] == self._pool}
+
+    def _observed_only(self) -> frozenset[str]:
+        """Return the namespaces of `Roster.observed`."""
+        governed = {member.namespace for member in self._last.governing} if self._left_out else set()
+        return frozenset(namespace for _, namespace, _ in self.observed) - governed - self._last.elsewhere
+
     def _same_but_status(self, obj: Mapping[str, Any] | None, key: ObjectKey) -> bool:
         """Return whether the object equals that of the last `build` in every respect that the roster depends on."""
         position = self._positions.get(key)
@@ -143,6 +173,9 @@ class RosterBuilder:
     def build(self, objects: Mapping[ObjectKey, Mapping[str, Any]], memory: Memory, ending: frozenset[str]) -> Roster:
         """Build the roster from all queue objects. `ending`: namespaces that are being deleted or no longer exist."""
         alive = {key: obj for key, obj in objects.items() if key[1] not in ending and "deletionTimestamp" not in obj["metadata"]}
+        if not self._observing:
+            self._left_out = {key: _version(obj) for key, obj in alive.items() if is_observed(obj)}
+            alive = {key: obj for key, obj in alive.items() if key not in self._left_out}
         kinds = memory.kinds()
         members = [self._member(key, obj, memory) for key, obj in alive.items() if pool_name(obj) == self._pool]
         rivals = _first_by_namespace(obj for obj in alive.values() if pool_name(obj) != self._pool)
@@ -198,6 +231,7 @@ class RosterBuilder:
         if specs == self._last.specs:
             specs = self._last.specs
         self._last = Roster(tuple(members), tuple(governing), specs, elsewhere, left_as_is)
+        self._last = replace(self._last, observed=self._observed_only())
         self._problems = any(member.problem is not None for member in members)
         among_governing = {member.key: position for position, member in enumerate(governing)}
         self._positions = {member.key: (position, among_governing.get(member.key)) for position, member in enumerate(members)}
@@ -213,6 +247,12 @@ def _without_seat(member: Member, first: Mapping[str, Any] | None) -> Member:
             "expected one queue a namespace. Delete one of the two.",
         )
     return Member(member.key, member.uid, member.generation, member.obj, member.queue, None, problem, governs=False)
+
+
+def is_observed(obj: Mapping[str, Any]) -> bool:
+    """Return whether the queue object is in Observe mode, as written."""
+    spec = obj.get("spec")
+    return isinstance(spec, Mapping) and spec.get("enforcement") == "Observe"
 
 
 def pool_name(obj: Mapping[str, Any]) -> str:
@@ -250,6 +290,11 @@ def _rival_mark(obj: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return every value of another pool's queue that our queues depend on."""
     metadata = obj["metadata"]
     return metadata.get("uid"), metadata.get("generation"), _rival_rank(obj), pool_name(obj)
+
+
+def _version(obj: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return every value of a queue in Observe mode that the enforced ones depend on."""
+    return obj["metadata"].get("uid"), obj["metadata"].get("generation"), is_observed(obj), pool_name(obj)
 
 
 def _first_by_namespace(rivals: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

@@ -139,7 +139,7 @@ class ClusterState:
         """Find labelled namespaces without a queue, which run at the floor, unless another pool's operator is in charge; those that have
         come or gone since the last call."""
         self.governed = frozenset(member.namespace for member in roster.governing)
-        left = self.labelled - self.governed - self.ending - roster.elsewhere - roster.left_as_is - self.never_managed
+        left = self.labelled - self.governed - self.ending - roster.elsewhere - roster.left_as_is - roster.observed - self.never_managed
         found = frozenset(name for name in left if self._is_free(view.quotas.get((name, QUOTA_NAME))))
         changed, self.orphans = found ^ self.orphans, found
         self.managed = self.governed | found

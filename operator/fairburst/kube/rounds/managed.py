@@ -50,7 +50,8 @@ class ManagedNamespaces:
             former, self._items = self._items, {}
         else:
             former = {namespace: self._items[namespace] for namespace in round_.touched if namespace in self._items}
-        for namespace in (*round_.rows, *sorted(self._cluster.orphans)) if round_.everything else round_.touched:
+        every = (*round_.rows, *sorted(self._cluster.orphans), *sorted(round_.roster.observed))
+        for namespace in every if round_.everything else round_.touched:
             known = False
             with self._contained.object("enforce", namespace):
                 self._refresh_one(round_, demands, namespace, plan)
@@ -83,19 +84,23 @@ class ManagedNamespaces:
                 self._items[namespace] = self._item(round_, demands[namespace], namespace, None, None, nothing)
             else:
                 self._items.pop(namespace, None)
+            if namespace in round_.roster.observed and self._is_held(round_, namespace):
+                plan.releases.append(namespace)
             return
         member = round_.roster.governing[row]
         if member.observed_only:
             self._items.pop(namespace, None)
-            quota = round_.view.quotas.get((namespace, QUOTA_NAME))
-            if pool_of(quota) == self._pool if quota is not None else namespace in self._cluster.labelled:
-                plan.releases.append(namespace)  # it has left enforcement: let go of what was held
             return
         if namespace not in self._cluster.labelled:
             plan.labels.append(namespace)
         item = self._item(round_, demands[namespace], namespace, member, row, round_.result.level[row])
         item.held_back = round_.result.held_back is not None and bool(round_.result.held_back[row])
         self._items[namespace] = item
+
+    def _is_held(self, round_: RoundContext, namespace: str) -> bool:
+        """Return whether a namespace that has left enforcement still has our quota or our label."""
+        quota = round_.view.quotas.get((namespace, QUOTA_NAME))
+        return pool_of(quota) == self._pool if quota is not None else namespace in self._cluster.labelled
 
     def _item(
         self, round_: RoundContext, demand: NamespaceDemand, namespace: str, member: Member | None, row: int | None, level: FloatArray

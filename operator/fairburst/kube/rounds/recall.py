@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from fairburst.kube.queues.roster import KINDS, ObjectKey, pool_name
+from fairburst.kube.queues.roster import KINDS, ObjectKey, is_observed, pool_name
+from fairburst.kube.views.conditions import was_observed
 from fairburst.kube.views.status import memory_of
 from fairburst.kube.wall_clock import SMALLEST_STEP_SECONDS
 from fairburst.policy.clock_step import shifted_queue
@@ -15,8 +16,9 @@ from fairburst.policy.model import Memory, QueueMemory
 class QueueRecall:
     """Remembers of which objects, by uid, the memory has been read."""
 
-    def __init__(self, pool: str) -> None:
+    def __init__(self, pool: str, *, observing: bool = False) -> None:
         self._pool = pool
+        self._observing = observing
         self._uids: dict[ObjectKey, str] = {}
 
     def read(
@@ -35,7 +37,7 @@ class QueueRecall:
         read, forgotten = dict[str, QueueMemory](), set[str]()
         for key in changed:
             obj = queues.get(key)
-            if obj is None:
+            if obj is None or (is_observed(obj) and not self._observing):
                 if self._uids.pop(key, None) is not None and _remembers(memory, key):
                     forgotten.add(_qualified(key))
             else:
@@ -68,7 +70,7 @@ class QueueRecall:
         if self._uids.get(key) == uid:
             return
         self._uids[key] = uid
-        remembered = memory_of(obj)
+        remembered = memory_of(obj) if self._observing or not was_observed(obj) else None
         if remembered is not None and pool_name(obj) == self._pool:
             read[_qualified(key)] = remembered
         elif _remembers(memory, key):

@@ -49,7 +49,11 @@ _REMEMBERED = (
 class StatusRounds:
     """Chooses queues to look at, and builds the inputs of their statuses."""
 
-    def __init__(self, config: Config, cluster: ClusterState, contained: Containment, reserve: Reserve | None, gates: Gatekeeper) -> None:
+    def __init__(
+        self, config: Config, cluster: ClusterState, contained: Containment, reserve: Reserve | None, gates: Gatekeeper,
+        *, observing: bool = False,
+    ) -> None:  # fmt: skip
+        self._observing = observing
         self._config = config
         self._cluster = cluster
         self._contained = contained
@@ -77,6 +81,8 @@ class StatusRounds:
         """The queues are others than before."""
         self._positions = {}
         for position, member in enumerate(roster.members):
+            if self._observing and not member.observed_only:
+                continue  # the enforced decision writes its status
             self._positions.setdefault(member.namespace, []).append(position)
         self.planner.retain({member.uid for member in roster.members})
         self._bursts.keep({spec.name for spec in roster.specs})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fairburst.kube.enforce.enforceability import NAMED_AT_MOST, Obstacle
 from fairburst.kube.enforce.line import Oversize
@@ -99,6 +100,12 @@ def _attainable(attainable: Attainability | None) -> ConditionValue:
     if attainable is None:
         return ConditionValue("Attainable", "Unknown", "NoBurstPromised", "no burst is promised, so there is no deadline to meet")
     return ConditionValue("Attainable", _ATTAINABLE[attainable.verdict], attainable.verdict.value, attainable.message)
+
+
+def was_observed(obj: Mapping[str, Any]) -> bool:
+    """Return whether the object's status was written in Observe mode: it says what would be, and promises nothing."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == "Enforced" and one.get("reason") == "Observe" for one in conditions)
 
 
 def _enforced(member: Member, decision: QueueDecision, obstacles: Sequence[Obstacle], *, observed_only: bool) -> ConditionValue:

@@ -1,0 +1,94 @@
+"""What would be if queues in Observe mode were enforced: a decision of its own that the enforced one does not see.
+
+Adding, changing or removing a queue in Observe mode changes no class, level, quota or ledger of an enforced queue
+(docs/decisions/0124-observe-is-a-decision-of-its-own.md). A second engine with a memory of its own decides on all queues; of its plan only
+the statuses and events of observed queues are used. Without such queues it does not exist and costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+
+from typing_extensions import override
+
+from fairburst.config import Config
+from fairburst.kube.api.objects import Pod
+from fairburst.kube.engine import Engine
+from fairburst.kube.rounds.view import ClusterView, RoundPlan
+from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.views.status import StatusWrite
+from fairburst.policy.baselines import Policy
+from fairburst.policy.decide import decide
+
+SHADOW_SECONDS = 5.0  # between two decisions, unless an observed queue has changed
+SHADOW_FACTOR = 50.0  # and at most a fiftieth of the time is spent on them
+
+
+class ObservingEngine(Engine):
+    """The engine of enforced queues, with another one beside it as long as there are queues in Observe mode."""
+
+    def __init__(self, config: Config, own_namespace: str, policy: Policy = decide) -> None:
+        super().__init__(config, own_namespace, policy)
+        self._shadow_of = config, own_namespace
+        self._shadow: Engine | None = None
+        self._missed: set[str] = set()  # namespaces that have changed since the shadow's last round
+        self._last_observed: object = None
+        self._look_at = -math.inf
+
+    @override
+    def pod_changed(self, old: Pod | None, new: Pod | None, pods: PodIndex, wall: float, now: float) -> None:
+        """Take in one change of a pod that `pods` has seen."""
+        super().pod_changed(old, new, pods, wall, now)
+        if self._shadow is not None:
+            self._shadow.pod_changed(old, new, pods, wall, now)
+
+    @override
+    def status_sent(self, write: StatusWrite, now: float) -> None:
+        """A status write is on its way."""
+        if self._shadow is not None and write.member.observed_only:
+            self._shadow.status_sent(write, now)
+        else:
+            super().status_sent(write, now)
+
+    @override
+    def status_written(self, write: StatusWrite, now: float) -> None:
+        """A status write was answered, successful or not."""
+        if self._shadow is not None and write.member.observed_only:
+            self._shadow.status_written(write, now)
+        else:
+            super().status_written(write, now)
+
+    @override
+    def round(self, view: ClusterView, wall: float, now: float) -> RoundPlan:
+        """Compute one round of the enforced queues, and in some rounds one of all queues for those that are observed."""
+        try:
+            plan = super().round(view, wall, now)
+        finally:
+            self._missed |= self.changed_namespaces
+        with self.contained.object("observe", ""):
+            self._observe(view, wall, now, plan)
+        return plan
+
+    def _observe(self, view: ClusterView, wall: float, now: float, plan: RoundPlan) -> None:
+        """Add the statuses and events of observed queues to the plan, if they are due."""
+        observed = self.observed_queues
+        if not observed:
+            self._shadow = None
+            self._missed.clear()
+            return
+        if self._shadow is None:
+            config, own_namespace = self._shadow_of
+            self._shadow = Engine(config, own_namespace, observing=True)
+        elif now < self._look_at and observed == self._last_observed:
+            plan.due = min(plan.due, self._look_at)
+            return
+        started = time.perf_counter()
+        shadow = self._shadow.round(replace(view, changed_namespaces=self._missed), wall, now)
+        self._missed, self._last_observed = set(), observed
+        plan.statuses += shadow.statuses
+        plan.events += [(member, event) for member, event in shadow.events if member.observed_only]
+        plan.false_conditions |= shadow.false_conditions
+        self._look_at = now + max(SHADOW_SECONDS, SHADOW_FACTOR * (time.perf_counter() - started))
+        plan.due = min(plan.due, self._look_at)

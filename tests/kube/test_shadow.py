@@ -1,0 +1,136 @@
+"""Observe mode: what would be is reported, and nothing is different for queues that are enforced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairburst.kube.shadow import SHADOW_SECONDS
+from tests.support.objects import World, job, latency_spec, pod, requesting
+
+TQ, LQ = "ThroughputQueue", "LatencyQueue"
+OBSERVED = ("seen-0", "seen-1", "seen-2")
+ENFORCED = ("batch", "bursts", "other")
+
+
+def enforced_part(world: World) -> dict[str, Any]:
+    """Everything that the enforced queues have: classes, levels, quotas, ledgers and statuses."""
+    plan = world.plan()
+    names = [spec.name for spec in plan.snapshot.queues]
+    return {
+        "classes": dict(zip(names, plan.result.classes, strict=True)),
+        "levels": dict(zip(names, plan.result.level.tolist(), strict=True)),
+        "quotas": {key: (quota.spec.hard, quota.status.hard) for key, quota in world.quotas.items()},
+        "ledgers": {name: world.engine.memory.entry(name) for name in names},
+        "statuses": {key: obj.get("status") for key, obj in world.queues.items() if key[2] == "queue"},
+        "labels": {name: namespace.metadata.labels for (_, name), namespace in world.namespaces.items()},
+    }
+
+
+def busy_world() -> World:
+    """Two throughput queues and a latency queue that are enforced, and work in namespaces that no queue holds to anything."""
+    world = World()
+    for name in (*ENFORCED, *OBSERVED):
+        world.namespace(name)
+    world.queue(TQ, "batch")
+    world.queue(TQ, "other", spec={"enforcement": "Gate"})
+    world.queue(LQ, "bursts", spec=latency_spec(20, 30, 300))
+    for name in ("batch", "other", *OBSERVED):
+        world.controller("Job", None, job(name, "work", 100, requesting("1", "1Gi")))
+    for number in range(6):
+        world.put(pod("seen-0", f"p{number}", requesting("1", "1Gi"), node="node-0", phase="Running"))
+        world.put(pod("batch", f"p{number}", requesting("1", "1Gi"), node="node-1", phase="Running", owner=("Job", "work")))
+    return world
+
+
+observed_specs = st.one_of(
+    st.fixed_dictionaries({"weight": st.integers(1, 1000)}).map(lambda spec: (TQ, spec)),
+    st.builds(
+        lambda cpu, seconds, every, more: (LQ, latency_spec(cpu, seconds, every, **more)),
+        st.integers(1, 60),
+        st.integers(1, 60),
+        st.integers(60, 600),
+        st.sampled_from([{}, {"weight": 50}, {"reclaim": "Evict"}]),
+    ),
+)
+changes = st.lists(st.tuples(st.sampled_from((*OBSERVED, "batch")), st.one_of(st.none(), observed_specs), st.floats(0.1, 20.0)), max_size=6)
+
+
+@settings(deadline=None)
+@given(changes)
+def test_whatever_is_observed_changes_nothing_for_enforced_queues(steps: list[tuple[str, Any, float]]) -> None:
+    """None removes the namespace's observed queue. One step in four adds an observed queue beside an enforced one."""
+    with_observed, without = busy_world(), busy_world()
+    for number, (namespace, wanted, seconds) in enumerate(steps):
+        for kind in (TQ, LQ):
+            with_observed.queues.pop((kind, namespace, "observed"), None)
+        if wanted is not None:
+            kind, spec = wanted
+            with_observed.queue(kind, namespace, "observed", {**spec, "enforcement": "Observe"}, generation=number + 1)
+        for world in (with_observed, without):
+            world.round()
+            world.after(seconds)
+        assert enforced_part(with_observed) == enforced_part(without)
+
+
+def test_an_observed_queue_shows_the_class_and_the_amounts_that_it_would_have() -> None:
+    world = World()
+    world.queue(TQ, "batch")
+    world.queue(LQ, "bursts", spec=latency_spec(20, 30, 300, enforcement="Observe"))
+    world.queue(TQ, "seen", spec={"enforcement": "Observe"})
+    world.controller("Job", None, job("seen", "work", 100, requesting("1", "1Gi")))
+    world.controller("Job", None, job("batch", "work", 100, requesting("1", "1Gi")))
+    plan = world.round()
+    assert world.status("bursts", kind=LQ)["class"] == "Hard"
+    assert 30 <= float(world.status("seen")["allocation"]["cpu"]) <= 33, "half of 64 cpu would be its share"
+    assert world.hard("batch")["requests.cpu"] == "65", "the enforced queue has all of them, and one pod more"
+    assert {spec.name for spec in plan.snapshot.queues} == {"batch/queue"}
+
+
+def test_a_queue_that_changes_from_observe_is_admitted_as_a_new_one() -> None:
+    """A promise that was only shown binds nobody."""
+    world = World()
+    world.queue(LQ, "first", spec=latency_spec(40, 30, 300, enforcement="Observe"))
+    world.round()
+    assert world.status("first", kind=LQ)["class"] == "Hard"
+    world.queue(LQ, "second", spec=latency_spec(40, 30, 300), created="2026-01-01T00:05:00Z")
+    world.round()
+    assert world.status("second", kind=LQ)["class"] == "Hard", "it is not in the way of others"
+    world.queue(LQ, "first", spec=latency_spec(40, 30, 300), generation=2, status=world.status("first", kind=LQ))
+    world.round()
+    assert world.status("second", kind=LQ)["class"] == "Hard"
+    assert world.status("first", kind=LQ).get("class") != "Hard", "both do not fit into 64 cpu"
+
+
+def test_an_observed_queue_is_decided_on_again_after_a_while_and_costs_nothing_between() -> None:
+    world = World()
+    world.queue(TQ, "seen", spec={"enforcement": "Observe"})
+    world.round()
+    world.controller("Job", None, job("seen", "work", 7, requesting("1", "1Gi")))
+    world.after(SHADOW_SECONDS / 2)
+    assert world.round().statuses == []
+    world.after(SHADOW_SECONDS)
+    world.round()
+    world.after(SHADOW_SECONDS)
+    world.round()
+    assert world.status("seen")["demand"]["cpu"] == "7"
+
+
+def test_a_shadow_that_fails_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = busy_world()
+    world.queue(TQ, "seen-0", spec={"enforcement": "Observe"})
+    world.round()
+    shadow = world.engine._shadow
+    assert shadow is not None
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("of the shadow")
+
+    monkeypatch.setattr(shadow, "round", fail)
+    world.after(2 * SHADOW_SECONDS)
+    world.queue(TQ, "new")
+    world.round()
+    assert world.status("new")["class"] == "Elastic"
