@@ -163,3 +163,14 @@ def test_every_poison_at_once_stops_no_queue() -> None:
         world.after(7.0)
     served(world)
     assert world.engine.kind_of("bystander") is QueueKind.THROUGHPUT
+
+
+def test_pods_that_together_use_more_than_a_quantity_can_say_leave_their_queue_a_status() -> None:
+    """Each is within what the API server takes; their sum is not."""
+    world = World()
+    world.queue("ThroughputQueue", "absurd")
+    for number in range(5):
+        world.put(pod("absurd", f"p{number}", requesting("1", "2Ei"), node="node-0", phase="Running"))
+    world.round()
+    assert "usage" in world.status("absurd")
+    assert world.engine.contained.problems == {}

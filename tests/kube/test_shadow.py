@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairburst.kube.shadow import SHADOW_SECONDS
-from tests.support.objects import World, job, latency_spec, pod, requesting
+from tests.support.objects import World, job, latency_spec, node, pod, requesting
 
 TQ, LQ = "ThroughputQueue", "LatencyQueue"
 OBSERVED = ("seen-0", "seen-1", "seen-2")
@@ -134,3 +134,23 @@ def test_a_shadow_that_fails_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     world.queue(TQ, "new")
     world.round()
     assert world.status("new")["class"] == "Elastic"
+
+
+def test_an_observed_queue_may_name_a_resource_that_no_enforced_queue_names() -> None:
+    """The two decisions count other resources then, and pods come and go between them."""
+    world = World()
+    world.nodes["", "node-0"] = node("node-0", cpu="32", memory="64Gi", _gpu="8")
+    world.queue(TQ, "batch")
+    burst = {"resources": {"cpu": "4", "memory": "4Gi", "nvidia.com/gpu": "2"}, "durationSeconds": 20}
+    arrival = {"sporadic": {"minInterarrivalSeconds": 600}}
+    world.queue(LQ, "seen", spec={"burst": burst, "arrival": arrival, "enforcement": "Observe"})
+    world.queue(TQ, "also-seen", spec={"enforcement": "Observe"})
+    for number in range(5):
+        plan = world.round()
+        assert plan.snapshot.resources == ("cpu", "memory")
+        for namespace in ("batch", "also-seen"):
+            world.put(pod(namespace, f"p{number}", requesting("1", "1Gi"), node="node-0", phase="Running"))
+        world.after(SHADOW_SECONDS + 1)
+    assert world.status("seen", kind=LQ)["class"] == "Hard"
+    assert world.status("also-seen")["usage"]["cpu"] == "4"
+    assert world.engine.contained.problems == {}

@@ -48,10 +48,11 @@ class Scenario:
         source = self.source
         self.nodes, self.node_cpu = source.randint(2, 5), source.choice((8, 16))
         small_jobs = "smallJobs: {enabled: true}\n" if source.random() < 0.3 else ""
-        self.config = parse_config(
-            f"namespace: {OWN_NAMESPACE}\nrounds: {{debounceMilliseconds: {source.choice((100, 400))}}}\n{small_jobs}"
-        )
         capacity = self.nodes * self.node_cpu
+        # Pods in the namespaces of queues in Observe mode are foreign ones: without a declaration they lower what can be promised.
+        declared = f"pool: {{declaredCapacity: {{cpu: {capacity - 1}, memory: {2 * capacity - 2}Gi}}}}\n"
+        debounce = f"rounds: {{debounceMilliseconds: {source.choice((100, 400))}}}\n"
+        self.config = parse_config(f"namespace: {OWN_NAMESPACE}\n{debounce}{declared}{small_jobs}")
         latency, throughput = source.randint(1, 3), source.randint(1, 4)
         self.tenants = [self._latency(f"burst-{number}", capacity) for number in range(latency)]
         self.tenants += [self._throughput(f"batch-{number}", capacity) for number in range(throughput)]

@@ -60,6 +60,7 @@ class Reserve:
     _members: dict[str, Member] = field(default_factory=dict)
     _namespaces: frozenset[str] = frozenset()
     _taking_part: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    _missed: bool = False  # changes of pods that were read for other resources
     _pending: list[Job] = field(default_factory=list)
     _running: list[Job] = field(default_factory=list)
     _ratio: float = 0.0  # of the last round that divided a level; rounds of an idle cluster divide none
@@ -73,7 +74,11 @@ class Reserve:
     def pod_changed(self, old: Pod | None, new: Pod | None, pods: PodIndex, wall: float, now: float) -> None:
         """Record one change of a pod that `pods` has seen. Nearly free for namespaces that are not followed."""
         pod = new or old
-        if pod is not None and pod.metadata.namespace in self.index.followed:
+        if pod is None or pod.metadata.namespace not in self.index.followed:
+            return
+        if pods.resources != self.index.resources:
+            self._missed = True
+        else:
             self.index.update(old, new, pods.charge_of(pod), wall, now)
 
     def part(
@@ -106,7 +111,8 @@ class Reserve:
         return replace(snapshot, jobs=jobs)
 
     def _follow(self, namespaces: frozenset[str], pods: PodIndex, stored_pods: Iterable[Pod], wall: float, now: float) -> None:
-        if self.index.resources != pods.resources:
+        if self.index.resources != pods.resources or self._missed:
+            self._missed = False
             self.index = self.index.with_resources(pods.resources)
             self._jobs.clear()
         if namespaces != self.index.followed:

@@ -14,6 +14,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from fairburst.bounds import MOST_AMOUNT
 from fairburst.kube.api.objects import JOB_TRACKING, Pod, controller_of
 from fairburst.kube.names import GATE, SIZE_CLASSES
 from fairburst.kube.usage.charge import containers_without_requests, counted_until, milli_charge
@@ -504,10 +505,13 @@ class PodIndex:
             del self._owners[oldest]
 
     def _amounts(self, milli_amounts: Sequence[float], *, empty: bool = False) -> Amounts:
-        """A vector in thousandths as a mapping in natural units; an empty one as zeros, or as nothing if `empty`."""
+        """A vector in thousandths as a mapping in natural units; an empty one as zeros, or as nothing if `empty`.
+
+        Each pod is bounded where it is read. Their sums are bounded here.
+        """
         if not milli_amounts and not empty:
             return dict.fromkeys(self.resources, 0.0)
-        return {resource: amount / 1000 for resource, amount in zip(self.resources, milli_amounts, strict=False)}
+        return {resource: min(amount / 1000, MOST_AMOUNT) for resource, amount in zip(self.resources, milli_amounts, strict=False)}
 
 
 def _mark(names: set[str], name: str, sign: int) -> None:
