@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
-from fairburst.kube.enforce.wake import MOST_AWAITED, Room, WakePlanner
+from fairburst.kube.enforce.wake import GRACE_SECONDS, MOST_AWAITED, SERVED_A_SECOND, Room, WakePlanner
 from fairburst.kube.usage.demand import Owner
 
 
@@ -128,3 +128,19 @@ def test_how_often_controllers_find_no_room_is_counted() -> None:
     assert planner.refused == 2, "once for each, however often it is looked at"
     plan(planner, quota(lacking(existing=3), lacking(uid="b"), free=0.5), 20.0)
     assert planner.refused == 3
+
+
+def test_many_controllers_that_were_not_refused_are_left_alone_as_long_as_their_workers_need_to_reach_them() -> None:
+    """A thousand new Jobs at once wait in the Job controller's queue: a wake of each would make the queue twice as long."""
+    planner, owners = WakePlanner(), [lacking(uid=f"j{number}") for number in range(1_000)]
+    room = quota(*owners, free=1e6)
+    plan(planner, room, 0.0)
+    patient = GRACE_SECONDS + (len(owners) - MOST_AWAITED) / SERVED_A_SECOND
+    assert plan(planner, room, patient - 1.0)[0] == []
+    assert len(plan(planner, room, patient + 1.0)[0]) == MOST_AWAITED
+
+
+def test_those_that_were_refused_are_woken_however_many_lack_pods() -> None:
+    planner, owners = WakePlanner(), [lacking(uid=f"j{number}") for number in range(1_000)]
+    plan(planner, quota(*owners, free=0.0), 0.0)
+    assert len(plan(planner, quota(*owners, free=1e6, cause=1), GRACE_SECONDS + 1.0)[0]) == MOST_AWAITED

@@ -1,7 +1,8 @@
 """Which blocked controllers to wake: a Job that a quota refused retries only after 1 to 60 s, a ReplicaSet after up to 1,000 s.
 
 Any change of the object makes its controller try again within a second, so a controller that lacks pods although its quota has
-room gets an annotation, once. It is told again only after its quota has changed, and if that does not help ever more rarely: as long as
+room gets an annotation, once. One that was never seen without room may only not have been reached yet: the more controllers lack pods, the
+longer it is left alone. It is told again only after its quota has changed, and if that does not help ever more rarely: as long as
 nothing has changed, its pods would be refused for the same reason.
 """
 
@@ -15,6 +16,7 @@ from fairburst.kube.usage.demand import Owner
 
 WOKEN_ANNOTATION = "fairburst.dev/woken-at"
 GRACE_SECONDS = 3.0  # a controller tries again within a second of an end of a pod of its own; on a busy cluster somewhat later
+SERVED_A_SECOND = 20.0  # controllers that have only not been reached yet wait in their workers' queue; a wake lengthens it
 FIRST_REPEAT_SECONDS = 2.0
 LAST_REPEAT_SECONDS = 60.0
 # The Job controller has five workers: to wake more at a time than it can serve only lengthens its queue.
@@ -61,6 +63,7 @@ class WakePlanner:
         self._blocked: dict[str, dict[str, _Blocked]] = {}
         self._awaited: dict[str, float] = {}  # since when controllers, by uid, have had their turn; in order of time
         self._ready: dict[str, list[_Ready]] = {}
+        self._queued_seconds = 0.0
         self.refused = 0  # how often a controller was found to lack pods for which its quota has no room
 
     def plan(self, rooms: Mapping[str, Sequence[Room]], now: float) -> tuple[list[Owner], dict[str, float]]:
@@ -70,6 +73,7 @@ class WakePlanner:
         Room for one pod wakes one controller: those woken longest ago come first, so that one which cannot use it does not keep it.
         """
         dues = dict[str, float]()
+        self._queued_seconds = max(0, sum(map(len, self._blocked.values())) - MOST_AWAITED) / SERVED_A_SECOND
         for namespace, those in rooms.items():
             former, blocked = self._blocked.pop(namespace, {}), dict[str, _Blocked]()
             for room in those:
@@ -115,10 +119,12 @@ class WakePlanner:
                 self.refused += not state.refused
                 state.told, state.refused = None, True
                 state.next_wake, state.repeat = max(state.since + GRACE_SECONDS, now), FIRST_REPEAT_SECONDS
-            elif state.told != room.cause and now >= state.next_wake:
-                chosen.append(_Ready(state, owner, room.cause))
             elif state.told != room.cause:
-                due = min(due, state.next_wake)
+                early = state.next_wake + (0.0 if state.refused else self._queued_seconds)
+                if now >= early:
+                    chosen.append(_Ready(state, owner, room.cause))
+                else:
+                    due = min(due, early)
         return chosen, due
 
     @staticmethod
