@@ -10,6 +10,7 @@ import pytest
 
 from fairburst.config import Config, parse_config
 from fairburst.kube.enforce.enforceability import Obstacle
+from fairburst.kube.enforce.line import Oversize
 from fairburst.kube.enforce.stamp import stamp_of
 from fairburst.kube.queues.roster import Member, Problem
 from fairburst.kube.views.conditions import conditions_of
@@ -70,7 +71,8 @@ def test_what_is_not_guaranteed_says_why(
     found = verdicts(*decided(granted=granted), attainable)
     assert found["Guaranteed"] == want_guaranteed
     assert found["Attainable"] == want_attainable
-    assert found["Ready"][0] == ("False" if granted is None else "True")
+    late = granted is HARD and want_attainable[0] == "False"
+    assert found["Ready"] == (("False", found["Admitted"][1]) if granted is None else want_attainable if late else ("True", "Ready"))
 
 
 def test_a_throughput_queue_has_no_deadline_to_speak_of() -> None:
@@ -90,7 +92,7 @@ def test_the_obstacle_that_blocks_gives_the_reason_and_all_are_told() -> None:
 
 def test_a_queue_that_is_only_observed_is_ready_without_being_enforced() -> None:
     found = verdicts(*decided(), observed_only=True)
-    assert (found["Enforced"], found["Ready"]) == (("False", "Observe"), ("True", "Ready"))
+    assert (found["Enforced"], found["Ready"]) == (("False", "Observe"), ("True", "Observed"))
 
 
 def test_an_invalid_edit_makes_a_queue_that_is_served_unready() -> None:
@@ -104,7 +106,25 @@ def test_a_queue_that_governs_nothing_says_so_everywhere(problem: Problem | None
     member, _ = decided()
     found = verdicts(replace(member, problem=problem, governs=False), None, None)
     reason = problem.reason if problem else "NotGoverning"
-    assert found == dict.fromkeys(("Admitted", "Enforced", "Ready"), ("False", reason))
+    assert found == {"Admitted": ("False", "NotGoverning"), "Enforced": ("False", "NotGoverning"), "Ready": ("False", reason)}
+
+
+def test_work_that_never_starts_makes_a_queue_unready() -> None:
+    """Found beside "Ready: admitted and served": a Job that waits for ever."""
+    found = verdicts(*decided("ThroughputQueue", GuaranteeClass.ELASTIC), None, never_start=[Oversize("Job n/huge", "cpu", 65.0, 64.0)])
+    assert found["Ready"] == found["JobsFit"] == ("False", "LargerThanLevel")
+
+
+@pytest.mark.parametrize("granted", [HARD, GuaranteeClass.SOFT, GuaranteeClass.ELASTIC, None])
+@pytest.mark.parametrize("attainable", [IN_TIME, TOO_LATE, None])
+def test_each_fact_is_told_by_one_condition_and_no_condition_that_holds_sounds_like_a_failure(
+    granted: GuaranteeClass | None, attainable: Attainability | None
+) -> None:
+    member, decision = decided(granted=granted)
+    found = conditions_of(member, decision, attainable, [BLOCKED], observed_only=False, never_start=[Oversize("Job n/j", "cpu", 2.0, 1.0)])
+    messages = [one.message for one in found]
+    assert len(set(messages)) == len(messages)
+    assert not [one for one in found if one.status == "True" and one.reason.endswith("Failed")]
 
 
 @pytest.mark.parametrize(

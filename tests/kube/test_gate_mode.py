@@ -182,7 +182,7 @@ def test_a_rejected_queue_runs_in_what_is_idle() -> None:
     world.queue(LQ, "burst", spec=latency_spec() | GATES)
     bare(world, "burst", 10)
     settle(world)
-    assert world.condition(LQ, "burst", "Admitted")[:2] == ("False", "SafetyConditionFailed")
+    assert world.condition(LQ, "burst", "Admitted")[:2] == ("False", "BreaksEarlierPromise")
     assert gated(world, "burst") == 0
 
 

@@ -63,11 +63,12 @@ def test_a_queue_that_would_break_a_promise_is_rejected_with_the_numbers() -> No
     result, _ = settle((first, throughput("b/q", 1.0), throughput("c/q", 2.0)), [50.0])
     assert result.classes == (HARD, ELASTIC, None)
     decision = result.decisions[2].admission
-    assert decision.reason == "SafetyConditionFailed"
+    assert decision.reason == "BreaksEarlierPromise"
     assert decision.safety is not None
     assert (decision.safety.holds, decision.safety.left, decision.safety.binding_queue) == (False, 2000.0, "a/q")
     assert decision.safety.right == pytest.approx(50 * 100 / 3)
-    assert "2000 cores x s" in decision.message
+    assert "a/q" not in decision.message, "the owner of one queue learns no names of others"
+    assert "2000" not in decision.message, "nor their sizes"
     assert any(event.kind is EventKind.REJECTED and event.queue == "c/q" for event in result.events)
 
 
@@ -260,8 +261,8 @@ class TestChangedPromise:
         result, memory = settle(wanted, [10.0], memory)
         assert result.classes == (HARD, SOFT)
         assert memory.queues["l/q"].promise == self.queue
-        assert result.decisions[1].admission.reason == "PromiseKept"
-        assert [event.kind for event in result.events] == [EventKind.PROMISE_KEPT]
+        assert result.decisions[1].admission.reason == "PromiseChangeRejected"
+        assert [event.kind for event in result.events] == [EventKind.PROMISE_CHANGE_REJECTED]
         again, _ = settle((*wanted,), [10.0], memory)
         assert again.events == ()
 
@@ -314,8 +315,8 @@ def test_deciding_many_at_once_agrees_with_one_after_the_other(case: tuple[tuple
         book.grant(member, float(declared.weight[row]), float(load[row]), want)
 
 
-def test_a_rejection_is_told_with_its_numbers() -> None:
+def test_a_rejection_is_told_with_the_words_of_its_admission() -> None:
     result, _ = settle((latency("a/q", 0.0, [50.0], 40, Sporadic(100)), throughput("b/q", 1.0), throughput("c/q", 2.0)), [50.0])
     told = [event.message for event in result.events if event.kind is EventKind.REJECTED]
     assert told == [result.decisions[2].admission.message]
-    assert "1667 cores x s" in told[0]
+    assert "Lower this queue's weight" in told[0]

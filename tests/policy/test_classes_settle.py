@@ -51,7 +51,7 @@ def test_an_older_refused_change_is_looked_at_again_as_soon_as_a_younger_change_
     _, memory = settle((promise, first, second), 50.0, Memory(), 0.0)
     heavier = dataclasses.replace(first, weight=1.0)
     result, memory = settle((promise, heavier, second), 50.0, memory, 1.0)
-    assert [event.kind for event in result.events] == [EventKind.PROMISE_KEPT]  # 2000 > 50 x 100 / 2.9
+    assert [event.kind for event in result.events] == [EventKind.PROMISE_CHANGE_REJECTED]  # 2000 > 50 x 100 / 2.9
     result, memory = settle((promise, heavier, dataclasses.replace(second, weight=0.5)), 50.0, memory, 2.0)
     assert [(event.queue, event.kind) for event in result.events] == [("c", EventKind.PROMISE_CHANGED), ("b", EventKind.PROMISE_CHANGED)]
     assert result.decisions[1].share == 1.0 / 2.5

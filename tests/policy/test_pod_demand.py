@@ -50,7 +50,7 @@ def test_pods_that_ask_for_more_than_can_be_promised_end_the_guarantee_and_the_m
     result, memory = decide(beside(CPU_ONLY, [1.0, 60.0], [40.0, 2400.0]), memory, PolicyConfig(), 1.0)
     assert result.classes[1] is ELASTIC  # 2400 x 30 s > 400 x 300 s / 2
     admission = result.decisions[1].admission
-    assert admission.reason == "FairnessConditionFailed"
+    assert admission.reason == "DemandAboveFairShare"
     assert "2.344 KiB that it does not declare" in admission.message
     assert [event.kind for event in result.events if event.queue == "l"] == [EventKind.CLASS_CHANGED]
 

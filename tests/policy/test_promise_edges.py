@@ -167,7 +167,7 @@ class TestKeepingAndComingBack:
     def test_and_against_changes_of_the_same_round(self) -> None:
         result = self.back(weight=3.0)
         assert result.classes == (HARD, SOFT)
-        assert [(event.queue, event.warning) for event in told(result, EventKind.PROMISE_KEPT)] == [("a/q", True)]
+        assert [(event.queue, event.warning) for event in told(result, EventKind.PROMISE_CHANGE_REJECTED)] == [("a/q", True)]
 
     def test_a_change_of_class_is_told_with_its_direction(self) -> None:
         pool, queues = Pool(8.0), (bursting("a/q", 0.0, 4.0), bursting("b/q", 1.0, 4.0))
@@ -211,7 +211,7 @@ class TestChanges:
         assert pool.round(first, spec).classes == (HARD, HARD)
         result = pool.round(first, dataclasses.replace(spec, weight=3.0, burst=Burst({"cpu": 20.0}, 90, 90)))
         assert result.classes == (HARD, HARD)
-        assert [event.kind for event in result.events] == [EventKind.PROMISE_KEPT]
+        assert [event.kind for event in result.events] == [EventKind.PROMISE_CHANGE_REJECTED]
 
     def test_that_are_all_refused_leave_every_promise_in_force(self) -> None:
         pool, spec = Pool(10.0), bursting("l/q", 0.0, 5.0)

@@ -38,7 +38,7 @@ FULL = QueueMemory(
     guarantee_class=GuaranteeClass.SOFT,
     admission_order=3,
     decision=AdmissionDecision(
-        "a/q", GuaranteeClass.SOFT, "ResourceConditionFailed", "a sentence",
+        "a/q", GuaranteeClass.SOFT, "NoRoomForRate", "a sentence",
         ConditionResult(True, 1.0, 2.0, "cpu", "b/q"), ConditionResult(True, 3.0, 4.0, "memory", "a/q"),
         ConditionResult(False, math.inf, 6.0, "gpu", "c/q"),
     ),
@@ -57,7 +57,7 @@ FULL_TEXT: dict[str, Any] = {
     },
     "class": "Soft",
     "decision": {
-        "queue": "a/q", "class": "Soft", "reason": "ResourceConditionFailed", "message": "a sentence",
+        "queue": "a/q", "class": "Soft", "reason": "NoRoomForRate", "message": "a sentence",
         "safety": [True, 1.0, 2.0, "cpu", "b/q"], "fairness": [True, 3.0, 4.0, "memory", "a/q"],
         "resource": [False, None, 6.0, "gpu", "c/q"],
     },
@@ -78,7 +78,7 @@ FULL_TEXT: dict[str, Any] = {
 
 SCHEDULED = QueueMemory(
     QueueSpec("b/q", QueueKind.LATENCY, (6.0, "b/q"), arrival=Schedule((ScheduledBurst(30.0, BURST), ScheduledBurst(60.0, BURST)))),
-    None, -1, AdmissionDecision("b/q", None, "SafetyConditionFailed", "no room", None, None, None),
+    None, -1, AdmissionDecision("b/q", None, "BreaksEarlierPromise", "no room", None, None, None),
     Window(WindowState.ARMED, 0, math.inf, math.inf, None, None),
 )  # fmt: skip
 SCHEDULED_TEXT = {
@@ -89,7 +89,7 @@ SCHEDULED_TEXT = {
     },
     "class": None,
     "decision": {
-        "queue": "b/q", "class": None, "reason": "SafetyConditionFailed", "message": "no room", "safety": None, "fairness": None,
+        "queue": "b/q", "class": None, "reason": "BreaksEarlierPromise", "message": "no room", "safety": None, "fairness": None,
         "resource": None,
     },
     "window": {

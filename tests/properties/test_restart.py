@@ -79,7 +79,7 @@ def check_classes(result: RoundResult, config: PolicyConfig, case: tuple[int, in
         answer, granted = decision.admission, decision.guarantee_class
         if granted is None:
             assert answer.reason == "Suspended" or (answer.safety is not None and not answer.safety.holds), case
-        elif decision.kind is QueueKind.LATENCY and answer.reason not in {"PromiseKept", "UnknownResource"}:
+        elif decision.kind is QueueKind.LATENCY and answer.reason not in {"PromiseChangeRejected", "UnknownResource"}:
             assert answer.safety is not None, case
             assert answer.fairness is not None, case
             if answer.safety.holds and answer.fairness.holds:

@@ -284,9 +284,9 @@ def test_kubectl_get_and_explain_read_well(installed: Cluster, namespace: Callab
             }
         ],
     }
-    installed.kubectl("patch", "lq", "burst", "-n", here, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
-    header, row = installed.kubectl("get", "lq", "-n", here).splitlines()[:2]
-    assert header.split() == ["NAME", "CLASS", "WINDOW", "SHARE", "ALLOC", "USED", "MET", "MISSED", "READY", "AGE"]
+    installed.kubectl("patch", "latq", "burst", "-n", here, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    header, row = installed.kubectl("get", "latq", "-n", here).splitlines()[:2]
+    assert header.split() == ["NAME", "CLASS", "WINDOW", "FAIR-SHARE", "ALLOCATED", "USED", "MET", "MISSED", "READY", "AGE"]
     assert row.split()[:5] == ["burst", "Hard", "Open", "25.0%", "270"]
     assert row.split()[5:8] == ["2", "1", "True"]
     both = installed.kubectl("get", "fairburst", "-n", here)

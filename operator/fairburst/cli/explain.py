@@ -131,20 +131,20 @@ def _of_recording(path: Path, name: str) -> Explanation:
 
 def of_status(key: tuple[str, str, str], queues: Queues) -> Explanation:
     """Explain from the queue's own status: what the operator has written."""
-    from fairburst.cli.queues import amounts_text, condition, waiting  # noqa: PLC0415
+    from fairburst.cli.queues import amounts_text, trouble, waiting  # noqa: PLC0415
 
     kind, namespace, name = key
     status = queues[key].get("status") or {}
-    ready = condition(status, "Ready")
+    why = trouble(status)
     found = Explanation(f"{namespace}/{name}", f"{kind} {namespace}/{name}: {status.get('class', 'not decided yet')}")
-    found.facts.append(("Why", ready.get("message", "no operator has decided on it: is one running? Ask `fairburst doctor`")))
+    found.facts.append(("Why", why or "no operator has decided on it: is one running? Ask `fairburst doctor`"))
     admission = status.get("admission") or {}
-    if admission.get("message") and admission["message"] != ready.get("message"):
+    if admission.get("message") and admission["message"] != why:
         found.facts.append(("Admission", admission["message"]))
     if "demand" in status:
         found.facts += [(label, amounts_text(status.get(part))) for label, part in (("Wanted", "demand"), ("Running", "usage"))]
         found.facts += [("Given", amounts_text(status.get("allocation"))), ("Waiting", amounts_text(waiting(status)))]
-    found.facts += _false_conditions(status, {"Ready", "Admitted"})
+    found.facts += [fact for fact in _false_conditions(status, {"Ready", "Admitted", "Guaranteed"}) if fact[1] != why]
     return found
 
 

@@ -227,7 +227,7 @@ def verdict(found: Sequence[QueueChange], asked: Asked) -> int:
     for one in found:
         if one.is_weaker:
             against.append(f"{one.queue} would fall from {_word(one.before)} to {_word(one.after)}. {one.message}")
-        elif one.reason == "PromiseKept":
+        elif one.reason == "PromiseChangeRejected":
             against.append(f"the change of {one.queue} would be refused. {one.message}")
         elif one.queue in tried_names and one.after is None:
             against.append(f"{one.queue} would not be admitted. {one.message}")

@@ -66,6 +66,14 @@ def condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return next((one for one in status.get("conditions") or [] if one.get("type") == kind), {})
 
 
+def trouble(status: Mapping[str, Any]) -> str:
+    """Return why a queue is not ready: the message of the condition whose reason Ready repeats, else that of Ready."""
+    ready = condition(status, "Ready")
+    conditions = status.get("conditions") or []
+    told = [one for one in conditions if one["type"] != "Ready" and one["status"] == "False" and one.get("reason") == ready.get("reason")]
+    return str((told[0] if told else ready).get("message", ""))
+
+
 def summaries(queues: Queues, now: float) -> list[dict[str, Any]]:
     """Return each queue's line as data, by namespace and name."""
     found = []

@@ -68,7 +68,7 @@ async def leader(client: ApiClient, config: Config) -> dict[str, Any]:
 
 def summary(seen: Look, leads: dict[str, Any], now: float) -> dict[str, Any]:
     """Return the screen as data."""
-    from fairburst.cli.queues import condition, summaries  # noqa: PLC0415
+    from fairburst.cli.queues import condition, summaries, trouble  # noqa: PLC0415
     from fairburst.quantity import format_quantity, parse_quantity  # noqa: PLC0415
 
     pool = seen.config.pool.name
@@ -98,7 +98,7 @@ def summary(seen: Look, leads: dict[str, Any], now: float) -> dict[str, Any]:
         "bursts": [one for one in listed if one["kind"] == "LatencyQueue"],
         "waiting": [{**one, "why": reasons.get(f"{one['namespace']}/{one['name']}", "")} for one in listed if one["waiting"]],
         "problems": [
-            {"queue": f"{key[1]}/{key[2]}", "reason": found.get("reason", ""), "message": found.get("message", "")}
+            {"queue": f"{key[1]}/{key[2]}", "reason": found.get("reason", ""), "message": trouble(obj["status"])}
             for key, obj in sorted(queues.items())
             if (found := condition(obj.get("status") or {}, "Ready")).get("status") == "False"
         ],

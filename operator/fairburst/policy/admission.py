@@ -393,7 +393,7 @@ class _Settlement:
             self.refused[row] = self.specs[row]
             if self.was_refused.get(row) != self.specs[row]:
                 message = "The changed promise was refused; the earlier one stays in force."
-                self.events.append(RoundEvent(self.specs[row].name, EventKind.PROMISE_KEPT, message, warning=True))
+                self.events.append(RoundEvent(self.specs[row].name, EventKind.PROMISE_CHANGE_REJECTED, message, warning=True))
 
     def _tell_class(self, row: int, before: int, after: int) -> None:
         weaker = after < before

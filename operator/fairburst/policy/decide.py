@@ -193,7 +193,7 @@ def _result(
 
 def _with_numbers(view: Round, event: RoundEvent) -> RoundEvent:
     """Bad news carries the numbers that explain it; good news is not worth a sentence for each of thousands of queues."""
-    if event.kind not in {EventKind.REJECTED, EventKind.PROMISE_KEPT, EventKind.CLASS_CHANGED}:
+    if event.kind not in {EventKind.REJECTED, EventKind.PROMISE_CHANGE_REJECTED, EventKind.CLASS_CHANGED}:
         return event
     reasons = AdmissionDecisions(view)[view.columns.declared.row_of[event.queue]].message
     return replace(event, message=f"{event.message} {reasons}" if event.kind is EventKind.CLASS_CHANGED else reasons)

@@ -159,7 +159,7 @@ def admission_decision(view: Round, row: int) -> AdmissionDecision:
     spec = view.snapshot.queues[row]
     granted = CLASS_OF_CODE[columns.guarantee[row]]
     if spec.suspended:
-        message = "The queue is suspended: it has no weight and no allocation until it is resumed, and is then decided anew."
+        message = "The queue is suspended: it has no weight and no allocation until it is resumed, and is then decided again."
         return AdmissionDecision(spec.name, None, "Suspended", message, None, None, None)
     refused = columns.refused.get(row)
     declared, at, load = columns.declared, row, float(view.loads[row])
@@ -179,10 +179,10 @@ def admission_decision(view: Round, row: int) -> AdmissionDecision:
             hard.remove(spec.name)
         resource = hard.fit(Member(declared, at))
     shown = None if resource is None else _resource_result(view, resource)
-    reason, message = _admission_words(spec.name, float(view.shares[row]), granted, safety, fairness, shown, resource)
+    reason, message = _admission_words(spec.name, float(view.shares[row]), granted, safety, fairness, shown)
     message += _added_words(view, row)
     if refused is not None:
-        reason, message = "PromiseKept", f"The changed promise was refused, the earlier one stays in force. {message}"
+        reason, message = "PromiseChangeRejected", f"The changed promise was refused, the earlier one stays in force. {message}"
     return AdmissionDecision(spec.name, granted, reason, message, safety, fairness, shown)
 
 
@@ -266,40 +266,38 @@ def _seconds_of(value: float, resource: str) -> str:
 
 def _admission_words(
     name: str, share: float, granted: GuaranteeClass | None, safety: ConditionResult, fairness: ConditionResult | None,
-    resource: ConditionResult | None, fit: Fit | None,
+    resource: ConditionResult | None,
 ) -> tuple[str, str]:  # fmt: skip
-    """The reason and a sentence with the numbers."""
+    """Return the reason and a sentence with the queue's own numbers: tenants read it, so it has no names or sizes of other queues."""
     if granted is None or not safety.holds:
-        return "SafetyConditionFailed", (
-            f"Admitting it would break the promise to {safety.binding_queue}: its bursts need "
-            f"{_seconds_of(safety.left, safety.binding_resource)}, its fair share would shrink to "
-            f"{_seconds_of(safety.right, safety.binding_resource)}. Lower this queue's weight, or wait until a queue leaves."
+        return "BreaksEarlierPromise", (
+            "Admitting it would break a promise made earlier: that queue's fair share would be smaller than its bursts need. Lower this "
+            "queue's weight, or wait until a queue leaves."
         )
     if fairness is None:
         return "FairShare", f"Admitted: its fair share is {100 * share:.3g} % of the pool, more where others leave room."
-    if not fairness.holds:
-        return "FairnessConditionFailed", (
+    if resource is None:
+        return "DemandAboveFairShare", (
             f"Each burst needs {_seconds_of(fairness.left, fairness.binding_resource)}, the fair share of the time between two bursts is "
             f"{_seconds_of(fairness.right, fairness.binding_resource)}: fair share only. Ask for less, less often, or for more weight."
         )
-    if resource is None or fit is None:
-        return "FairShare", "Admitted with its fair share."
     if granted is GuaranteeClass.HARD:
-        return "Guaranteed", (
-            f"Guaranteed: with this queue hard promises take at most {amount(resource.left, resource.binding_resource)} of "
-            f"{amount(resource.right, resource.binding_resource)} ({fit.step})."
-        )
-    return "ResourceConditionFailed", _no_room_words(name, granted, resource, fit)
+        return "Guaranteed", f"Hard: its rate fits beside all other hard promises, with {_apart(resource)} left."
+    return "NoRoomForRate", _no_room_words(name, granted, resource)
 
 
-def _no_room_words(name: str, granted: GuaranteeClass, resource: ConditionResult, fit: Fit) -> str:
-    """Why condition (3) does not hold, and what to do."""
-    left, right = amount(resource.left, resource.binding_resource), amount(resource.right, resource.binding_resource)
+def _apart(resource: ConditionResult) -> str:
+    return amount(abs(resource.right - resource.left), resource.binding_resource)
+
+
+def _no_room_words(name: str, granted: GuaranteeClass, resource: ConditionResult) -> str:
+    """Return why condition (3) does not hold, and what to do."""
     if resource.binding_queue == name:
+        left, right = amount(resource.left, resource.binding_resource), amount(resource.right, resource.binding_resource)
         return f"{granted.value}: its own rate of {left} does not fit into {right}. Allow a later deadline, or ask for less."
     return (
-        f"{granted.value}: beside the hard queues (most of it {resource.binding_queue}) this rate would make {left} of {right} "
-        f"({fit.step}). Allow a later deadline, or bursts at other times."
+        f"{granted.value}: beside the promises to hard queues {_apart(resource)} are missing for its rate. Allow a later deadline, or "
+        "bursts at other times."
     )
 
 

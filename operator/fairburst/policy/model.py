@@ -421,7 +421,7 @@ class EventKind(enum.Enum):
     REJECTED = "Rejected"
     CLASS_CHANGED = "ClassChanged"
     PROMISE_CHANGED = "PromiseChanged"
-    PROMISE_KEPT = "PromiseKept"
+    PROMISE_CHANGE_REJECTED = "PromiseChangeRejected"
     BURST_OPENED = "BurstOpened"
     BURST_MET = "BurstMet"
     BURST_MISSED = "BurstMissed"

@@ -52,7 +52,7 @@ def crd_for(model: type[LatencyQueue] | type[ThroughputQueue]) -> dict[str, Any]
                 "listKind": f"{kind}List",
                 "plural": plural,
                 "singular": kind.lower(),
-                "shortNames": ["lq" if latency else "tq"],
+                "shortNames": ["latq" if latency else "thrq"],
                 "categories": ["fairburst"],
             },
             "versions": [
@@ -98,8 +98,8 @@ def _printer_columns(latency: bool) -> list[dict[str, Any]]:
     if latency:
         columns.append(column("Window", ".status.window.state"))
     columns += [
-        column("Share", ".status.share", description="Weight over the sum of admitted weights."),
-        column("Alloc", ".status.allocation.cpu", description="Cpu allocated now."),
+        column("Fair-Share", ".status.share", description="Weight over the sum of admitted weights."),
+        column("Allocated", ".status.allocation.cpu", description="Cpu allocated now."),
         column("Used", ".status.usage.cpu", description="Cpu used by pods from bound to ended."),
     ]
     if latency:

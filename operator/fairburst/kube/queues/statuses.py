@@ -110,10 +110,14 @@ class ConditionSides(KubeModel):
     """One admission condition at its tightest point: it holds if left is at most right."""
 
     holds: bool = Field(description="Whether the condition holds.")
-    left: str = Field(max_length=32, description="The requested amount. Resource-seconds; for the resource condition resource units.")
-    right: str = Field(max_length=32, description="The available amount, in the same unit.")
+    left: str = Field(
+        max_length=32,
+        description="The requested amount. Resource-seconds; for the resource condition resource units. If another queue binds, the ratio "
+        "of both sides.",
+    )
+    right: str = Field(max_length=32, description="The available amount, in the same unit; 1 for a ratio.")
     resource: str = Field(max_length=512, description="Resource for which the condition is tightest.")
-    queue: str = Field(max_length=512, description="Queue for which the condition is tightest.")
+    queue: str = Field(max_length=512, description='This queue, or "another queue".')
 
 
 class AdmissionStatus(KubeModel):
@@ -227,6 +231,6 @@ class QueueStatus(KubeModel):
     conditions: list[Condition] | None = Field(
         default=None,
         max_length=32,
-        description="Admitted, Guaranteed, Attainable, Enforced, Ready.",
+        description="Admitted, Guaranteed, Attainable, Enforced, JobsFit, Elastic, Ready: docs/conditions.md lists every reason.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )

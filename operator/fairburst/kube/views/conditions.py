@@ -49,6 +49,8 @@ def conditions_of(
     too_large: a sentence for each job whose request exceeds the pool.
     never_start: work that starts whole or not at all, and needs more than the queue's level.
     contained: the step that an internal error prevented for this queue.
+
+    Each fact is told once: Guaranteed and Ready name the condition that tells it.
     """
     if decision is None:
         return _not_governing(member)
@@ -69,9 +71,12 @@ def _not_governing(member: Member) -> list[ConditionValue]:
     problem = member.problem
     reason, message = (problem.reason, problem.message) if problem else ("NotGoverning", "the queue does not govern its namespace")
     return [
-        ConditionValue("Admitted", "False", reason, message),
+        ConditionValue("Admitted", "False", "NotGoverning", "not decided on; Ready says why."),
         ConditionValue(
-            "Enforced", "False", reason, "nothing of this queue is in force; its namespace runs at the floor or under another queue."
+            "Enforced",
+            "False",
+            "NotGoverning",
+            "nothing of this queue is in force; its namespace runs at the floor or under another queue.",
         ),
         ConditionValue("Ready", "False", reason, message),
     ]
@@ -85,15 +90,15 @@ def _admitted(decision: QueueDecision) -> ConditionValue:
 def _guaranteed(decision: QueueDecision, attainable: Attainability | None) -> ConditionValue:
     match decision.guarantee_class:
         case GuaranteeClass.HARD if attainable is not None and _ATTAINABLE[attainable.verdict] == "False":
-            return ConditionValue("Guaranteed", "False", "NotAttainable", attainable.message)
+            return ConditionValue("Guaranteed", "False", "NotAttainable", "the rate is promised; Attainable says why the deadline is not.")
         case GuaranteeClass.HARD:
-            return ConditionValue("Guaranteed", "True", "HardGuarantee", decision.admission.message)
+            return ConditionValue("Guaranteed", "True", "HardGuarantee", "the rate is promised in every window.")
         case GuaranteeClass.SOFT:
-            return ConditionValue("Guaranteed", "False", "SoftGuarantee", decision.admission.message)
+            return ConditionValue("Guaranteed", "False", "SoftGuarantee", "served by its deadline if hard queues leave room; see Admitted.")
         case GuaranteeClass.ELASTIC:
-            return ConditionValue("Guaranteed", "False", "FairShareOnly", decision.admission.message)
+            return ConditionValue("Guaranteed", "False", "FairShareOnly", "served by its fair share, without a deadline; see Admitted.")
         case None:
-            return ConditionValue("Guaranteed", "False", "Rejected", decision.admission.message)
+            return ConditionValue("Guaranteed", "False", "Rejected", "nothing is promised; Admitted says why.")
 
 
 def _attainable(attainable: Attainability | None) -> ConditionValue:
@@ -141,10 +146,14 @@ def _never_start(oversizes: Sequence[Oversize]) -> str:
 
 
 def _ready(member: Member, found: Sequence[ConditionValue], *, observed_only: bool) -> ConditionValue:
+    """Return Ready: False where work of the queue cannot start, or not in time, until its owner or an administrator acts."""
     if member.problem is not None:
         return ConditionValue("Ready", "False", member.problem.reason, member.problem.message)
-    needed = ("Admitted",) if observed_only else ("Admitted", "Enforced")
-    for condition in found:
-        if condition.type in needed and condition.status != "True":
-            return ConditionValue("Ready", "False", condition.reason, condition.message)
+    needed = {"Admitted", "JobsFit", "Attainable"} | (set() if observed_only else {"Enforced"})
+    wrong = [condition for condition in found if condition.type in needed and condition.status == "False"]
+    if wrong:
+        said = " and ".join(condition.type for condition in wrong)
+        return ConditionValue("Ready", "False", wrong[0].reason, f"{said} {'says' if len(wrong) == 1 else 'say'} what to do.")
+    if observed_only:
+        return ConditionValue("Ready", "True", "Observed", "the queue is decided on; enforcement: Observe writes nothing.")
     return ConditionValue("Ready", "True", "Ready", "the queue is admitted and served.")

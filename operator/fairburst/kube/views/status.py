@@ -29,6 +29,7 @@ MILLI, MICRO = 1000, 1_000_000
 LEDGER_TOLERANCE = 0.05  # dominant-share-seconds by which a stored ledger may drift before it is rewritten
 RATE_TOLERANCE = 2e-4  # of capacity
 REJECTED = "Rejected"
+ANOTHER_QUEUE = "another queue"
 FIGURES_PER_SECOND = 10.0  # limits status writes of hundreds of busy queues
 # A latency queue's receipts are on the cluster after at most this long, whatever else waits. With a round and half a second between two
 # checks of the statuses, a take-over finds them at most five seconds old. LEDGER_TOLERANCE keeps this to a few dozen writes a second in
@@ -204,7 +205,7 @@ def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[st
         "guaranteed": _amounts(resources, decision.guaranteed),
         "usage": _amounts(resources, item.usage),
         "demand": _amounts(resources, item.demand),
-        "admission": _admission(decision.admission),
+        "admission": _admission(decision.admission, decision.queue),
         **_accounts(memory, current, wall),
     }
     if memory.refused is not None:
@@ -471,7 +472,8 @@ def _growing(value: float, rate: float, as_of: float, current: Mapping[str, Any]
     return {"valueMilliseconds": round(amount * MILLI), "rateMicro": round(rate * MICRO), "asOf": _time(wall)}
 
 
-def _admission(decision: AdmissionDecision) -> dict[str, Any]:
+def _admission(decision: AdmissionDecision, queue: str) -> dict[str, Any]:
+    """Return the decision as tenants may read it. A condition bound by another queue is told as a ratio and without that queue's name."""
     written: dict[str, Any] = {
         "class": decision.guarantee_class.value if decision.guarantee_class else REJECTED,
         "reason": decision.reason,
@@ -479,14 +481,20 @@ def _admission(decision: AdmissionDecision) -> dict[str, Any]:
     }
     for name, sides in (("safety", decision.safety), ("fairness", decision.fairness), ("resource", decision.resource)):
         if sides is not None:
+            own = sides.binding_queue == queue
+            left, right = (sides.left, sides.right) if own else (_ratio(sides), 1.0)
             written[name] = {
                 "holds": sides.holds,
-                "left": f"{sides.left:.6g}",
-                "right": f"{sides.right:.6g}",
+                "left": f"{left:.6g}",
+                "right": f"{right:.6g}",
                 "resource": sides.binding_resource,
-                "queue": sides.binding_queue,
+                "queue": queue if own else ANOTHER_QUEUE,
             }
     return written
+
+
+def _ratio(sides: ConditionResult) -> float:
+    return sides.left / sides.right if sides.right > 0 else 0.0 if sides.holds else 1e9
 
 
 def _sides(sides: ConditionSides | None) -> ConditionResult | None:
