@@ -115,6 +115,8 @@ def full_status() -> QueueStatus:
             "guaranteed": amounts,
             "usage": amounts,
             "demand": amounts,
+            "waiting": amounts,
+            "explanation": "8 cpu wait.",
             "admission": {"class": "Hard", "reason": "Fits", "message": "All fits.", "safety": sides, "fairness": sides, "resource": sides},
             "history": {"bursts": 3, "met": 2, "missed": 1},
             "elasticity": {

@@ -170,7 +170,7 @@ class TestLife:
         with OperatorProcess(cluster, running, subject_user=None, install=False) as operator:
             self.ask_as_helm_test_does(helm, home, operator)
             until(lambda: self.classed(cluster, queue), PATIENCE_SECONDS, "the queue of the notes to get its class")
-            cluster.kubectl("patch", "tq", queue, "-n", queue, "--type=merge", "-p", '{"spec": {"enforcement": "Quota"}}')
+            cluster.kubectl("patch", "thrq", queue, "-n", queue, "--type=merge", "-p", '{"spec": {"enforcement": "Quota"}}')
             until(lambda: self.quota(cluster, queue), PATIENCE_SECONDS, "the quota of the queue's namespace")
             self.upgrade(cluster, helm, home)
 
@@ -201,7 +201,7 @@ class TestLife:
 
     @staticmethod
     def classed(cluster: Cluster, queue: str) -> bool:
-        status = json.loads(cluster.kubectl("get", "tq", queue, "-n", queue, "-o", "json")).get("status", {})
+        status = json.loads(cluster.kubectl("get", "thrq", queue, "-n", queue, "-o", "json")).get("status", {})
         return bool(status.get("class") == "Elastic")
 
     @staticmethod
@@ -265,7 +265,7 @@ class TestLife:
             PATIENCE_SECONDS,
             "all but the CRDs to be gone",
         )
-        assert cluster.kubectl("get", "tq", queue, "-n", queue, "-o", "name")
+        assert cluster.kubectl("get", "thrq", queue, "-n", queue, "-o", "name")
         assert cluster.kubectl("get", "resourcequota", "-n", queue, "-o", "name").split() == ["resourcequota/somebody-elses"]
         assert "fairburst" not in cluster.kubectl("get", "configmap", "-n", home, "-o", "name")
 
@@ -278,7 +278,7 @@ def test_reinstalling_finds_the_queues_that_were_kept(chart_cluster: Cluster, he
     until(lambda: "created" in chart_cluster.kubectl("create", "-n", home, "-f", "-", input=json.dumps(queue)), 1, "the queue")
     helm.run("uninstall", "fb", namespace=home)
     helm.on_chart("install", "fb", values=values | {"crds": {"keep": False}}, namespace=home)
-    assert chart_cluster.kubectl("get", "tq", "-n", home, "-o", "name").strip() == "throughputqueue.fairburst.dev/kept"
+    assert chart_cluster.kubectl("get", "thrq", "-n", home, "-o", "name").strip() == "throughputqueue.fairburst.dev/kept"
     helm.run("uninstall", "fb", namespace=home)
     until(lambda: ours(chart_cluster, home) == set(), PATIENCE_SECONDS, "crds.keep=false to leave nothing")
 

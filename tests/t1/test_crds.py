@@ -260,8 +260,8 @@ def test_the_pool_of_a_queue_cannot_change(installed: Cluster, namespace: Callab
     here = namespace("pool")
     installed.kubectl("create", "-f", "-", input=json.dumps(queue("ThroughputQueue", THROUGHPUT_SPEC, here)))
     with pytest.raises(ClusterError, match="pool is immutable"):
-        installed.kubectl("patch", "tq", "queue", "-n", here, "--type=merge", "-p", '{"spec": {"pool": "other"}}')
-    installed.kubectl("patch", "tq", "queue", "-n", here, "--type=merge", "-p", '{"spec": {"weight": 7}}')
+        installed.kubectl("patch", "thrq", "queue", "-n", here, "--type=merge", "-p", '{"spec": {"pool": "other"}}')
+    installed.kubectl("patch", "thrq", "queue", "-n", here, "--type=merge", "-p", '{"spec": {"weight": 7}}')
 
 
 def test_kubectl_get_and_explain_read_well(installed: Cluster, namespace: Callable[..., str]) -> None:
@@ -286,14 +286,14 @@ def test_kubectl_get_and_explain_read_well(installed: Cluster, namespace: Callab
     }
     installed.kubectl("patch", "latq", "burst", "-n", here, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
     header, row = installed.kubectl("get", "latq", "-n", here).splitlines()[:2]
-    assert header.split() == ["NAME", "CLASS", "WINDOW", "FAIR-SHARE", "ALLOCATED", "USED", "MET", "MISSED", "READY", "AGE"]
+    assert header.split() == ["NAME", "CLASS", "WINDOW", "FAIR-SHARE", "ALLOCATED", "USED", "WAITING", "MET", "MISSED", "READY", "AGE"]
     assert row.split()[:5] == ["burst", "Hard", "Open", "25.0%", "270"]
     assert row.split()[5:8] == ["2", "1", "True"]
     both = installed.kubectl("get", "fairburst", "-n", here)
     assert "latencyqueue.fairburst.dev/burst" in both
     assert "throughputqueue.fairburst.dev/batch" in both
     assert "Its guaranteed rate is resources x durationSeconds / deadlineSeconds" in " ".join(
-        installed.kubectl("explain", "lq.spec.burst").split()
+        installed.kubectl("explain", "latq.spec.burst").split()
     )
 
 
@@ -301,8 +301,8 @@ def test_a_status_keeps_all_that_the_operator_must_remember(installed: Cluster, 
     here = namespace("memory")
     installed.kubectl("create", "-f", "-", input=json.dumps(queue("LatencyQueue", LATENCY_SPEC, here)))
     status = to_status(full_status())
-    installed.kubectl("patch", "lq", "queue", "-n", here, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
-    stored = json.loads(installed.kubectl("get", "lq", "queue", "-n", here, "-o", "json"))
+    installed.kubectl("patch", "latq", "queue", "-n", here, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    stored = json.loads(installed.kubectl("get", "latq", "queue", "-n", here, "-o", "json"))
     assert stored["status"] == status
     assert parse_status(stored) == full_status()
 
@@ -402,6 +402,6 @@ class TestStamp:
         stamp = {"status": {"stamp": {"className": "fairburst-hard", "value": 2000, "preemptionPolicy": "Never"}}}
         for where, pool in ((here, "another"), (later, POOL)):
             installed.kubectl("create", "-f", "-", input=json.dumps(queue("ThroughputQueue", {"pool": pool}, where)))
-            installed.kubectl("patch", "tq", "queue", "-n", where, "--subresource=status", "--type=merge", "-p", json.dumps(stamp))
+            installed.kubectl("patch", "thrq", "queue", "-n", where, "--subresource=status", "--type=merge", "-p", json.dumps(stamp))
         self.wait_for_stamp(installed, later, ("fairburst-hard", 2000, "Never"))  # by now the earlier queue is known as well
         assert self.stamped(self.pod(installed, here, "probe")) == ("fairburst-large", -2, "Never")

@@ -56,7 +56,7 @@ def test_an_example_works_as_it_stands(operated: Cluster, file: str) -> None:
     namespaces = [one["metadata"]["name"] for one in documents(file) if one["kind"] == "Namespace"]
 
     def statuses() -> dict[str, dict[str, Any]]:
-        items = json.loads(operated.kubectl("get", "lq,tq", "-A", "-o", "json"))["items"]
+        items = json.loads(operated.kubectl("get", "latq,thrq", "-A", "-o", "json"))["items"]
         return {item["metadata"]["name"]: item.get("status", {}) for item in items if item["metadata"]["namespace"] in namespaces}
 
     def running() -> list[str]:

@@ -136,7 +136,7 @@ async def test_queues_survive_an_api_server_restart_and_deletions_in_it_are_noti
             await client.merge_patch(f"{queues}/stays", {"spec": {"suspended": True}})
             await until(lambda: names() == {"stays", "live"}, "deletion noticed")
             await until(lambda: watch.objects["LatencyQueue", "work", "stays"]["spec"].get("suspended"), "change noticed")
-            stored = json.loads(own_cluster.kubectl("get", "lq", "-n", "work", "stays", "-o", "json"))
+            stored = json.loads(own_cluster.kubectl("get", "latq", "-n", "work", "stays", "-o", "json"))
             assert "annotations" not in stored["metadata"]
             assert "finalizers" not in stored["metadata"]
         finally:

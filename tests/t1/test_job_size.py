@@ -44,7 +44,7 @@ def governed(installed: Cluster, namespace: Callable[..., str]) -> Callable[[dic
         here = namespace("sizes", labels={MANAGED_LABEL: "true"})
         installed.kubectl("create", "-f", "-", input=json.dumps(queue("ThroughputQueue", {"pool": POOL}, here)))
         patch = json.dumps({"status": status})
-        installed.kubectl("patch", "tq", "queue", "-n", here, "--subresource=status", "--type=merge", "-p", patch)
+        installed.kubectl("patch", "thrq", "queue", "-n", here, "--subresource=status", "--type=merge", "-p", patch)
         if "sizeThreshold" in status:
             until(lambda: labels(stored(installed, here, job_manifest())), PATIENCE_SECONDS, "the policies to know the queue")
         return here

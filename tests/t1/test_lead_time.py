@@ -68,14 +68,14 @@ def completions(fresh_cluster: Callable[..., Cluster]) -> dict[str, Completions]
         batch = {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "metadata": {"name": "queue", "namespace": "batch"}}
         create(cluster, latency("plain", "Off", arrivals["plain"]), latency("ahead", "Auto", arrivals["ahead"]), batch | {"spec": {}})
         for namespace in ("plain", "ahead"):
-            cluster.kubectl("wait", "lq/queue", "-n", namespace, "--for=jsonpath={.status.class}=Hard", "--timeout=60s", timeout=70)
+            cluster.kubectl("wait", "latq/queue", "-n", namespace, "--for=jsonpath={.status.class}=Hard", "--timeout=60s", timeout=70)
         idle = {name: completion(cluster, name, "idle", at) for name, at in arrivals.items()}
         create(cluster, task_job("batch", "work", BATCH_PODS, 9999, run_seconds=BATCH_SECONDS, family="work"))
         # A whole period of nothing but batch work, in which its tasks' durations are learned.
         for name, at in arrivals.items():
             arrival = at + 2 * PERIOD_SECONDS
             time.sleep(max(0.0, arrival - 1.0 - time.time()))
-            status = json.loads(cluster.kubectl("get", "lq/queue", "-n", name, "-o", "json"))["status"]
+            status = json.loads(cluster.kubectl("get", "latq/queue", "-n", name, "-o", "json"))["status"]
             found[name] = Completions(idle[name], completion(cluster, name, "full", arrival), status)
     return found
 

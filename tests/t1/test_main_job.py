@@ -99,9 +99,9 @@ def run(fresh_cluster: Callable[..., Cluster]) -> Iterator[Run]:
         for namespace in WEIGHTS:
             cluster.kubectl("create", "namespace", namespace)
         cluster.kubectl("apply", "-f", "-", input=queue_manifests())
-        cluster.kubectl("wait", "lq/queue", "-n", "serving", "--for=jsonpath={.status.class}=Hard", "--timeout=60s", timeout=70)
+        cluster.kubectl("wait", "latq/queue", "-n", "serving", "--for=jsonpath={.status.class}=Hard", "--timeout=60s", timeout=70)
         record = asyncio.run(drive(cluster))
-        status = json.loads(cluster.kubectl("get", "lq/queue", "-n", "serving", "-o", "json"))["status"]
+        status = json.loads(cluster.kubectl("get", "latq/queue", "-n", "serving", "-o", "json"))["status"]
         yield Run(record, operator, cluster, status, rounds_of(operator.log))
 
 

@@ -70,7 +70,7 @@ class Site:
         ]
 
     def window(self, where: str) -> JsonObject:
-        status = json.loads(self.cluster.kubectl("get", "lq", "queue", "-n", where, "-o", "json")).get("status") or {}
+        status = json.loads(self.cluster.kubectl("get", "latq", "queue", "-n", where, "-o", "json")).get("status") or {}
         return {**status.get("window", {}), "class": status.get("class")}
 
     def quota(self, where: str) -> float:

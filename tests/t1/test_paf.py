@@ -67,7 +67,7 @@ def told(cluster: Cluster, namespace: str, name: str) -> list[tuple[str, str]]:
 
 
 def condition(cluster: Cluster, namespace: str, type_: str) -> tuple[str, str]:
-    status = get(cluster, "tq", namespace, "queue").get("status") or {}
+    status = get(cluster, "thrq", namespace, "queue").get("status") or {}
     return next(((one["status"], one["reason"]) for one in status.get("conditions", []) if one["type"] == type_), ("", ""))
 
 
@@ -97,7 +97,7 @@ def test_jobs_are_sized_left_alone_where_others_size_them_and_given_back(fresh_c
 
 def shown(cluster: Cluster, namespace: str) -> dict[str, int]:
     """Slots given to the Jobs that the queue's status names."""
-    status = get(cluster, "tq", namespace, "queue").get("status") or {}
+    status = get(cluster, "thrq", namespace, "queue").get("status") or {}
     return {one["name"]: one["given"] for one in status.get("elasticity", {}).get("mostAffected", [])}
 
 
@@ -124,7 +124,7 @@ def bad_and_foreign(cluster: Cluster) -> None:
 
 def given_back(cluster: Cluster) -> None:
     """Deleting the queue gives every Job what its owner asked for, and takes our notes off."""
-    cluster.kubectl("delete", "tq", "queue", "-n", "batch")
+    cluster.kubectl("delete", "thrq", "queue", "-n", "batch")
     until(
         lambda: {parallelism(cluster, "batch")[name] for name in ("flat", "steep")} == {SLOTS}, PATIENCE_SECONDS, "sizes to be given back"
     )
@@ -169,7 +169,7 @@ async def test_jobs_get_on_faster_on_average_than_by_drf_alone_and_nobody_falls_
                 playing.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await playing
-        statuses = {name: get(cluster, "tq", name, "queue")["status"]["elasticity"]["mostAffected"][0] for name in WEIGHTS}
+        statuses = {name: get(cluster, "thrq", name, "queue")["status"]["elasticity"]["mostAffected"][0] for name in WEIGHTS}
     fair_slots = {name: statuses[name]["fair"] for name in WEIGHTS}
     by_drf = {name: max(fair[f"work-{name}"], CURVES[name](fair_slots[name])) for name in WEIGHTS}  # whichever is harder to beat
     by_paf = {name: given[f"work-{name}"] for name in WEIGHTS}
@@ -184,7 +184,7 @@ async def test_jobs_get_on_faster_on_average_than_by_drf_alone_and_nobody_falls_
 
 def change_queues(cluster: Cluster, spec: dict[str, Any]) -> None:
     for name in WEIGHTS:
-        cluster.kubectl("patch", "tq", "queue", "-n", name, "--type=merge", "-p", json.dumps({"spec": spec}))
+        cluster.kubectl("patch", "thrq", "queue", "-n", name, "--type=merge", "-p", json.dumps({"spec": spec}))
 
 
 async def measured(played: list[PlayedJob], playing: asyncio.Task[None]) -> dict[str, float]:
@@ -271,7 +271,7 @@ def restarted(cluster: Cluster) -> None:
     """Jobs of learned families, which declare nothing themselves, are sized by what was learned before the restart."""
     cluster.kubectl("delete", "jobs", "--all", "-n", "batch")
     enforced = {"spec": {"enforcement": "Quota", "limits": {"cpu": "20"}}}
-    cluster.kubectl("patch", "tq", "queue", "-n", "batch", "--type=merge", "-p", json.dumps(enforced))
+    cluster.kubectl("patch", "thrq", "queue", "-n", "batch", "--type=merge", "-p", json.dumps(enforced))
     create(cluster, *(task_job("batch", f"big-{family}", 16, 999, family=family) for family in ("saturating", "amdahl")))
     until(
         lambda: parallelism(cluster, "batch")["big-saturating"] < 10 < parallelism(cluster, "batch")["big-amdahl"],

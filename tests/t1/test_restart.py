@@ -61,7 +61,7 @@ def job(namespace: str, name: str, pods: int, seconds: int, *, cpu: int = 1, com
 
 
 def statuses(cluster: Cluster) -> dict[str, dict[str, Any]]:
-    items = json.loads(cluster.kubectl("get", "lq,tq", "-A", "-o", "json"))["items"]
+    items = json.loads(cluster.kubectl("get", "latq,thrq", "-A", "-o", "json"))["items"]
     return {item["metadata"]["namespace"]: item.get("status") or {} for item in items}
 
 

@@ -66,7 +66,7 @@ def run(cluster: Cluster, name: str, settings: dict[str, Any]) -> Run:
     with OperatorProcess(cluster, {"smallJobs": {"enabled": True, **settings}}, name) as operator:
         for namespace in (ours, theirs):
             create(cluster, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}, queue(namespace))
-            cluster.kubectl("wait", "tq/queue", "-n", namespace, "--for=jsonpath={.status.class}=Elastic", "--timeout=60s", timeout=70)
+            cluster.kubectl("wait", "thrq/queue", "-n", namespace, "--for=jsonpath={.status.class}=Elastic", "--timeout=60s", timeout=70)
         create(
             cluster,
             task_job(theirs, "other", 60, 9999, run_seconds=OTHER_SECONDS),
@@ -79,7 +79,7 @@ def run(cluster: Cluster, name: str, settings: dict[str, Any]) -> Run:
             create(cluster, task_job(ours, f"small-{number}", SMALL_PODS, SMALL_PODS, run_seconds=SMALL_SECONDS))
             time.sleep(APART_SECONDS)
             seen.append(operator.metrics())
-        status = json.loads(cluster.kubectl("get", "tq/queue", "-n", ours, "-o", "json"))["status"]
+        status = json.loads(cluster.kubectl("get", "thrq/queue", "-n", ours, "-o", "json"))["status"]
         smalls = [f"small-{number}" for number in range(SMALL_JOBS)]
         until(lambda: all(len(starts(cluster, ours).get(one, ())) == SMALL_PODS for one in smalls), 500.0, "every small pod to start")
         seen.append(operator.metrics())

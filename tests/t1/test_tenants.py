@@ -199,7 +199,7 @@ def grant(cluster: Cluster, who: str, role: str, namespaces: tuple[str, ...]) ->
 def everything_acts(site: Site) -> bool:
     """Roles are aggregated and policies noticed within a second or so, each by itself."""
     try:
-        site.team.patch("tq", "queue", BATCH, {"metadata": {"labels": {"seen": "yes"}}})
+        site.team.patch("thrq", "queue", BATCH, {"metadata": {"labels": {"seen": "yes"}}})
     except ClusterError:
         return False
     stamped = site.team.create(pod(), BURSTS)["spec"].get("priorityClassName")
@@ -209,13 +209,13 @@ def everything_acts(site: Site) -> bool:
         lambda: site.team.create(pod(labels={SIZE_LABEL: "small"}), BATCH),
         lambda: site.team.create(job_manifest() | {"metadata": {"generateName": "j-", "annotations": {ORIGINAL: "9"}}}, BATCH),
         lambda: site.landlord.create(quota("fairburst-small"), BATCH),
-        lambda: site.landlord.patch("tq", "queue", BATCH, {"spec": {"weight": 2}}),
-        lambda: site.landlord.patch("tq", "queue", BATCH, {"status": {"share": "1%"}}, "status"),
+        lambda: site.landlord.patch("thrq", "queue", BATCH, {"spec": {"weight": 2}}),
+        lambda: site.landlord.patch("thrq", "queue", BATCH, {"status": {"share": "1%"}}, "status"),
         lambda: site.landlord.patch("namespace", BATCH, "", {"metadata": {"labels": {MANAGED_LABEL: "no"}}}),
     )
     refused = [refusal(probe) for probe in probes]
     if not all(refused):  # not yet: take back what went through
-        site.admin("patch", "tq", "queue", "-n", BATCH, "--type=merge", "-p", '{"spec": {"weight": 1}}')
+        site.admin("patch", "thrq", "queue", "-n", BATCH, "--type=merge", "-p", '{"spec": {"weight": 1}}')
         site.admin("label", "namespace", BATCH, f"{MANAGED_LABEL}=true", "--overwrite")
         site.admin("delete", "resourcequota", "fairburst-small", "-n", BATCH, "--ignore-not-found")
     return (stamped, floor, sized) == ("fairburst-hard", "fairburst-large", "small") and all(refused)
@@ -251,7 +251,7 @@ def two_steps(site: Site) -> None:
     """A queue that belongs to something of the tenant's own could be deleted by deleting that."""
     mine = site.team.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "owner-"}}, BATCH)["metadata"]
     owned = {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": mine["name"], "uid": mine["uid"]}]}
-    site.team.patch("tq", "queue", BATCH, {"metadata": owned})
+    site.team.patch("thrq", "queue", BATCH, {"metadata": owned})
 
 
 NODE = "spec.nodeName: expected none in a managed namespace, found node-000"
@@ -325,23 +325,23 @@ ATTACKS: list[Any] = [
     pytest.param(lambda s: s.landlord.create(quota("mine", **{POOL_LABEL: "default"}), BATCH), QUOTAS, id="a quota with our label"),
     # Queues
     pytest.param(
-        lambda s: s.team.patch("tq", "queue", BATCH, weigh(5)),
+        lambda s: s.team.patch("thrq", "queue", BATCH, weigh(5)),
         "spec.weight: expected 1, found 5; another value takes the verb weigh on throughputqueues",
         id="weight",
     ),
     pytest.param(
-        lambda s: s.team.patch("lq", "queue", BURSTS, weigh(5)), "takes the verb weigh on latencyqueues", id="weight of a latency queue"
+        lambda s: s.team.patch("latq", "queue", BURSTS, weigh(5)), "takes the verb weigh on latencyqueues", id="weight of a latency queue"
     ),
     pytest.param(
-        lambda s: s.team.patch("tq", "queue", BATCH, {"spec": {"enforcement": "Observe"}}), "the verb enforce", id="leaving enforcement"
+        lambda s: s.team.patch("thrq", "queue", BATCH, {"spec": {"enforcement": "Observe"}}), "the verb enforce", id="leaving enforcement"
     ),
     pytest.param(
-        lambda s: s.team.patch("tq", "queue", BATCH, {"spec": {"reclaim": "Evict"}}),
+        lambda s: s.team.patch("thrq", "queue", BATCH, {"spec": {"reclaim": "Evict"}}),
         "spec.reclaim: expected Never, found Evict; another value takes the verb reclaim on throughputqueues",
         id="taking by eviction",
     ),
     pytest.param(
-        lambda s: s.team.patch("lq", "queue", BURSTS, {"spec": {"reclaim": "Evict"}}),
+        lambda s: s.team.patch("latq", "queue", BURSTS, {"spec": {"reclaim": "Evict"}}),
         "takes the verb reclaim on latencyqueues",
         id="a burst that takes by eviction",
     ),
@@ -350,11 +350,11 @@ ATTACKS: list[Any] = [
         "the verb reclaim",
         id="a new queue that takes by eviction",
     ),
-    pytest.param(lambda s: s.team.patch("tq", "queue", BATCH, {"spec": {"pool": "gpu"}}), "pool", id="moving to another pool"),
+    pytest.param(lambda s: s.team.patch("thrq", "queue", BATCH, {"spec": {"pool": "gpu"}}), "pool", id="moving to another pool"),
     pytest.param(two_steps, "the verb remove", id="an owner to delete the queue with"),
-    pytest.param(lambda s: s.team("delete", "tq", "queue", "-n", BATCH), FORBIDDEN, id="deleting the queue, with edit alone"),
-    pytest.param(lambda s: s.landlord("delete", "tq", "queue", "-n", BATCH), "the verb remove", id="deleting the queue"),
-    pytest.param(lambda s: s.landlord("delete", "tq", "--all", "-n", BATCH), "the verb remove", id="deleting all queues"),
+    pytest.param(lambda s: s.team("delete", "thrq", "queue", "-n", BATCH), FORBIDDEN, id="deleting the queue, with edit alone"),
+    pytest.param(lambda s: s.landlord("delete", "thrq", "queue", "-n", BATCH), "the verb remove", id="deleting the queue"),
+    pytest.param(lambda s: s.landlord("delete", "thrq", "--all", "-n", BATCH), "the verb remove", id="deleting all queues"),
     pytest.param(
         lambda s: s.landlord.create(queue("ThroughputQueue", weigh(7)["spec"], FLOOR), FLOOR), "the verb weigh", id="a new heavy queue"
     ),
@@ -371,10 +371,10 @@ ATTACKS: list[Any] = [
     pytest.param(lambda s: s.landlord.create(queue("LatencyQueue", BURST, OTHERS, "claim"), OTHERS), FORBIDDEN, id="another's namespace"),
     pytest.param(lambda s: s.landlord.create(queue("LatencyQueue", BURST, "kube-system"), "kube-system"), FORBIDDEN, id="kube-system"),
     pytest.param(
-        lambda s: s.team.patch("lq", "queue", BURSTS, {"status": {"stamp": HARD}}, "status"), FORBIDDEN, id="status, with edit alone"
+        lambda s: s.team.patch("latq", "queue", BURSTS, {"status": {"stamp": HARD}}, "status"), FORBIDDEN, id="status, with edit alone"
     ),
-    pytest.param(lambda s: s.landlord.patch("lq", "queue", BURSTS, {"status": {"class": "Hard"}}, "status"), STATUS, id="status"),
-    pytest.param(lambda s: s.landlord.patch("tq", "queue", BATCH, {"status": {"stamp": HARD}}, "status"), STATUS, id="stamp"),
+    pytest.param(lambda s: s.landlord.patch("latq", "queue", BURSTS, {"status": {"class": "Hard"}}, "status"), STATUS, id="status"),
+    pytest.param(lambda s: s.landlord.patch("thrq", "queue", BATCH, {"status": {"stamp": HARD}}, "status"), STATUS, id="stamp"),
     # Namespaces
     pytest.param(lambda s: s.team("label", "namespace", BATCH, f"{MANAGED_LABEL}-"), FORBIDDEN, id="managed label, with edit alone"),
     pytest.param(lambda s: s.landlord("label", "namespace", BATCH, f"{MANAGED_LABEL}-"), LABEL, id="taking the managed label off"),
@@ -491,18 +491,18 @@ def test_a_size_that_no_queue_has_given_is_taken_off_a_job(site: Site) -> None:
 def test_a_status_in_a_new_queue_counts_for_nothing(site: Site) -> None:
     born_hard = queue("LatencyQueue", BURST, FLOOR, "born-hard") | {"status": {"class": "Hard", "stamp": HARD}}
     assert "status" not in site.landlord.create(born_hard, FLOOR)
-    site.admin("delete", "lq", "born-hard", "-n", FLOOR)
+    site.admin("delete", "latq", "born-hard", "-n", FLOOR)
 
 
 PERMITTED: list[Any] = [
-    pytest.param(lambda s: s.team.patch("lq", "queue", BURSTS, {"spec": {"burst": {"durationSeconds": 9}}}), id="another burst"),
+    pytest.param(lambda s: s.team.patch("latq", "queue", BURSTS, {"spec": {"burst": {"durationSeconds": 9}}}), id="another burst"),
     pytest.param(
-        lambda s: s.team.patch("lq", "queue", BURSTS, {"spec": {"arrival": {"sporadic": {"minInterarrivalSeconds": 90}}}}), id="arrival"
+        lambda s: s.team.patch("latq", "queue", BURSTS, {"spec": {"arrival": {"sporadic": {"minInterarrivalSeconds": 90}}}}), id="arrival"
     ),
     pytest.param(
-        lambda s: s.team.patch("tq", "queue", BATCH, {"spec": {"limits": {"cpu": "30"}, "suspended": True}}), id="less for oneself"
+        lambda s: s.team.patch("thrq", "queue", BATCH, {"spec": {"limits": {"cpu": "30"}, "suspended": True}}), id="less for oneself"
     ),
-    pytest.param(lambda s: s.team.patch("tq", "queue", BATCH, weigh(1)), id="the weight that it has"),
+    pytest.param(lambda s: s.team.patch("thrq", "queue", BATCH, weigh(1)), id="the weight that it has"),
     pytest.param(lambda s: s.landlord.create(queue("ThroughputQueue", {}, FLOOR, "plain"), FLOOR), id="a queue with nothing special"),
     pytest.param(
         lambda s: s.team.patch("pod", "waiting", BATCH, {"metadata": {"labels": {"mine": "yes"}, "annotations": {"a": "b"}}}),
@@ -520,16 +520,16 @@ PERMITTED: list[Any] = [
     pytest.param(lambda s: s.landlord.create(quota("own"), BATCH), id="a quota of one's own"),
     pytest.param(lambda s: s.landlord("delete", "quota", "own", "-n", BATCH), id="deleting it too"),
     pytest.param(lambda s: s.landlord("label", "namespace", BATCH, "mine=yes"), id="labels of a namespace of one's own"),
-    pytest.param(lambda s: s.steward.patch("tq", "queue", BATCH, weigh(5)), id="weight, by an administrator of queues"),
+    pytest.param(lambda s: s.steward.patch("thrq", "queue", BATCH, weigh(5)), id="weight, by an administrator of queues"),
     pytest.param(
-        lambda s: s.steward.patch("lq", "queue", BURSTS, {"spec": {"reclaim": "Evict"}}), id="reclaim, by an administrator of queues"
+        lambda s: s.steward.patch("latq", "queue", BURSTS, {"spec": {"reclaim": "Evict"}}), id="reclaim, by an administrator of queues"
     ),
     pytest.param(
-        lambda s: s.steward.patch("tq", "queue", BATCH, {"spec": {"enforcement": "Observe"}}),
+        lambda s: s.steward.patch("thrq", "queue", BATCH, {"spec": {"enforcement": "Observe"}}),
         id="enforcement, by an administrator of queues",
     ),
     pytest.param(
-        lambda s: s.steward("delete", "tq", "queue", "-n", BATCH, "--dry-run=server"), id="deletion, by an administrator of queues"
+        lambda s: s.steward("delete", "thrq", "queue", "-n", BATCH, "--dry-run=server"), id="deletion, by an administrator of queues"
     ),
     pytest.param(lambda s: s.admin("label", "namespace", FLOOR, f"{MANAGED_LABEL}-", "--dry-run=server"), id="anything, by cluster-admin"),
 ]
@@ -581,7 +581,7 @@ def test_garbage_and_namespaces_are_still_collected(operated: Site) -> None:
     operated.admin("create", "namespace", where)
     operated.admin("create", "-f", "-", body=queue("ThroughputQueue", {}, where))
     first = until(lambda: uid_of(operated, "quota", "fairburst", where), PATIENCE_SECONDS, "the queue's quota")
-    operated.admin("delete", "tq", "queue", "-n", where)
+    operated.admin("delete", "thrq", "queue", "-n", where)
     until(lambda: not uid_of(operated, "tq", "queue", where), PATIENCE_SECONDS, "the queue to be gone")
     assert uid_of(operated, "quota", "fairburst", where) == first
     operated.admin("delete", "namespace", where, "--wait=false")

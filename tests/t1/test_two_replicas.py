@@ -78,7 +78,7 @@ class Edits:
             if self._stop.wait(0.1):
                 return
             patch = json.dumps({"spec": {"weight": weight}})
-            self._cluster.kubectl("patch", "tq", "queue", "-n", self._namespace, "--type=merge", "-p", patch)
+            self._cluster.kubectl("patch", "thrq", "queue", "-n", self._namespace, "--type=merge", "-p", patch)
 
 
 def holder(cluster: Cluster) -> str:

@@ -101,6 +101,7 @@ def _printer_columns(latency: bool) -> list[dict[str, Any]]:
         column("Fair-Share", ".status.share", description="Weight over the sum of admitted weights."),
         column("Allocated", ".status.allocation.cpu", description="Cpu allocated now."),
         column("Used", ".status.usage.cpu", description="Cpu used by pods from bound to ended."),
+        column("Waiting", ".status.waiting.cpu", description="Cpu wanted and not running."),
     ]
     if latency:
         columns += [column("Met", ".status.history.met", "integer"), column("Missed", ".status.history.missed", "integer")]
@@ -111,6 +112,7 @@ def _printer_columns(latency: bool) -> list[dict[str, Any]]:
         column("Demand", ".status.demand.cpu", priority=1, description="Cpu wanted now."),
         *([column("Deadline", ".status.window.deadline", priority=1)] if latency else []),
         column("Reason", '.status.conditions[?(@.type=="Ready")].reason', priority=1),
+        column("Explanation", ".status.explanation", priority=1, description="What waits, and why."),
         column("Age", ".metadata.creationTimestamp", "date"),
     ]
 

@@ -218,6 +218,8 @@ class QueueStatus(KubeModel):
     guaranteed: Amounts | None = Field(default=None, description="The part of the allocation that is guaranteed.")
     usage: Amounts | None = Field(default=None, description="Used by pods from bound to ended.")
     demand: Amounts | None = Field(default=None, description="Wanted now: running, pending and not yet created work.")
+    waiting: Amounts | None = Field(default=None, description="Wanted and not running, by resource; empty if nothing waits.")
+    explanation: str | None = Field(default=None, max_length=1024, description="What of the queue waits, which resource it lacks, and why.")
     admission: AdmissionStatus | None = Field(default=None, description="The latest admission decision with its arithmetic.")
     history: History | None = Field(default=None, description="Windows that have ended.")
     fair_share: FairShare | None = Field(default=None, description="Amount earned in the current period.")

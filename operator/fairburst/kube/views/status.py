@@ -21,6 +21,7 @@ from fairburst.kube.queues.roster import INTERNAL_ERROR, Member
 from fairburst.kube.queues.statuses import ConditionSides
 from fairburst.kube.times import from_epoch, to_epoch
 from fairburst.kube.views.conditions import ConditionValue
+from fairburst.kube.views.explanation import explanation, waiting_of
 from fairburst.kube.views.lead_time_view import LeadTimeView
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import AdmissionDecision, ConditionResult, GuaranteeClass, QueueDecision, QueueMemory, Window, WindowState
@@ -46,6 +47,8 @@ _DRIFTING = (
     "guaranteed",
     "usage",
     "demand",
+    "waiting",
+    "explanation",
     "rounding",
     "balance",
     "debtMilliseconds",
@@ -205,6 +208,8 @@ def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[st
         "guaranteed": _amounts(resources, decision.guaranteed),
         "usage": _amounts(resources, item.usage),
         "demand": _amounts(resources, item.demand),
+        "waiting": to_amounts(waiting_of(item.demand, item.usage, resources)),
+        "explanation": explanation(decision, item.demand, item.usage, resources),
         "admission": _admission(decision.admission, decision.queue),
         **_accounts(memory, current, wall),
     }
