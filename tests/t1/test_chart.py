@@ -219,7 +219,7 @@ class TestLife:
         before = pod_template()
         helm.on_chart("upgrade", "fairburst", "--reset-then-reuse-values", namespace=home)
         assert pod_template() == before
-        assert "lq" in cluster.kubectl("get", "crd", CRDS[0], "-o", "jsonpath={.spec.names.shortNames}")
+        assert "latq" in cluster.kubectl("get", "crd", CRDS[0], "-o", "jsonpath={.spec.names.shortNames}")
         helm.on_chart(
             "upgrade", "fairburst", "--reset-then-reuse-values", values={"config": {"pool": {"headRoomPercent": 5}}}, namespace=home
         )

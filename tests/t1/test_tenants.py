@@ -561,7 +561,7 @@ def operated(site: Site) -> Iterator[Site]:
 
 def test_the_operator_does_its_work_under_the_rules(operated: Site) -> None:
     """It writes the quota in place of what was there, statuses and stamps; a Job's pods start through the controllers."""
-    until(lambda: operated.get("lq", "queue", BURSTS)["status"].get("class") == "Hard", PATIENCE_SECONDS, "the burst to be promised")
+    until(lambda: operated.get("latq", "queue", BURSTS)["status"].get("class") == "Hard", PATIENCE_SECONDS, "the burst to be promised")
     until(
         lambda: "requests.cpu" in operated.get("quota", "fairburst", BURSTS)["spec"]["hard"], PATIENCE_SECONDS, "the operator's own quota"
     )
@@ -582,7 +582,7 @@ def test_garbage_and_namespaces_are_still_collected(operated: Site) -> None:
     operated.admin("create", "-f", "-", body=queue("ThroughputQueue", {}, where))
     first = until(lambda: uid_of(operated, "quota", "fairburst", where), PATIENCE_SECONDS, "the queue's quota")
     operated.admin("delete", "thrq", "queue", "-n", where)
-    until(lambda: not uid_of(operated, "tq", "queue", where), PATIENCE_SECONDS, "the queue to be gone")
+    until(lambda: not uid_of(operated, "thrq", "queue", where), PATIENCE_SECONDS, "the queue to be gone")
     assert uid_of(operated, "quota", "fairburst", where) == first
     operated.admin("delete", "namespace", where, "--wait=false")
     until(lambda: not uid_of(operated, "namespace", where, ""), PATIENCE_SECONDS, "the namespace to be gone")
