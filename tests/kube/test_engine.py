@@ -275,7 +275,7 @@ def test_a_queue_of_the_other_kind_under_the_same_name_inherits_nothing() -> Non
     world.queue(LQ, "same", spec=latency_spec())
     world.queue(TQ, "same", created="2026-01-01T00:00:01Z", uid="late")
     world.round()
-    assert world.condition(TQ, "same", "Admitted")[1] == "SecondQueue"
+    assert world.condition(TQ, "same", "Ready")[1] == "SecondQueue"
     del world.queues[LQ, "same", "queue"]
     world.after(1.0)
     world.round()
