@@ -113,6 +113,8 @@ def test_work_that_never_starts_makes_a_queue_unready() -> None:
     """Found beside "Ready: admitted and served": a Job that waits for ever."""
     found = verdicts(*decided("ThroughputQueue", GuaranteeClass.ELASTIC), None, never_start=[Oversize("Job n/huge", "cpu", 65.0, 64.0)])
     assert found["Ready"] == found["JobsFit"] == ("False", "LargerThanLevel")
+    found = verdicts(*decided("ThroughputQueue", GuaranteeClass.ELASTIC), None, too_large=["Job n/huge asks for 65 cpu."])
+    assert (found["Ready"], found["JobsFit"]) == (("True", "Ready"), ("False", "NeverFits")), "it runs in parts"
 
 
 @pytest.mark.parametrize("granted", [HARD, GuaranteeClass.SOFT, GuaranteeClass.ELASTIC, None])

@@ -18,6 +18,7 @@ _HOW = {
     "Gate": ("Gate", "new pods wait behind a scheduling gate that is taken off by the allocation; the ResourceQuota is only a ceiling."),
     "Suspend": ("Suspend", "new Jobs wait suspended until they fit the allocation whole; the namespace's ResourceQuota follows it."),
 }
+NEVER_FITS = "NeverFits"  # the job runs in parts, so nothing waits for an action
 _ATTAINABLE = {Verdict.IN_TIME: "True", Verdict.TOO_LATE: "False", Verdict.DOES_NOT_FIT: "False", Verdict.NOT_MEASURED: "Unknown"}
 
 
@@ -131,7 +132,7 @@ def _jobs_fit(too_large: Sequence[str], never_start: Sequence[Oversize]) -> Cond
         return ConditionValue("JobsFit", "True", "Fit", "every job asks for no more at once than the pool has.")
     more = f" And {len(too_large) - NAMED_AT_MOST} more." if len(too_large) > NAMED_AT_MOST else ""
     what = "It can never run whole at one time; it runs in parts, and its size says nothing about its wait."
-    return ConditionValue("JobsFit", "False", "NeverFits", f"{' '.join(too_large[:NAMED_AT_MOST])}{more} {what}")
+    return ConditionValue("JobsFit", "False", NEVER_FITS, f"{' '.join(too_large[:NAMED_AT_MOST])}{more} {what}")
 
 
 def _never_start(oversizes: Sequence[Oversize]) -> str:
@@ -150,7 +151,7 @@ def _ready(member: Member, found: Sequence[ConditionValue], *, observed_only: bo
     if member.problem is not None:
         return ConditionValue("Ready", "False", member.problem.reason, member.problem.message)
     needed = {"Admitted", "JobsFit", "Attainable"} | (set() if observed_only else {"Enforced"})
-    wrong = [condition for condition in found if condition.type in needed and condition.status == "False"]
+    wrong = [one for one in found if one.type in needed and one.status == "False" and one.reason != NEVER_FITS]
     if wrong:
         said = " and ".join(condition.type for condition in wrong)
         return ConditionValue("Ready", "False", wrong[0].reason, f"{said} {'says' if len(wrong) == 1 else 'say'} what to do.")
