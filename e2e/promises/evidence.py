@@ -13,7 +13,7 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "nodes.txt": ("describe", "nodes"),
     "pods.txt": ("get", "pods", "-A", "-o", "wide"),
     "events.txt": ("get", "events", "-A", "--sort-by=.metadata.creationTimestamp"),
-    "queues.yaml": ("get", "lq,tq", "-A", "-o", "yaml"),
+    "queues.yaml": ("get", "latq,thrq", "-A", "-o", "yaml"),
     "objects.yaml": ("get", "resourcequota,job,deployment,lease,configmap", "-A", "-o", "yaml"),
     "operators.txt": ("describe", "pods", "-n", HOME),
     "operators.log": ("logs", "-n", HOME, "-l", "app.kubernetes.io/name=fairburst", "--prefix", "--tail=-1"),

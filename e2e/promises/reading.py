@@ -24,7 +24,7 @@ _KINDS = {
     "/apis/fairburst.dev/v1alpha1": {"latencyqueue", "throughputqueue"},
     "/apis/policy/v1": {"poddisruptionbudget"},
 }
-_SHORT = {"crd": "customresourcedefinition", "lq": "latencyqueue", "pdb": "poddisruptionbudget", "tq": "throughputqueue"}
+_SHORT = {"crd": "customresourcedefinition", "latq": "latencyqueue", "pdb": "poddisruptionbudget", "thrq": "throughputqueue"}
 
 
 class Reader:

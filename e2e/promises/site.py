@@ -196,9 +196,9 @@ class Site:
     def forget(self, *namespaces: str) -> None:
         """Delete namespaces with their contents, Jobs first so that no new pods appear, and wait for their room."""
         for name in namespaces:
-            everything = ("job,deployment,pods,lq,tq", "--all", "--cascade=background", "--grace-period=1")
+            everything = ("job,deployment,pods,latq,thrq", "--all", "--cascade=background", "--grace-period=1")
             self.cluster.kubectl("delete", *everything, "-n", name, "--wait=false")
-        left = ("pods", "lq", "tq")
+        left = ("pods", "latq", "thrq")
         until(
             lambda: not any(self.list(kind, name) for kind in left for name in namespaces),
             PATIENCE_SECONDS,

@@ -28,8 +28,8 @@ def test_a_burst_meets_its_deadline_and_starts_sooner_than_without_fairburst(fai
     with_fairburst = last_start_seconds(fairburst, bursts, batch)
     print(f"burst of {BURST_PODS} pods on a full cluster, last container started: {without} s without, {with_fairburst} s with fairburst")
     assert with_fairburst < without
-    until(lambda: fairburst.get("lq", bursts, bursts)["status"]["history"]["bursts"] == 1, PATIENCE_SECONDS, "its window to be judged")
-    assert fairburst.get("lq", bursts, bursts)["status"]["history"] == {"bursts": 1, "met": 1, "missed": 0}
+    until(lambda: fairburst.get("latq", bursts, bursts)["status"]["history"]["bursts"] == 1, PATIENCE_SECONDS, "its window to be judged")
+    assert fairburst.get("latq", bursts, bursts)["status"]["history"] == {"bursts": 1, "met": 1, "missed": 0}
 
 
 def last_start_seconds(site: Site, bursts: str, batch: str) -> float:

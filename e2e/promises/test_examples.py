@@ -46,7 +46,7 @@ def applied(large: Site) -> Iterator[Any]:
 
 def classes(site: Site, wanted: dict[str, str]) -> dict[str, str]:
     """Return the classes of these queues that have been decided."""
-    found = {one["metadata"]["name"]: one.get("status", {}).get("class", "") for one in (*site.list("lq"), *site.list("tq"))}
+    found = {one["metadata"]["name"]: one.get("status", {}).get("class", "") for one in (*site.list("latq"), *site.list("thrq"))}
     return {name: found.get(name, "") for name in wanted}
 
 

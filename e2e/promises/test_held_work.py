@@ -25,7 +25,7 @@ def test_bare_pods_wait_behind_the_gate_and_go_in_order(fairburst: Site, namespa
     assert gated == ["executor-2", "executor-3"]
     site.cluster.kubectl("delete", "pod", "executor-0", "-n", spark)
     until(lambda: names_running(site, spark) == ["executor-1", "executor-2"], PATIENCE_SECONDS, "the next in line to run")
-    site.patch("tq", spark, spark, {"spec": {"enforcement": "Observe"}})
+    site.patch("thrq", spark, spark, {"spec": {"enforcement": "Observe"}})
     until(lambda: len(names_running(site, spark)) == 3, PATIENCE_SECONDS, "the last to go when the queue holds nothing any more")
 
 

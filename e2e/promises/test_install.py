@@ -66,7 +66,7 @@ def test_from_install_to_the_first_class_and_back(bare: Site, namespaces: Callab
     bare.wait_running(batch, 1)
     kept = [f"customresourcedefinition.apiextensions.k8s.io/{name}" for name in CRDS]
     until(lambda: ours(bare) == kept, PATIENCE_SECONDS, "all but the CRDs to go")
-    assert bare.get("tq", batch, batch), "queues are kept with their CRDs"
+    assert bare.get("thrq", batch, batch), "queues are kept with their CRDs"
     assert not bare.list("resourcequota", batch)
 
 

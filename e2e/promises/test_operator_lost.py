@@ -55,7 +55,7 @@ def test_when_the_leader_is_deleted_the_other_replica_goes_on(fairburst: Site, n
     until(lambda: site.leader() not in {former, ""}, PATIENCE_SECONDS, "another to lead")
     (other,) = namespaces("later")
     site.admitted("ThroughputQueue", other, {})
-    after = site.get("lq", bursts, bursts)["status"]
+    after = site.get("latq", bursts, bursts)["status"]
     assert promised(after) == promised(before)
     assert after["window"]["opened"] == before["window"]["opened"]
     site.rolled_out()
@@ -63,12 +63,12 @@ def test_when_the_leader_is_deleted_the_other_replica_goes_on(fairburst: Site, n
 
 def opened(site: Site, namespace: str) -> JsonObject | None:
     """Return the status of a queue whose window is open."""
-    status: JsonObject = site.get("lq", namespace, namespace)["status"]
+    status: JsonObject = site.get("latq", namespace, namespace)["status"]
     return status if status["window"].get("opened") else None
 
 
 def finished(site: Site, namespace: str, seen: list[JsonObject]) -> JsonObject | None:
     """Return the status of a queue that has had one burst. Every status read meanwhile is added to `seen`."""
-    status: JsonObject = site.get("lq", namespace, namespace)["status"]
+    status: JsonObject = site.get("latq", namespace, namespace)["status"]
     seen.append(status)
     return status if status["history"]["bursts"] == 1 else None

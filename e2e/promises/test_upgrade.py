@@ -36,13 +36,13 @@ def test_an_upgrade_under_load_touches_nobody(fairburst: Site, namespaces: Calla
     until(lambda: site.capacity()["cpu"] < 0.85 * capacity, PATIENCE_SECONDS, "the head-room to be kept free")
     until(lambda: site.quota_level(batch) < capacity, PATIENCE_SECONDS, "the level to follow")
 
-    assert site.get("crd", CRD)["spec"]["names"]["shortNames"] == ["tq"]
+    assert site.get("crd", CRD)["spec"]["names"]["shortNames"] == ["thrq"]
     assert image_of(site) == image, "the value that this upgrade does not name"
     pods = {one["metadata"]["uid"]: one for one in site.list("pods", batch, "job-name=long")}
     assert set(pods) == kept
     assert all(status["restartCount"] == 0 for one in pods.values() for status in one["status"]["containerStatuses"])
     assert site.get("resourcequota", "fairburst", batch)["metadata"]["uid"] == quota
-    assert site.get("tq", batch, batch)["status"]["promise"] == promise
+    assert site.get("thrq", batch, batch)["status"]["promise"] == promise
     assert site.get("job", "short", batch)["status"].get("failed", 0) == 0
 
 
