@@ -200,7 +200,7 @@ def greedy_queue(minutes: int) -> Callable[[float], Scenario]:
 
 
 def real_arrivals(size: float) -> Scenario:
-    """Two services' LLM requests of one hour as sporadic bursts within six minutes, among DAG jobs of TPC-H.
+    """Two services' inference requests of one hour as sporadic bursts within six minutes, among DAG jobs of TPC-H.
 
     Raises TraceError if the public traces are not there.
     """

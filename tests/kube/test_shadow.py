@@ -91,7 +91,7 @@ def test_an_observed_queue_shows_the_class_and_the_amounts_that_it_would_have() 
 
 
 def test_a_queue_that_changes_from_observe_is_admitted_as_a_new_one() -> None:
-    """A promise that was only shown binds nobody."""
+    """A promise that was only shown is given to no queue."""
     world = World()
     world.queue(LQ, "first", spec=latency_spec(40, 30, 300, enforcement="Observe"))
     world.round()

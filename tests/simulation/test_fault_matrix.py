@@ -55,7 +55,7 @@ def leader_cut_off(plan: FaultPlan, _: int) -> list[Fault]:
 
 
 def killed_often(plan: FaultPlan, seed: int) -> list[Fault]:
-    """Whoever leads is killed at twenty random moments of two minutes, and comes back a second later."""
+    """The leader is killed at twenty random moments of two minutes, and comes back a second later."""
     chance = random.Random(seed)
 
     def kill() -> None:
