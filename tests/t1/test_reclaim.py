@@ -12,7 +12,7 @@ import yaml
 
 from e2e.cluster import Cluster, ClusterError
 from e2e.harness import OperatorProcess
-from e2e.waiting import until
+from e2e.waiting import NotInTimeError, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 PATIENCE_SECONDS = 120.0  # what is waited for are many steps of several processes, each a second or two where nobody else computes
@@ -106,7 +106,19 @@ class Site:
         return sorted(one["metadata"]["name"] for one in self.pods(where) if "deletionTimestamp" in one["metadata"])
 
     def wait_running(self, where: str, count: int, what: str) -> None:
-        until(lambda: len(self.running(where)) == count, PATIENCE_SECONDS, what)
+        try:
+            until(lambda: len(self.running(where)) == count, PATIENCE_SECONDS, what)
+        except NotInTimeError as error:
+            raise NotInTimeError(f"{error}; {self.described(where)}") from None
+
+    def described(self, where: str) -> str:
+        """What a reader of a failed wait asks first: the namespace's pods, Jobs and quotas, and what the Job controller said."""
+        pods = {one["metadata"]["name"]: (one["status"]["phase"], one["metadata"].get("deletionTimestamp")) for one in self.pods(where)}
+        found = [
+            self.cluster.kubectl("get", "job,resourcequota,latencyqueue,throughputqueue", "-n", where, "-o", "yaml"),
+            self.cluster.kubectl("get", "events", "-n", where),
+        ]
+        return "\n".join([f"{len(self.running(where))} run; pods {pods}", *found])
 
     def let_end(self, where: str) -> None:
         """What has been asked to end in the namespace has ended."""
