@@ -64,7 +64,7 @@ class Watch:
     """Monotonic seconds at which each pod of a namespace was first seen gated, and first seen without a gate."""
 
     gated: dict[str, float] = field(default_factory=dict)
-    let_go: dict[str, float] = field(default_factory=dict)
+    released: dict[str, float] = field(default_factory=dict)
 
     async def follow(self, client: ApiClient, namespace: str) -> None:
         """Watch until cancelled. The server ends a watch that falls behind; a new one resumes from the last version."""
@@ -74,16 +74,16 @@ class Watch:
             async for line in client.stream(path, {"watch": "true", "resourceVersion": version}):
                 event, now = decoder.decode(line), time.monotonic()
                 version = event.object.metadata.resource_version
-                seen = self.gated if event.object.spec.scheduling_gates else self.let_go
+                seen = self.gated if event.object.spec.scheduling_gates else self.released
                 seen.setdefault(event.object.metadata.name, now)
 
     def reactions(self) -> list[float]:
         """Return the seconds from gated to released, by pod."""
-        return [self.let_go[name] - at for name, at in self.gated.items() if name in self.let_go]
+        return [self.released[name] - at for name, at in self.gated.items() if name in self.released]
 
     def rate(self) -> float:
         """Return pods released a second, from the first to the last."""
-        times = sorted(self.let_go.values())
+        times = sorted(self.released.values())
         return (len(times) - 1) / (times[-1] - times[0])
 
 
@@ -198,8 +198,8 @@ class Site:
         async def done() -> bool:
             if task.done():
                 task.result()
-                raise RuntimeError(f"the watch of {namespace} ended after {len(watch.let_go)} pods")
-            return len(watch.let_go) >= count
+                raise RuntimeError(f"the watch of {namespace} ended after {len(watch.released)} pods")
+            return len(watch.released) >= count
 
         await self.until(done, f"{count} pods of {namespace} to be let go")
         task.cancel()

@@ -22,7 +22,7 @@ from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.informer import Informer
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.jobs.job_index import JobIndex
-from fairburst.kube.usage.charge import milli_charge
+from fairburst.kube.usage.effective_requests import milli_requests
 from fairburst.kube.usage.pod_index import PodIndex
 
 PODS = "/api/v1/pods"
@@ -149,7 +149,7 @@ def informer_path(pods: int, events: int) -> Iterator[Measurement]:
     decoded = [msgspec.convert(pod_body(number, number), Pod) for number in range(pods)]
     for pod in decoded:
         pod.spec.priority_class_name, pod.status.start_time = "fairburst-large", "2026-01-01T00:00:00Z"
-    yield timed(f"informer: charge of {pods} pods", lambda: [milli_charge(pod) for pod in decoded], repeats=5)
+    yield timed(f"informer: charge of {pods} pods", lambda: [milli_requests(pod) for pod in decoded], repeats=5)
     yield timed(f"informer: index of {pods} pods", lambda: PodIndex.rebuilt(RESOURCES, decoded), repeats=5)
     yield timed(f"informer: index of {pods} pods and their jobs", lambda: with_jobs(decoded), repeats=5)
 
@@ -160,5 +160,5 @@ def with_jobs(pods: list[Pod]) -> JobIndex:
     jobs.follow(frozenset(pod.metadata.namespace for pod in pods), (), 0.0, 0.0)
     for pod in pods:
         index.update(None, pod)
-        jobs.update(None, pod, index.charge_of(pod), 1.8e9, 0.0)
+        jobs.update(None, pod, index.requests_of(pod), 1.8e9, 0.0)
     return jobs

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from benchmarks.measure import Measurement, benchmark, figure, timed, timed_once
-from fairburst.policy.admission import Book, loads
+from fairburst.policy.admission import AdmissionState, loads
 from fairburst.policy.decide import decide
 from fairburst.policy.drf import fill
-from fairburst.policy.member import Member
+from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.model import (
     Burst,
     ClusterSnapshot,
@@ -271,10 +271,10 @@ def scheduled_admission(latency_queues: int, throughput_queues: int, bursts: int
     yield timed(what, lambda: compile_queues(queues, resources, 3600.0), target=60.0, repeats=7)
     declared = compile_queues(queues, resources, 3600.0)
     everybody = np.arange(len(queues))
-    book = Book(capacity, CONFIG)
+    state = AdmissionState(capacity, CONFIG)
 
     def decide_all() -> int:
-        return len(book.decided_at_once(declared, everybody, loads(declared, capacity)))
+        return len(state.decided_at_once(declared, everybody, loads(declared, capacity)))
 
     if decide_all() != len(queues):
         raise AssertionError(f"expected all {len(queues)} candidates decided at once, found {decide_all()}")
@@ -331,21 +331,21 @@ def periodic_admission(count: int) -> Iterator[Measurement]:
     yield timed(f"admission: first round over {2 * count} new queues, all in", lambda: decide(snapshot, Memory(), CONFIG, NOW), repeats=3)
     declared = compile_queues(queues, resources, 3600.0)
     load = loads(declared, capacity)
-    book = Book(capacity, CONFIG)
+    state = AdmissionState(capacity, CONFIG)
     for row in range(len(queues) - 1):
-        member = Member(declared, row)
-        guarantee = book.consider(member, float(declared.weight[row]), float(load[row]))
-        book.grant(member, float(declared.weight[row]), float(load[row]), guarantee)
-    last = Member(declared, len(queues) - 1)
-    more = timed("admission: one more queue", lambda: book.consider(last, 1.0, float(load[-1])), unit="us", target=50.0)
+        entry = HardQueue(declared, row)
+        guarantee = state.consider(entry, float(declared.weight[row]), float(load[row]))
+        state.grant(entry, float(declared.weight[row]), float(load[row]), guarantee)
+    last = HardQueue(declared, len(queues) - 1)
+    more = timed("admission: one more queue", lambda: state.consider(last, 1.0, float(load[-1])), unit="us", target=50.0)
     slow = timed_once("admission: all of them again in plain Python", lambda: plain_admission(declared, capacity.tolist()))
     yield from (more, slow, figure("one more queue: plain Python / ours", slow.value * 1e3 / more.value, "ratio", 100.0, at_least=True))
-    first = Member(declared, 0)
-    decide_first = lambda: book.consider(first, 1.0, float(load[0]))  # noqa: E731
+    first = HardQueue(declared, 0)
+    decide_first = lambda: state.consider(first, 1.0, float(load[0]))  # noqa: E731
     yield timed("admission: one more latency queue, (1) (2) (3a)", decide_first, unit="us", target=50.0)
     full = compile_queues(make_load(60, 0), resources, 3600.0)
-    hard = [Member(full, row) for row in range(59)]
-    tight, candidate = np.array([40.0, 2.0**40]), Member(full, 59)
+    hard = [HardQueue(full, row) for row in range(59)]
+    tight, candidate = np.array([40.0, 2.0**40]), HardQueue(full, 59)
     profiled, paired = HardQueues.of(hard, tight, 10_000), HardQueues.of(hard, tight, 0)
     yield timed("admission: (3b) exact profile, 59 hard queues", lambda: profiled.fits(candidate))
     yield timed("admission: (3c) pairwise bound, 59 hard queues", lambda: paired.fits(candidate))

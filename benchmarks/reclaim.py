@@ -21,7 +21,7 @@ from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, Conflict, NotFound
-from fairburst.policy.reclaim.values import Claim, Ground, Owed, ReclaimMemory, ReclaimRules, RunningPod, Standing, WaitingPod
+from fairburst.policy.reclaim.values import Claim, GiverState, Ground, Owed, ReclaimMemory, ReclaimRules, RunningPod, WaitingPod
 from fairburst.policy.reclaim.victims import make_room, room_for_all
 
 NODES, NODE_CPU = 20, 32
@@ -201,7 +201,7 @@ def reclaim() -> Iterator[Measurement]:
     yield from reclaim_path(NODES, 200, 1)
 
 
-def full_cluster(nodes: int, per_node: int, queues: int, seed: int) -> tuple[list[RunningPod], Standing]:
+def full_cluster(nodes: int, per_node: int, queues: int, seed: int) -> tuple[list[RunningPod], GiverState]:
     """Return nodes full of one-cpu pods of queues that use twice their fair share. Pods have run one minute to two hours, most briefly."""
     random = np.random.default_rng(seed)
     count = nodes * per_node
@@ -209,7 +209,7 @@ def full_cluster(nodes: int, per_node: int, queues: int, seed: int) -> tuple[lis
     pods = [RunningPod(f"p{one}", int(rows[one]), one // per_node, (1.0, 1.0), -float(ages[one])) for one in range(count)]
     use = np.bincount(rows, minlength=queues + 1)[:, None].astype(np.float64)
     fair = np.floor(use / 2)
-    return pods, Standing(use, fair, fair, np.zeros_like(use), np.ones(queues + 1), np.array([float(count)]))
+    return pods, GiverState(use, fair, fair, np.zeros_like(use), np.ones(queues + 1), np.array([float(count)]))
 
 
 def claim(pods: int) -> Claim:

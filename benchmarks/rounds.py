@@ -111,9 +111,9 @@ class Pool:
             self._take_quota(write)
             self.engine.quota_written(write, self.now)
         for status in plan.statuses:
-            obj = self.queues[status.member.key]
-            self.queues[status.member.key] = {**obj, "status": dict(status.status)}
-            assert not merge_difference(self.queues[status.member.key]["status"], status.status)  # noqa: S101 (the benchmark relies on it)
+            obj = self.queues[status.entry.key]
+            self.queues[status.entry.key] = {**obj, "status": dict(status.status)}
+            assert not merge_difference(self.queues[status.entry.key]["status"], status.status)  # noqa: S101 (the benchmark relies on it)
             self.engine.status_written(status, self.now)
 
     def _take_quota(self, write: QuotaWrite) -> None:

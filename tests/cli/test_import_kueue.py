@@ -21,8 +21,8 @@ def cluster_queue(name: str, nominal: dict[str, str], *, cohort: str = "", borro
         for resource, text in nominal.items()
     ]
     groups = [{"coveredResources": list(nominal), "flavors": [{"name": "default", "resources": resources}]}]
-    member = {"cohortName": cohort} if cohort else {}
-    return {"kind": "ClusterQueue", "metadata": {"name": name}, "spec": {"resourceGroups": groups, **member, **spec}}
+    entry = {"cohortName": cohort} if cohort else {}
+    return {"kind": "ClusterQueue", "metadata": {"name": name}, "spec": {"resourceGroups": groups, **entry, **spec}}
 
 
 def local_queue(namespace: str, cluster: str, name: str = "local", **spec: Any) -> Object:

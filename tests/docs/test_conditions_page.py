@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from fairburst.kube.enforce.enforceability import obstacles
-from fairburst.kube.enforce.line import Oversize
-from fairburst.kube.queues.roster import Member
+from fairburst.kube.enforce.fifo_admission import Oversize
+from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.views.conditions import ConditionValue, conditions_of
 from fairburst.policy.attainability import Attainability, ClusterPace, attainability
 from fairburst.policy.decide import decide
@@ -70,10 +70,10 @@ def produced() -> Iterator[ConditionValue]:
     world.queue("LatencyQueue", "kube-system", spec=latency_spec())
     world.queue("ThroughputQueue", "wrong", spec={"weight": -1})
     plan = world.plan()
-    governing = next(one for one in plan.roster.members if one.governs)
-    for member in plan.roster.members:
-        if not member.governs:
-            yield from conditions_of(member, None, None, (), observed_only=False)
+    governing = next(one for one in plan.queue_set.entries if one.governs)
+    for entry in plan.queue_set.entries:
+        if not entry.governs:
+            yield from conditions_of(entry, None, None, (), observed_only=False)
     yield from conditions_of(dataclasses.replace(governing, problem=None, governs=False), None, None, (), observed_only=False)
     decisions = list(admissions())
     for decision in decisions:
@@ -84,7 +84,7 @@ def produced() -> Iterator[ConditionValue]:
     yield from of_enforcement(governing, decisions[0])
 
 
-def of_enforcement(member: Member, decision: QueueDecision) -> Iterator[ConditionValue]:
+def of_enforcement(entry: QueueEntry, decision: QueueDecision) -> Iterator[ConditionValue]:
     promise, unit = {"cpu": 10.0, "memory": 20 * GI}, {"cpu": 2.0, "memory": 4 * GI}
     for unrequested, quotas, ranges in (
         (["web"], [], []),
@@ -92,14 +92,14 @@ def of_enforcement(member: Member, decision: QueueDecision) -> Iterator[Conditio
         ([], [], [limit_range("n", "l", type="Pod", max={"cpu": "1", "memory": "1Gi"})]),
     ):
         found = obstacles(unrequested=unrequested, foreign_quotas=quotas, limit_ranges=ranges, promise=promise, unit=unit)
-        yield from conditions_of(member, decision, None, found, observed_only=False)
+        yield from conditions_of(entry, decision, None, found, observed_only=False)
     for mode in ("Gate", "Suspend"):
         world = World()
         world.queue("LatencyQueue", "n", spec=latency_spec() | {"enforcement": mode})
-        yield from conditions_of(world.plan().roster.members[0], decision, None, (), observed_only=False)
-    yield from conditions_of(member, decision, None, (), observed_only=False, too_large=())
-    yield from conditions_of(member, decision, None, (), observed_only=False, too_large=("Job n/a asks for 9 cpu.",))
-    yield from conditions_of(member, decision, None, (), observed_only=False, never_start=(Oversize("Job n/b", "cpu", 9.0, 8.0),))
+        yield from conditions_of(world.plan().queue_set.entries[0], decision, None, (), observed_only=False)
+    yield from conditions_of(entry, decision, None, (), observed_only=False, too_large=())
+    yield from conditions_of(entry, decision, None, (), observed_only=False, too_large=("Job n/a asks for 9 cpu.",))
+    yield from conditions_of(entry, decision, None, (), observed_only=False, never_start=(Oversize("Job n/b", "cpu", 9.0, 8.0),))
 
 
 def test_the_page_lists_every_reason_that_is_given_and_no_other() -> None:

@@ -129,7 +129,7 @@ async def test_slots_are_freed_before_quotas_and_taken_after_them(site: Site) ->
 
 async def test_a_job_that_has_changed_since_is_overtaken_and_no_error(site: Site) -> None:
     plan = site.world.plan()
-    plan.labels, plan.quota_writes, plan.wakes = [], [], []
+    plan.labels, plan.quota_writes, plan.resyncs = [], [], []
     plan.elastic = ElasticPlan([ParallelismWrite("batch", "work", "1", 4, 2, None)])
     site.api.fail(1, 409, status(409, "Conflict"))
     assert not await site.apply(plan)
@@ -187,7 +187,7 @@ async def test_a_blocked_job_is_woken_by_an_annotation(site: Site) -> None:
     world.put(pod("batch", "other", owner=("ReplicaSet", "rs")))
     world.after(5.0)
     plan = world.plan()
-    assert [owner.name for owner in plan.wakes] == ["work"]
+    assert [owner.name for owner in plan.resyncs] == ["work"]
     await site.apply(plan)
     assert "fairburst.dev/woken-at" in site.api.objects[JOBS]["batch", "work"]["metadata"]["annotations"]
 

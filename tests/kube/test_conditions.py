@@ -10,9 +10,9 @@ import pytest
 
 from fairburst.config import Config, parse_config
 from fairburst.kube.enforce.enforceability import Obstacle
-from fairburst.kube.enforce.line import Oversize
+from fairburst.kube.enforce.fifo_admission import Oversize
 from fairburst.kube.enforce.stamp import stamp_of
-from fairburst.kube.queues.roster import Member, Problem
+from fairburst.kube.queues.queue_set import Problem, QueueEntry
 from fairburst.kube.views.conditions import conditions_of
 from fairburst.policy.attainability import Attainability, Verdict
 from fairburst.policy.model import GuaranteeClass, QueueDecision
@@ -27,19 +27,19 @@ BLOCKED = Obstacle("PodsWithoutRequests", "no requests.", blocks=True)
 FENCED = Obstacle("ForeignQuotaBelowPromise", "their quota.", blocks=False)
 
 
-def decided(kind: str = "LatencyQueue", granted: GuaranteeClass | None = GuaranteeClass.HARD) -> tuple[Member, QueueDecision]:
+def decided(kind: str = "LatencyQueue", granted: GuaranteeClass | None = GuaranteeClass.HARD) -> tuple[QueueEntry, QueueDecision]:
     """A queue and a decision that grants it this class."""
     world = World()
     world.queue(kind, "n", spec=latency_spec() if kind == "LatencyQueue" else None)
     plan = world.plan()
-    return plan.roster.members[0], replace(plan.result.decisions[0], guarantee_class=granted)
+    return plan.queue_set.entries[0], replace(plan.result.decisions[0], guarantee_class=granted)
 
 
 def verdicts(
-    member: Member, decision: QueueDecision | None, attainable: Attainability | None = IN_TIME, **more: Any
+    entry: QueueEntry, decision: QueueDecision | None, attainable: Attainability | None = IN_TIME, **more: Any
 ) -> dict[str, tuple[str, str]]:
     given = {"obstacles": (), "observed_only": False} | more
-    found = conditions_of(member, decision, attainable, **given)
+    found = conditions_of(entry, decision, attainable, **given)
     assert all(one.message for one in found)
     return {one.type: (one.status, one.reason) for one in found}
 
@@ -84,8 +84,8 @@ def test_a_rejected_queue_is_enforced_at_the_floor() -> None:
 
 
 def test_the_obstacle_that_blocks_gives_the_reason_and_all_are_told() -> None:
-    member, decision = decided()
-    found = {one.type: one for one in conditions_of(member, decision, IN_TIME, [FENCED, BLOCKED], observed_only=False)}
+    entry, decision = decided()
+    found = {one.type: one for one in conditions_of(entry, decision, IN_TIME, [FENCED, BLOCKED], observed_only=False)}
     assert (found["Enforced"].reason, found["Enforced"].message) == ("PodsWithoutRequests", "their quota. no requests.")
     assert (found["Ready"].status, found["Ready"].reason) == ("False", "PodsWithoutRequests")
 
@@ -96,15 +96,15 @@ def test_a_queue_that_is_only_observed_is_ready_without_being_enforced() -> None
 
 
 def test_an_invalid_edit_makes_a_queue_that_is_served_unready() -> None:
-    member, decision = decided()
-    found = verdicts(replace(member, problem=Problem("InvalidSpec", "spec.weight: expected 1 or more.")), decision)
+    entry, decision = decided()
+    found = verdicts(replace(entry, problem=Problem("InvalidSpec", "spec.weight: expected 1 or more.")), decision)
     assert (found["Admitted"][0], found["Ready"]) == ("True", ("False", "InvalidSpec"))
 
 
 @pytest.mark.parametrize("problem", [Problem("SecondQueue", "another governs."), None])
 def test_a_queue_that_governs_nothing_says_so_everywhere(problem: Problem | None) -> None:
-    member, _ = decided()
-    found = verdicts(replace(member, problem=problem, governs=False), None, None)
+    entry, _ = decided()
+    found = verdicts(replace(entry, problem=problem, governs=False), None, None)
     reason = problem.reason if problem else "NotGoverning"
     assert found == {"Admitted": ("False", "NotGoverning"), "Enforced": ("False", "NotGoverning"), "Ready": ("False", reason)}
 
@@ -122,8 +122,8 @@ def test_work_that_never_starts_makes_a_queue_unready() -> None:
 def test_each_fact_is_told_by_one_condition_and_no_condition_that_holds_sounds_like_a_failure(
     granted: GuaranteeClass | None, attainable: Attainability | None
 ) -> None:
-    member, decision = decided(granted=granted)
-    found = conditions_of(member, decision, attainable, [BLOCKED], observed_only=False, never_start=[Oversize("Job n/j", "cpu", 2.0, 1.0)])
+    entry, decision = decided(granted=granted)
+    found = conditions_of(entry, decision, attainable, [BLOCKED], observed_only=False, never_start=[Oversize("Job n/j", "cpu", 2.0, 1.0)])
     messages = [one.message for one in found]
     assert len(set(messages)) == len(messages)
     assert not [one for one in found if one.status == "True" and one.reason.endswith("Failed")]

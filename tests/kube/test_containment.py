@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube.queues import roster
+from fairburst.kube.queues import queue_set
 from fairburst.kube.rounds.managed import ManagedNamespaces
 from fairburst.kube.rounds.quotas import QuotaRounds
 from fairburst.kube.views import status as status_module
@@ -50,7 +50,7 @@ def enforcing(patch: pytest.MonkeyPatch, namespace: str) -> None:
 
 
 def showing(patch: pytest.MonkeyPatch, namespace: str) -> None:
-    patch.setattr(status_module, "status_of", fails_for(namespace, status_module.status_of, lambda item, *_: item.member.namespace))
+    patch.setattr(status_module, "status_of", fails_for(namespace, status_module.status_of, lambda item, *_: item.entry.namespace))
 
 
 def targeting(patch: pytest.MonkeyPatch, namespace: str) -> None:
@@ -58,7 +58,7 @@ def targeting(patch: pytest.MonkeyPatch, namespace: str) -> None:
 
 
 def reading(patch: pytest.MonkeyPatch, namespace: str) -> None:
-    patch.setattr(roster, "to_queue_spec", fails_for(namespace, roster.to_queue_spec, lambda queue: queue.metadata.namespace))
+    patch.setattr(queue_set, "to_queue_spec", fails_for(namespace, queue_set.to_queue_spec, lambda queue: queue.metadata.namespace))
 
 
 @pytest.fixture

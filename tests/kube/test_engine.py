@@ -183,8 +183,8 @@ def test_in_gate_mode_no_more_pods_are_let_go_than_there_are_places() -> None:
     for number in range(20):
         world.put(gated_pod("gated", f"p{number}", requesting("0", "0")))
     settle(world)
-    let_go = [key for key, one in world.pods.items() if key[0] == "gated" and not one.spec.scheduling_gates]
-    assert 10 <= len(let_go) <= 15, "the other queue keeps a part of its fair share"
+    release = [key for key, one in world.pods.items() if key[0] == "gated" and not one.spec.scheduling_gates]
+    assert 10 <= len(release) <= 15, "the other queue keeps a part of its fair share"
     assert "pods" not in world.hard("gated"), "gated pods are no reason to refuse more"
 
 
@@ -192,7 +192,7 @@ def test_observe_yields_nothing_but_statuses() -> None:
     world = World()
     batch(world, pods=10, spec={"enforcement": "Observe"})
     plan = world.round()
-    assert (plan.labels, plan.quota_writes, plan.wakes) == ([], [], [])
+    assert (plan.labels, plan.quota_writes, plan.resyncs) == ([], [], [])
     assert world.condition(TQ, "batch", "Enforced")[:2] == ("False", "Observe")
     assert world.condition(TQ, "batch", "Ready")[0] == "True"
     assert "stamp" not in world.status("batch")
@@ -295,7 +295,7 @@ def test_a_namespace_deleted_in_mid_burst_disturbs_nobody() -> None:
     world.namespace("burst", managed=True, phase="Terminating")
     plan = world.round()
     assert {write.namespace for write in plan.quota_writes} <= {"batch"}
-    assert [write.member.namespace for write in plan.statuses if write.member.namespace == "burst"] == []
+    assert [write.entry.namespace for write in plan.statuses if write.entry.namespace == "burst"] == []
     del world.namespaces["", "burst"]  # the namespace goes first, its objects are still in our caches
     settle(world, 5.0)
     assert world.hard("batch") == before
@@ -448,12 +448,12 @@ def test_a_job_blocked_by_its_quota_is_woken_when_the_quota_grows() -> None:
     for name in ("a", "b"):  # the one pod more that the quota admits waits for a node
         world.put(pod(name, "waiting", owner=("Job", f"{name}-job")))
     settle(world, 10.0)
-    assert world.plan().wakes == [], "both have all that they may have"
+    assert world.plan().resyncs == [], "both have all that they may have"
     world.controller("Job", job("a", "a-job", 100), None)
     for number in range(32):
         world.end("a", f"p{number}")
     plan = world.round()
-    assert [(owner.kind, owner.namespace) for owner in plan.wakes] == [("Job", "b")]
+    assert [(owner.kind, owner.namespace) for owner in plan.resyncs] == [("Job", "b")]
 
 
 def test_a_pod_stuck_in_termination_stops_counting_as_demand() -> None:

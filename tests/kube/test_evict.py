@@ -15,7 +15,7 @@ from fairburst.kube.api.saved import SAVE_SECONDS
 from fairburst.kube.enforce import reclaim_memory
 from fairburst.kube.enforce.reclaim import PodEviction, Reclaimer
 from fairburst.kube.enforce.reclaim_memory import KEY, SavedReclaim
-from fairburst.kube.evict import Evicter
+from fairburst.kube.evict import Evictor
 from fairburst.policy.reclaim.values import Ground, ReclaimMemory, ReclaimRules
 from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import FakeApi, status
@@ -49,7 +49,7 @@ class Site:
     def __init__(self, api: EvictionApi, client: ApiClient) -> None:
         self.api, self.metrics, self.failures = api, Metrics(), 0
         self.reclaimer = Reclaimer(ReclaimRules(), ReclaimMemory(made_room=MADE_ROOM))
-        self.evicter = Evicter(client, "default", self.reclaimer, self.metrics, on_failure=self.fail)
+        self.evictor = Evictor(client, "default", self.reclaimer, self.metrics, on_failure=self.fail)
 
     def fail(self) -> None:
         self.failures += 1
@@ -66,7 +66,7 @@ class Site:
 async def site() -> AsyncIterator[Site]:
     async with EvictionApi() as api, api.client() as client:
         made = Site(api, client)
-        async with running(made.evicter.run()):
+        async with running(made.evictor.run()):
             yield made
 
 
@@ -75,7 +75,7 @@ def eviction(number: int, owner: str = "job") -> PodEviction:
 
 
 async def test_each_goes_by_one_request_that_means_this_pod_and_its_grace_period_holds(site: Site) -> None:
-    site.evicter.send([eviction(0), eviction(1)])
+    site.evictor.send([eviction(0), eviction(1)])
     await until(lambda: site.count("ok") == 2, "both")
     name, body = site.api.evicted[0]
     assert (body["apiVersion"], body["kind"], body["metadata"]) == ("policy/v1", "Eviction", {"name": name, "namespace": "batch"})
@@ -83,14 +83,14 @@ async def test_each_goes_by_one_request_that_means_this_pod_and_its_grace_period
 
 
 async def test_a_pod_of_a_long_grace_period_is_asked_to_end_sooner(site: Site) -> None:
-    site.evicter.send([replace(eviction(0), grace_seconds=30)])
+    site.evictor.send([replace(eviction(0), grace_seconds=30)])
     await until(lambda: site.count("ok") == 1, "it")
     [(_, body)] = site.api.evicted
     assert body["deleteOptions"] == {"preconditions": {"uid": "uid-0"}, "gracePeriodSeconds": 30}
 
 
 async def test_an_event_on_the_pod_says_for_what_once_all_evictions_are_sent(site: Site) -> None:
-    site.evicter.send([eviction(number) for number in range(40)])
+    site.evictor.send([eviction(number) for number in range(40)])
     await until(lambda: len(site.events()) == 40, "the Events")
     told = {one["involvedObject"]["name"]: one for one in site.events()}
     assert (told["p3"]["reason"], told["p3"]["message"], told["p3"]["type"]) == ("Reclaimed", "Evicted for 3.", "Normal")
@@ -105,7 +105,7 @@ async def test_an_event_on_the_pod_says_for_what_once_all_evictions_are_sent(sit
 )
 async def test_who_is_refused_stays_and_others_may_be_asked_for_the_same_pod(site: Site, answer: tuple[int, str], result: str) -> None:
     site.api.refusing["p1"] = answer
-    site.evicter.send([eviction(0), eviction(1)])
+    site.evictor.send([eviction(0), eviction(1)])
     await until(lambda: site.count(result) == 1 and site.count("ok") == 1, "both answers")
     assert site.failures == 1
     assert set(site.reclaimer.memory.made_room) == {"w0", "w2", "w3"}
@@ -113,7 +113,7 @@ async def test_who_is_refused_stays_and_others_may_be_asked_for_the_same_pod(sit
 
 async def test_who_has_gone_already_is_no_failure_and_his_place_is_used(site: Site) -> None:
     site.api.refusing["p1"] = (404, "NotFound")
-    site.evicter.send([eviction(1)])
+    site.evictor.send([eviction(1)])
     await until(lambda: site.count("gone") == 1, "the answer")
     assert site.failures == 0
     assert set(site.reclaimer.memory.made_room) == set(MADE_ROOM)
@@ -121,7 +121,7 @@ async def test_who_has_gone_already_is_no_failure_and_his_place_is_used(site: Si
 
 async def test_who_has_changed_meanwhile_may_be_chosen_again_at_once(site: Site) -> None:
     site.api.refusing["p1"] = (409, "Conflict")
-    site.evicter.send([eviction(1)])
+    site.evictor.send([eviction(1)])
     await until(lambda: site.count("overtaken") == 1, "the answer")
     assert site.failures == 1
     assert set(site.reclaimer.memory.made_room) == {"w0", "w2", "w3"}
@@ -135,8 +135,8 @@ class ExpiredFence:
 
 
 async def test_who_does_not_lead_evicts_nobody(site: Site) -> None:
-    site.evicter._client.fence = ExpiredFence()
-    site.evicter.send([eviction(0)])
+    site.evictor._client.fence = ExpiredFence()
+    site.evictor.send([eviction(0)])
     await until(lambda: site.count("overtaken") == 1, "the end")
     assert site.api.evicted == []
 

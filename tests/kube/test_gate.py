@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairburst.kube.api.objects import Pod, SchedulingGate
-from fairburst.kube.enforce.gate import RETRY_SECONDS, Gatekeeper, GateLevel, ceiling, choose, milli_level, ungate_patch
+from fairburst.kube.enforce.gate import RETRY_SECONDS, GateLevel, UngatePlanner, ceiling, choose, milli_level, ungate_patch
 from fairburst.kube.names import GATE
 from fairburst.kube.usage.gated_pods import GROUP_LABEL, GROUP_SIZE, GatedPod, PodGroup, gated_pod
 from fairburst.kube.usage.pod_index import PodIndex
@@ -36,10 +36,10 @@ def gated(
 
 
 class Keeper:
-    """A gatekeeper with an index, fed as the process does it."""
+    """A ungate_planner with an index, fed as the process does it."""
 
     def __init__(self, *pods: Pod, resources: tuple[str, ...] = ("cpu", "memory")) -> None:
-        self.index, self.gates, self.stored = PodIndex(resources), Gatekeeper(), dict[tuple[str, str], Pod]()
+        self.index, self.gates, self.stored = PodIndex(resources), UngatePlanner(), dict[tuple[str, str], Pod]()
         for one in pods:
             self.put(one)
 
@@ -240,7 +240,7 @@ def test_a_half_created_group_waits_for_its_members_and_holds_up_nobody() -> Non
 
 
 def test_members_of_a_group_that_has_started_go_as_others_do() -> None:
-    """A replacement for a failed member, a member whose patch was refused, one whose gate somebody removed by hand."""
+    """A replacement for a failed entry, a entry whose patch was refused, one whose gate somebody removed by hand."""
     keeper = Keeper(*team("a", "b", "c"))
     assert keeper.choice(batch=3.0) == ["a", "b", "c"]
     keeper.answered("a", "b")
@@ -282,7 +282,7 @@ def test_what_is_forgotten_of_groups_and_pods_leaves_nothing_behind() -> None:
     for name in "abcd":
         keeper.remove(name)
     held = keeper.gates.gated
-    assert (held._pods, held._by_namespace, held._groups, held._group_of, keeper.gates._flying) == ({}, {}, {}, {}, {})
+    assert (held._pods, held._by_namespace, held._groups, held._group_of, keeper.gates._in_flight) == ({}, {}, {}, {}, {})
 
 
 def test_a_group_is_complete_with_as_many_pods_as_it_says() -> None:

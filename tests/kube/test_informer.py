@@ -199,10 +199,10 @@ async def test_bookmarks_move_the_version_and_count_as_contact_but_wake_nobody()
     async with FakeApi(PODS, "/api/v1/nodes") as api, running(api) as (informer, _, sizes):
         await watching(api)
         api.put("/api/v1/nodes", {"metadata": {"name": "elsewhere"}})
-        contact, wakes = informer.last_contact, len(sizes)
+        contact, resyncs = informer.last_contact, len(sizes)
         api.bookmark(PODS)
         await until(lambda: informer.last_contact > contact, "bookmark seen")
-        assert len(sizes) == wakes
+        assert len(sizes) == resyncs
         assert informer.undecodable == 0
         api.compact()
         api.drop_watches()

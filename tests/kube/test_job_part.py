@@ -54,7 +54,7 @@ def test_bare_pods_are_the_jobs_that_a_first_look_would_find(changes: list[tuple
         new = None if stage == "gone" else bare_pod(number, stage, stamped, grouped=grouped)
         pods.update(old, new)
         if (changed := new or old) is not None:
-            index.update(old, new, pods.charge_of(changed), WALL + now, float(now))
+            index.update(old, new, pods.requests_of(changed), WALL + now, float(now))
         if new is not None and not new.ended:
             stored[number] = new
         demand = namespace_demand(Workloads(), pods.namespace("batch"), pods.owners_in("batch"), RESOURCES)
@@ -76,7 +76,7 @@ def test_bare_pods_that_run_are_as_many_jobs_as_there_are_and_hold_what_they_hol
         new = None if stage == "gone" else bare_pod(number, stage, "fairburst-large" if number % 2 else "fairburst-small", grouped=False)
         pods.update(old, new)
         if (changed := new or old) is not None:
-            index.update(old, new, pods.charge_of(changed), WALL + now, float(now))
+            index.update(old, new, pods.requests_of(changed), WALL + now, float(now))
         index.expire(float(now))
         if new is None or new.ended:
             started.discard(number)

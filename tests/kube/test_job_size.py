@@ -9,7 +9,7 @@ import pytest
 
 from fairburst.kube.api.objects import Job
 from fairburst.kube.jobs.job_size import full_request, size_of
-from fairburst.kube.usage.charge import in_units, milli
+from fairburst.kube.usage.effective_requests import in_units, milli
 from tests.support.job_sizes import SIZES, THRESHOLD, job_manifest
 
 LIMIT = in_units({resource: milli(text) for resource, text in THRESHOLD.items()})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fairburst.kube.api.objects import JOB_TRACKING, Pod, controller_of
 from fairburst.kube.usage import pod_index
-from fairburst.kube.usage.charge import charge, containers_without_requests
+from fairburst.kube.usage.effective_requests import containers_without_requests, effective_requests
 from fairburst.kube.usage.pod_index import PodIndex
 
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
@@ -78,12 +78,12 @@ def test_the_newest_pods_charge_outlives_the_pod_until_its_owner_is_forgotten() 
     newer = pod("y", cpu="3", owner=("Job", "j"), metadata={"creationTimestamp": "2026-01-01T00:00:01Z"})
     for each in (newer, older):
         index.update(None, each)
-    assert (index.owner("a", "j").active, index.owner("a", "j").kind, index.owner("a", "j").newest_charge["cpu"]) == (2, "Job", 3.0)
+    assert (index.owner("a", "j").active, index.owner("a", "j").kind, index.owner("a", "j").newest_requests["cpu"]) == (2, "Job", 3.0)
     for each in (newer, older):
         index.update(each, None)
-    assert (index.owner("a", "j").active, index.owner("a", "j").newest_charge["cpu"]) == (0, 3.0)
+    assert (index.owner("a", "j").active, index.owner("a", "j").newest_requests["cpu"]) == (0, 3.0)
     index.forget_owner("a", "j")
-    assert index.owner("a", "j").newest_charge == {}
+    assert index.owner("a", "j").newest_requests == {}
 
 
 def test_an_owner_with_pods_is_not_forgotten() -> None:
@@ -100,7 +100,7 @@ def test_only_so_many_owners_without_pods_are_remembered(monkeypatch: Any) -> No
         each = pod(uid, owner=("Job", uid))
         index.update(None, each)
         index.update(each, None)
-    assert [bool(index.owner("a", uid).newest_charge) for uid in ("j1", "j2", "j3")] == [False, True, True]
+    assert [bool(index.owner("a", uid).newest_requests) for uid in ("j1", "j2", "j3")] == [False, True, True]
 
 
 def test_a_bare_pod_is_its_own_owner_and_named() -> None:
@@ -190,7 +190,7 @@ class TestIncrementalEqualsFromScratch:
             # The newest charge and the number of ended pods may be remembered from pods that have gone.
             for namespace in ("a", "b"):
                 mine, other = (
-                    dataclasses.replace(each.owner(namespace, uid), newest_charge={}, ended=0, lately=0) for each in (index, again)
+                    dataclasses.replace(each.owner(namespace, uid), newest_requests={}, ended=0, lately=0) for each in (index, again)
                 )
                 assert mine == dataclasses.replace(other, kind=mine.kind)
         assert set(index.namespaces()) == {each.metadata.namespace for each in store.values()}
@@ -201,9 +201,9 @@ class TestIncrementalEqualsFromScratch:
         ours = [each for each in pods if not each.unmanaged]
         live = [each for each in ours if each.status.phase in {"Pending", "Running"}]
         bound = [each for each in live if each.spec.node_name]
-        assert usage.stored["cpu"] * 1000 == round(sum(charge(each).get("cpu", 0.0) for each in live) * 1000)
-        assert usage.bound["cpu"] * 1000 == round(sum(charge(each).get("cpu", 0.0) for each in bound) * 1000)
-        assert usage.largest["cpu"] == max((charge(each).get("cpu", 0.0) for each in live), default=0.0)
+        assert usage.stored["cpu"] * 1000 == round(sum(effective_requests(each).get("cpu", 0.0) for each in live) * 1000)
+        assert usage.bound["cpu"] * 1000 == round(sum(effective_requests(each).get("cpu", 0.0) for each in bound) * 1000)
+        assert usage.largest["cpu"] == max((effective_requests(each).get("cpu", 0.0) for each in live), default=0.0)
         announced = {"Job", "ReplicaSet", "StatefulSet"}
         owners = {each.metadata.name: controller_of(each.metadata) for each in live}
         assert usage.unannounced == {name for name, owner in owners.items() if owner is None or owner.kind not in announced}

@@ -184,7 +184,7 @@ async def test_what_was_decided_is_told_before_it_ends() -> None:
         ending = asyncio.create_task(made.end(60.0))
         await asyncio.sleep(0.2)
         assert not ending.done()
-        api.let_go()
+        api.release()
         await ending
         assert api.objects[THROUGHPUT]["batch", "queue"]["status"]["class"] == "Elastic"
         events = [event["reason"] for event in api.objects["/api/v1/events"].values()]
@@ -201,7 +201,7 @@ async def test_an_error_in_one_task_restarts_that_task_and_rounds_go_on(monkeypa
             raise RuntimeError("a bug")
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("fairburst.kube.evict.Evicter.run", fails_once)
+    monkeypatch.setattr("fairburst.kube.evict.Evictor.run", fails_once)
     async with fake_cluster() as api, running(api) as made:
         await until(lambda: failed == 2, "the restart", 20.0)
         before = rounds(made.operator)

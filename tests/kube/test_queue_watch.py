@@ -30,12 +30,12 @@ def queue(name: str, namespace: str = "a", **spec: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def running(api: FakeApi, **options: Any) -> AsyncIterator[tuple[QueueWatch, list[float]]]:
-    wakes: list[float] = []
+    resyncs: list[float] = []
     async with api.client() as client:
-        watch = QueueWatch(client, None, lambda: wakes.append(time.monotonic()), **options)
+        watch = QueueWatch(client, None, lambda: resyncs.append(time.monotonic()), **options)
         await watch.start()
         try:
-            yield watch, wakes
+            yield watch, resyncs
         finally:
             await watch.stop()
     assert not any(thread.name == "kopf" for thread in threading.enumerate())
@@ -49,15 +49,15 @@ async def test_both_kinds_are_there_after_start_and_changes_arrive_through_kopf(
     async with FakeApi(LATENCY, THROUGHPUT) as api:
         api.put(LATENCY, queue("lq"))
         api.put(THROUGHPUT, queue("tq"))
-        async with running(api) as (watch, wakes):
+        async with running(api) as (watch, resyncs):
             assert names(watch) == {("LatencyQueue", "lq"), ("ThroughputQueue", "tq")}
             await until(lambda: api.open_watches == 2, "kopf watches")
-            woken = len(wakes)
+            woken = len(resyncs)
             api.put(LATENCY, queue("lq", weight=3))
             await until(lambda: watch.objects["LatencyQueue", "a", "lq"]["spec"] == {"weight": 3}, "change seen")
             api.remove(THROUGHPUT, "a", "tq")
             await until(lambda: names(watch) == {("LatencyQueue", "lq")}, "deletion seen")
-            assert len(wakes) > woken
+            assert len(resyncs) > woken
             assert {method for method, _, _ in api.requests} == {"GET"}, "watching writes nothing"
             assert watch.restarts == 0
 
@@ -89,11 +89,11 @@ async def test_a_deletion_lost_in_a_watch_gap_is_repaired_without_waiting_for_th
 async def test_the_periodic_list_alone_repairs_a_lost_deletion() -> None:
     async with FakeApi(LATENCY, THROUGHPUT) as api:
         api.put(LATENCY, queue("goes"))
-        async with running(api, relist_seconds=0.2) as (watch, wakes):
+        async with running(api, relist_seconds=0.2) as (watch, resyncs):
             await until(lambda: api.open_watches == 2, "kopf watches")
-            woken = len(wakes)
+            woken = len(resyncs)
             api.remove(LATENCY, "a", "goes", silently=True)
-            await until(lambda: not watch.objects and len(wakes) > woken, "deletion noticed and told")
+            await until(lambda: not watch.objects and len(resyncs) > woken, "deletion noticed and told")
 
 
 async def test_survives_a_restart_of_the_server() -> None:

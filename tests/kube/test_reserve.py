@@ -89,7 +89,7 @@ def test_small_jobs_get_their_part_at_once_and_large_ones_shrink_by_it() -> None
     assert plan.result.small_level[0, 0] == pytest.approx(4.0)
     assert cpu(world, "fairburst-small") >= 5, "what they want, and one pod more"
     assert cpu(world, "fairburst-large") == 61, "the rest of the level, and one pod"
-    assert cpu(world, "fairburst") == 65, "the umbrella is as it was"
+    assert cpu(world, "fairburst") == 65, "the namespace_quota is as it was"
     orders = [(write.name, write.order) for write in plan.quota_writes]
     assert orders == sorted(orders, key=lambda pair: pair[1]), "raised before shrunk"
 
@@ -222,7 +222,7 @@ def test_a_small_job_that_a_full_namespace_has_blocked_is_woken_when_there_is_ro
     for number in range(4):
         world.end("batch", f"large-{number}")
     plans = settle(world, 8.0)
-    woken = [owner.name for plan in plans for owner in plan.wakes]
+    woken = [owner.name for plan in plans for owner in plan.resyncs]
     assert "small" in woken
 
 

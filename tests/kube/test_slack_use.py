@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fairburst.kube.api.objects import ResourceQuota
-from fairburst.kube.enforce.enforced import Enforced
+from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.slack_use import use_of
-from fairburst.kube.queues.roster import Member
+from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.pod_index import PodIndex
 from tests.support.objects import World, pod, quota, requesting
@@ -16,7 +16,7 @@ from tests.support.objects import World, pod, quota, requesting
 LEVEL = {"cpu": 20.0}
 
 
-def namespace() -> tuple[Enforced, PodIndex]:
+def namespace() -> tuple[ManagedNamespace, PodIndex]:
     """A queue with a level of 20 cpu that wants 40: 12 large pods of a cpu and 2 small ones of half a cpu run."""
     world = World()
     world.queue("ThroughputQueue", "batch")
@@ -27,8 +27,8 @@ def namespace() -> tuple[Enforced, PodIndex]:
             one = pod("batch", f"{size}-{number}", requesting(cpu, "1Gi"), node="node-0", phase="Running")
             one.spec.priority_class_name = f"fairburst-{size}"
             pods.update(None, one)
-    member: Member = world.plan().roster.governing[0]
-    return Enforced("batch", member, 0, NamespaceDemand(demand={"cpu": 40.0}), {"cpu": 1.0}, np.array([20.0]), []), pods
+    entry: QueueEntry = world.plan().queue_set.governing[0]
+    return ManagedNamespace("batch", entry, 0, NamespaceDemand(demand={"cpu": 40.0}), {"cpu": 1.0}, np.array([20.0]), []), pods
 
 
 def of(cpu: float, used: float, name: str = "fairburst") -> ResourceQuota:

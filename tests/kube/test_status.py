@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fairburst.kube.install.crd import all_crds
 from fairburst.kube.jobs.reserve import ReserveView
 from fairburst.kube.queues.objects import parse_status, to_status
-from fairburst.kube.queues.roster import Member
+from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.views.conditions import ConditionValue
 from fairburst.kube.views.lead_time_view import LeadTimeView
 from fairburst.kube.views.status import StatusInput, StatusPlanner, memory_of, merge_difference, status_of
@@ -144,7 +144,7 @@ def memories(draw: st.DrawFn) -> QueueMemory:
 
 def status_input(memory: QueueMemory, reason: str = "Ready") -> StatusInput:
     obj = stored_queue("LatencyQueue", "burst", "queue")
-    member = Member(("LatencyQueue", "burst", "queue"), "uid", 3, obj, None, memory.promise, None, governs=True)
+    entry = QueueEntry(("LatencyQueue", "burst", "queue"), "uid", 3, obj, None, memory.promise, None, governs=True)
     zeros = np.zeros(2)
     assert memory.decision is not None
     decision = QueueDecision(
@@ -168,7 +168,7 @@ def status_input(memory: QueueMemory, reason: str = "Ready") -> StatusInput:
         message="y",
     )
     conditions = [ConditionValue("Ready", "True", reason, "the queue is served.")]
-    return StatusInput(member, conditions, decision, memory, zeros, zeros, STAMP)
+    return StatusInput(entry, conditions, decision, memory, zeros, zeros, STAMP)
 
 
 def through_json(status: dict[str, Any]) -> dict[str, Any]:
@@ -286,7 +286,7 @@ class TestConditions:
     def test_a_queue_that_governs_nothing_keeps_only_conditions(self) -> None:
         item = status_input(latency_memory())
         stored = through_json(status_of(item, {}, RESOURCES, WALL))
-        bare = StatusInput(item.member, item.conditions)
+        bare = StatusInput(item.entry, item.conditions)
         patch = merge_difference(stored, status_of(bare, stored, RESOURCES, WALL))
         assert merge_patch(stored, patch).keys() == {"observedGeneration", "conditions"}
 
@@ -320,7 +320,7 @@ class TestPlanner:
         ((write,), due) = planner.plan([item], RESOURCES, WALL, 100.0)
         assert due == {}
         planner.written(write, 100.0)
-        item.member.obj["status"] = through_json(dict(write.patch))  # type: ignore[index]
+        item.entry.obj["status"] = through_json(dict(write.patch))  # type: ignore[index]
         drifted = replace(item, usage=np.array([1.0, 0.0]))
         assert planner.plan([drifted], RESOURCES, WALL + 1, 101.0) == ([], {"burst": 105.0})
         assert len(planner.plan([drifted], RESOURCES, WALL + 5, 105.0)[0]) == 1
@@ -331,16 +331,16 @@ class TestPlanner:
         planner, item = StatusPlanner(5.0), status_input(latency_memory())
         ((write,), _) = planner.plan([item], RESOURCES, WALL, 100.0)
         planner.written(write, 100.0)
-        item.member.obj["status"] = through_json(dict(write.patch))  # type: ignore[index]
+        item.entry.obj["status"] = through_json(dict(write.patch))  # type: ignore[index]
         reworded = replace(item, conditions=[ConditionValue("Ready", "True", "Ready", "the queue is served; 12 s.")])
         assert planner.plan([reworded], RESOURCES, WALL + 1, 101.0) == ([], {"burst": 105.0})
 
     def test_statuses_of_which_only_figures_drift_share_a_rate_and_take_turns(self) -> None:
         planner, items = StatusPlanner(5.0, figures_per_second=2.0), [status_input(latency_memory()) for _ in range(3)]
-        items = [replace(item, member=replace(item.member, uid=f"uid-{number}")) for number, item in enumerate(items)]
+        items = [replace(item, entry=replace(item.entry, uid=f"uid-{number}")) for number, item in enumerate(items)]
         for write in planner.plan(items, RESOURCES, WALL, 100.0)[0]:
             planner.written(write, 100.0)
-            write.member.obj["status"] = through_json(dict(write.patch))  # type: ignore[index]
+            write.entry.obj["status"] = through_json(dict(write.patch))  # type: ignore[index]
         planner.plan(items, RESOURCES, WALL + 9, 109.5)
         drifted = [replace(item, usage=np.array([1.0, 0.0])) for item in items]
         written = []
@@ -348,8 +348,8 @@ class TestPlanner:
             writes, _ = planner.plan(drifted, RESOURCES, WALL + 10 + step / 2, 110.0 + step / 2)
             for write in writes:
                 planner.written(write, 110.0 + step / 2)
-                write.member.obj["status"] = through_json({**write.member.obj["status"], **write.patch})  # type: ignore[index]
-            written.append([write.member.uid for write in writes])
+                write.entry.obj["status"] = through_json({**write.entry.obj["status"], **write.patch})  # type: ignore[index]
+            written.append([write.entry.uid for write in writes])
         assert [len(uids) for uids in written] == [1, 1, 1]
         assert len({uid for uids in written for uid in uids}) == 3
 
@@ -357,10 +357,10 @@ class TestPlanner:
         """A take-over finds it at most five seconds old (docs/decisions/0041-two-replicas-one-writes.md), however many queues are busy."""
         planner, memory = StatusPlanner(300.0, figures_per_second=1.0), latency_memory()
         items = [status_input(memory) for _ in range(40)]
-        items = [replace(item, member=replace(item.member, uid=f"uid-{number}")) for number, item in enumerate(items)]
+        items = [replace(item, entry=replace(item.entry, uid=f"uid-{number}")) for number, item in enumerate(items)]
         for write in planner.plan(items, RESOURCES, WALL, 100.0)[0]:
             planner.written(write, 100.0)
-            write.member.obj["status"] = through_json(dict(write.patch))  # type: ignore[index]
+            write.entry.obj["status"] = through_json(dict(write.patch))  # type: ignore[index]
         receiving = replace(memory, ledger_rate=0.25, ledger_as_of=WALL)
         busy = [replace(item, memory=receiving, usage=np.array([1.0, 0.0])) for item in items]
         assert planner.plan(busy, RESOURCES, WALL + 3, 103.0) == ([], {"burst": 104.0})

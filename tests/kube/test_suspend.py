@@ -11,7 +11,7 @@ from fairburst.kube.api.objects import Job
 from fairburst.kube.enforce.holds import HOLD_SETTLES_SECONDS
 from fairburst.kube.enforce.suspend import LevelParts, starts
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
-from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, Owner, Wish, is_held
+from fairburst.kube.usage.demand import DesiredPods, HeldJob, NamespaceDemand, Owner, is_held
 from tests.support.objects import World, job, latency_spec, pod, requesting
 
 TQ, LQ = "ThroughputQueue", "LatencyQueue"
@@ -70,7 +70,7 @@ def test_a_held_job_is_demand_and_starts_whole_once_it_fits() -> None:
     assert waiting(world) == ["b"], "24 places are too few for all of it"
     settle(world)
     assert waiting(world) == ["b"]
-    assert world.plan().wakes == [], "what is held lacks no pods"
+    assert world.plan().resyncs == [], "what is held lacks no pods"
     finish(world, "a")
     settle(world)
     assert waiting(world) == []
@@ -213,7 +213,7 @@ def test_a_settled_cluster_with_waiting_jobs_gets_no_writes() -> None:
     settle(world)
     for _ in range(20):
         plan = world.plan()
-        assert (plan.quota_writes, plan.statuses, plan.events, plan.starts, plan.wakes) == ([], [], [], [], [])
+        assert (plan.quota_writes, plan.statuses, plan.events, plan.starts, plan.resyncs) == ([], [], [], [], [])
         world.after(max(0.05, min(plan.due, world.now + 10.0) - world.now))
 
 
@@ -272,10 +272,10 @@ def test_small_jobs_start_first_as_far_as_their_part_goes_and_no_quota_of_the_pa
 
 def test_the_first_job_of_a_part_starts_though_it_is_larger_than_the_part() -> None:
     resources = ("cpu",)
-    running = Wish(Owner("Job", "batch", "running", "running", 20, 20, {"cpu": 1.0}), job("batch", "running", 20))
+    running = DesiredPods(Owner("Job", "batch", "running", "running", 20, 20, {"cpu": 1.0}), job("batch", "running", 20))
     first, second = (HeldJob(job("batch", name, 4), {"cpu": 4.0}) for name in ("first", "second"))
     small = frozenset({first.job.metadata.uid, second.job.metadata.uid})
-    demand = NamespaceDemand(demand={"cpu": 28.0}, held=[first, second], wishes=[running])
+    demand = NamespaceDemand(demand={"cpu": 28.0}, held=[first, second], desired_pods=[running])
     parts = LevelParts(small=[2.0], large=[28.0], small_owners=small)
     assert [one.name for one in starts(demand, resources, [30.0], [0.0], parts)] == ["first"]
     parts = LevelParts(small=[8.0], large=[22.0], small_owners=small)

@@ -1,4 +1,4 @@
-"""Sending the gatekeeper's choice: one patch a pod, urgent ones first, and what is refused is chosen anew."""
+"""Sending the ungate_planner's choice: one patch a pod, urgent ones first, and what is refused is chosen anew."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.objects import Pod
-from fairburst.kube.enforce.gate import Gatekeeper, GateLevel
+from fairburst.kube.enforce.gate import GateLevel, UngatePlanner
 from fairburst.kube.names import GATE
 from fairburst.kube.ungate import CONCURRENT_PATCHES, Ungater
 from fairburst.kube.usage.pod_index import PodIndex
@@ -23,10 +23,10 @@ PLENTY = 10**9
 
 
 class Site:
-    """A fake server with gated pods, a gatekeeper that knows them, and an ungater at work."""
+    """A fake server with gated pods, a ungate_planner that knows them, and an ungater at work."""
 
     def __init__(self, api: FakeApi, client: ApiClient) -> None:
-        self.api, self.index, self.gates, self.metrics = api, PodIndex(["cpu"]), Gatekeeper(), Metrics()
+        self.api, self.index, self.gates, self.metrics = api, PodIndex(["cpu"]), UngatePlanner(), Metrics()
         self.failures = 0
         self.ungater = Ungater(client, self.gates, self.metrics, pod_seen=self.see, on_failure=self.fail)
 

@@ -6,7 +6,7 @@ import pytest
 
 from fairburst.cli.main import main
 from fairburst.config import parse_config
-from fairburst.kube.install.let_go import Undone
+from fairburst.kube.install.release import Undone
 from fairburst.kube.install.uninstall import uninstall
 from fairburst.kube.names import GATE, HELD_ANNOTATION
 from fairburst.kube.queues.job_annotations import Mark, mark_annotations

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairburst.policy.admission import Book, loads
+from fairburst.policy.admission import AdmissionState, loads
 from fairburst.policy.decide import decide
-from fairburst.policy.member import Member
+from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.model import (
     Burst,
     EventKind,
@@ -306,13 +306,13 @@ def test_deciding_many_at_once_agrees_with_one_after_the_other(case: tuple[tuple
     capacity = np.array(amounts)
     declared = compile_queues(queues, ("cpu", "memory")[: len(amounts)], 3600.0)
     load = loads(declared, capacity)
-    at_once = Book(capacity, CONFIG).decided_at_once(declared, np.arange(len(queues)), load)
-    book = Book(capacity, CONFIG)
+    at_once = AdmissionState(capacity, CONFIG).decided_at_once(declared, np.arange(len(queues)), load)
+    state = AdmissionState(capacity, CONFIG)
     for row, granted in enumerate(at_once):
-        member = Member(declared, row)
-        want = book.consider(member, float(declared.weight[row]), float(load[row]))
+        member = HardQueue(declared, row)
+        want = state.consider(member, float(declared.weight[row]), float(load[row]))
         assert granted == want
-        book.grant(member, float(declared.weight[row]), float(load[row]), want)
+        state.grant(member, float(declared.weight[row]), float(load[row]), want)
 
 
 def test_a_rejection_is_told_with_the_words_of_its_admission() -> None:

@@ -8,23 +8,23 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from fairburst.policy.bopf import Standing, allocate
+from fairburst.policy.bopf import AllocationInput, allocate
 from fairburst.policy.drf import inverse_capacity, row_any_short
 from fairburst.policy.rounding import units_up
 
 NOBODY: tuple[int, ...] = ()
 
 
-def standing(
+def inputs(
     wanted: Sequence[Sequence[float]], rate: Sequence[Sequence[float]], unit: float = 0.0, hard: Sequence[int] = NOBODY,
     overdue: Sequence[int] = NOBODY, soft: Sequence[int] = NOBODY,
-) -> Standing:  # fmt: skip
+) -> AllocationInput:  # fmt: skip
     """Queues that are in none of the row sets are elastic, with weight 1 and no cap; the others get no more than they are promised."""
     rows = [np.array(some, dtype=np.int64) for some in (hard, overdue, soft)]
     elastic = np.ones(len(wanted), dtype=bool)
     elastic[np.concatenate(rows)] = False
     rates, units = np.asfortranarray(rate, dtype=np.float64), np.full((len(wanted), len(wanted[0])), unit, order="F")
-    return Standing(
+    return AllocationInput(
         wanted=np.asfortranarray(wanted, dtype=np.float64), rate=rates, whole_rate=units_up(rates, units, rows[0]), unit=units,
         weight=np.ones(len(wanted)), hard=rows[0], overdue=rows[1], soft=rows[2], elastic=elastic,
         level_cap=np.where(elastic, math.inf, 0.0),
@@ -33,14 +33,14 @@ def standing(
 
 def test_spare_goes_to_a_queue_that_has_all_it_wants_of_what_is_exhausted() -> None:
     """Pareto efficiency (BoPF §3.4): 8 cores are left, no memory, and the queue wants 3 cores more but no more memory."""
-    guaranteed, spare = allocate(standing([[5.0, 5.0]], [[2.0, 5.0]], hard=[0]), np.array([10.0, 5.0]))
+    guaranteed, spare = allocate(inputs([[5.0, 5.0]], [[2.0, 5.0]], hard=[0]), np.array([10.0, 5.0]))
     assert guaranteed.tolist() == [[2.0, 5.0]]
     assert spare.tolist() == [[3.0, 0.0]]
 
 
 @pytest.mark.parametrize("claim", ["hard", "overdue", "soft"])
 def test_elastic_queues_get_nothing_of_what_a_stronger_claim_exhausts(claim: str) -> None:
-    guaranteed, spare = allocate(standing([[10.0], [5.0]], [[10.0], [0.0]], **{claim: [0]}), np.array([10.0]))
+    guaranteed, spare = allocate(inputs([[10.0], [5.0]], [[10.0], [0.0]], **{claim: [0]}), np.array([10.0]))
     assert guaranteed.tolist() == [[10.0], [0.0]]
     assert not spare.any()
 
@@ -48,19 +48,19 @@ def test_elastic_queues_get_nothing_of_what_a_stronger_claim_exhausts(claim: str
 def test_a_rate_is_rounded_up_where_that_takes_exactly_what_is_left() -> None:
     """1.5 and 1 of two resources; rates (0.5, 1) and (0.5, 0). One of the two halves can be made whole, and the first is, although
     nothing at all is left of the second resource, of which it needs no more."""
-    guaranteed, _ = allocate(standing([[1.0, 1.0], [1.0, 0.0]], [[0.5, 1.0], [0.5, 0.0]], unit=1.0, hard=[0, 1]), np.array([1.5, 1.0]))
+    guaranteed, _ = allocate(inputs([[1.0, 1.0], [1.0, 0.0]], [[0.5, 1.0], [0.5, 0.0]], unit=1.0, hard=[0, 1]), np.array([1.5, 1.0]))
     assert guaranteed.tolist() == [[1.0, 1.0], [0.5, 0.0]]
 
 
 def test_rates_that_fit_whole_are_whole_whatever_the_last_bit_says() -> None:
     """In float64, 2 - (0.1 + 0.2) is too little for 0.9 and then 0.8."""
-    guaranteed, _ = allocate(standing([[1.0], [1.0]], [[0.1], [0.2]], unit=1.0, hard=[0, 1]), np.array([2.0]))
+    guaranteed, _ = allocate(inputs([[1.0], [1.0]], [[0.1], [0.2]], unit=1.0, hard=[0, 1]), np.array([2.0]))
     assert guaranteed.tolist() == [[1.0], [1.0]]
 
 
 def test_a_rate_is_rounded_up_beside_a_resource_that_rates_exhaust_exactly() -> None:
     wanted, rate = [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [[0.5, 0.0], [0.5, 0.0], [0.0, 0.5]]
-    guaranteed, _ = allocate(standing(wanted, rate, unit=1.0, hard=[0, 1, 2]), np.array([1.0, 10.0]))
+    guaranteed, _ = allocate(inputs(wanted, rate, unit=1.0, hard=[0, 1, 2]), np.array([1.0, 10.0]))
     assert guaranteed.tolist() == [[0.5, 0.0], [0.5, 0.0], [0.0, 1.0]]
 
 
@@ -68,7 +68,7 @@ def test_spare_goes_to_those_who_do_not_need_the_exhausted_resource() -> None:
     """The hard queue is promised all memory and uses 1; the first resource is exhausted by another. What is unused of the promise is
     not lost: the third queue wants memory alone."""
     wanted = [[0.0, 1.0], [20.0, 0.0], [0.0, 5.0], [5.0, 5.0]]
-    guaranteed, spare = allocate(standing(wanted, [[0.0, 10.0], *[[0.0, 0.0]] * 3], hard=[0]), np.array([10.0, 10.0]))
+    guaranteed, spare = allocate(inputs(wanted, [[0.0, 10.0], *[[0.0, 0.0]] * 3], hard=[0]), np.array([10.0, 10.0]))
     assert guaranteed.tolist() == [[0.0, 1.0], [10.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
     assert spare.tolist() == [[0.0, 0.0], [0.0, 0.0], [0.0, 5.0], [0.0, 0.0]]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fairburst.policy.decide import decide
-from fairburst.policy.member import Member
+from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.model import GuaranteeClass, Memory, Periodic, PolicyConfig, QueueSpec, Sporadic
 from fairburst.policy.profile import HardQueues
 from fairburst.policy.table import compile_queues
@@ -71,8 +71,8 @@ def test_any_order_of_arrival_gives_the_same_answer_about_the_whole_set() -> Non
         for most in steps:
             hard = HardQueues(capacity, most)
             for row in range(12):
-                if hard.fits(Member(declared, row)):
-                    hard.add(Member(declared, row))
+                if hard.fits(HardQueue(declared, row)):
+                    hard.add(HardQueue(declared, row))
             members = list(hard.members.values())
             assert HardQueues.of(members, capacity, most).holds()
             again = HardQueues(capacity, most)
@@ -90,9 +90,9 @@ def test_a_member_s_numbers_never_exceed_the_capacity_that_it_was_promised() -> 
     others = [latency(f"q{row}", float(row), [4.0], 10, Periodic(60, 10.0 * row)) for row in range(6)]
     z = latency("z", 9.0, [5.0], 10, Sporadic(60))
     declared = compile_queues((z, *others), ("cpu",), 3600.0)
-    hard = HardQueues.of([Member(declared, row) for row in range(7)], np.array([10.0]), max_edges=-1)
+    hard = HardQueues.of([HardQueue(declared, row) for row in range(7)], np.array([10.0]), max_edges=-1)
     assert hard.holds()
-    fit = hard.fit(Member(declared, 0))
+    fit = hard.fit(HardQueue(declared, 0))
     assert (fit.holds, fit.left, fit.right, fit.step) == (True, 9.0, 10.0, "pairwise bound")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairburst.policy.bopf import Standing, allocate
+from fairburst.policy.bopf import AllocationInput, allocate
 from fairburst.policy.decide import decide
 from fairburst.policy.model import GuaranteeClass, Memory, Periodic, PolicyConfig, QueueSpec, Sporadic
 from fairburst.policy.reclaim.owed import owed
@@ -59,7 +59,7 @@ def test_whole_pods_beyond_the_rate() -> None:
     assert result.guaranteed[3, 0] == 10.0  # 12.5 is fair, 5 is one pod
 
 
-def level_by_bisection(case: Standing, promised: np.ndarray, capacity: float) -> np.ndarray:
+def level_by_bisection(case: AllocationInput, promised: np.ndarray, capacity: float) -> np.ndarray:
     """One resource: raise the common level until the cluster is full, each row between its promise and the least of its bounds."""
     most = np.minimum(case.wanted[:, 0], case.level_cap * capacity)
     least = promised[:, 0]
@@ -74,7 +74,7 @@ def level_by_bisection(case: Standing, promised: np.ndarray, capacity: float) ->
     return at(low)
 
 
-def random_case(rng: np.random.Generator, width: int) -> tuple[Standing, np.ndarray]:
+def random_case(rng: np.random.Generator, width: int) -> tuple[AllocationInput, np.ndarray]:
     count = int(rng.integers(2, 8))
     capacity = rng.integers(5, 40, width).astype(float)
     wanted = rng.integers(1, 40, (count, width)).astype(float)
@@ -87,7 +87,7 @@ def random_case(rng: np.random.Generator, width: int) -> tuple[Standing, np.ndar
     cap = np.where(rng.random(count) < 0.4, np.inf, rng.random(count))
     unit = np.zeros_like(wanted)
     weight = rng.choice([0.5, 1.0, 2.0], count)
-    return Standing(wanted, rate, units_up(rate, unit, hard), unit, weight, hard, NONE, NONE, elastic, cap), capacity
+    return AllocationInput(wanted, rate, units_up(rate, unit, hard), unit, weight, hard, NONE, NONE, elastic, cap), capacity
 
 
 def test_one_resource_agrees_with_a_bisection_of_the_common_level() -> None:

@@ -15,7 +15,7 @@ from fairburst.policy.reclaim.owed import owed
 from fairburst.policy.reclaim.values import Claim, Ground, ReclaimMemory, ReclaimRules, RunningPod
 from fairburst.policy.reclaim.victims import make_room
 from tests.support.policy import latency, snapshot, throughput
-from tests.support.reclaim import LARGE_RATE, NOW, claim, running, standing, waiting
+from tests.support.reclaim import LARGE_RATE, NOW, claim, givers, running, waiting
 
 FULL = np.zeros((1, 2))
 RULES = ReclaimRules()
@@ -26,7 +26,7 @@ def evicted(
     memory: ReclaimMemory | None = None, rules: ReclaimRules = LARGE_RATE, capacity: float = 100.0, weight: list[float] | None = None,
 ) -> list[str]:  # fmt: skip
     outcome, _ = make_room(
-        claims, free, pods, standing(pods, level, fair, capacity, weight), memory or ReclaimMemory(), rules, NOW
+        claims, free, pods, givers(pods, level, fair, capacity, weight), memory or ReclaimMemory(), rules, NOW
     )  # fmt: skip
     return [one.uid for one in outcome.evictions]
 
@@ -84,7 +84,7 @@ def test_for_a_fair_share_no_queue_is_taken_below_its_level_either() -> None:
 def test_nobody_goes_whose_place_would_be_filled_again() -> None:
     """The quota is to be 4 and is still 8."""
     pods = [running(f"a{number}", FIRST, 0) for number in range(10)]
-    giving = standing(pods, [0.0, 4.0], [0.0, 4.0], 100.0, refilled=[0.0, 8.0])
+    giving = givers(pods, [0.0, 4.0], [0.0, 4.0], 100.0, refilled=[0.0, 8.0])
     outcome, _ = make_room([claim(6.0, waiting(6))], FULL, pods, giving, ReclaimMemory(), LARGE_RATE, NOW)
     assert (len(outcome.evictions), outcome.unserved) == (2, 4)
 
@@ -156,7 +156,7 @@ def test_evictions_come_at_the_rate_that_is_allowed() -> None:
     left, free = pods, np.zeros((1, 2))
     for step in (0.0, 0.5, 0.25):
         now = NOW + sum((0.0, 0.5, 0.25)[: len(counts) + 1])
-        giving = standing(left, [0.0] * 2, [0.0] * 2, 100.0)
+        giving = givers(left, [0.0] * 2, [0.0] * 2, 100.0)
         outcome, memory = make_room([claim(30.0, waiting(30))], free, left, giving, memory, rules, now)
         gone = {one.uid for one in outcome.evictions}
         left, free = [pod for pod in left if pod.uid not in gone], free + np.array([len(gone), len(gone)])

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from fairburst.policy.member import Member
+from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.model import Burst, Periodic, QueueKind, QueueSpec, Schedule, ScheduledBurst, Sporadic
 from fairburst.policy.profile import Fit, HardQueues
 from fairburst.policy.table import compile_queues
@@ -25,7 +25,7 @@ def scheduled(name: str, *bursts: tuple[float, float, list[float]]) -> QueueSpec
 def decide_last(queues: list[QueueSpec], capacity: list[float], max_events: int = 10_000) -> Fit:
     """Condition (3) for the last of `queues` beside all others."""
     declared = compile_queues(tuple(queues), RESOURCES[: len(capacity)], 3600.0)
-    members = [Member(declared, row) for row in range(len(queues))]
+    members = [HardQueue(declared, row) for row in range(len(queues))]
     return HardQueues.of(members[:-1], np.array(capacity), max_events).fit(members[-1])
 
 

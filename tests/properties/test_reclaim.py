@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairburst.policy.model import Sporadic
-from fairburst.policy.reclaim.values import Claim, Ground, Owed, ReclaimMemory, ReclaimRules, RunningPod, Standing, WaitingPod
+from fairburst.policy.reclaim.values import Claim, GiverState, Ground, Owed, ReclaimMemory, ReclaimRules, RunningPod, WaitingPod
 from fairburst.policy.reclaim.victims import make_room, room_for_all
 from tests.support.policy import latency, throughput
-from tests.support.reclaim import NOW, VirtualCluster, obvious, standing
+from tests.support.reclaim import NOW, VirtualCluster, givers, obvious
 
 RULES = ReclaimRules(minimum_run_seconds=60.0, evictions_per_second=1e6)
-Case = tuple[list[Claim], np.ndarray, list[RunningPod], Standing]
+Case = tuple[list[Claim], np.ndarray, list[RunningPod], GiverState]
 
 
 @st.composite
@@ -39,7 +39,7 @@ def cases(draw: st.DrawFn) -> Case:
     level, fair = ([float(draw(st.integers(0, 8))) for _ in range(5)] for _ in range(2))
     weight = [draw(st.sampled_from([1.0, 1.0, 2.0])) for _ in range(5)]
     refilled = [float(draw(st.sampled_from([0, 0, 0, 5]))) for _ in range(5)]
-    return claims, free, pods, standing(pods, level, fair, 40.0, weight, refilled)
+    return claims, free, pods, givers(pods, level, fair, 40.0, weight, refilled)
 
 
 class TestWhoGoes:

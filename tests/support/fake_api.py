@@ -167,11 +167,11 @@ class FakeApi:
         self._refused.append((method, suffix, code))
 
     def hold(self, suffix: str) -> None:
-        """Answer requests whose path ends so only after `let_go`; `held` counts those that wait."""
+        """Answer requests whose path ends so only after `release`; `held` counts those that wait."""
         self._slow = suffix
         self._let_go.clear()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Answer what was held, and everything from now on."""
         self._slow = ""
         self._let_go.set()

@@ -87,7 +87,7 @@ def quota(
     namespace: str, hard: dict[str, str], used: dict[str, str] | None = None, name: str = "fairburst", pool: str | None = "default",
     enforced: dict[str, str] | None = None, scoped: bool = True,
 ) -> ResourceQuota:  # fmt: skip
-    """An umbrella quota (or, by another name, somebody else's), enforced as written unless told."""
+    """An namespace quota (or, by another name, somebody else's), enforced as written unless told."""
     body = (
         quota_body_of(namespace, hard, pool, name if name in OUR_QUOTAS else "fairburst")
         if scoped
@@ -236,8 +236,8 @@ class World:
             self._take_quota(write)
             self.engine.quota_written(write, self.now)
         for status in plan.statuses:
-            obj = self.queues[status.member.key]
-            self.queues[status.member.key] = merge_patch(obj, {"status": dict(status.patch)})
+            obj = self.queues[status.entry.key]
+            self.queues[status.entry.key] = merge_patch(obj, {"status": dict(status.patch)})
             self.engine.status_written(status, self.now)
 
     def _start(self, start: JobStart) -> None:
@@ -259,7 +259,7 @@ class World:
         self.quotas[key] = made
 
     def hard(self, namespace: str, quota: str = "fairburst") -> dict[str, str]:
-        """What one of the namespace's quotas says; the umbrella unless told."""
+        """What one of the namespace's quotas says; the namespace quota unless told."""
         return {key: str(text) for key, text in (self.quotas[namespace, quota].spec.hard or {}).items()}
 
     def status(self, namespace: str, name: str = "queue", kind: str = "ThroughputQueue") -> JsonObject:

@@ -16,12 +16,12 @@ from fairburst.policy.reclaim.owed import owed
 from fairburst.policy.reclaim.values import (
     Claim,
     Eviction,
+    GiverState,
     Ground,
     Owed,
     ReclaimMemory,
     ReclaimRules,
     RunningPod,
-    Standing,
     WaitingPod,
 )
 from fairburst.policy.reclaim.victims import make_room
@@ -47,25 +47,25 @@ def claim(
     return Claim(Owed(row, ground, np.array([amount]), evicts), pods)
 
 
-def standing(
+def givers(
     pods: Iterable[RunningPod],
     level: Sequence[float],
     fair: Sequence[float],
     capacity: float,
     weight: Sequence[float] | None = None,
     refilled: Sequence[float] | None = None,
-) -> Standing:
+) -> GiverState:
     """Queues that use what their pods request of one resource."""
     use = np.zeros((len(level), 1))
     for pod in pods:
         use[pod.row, 0] += pod.request[0]
     weights = np.ones(len(level)) if weight is None else np.array(weight)
     again = np.zeros(len(level)) if refilled is None else np.array(refilled)
-    return Standing(use, np.array(level)[:, None], np.array(fair)[:, None], again[:, None], weights, np.array([capacity]))
+    return GiverState(use, np.array(level)[:, None], np.array(fair)[:, None], again[:, None], weights, np.array([capacity]))
 
 
 def obvious(
-    claims: Sequence[Claim], free: FloatArray, pods: Sequence[RunningPod], giving: Standing, memory: ReclaimMemory, rules: ReclaimRules
+    claims: Sequence[Claim], free: FloatArray, pods: Sequence[RunningPod], giving: GiverState, memory: ReclaimMemory, rules: ReclaimRules
 ) -> list[Eviction]:
     """One resource and places; a rate that limits nothing."""
     free, left, use, chosen = free.copy(), list(pods), giving.use[:, 0].copy(), list[Eviction]()
@@ -98,7 +98,7 @@ def obvious(
 
 
 def _first(
-    pod: WaitingPod, ground: Ground, nodes: list[int], free: FloatArray, left: list[RunningPod], use: FloatArray, giving: Standing,
+    pod: WaitingPod, ground: Ground, nodes: list[int], free: FloatArray, left: list[RunningPod], use: FloatArray, giving: GiverState,
     rules: ReclaimRules,
 ) -> tuple[int, list[list[RunningPod]], bool] | None:  # fmt: skip
     works = _works(left, rules)
@@ -150,7 +150,7 @@ def _cleared(node: int, works: list[list[RunningPod]], free: FloatArray, pod: Wa
     return gone
 
 
-def _can_spare(gone: list[list[RunningPod]], use: FloatArray, giving: Standing, *, spare: bool) -> bool:
+def _can_spare(gone: list[list[RunningPod]], use: FloatArray, giving: GiverState, *, spare: bool) -> bool:
     for row in {work[0].row for work in gone}:
         least = max(giving.fair[row, 0], giving.refilled[row, 0], giving.level[row, 0] if spare else 0.0)
         if use[row] - sum(one.request[0] for work in gone for one in work if one.row == row) < least - 1e-6:
@@ -264,7 +264,7 @@ class VirtualCluster:
             if pod.node is not None and pod.leaves is not None:
                 free[pod.node] += 1.0
         weight, capacity = np.array([spec.weight for spec in self.queues]), np.array([float(self.nodes * self.per_node)])
-        giving = Standing(usage, level, fair, np.zeros_like(usage), weight, capacity)
+        giving = GiverState(usage, level, fair, np.zeros_like(usage), weight, capacity)
         outcome, self.reclaiming = make_room(claims, free, there, giving, self.reclaiming, self.rules, self.now)
         for one in claims:
             self.owed_pods |= {pod.uid for pod in one.waiting[: int(one.owed.amount[0])]}

@@ -53,7 +53,7 @@ class Site:
         self.cluster.kubectl("delete", kind, name, "-n", namespace, "--wait=false")
 
     def hard(self, namespace: str) -> dict[str, str]:
-        """What the namespace's umbrella quota says; empty where there is none."""
+        """What the namespace's namespace quota says; empty where there is none."""
         hard: dict[str, str] = (self.get(*QUOTA, namespace).get("spec") or {}).get("hard", {})
         return hard
 

@@ -202,13 +202,13 @@ def test_a_burst_goes_at_once_while_batch_waits_and_nothing_goes_while_the_opera
 
 def test_groups_go_whole_and_half_created_ones_hold_up_nobody(site: Site) -> None:
     where = "teams"
-    member = {"labels": {"fairburst.dev/group": "team", "fairburst.dev/group-size": "8"}}
+    entry = {"labels": {"fairburst.dev/group": "team", "fairburst.dev/group-size": "8"}}
     site.create(*(pod(where, f"a{number:02}") for number in range(CPUS - 4)))
-    site.create(*(pod(where, f"team-{number}", metadata=member) for number in range(7)))
+    site.create(*(pod(where, f"team-{number}", metadata=entry) for number in range(7)))
     site.create(pod(where, "z-later"))
     site.wait_running(where, "z-later")
     assert len(site.gated(where)) == 7, "one is missing"
-    site.create(pod(where, "team-7", metadata=member))
+    site.create(pod(where, "team-7", metadata=entry))
     site.create(*(pod(where, f"zz-{number}") for number in range(3)))
     until(lambda: len(site.gated(where)) == 11, PATIENCE_SECONDS, "three places are too few for eight, and nobody passes them now")
     site.cluster.kubectl("delete", "pod", "-n", where, *(f"a{number:02}" for number in range(5)))

@@ -110,7 +110,7 @@ async def test_pods_survive_an_api_server_restart_without_a_lost_event(own_clust
 
 
 async def test_queues_survive_an_api_server_restart_and_deletions_in_it_are_noticed(own_cluster: Cluster) -> None:
-    wakes: list[float] = []
+    resyncs: list[float] = []
     queues = "/apis/fairburst.dev/v1alpha1/namespaces/work/latencyqueues"
 
     def queue(name: str) -> dict[str, Any]:
@@ -119,7 +119,7 @@ async def test_queues_survive_an_api_server_restart_and_deletions_in_it_are_noti
     async with await ApiClient.connect(str(own_cluster.kubeconfig)) as client:
         await client.create(queues, queue("stays"))
         await client.create(queues, queue("goes"))
-        watch = QueueWatch(client, None, lambda: wakes.append(time.monotonic()), relist_seconds=20.0)
+        watch = QueueWatch(client, None, lambda: resyncs.append(time.monotonic()), relist_seconds=20.0)
         await watch.start()
         try:
 

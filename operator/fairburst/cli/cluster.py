@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fairburst.kube.api.client import ApiClient
     from fairburst.kube.api.errors import ApiError
     from fairburst.kube.queues.listing import Queues
-    from fairburst.kube.queues.roster import ObjectKey
+    from fairburst.kube.queues.queue_set import ObjectKey
 
 T = TypeVar("T")
 

@@ -152,26 +152,26 @@ def of_look(seen: Look, key: tuple[str, str, str]) -> Explanation:
     """Explain a queue of a cluster by the round that is decided now."""
     from fairburst.cli.queues import amounts_text, condition, waiting  # noqa: PLC0415
 
-    member = next((one for one in seen.plan.roster.members if one.key == key), None)
+    entry = next((one for one in seen.plan.queue_set.entries if one.key == key), None)
     row = seen.round.row(f"{key[1]}/{key[2]}")
     status = seen.queues[key].get("status") or {}
-    if member is None:
+    if entry is None:
         pool = (seen.queues[key].get("spec") or {}).get("pool", "default")
         found = of_status(key, seen.queues)
         found.facts.append(("Pool", f"{pool}; this is a look at pool {seen.config.pool.name}. Choose its operator with --system-namespace"))
         return found
     if row is None:
         found = of_status(key, seen.queues)
-        if member.problem is not None:
-            found.facts = [("Why", member.problem.message), *(fact for fact in found.facts if fact[0] != "Why")]
+        if entry.problem is not None:
+            found.facts = [("Why", entry.problem.message), *(fact for fact in found.facts if fact[0] != "Why")]
         return found
     found = of_round(seen.round, row, len(seen.view.nodes), seen.config.pool.capacity_window_seconds)
     if not found.goal and (left := waiting(status)):
         found.goal = (
             f"It uses what the nodes can hold of its pods; the rest, {amounts_text(left)}, waits for more nodes or for work to end."
         )
-    if member.problem is not None:
-        found.facts.insert(0, ("Problem", member.problem.message))
+    if entry.problem is not None:
+        found.facts.insert(0, ("Problem", entry.problem.message))
     if not condition(status, "Ready"):
         found.facts.append(("Status", "no operator has written one: is one running? Ask `fairburst doctor`"))
     found.facts += _false_conditions(status, {"Ready", "Admitted", "Guaranteed"})

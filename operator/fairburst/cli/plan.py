@@ -95,7 +95,7 @@ async def _ask(client: ApiClient, cluster: Cluster, asked: Asked) -> list[QueueC
         if (other := (obj.get("spec") or {}).get("pool", "default")) != pool:
             raise CommandError(f"{_called(obj)}: expected pool {pool}, whose operator is asked, found {other}", WRONG_ARGUMENTS)
     after = await decided(client, reading, queues)
-    problems = {one.key[1:]: one.problem for one in after.plan.roster.members if one.problem is not None}
+    problems = {one.key[1:]: one.problem for one in after.plan.queue_set.entries if one.problem is not None}
     for obj in asked.objects:
         problem = problems.get((obj["metadata"]["namespace"], obj["metadata"]["name"]))
         if problem is not None:

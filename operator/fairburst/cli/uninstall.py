@@ -10,7 +10,7 @@ from fairburst.cli.cluster import Context, Kubeconfig
 
 if TYPE_CHECKING:
     from fairburst.config import Config
-    from fairburst.kube.install.let_go import Undone
+    from fairburst.kube.install.release import Undone
 
 
 def uninstall(config: ConfigFile = None, kubeconfig: Kubeconfig = None, context: Context = None) -> int:

@@ -1,4 +1,4 @@
-"""Sending a round's writes: ordered, rate-limited by the client, each on its own. Decides nothing. What users are told is `tell.py`'s.
+"""Sends the writes of a round: in order, rate-limited by the client, each on its own. It decides nothing. `status_writer.py` sends
 
 A write that fails is counted, and comes back as a difference in the next round; the client refuses it until it may be sent again. What the
 server answers is put into the caches at once, so that the next round does not repeat a write whose watch event is still on its way.
@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import NotFound
 from fairburst.kube.api.outcome import succeeded
+from fairburst.kube.enforce.controller_resync import RESYNC_ANNOTATION
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, quota_body
 from fairburst.kube.enforce.suspend import JobStart
-from fairburst.kube.enforce.wake import WOKEN_ANNOTATION
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
 from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, QUOTA_NAME
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
@@ -78,7 +78,7 @@ class Applier:
         done &= await self._each("quota", plan.quota_deletions, self._delete_quota)
         done &= await self._each("parallelism", [write for write in resized if not write.shrinks], self._parallelism)
         done &= await self._each("start", plan.starts, self._start)
-        return await self._each("wake", plan.wakes, self._wake) and done
+        return await self._each("wake", plan.resyncs, self._wake) and done
 
     async def _each(self, kind: str, items: Iterable[Item], send: Callable[[Item], Awaitable[None]]) -> bool:
         """Send items side by side; True if none failed."""
@@ -138,4 +138,4 @@ class Applier:
 
     async def _wake(self, owner: Owner) -> None:
         path = CONTROLLER_PATHS[owner.kind].format(owner.namespace, owner.name)
-        await self._client.merge_patch(path, {"metadata": {"annotations": {WOKEN_ANNOTATION: from_epoch(time.time()).isoformat()}}})
+        await self._client.merge_patch(path, {"metadata": {"annotations": {RESYNC_ANNOTATION: from_epoch(time.time()).isoformat()}}})

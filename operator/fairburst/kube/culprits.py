@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairburst.kube.queues.roster import Member
+from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.policy.decide import decide
 from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig
 
@@ -15,7 +15,7 @@ from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig
 class UndecidableError(Exception):
     """`decide` raised `cause` for this snapshot, whose rows are those of `members`."""
 
-    def __init__(self, snapshot: ClusterSnapshot, members: Sequence[Member], cause: Exception) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, members: Sequence[QueueEntry], cause: Exception) -> None:
         super().__init__(str(cause))
         self.snapshot, self.members, self.cause = snapshot, members, cause
 

@@ -18,16 +18,16 @@ from fairburst.kube.admission.hold_label import hold_labels
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.containment import Containment
 from fairburst.kube.culprits import UndecidableError, culprits
-from fairburst.kube.enforce.enforced import Enforced
-from fairburst.kube.enforce.gate import Gatekeeper, GateLevel
+from fairburst.kube.enforce.gate import GateLevel, UngatePlanner
 from fairburst.kube.enforce.holds import gate_level, job_starts
+from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import QuotaWrite
 from fairburst.kube.enforce.reclaim import Cluster, Reclaimer
 from fairburst.kube.enforce.slack import SlackControl
 from fairburst.kube.jobs.elasticity import SlotPlanner
 from fairburst.kube.jobs.reserve import Reserve
 from fairburst.kube.names import QUOTA_NAME
-from fairburst.kube.queues.roster import ObjectKey, Roster, RosterBuilder
+from fairburst.kube.queues.queue_set import ObjectKey, QueueSet, QueueSetBuilder
 from fairburst.kube.rounds.cluster_state import Changes, ClusterState, vector
 from fairburst.kube.rounds.decision_changes import DecisionChanges
 from fairburst.kube.rounds.demands import DemandTable
@@ -40,7 +40,7 @@ from fairburst.kube.rounds.resync import ResyncRounds
 from fairburst.kube.rounds.statuses import StatusRounds
 from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan
 from fairburst.kube.usage.pod_index import PodIndex
-from fairburst.kube.views.lead_time_view import LeadTimeBook
+from fairburst.kube.views.lead_time_view import LeadTimeForecasts
 from fairburst.kube.views.status import StatusWrite
 from fairburst.kube.wall_clock import WallClock
 from fairburst.policy.arrays import BoolArray, FloatArray
@@ -72,10 +72,10 @@ class Engine:
         self.contained = Containment()
         self.reserve = Reserve.of(config)
         self.slots = SlotPlanner(config.elasticity)
-        self.gates = Gatekeeper()
+        self.gates = UngatePlanner()
         self.reclaim = Reclaimer(config.reclaim.rules())
-        self._queues = RosterBuilder(config.pool.name, own_namespace, self.contained, observing=observing)
-        self._roster = Roster((), (), (), frozenset())
+        self._queues = QueueSetBuilder(config.pool.name, own_namespace, self.contained, observing=observing)
+        self._queue_set = QueueSet((), (), (), frozenset())
         self._recall = QueueRecall(config.pool.name, observing=observing)
         self._agenda = Agenda()
         self._cluster = ClusterState(config, own_namespace)
@@ -85,7 +85,7 @@ class Engine:
         self._quotas = QuotaRounds(config, self.contained, self.reserve, self._agenda)
         self._resyncs = ResyncRounds(self.reserve, self._agenda)
         self._statuses = StatusRounds(config, self._cluster, self.contained, self.reserve, self.gates, observing=observing)
-        self._lead_times = LeadTimeBook(learning=self.reserve is not None)
+        self._lead_times = LeadTimeForecasts(learning=self.reserve is not None)
         self._decision_changes = DecisionChanges()
         self._rows: dict[str, int] = {}
         self._modes: dict[str, frozenset[str]] = {}
@@ -131,7 +131,7 @@ class Engine:
     def kind_of(self, namespace: str) -> QueueKind | None:
         """Kind of the queue that governed the namespace in the last round."""
         row = self._rows.get(namespace)
-        spec = self._roster.governing[row].spec if row is not None else None
+        spec = self._queue_set.governing[row].spec if row is not None else None
         return None if spec is None else spec.kind
 
     def quota_written(self, write: QuotaWrite, now: float) -> None:
@@ -145,7 +145,7 @@ class Engine:
     def status_written(self, write: StatusWrite, now: float) -> None:
         """A status write was answered, successful or not."""
         self._statuses.planner.written(write, now)
-        self._statuses.look_again(write.member.namespace, now)
+        self._statuses.look_again(write.entry.namespace, now)
 
     # The round ---------------------------------------------------------------------------------------------------------------------
 
@@ -183,11 +183,11 @@ class Engine:
         names = culprits(failure.snapshot, self.memory, self._policy, wall)
         if not names:
             raise failure.cause from failure
-        for member in failure.members:
-            if member.qualified_name in names:
-                self.contained.note("decide on", member.namespace, names[member.qualified_name])
-                self._queues.excluded[member.uid] = member.generation, self.contained.problems[member.namespace]
-                self._recall.forget(member.key)
+        for entry in failure.members:
+            if entry.qualified_name in names:
+                self.contained.note("decide on", entry.namespace, names[entry.qualified_name])
+                self._queues.excluded[entry.uid] = entry.generation, self.contained.problems[entry.namespace]
+                self._recall.forget(entry.key)
 
     def _round(self, view: ClusterView, changes: Changes, wall: float, now: float) -> RoundPlan:
         self._read_queues(view, changes, wall, now)
@@ -198,17 +198,17 @@ class Engine:
         try:
             result, self.memory = self._decide(snapshot, self.memory, self._policy, wall)
         except Exception as error:
-            raise UndecidableError(snapshot, self._roster.governing, error) from error
-        plan = RoundPlan(result, snapshot, self._roster, time.perf_counter() - started)
+            raise UndecidableError(snapshot, self._queue_set.governing, error) from error
+        plan = RoundPlan(result, snapshot, self._queue_set, time.perf_counter() - started)
         plan.due = min(now + max(0.0, result.next_boundary - wall), self._cluster.low_water.next_expiry())
-        plan.elastic = self.slots.plan(result, view.controllers.marked_jobs(), self._roster, self._absent, wall, now)
+        plan.elastic = self.slots.plan(result, view.controllers.marked_jobs(), self._queue_set, self._absent, wall, now)
         plan.lead_times = self._lead_times.views(snapshot, result)
-        left_alone = self._roster.elsewhere | self._roster.left_as_is | self._absent | self._cluster.never_managed
+        left_alone = self._queue_set.elsewhere | self._queue_set.left_as_is | self._absent | self._cluster.never_managed
         round_ = RoundContext(
-            view, self._roster, snapshot, result, self.memory, self._rows, touched, changes.everything, left_alone, wall, now
+            view, self._queue_set, snapshot, result, self.memory, self._rows, touched, changes.everything, left_alone, wall, now
         )  # fmt: skip
         self._enforce(round_, changes, plan)
-        members = {member.qualified_name: member for member in self._roster.governing} if result.events else {}
+        members = {entry.qualified_name: entry for entry in self._queue_set.governing} if result.events else {}
         plan.events = [(members[event.queue], event) for event in result.events if event.queue in members]
         for namespace in plan.written_namespaces():
             self._agenda.put(namespace, now + UNSURE_SECONDS)
@@ -223,25 +223,25 @@ class Engine:
             absent = self._cluster.absent(queues)
             changes.everything |= not (absent ^ self._absent).isdisjoint(namespace for _, namespace, _ in queues)
             self._absent = absent
-        roster = None if changes.everything else self._queues.update(queues, changes.queues, self.memory)
-        if roster is not None:
-            self._roster = roster
+        queue_set = None if changes.everything else self._queues.update(queues, changes.queues, self.memory)
+        if queue_set is not None:
+            self._queue_set = queue_set
             rows = {self._rows[namespace] for _, namespace, _ in changes.queues if namespace in self._rows}
-            self._quotas.hold_times.note((roster.governing[row] for row in rows), now)
+            self._quotas.hold_times.note((queue_set.governing[row] for row in rows), now)
             return
         changes.everything = True
-        self._roster = self._queues.build(queues, self.memory, self._absent)
-        governing = self._roster.governing
-        self._rows = {member.namespace: row for row, member in enumerate(governing)}
+        self._queue_set = self._queues.build(queues, self.memory, self._absent)
+        governing = self._queue_set.governing
+        self._rows = {entry.namespace: row for row, entry in enumerate(governing)}
         self._modes = {mode: frozenset(one.namespace for one in governing if one.enforcement == mode) for mode in ("Gate", "Suspend")}
-        self._reclaiming = np.array([member.reclaims for member in governing], dtype=np.bool_)
-        self._statuses.lay_out(self._roster)
+        self._reclaiming = np.array([entry.reclaims for entry in governing], dtype=np.bool_)
+        self._statuses.lay_out(self._queue_set)
         self._quotas.hold_times.retain(self._rows)
         self._quotas.hold_times.note(governing, now)
 
     def _read_cluster(self, view: ClusterView, changes: Changes, wall: float) -> set[str]:
         """Take in nodes, namespaces and work; the namespaces of which the demand was read again."""
-        self._cluster.read_resources(self._roster, view, anew=changes.nodes or changes.everything)
+        self._cluster.read_resources(self._queue_set, view, anew=changes.nodes or changes.everything)
         resources = self._cluster.resources
         stale = self._demands.by_namespace.keys() if self._cluster.see_nodes(view, changed=changes.nodes) else set[str]()
         if view.pods.resources != resources:
@@ -250,17 +250,17 @@ class Engine:
             stale, changes.everything, self._demands.resources = self._demands.by_namespace.keys(), True, resources
         unowned = any(name in self._cluster.labelled and name not in self._cluster.governed for name in changes.namespaces)
         if changes.everything or changes.objects or unowned:
-            changes.namespaces |= self._cluster.find_orphans(view, self._roster)
+            changes.namespaces |= self._cluster.find_orphans(view, self._queue_set)
             self._forget_others()
         view.changed_namespaces |= view.pods.expire(wall)
-        view.changed_namespaces |= self.slots.prepare(view.controllers, view.pods, self._roster, moved=changes.everything)
+        view.changed_namespaces |= self.slots.prepare(view.controllers, view.pods, self._queue_set, moved=changes.everything)
         gated = self._modes["Gate"]
         managed = self._cluster.managed
         stale = {*stale, *view.changed_namespaces, *(gated ^ self._gated), *(managed - self._demands.by_namespace.keys())} & managed
         touched = view.changed_namespaces | stale
         self._gated = gated
         self._demands.refresh(
-            view, stale, self.slots.wishes, lambda charge: self._cluster.fitting(vector(resources, charge)), gated
+            view, stale, self.slots.desired_pods, lambda requests: self._cluster.fitting(vector(resources, requests)), gated
         )  # fmt: skip
         self.changed_namespaces = frozenset(view.changed_namespaces)
         view.changed_namespaces.clear()
@@ -278,11 +278,11 @@ class Engine:
         table = self._demands
         touched |= table.charge_no_more(self._not_running(view, wall))
         table.lay_out(view, self._rows, None if changes.everything else touched)
-        specs, resources = self._roster.specs, self._cluster.resources
+        specs, resources = self._queue_set.specs, self._cluster.resources
         snapshot = ClusterSnapshot(resources, live, committed, specs, table.demand, table.usage, table.unit, waiting=table.waiting)
         if self.reserve is not None:
             snapshot = self.reserve.part(
-                snapshot, self._roster, table.by_namespace, touched, view.pods, view.stored_pods.values(), wall, now,
+                snapshot, self._queue_set, table.by_namespace, touched, view.pods, view.stored_pods.values(), wall, now,
                 moved=changes.everything,
             )  # fmt: skip
         return self.slots.part(snapshot)
@@ -301,13 +301,13 @@ class Engine:
         """Turn the decision into writes, step by step."""
         entitled, more, bound = self._entitled(round_)
         differing = self._decision_changes.rows(round_.result, round_.snapshot, self.memory, entitled, more, bound_by_burst=bound)
-        governing = self._roster.governing
+        governing = self._queue_set.governing
         round_.touched.update(governing[row].namespace for row in np.flatnonzero(differing).tolist())
         if round_.everything:
             round_.touched.update(self._cluster.managed)
         news = self._managed.refresh(round_, self._demands.by_namespace, plan)
         if self._config.webhook.enabled and (changes.objects or round_.everything or self._labelling):
-            plan.hold_labels = hold_labels(round_.view.namespaces.values(), self._gated, self._roster.elsewhere | self._absent)
+            plan.hold_labels = hold_labels(round_.view.namespaces.values(), self._gated, self._queue_set.elsewhere | self._absent)
             self._labelling = bool(plan.hold_labels)
         with self.contained.object("reclaim for", ""):
             self._plan_reclaim(round_, plan)
@@ -344,7 +344,7 @@ class Engine:
         )  # fmt: skip
         self._managed.hold_back(round_, plan.reclaim.holding)
 
-    def _plan_releases(self, round_: RoundContext, items: Sequence[Enforced], plan: RoundPlan) -> None:
+    def _plan_releases(self, round_: RoundContext, items: Sequence[ManagedNamespace], plan: RoundPlan) -> None:
         """Which gated pods and which held Jobs go: by their queue's level, all of them where no queue holds them any more."""
         waiting = self.gates.gated.namespaces()
         for namespace in round_.touched:
@@ -355,8 +355,8 @@ class Engine:
         plan.ungates, due = self.gates.plan(self._gate_levels, round_.left_alone, round_.view.pods, round_.now)
         plan.due = min(plan.due, due)
         for item in items:
-            if self.reserve is not None and item.member is not None and item.row is not None and item.is_in("Suspend"):
-                item.parts = self.reserve.level_parts(item.member, item.row, round_.result, round_.now, exact=item.held_back)
+            if self.reserve is not None and item.entry is not None and item.row is not None and item.is_in("Suspend"):
+                item.parts = self.reserve.level_parts(item.entry, item.row, round_.result, round_.now, exact=item.held_back)
                 if item.parts is not None:
                     self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
         noted, resources = round_.view.controllers.noted_jobs(), round_.snapshot.resources

@@ -37,7 +37,7 @@ class _Task:
     eviction: PodEviction = field(compare=False)
 
 
-class Evicter:
+class Evictor:
     """Sends what the reclaimer chose. `on_failure` asks for a round."""
 
     def __init__(self, client: ApiClient, pool: str, reclaimer: Reclaimer, metrics: Metrics, *, on_failure: Callable[[], None]) -> None:

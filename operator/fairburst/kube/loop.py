@@ -180,7 +180,7 @@ class SchedulingLoop:
             allocated=_dominant(plan.result.allocation.sum(axis=0), snapshot.live_capacity),
             used=_dominant(snapshot.usage.sum(axis=0), snapshot.live_capacity),
             quotas=len(plan.quota_writes),
-            wakes=len(plan.wakes),
+            resyncs=len(plan.resyncs),
             ungates=len(plan.ungates),
             statuses=len(plan.statuses),
             events=len(plan.events),
@@ -188,8 +188,8 @@ class SchedulingLoop:
             plan_ms=(planned - started) * 1e3,
             total_ms=(time.monotonic() - started) * 1e3,
         )
-        for member, what in plan.events:
-            event(logger, logging.INFO, "decision", queue=member.qualified_name, kind=what.kind.value, message=what.message)
+        for entry, what in plan.events:
+            event(logger, logging.INFO, "decision", queue=entry.qualified_name, kind=what.kind.value, message=what.message)
 
 
 def _dominant(amount: FloatArray, capacity: FloatArray) -> float:

@@ -30,14 +30,14 @@ from fairburst.kube.api.lease import LeaderElection, LeaseTimes
 from fairburst.kube.api.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
 from fairburst.kube.api.retry import WriteRetries
 from fairburst.kube.apply import Applier
-from fairburst.kube.evict import Evicter
+from fairburst.kube.evict import Evictor
 from fairburst.kube.loop import SchedulingLoop
 from fairburst.kube.memories import Memories
 from fairburst.kube.queues.queue_watch import QueueWatch
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.shadow import ObservingEngine
+from fairburst.kube.status_writer import StatusWriter
 from fairburst.kube.supervision import supervised
-from fairburst.kube.tell import Teller
 from fairburst.kube.ungate import Ungater
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
@@ -152,8 +152,10 @@ class Operator:
         for pod in self._pods.store.values():
             self._engine.gates.pod_changed(None, pod)
         self._ungater = Ungater(self._client, self._engine.gates, self.metrics, pod_seen=self._pod_answered, on_failure=self._mark)
-        self._teller = Teller(self._client, self._config.pool.name, self.metrics, self._engine, self._queues, on_failure=self._retry)
-        self._evicter = Evicter(self._client, self._config.pool.name, self._engine.reclaim, self.metrics, on_failure=self._mark)
+        self._status_writer = StatusWriter(
+            self._client, self._config.pool.name, self.metrics, self._engine, self._queues, on_failure=self._retry
+        )
+        self._evictor = Evictor(self._client, self._config.pool.name, self._engine.reclaim, self.metrics, on_failure=self._mark)
         self._memories = Memories(self._client, self._config)
         self._loop = SchedulingLoop(self._engine, self._view, self._send, self._config.rounds, self.metrics)
         self._loop.after_round = self._after_round
@@ -200,7 +202,7 @@ class Operator:
         try:
             async with asyncio.timeout(FINISH_SECONDS):
                 await self._loop.finish()
-                await asyncio.gather(self._teller.flush(), self._memories.flush())
+                await asyncio.gather(self._status_writer.flush(), self._memories.flush())
         except TimeoutError:
             event(logger, logging.WARNING, "stopped with writes left", seconds=FINISH_SECONDS)
 
@@ -242,9 +244,9 @@ class Operator:
                 for name, run in (
                     ("rounds", self._loop.run),
                     ("ungater", self._ungater.run),
-                    ("statuses", self._teller.run),
+                    ("statuses", self._status_writer.run),
                     ("memories", functools.partial(self._memories.run, self._engine)),
-                    ("evictions", self._evicter.run),
+                    ("evictions", self._evictor.run),
                 ):
                     term.create_task(supervised(name, run, self.metrics), name=name)
         finally:
@@ -334,11 +336,11 @@ class Operator:
         self._ungater.send(plan.ungates, plan.since)
         evictions = plan.reclaim.evictions
         if evictions and await self._memories.before_evictions(self._engine):
-            self._evicter.send(evictions)
+            self._evictor.send(evictions)
         else:
             self._engine.reclaim.not_done(evictions)
         applied = await self._applier.apply(plan, self._engine.quota_written)
-        return await self._teller.tell(plan) and applied
+        return await self._status_writer.tell(plan) and applied
 
     def _after_round(self, plan: RoundPlan) -> None:
         for step, count in self._engine.contained.failures.items():
@@ -364,7 +366,7 @@ class Operator:
                 wall=time.time(),
             )
         if plan.shows_all:
-            names = ((*spec.name.partition("/"), spec.kind.value) for spec in plan.roster.specs)
+            names = ((*spec.name.partition("/"), spec.kind.value) for spec in plan.queue_set.specs)
             self.metrics.queues.forget({(namespace, name, kind) for namespace, _, name, kind in names})
         if plan.result.dress is not None:
             self.metrics.show_reserve(plan.result.dress)

@@ -47,7 +47,7 @@ class ObservingEngine(Engine):
     @override
     def status_sent(self, write: StatusWrite, now: float) -> None:
         """A status write is on its way."""
-        if self._shadow is not None and write.member.observed_only:
+        if self._shadow is not None and write.entry.observed_only:
             self._shadow.status_sent(write, now)
         else:
             super().status_sent(write, now)
@@ -55,7 +55,7 @@ class ObservingEngine(Engine):
     @override
     def status_written(self, write: StatusWrite, now: float) -> None:
         """A status write was answered, successful or not."""
-        if self._shadow is not None and write.member.observed_only:
+        if self._shadow is not None and write.entry.observed_only:
             self._shadow.status_written(write, now)
         else:
             super().status_written(write, now)
@@ -88,7 +88,7 @@ class ObservingEngine(Engine):
         shadow = self._shadow.round(replace(view, changed_namespaces=self._missed), wall, now)
         self._missed, self._last_observed = set(), observed
         plan.statuses += shadow.statuses
-        plan.events += [(member, event) for member, event in shadow.events if member.observed_only]
+        plan.events += [(entry, event) for entry, event in shadow.events if entry.observed_only]
         plan.false_conditions |= shadow.false_conditions
         self._look_at = now + max(SHADOW_SECONDS, SHADOW_FACTOR * (time.perf_counter() - started))
         plan.due = min(plan.due, self._look_at)

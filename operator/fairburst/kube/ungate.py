@@ -1,6 +1,6 @@
 """Taking gates off: one patch a pod, the most urgent queue's first, beside the rounds and not within them. Decides nothing.
 
-What is refused goes back to the gatekeeper, and the next round chooses anew from the pod as it then is.
+What is refused goes back to the ungate_planner, and the next round chooses anew from the pod as it then is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, BackedOff, Conflict, Invalid, NotFound, NotLeading
 from fairburst.kube.api.objects import Pod
-from fairburst.kube.enforce.gate import Gatekeeper, ungate_patch
+from fairburst.kube.enforce.gate import UngatePlanner, ungate_patch
 from fairburst.kube.times import to_epoch
 from fairburst.kube.usage.gated_pods import GatedPod
 from fairburst.telemetry.log import event
@@ -38,12 +38,12 @@ class _Batch:
 
 
 class Ungater:
-    """Sends what the gatekeeper chose. `pod_seen` takes the pods that the server answers with; `on_failure` asks for a round."""
+    """Sends what the ungate_planner chose. `pod_seen` takes the pods that the server answers with; `on_failure` asks for a round."""
 
     def __init__(
         self,
         client: ApiClient,
-        gates: Gatekeeper,
+        gates: UngatePlanner,
         metrics: Metrics,
         *,
         pod_seen: Callable[[Pod], None],

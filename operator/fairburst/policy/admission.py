@@ -16,7 +16,7 @@ import numpy as np
 from fairburst.policy import windows
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.drf import column_sum, row_any, row_maximum, take_rows
-from fairburst.policy.member import Member
+from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.model import (
     Burst,
     ClusterSnapshot,
@@ -59,7 +59,7 @@ def loads(declared: Declared, capacity: FloatArray) -> FloatArray:
 
 
 @dataclass
-class Book:
+class AdmissionState:
     """What admission needs to know about those admitted so far, in a form that answers one candidate in O(K).
 
     The invariant: `hard` fits, and `total_weight`, `guaranteed_load` and its largest always belong to those entered.
@@ -79,7 +79,7 @@ class Book:
         """max(sum of admitted weights + w, N_min)."""
         return max(self.total_weight + weight, self.config.expected_queues)
 
-    def grant(self, member: Member, weight: float, load: float, guarantee: int) -> None:
+    def grant(self, member: HardQueue, weight: float, load: float, guarantee: int) -> None:
         """Enter an admitted queue."""
         self.total_weight += weight
         if guarantee >= SOFT:
@@ -88,25 +88,25 @@ class Book:
         if guarantee == HARD:
             self.harden(member)
 
-    def harden(self, member: Member) -> None:
+    def harden(self, member: HardQueue) -> None:
         """Count its rate among the hard ones."""
         if member.name not in self.hard.members:
             self.hard.add(member)
 
-    def without(self, name: str, weight: float) -> Book:
-        """The same book with one queue taken out."""
+    def without(self, name: str, weight: float) -> AdmissionState:
+        """The same state with one queue taken out."""
         loads_left = {other: load for other, load in self.guaranteed_load.items() if other != name}
-        book = replace(
+        state = replace(
             self,
             total_weight=math.fsum([self.total_weight, -weight]),
             guaranteed_load=loads_left,
             largest=max(((load, other) for other, load in loads_left.items()), default=(0.0, "")),
         )
-        book.hard = self.hard.copy()
-        book.hard.remove(name)
-        return book
+        state.hard = self.hard.copy()
+        state.hard.remove(name)
+        return state
 
-    def consider(self, member: Member, weight: float, load: float) -> int:
+    def consider(self, member: HardQueue, weight: float, load: float) -> int:
         """The class a candidate gets: LQADMIT and TQADMIT of BoPF's Algorithm 1."""
         if member.row in member.declared.unknown or not math.isfinite(load):
             return NOT_ADMITTED
@@ -139,7 +139,7 @@ class Book:
         if (self.hard.total + column_sum(rate) > self.capacity * limit).any():
             together = self.hard.copy()
             for row in rows[:count][guaranteed[:count]].tolist():
-                together.add(Member(declared, row))
+                together.add(HardQueue(declared, row))
             if not together.holds():
                 too_much = row_any(self.hard.total + np.cumsum(rate, axis=0) > self.capacity * limit)
                 count = int(np.argmax(too_much)) if too_much.any() else 0
@@ -170,7 +170,7 @@ def settle(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
 
 
 class _Settlement:
-    """One admission round. A class only because its steps share the book, the two tables and the list of events."""
+    """One admission round. A class only because its steps share the state, the two tables and the list of events."""
 
     def __init__(self, snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> None:
         self.memory, self.config, self.now = memory, config, now
@@ -203,10 +203,10 @@ class _Settlement:
         if self.changed:
             self.in_force = compile_queues(tuple(self.promises), self.resources, self.config.max_cycle_seconds)
             self.load = loads(self.in_force, self.capacity)
-        book = self._keep()
+        state = self._keep()
         while True:
-            self._promote_all(book)
-            book, released = self._decide_candidates(book)
+            self._promote_all(state)
+            state, released = self._decide_candidates(state)
             if not released:
                 break
         self._tell(before)
@@ -260,9 +260,9 @@ class _Settlement:
         self.promises[row] = promise
         self.changed.add(row)
 
-    def _member(self, row: int) -> Member:
+    def _member(self, row: int) -> HardQueue:
         """The promise of one row that is in force."""
-        return Member(self.in_force if row in self.changed else self.offered, row)
+        return HardQueue(self.in_force if row in self.changed else self.offered, row)
 
     def _admitted(self) -> IntArray:
         """Rows of admitted queues in admission order."""
@@ -278,48 +278,48 @@ class _Settlement:
         total = max(math.fsum([self._weight(row) for row in admitted.tolist()]), self.config.expected_queues)
         return self.offered.latency[admitted] & (self.load[admitted] * total <= 1.0 + TOLERANCE)
 
-    def _keep(self) -> Book:
-        """The book of those already admitted; where a promise can't be kept, the latest lose their guarantees first."""
+    def _keep(self) -> AdmissionState:
+        """The state of those already admitted; where a promise can't be kept, the latest lose their guarantees first."""
         columns = self.columns
-        book = Book(self.capacity, self.config)
+        state = AdmissionState(self.capacity, self.config)
         admitted = self._admitted()
         fair = self._fair(admitted)
         hard = admitted[fair & (columns.guarantee[admitted] == HARD)]
         together = HardQueues.of([self._member(row) for row in hard.tolist()], self.capacity, self.config.max_profile_events)
         all_fit = together.holds()
         if all_fit:
-            book.hard = together
+            state.hard = together
         for row, is_fair in zip(admitted.tolist(), fair.tolist(), strict=True):
             guarantee = int(columns.guarantee[row]) if is_fair else ELASTIC
             member = self._member(row)
-            if guarantee == HARD and not all_fit and not book.hard.fits(member):
+            if guarantee == HARD and not all_fit and not state.hard.fits(member):
                 guarantee = SOFT if self.config.soft_class else ELASTIC
             columns.guarantee[row] = guarantee
-            book.grant(member, self._weight(row), float(self.load[row]), guarantee)
-        return book
+            state.grant(member, self._weight(row), float(self.load[row]), guarantee)
+        return state
 
-    def _promote_all(self, book: Book) -> None:
+    def _promote_all(self, state: AdmissionState) -> None:
         """Give each admitted queue, in admission order, the best class whose conditions hold."""
         weaker = self.offered.latency & (self.columns.guarantee != HARD)
         if not weaker.any():
             return
         admitted = self._admitted()
         for row in admitted[self._fair(admitted) & weaker[admitted]].tolist():
-            self._promote(book, self._member(row), float(self.load[row]))
+            self._promote(state, self._member(row), float(self.load[row]))
 
-    def _promote(self, book: Book, member: Member, load: float) -> None:
-        fits = book.hard.fits(member)
+    def _promote(self, state: AdmissionState, member: HardQueue, load: float) -> None:
+        fits = state.hard.fits(member)
         if not fits and not self.config.soft_class:
             return
         if self.columns.guarantee[member.row] == ELASTIC:
-            book.guaranteed_load[member.name] = load
-            book.largest = max(book.largest, (load, member.name))
+            state.guaranteed_load[member.name] = load
+            state.largest = max(state.largest, (load, member.name))
             self.columns.guarantee[member.row] = SOFT
         if fits:
-            book.harden(member)
+            state.harden(member)
             self.columns.guarantee[member.row] = HARD
 
-    def _decide_candidates(self, book: Book) -> tuple[Book, bool]:
+    def _decide_candidates(self, state: AdmissionState) -> tuple[AdmissionState, bool]:
         """New, rejected and changed queues in creation order. Returns whether a change took effect: then all others are looked at again."""
         pending = [
             row
@@ -328,26 +328,26 @@ class _Settlement:
         ]
         pending.sort(key=lambda row: (self.specs[row].order, self.specs[row].name))
         released = False
-        for row in pending[self._admit_at_once(pending, book) :]:
+        for row in pending[self._admit_at_once(pending, state) :]:
             if row in self.changed:
-                changed = self._decide_change(row, book)
+                changed = self._decide_change(row, state)
                 released |= changed is not None
-                book = book if changed is None else changed
+                state = state if changed is None else changed
                 continue
-            member, load = Member(self.offered, row), float(self.load[row])
-            guarantee = book.consider(member, self._weight(row), load)
+            member, load = HardQueue(self.offered, row), float(self.load[row])
+            guarantee = state.consider(member, self._weight(row), load)
             if guarantee != NOT_ADMITTED:
-                book.grant(member, self._weight(row), load, guarantee)
+                state.grant(member, self._weight(row), load, guarantee)
                 self._admit(row, guarantee)
-        return book, released
+        return state, released
 
-    def _admit_at_once(self, pending: list[int], book: Book) -> int:
+    def _admit_at_once(self, pending: list[int], state: AdmissionState) -> int:
         """Admit the first candidates together as far as no change, rejection or profile comes between; returns how many."""
         unchanged = next((position for position, row in enumerate(pending) if row in self.changed), len(pending))
         rows = np.array(pending[:unchanged], dtype=np.int64)
-        granted = book.decided_at_once(self.offered, rows, self.load)
+        granted = state.decided_at_once(self.offered, rows, self.load)
         for row, guarantee in zip(rows.tolist(), granted.tolist(), strict=False):
-            book.grant(Member(self.offered, row), self._weight(row), float(self.load[row]), guarantee)
+            state.grant(HardQueue(self.offered, row), self._weight(row), float(self.load[row]), guarantee)
             self._admit(row, guarantee)
         return len(granted)
 
@@ -356,11 +356,11 @@ class _Settlement:
         self.columns.admission_order[row] = self.next_order
         self.next_order += 1
 
-    def _decide_change(self, row: int, book: Book) -> Book | None:
+    def _decide_change(self, row: int, state: AdmissionState) -> AdmissionState | None:
         """A changed promise is a new candidate tested without the old one; the old one stays, and None is returned, if it is refused."""
         spec, promise = self.specs[row], self.promises[row]
-        without = book.without(spec.name, promise.weight)
-        member, load = Member(self.offered, row), float(self.offered_load[row])
+        without = state.without(spec.name, promise.weight)
+        member, load = HardQueue(self.offered, row), float(self.offered_load[row])
         guarantee = without.consider(member, spec.weight, load)
         if guarantee == NOT_ADMITTED:
             return None

@@ -30,7 +30,7 @@ from fairburst.policy.tolerance import SMALLEST, TOLERANCE, slack_of
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AllocationInput:
     """Where the queues stand in this round. N queues, K resources; row sets are ascending unless said otherwise.
 
     wanted: (N, K) demand after limits, zero for queues that get nothing. rate: (N, K) guaranteed rates.
@@ -53,7 +53,7 @@ class Standing:
     level_cap: FloatArray
 
 
-def allocate(standing: Standing, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:
+def allocate(inputs: AllocationInput, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Divide live capacity. Returns (guaranteed, spare), each (N, K), resource units; their sum stays within `capacity` and `wanted`.
 
     If capacity fell below the sum of hard rates, hard queues are served in admission order: the earliest promises are kept whole, the
@@ -62,21 +62,21 @@ def allocate(standing: Standing, capacity: FloatArray) -> tuple[FloatArray, Floa
     slack = slack_of(capacity)
     left = capacity.copy()
     served: list[tuple[IntArray, FloatArray]] = []
-    if standing.hard.size:
-        granted, left = _serve_hard(standing, capacity)
-        served.append((standing.hard, granted))
-    if standing.overdue.size:
-        rows = standing.overdue
-        claim = np.minimum(units_up(standing.rate, standing.unit, rows), take_rows(standing.wanted, rows))
+    if inputs.hard.size:
+        granted, left = _serve_hard(inputs, capacity)
+        served.append((inputs.hard, granted))
+    if inputs.overdue.size:
+        rows = inputs.overdue
+        claim = np.minimum(units_up(inputs.rate, inputs.unit, rows), take_rows(inputs.wanted, rows))
         granted, left = _serve_in_order(claim, left, slack)
         served.append((rows, granted))
-    if standing.soft.size:
-        granted, left = _serve_in_order(take_rows(standing.wanted, standing.soft), left, slack)
-        served.append((standing.soft, granted))
-    guaranteed = _serve_elastic(standing, capacity, left, _Risers.of(standing, served, capacity))
+    if inputs.soft.size:
+        granted, left = _serve_in_order(take_rows(inputs.wanted, inputs.soft), left, slack)
+        served.append((inputs.soft, granted))
+    guaranteed = _serve_elastic(inputs, capacity, left, _Risers.of(inputs, served, capacity))
     for rows, granted in served:
         add_to_rows(guaranteed, rows, granted)
-    return guaranteed, _serve_spare(standing, guaranteed, capacity)
+    return guaranteed, _serve_spare(inputs, guaranteed, capacity)
 
 
 def _serve_in_order(claim: FloatArray, left: FloatArray, slack: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -85,14 +85,14 @@ def _serve_in_order(claim: FloatArray, left: FloatArray, slack: FloatArray) -> t
     return granted, np.maximum(left - column_sum(granted), 0.0)
 
 
-def _serve_hard(standing: Standing, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _serve_hard(inputs: AllocationInput, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:
     """min(rate, demand), the rate rounded up to whole units where all hold. Returns it and what hard queues leave *uncommitted*.
 
     What a hard queue leaves unused of its rate stays committed here and goes to spare, not to soft queues.
     """
-    rows, slack = standing.hard, slack_of(capacity)
-    rate, wanted = take_rows(standing.rate, rows), take_rows(standing.wanted, rows)
-    whole = np.minimum(standing.whole_rate, wanted)
+    rows, slack = inputs.hard, slack_of(capacity)
+    rate, wanted = take_rows(inputs.rate, rows), take_rows(inputs.wanted, rows)
+    whole = np.minimum(inputs.whole_rate, wanted)
     if (column_sum(whole) <= capacity + slack).all():
         granted = whole
     else:
@@ -125,14 +125,14 @@ class _Risers:
     speed: FloatArray
 
     @classmethod
-    def of(cls, standing: Standing, served: Sequence[tuple[IntArray, FloatArray]], capacity: FloatArray) -> _Risers | None:
+    def of(cls, inputs: AllocationInput, served: Sequence[tuple[IntArray, FloatArray]], capacity: FloatArray) -> _Risers | None:
         """The risers among the rows that are `served` with what they are promised; None if there are none."""
         parts = []
         for rows, granted in served:
             begin = dominant_share(granted, capacity)
-            some = np.flatnonzero(standing.level_cap[rows] > begin * (1.0 + TOLERANCE) + TOLERANCE)
+            some = np.flatnonzero(inputs.level_cap[rows] > begin * (1.0 + TOLERANCE) + TOLERANCE)
             if some.size:
-                parts.append((rows[some], begin[some], _unmet(take_rows(standing.wanted, rows[some]), take_rows(granted, some))))
+                parts.append((rows[some], begin[some], _unmet(take_rows(inputs.wanted, rows[some]), take_rows(granted, some))))
         if not parts:
             return None
         rows, begin, unmet = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -146,7 +146,7 @@ class _Risers:
         return _Risers(self.rows[stay], self.begin[stay], self.height[stay], self.speed[stay])
 
 
-def _serve_elastic(standing: Standing, capacity: FloatArray, left: FloatArray, risers: _Risers | None) -> FloatArray:
+def _serve_elastic(inputs: AllocationInput, capacity: FloatArray, left: FloatArray, risers: _Risers | None) -> FloatArray:
     """(N, K) by weighted DRF: elastic queues, latency queues outside their windows up to their residual share, and what `risers` get beyond
     their promises.
 
@@ -155,22 +155,22 @@ def _serve_elastic(standing: Standing, capacity: FloatArray, left: FloatArray, r
     others can only fall by that. This ends with the largest set of risers in which each gets at least what it is promised.
     """
     if risers is None:
-        return _serve_without_windows(standing, capacity, left)
-    elastic = np.flatnonzero(standing.elastic)
-    wanted = take_rows(standing.wanted, elastic)
+        return _serve_without_windows(inputs, capacity, left)
+    elastic = np.flatnonzero(inputs.elastic)
+    wanted = take_rows(inputs.wanted, elastic)
     while True:
         rows = np.concatenate([elastic, risers.rows])
         whole = risers.speed * (risers.begin + risers.height)[:, None]
         direction = by_resource(np.concatenate([wanted, whole]))
         below = weighted_sum(risers.begin, risers.speed)
-        multiple = fill(direction, standing.level_cap[rows], standing.weight[rows], capacity, left + below)
+        multiple = fill(direction, inputs.level_cap[rows], inputs.weight[rows], capacity, left + below)
         reached = multiple[elastic.size :] * (risers.begin + risers.height) - risers.begin
         if (reached >= 0).all():
             break
         risers = risers.without(reached < 0)
-    result = np.zeros_like(standing.wanted)
+    result = np.zeros_like(inputs.wanted)
     put_rows(result, elastic, wanted * multiple[: elastic.size, None])
-    more = _whole_pods(risers.speed * reached[:, None], take_rows(standing.unit, risers.rows), reached >= risers.height * (1.0 - TOLERANCE))
+    more = _whole_pods(risers.speed * reached[:, None], take_rows(inputs.unit, risers.rows), reached >= risers.height * (1.0 - TOLERANCE))
     put_rows(result, risers.rows, more)
     return result
 
@@ -182,31 +182,31 @@ def _whole_pods(amount: FloatArray, unit: FloatArray, all_met: BoolArray) -> Flo
     return np.where(known, np.floor(number + TOLERANCE * np.maximum(number, 1.0)) * unit, amount)
 
 
-def _serve_without_windows(standing: Standing, capacity: FloatArray, left: FloatArray) -> FloatArray:
-    if standing.elastic.all():
-        multiple = fill(standing.wanted, standing.level_cap, standing.weight, capacity, left)
+def _serve_without_windows(inputs: AllocationInput, capacity: FloatArray, left: FloatArray) -> FloatArray:
+    if inputs.elastic.all():
+        multiple = fill(inputs.wanted, inputs.level_cap, inputs.weight, capacity, left)
     else:
-        rows = np.flatnonzero(standing.elastic)
-        multiple = np.zeros(len(standing.elastic))
-        multiple[rows] = fill(take_rows(standing.wanted, rows), standing.level_cap[rows], standing.weight[rows], capacity, left)
-    result: FloatArray = standing.wanted * multiple[:, None]
+        rows = np.flatnonzero(inputs.elastic)
+        multiple = np.zeros(len(inputs.elastic))
+        multiple[rows] = fill(take_rows(inputs.wanted, rows), inputs.level_cap[rows], inputs.weight[rows], capacity, left)
+    result: FloatArray = inputs.wanted * multiple[:, None]
     return result
 
 
-def _serve_spare(standing: Standing, guaranteed: FloatArray, capacity: FloatArray) -> FloatArray:
+def _serve_spare(inputs: AllocationInput, guaranteed: FloatArray, capacity: FloatArray) -> FloatArray:
     """What is left goes to unmet demand by weighted DRF (Pareto efficiency)."""
     left = np.maximum(capacity - column_sum(guaranteed), 0.0)
     blocked = left <= slack_of(capacity)
     if blocked.all():
         return np.zeros_like(guaranteed)
-    unmet = _unmet(standing.wanted, guaranteed)
+    unmet = _unmet(inputs.wanted, guaranteed)
     short = row_any_above(unmet, 0.0)
     if blocked.any():
         short &= ~row_any(unmet[:, blocked] > 0)
     rows = np.flatnonzero(short)
     multiple = np.zeros(len(short))
     if rows.size:
-        multiple[rows] = fill(take_rows(unmet, rows), np.full(rows.size, np.inf), standing.weight[rows], capacity, left)
+        multiple[rows] = fill(take_rows(unmet, rows), np.full(rows.size, np.inf), inputs.weight[rows], capacity, left)
     unmet *= multiple[:, None]
     return unmet
 

@@ -11,7 +11,7 @@ from fairburst.policy import windows
 from fairburst.policy.admission import needs_admission, settle
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.balance import catch_up
-from fairburst.policy.bopf import Standing, allocate
+from fairburst.policy.bopf import AllocationInput, allocate
 from fairburst.policy.division import divide_into_pods
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.dress.round import dress_round
@@ -65,7 +65,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     snapshot : the cluster now; `queues` ascending by `order`, arrays (N, K)
     memory : what the last round returned, or what was saved; `Memory()` at first
     config : pool-wide settings
-    now : seconds since the epoch; must not run backwards by more than noise (time that does is treated as standing still)
+    now : seconds since the epoch; must not run backwards by more than noise (time that does is treated as inputs still)
 
     Returns
     -------
@@ -102,16 +102,16 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     hold = holds(columns, snapshot, memory.dress, config, current, wanted, now)
     limits = None if hold is None else limit_growth(wanted, snapshot, columns, hold)
     wanted = wanted if limits is None else limits.wanted
-    guaranteed, spare, standing, account = _grant(columns, snapshot, config, current, wanted, wants, inverse, now, events)
+    guaranteed, spare, inputs, account = _grant(columns, snapshot, config, current, wanted, wants, inverse, now, events)
     allocation, guaranteed = divide_into_pods(
-        columns, snapshot, config, standing, guaranteed, spare, inverse, now,
+        columns, snapshot, config, inputs, guaranteed, spare, inverse, now,
         lends=limits is None,  # what is held for a burst is not idle
     )  # fmt: skip
     spent = spending.newly_spent(columns, account)
     charge = _charge(columns, snapshot, allocation, guaranteed, inverse, now, spent, None if hold is None else hold.cost)
     events += _spent_events(columns, spent)
     boundary = min(windows.next_boundary(columns, current, account, now), _next_turn(columns))
-    level = _level(columns, standing, allocation, account)
+    level = _level(columns, inputs, allocation, account)
     slots, level = slot_round(snapshot, columns.declared.row_of, allocation, level) if snapshot.elastic_jobs else (None, level)
     dress, dress_memory = _dress(columns, snapshot, allocation, level, memory.dress, config, now)
     if dress is not None:
@@ -140,19 +140,19 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     new_memory = Memory(RememberedQueues(columns, AdmissionDecisions(view)), next_order, columns, dress_memory)
     result = _result(view, told, boundary, dress, slots)
     held_back = None if limits is None else limits.held_back
-    promised = _promised(standing, guaranteed)
+    promised = _promised(inputs, guaranteed)
     if lead_time or promised is not None:
         result = replace(result, lead_time=lead_time, held_back=held_back, promised=promised)
     return result, new_memory
 
 
-def _promised(standing: Standing, guaranteed: FloatArray) -> FloatArray | None:
+def _promised(inputs: AllocationInput, guaranteed: FloatArray) -> FloatArray | None:
     """What hard queues in their windows are guaranteed at their rates, where that is less than what they are guaranteed in all."""
-    rows = standing.hard
-    if rows.size == 0 or not row_any_short(standing.whole_rate, take_rows(guaranteed, rows)).any():
+    rows = inputs.hard
+    if rows.size == 0 or not row_any_short(inputs.whole_rate, take_rows(guaranteed, rows)).any():
         return None
     promised = guaranteed.copy(order="K")
-    put_rows(promised, rows, np.minimum(take_rows(guaranteed, rows), standing.whole_rate))
+    put_rows(promised, rows, np.minimum(take_rows(guaranteed, rows), inputs.whole_rate))
     return promised
 
 
@@ -326,7 +326,7 @@ def _spent_events(columns: Columns, rows: IntArray) -> list[RoundEvent]:
 def _grant(
     columns: Columns, snapshot: ClusterSnapshot, config: PolicyConfig, current: windows.Current, wanted: FloatArray, wants: BoolArray,
     inverse: FloatArray, now: float, events: list[RoundEvent],
-) -> tuple[FloatArray, FloatArray, Standing, windows.Account]:  # fmt: skip
+) -> tuple[FloatArray, FloatArray, AllocationInput, windows.Account]:  # fmt: skip
     """Allocate; open the windows of armed queues whose burst has come, and allocate again.
 
     A burst has come when the queue wants more than it gets outside its window, or a good part of its guaranteed rate: a burst
@@ -336,16 +336,16 @@ def _grant(
     """
     while True:
         account = windows.Account.of(columns, current, now)
-        standing = _standing(columns, snapshot, config, current, account, wanted, wants, inverse, now)
-        guaranteed, spare = allocate(standing, snapshot.live_capacity)
+        inputs = _standing(columns, snapshot, config, current, account, wanted, wants, inverse, now)
+        guaranteed, spare = allocate(inputs, snapshot.live_capacity)
         armed = np.flatnonzero((columns.state == ARMED) & wants)
         if armed.size == 0:
-            return guaranteed, spare, standing, account
+            return guaranteed, spare, inputs, account
         unmet = row_any_short(take_rows(guaranteed, armed), take_rows(wanted, armed))
         rate = largest_share(take_rows(current.rate, armed), inverse)
         opening = armed[unmet | (largest_share(take_rows(wanted, armed), inverse) >= OPENING_FRACTION * rate)]
         if opening.size == 0:
-            return guaranteed, spare, standing, account
+            return guaranteed, spare, inputs, account
         windows.open_windows(columns, current, opening, np.full(opening.size, now), events)
         columns.demanded[opening] = True
 
@@ -360,7 +360,7 @@ def _standing(
     wants: BoolArray,
     inverse: FloatArray,
     now: float,
-) -> Standing:
+) -> AllocationInput:
     """Sort the queues into the passes of the allocation."""
     declared, state = columns.declared, columns.state
     factor = catch_up(columns, wants, snapshot.unit, inverse, config.batch_memory_seconds, now)
@@ -388,7 +388,7 @@ def _standing(
         inside = np.flatnonzero(~elastic & wants)
         cap[inside] = _residual_now(columns, inside, account, current, now)
         cap = _to_live_share(cap, wanted, inverse, snapshot.live_capacity)
-    return Standing(
+    return AllocationInput(
         wanted=wanted, rate=current.rate, unit=snapshot.unit, weight=weight, hard=hard, overdue=overdue, soft=soft,
         elastic=elastic, level_cap=cap, whole_rate=units_up(current.rate, snapshot.unit, hard),
     )  # fmt: skip
@@ -461,13 +461,13 @@ def _charge(
     return charge
 
 
-def _level(columns: Columns, standing: Standing, allocation: FloatArray, account: windows.Account) -> FloatArray:
+def _level(columns: Columns, inputs: AllocationInput, allocation: FloatArray, account: windows.Account) -> FloatArray:
     """(N, K) what a quota should permit: the allocation, or the whole rate of an armed or open hard queue with budget left."""
     armed = np.flatnonzero((columns.guarantee == HARD) & (columns.state == ARMED) & (account.budget > 0))
-    if armed.size == 0 and standing.hard.size == 0:
+    if armed.size == 0 and inputs.hard.size == 0:
         return allocation
     level = allocation.copy(order="K")
-    for rows, whole_rate in ((standing.hard, standing.whole_rate), (armed, units_up(standing.rate, standing.unit, armed))):
+    for rows, whole_rate in ((inputs.hard, inputs.whole_rate), (armed, units_up(inputs.rate, inputs.unit, armed))):
         put_rows(level, rows, np.maximum(take_rows(level, rows), whole_rate))
     return level
 

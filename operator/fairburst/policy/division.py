@@ -9,7 +9,7 @@ import numpy as np
 
 from fairburst.policy import balance
 from fairburst.policy.arrays import FloatArray
-from fairburst.policy.bopf import Standing
+from fairburst.policy.bopf import AllocationInput
 from fairburst.policy.dress.values import StartMode
 from fairburst.policy.drf import largest_share
 from fairburst.policy.leftover import give_leftover
@@ -20,27 +20,27 @@ from fairburst.policy.table import ELASTIC, NO_WINDOW, Columns
 
 
 def divide_into_pods(
-    columns: Columns, snapshot: ClusterSnapshot, config: PolicyConfig, standing: Standing, guaranteed: FloatArray, spare: FloatArray,
+    columns: Columns, snapshot: ClusterSnapshot, config: PolicyConfig, inputs: AllocationInput, guaranteed: FloatArray, spare: FloatArray,
     inverse: FloatArray, now: float, *, lends: bool,
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
     """(allocation, guaranteed), both (N, K): whole units where the unit is known, and what is lent, as spare, where the round `lends`; then
     also what is left over for queues that are not admitted."""
     some_spare = bool(spare.any())
     total = guaranteed + spare if some_spare else guaranteed
-    allocation, guaranteed = _whole_units(columns, snapshot, standing, guaranteed, spare if some_spare else None, total, now)
+    allocation, guaranteed = _whole_units(columns, snapshot, inputs, guaranteed, spare if some_spare else None, total, now)
     if lends and not _starts_whole(snapshot, config):
         lender = Lender(
-            standing.wanted, snapshot.usage, snapshot.unit, standing.weight, snapshot.live_capacity, columns.declared.limit,
-            snapshot.waiting, ~standing.elastic, balance.balance(columns, now),
+            inputs.wanted, snapshot.usage, snapshot.unit, inputs.weight, snapshot.live_capacity, columns.declared.limit,
+            snapshot.waiting, ~inputs.elastic, balance.balance(columns, now),
         )  # fmt: skip
         lent = lender.lend(allocation)
         if lent is not allocation:
             allocation, guaranteed = lent, np.minimum(guaranteed, lent)
     fair = largest_share(total, inverse)
-    if standing.weight is not columns.declared.weight:
-        fair *= columns.declared.weight / standing.weight
+    if inputs.weight is not columns.declared.weight:
+        fair *= columns.declared.weight / inputs.weight
     balance.settle(
-        columns, fair, standing.wanted, snapshot.usage, allocation, snapshot.unit, snapshot.live_capacity, inverse,
+        columns, fair, inputs.wanted, snapshot.usage, allocation, snapshot.unit, snapshot.live_capacity, inverse,
         config.batch_memory_seconds, now,
     )  # fmt: skip
     return give_leftover(columns, snapshot, allocation) if lends else allocation, guaranteed
@@ -52,16 +52,16 @@ def _starts_whole(snapshot: ClusterSnapshot, config: PolicyConfig) -> bool:
 
 
 def _whole_units(
-    columns: Columns, snapshot: ClusterSnapshot, standing: Standing, guaranteed: FloatArray, spare: FloatArray | None, total: FloatArray,
-    now: float,
+    columns: Columns, snapshot: ClusterSnapshot, inputs: AllocationInput, guaranteed: FloatArray, spare: FloatArray | None,
+    total: FloatArray, now: float,
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
     """(allocation, guaranteed), both in whole units where the unit is known. spare: what of `total` is not guaranteed, None for nothing."""
     firm = np.zeros(len(total), dtype=bool)
-    firm[standing.hard] = True
-    yields = standing.elastic & (columns.state == NO_WINDOW) & (columns.guarantee == ELASTIC)
+    firm[inputs.hard] = True
+    yields = inputs.elastic & (columns.state == NO_WINDOW) & (columns.guarantee == ELASTIC)
     rounding = Rounding(
-        guaranteed, firm, standing.wanted, snapshot.unit, snapshot.live_capacity, standing.soft, columns.declared.name_rank, yields,
-        standing.weight,
+        guaranteed, firm, inputs.wanted, snapshot.unit, snapshot.live_capacity, inputs.soft, columns.declared.name_rank, yields,
+        inputs.weight,
     )  # fmt: skip
     turns = Turns(columns.waiting_since, columns.unit_held_since, balance.balance(columns, now))
     rounded, turns = rounding.round_to_units(total, turns, now)

@@ -15,9 +15,9 @@ import numpy as np
 from typing_extensions import override
 
 from fairburst.policy import windows
-from fairburst.policy.admission import Book, loads, shares
+from fairburst.policy.admission import AdmissionState, loads, shares
 from fairburst.policy.arrays import FloatArray
-from fairburst.policy.member import Member
+from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.model import (
     AdmissionDecision,
     ClusterSnapshot,
@@ -77,33 +77,33 @@ class Round:
     now: float
 
     @cached_property
-    def book(self) -> Book:
+    def state(self) -> AdmissionState:
         """The admitted queues as admission sees them, not to be written. Made once for the same promises, classes and capacity."""
         columns = self.columns
         key = columns.guarantee.tobytes(), self.snapshot.committed_capacity.tobytes(), self.config
         kept = columns.declared.kept
-        if kept.get("book key") != key:
-            kept["book"], kept["book key"] = self._book(), key
-        book: Book = kept["book"]
-        return book
+        if kept.get("state key") != key:
+            kept["state"], kept["state key"] = self._state(), key
+        state: AdmissionState = kept["state"]
+        return state
 
-    def _book(self) -> Book:
+    def _state(self) -> AdmissionState:
         columns = self.columns
-        book = Book(self.snapshot.committed_capacity, self.config)
+        state = AdmissionState(self.snapshot.committed_capacity, self.config)
         rows = np.flatnonzero(columns.guarantee != NOT_ADMITTED)
-        book.total_weight = math.fsum(columns.declared.weight[rows])
+        state.total_weight = math.fsum(columns.declared.weight[rows])
         for row in np.flatnonzero(columns.guarantee >= SOFT):
-            member = Member(columns.declared, int(row))
-            book.guaranteed_load[member.name] = float(self.loads[row])
+            member = HardQueue(columns.declared, int(row))
+            state.guaranteed_load[member.name] = float(self.loads[row])
             if columns.guarantee[row] == HARD:
-                book.harden(member)
-        book.largest = max(((load, name) for name, load in book.guaranteed_load.items()), default=(0.0, ""))
-        return book
+                state.harden(member)
+        state.largest = max(((load, name) for name, load in state.guaranteed_load.items()), default=(0.0, ""))
+        return state
 
     @cached_property
     def runner_up(self) -> tuple[float, str]:
         """The largest load but one."""
-        ranked = sorted(((load, name) for name, load in self.book.guaranteed_load.items()), reverse=True)
+        ranked = sorted(((load, name) for name, load in self.state.guaranteed_load.items()), reverse=True)
         return ranked[1] if len(ranked) > 1 else (0.0, "")
 
     @cached_property
@@ -173,11 +173,11 @@ def admission_decision(view: Round, row: int) -> AdmissionDecision:
     fairness = _fairness(view, row, declared, at, load) if declared.latency[at] and (safety.holds or granted is not None) else None
     resource: Fit | None = None
     if fairness is not None and fairness.holds:
-        hard = view.book.hard
+        hard = view.state.hard
         if refused is not None:
             hard = hard.copy()
             hard.remove(spec.name)
-        resource = hard.fit(Member(declared, at))
+        resource = hard.fit(HardQueue(declared, at))
     shown = None if resource is None else _resource_result(view, resource)
     reason, message = _admission_words(spec.name, float(view.shares[row]), granted, safety, fairness, shown)
     message += _added_words(view, row)
@@ -237,13 +237,13 @@ def _divisor(view: Round, row: int, declared: Declared, at: int) -> float:
     """max(sum of the other admitted weights + the queue's own, N_min)."""
     columns = view.columns
     own = float(columns.declared.weight[row]) if columns.guarantee[row] != NOT_ADMITTED else 0.0
-    return max(view.book.total_weight - own + float(declared.weight[at]), view.config.expected_queues)
+    return max(view.state.total_weight - own + float(declared.weight[at]), view.config.expected_queues)
 
 
 def _safety(view: Round, row: int, declared: Declared, at: int) -> ConditionResult:
     """Condition (1), shown for the admitted queue whose promise is tightest; trivially true where nobody holds one."""
     name = view.snapshot.queues[row].name
-    tightest = view.runner_up if view.book.largest[1] == name else view.book.largest
+    tightest = view.runner_up if view.state.largest[1] == name else view.state.largest
     if not tightest[1]:
         return ConditionResult(True, 0.0, 0.0, view.snapshot.resources[0], name)
     other = view.columns.declared.row_of[tightest[1]]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fairburst.policy.arrays import BoolArray, FloatArray
-from fairburst.policy.member import Member
+from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.phases import Windows, any_overlap, periodic_meet, windows_meet
 from fairburst.policy.tolerance import TOLERANCE
 
@@ -19,7 +19,9 @@ from fairburst.policy.tolerance import TOLERANCE
 class Pairs:
     """N hard queues and which of them can be on together. The matrix of all pairs, O(N^2 K), is made when it is first needed."""
 
-    def __init__(self, members: Sequence[Member], capacity: FloatArray, peak: Callable[[Sequence[Member]], FloatArray | None]) -> None:
+    def __init__(
+        self, members: Sequence[HardQueue], capacity: FloatArray, peak: Callable[[Sequence[HardQueue]], FloatArray | None]
+    ) -> None:
         """`peak`: (K,) the most that members take at any time, by their exact profile, or None if that is too long."""
         self.members, self.names = members, [member.name for member in members]
         self._row_of = {name: row for row, name in enumerate(self.names)}
@@ -31,7 +33,7 @@ class Pairs:
         self._schedules = {row: member.schedule for row, member in enumerate(members) if member.scheduled}
         self._meets: BoolArray | None = None
 
-    def meets(self, one: Member) -> BoolArray:
+    def meets(self, one: HardQueue) -> BoolArray:
         """(N,) whether some window of `one` can overlap some window of each member; windows that may be anywhere always can."""
         met = np.ones(len(self.members), dtype=bool)
         if one.periodic:
@@ -50,7 +52,7 @@ class Pairs:
         phases = zip(self._start.tolist(), self._period.tolist(), self._length.tolist(), strict=True)
         return np.array([windows_meet(own, *phase) for phase in phases], dtype=bool)
 
-    def together(self, one: Member, met: BoolArray) -> FloatArray:
+    def together(self, one: HardQueue, met: BoolArray) -> FloatArray:
         """(K,) the rates of `one` and all it meets; members are not counted twice."""
         others = met.copy()
         if one.name in self._row_of:
@@ -58,11 +60,11 @@ class Pairs:
         total: FloatArray = self._rate[others].sum(axis=0) + one.rate
         return total
 
-    def fit(self, about: Member | None = None) -> tuple[bool, FloatArray]:
+    def fit(self, about: HardQueue | None = None) -> tuple[bool, FloatArray]:
         """Whether all members fit, and (K,) the most that they take while `about`, one of them, is on."""
         return self._set_aside(self._matrix(), self._rate, self.members, about)
 
-    def fit_with(self, one: Member, met: BoolArray) -> bool:
+    def fit_with(self, one: HardQueue, met: BoolArray) -> bool:
         """Whether all members and one more, which can meet those in `met`, fit."""
         meets = np.block([[self._matrix(), met[:, None]], [met[None, :], np.ones((1, 1), dtype=bool)]])
         return self._set_aside(meets, np.vstack([self._rate, one.rate]), [*self.members, one], None)[0]
@@ -73,7 +75,9 @@ class Pairs:
             self._meets = np.array([self.meets(member) for member in self.members], dtype=bool).reshape(count, count)
         return self._meets
 
-    def _set_aside(self, meets: BoolArray, rate: FloatArray, members: Sequence[Member], about: Member | None) -> tuple[bool, FloatArray]:
+    def _set_aside(
+        self, meets: BoolArray, rate: FloatArray, members: Sequence[HardQueue], about: HardQueue | None
+    ) -> tuple[bool, FloatArray]:
         """Set queues aside until what is left fits by its sum or its profile, or no more can be."""
         position = -1 if about is None else next(row for row, member in enumerate(members) if member.name == about.name)
         most = np.zeros(rate.shape[1])

@@ -19,7 +19,7 @@ import numpy as np
 
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.drf import inverse_capacity
-from fairburst.policy.member import Member
+from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.pairs import Pairs
 from fairburst.policy.phases import LATEST, Windows, periodic_windows
 from fairburst.policy.steps import Steps
@@ -66,7 +66,7 @@ class HardQueues:
 
     def __init__(self, capacity: FloatArray, max_edges: int) -> None:
         self.capacity, self.max_edges = capacity, max_edges
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, HardQueue] = {}
         self.total = np.zeros_like(capacity)
         self._anywhere = np.zeros_like(capacity)
         self._periods: Counter[int] = Counter()
@@ -76,7 +76,7 @@ class HardQueues:
         self._largest: dict[int, list[str]] = {}
 
     @classmethod
-    def of(cls, members: Iterable[Member], capacity: FloatArray, max_edges: int) -> HardQueues:
+    def of(cls, members: Iterable[HardQueue], capacity: FloatArray, max_edges: int) -> HardQueues:
         """The set of `members`, whether it fits or not."""
         result = cls(capacity, max_edges)
         for member in members:
@@ -91,7 +91,7 @@ class HardQueues:
         result._periods, result._profiles, result._pairs = self._periods.copy(), self._profiles.copy(), self._pairs
         return result
 
-    def add(self, member: Member) -> None:
+    def add(self, member: HardQueue) -> None:
         self.members[member.name] = member
         self._enter(member, 1)
 
@@ -99,7 +99,7 @@ class HardQueues:
         if name in self.members:
             self._enter(self.members.pop(name), -1)
 
-    def _enter(self, member: Member, sign: int) -> None:
+    def _enter(self, member: HardQueue, sign: int) -> None:
         self.total = self.total + sign * member.rate
         self._pairs = None
         self._largest = {}
@@ -129,7 +129,7 @@ class HardQueues:
             return True
         return self._pairs_of().fit()[0]
 
-    def fits(self, candidate: Member) -> bool:
+    def fits(self, candidate: HardQueue) -> bool:
         """Whether this set, which fits, still does with one more."""
         if within(self.total + candidate.rate, self.capacity):
             return True
@@ -141,7 +141,7 @@ class HardQueues:
         meets = pairs.meets(candidate)
         return within(pairs.together(candidate, meets), self.capacity) or pairs.fit_with(candidate, meets)
 
-    def fit(self, candidate: Member) -> Fit:
+    def fit(self, candidate: HardQueue) -> Fit:
         """The same with its numbers, for one more queue or one of the set."""
         inside = candidate.name in self.members
         own = candidate.rate * (not inside)
@@ -164,7 +164,7 @@ class HardQueues:
             together = pairs.fit(candidate)[1]
         return self._fit(together, candidate, near, "pairwise bound")
 
-    def _fit(self, total: FloatArray, candidate: Member, present: Sequence[str] | None, step: str) -> Fit:
+    def _fit(self, total: FloatArray, candidate: HardQueue, present: Sequence[str] | None, step: str) -> Fit:
         """`present`: the other queues that are on at the tightest instant; None: all of the set."""
         share = _shares(total[None, :], self.capacity)[0]
         resource = int(np.argmax(share))
@@ -180,7 +180,7 @@ class HardQueues:
             self._largest[resource] = [name for _, name in ranked]
         return self._largest[resource]
 
-    def _span(self, candidate: Member | None) -> _Span | None:
+    def _span(self, candidate: HardQueue | None) -> _Span | None:
         """What the exact profile of the set and the candidate has to cover; None if that holds too many windows."""
         periods = self._periods.copy()
         schedules = list(self._schedules.values())
@@ -213,7 +213,7 @@ class HardQueues:
         self._profiles = [steps, *self._profiles[: _KEPT - 1]]
         return steps
 
-    def _while_on(self, candidate: Member, span: _Span) -> tuple[FloatArray, Steps]:
+    def _while_on(self, candidate: HardQueue, span: _Span) -> tuple[FloatArray, Steps]:
         """(W, K) the highest total in each of the candidate's windows, itself included; one row if they may be anywhere."""
         steps = self._profile(span)
         own = candidate.rate * (candidate.name not in self.members)
@@ -223,7 +223,7 @@ class HardQueues:
         extra = windows.rate * (candidate.name not in self.members)
         return steps.highest(windows) + extra, steps
 
-    def _instant(self, candidate: Member, span: _Span, steps: Steps, window: int, resource: int) -> int:
+    def _instant(self, candidate: HardQueue, span: _Span, steps: Steps, window: int, resource: int) -> int:
         """A moment at which the level is highest in one window of the candidate."""
         first, after = 0, len(steps.level)
         if candidate.scheduled or candidate.periodic:
@@ -232,7 +232,7 @@ class HardQueues:
             return max(int(steps.time[first + int(np.argmax(steps.level[first:after, resource]))]), int(windows.begin[window]))
         return int(steps.time[first + int(np.argmax(steps.level[first:after, resource]))])
 
-    def _on(self, member: Member, instant: int) -> bool:
+    def _on(self, member: HardQueue, instant: int) -> bool:
         if member.scheduled:
             windows = member.schedule
             return bool(((windows.begin <= instant) & (instant < windows.end)).any())
@@ -246,7 +246,7 @@ class HardQueues:
             self._pairs = Pairs(list(self.members.values()), self.capacity, self._peak_of)
         return self._pairs
 
-    def _peak_of(self, members: Sequence[Member]) -> FloatArray | None:
+    def _peak_of(self, members: Sequence[HardQueue]) -> FloatArray | None:
         some = HardQueues.of(members, self.capacity, self.max_edges)
         span = some._span(None)
         return None if span is None else some._profile(span).level.max(axis=0)

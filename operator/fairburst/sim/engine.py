@@ -23,8 +23,8 @@ from fairburst.policy.baselines import POLICIES, Policy, strict_priority
 from fairburst.policy.dress.values import DemandCategory, DressConfig, StartMode
 from fairburst.policy.model import ClusterSnapshot, EventKind, GuaranteeClass, Memory, QueueKind, RoundResult, Schedule, WaitingPods
 from fairburst.sim.cluster import MILLIONTHS, Machines, snapshot
+from fairburst.sim.dress_jobs import DressJob, DressJobs, DressTasks
 from fairburst.sim.errors import ScenarioError
-from fairburst.sim.job_book import BookedJob, BookedTasks, JobBook
 from fairburst.sim.scenario import BurstPlan, NodeChange, Scenario, Submission
 from fairburst.sim.sink import JobRecord, Record
 from fairburst.sim.workload import DagJob
@@ -68,7 +68,7 @@ class Batch:
     node: int
     count: int
     started: float
-    booked: BookedTasks | None = None
+    booked: DressTasks | None = None
 
 
 def run(
@@ -118,7 +118,7 @@ class _Run:
         self.throughput_left = self.jobs_left = 0
         self.endless = any(plan.count is None for plan in scenario.bursts)
         # whole jobs need to be known as jobs, whoever decides
-        self.book = JobBook(scenario.config.dress or DressConfig()) if name == "dress" or scenario.whole_jobs else None
+        self.book = DressJobs(scenario.config.dress or DressConfig()) if name == "dress" or scenario.whole_jobs else None
 
     def run(self) -> Record:
         self._lay_out()
@@ -229,7 +229,7 @@ class _Run:
         if booked is not None:
             booked.offered += job.demand[stage] * count
 
-    def _booked(self, job: LiveJob) -> BookedJob | None:
+    def _booked(self, job: LiveJob) -> DressJob | None:
         return None if self.book is None else self.book.jobs.get(job.serial)
 
     def _end(self, batch: Batch) -> None:
@@ -408,7 +408,7 @@ class _Run:
         if job.pending[stage] == 0:
             job.offered.pop(0)
 
-    def _start_queue_of_jobs(self, book: JobBook, row: int, allocation: IntArray, result: RoundResult) -> int:
+    def _start_queue_of_jobs(self, book: DressJobs, row: int, allocation: IntArray, result: RoundResult) -> int:
         """Start tasks of a queue whose jobs are known to be small or large, or start whole."""
         if self.latency[row]:
             return self._start_queue(row, allocation)
@@ -439,12 +439,12 @@ class _Run:
         dress = self.scenario.config.dress
         return dress is not None and dress.start_mode is StartMode.WHOLE_JOBS
 
-    def _may_start_whole(self, job: BookedJob, result: RoundResult) -> bool:
+    def _may_start_whole(self, job: DressJob, result: RoundResult) -> bool:
         if result.dress is not None:
             return job.name in result.dress.startable
         return bool((np.round(job.request * MILLIONTHS) <= self.machines.free.clip(0).sum(axis=0)).all())
 
-    def _part(self, book: JobBook, row: int, booked: BookedJob, allocation: IntArray, small_level: IntArray) -> IntArray:
+    def _part(self, book: DressJobs, row: int, booked: DressJob, allocation: IntArray, small_level: IntArray) -> IntArray:
         """What jobs of this category may use of the queue's allocation, less what the other jobs of the category use already."""
         part = small_level if booked.category is DemandCategory.SMALL else allocation - small_level
         bound: IntArray = part - book.held[booked.queue, booked.category] + self.usage[row]

@@ -16,7 +16,7 @@ from fairburst.kube.api.objects import DISRUPTION, OWN_CONTROLLERS, Job
 from fairburst.kube.enforce.stamp import lowest_stamp
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, size_of
 from fairburst.kube.names import GATE, HELD_ANNOTATION
-from fairburst.kube.queues.roster import ObjectKey, pool_name
+from fairburst.kube.queues.queue_set import ObjectKey, pool_name
 from fairburst.quantity import parse_quantity
 
 Object = Mapping[str, Any]

@@ -21,7 +21,7 @@ from aiohttp import web
 
 from fairburst.config import Config
 from fairburst.kube.admission.mutation import Object, Patch, governing, held_patch, job_patch, pod_patch
-from fairburst.kube.queues.roster import ObjectKey
+from fairburst.kube.queues.queue_set import ObjectKey
 from fairburst.telemetry.log import event
 from fairburst.telemetry.metrics import Metrics
 

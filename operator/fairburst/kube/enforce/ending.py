@@ -68,7 +68,7 @@ def freed(
     for pod in _ending(asked, pods, wall):
         if pod.bound and pod.spec.node_name in nodes:
             total = sums.setdefault(pod.metadata.namespace, dict.fromkeys(index.resources, 0.0))
-            for resource, amount in zip(index.resources, index.charge_of(pod), strict=True):
+            for resource, amount in zip(index.resources, index.requests_of(pod), strict=True):
                 total[resource] += amount / 1000
     return sums
 

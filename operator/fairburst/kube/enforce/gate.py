@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairburst.kube.api.objects import Pod
-from fairburst.kube.enforce.line import served
+from fairburst.kube.enforce.fifo_admission import served
 from fairburst.kube.names import GATE
 from fairburst.kube.usage.gated_pods import GatedPod, GatedPods, GroupKey, PodGroup, PodKey
-from fairburst.kube.usage.pod_index import PodIndex, Shape
+from fairburst.kube.usage.pod_index import PodIndex, RequestVector
 
 RETRY_SECONDS = 1.0
 MOST_CEILING = 2.0**61  # a quarter of the largest quantity
@@ -55,7 +55,7 @@ def choose(
     waiting: Iterable[GatedPod],
     level: Sequence[int],
     room: Sequence[int],
-    charge: Callable[[PodKey], Shape],
+    requests: Callable[[PodKey], RequestVector],
     group: Callable[[GatedPod], PodGroup | None],
     smallest: Sequence[int] = (),
 ) -> list[GatedPod]:
@@ -64,11 +64,11 @@ def choose(
 
     First come, first served (`line.py`); a group goes whole, once all of it is there and fits.
     """
-    return [pod for unit in served(_units(waiting, charge, group), level, room, smallest) for pod in unit]
+    return [pod for unit in served(_units(waiting, requests, group), level, room, smallest) for pod in unit]
 
 
 def _units(
-    waiting: Iterable[GatedPod], charge: Callable[[PodKey], Shape], group: Callable[[GatedPod], PodGroup | None]
+    waiting: Iterable[GatedPod], requests: Callable[[PodKey], RequestVector], group: Callable[[GatedPod], PodGroup | None]
 ) -> Iterator[tuple[list[GatedPod], list[int]]]:
     """Pods that go together, and what they need: a group in the place of its first pod, once all of it is there."""
     seen = set[GroupKey]()
@@ -79,7 +79,7 @@ def _units(
                 continue
             seen.add(pod.group)
             together = list(members.gated.values())
-        yield together, [sum(column) for column in zip(*(charge(each.key) for each in together), strict=True)]
+        yield together, [sum(column) for column in zip(*(requests(each.key) for each in together), strict=True)]
 
 
 def ceiling(
@@ -102,7 +102,7 @@ def ceiling(
 
 
 @dataclass(slots=True)
-class Gatekeeper:
+class UngatePlanner:
     """What is held, what each queue's level is, and what is on its way to being let go.
 
     Between rounds the levels of the last one stand: a hard queue's burst has its whole rate from the moment it is armed, so its pods
@@ -111,7 +111,7 @@ class Gatekeeper:
 
     gated: GatedPods = field(default_factory=GatedPods)
     _levels: dict[str, GateLevel] = field(default_factory=dict)
-    _flying: dict[str, dict[PodKey, GatedPod]] = field(default_factory=dict)
+    _in_flight: dict[str, dict[PodKey, GatedPod]] = field(default_factory=dict)
     _refused: dict[PodKey, tuple[str, float]] = field(default_factory=dict)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -125,8 +125,8 @@ class Gatekeeper:
         refused = self._refused.get(key)
         if refused is not None and (held is None or held.version != refused[0]):
             del self._refused[key]
-        flying = self._flying.get(key[0])
-        if flying is not None and key in flying and (held is None or held.uid != flying[key].uid):
+        in_flight = self._in_flight.get(key[0])
+        if in_flight is not None and key in in_flight and (held is None or held.uid != in_flight[key].uid):
             self._landed(key)
 
     def plan(self, levels: Mapping[str, GateLevel], left_alone: Iterable[str], pods: PodIndex, now: float) -> tuple[list[GatedPod], float]:
@@ -149,7 +149,7 @@ class Gatekeeper:
     def sent(self, pods: Iterable[GatedPod]) -> None:
         """These are on their way: they count as let go from now on."""
         for pod in pods:
-            self._flying.setdefault(pod.key[0], {})[pod.key] = pod
+            self._in_flight.setdefault(pod.key[0], {})[pod.key] = pod
 
     def failed(self, pod: GatedPod, now: float) -> None:
         """A patch was refused. The pod waits for its next change, or a moment, so that nobody asks without end."""
@@ -160,27 +160,27 @@ class Gatekeeper:
         waiting = list(self._waiting(namespace))
         if not waiting:  # asked at every event of a burst that is on its way: what flies need not be added up for nobody
             return []
-        level, flying = self._levels[namespace].milli, self._flying.get(namespace, {})
-        room = [whole - taken for whole, taken in zip(level, pods.let_go(namespace), strict=True)]
-        for key in flying:
-            room = [free - amount for free, amount in zip(room, pods.shape(key), strict=True)]
+        level, in_flight = self._levels[namespace].milli, self._in_flight.get(namespace, {})
+        room = [whole - taken for whole, taken in zip(level, pods.released(namespace), strict=True)]
+        for key in in_flight:
+            room = [free - amount for free, amount in zip(room, pods.requests(key), strict=True)]
         slots = self._levels[namespace].slots
         if slots is None:
-            return choose(waiting, level, room, pods.shape, self._group, pods.smallest(namespace))
-        places = slots - pods.count_let_go(namespace) - len(flying)
+            return choose(waiting, level, room, pods.requests, self._group, pods.smallest(namespace))
+        places = slots - pods.count_released(namespace) - len(in_flight)
         smallest = (*(pods.smallest(namespace) or (0,) * len(level)), 1)
-        return choose(waiting, (*level, slots), [*room, places], lambda key: (*pods.shape(key), 1), self._group, smallest)
+        return choose(waiting, (*level, slots), [*room, places], lambda key: (*pods.requests(key), 1), self._group, smallest)
 
     def _waiting(self, namespace: str) -> Iterator[GatedPod]:
-        flying = self._flying.get(namespace, {})
-        return (pod for pod in self.gated.of(namespace) if pod.key not in flying and pod.key not in self._refused)
+        in_flight = self._in_flight.get(namespace, {})
+        return (pod for pod in self.gated.of(namespace) if pod.key not in in_flight and pod.key not in self._refused)
 
     def _group(self, pod: GatedPod) -> PodGroup | None:
         """The group that holds the pod back; one of which some members are let go already holds nobody."""
         if pod.group is None:
             return None
         group = self.gated.group(pod.group)
-        return None if group.started or group.gated.keys() & self._flying.get(pod.key[0], {}).keys() else group
+        return None if group.started or group.gated.keys() & self._in_flight.get(pod.key[0], {}).keys() else group
 
     def urgency(self, namespace: str) -> tuple[int, int, str]:
         """Whose pods go first: those of the queue with the least. Pods that nobody holds any more come last."""
@@ -188,7 +188,7 @@ class Gatekeeper:
         return (*level.rank, namespace) if level is not None else (9, 0, namespace)
 
     def _landed(self, key: PodKey) -> None:
-        flying = self._flying.get(key[0], {})
-        flying.pop(key, None)
-        if not flying:
-            self._flying.pop(key[0], None)
+        in_flight = self._in_flight.get(key[0], {})
+        in_flight.pop(key, None)
+        if not in_flight:
+            self._in_flight.pop(key[0], None)

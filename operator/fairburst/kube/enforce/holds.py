@@ -10,12 +10,12 @@ from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fairburst.kube.api.objects import Job, JobSet
-from fairburst.kube.enforce.enforced import Enforced
+from fairburst.kube.enforce.fifo_admission import Oversize, oversize
 from fairburst.kube.enforce.gate import GateLevel, milli_level
-from fairburst.kube.enforce.line import Oversize, oversize
+from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.slack import FIRST_PODS
 from fairburst.kube.enforce.suspend import JobStart, starts, too_large, unheld_starts
-from fairburst.kube.queues.roster import Member
+from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.usage.gated_pods import GatedPods
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.policy.model import GuaranteeClass, RoundResult, WindowState
@@ -23,14 +23,14 @@ from fairburst.policy.model import GuaranteeClass, RoundResult, WindowState
 HOLD_SETTLES_SECONDS = 1.0  # until every API server stamps by a changed status; measured: at most 157 ms
 
 
-def gate_level(item: Enforced, result: RoundResult, *, waiting: bool) -> GateLevel:
+def gate_level(item: ManagedNamespace, result: RoundResult, *, waiting: bool) -> GateLevel:
     """The level of a namespace that a queue holds by gates. `waiting`: whether a gated pod waits there."""
     assert item.row is not None  # noqa: S101 (a queue governs it)
     return GateLevel(_urgency(result, item.row, waiting=waiting), milli_level(item.level.tolist()), item.slots)
 
 
 def job_starts(
-    enforced: Iterable[Enforced],
+    enforced: Iterable[ManagedNamespace],
     holding: Collection[str],
     result: RoundResult,
     resources: Sequence[str],
@@ -49,13 +49,13 @@ def job_starts(
     return chosen + unheld_starts(noted, holding, left_alone)
 
 
-def _early(item: Enforced, resources: Sequence[str]) -> list[float]:
+def _early(item: ManagedNamespace, resources: Sequence[str]) -> list[float]:
     """Return how far above the level whole Jobs start: some pods of the next one wait for the last ones of those before it."""
     pods = 0.0 if item.held_back else max(item.slack - FIRST_PODS, 0.0)
     return [pods * item.unit[name] for name in resources]
 
 
-def too_large_to_start(enforced: Collection[Enforced], gated: GatedPods, pods: PodIndex) -> dict[str, list[Oversize]]:
+def too_large_to_start(enforced: Collection[ManagedNamespace], gated: GatedPods, pods: PodIndex) -> dict[str, list[Oversize]]:
     """What is to start whole and needs more than its queue's whole level, by namespace of queues in Suspend and Gate mode.
 
     Nothing of it runs while that is so, and nobody would see why; the list is empty for a queue that has no such work.
@@ -65,8 +65,8 @@ def too_large_to_start(enforced: Collection[Enforced], gated: GatedPods, pods: P
     found |= {namespace: [] for namespace in levels}
     for (namespace, _), group in gated.groups():
         if namespace in levels and group.complete and not group.started:
-            charges = zip(*(pods.shape(key) for key in group.gated), strict=True)
-            need = {resource: sum(column) / 1000 for resource, column in zip(pods.resources, charges, strict=True)}
+            vectors = zip(*(pods.requests(key) for key in group.gated), strict=True)
+            need = {resource: sum(column) / 1000 for resource, column in zip(pods.resources, vectors, strict=True)}
             name = f"the group of {len(group.gated)} pods with {namespace}/{min(key[1] for key in group.gated)}"
             one = oversize(name, need, pods.resources, levels[namespace])
             found[namespace] += [one] if one is not None else []
@@ -79,13 +79,13 @@ class HoldTimes:
 
     _since: dict[str, float] = field(default_factory=dict)
 
-    def note(self, members: Iterable[Member], now: float) -> None:
+    def note(self, members: Iterable[QueueEntry], now: float) -> None:
         """Take in the statuses of these governing queues as they are stored now."""
-        for member in members:
-            if (member.obj.get("status") or {}).get("holds"):
-                self._since.setdefault(member.namespace, now)
+        for entry in members:
+            if (entry.obj.get("status") or {}).get("holds"):
+                self._since.setdefault(entry.namespace, now)
             else:
-                self._since.pop(member.namespace, None)
+                self._since.pop(entry.namespace, None)
 
     def retain(self, namespaces: Container[str]) -> None:
         """Drop every other namespace."""

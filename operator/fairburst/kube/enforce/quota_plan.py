@@ -1,6 +1,6 @@
 """From levels to ResourceQuota writes: what each namespace's quotas should say, and which of them to write now.
 
-The umbrella holds a namespace to its level; where the queue keeps a reserve, one quota each for its small and its large jobs
+The namespace quota holds a namespace to its level; where the queue keeps a reserve, one quota each for its small and its large jobs
 subdivides it. Pure but for the memory of when each quota was last written, which keeps the rate down. Decides no level: levels come from
 the core. `hard = max(level, floor) + slack`, so that a finished pod's place is taken at once; `slack.py` says how much.
 """
@@ -67,7 +67,7 @@ class Scope:
         return only.scope_name == "PriorityClass" and only.operator == self.operator and set(only.values or ()) == set(self.classes)
 
 
-# The umbrella also matches pods without a class.
+# The namespace quota also matches pods without a class.
 SCOPES = {
     QUOTA_NAME: Scope("NotIn", SYSTEM_CLASSES),
     SMALL_QUOTA: Scope("In", (SMALL_CLASS,)),
@@ -121,7 +121,7 @@ class QuotaTarget:
 class WriteOrder(enum.IntEnum):
     """Order of quota writes within a round: raise the bursts, shrink the largest, raise the rest.
 
-    A part of a namespace's level is raised before the other shrinks: the umbrella holds their sum.
+    A part of a namespace's level is raised before the other shrinks: the namespace quota holds their sum.
     """
 
     RAISE_BURST = 0

@@ -1,22 +1,22 @@
-"""From what a namespace is held to, to what its umbrella quota should say. Pure; `quota_plan.py` compares it with what is there."""
+"""From what a namespace is held to, to what its namespace quota should say. Pure; `quota_plan.py` compares it with what is there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fairburst.kube.enforce.enforced import Enforced
 from fairburst.kube.enforce.gate import ceiling
+from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import QuotaTarget
 from fairburst.policy.model import ClusterSnapshot
 
 
-def umbrella_target(item: Enforced, stored: Mapping[str, float], pods: int, resources: tuple[str, ...]) -> QuotaTarget:
+def namespace_quota_target(item: ManagedNamespace, stored: Mapping[str, float], pods: int, resources: tuple[str, ...]) -> QuotaTarget:
     """The namespace's level as a quota. `stored`: charge of the `pods` that exist, by resource."""
     level = dict(zip(resources, item.level.tolist(), strict=True))
     entitled = {} if item.entitled is None or item.held_back else dict(zip(resources, item.entitled.tolist(), strict=True))
-    member = item.member
-    latency = member is not None and member.key[0] == "LatencyQueue"
+    entry = item.entry
+    latency = entry is not None and entry.key[0] == "LatencyQueue"
     return QuotaTarget(
         item.namespace,
         level,
@@ -33,7 +33,7 @@ def umbrella_target(item: Enforced, stored: Mapping[str, float], pods: int, reso
 
 
 def gated_target(
-    target: QuotaTarget, item: Enforced, snapshot: ClusterSnapshot, present: Mapping[str, float], *, settled: bool
+    target: QuotaTarget, item: ManagedNamespace, snapshot: ClusterSnapshot, present: Mapping[str, float], *, settled: bool
 ) -> QuotaTarget:
     """The quota of a namespace whose pods are gated: a ceiling above what exists, once new pods are sure to get the gate (`settled`)."""
     existing = {resource: max(amount, target.counted.get(resource, 0.0)) for resource, amount in target.level.items()}

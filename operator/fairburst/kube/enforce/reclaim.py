@@ -17,8 +17,8 @@ import numpy as np
 
 from fairburst.kube.api.objects import Node, Pod, ResourceQuota, controller_of
 from fairburst.kube.enforce.ending import STUCK_SECONDS, asked_key, comes_free, freed, grace_to_give, own_grace, still_there
-from fairburst.kube.enforce.enforced import Enforced
 from fairburst.kube.enforce.evictable import evictable
+from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import QuotaKey, amounts
 from fairburst.kube.names import QUOTA_NAME
 from fairburst.kube.times import from_epoch, to_epoch
@@ -26,20 +26,20 @@ from fairburst.kube.usage.capacity import NodeShapes
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.gated_pods import PodKey, group_of
 from fairburst.kube.usage.placement import Placement, has_rules_of_its_own
-from fairburst.kube.usage.pod_index import PodIndex, Shape
+from fairburst.kube.usage.pod_index import PodIndex, RequestVector
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.model import ClusterSnapshot, RoundResult
 from fairburst.policy.reclaim.owed import owed
 from fairburst.policy.reclaim.values import (
     Claim,
     Eviction,
+    GiverState,
     Ground,
     Owed,
     ReclaimMemory,
     ReclaimRules,
     Request,
     RunningPod,
-    Standing,
     WaitingPod,
 )
 from fairburst.policy.reclaim.victims import make_room, room_for_all
@@ -104,11 +104,11 @@ class Reclaimer:
 
     rules: ReclaimRules
     memory: ReclaimMemory = field(default_factory=ReclaimMemory)
-    _flying: dict[PodKey, str] = field(default_factory=dict)
+    _in_flight: dict[PodKey, str] = field(default_factory=dict)
     _refused: dict[str, float] = field(default_factory=dict)
 
     def plan(
-        self, cluster: Cluster, enforced: Iterable[Enforced], snapshot: ClusterSnapshot, result: RoundResult, reclaiming: BoolArray,
+        self, cluster: Cluster, enforced: Iterable[ManagedNamespace], snapshot: ClusterSnapshot, result: RoundResult, reclaiming: BoolArray,
         wall: float, now: float,
     ) -> ReclaimPlan:  # fmt: skip
         """One round's evictions. `reclaiming`: (N,) queues with `reclaim: Evict`. `wall`: seconds since the epoch, `now` monotonic."""
@@ -128,8 +128,8 @@ class Reclaimer:
         giving = {item.namespace: item.row for item in over if item.row is not None}
         bound = [one for one in bound if one.key[0] in giving and not one.pod.unmanaged]
         running = [self._running(cluster, one, giving[one.key[0]]) for one in bound if not self._ending(one.key, one.pod)]
-        standing = _standing(snapshot, result, over, [(giving[one.key[0]], one.request) for one in bound], cluster)
-        outcome, self.memory = make_room(claims, free, running, standing, self.memory, self.rules, wall)
+        givers = _standing(snapshot, result, over, [(giving[one.key[0]], one.request) for one in bound], cluster)
+        outcome, self.memory = make_room(claims, free, running, givers, self.memory, self.rules, wall)
         keys = {pod.metadata.uid: key for key, pod in cluster.pods.items()} if outcome.evictions else {}
         why = {claim.owed.row: _why(claim.owed, snapshot, result, since) for claim in claims}
         longest = horizon - wall
@@ -138,7 +138,7 @@ class Reclaimer:
         return ReclaimPlan(
             evictions,
             holding,
-            ENFORCED_SECONDS if outcome.unserved and standing.refilled.any() else min(outcome.next_boundary, grace_ends) - wall,
+            ENFORCED_SECONDS if outcome.unserved and givers.refilled.any() else min(outcome.next_boundary, grace_ends) - wall,
         )
 
     def freed(self, pods: Mapping[PodKey, Pod], index: PodIndex, nodes: Container[str], wall: float) -> dict[str, dict[str, float]]:
@@ -155,7 +155,7 @@ class Reclaimer:
 
     def sent(self, evictions: Collection[PodEviction]) -> None:
         """These are on their way: their pods count as gone until they are, or are refused."""
-        self._flying |= {one.key: one.uid for one in evictions}
+        self._in_flight |= {one.key: one.uid for one in evictions}
 
     def refused(self, eviction: PodEviction, seconds: float, now: float) -> None:
         """The pod stays, and so do those of its controller for so long, ten seconds at least. Others may go in their stead."""
@@ -165,7 +165,7 @@ class Reclaimer:
     def not_done(self, evictions: Collection[PodEviction]) -> None:
         """These pods have not been asked to end: room is not made for those for whom they were to go."""
         for one in evictions:
-            self._flying.pop(one.key, None)
+            self._in_flight.pop(one.key, None)
         dropped, stays = {one.waiting for one in evictions}, {asked_key(one.key, one.uid) for one in evictions}
         self.memory = replace(
             self.memory,
@@ -192,7 +192,7 @@ class Reclaimer:
 
     def _nodes(self, cluster: Cluster, horizon: float, wall: float, now: float) -> tuple[FloatArray, list[_Bound]]:
         """(M, K + 1) what is free or comes free on each node, and the pods that take the rest of it."""
-        self._flying = {key: uid for key, uid in self._flying.items() if _is_there(cluster.pods.get(key), uid)}
+        self._in_flight = {key: uid for key, uid in self._in_flight.items() if _is_there(cluster.pods.get(key), uid)}
         self._refused = {owner: until for owner, until in self._refused.items() if now < until}
         free = np.column_stack([cluster.shapes.offers, cluster.shapes.pods])
         position = {name: row for row, name in enumerate(cluster.nodes)}
@@ -208,7 +208,7 @@ class Reclaimer:
     def _comes_free(self, key: PodKey, pod: Pod, horizon: float, wall: float) -> bool:
         """Whether the pod leaves its room by the horizon: its eviction is on its way, or it is ending and is not stuck."""
         asked_until = self.memory.asked.get(asked_key(key, pod.metadata.uid))
-        return comes_free(pod, asked_until, horizon, wall) or self._flying.get(key) == pod.metadata.uid
+        return comes_free(pod, asked_until, horizon, wall) or self._in_flight.get(key) == pod.metadata.uid
 
     def _ending(self, key: PodKey, pod: Pod) -> bool:
         """Whether asking the pod to end would change nothing: reclaim has, in vain so far. One that others delete may be asked to hurry."""
@@ -229,7 +229,7 @@ def _is_over(row: int, snapshot: ClusterSnapshot, result: RoundResult) -> bool:
     return bool((over > slack_of(snapshot.live_capacity)).any())
 
 
-def _refilled(item: Enforced, cluster: Cluster) -> FloatArray:
+def _refilled(item: ManagedNamespace, cluster: Cluster) -> FloatArray:
     """(K,) up to where the namespace still fills places again, if that is a pod or more above its level; else zeros."""
     resources, quota = cluster.index.resources, cluster.quotas.get((item.namespace, QUOTA_NAME))
     if item.is_in("Gate"):
@@ -242,8 +242,8 @@ def _refilled(item: Enforced, cluster: Cluster) -> FloatArray:
 
 
 def _standing(
-    snapshot: ClusterSnapshot, result: RoundResult, over: Sequence[Enforced], bound: Sequence[tuple[int, Request]], cluster: Cluster
-) -> Standing:
+    snapshot: ClusterSnapshot, result: RoundResult, over: Sequence[ManagedNamespace], bound: Sequence[tuple[int, Request]], cluster: Cluster
+) -> GiverState:
     """Queues as givers. `bound`: row and request of each pod that does not come free: the round's usage still has those in it whose
     eviction is on its way."""
     weight, use, refilled = (
@@ -255,7 +255,7 @@ def _standing(
         use[row] += request[:-1]
     for item in over:
         refilled[item.row] = _refilled(item, cluster)
-    return Standing(use, result.level, result.guaranteed, refilled, weight, snapshot.live_capacity)
+    return GiverState(use, result.level, result.guaranteed, refilled, weight, snapshot.live_capacity)
 
 
 def _namespace(snapshot: ClusterSnapshot, row: int) -> str:
@@ -271,11 +271,11 @@ def _is_there(pod: Pod | None, uid: str) -> bool:
 
 
 def _request(cluster: Cluster, key: PodKey) -> Request:
-    return _with_place(cluster.index.shape(key))
+    return _with_place(cluster.index.requests(key))
 
 
 @functools.lru_cache(maxsize=4096)
-def _with_place(shape: Shape) -> Request:
+def _with_place(shape: RequestVector) -> Request:
     """A charge in resource units, and the pod's place on its node."""
     return (*(amount / 1000 for amount in shape), 1.0)
 

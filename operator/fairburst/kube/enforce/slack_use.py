@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from fairburst.kube.api.objects import ResourceQuota
-from fairburst.kube.enforce.enforced import Enforced
+from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import amounts
 from fairburst.kube.enforce.slack import Use
 from fairburst.kube.names import CLASS_OF
@@ -14,7 +14,7 @@ from fairburst.kube.usage.pod_index import NamespaceUsage
 
 
 def use_of(
-    item: Enforced, level: Mapping[str, float], usage: NamespaceUsage, quotas: Iterable[ResourceQuota], room: Mapping[str, float],
+    item: ManagedNamespace, level: Mapping[str, float], usage: NamespaceUsage, quotas: Iterable[ResourceQuota], room: Mapping[str, float],
     uncharged: Mapping[str, float],
 ) -> Use | None:  # fmt: skip
     """Return how a namespace's level is used; None if the level does not stop its work, or if nothing may be above it.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairburst.kube.api.objects import Job, JobSet
-from fairburst.kube.enforce.line import Oversize, oversize, served
+from fairburst.kube.enforce.fifo_admission import Oversize, oversize, served
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
 from fairburst.kube.times import from_epoch
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, is_held
@@ -77,10 +77,10 @@ def starts(
 def _claimed_by(demand: NamespaceDemand, owners: frozenset[str]) -> dict[str, float]:
     """Return the demand of these controllers, apart from held Jobs, by resource."""
     total, held = dict[str, float](), {one.job.metadata.uid for one in demand.held}
-    for wish in demand.wishes:
+    for wish in demand.desired_pods:
         owner = wish.owner
         if owner.uid in owners and owner.uid not in held:
-            for name, amount in owner.charge.items():
+            for name, amount in owner.requests.items():
                 total[name] = total.get(name, 0.0) + max(owner.wanted, owner.existing) * amount
     return total
 

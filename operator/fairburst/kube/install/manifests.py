@@ -315,7 +315,7 @@ def cluster_rules() -> list[Manifest]:
         _rule("", ["namespaces"], [*_READ, "patch"]),  # puts the managed label back
         _rule("", ["resourcequotas"], [*_READ, "create", "patch", "delete"]),
         _rule("", ["resourcequotas/status"], ["patch"]),
-        _rule("batch", ["jobs"], [*_READ, "patch"]),  # an annotation wakes a controller that a quota has blocked; elastic Jobs are sized
+        _rule("batch", ["jobs"], [*_READ, "patch"]),  # an annotation resyncs a controller that a quota has blocked; elastic Jobs are sized
         _rule(JOB_SET_GROUP, ["jobsets"], [*_READ, "patch"]),  # those that are held are started
         _rule("apps", ["replicasets", "deployments", "statefulsets"], [*_READ, "patch"]),
         _rule("", ["events"], ["create"]),

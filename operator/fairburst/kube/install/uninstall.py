@@ -14,7 +14,7 @@ from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.lease import API_VERSION as LEASE_API
 from fairburst.kube.api.objects import Job
 from fairburst.kube.api.saved import job_runs_name, memory_name
-from fairburst.kube.install.let_go import Undone, let_go
+from fairburst.kube.install.release import Undone, release
 from fairburst.kube.jobs.parallelism_plan import plan_restores
 from fairburst.kube.names import POOL_LABEL
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
@@ -26,7 +26,7 @@ async def uninstall(client: ApiClient, config: Config) -> Undone:
     Raises ApiError if the quotas cannot be listed, or the API server does not answer.
     """
     pool, report = config.pool.name, Undone()
-    await let_go(client, pool, report)
+    await release(client, pool, report)
     quotas = await client.get_json("/api/v1/resourcequotas", {"labelSelector": f"{POOL_LABEL}={pool}"})
     found = [("resourcequotas", quota["metadata"]["namespace"], quota["metadata"]["name"]) for quota in quotas["items"]]
     found += [("configmaps", config.namespace, name) for name in (memory_name(pool), job_runs_name(pool))]

@@ -26,8 +26,8 @@ from fairburst.kube.queues.job_annotations import (
     read_mark,
 )
 from fairburst.kube.queues.specs import Elasticity
-from fairburst.kube.usage.charge import template_charge
 from fairburst.kube.usage.demand import completions_left
+from fairburst.kube.usage.effective_requests import template_requests
 from fairburst.kube.usage.pod_index import OwnerUsage
 from fairburst.policy.paf.curves import Curve, problem
 from fairburst.policy.paf.jobs import ElasticJob
@@ -50,14 +50,14 @@ class Candidate:
 
     value: the Job as the core sees it.
     left: completions that it still has to reach, perhaps infinite.
-    wished: pods that it demands at most.
+    desired: pods that it demands at most.
     alone_seconds: its completion time alone at its full size, if known.
     """
 
     job: Job
     value: ElasticJob
     left: float
-    wished: int
+    desired: int
     alone_seconds: float | None
     problem: JobProblem | None
     queues_curve: bool = False  # whether the curve comes from the queue's spec
@@ -151,20 +151,20 @@ def _candidate(
     if curve is None or elasticity.mode == "Quota":
         most = original
     left = completions_left(job, pods)
-    wished = int(min(most, left))
-    charge = pods.newest_charge or template_charge(job.spec.template.spec)
+    desired = int(min(most, left))
+    requests = pods.newest_requests or template_requests(job.spec.template.spec)
     value = ElasticJob(
         name=f"{metadata.namespace}/{metadata.name}",
         queue=queue,
         weight=declared.weight,
-        minimum=min(declared.minimum or elasticity.minimum_parallelism or 1, wished),
-        maximum=wished,
+        minimum=min(declared.minimum or elasticity.minimum_parallelism or 1, desired),
+        maximum=desired,
         slots=pods.bound,
-        request=np.array([charge.get(resource, 0.0) for resource in resources]),
+        request=np.array([requests.get(resource, 0.0) for resource in resources]),
         curve=curve,
         category=(metadata.labels or {}).get(SIZE_LABEL),
     )
-    return Candidate(job, value, left, wished, alone, trouble, queues_curve)
+    return Candidate(job, value, left, desired, alone, trouble, queues_curve)
 
 
 def _declared(job: Job) -> tuple[Declaration, JobProblem | None]:

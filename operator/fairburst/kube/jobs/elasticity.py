@@ -16,10 +16,10 @@ from fairburst.kube.api.objects import Job
 from fairburst.kube.jobs.elastic_jobs import Candidate, DeclarationReader, JobProblem, candidates
 from fairburst.kube.jobs.job_runs import JobRuns
 from fairburst.kube.jobs.learned_curves import LearnedCurves
-from fairburst.kube.jobs.parallelism_plan import Calmness, ParallelismWrite, Sizing, plan_parallelism, plan_restores
+from fairburst.kube.jobs.parallelism_plan import ParallelismWrite, ResizeDamping, Sizing, plan_parallelism, plan_restores
 from fairburst.kube.queues.curve_text import MOST_PARALLELISM
 from fairburst.kube.queues.job_annotations import family_of, read_mark
-from fairburst.kube.queues.roster import Member, Roster
+from fairburst.kube.queues.queue_set import QueueEntry, QueueSet
 from fairburst.kube.queues.specs import Elasticity, ThroughputQueueSpec
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
@@ -79,7 +79,7 @@ class ElasticPlan:
 
 @dataclass(frozen=True, slots=True)
 class _ElasticQueue:
-    member: Member
+    entry: QueueEntry
     elasticity: Elasticity
     enforced: bool
 
@@ -94,7 +94,7 @@ class SlotPlanner:
 
     def __init__(self, config: ElasticityConfig) -> None:
         self._config = config
-        self._calmness = Calmness(float(config.change_interval_seconds), config.hysteresis_percent / 100)
+        self._damping = ResizeDamping(float(config.change_interval_seconds), config.hysteresis_percent / 100)
         self.runs = JobRuns()
         self.learned = LearnedCurves()
         self.namespaces: frozenset[str] = frozenset()
@@ -102,7 +102,7 @@ class SlotPlanner:
         self._queues: dict[str, _ElasticQueue] = {}
         self._candidates: dict[str, list[Candidate]] = {}
         self._wishes: dict[str, dict[str, int]] = {}
-        self._told: set[tuple[str, str, str]] = set()
+        self._last_published: set[tuple[str, str, str]] = set()
 
     def job_changed(self, old: Job | None, new: Job | None, wall: float, now: float) -> None:
         """Record a change of a Job: its progress, or the curve data of its finished run. `wall` and `now` as for `plan`."""
@@ -122,14 +122,14 @@ class SlotPlanner:
 
     # Before the decision ----------------------------------------------------------------------------------------------------------
 
-    def prepare(self, controllers: ControllerIndex, pods: PodIndex, roster: Roster, *, moved: bool = True) -> set[str]:
+    def prepare(self, controllers: ControllerIndex, pods: PodIndex, queue_set: QueueSet, *, moved: bool = True) -> set[str]:
         """Find this round's candidates and return the namespaces whose demand this changes.
 
         moved: whether the queues or their specs have changed since the last call.
         """
         if moved:
-            self._queues = {queue.member.qualified_name: queue for queue in map(_elastic_queue, roster.governing) if queue is not None}
-            self.namespaces = frozenset(queue.member.namespace for queue in self._queues.values())
+            self._queues = {queue.entry.qualified_name: queue for queue in map(_elastic_queue, queue_set.governing) if queue is not None}
+            self.namespaces = frozenset(queue.entry.namespace for queue in self._queues.values())
         if not self._queues and not self._wishes:
             self._candidates = {}
             return set()
@@ -137,8 +137,8 @@ class SlotPlanner:
             name: candidates(
                 name,
                 queue.elasticity,
-                controllers.workloads(queue.member.namespace).jobs,
-                pods.owners_in(queue.member.namespace),
+                controllers.workloads(queue.entry.namespace).jobs,
+                pods.owners_in(queue.entry.namespace),
                 pods.resources,
                 self.learned.curves,
                 self._reader,
@@ -146,10 +146,10 @@ class SlotPlanner:
             for name, queue in self._queues.items()
         }
         self._reader.keep((one.job.metadata.uid for found in self._candidates.values() for one in found), self._queues)
-        former, self._wishes = self._wishes, self._all_wishes()
+        former, self._wishes = self._wishes, self._all_desired_pods()
         return {namespace for namespace in former.keys() | self._wishes.keys() if former.get(namespace) != self._wishes.get(namespace)}
 
-    def wishes(self, namespace: str) -> Mapping[str, int]:
+    def desired_pods(self, namespace: str) -> Mapping[str, int]:
         """Return the pods that Jobs demand at most, by uid, regardless of the sizes they were given."""
         return self._wishes.get(namespace, {})
 
@@ -171,11 +171,11 @@ class SlotPlanner:
     def _knob(self, queue: _ElasticQueue) -> float:
         return (queue.elasticity.fairness_percent or self._config.fairness_percent) / 100
 
-    def _all_wishes(self) -> dict[str, dict[str, int]]:
+    def _all_desired_pods(self) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = {}
         for name, queue in self._queues.items():
             if queue.resizes:
-                found[queue.member.namespace] = {one.job.metadata.uid: one.wished for one in self._candidates[name]}
+                found[queue.entry.namespace] = {one.job.metadata.uid: one.desired for one in self._candidates[name]}
         return found
 
     # After it ---------------------------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class SlotPlanner:
         self,
         result: RoundResult,
         marked: Collection[Job],
-        roster: Roster,
+        queue_set: QueueSet,
         ending: frozenset[str],
         wall: float,
         now: float,
@@ -199,9 +199,9 @@ class SlotPlanner:
         decisions = {decision.job: decision for decision in result.slots}
         queues = {name: self._view(name, decisions, result.moved.get(name), now) for name in self._queues}
         sized = [one for name in sorted(queues) for one in self._sized(self._queues[name], queues[name])]
-        writes, wait = plan_parallelism(sized, lambda job: self.runs.completing(job, now), self._calmness, wall)
+        writes, wait = plan_parallelism(sized, lambda job: self.runs.completing(job, now), self._damping, wall)
         given = {one.candidate.job.metadata.uid for one in sized}
-        orphans = self._orphans(marked, given, _frozen_namespaces(roster) | ending) if marked else []
+        orphans = self._orphans(marked, given, _frozen_namespaces(queue_set) | ending) if marked else []
         events = self._events(queues.values(), writes, {one.decision.job: one for one in sized})
         return ElasticPlan(writes + plan_restores(orphans), events, queues, wait)
 
@@ -212,7 +212,7 @@ class SlotPlanner:
         complete).
         """
         resized = {
-            queue.member.namespace: {one.job.metadata.uid: one for one in self._candidates[name]}
+            queue.entry.namespace: {one.job.metadata.uid: one for one in self._candidates[name]}
             for name, queue in self._queues.items()
             if queue.resizes
         }
@@ -271,9 +271,9 @@ class SlotPlanner:
         for problem in (problem for view in queues for problem in view.problems):
             key = problem.uid, problem.reason, problem.message
             told.add(key)
-            if key not in self._told:
+            if key not in self._last_published:
                 events.append(JobEvent(problem.namespace, problem.name, problem.uid, problem.reason, problem.message, warning=True))
-        self._told = told
+        self._last_published = told
         for write in writes:
             one = sized[f"{write.namespace}/{write.name}"]
             message = f"parallelism {write.present} -> {write.parallelism}. {one.decision.message}"
@@ -290,23 +290,21 @@ def _within(job: ElasticJob, capacity: FloatArray) -> ElasticJob:
     return job if job.maximum <= fits else replace(job, maximum=fits, minimum=min(job.minimum, fits))
 
 
-def _frozen_namespaces(roster: Roster) -> frozenset[str]:
+def _frozen_namespaces(queue_set: QueueSet) -> frozenset[str]:
     """Return the namespaces in which Jobs are neither resized nor restored.
 
     These are the namespaces of other pools, those whose queue is suspended, and those whose queue has an invalid spec, so that their
     intended sizes are unknown.
     """
-    unknown = {
-        member.namespace for member in roster.governing if member.queue is None or (member.spec is not None and member.spec.suspended)
-    }
-    return roster.elsewhere | unknown
+    unknown = {entry.namespace for entry in queue_set.governing if entry.queue is None or (entry.spec is not None and entry.spec.suspended)}
+    return queue_set.elsewhere | unknown
 
 
-def _elastic_queue(member: Member) -> _ElasticQueue | None:
-    spec = member.queue.spec if member.queue is not None else None
+def _elastic_queue(entry: QueueEntry) -> _ElasticQueue | None:
+    spec = entry.queue.spec if entry.queue is not None else None
     if not isinstance(spec, ThroughputQueueSpec) or spec.elasticity is None or spec.suspended:
         return None
-    return _ElasticQueue(member, spec.elasticity, spec.enforcement != "Observe")
+    return _ElasticQueue(entry, spec.elasticity, spec.enforcement != "Observe")
 
 
 def _refused(one: JobView) -> JobProblem:

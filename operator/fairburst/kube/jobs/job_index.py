@@ -23,7 +23,7 @@ import numpy as np
 from fairburst.kube.api.objects import Metadata, Pod, controller_of
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL
 from fairburst.kube.names import SIZE_CLASSES, SMALL_CLASS
-from fairburst.kube.usage.pod_index import Shape
+from fairburst.kube.usage.pod_index import RequestVector
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.dress.values import Job, TaskTable
 
@@ -77,7 +77,7 @@ class _Known:
 
     uid: str
     job: JobPods
-    shape: Shape
+    requests: RequestVector
     row: int = -1
     dying: bool = False
 
@@ -152,7 +152,7 @@ class JobIndex:
         """Namespaces whose pods are kept."""
         return self._followed
 
-    def follow(self, namespaces: frozenset[str], pods: Iterable[tuple[Pod, Shape]], wall: float, now: float) -> None:
+    def follow(self, namespaces: frozenset[str], pods: Iterable[tuple[Pod, RequestVector]], wall: float, now: float) -> None:
         """Keep the pods of exactly these namespaces. `pods`: existing pods, effective requests; read only if a namespace is new."""
         fresh, gone = namespaces - self._followed, self._followed - namespaces
         self._followed = namespaces
@@ -163,12 +163,12 @@ class JobIndex:
                 self._forget(task)
             self._ended = deque(task for task in self._ended if task.row >= 0)
         if fresh:
-            for pod, shape in pods:
+            for pod, requests in pods:
                 if pod.metadata.namespace in fresh:
-                    self.update(None, pod, shape, wall, now)
+                    self.update(None, pod, requests, wall, now)
 
-    def update(self, old: Pod | None, new: Pod | None, shape: Shape, wall: float, now: float) -> None:
-        """Record one change, as the informer reports it. `shape`: the pod's effective requests; `wall`: seconds since the epoch, `now`:
+    def update(self, old: Pod | None, new: Pod | None, requests: RequestVector, wall: float, now: float) -> None:
+        """Record one change, as the informer reports it. `requests`: the pod's effective requests; `wall`: seconds since the epoch, `now`:
         monotonic.
         """
         pod = new if new is not None else old
@@ -186,14 +186,14 @@ class JobIndex:
                 self._remove(key, now, natural=not known.dying)
             return
         if known is None:
-            known = self._pods[key] = self._add(new, shape)
+            known = self._pods[key] = self._add(new, requests)
         if new.metadata.deletion_timestamp is not None:
             known.dying = True
         if known.row < 0 and new.bound and new.status.start_time is not None:
             seen = old is not None and old.status.start_time is None
             self._start(known, now if seen else now - _age(new.status.start_time, wall))
 
-    def _add(self, pod: Pod, shape: Shape) -> _Known:
+    def _add(self, pod: Pod, requests: RequestVector) -> _Known:
         key = job_key(pod)
         job = self._jobs.get(key)
         if job is None:
@@ -202,13 +202,13 @@ class JobIndex:
             number = self._free_numbers.pop() if self._free_numbers else len(self._jobs)
             created = pod.metadata.creation_timestamp or ""
             alone = owner is None and not group_of(pod.metadata)
-            job = JobPods(key, number, kind, name, created, _is_small(pod), [0] * len(shape), [0] * len(shape), alone=alone)
+            job = JobPods(key, number, kind, name, created, _is_small(pod), [0] * len(requests), [0] * len(requests), alone=alone)
             self._jobs[key] = self._by_namespace.setdefault(key.namespace, {})[key] = self._by_number[number] = job
         elif job.alone:
             self._accompany(job)
         job.active += 1
-        _sum(job.wanted, shape, +1)
-        return _Known(pod.metadata.uid, job, shape)
+        _sum(job.wanted, requests, +1)
+        return _Known(pod.metadata.uid, job, requests)
 
     def _accompany(self, job: JobPods) -> None:
         """Add a second pod to a bare one that it names as its controller. From now on they are a job of two."""
@@ -219,16 +219,16 @@ class JobIndex:
 
     def _start(self, known: _Known, started: float) -> None:
         job = known.job
-        known.row = self._columns.append(job.number, known.shape, started)
+        known.row = self._columns.append(job.number, known.requests, started)
         self._tasks.append(known)
         job.running += 1
         job.rows += 1
-        _sum(job.used, known.shape, +1)
+        _sum(job.used, known.requests, +1)
         if job.alone:
             del self._by_namespace[job.key.namespace][job.key]
-            self._settle(job, known.shape, +1)
+            self._settle(job, known.requests, +1)
 
-    def _settle(self, job: JobPods, shape: Shape, sign: int) -> None:
+    def _settle(self, job: JobPods, requests: RequestVector, sign: int) -> None:
         """Add a running bare pod to the merged ones (+1), or remove it from them (-1)."""
         at = job.key.namespace, job.small
         total = self._settled.get(at)
@@ -237,8 +237,8 @@ class JobIndex:
             total = self._settled[at] = replace(job, number=-1, name="*", wanted=nothing, used=nothing.copy(), active=0, running=0, rows=0)
         total.active += sign
         total.running += sign
-        _sum(total.wanted, shape, sign)
-        _sum(total.used, shape, sign)
+        _sum(total.wanted, requests, sign)
+        _sum(total.used, requests, sign)
         if not total.active:
             del self._settled[at]
 
@@ -247,13 +247,13 @@ class JobIndex:
         known = self._pods.pop(key)
         job = known.job
         job.active -= 1
-        _sum(job.wanted, known.shape, -1)
+        _sum(job.wanted, known.requests, -1)
         if known.row >= 0:
             if job.alone:
                 self._by_namespace.setdefault(job.key.namespace, {})[job.key] = job
-                self._settle(job, known.shape, -1)
+                self._settle(job, known.requests, -1)
             job.running -= 1
-            _sum(job.used, known.shape, -1)
+            _sum(job.used, known.requests, -1)
             if natural:
                 self._columns.ended[known.row] = now
                 self._tasks[known.row] = ended = _Ended(job, known.row, now)
@@ -371,8 +371,8 @@ def group_of(metadata: Metadata) -> str:
     return next((f"{label}={labels[label]}" for label in GROUP_LABELS if labels.get(label)), "")
 
 
-def _sum(total: list[int], shape: Shape, sign: int) -> None:
-    for at, amount in enumerate(shape):
+def _sum(total: list[int], requests: RequestVector, sign: int) -> None:
+    for at, amount in enumerate(requests):
         total[at] += sign * amount
 
 

@@ -19,7 +19,7 @@ from fairburst.kube.jobs.job_index import JobIndex, JobKey, JobPods, group_of
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, size_of
 from fairburst.kube.names import SIZE_CLASSES, SMALL_CLASS
 from fairburst.kube.queues.job_annotations import family_of
-from fairburst.kube.usage.demand import NamespaceDemand, Wish, pods_at_once
+from fairburst.kube.usage.demand import DesiredPods, NamespaceDemand, pods_at_once
 from fairburst.kube.usage.pod_index import ANNOUNCED_KINDS
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.dress.values import DemandCategory, Job
@@ -82,12 +82,12 @@ class JobPartBuilder:
         fixed = self._fixed.pop(namespace, {})
         kept: dict[str, bool] = {}
         small_owners, units = set(), {True: dict[str, float](), False: dict[str, float]()}
-        for wish in demand.wishes:
-            small = self._is_small(wish, index, threshold, fixed, kept)
-            _add_wish(drafts, wish, small, resources)
+        for desired in demand.desired_pods:
+            small = self._is_small(desired, index, threshold, fixed, kept)
+            _add_desired(drafts, desired, small, resources)
             if small:
-                small_owners.add(wish.owner.uid)
-            for resource, amount in wish.owner.charge.items():
+                small_owners.add(desired.owner.uid)
+            for resource, amount in desired.owner.requests.items():
                 units[small][resource] = min(max(units[small].get(resource, 0.0), amount), MOST_AMOUNT)
         if kept:
             self._fixed[namespace] = kept
@@ -111,9 +111,9 @@ class JobPartBuilder:
         self._fixed.pop(namespace, None)
 
     def _is_small(
-        self, wish: Wish, index: JobIndex, threshold: Mapping[str, float], fixed: Mapping[str, bool], kept: dict[str, bool]
+        self, desired: DesiredPods, index: JobIndex, threshold: Mapping[str, float], fixed: Mapping[str, bool], kept: dict[str, bool]
     ) -> bool:
-        controller = wish.controller
+        controller = desired.controller
         if not isinstance(controller, KubeJob):
             return False
         metadata, template = controller.metadata, controller.spec.template.metadata
@@ -132,17 +132,22 @@ class JobPartBuilder:
         return small
 
 
-def _add_wish(drafts: dict[tuple[str, bool], _Draft], wish: Wish, small: bool, resources: tuple[str, ...]) -> None:
-    owner, controller = wish.owner, wish.controller
+def _add_desired(drafts: dict[tuple[str, bool], _Draft], desired: DesiredPods, small: bool, resources: tuple[str, ...]) -> None:
+    owner, controller = desired.owner, desired.controller
     metadata, template = controller.metadata, controller.spec.template.metadata
     group = group_of(template)
-    charge = np.array([owner.charge.get(resource, 0.0) for resource in resources])
+    requests = np.array([owner.requests.get(resource, 0.0) for resource in resources])
     whole = pods_at_once(controller.spec) if isinstance(controller, KubeJob) else owner.wanted
     draft = _draft(
-        drafts, group or metadata.uid, small, f"{owner.kind} {metadata.namespace}/{metadata.name}", metadata.creation_timestamp, len(charge)
+        drafts,
+        group or metadata.uid,
+        small,
+        f"{owner.kind} {metadata.namespace}/{metadata.name}",
+        metadata.creation_timestamp,
+        len(requests),
     )
-    draft.request = draft.request + max(whole, owner.existing) * charge
-    draft.wanted = draft.wanted + max(owner.wanted, owner.existing) * charge
+    draft.request = draft.request + max(whole, owner.existing) * requests
+    draft.wanted = draft.wanted + max(owner.wanted, owner.existing) * requests
     if isinstance(controller, KubeJob):
         draft.family = draft.family or family_of(controller) or ""
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fairburst.kube.api.objects import Job
-from fairburst.kube.usage.charge import template_charge, template_lacks_requests
 from fairburst.kube.usage.demand import pods_at_once
+from fairburst.kube.usage.effective_requests import template_lacks_requests, template_requests
 
 SIZE_LABEL = "fairburst.dev/size"
 SMALL, LARGE = "small", "large"
@@ -22,7 +22,7 @@ ROUNDING = 1e-9  # relative; hides floating-point noise, so that three pods of 1
 def full_request(job: Job) -> dict[str, float]:
     """Return one pod's effective requests times the pods it runs at once, by resource, in resource units; empty for a Job without pods."""
     pods = pods_at_once(job.spec)
-    return {resource: pods * amount for resource, amount in template_charge(job.spec.template.spec).items()} if pods > 0 else {}
+    return {resource: pods * amount for resource, amount in template_requests(job.spec.template.spec).items()} if pods > 0 else {}
 
 
 def size_of(job: Job, threshold: Mapping[str, float]) -> str:

@@ -51,7 +51,7 @@ class Sizing:
 
 
 @dataclass(frozen=True, slots=True)
-class Calmness:
+class ResizeDamping:
     """Damping of resizes: seconds between two changes of a Job, and the least change as a fraction of its size."""
 
     interval_seconds: float
@@ -59,7 +59,7 @@ class Calmness:
 
 
 def plan_parallelism(
-    sizings: Iterable[Sizing], completing: Callable[[Job], int], calmness: Calmness, wall: float
+    sizings: Iterable[Sizing], completing: Callable[[Job], int], damping: ResizeDamping, wall: float
 ) -> tuple[list[ParallelismWrite], float]:
     """Return the changes due now, and the seconds until the next deferred change falls due (infinite: none).
 
@@ -70,13 +70,13 @@ def plan_parallelism(
         job = sizing.candidate.job
         present, mark = parallelism_of(job), read_mark(job.metadata.annotations)
         wanted = size_for(sizing.candidate, sizing.decision.given, completing(job))
-        worth_it = abs(wanted - present) >= max(1, math.ceil(calmness.hysteresis * present))
+        worth_it = abs(wanted - present) >= max(1, math.ceil(damping.hysteresis * present))
         if not worth_it and not (wanted > present and _below_its_due(sizing, present)):
             continue
         # After the clock was set back, a recorded time may lie far in the future. It must not block all changes.
         since = abs(wall - mark.changed_at) if mark is not None else math.inf
-        if since < calmness.interval_seconds:
-            wait = min(wait, calmness.interval_seconds - since)
+        if since < damping.interval_seconds:
+            wait = min(wait, damping.interval_seconds - since)
             continue
         writes.append(_write(job, present, wanted, Mark(original_parallelism(job), wanted, wall)))
     return writes, wait

@@ -22,7 +22,7 @@ from fairburst.kube.jobs.job_index import JobIndex
 from fairburst.kube.jobs.job_part import JobPartBuilder, NamespaceJobs, too_large
 from fairburst.kube.names import CLASS_OF, LARGE_QUOTA, PART_QUOTAS, SMALL_QUOTA
 from fairburst.kube.queues.objects import ThroughputQueue
-from fairburst.kube.queues.roster import Member, Roster
+from fairburst.kube.queues.queue_set import QueueEntry, QueueSet
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.pod_index import ClassUsage, PodIndex
 from fairburst.policy.arrays import BoolArray, FloatArray
@@ -57,7 +57,7 @@ class Reserve:
     _builder: JobPartBuilder = field(default_factory=JobPartBuilder)
     _jobs: dict[str, NamespaceJobs] = field(default_factory=dict)
     _both_sizes_at: dict[str, float] = field(default_factory=dict)  # by namespace, when it last had jobs of either size
-    _members: dict[str, Member] = field(default_factory=dict)
+    _entries: dict[str, QueueEntry] = field(default_factory=dict)
     _namespaces: frozenset[str] = frozenset()
     _taking_part: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     _missed: bool = False  # changes of pods that were read for other resources
@@ -79,18 +79,18 @@ class Reserve:
         if pods.resources != self.index.resources:
             self._missed = True
         else:
-            self.index.update(old, new, pods.charge_of(pod), wall, now)
+            self.index.update(old, new, pods.requests_of(pod), wall, now)
 
     def part(
-        self, snapshot: ClusterSnapshot, roster: Roster, demand: Mapping[str, NamespaceDemand], changed: Collection[str],
+        self, snapshot: ClusterSnapshot, queue_set: QueueSet, demand: Mapping[str, NamespaceDemand], changed: Collection[str],
         pods: PodIndex, stored_pods: Iterable[Pod], wall: float, now: float, *, moved: bool = True,
     ) -> ClusterSnapshot:  # fmt: skip
         """Return the snapshot with its jobs. `changed`: namespaces changed since the last call; `moved`: queues have changed too."""
         if moved:
-            self._members = {member.namespace: member for member in roster.governing if takes_part(member)}
-            self._namespaces = frozenset(self._members)
-            self._taking_part = np.array([member.namespace in self._members for member in roster.governing], dtype=np.bool_)
-        members = self._members
+            self._entries = {entry.namespace: entry for entry in queue_set.governing if takes_part(entry)}
+            self._namespaces = frozenset(self._entries)
+            self._taking_part = np.array([entry.namespace in self._entries for entry in queue_set.governing], dtype=np.bool_)
+        members = self._entries
         self._follow(self._namespaces, pods, stored_pods, wall, now)
         self.index.expire(now)
         for namespace in self._jobs.keys() - members.keys() if moved else ():
@@ -100,9 +100,9 @@ class Reserve:
         stale = [namespace for namespace in changed if namespace in members] if len(self._jobs) == len(members) else list(members)
         for namespace in stale:
             if namespace in changed or namespace not in self._jobs:
-                member = members[namespace]
-                threshold = self.threshold(member, snapshot)
-                self._jobs[namespace] = self._builder.jobs_of(namespace, member.qualified_name, demand[namespace], self.index, threshold)
+                entry = members[namespace]
+                threshold = self.threshold(entry, snapshot)
+                self._jobs[namespace] = self._builder.jobs_of(namespace, entry.qualified_name, demand[namespace], self.index, threshold)
         if stale or moved:
             found = self._jobs.values()
             self._pending = [job for one in found for job in one.pending]
@@ -116,23 +116,23 @@ class Reserve:
             self.index = self.index.with_resources(pods.resources)
             self._jobs.clear()
         if namespaces != self.index.followed:
-            self.index.follow(namespaces, ((pod, pods.charge_of(pod)) for pod in stored_pods), wall, now)
+            self.index.follow(namespaces, ((pod, pods.requests_of(pod)) for pod in stored_pods), wall, now)
             self._jobs.clear()
 
-    def threshold(self, member: Member, snapshot: ClusterSnapshot) -> dict[str, float]:
+    def threshold(self, entry: QueueEntry, snapshot: ClusterSnapshot) -> dict[str, float]:
         """Return θ x committed capacity by resource, in resource units. Committed, so that a burst or a reboot does not change which jobs
         are small.
         """
         percent = self.config.small_jobs.threshold_percent
-        if isinstance(member.queue, ThroughputQueue) and member.queue.spec.small_jobs is not None:
-            percent = member.queue.spec.small_jobs.threshold_percent
+        if isinstance(entry.queue, ThroughputQueue) and entry.queue.spec.small_jobs is not None:
+            percent = entry.queue.spec.small_jobs.threshold_percent
         limits = snapshot.committed_capacity * percent / 100
         return dict(zip(snapshot.resources, limits.tolist(), strict=True))
 
     # Quotas ----------------------------------------------------------------------------------------------------------
 
     def targets(
-        self, umbrella: QuotaTarget, member: Member, row: int, snapshot: ClusterSnapshot, result: RoundResult,
+        self, namespace_quota: QuotaTarget, entry: QueueEntry, row: int, snapshot: ClusterSnapshot, result: RoundResult,
         by_class: Mapping[str, ClassUsage], now: float,
     ) -> list[QuotaTarget]:  # fmt: skip
         """Return the two quotas below a queue's namespace quota.
@@ -143,25 +143,25 @@ class Reserve:
         Small jobs may use what the core gives them, and at any time what the reserve ratio keeps for them (unless room is kept for a
         burst). Large jobs may use the rest of the level. Together they may exceed the level, which the namespace quota enforces.
         """
-        if not _divides(member, row, result) or not self._has_both_sizes(member.namespace, now):
+        if not _divides(entry, row, result) or not self._has_both_sizes(entry.namespace, now):
             return []
         level = result.level[row]
-        if umbrella.entitled:
-            level = np.maximum(level, [umbrella.entitled[resource] for resource in snapshot.resources])
-        small, large = self._divided(level, row, result, exact=umbrella.exact)
-        jobs = self._jobs.get(member.namespace, NamespaceJobs())
+        if namespace_quota.entitled:
+            level = np.maximum(level, [namespace_quota.entitled[resource] for resource in snapshot.resources])
+        small, large = self._divided(level, row, result, exact=namespace_quota.exact)
+        jobs = self._jobs.get(entry.namespace, NamespaceJobs())
         parts = ((SMALL_QUOTA, small, jobs.small_unit), (LARGE_QUOTA, large, jobs.large_unit))
-        return [self._target(umbrella, name, part, unit, snapshot.resources, by_class) for name, part, unit in parts]
+        return [self._target(namespace_quota, name, part, unit, snapshot.resources, by_class) for name, part, unit in parts]
 
-    def level_parts(self, member: Member, row: int, result: RoundResult, now: float, *, exact: bool) -> LevelParts | None:
+    def level_parts(self, entry: QueueEntry, row: int, result: RoundResult, now: float, *, exact: bool) -> LevelParts | None:
         """Return how whole Jobs of a queue in Suspend mode share its level; None if there is nothing to divide.
 
         The parts bound which Jobs start, so such a queue needs no quotas for them: these would refuse pods of Jobs that have started.
         """
-        if not _divides(member, row, result) or not self._has_both_sizes(member.namespace, now):
+        if not _divides(entry, row, result) or not self._has_both_sizes(entry.namespace, now):
             return None
         small, large = self._divided(result.level[row], row, result, exact=exact)
-        return LevelParts(small.tolist(), large.tolist(), self.small_owners(member.namespace))
+        return LevelParts(small.tolist(), large.tolist(), self.small_owners(entry.namespace))
 
     def _divided(self, level: FloatArray, row: int, result: RoundResult, *, exact: bool) -> tuple[FloatArray, FloatArray]:
         """Return (K,) the parts of small and of large jobs. `exact`: room is kept for a burst."""
@@ -175,7 +175,7 @@ class Reserve:
         return now < self._both_sizes_at.get(namespace, -math.inf) + DIVIDED_SECONDS
 
     def _target(
-        self, umbrella: QuotaTarget, name: str, part: FloatArray, unit: Mapping[str, float], resources: Sequence[str],
+        self, namespace_quota: QuotaTarget, name: str, part: FloatArray, unit: Mapping[str, float], resources: Sequence[str],
         by_class: Mapping[str, ClassUsage],
     ) -> QuotaTarget:  # fmt: skip
         """Return one part: never below the floor or the largest pod of its class, so that at least one pod can be created."""
@@ -189,7 +189,16 @@ class Reserve:
             for resource, amount in zip(resources, part.tolist(), strict=True)
         }
         stored = seen.stored if seen is not None else dict.fromkeys(resources, 0.0)
-        return QuotaTarget(umbrella.namespace, level, pod, stored, latency=False, name=name, exact=umbrella.exact, slack=umbrella.slack)
+        return QuotaTarget(
+            namespace_quota.namespace,
+            level,
+            pod,
+            stored,
+            latency=False,
+            name=name,
+            exact=namespace_quota.exact,
+            slack=namespace_quota.slack,
+        )
 
     def small_owners(self, namespace: str) -> frozenset[str]:
         """Return the uids of the controllers in a namespace whose pods are small."""
@@ -197,14 +206,16 @@ class Reserve:
 
     # Views -----------------------------------------------------------------------------------------------------------
 
-    def view(self, member: Member, row: int, snapshot: ClusterSnapshot, result: RoundResult, *, observed_only: bool) -> ReserveView | None:
+    def view(
+        self, entry: QueueEntry, row: int, snapshot: ClusterSnapshot, result: RoundResult, *, observed_only: bool
+    ) -> ReserveView | None:
         """Return the view for the queue's status, or None for a queue that keeps no reserve."""
-        if not _divides(member, row, result):
+        if not _divides(entry, row, result):
             return None
-        jobs = self._jobs.get(member.namespace, NamespaceJobs())
+        jobs = self._jobs.get(entry.namespace, NamespaceJobs())
         return ReserveView(
             small_stamp=None if observed_only else small_stamp(self.config),
-            threshold=self.threshold(member, snapshot),
+            threshold=self.threshold(entry, snapshot),
             ratio=self._ratio_of(result),
             level=_small_level(result, row),
             small_jobs=jobs.small_count,
@@ -216,25 +227,25 @@ class Reserve:
             self._ratio = result.reserve_ratio
         return self._ratio
 
-    def too_large(self, member: Member, snapshot: ClusterSnapshot) -> list[str] | None:
+    def too_large(self, entry: QueueEntry, snapshot: ClusterSnapshot) -> list[str] | None:
         """Return a sentence for each of the queue's jobs that can never run whole at one time; None for a queue that keeps no reserve."""
-        jobs = self._jobs.get(member.namespace)
-        if jobs is None or not takes_part(member):
+        jobs = self._jobs.get(entry.namespace)
+        if jobs is None or not takes_part(entry):
             return None
         capacity = np.maximum(snapshot.committed_capacity, snapshot.live_capacity)
         return too_large((*jobs.pending, *jobs.running), snapshot.resources, capacity)
 
 
-def takes_part(member: Member) -> bool:
+def takes_part(entry: QueueEntry) -> bool:
     """Return whether the queue keeps a reserve for its small jobs: throughput queues do unless they say Off (as written, also in an invalid
     edit).
     """
-    return member.key[0] == "ThroughputQueue" and member.obj["spec"].get("reserve") != "Off"
+    return entry.key[0] == "ThroughputQueue" and entry.obj["spec"].get("reserve") != "Off"
 
 
-def _divides(member: Member, row: int, result: RoundResult) -> bool:
+def _divides(entry: QueueEntry, row: int, result: RoundResult) -> bool:
     """Return whether the queue's level is divided in this round: it keeps a reserve and has been admitted."""
-    return takes_part(member) and result.classes[row] is GuaranteeClass.ELASTIC
+    return takes_part(entry) and result.classes[row] is GuaranteeClass.ELASTIC
 
 
 def _small_level(result: RoundResult, row: int) -> FloatArray:

@@ -12,7 +12,7 @@ from fairburst.config import Config, natural_units
 from fairburst.kube.api.objects import LimitRange, Namespace, Node, ResourceQuota
 from fairburst.kube.enforce.quota_plan import pool_of
 from fairburst.kube.names import MANAGED_LABEL, OUR_QUOTAS, QUOTA_NAME
-from fairburst.kube.queues.roster import NEVER_MANAGED, ObjectKey, Roster
+from fairburst.kube.queues.queue_set import NEVER_MANAGED, ObjectKey, QueueSet
 from fairburst.kube.rounds.differences import Differences
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts
@@ -93,14 +93,14 @@ class ClusterState:
         """Namespaces that are being deleted, and those of queues that are gone already."""
         return self.ending | frozenset(namespace for _, namespace, _ in queues if namespace not in self._present)
 
-    def read_resources(self, roster: Roster, view: ClusterView, *, anew: bool) -> None:
+    def read_resources(self, queue_set: QueueSet, view: ClusterView, *, anew: bool) -> None:
         """Find the K counted resources: the configured ones, and extended ones that a queue names and a node has."""
         if not anew:
             return
         configured = self._config.pool.counted_resources
         named = {
             resource
-            for spec in roster.specs
+            for spec in queue_set.specs
             for resource in (*(spec.burst.resources if spec.burst else ()), *spec.limits)
             if resource not in configured
         }
@@ -135,11 +135,19 @@ class ClusterState:
             self._fitting[size] = self.shapes.fitting(unit)
         return self._fitting[size]
 
-    def find_orphans(self, view: ClusterView, roster: Roster) -> frozenset[str]:
+    def find_orphans(self, view: ClusterView, queue_set: QueueSet) -> frozenset[str]:
         """Find labelled namespaces without a queue, which run at the floor, unless another pool's operator is in charge; those that have
         come or gone since the last call."""
-        self.governed = frozenset(member.namespace for member in roster.governing)
-        left = self.labelled - self.governed - self.ending - roster.elsewhere - roster.left_as_is - roster.observed - self.never_managed
+        self.governed = frozenset(entry.namespace for entry in queue_set.governing)
+        left = (
+            self.labelled
+            - self.governed
+            - self.ending
+            - queue_set.elsewhere
+            - queue_set.left_as_is
+            - queue_set.observed
+            - self.never_managed
+        )
         found = frozenset(name for name in left if self._is_free(view.quotas.get((name, QUOTA_NAME))))
         changed, self.orphans = found ^ self.orphans, found
         self.managed = self.governed | found

@@ -31,7 +31,7 @@ class DemandTable:
         self,
         view: ClusterView,
         namespaces: Iterable[str],
-        wishes: Callable[[str], Mapping[str, int]],
+        desired_pods: Callable[[str], Mapping[str, int]],
         fitting: Callable[[Mapping[str, float]], float],
         gated: frozenset[str],
     ) -> None:
@@ -43,7 +43,7 @@ class DemandTable:
                     view.pods.namespace(namespace),
                     view.pods.owners_in(namespace),
                     view.pods.resources,
-                    wishes(namespace),
+                    desired_pods(namespace),
                     fitting,
                     gated=namespace in gated,
                 )

@@ -10,10 +10,10 @@ import numpy as np
 from fairburst.config import Config, natural_units
 from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.enforceability import obstacles
-from fairburst.kube.enforce.enforced import Enforced
+from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import pool_of
 from fairburst.kube.names import QUOTA_NAME
-from fairburst.kube.queues.roster import Member
+from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.rounds.cluster_state import ClusterState
 from fairburst.kube.rounds.view import RoundContext, RoundPlan
 from fairburst.kube.usage.demand import NamespaceDemand
@@ -29,15 +29,15 @@ class ManagedNamespaces:
         self._floors = natural_units(config.enforcement.floors)
         self._cluster = cluster
         self._contained = contained
-        self._items: dict[str, Enforced] = {}
+        self._items: dict[str, ManagedNamespace] = {}
         self._holding: frozenset[str] = frozenset()
 
     @property
-    def all(self) -> ValuesView[Enforced]:
+    def all(self) -> ValuesView[ManagedNamespace]:
         """All of them, in the queues' order."""
         return self._items.values()
 
-    def of(self, namespaces: Collection[str]) -> list[Enforced]:
+    def of(self, namespaces: Collection[str]) -> list[ManagedNamespace]:
         """Those of these namespaces that are managed."""
         return [self._items[namespace] for namespace in namespaces if namespace in self._items]
 
@@ -50,7 +50,7 @@ class ManagedNamespaces:
             former, self._items = self._items, {}
         else:
             former = {namespace: self._items[namespace] for namespace in round_.touched if namespace in self._items}
-        every = (*round_.rows, *sorted(self._cluster.orphans), *sorted(round_.roster.observed))
+        every = (*round_.rows, *sorted(self._cluster.orphans), *sorted(round_.queue_set.observed))
         for namespace in every if round_.everything else round_.touched:
             known = False
             with self._contained.object("enforce", namespace):
@@ -84,16 +84,16 @@ class ManagedNamespaces:
                 self._items[namespace] = self._item(round_, demands[namespace], namespace, None, None, nothing)
             else:
                 self._items.pop(namespace, None)
-            if namespace in round_.roster.observed and self._is_held(round_, namespace):
+            if namespace in round_.queue_set.observed and self._is_held(round_, namespace):
                 plan.releases.append(namespace)
             return
-        member = round_.roster.governing[row]
-        if member.observed_only:
+        entry = round_.queue_set.governing[row]
+        if entry.observed_only:
             self._items.pop(namespace, None)
             return
         if namespace not in self._cluster.labelled:
             plan.labels.append(namespace)
-        item = self._item(round_, demands[namespace], namespace, member, row, round_.result.level[row])
+        item = self._item(round_, demands[namespace], namespace, entry, row, round_.result.level[row])
         item.held_back = round_.result.held_back is not None and bool(round_.result.held_back[row])
         self._items[namespace] = item
 
@@ -103,14 +103,14 @@ class ManagedNamespaces:
         return pool_of(quota) == self._pool if quota is not None else namespace in self._cluster.labelled
 
     def _item(
-        self, round_: RoundContext, demand: NamespaceDemand, namespace: str, member: Member | None, row: int | None, level: FloatArray
-    ) -> Enforced:
+        self, round_: RoundContext, demand: NamespaceDemand, namespace: str, entry: QueueEntry | None, row: int | None, level: FloatArray
+    ) -> ManagedNamespace:
         resources = round_.snapshot.resources
         # the largest pod for which a quota always leaves room: what a node holds at most, so that wanting an absurd pod lifts no quota
         most = self._cluster.largest_node
         unit = {resource: min(demand.unit.get(resource, 0.0), most.get(resource, math.inf)) for resource in resources}
         floor = [max(self._floors.get(resource, 0.0), unit[resource]) for resource in resources]
-        promise = dict(zip(resources, np.maximum(level, _burst_rate(member, round_.memory, resources)).tolist(), strict=True))
+        promise = dict(zip(resources, np.maximum(level, _burst_rate(entry, round_.memory, resources)).tolist(), strict=True))
         limits = self._cluster.limits
         blocked = obstacles(
             unrequested=[*round_.view.pods.namespace(namespace).pods_without_requests, *demand.unrequested],
@@ -119,13 +119,13 @@ class ManagedNamespaces:
             promise=promise,
             unit=demand.unit,
         )
-        return Enforced(namespace, member, row, demand, unit, np.maximum(level, floor), blocked)
+        return ManagedNamespace(namespace, entry, row, demand, unit, np.maximum(level, floor), blocked)
 
 
-def _burst_rate(member: Member | None, memory: Memory, resources: tuple[str, ...]) -> FloatArray:
+def _burst_rate(entry: QueueEntry | None, memory: Memory, resources: tuple[str, ...]) -> FloatArray:
     """(K,) rate that a hard or soft queue is promised in its windows, also while it has none; zeros for others."""
-    latency = member is not None and member.key[0] == "LatencyQueue"
-    promised = memory.promised(member.qualified_name) if member is not None and latency else None
+    latency = entry is not None and entry.key[0] == "LatencyQueue"
+    promised = memory.promised(entry.qualified_name) if entry is not None and latency else None
     burst = promised.burst if promised is not None else None
     return np.zeros(len(resources)) if burst is None else burst_rate(burst, resources)
 

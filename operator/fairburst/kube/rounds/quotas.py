@@ -9,11 +9,11 @@ from dataclasses import replace
 from fairburst.config import Config
 from fairburst.kube.api.objects import ResourceQuota
 from fairburst.kube.containment import Containment
-from fairburst.kube.enforce.enforced import Enforced
 from fairburst.kube.enforce.expiry import Temporary, notes
 from fairburst.kube.enforce.holds import HoldTimes
+from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget, amounts, quota_key
-from fairburst.kube.enforce.quota_targets import gated_target, umbrella_target
+from fairburst.kube.enforce.quota_targets import gated_target, namespace_quota_target
 from fairburst.kube.enforce.slack import FIRST_PODS, SlackControl
 from fairburst.kube.enforce.slack_use import fewest, use_of
 from fairburst.kube.jobs.reserve import Reserve, left_over
@@ -44,7 +44,7 @@ class QuotaRounds:
         self.slack = SlackControl()
         self.hold_times = HoldTimes()
 
-    def steer(self, round_: RoundContext, items: Sequence[Enforced], uncharged: Mapping[str, Mapping[str, float]]) -> None:
+    def steer(self, round_: RoundContext, items: Sequence[ManagedNamespace], uncharged: Mapping[str, Mapping[str, float]]) -> None:
         """How far above its level each namespace is let: as much as its level takes to be used.
 
         `uncharged`: by namespace, charge of bound pods that no queue is charged for.
@@ -60,13 +60,13 @@ class QuotaRounds:
                 self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
 
     @staticmethod
-    def entitle(items: Sequence[Enforced], entitled: FloatArray, more: BoolArray, *, bound_by_burst: bool) -> None:
+    def entitle(items: Sequence[ManagedNamespace], entitled: FloatArray, more: BoolArray, *, bound_by_burst: bool) -> None:
         """What the queues in Quota mode may have at once, beside their levels: (N, K), and for whom it is more (N,)."""
         for item in items:
             if item.row is not None and more[item.row] and item.is_in("Quota"):
                 item.entitled, item.bound_by_burst = entitled[item.row], bound_by_burst
 
-    def plan(self, round_: RoundContext, managed: ManagedNamespaces, items: Sequence[Enforced], plan: RoundPlan) -> None:
+    def plan(self, round_: RoundContext, managed: ManagedNamespaces, items: Sequence[ManagedNamespace], plan: RoundPlan) -> None:
         """The writes of the touched namespaces' quotas, and the quotas for small or large jobs that are needed no longer."""
         targets = list[QuotaTarget]()
         for item in items:
@@ -75,7 +75,7 @@ class QuotaRounds:
         plan.quota_writes, dues = self.planner.plan(targets, round_.view.quotas, round_.now)
         for namespace, due in dues.items():
             self._agenda.put(namespace, due)
-        kept = round_.roster.left_as_is | self._contained.problems.keys()
+        kept = round_.queue_set.left_as_is | self._contained.problems.keys()
         wanted = {target.key for target in targets}
         if round_.everything:
             found = left_over(round_.view.quotas, wanted, self._pool)
@@ -99,28 +99,28 @@ class QuotaRounds:
             if count:
                 self._out_of_sync[item.namespace] = count
 
-    def _targets(self, round_: RoundContext, item: Enforced, plan: RoundPlan) -> list[QuotaTarget]:
+    def _targets(self, round_: RoundContext, item: ManagedNamespace, plan: RoundPlan) -> list[QuotaTarget]:
         """What each of a namespace's quotas should permit; none where something stands in the way and there is no quota yet."""
         usage = round_.view.pods.namespace(item.namespace)
         quota = round_.view.quotas.get((item.namespace, QUOTA_NAME))
         if quota is None and any(obstacle.blocks for obstacle in item.obstacles):
             return []
-        umbrella = umbrella_target(item, usage.stored, usage.pods, round_.snapshot.resources)
-        umbrella = self._expiring(round_, item, umbrella, quota)
+        namespace_quota = namespace_quota_target(item, usage.stored, usage.pods, round_.snapshot.resources)
+        namespace_quota = self._expiring(round_, item, namespace_quota, quota)
         if item.is_in("Gate"):
             present = amounts(quota.spec.hard) if quota is not None else {}
             settled = self.hold_times.settled(item.namespace, round_.now)
             if not settled:
                 self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
-            return [gated_target(umbrella, item, round_.snapshot, present, settled=settled)]
+            return [gated_target(namespace_quota, item, round_.snapshot, present, settled=settled)]
         parts = list[QuotaTarget]()
-        if self._reserve is not None and item.member is not None and item.row is not None and not item.is_in("Suspend"):
-            parts = self._reserve.targets(umbrella, item.member, item.row, round_.snapshot, plan.result, usage.by_class, round_.now)
+        if self._reserve is not None and item.entry is not None and item.row is not None and not item.is_in("Suspend"):
+            parts = self._reserve.targets(namespace_quota, item.entry, item.row, round_.snapshot, plan.result, usage.by_class, round_.now)
             if parts:
                 self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
-        return [umbrella, *parts]
+        return [namespace_quota, *parts]
 
-    def _expiring(self, round_: RoundContext, item: Enforced, target: QuotaTarget, quota: ResourceQuota | None) -> QuotaTarget:
+    def _expiring(self, round_: RoundContext, item: ManagedNamespace, target: QuotaTarget, quota: ResourceQuota | None) -> QuotaTarget:
         """The target with annotations that say until when its temporary part is in force without an operator."""
         present = (quota.metadata.annotations or {}) if quota is not None else {}
         wanted, renews = notes(_temporary(round_, item, target), present, round_.wall)
@@ -136,7 +136,7 @@ class QuotaRounds:
         self._out_of_sync.pop(namespace, None)
 
 
-def _temporary(round_: RoundContext, item: Enforced, target: QuotaTarget) -> Temporary | None:
+def _temporary(round_: RoundContext, item: ManagedNamespace, target: QuotaTarget) -> Temporary | None:
     """What of the quota should not outlast the operator: the rate of an open window, slack beyond one pod."""
     if item.row is None or item.is_in("Gate"):
         return None
@@ -154,7 +154,7 @@ def _temporary(round_: RoundContext, item: Enforced, target: QuotaTarget) -> Tem
     return None
 
 
-def _has_just_opened(round_: RoundContext, item: Enforced) -> bool:
+def _has_just_opened(round_: RoundContext, item: ManagedNamespace) -> bool:
     """Whether its burst has only begun: a write would meet the creation of its pods."""
     columns = round_.memory.columns
     if columns is None or item.row is None or columns.state[item.row] != OPEN:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from fairburst.kube.queues.roster import KINDS, ObjectKey, is_observed, pool_name
+from fairburst.kube.queues.queue_set import KINDS, ObjectKey, is_observed, pool_name
 from fairburst.kube.views.conditions import was_observed
 from fairburst.kube.views.status import memory_of
 from fairburst.kube.wall_clock import SMALLEST_STEP_SECONDS

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
 
-from fairburst.kube.enforce.enforced import Enforced
+from fairburst.kube.enforce.controller_resync import ResyncPlanner, Room
+from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, amounts
-from fairburst.kube.enforce.wake import Room, WakePlanner
 from fairburst.kube.jobs.reserve import Reserve
 from fairburst.kube.names import CLASS_OF, LARGE_QUOTA, OUR_QUOTAS, QUOTA_NAME, SMALL_QUOTA
 from fairburst.kube.rounds.differences import Agenda
@@ -21,22 +21,22 @@ class ResyncRounds:
     def __init__(self, reserve: Reserve | None, agenda: Agenda) -> None:
         self._reserve = reserve
         self._agenda = agenda
-        self.planner = WakePlanner()
+        self.planner = ResyncPlanner()
 
-    def plan(self, round_: RoundContext, items: Sequence[Enforced], plan: RoundPlan) -> None:
+    def plan(self, round_: RoundContext, items: Sequence[ManagedNamespace], plan: RoundPlan) -> None:
         """Put controllers into the plan."""
         written = {write.key: write for write in plan.quota_writes}
         rooms = {namespace: list[Room]() for namespace in round_.touched}
         for item in items:
             if item.demand.lacking:
                 rooms[item.namespace] = self._rooms(round_.view, item, written)
-        plan.wakes, dues = self.planner.plan(rooms, round_.now)
+        plan.resyncs, dues = self.planner.plan(rooms, round_.now)
         plan.refused = self.planner.refused
         plan.due = min(plan.due, self.planner.due(round_.now))
         for namespace, due in dues.items():
             self._agenda.put(namespace, due)
 
-    def _rooms(self, view: ClusterView, item: Enforced, written: Mapping[QuotaKey, QuotaWrite]) -> list[Room]:
+    def _rooms(self, view: ClusterView, item: ManagedNamespace, written: Mapping[QuotaKey, QuotaWrite]) -> list[Room]:
         usage = view.pods.namespace(item.namespace)
         free = _room(view, written, (item.namespace, QUOTA_NAME), usage.stored)
         cause = _figures(view, written, item.namespace)
@@ -68,7 +68,7 @@ def _rooms_by_size(
     small_owners: Collection[str],
     view: ClusterView,
     written: Mapping[QuotaKey, QuotaWrite],
-    item: Enforced,
+    item: ManagedNamespace,
     usage: NamespaceUsage,
     free: Mapping[str, float],
     cause: Hashable,

@@ -15,11 +15,11 @@ import numpy as np
 
 from fairburst.config import Config
 from fairburst.kube.containment import Containment
-from fairburst.kube.enforce.gate import Gatekeeper
+from fairburst.kube.enforce.gate import UngatePlanner
 from fairburst.kube.enforce.holds import too_large_to_start
 from fairburst.kube.enforce.stamp import HOLDS, stamp_of
 from fairburst.kube.jobs.reserve import Reserve
-from fairburst.kube.queues.roster import Member, Roster
+from fairburst.kube.queues.queue_set import QueueEntry, QueueSet
 from fairburst.kube.rounds.cluster_state import ClusterState
 from fairburst.kube.rounds.demands import amounts_wanted
 from fairburst.kube.rounds.differences import Agenda
@@ -50,7 +50,7 @@ class StatusRounds:
     """Chooses queues to look at, and builds the inputs of their statuses."""
 
     def __init__(
-        self, config: Config, cluster: ClusterState, contained: Containment, reserve: Reserve | None, gates: Gatekeeper,
+        self, config: Config, cluster: ClusterState, contained: Containment, reserve: Reserve | None, gates: UngatePlanner,
         *, observing: bool = False,
     ) -> None:  # fmt: skip
         self._observing = observing
@@ -77,15 +77,15 @@ class StatusRounds:
         """Look at the namespace's queues at `at`, or earlier."""
         self._agenda.put(namespace, at)
 
-    def lay_out(self, roster: Roster) -> None:
+    def lay_out(self, queue_set: QueueSet) -> None:
         """The queues are others than before."""
         self._positions = {}
-        for position, member in enumerate(roster.members):
-            if self._observing and not member.observed_only:
+        for position, entry in enumerate(queue_set.entries):
+            if self._observing and not entry.observed_only:
                 continue  # the enforced decision writes its status
-            self._positions.setdefault(member.namespace, []).append(position)
-        self.planner.retain({member.uid for member in roster.members})
-        self._bursts.keep({spec.name for spec in roster.specs})
+            self._positions.setdefault(entry.namespace, []).append(position)
+        self.planner.retain({entry.uid for entry in queue_set.entries})
+        self._bursts.keep({spec.name for spec in queue_set.specs})
         self._everything = True
 
     def plan_in_time(
@@ -104,50 +104,50 @@ class StatusRounds:
         plan.due = min(plan.due, self._look_at if self._candidates else max(self._agenda.next(), self._look_at))
 
     def _plan(self, round_: RoundContext, managed: ManagedNamespaces, demands: Mapping[str, NamespaceDemand], plan: RoundPlan) -> None:
-        roster = round_.roster
+        queue_set = round_.queue_set
         self._used = round_.snapshot.usage.sum(axis=0)
         rows = self._changed_rows(round_)
-        namespaces = self._candidates | self._agenda.take(round_.now) | {roster.governing[row].namespace for row in rows}
+        namespaces = self._candidates | self._agenda.take(round_.now) | {queue_set.governing[row].namespace for row in rows}
         members = self._in_turn(round_, self._positions.keys() if self._everything else namespaces)
-        namespaces = {member.namespace for member in members}
+        namespaces = {entry.namespace for entry in members}
         never_start = too_large_to_start(managed.of(namespaces), self._gates.gated, round_.view.pods)
         blocked = {item.namespace: item.obstacles for item in managed.of(namespaces)}
         inputs, shown = [], []
-        for member in members:
-            row = round_.rows.get(member.namespace) if member.governs else None
+        for entry in members:
+            row = round_.rows.get(entry.namespace) if entry.governs else None
             if row is None:
-                inputs.append(StatusInput(member, conditions_of(member, None, None, (), observed_only=False)))
+                inputs.append(StatusInput(entry, conditions_of(entry, None, None, (), observed_only=False)))
                 continue
             decision = round_.result.decisions[row]
             shown.append((row, decision))
             attainable = self._attainable(round_, decision, row)
             reserve, too_large = None, None
             if self._reserve is not None:
-                reserve = self._reserve.view(member, row, round_.snapshot, round_.result, observed_only=member.observed_only)
-                too_large = self._reserve.too_large(member, round_.snapshot)
+                reserve = self._reserve.view(entry, row, round_.snapshot, round_.result, observed_only=entry.observed_only)
+                too_large = self._reserve.too_large(entry, round_.snapshot)
             conditions = conditions_of(
-                member,
+                entry,
                 decision,
                 attainable,
-                blocked.get(member.namespace, ()),
-                observed_only=member.observed_only,
+                blocked.get(entry.namespace, ()),
+                observed_only=entry.observed_only,
                 too_large=too_large,
-                never_start=never_start.get(member.namespace),
-                contained=self._contained.problems.get(member.namespace),
+                never_start=never_start.get(entry.namespace),
+                contained=self._contained.problems.get(entry.namespace),
             )
-            elastic = plan.elastic.queues.get(member.qualified_name)
+            elastic = plan.elastic.queues.get(entry.qualified_name)
             inputs.append(
                 StatusInput(
-                    member,
+                    entry,
                     conditions if elastic is None else [*conditions, condition(elastic)],
                     decision,
-                    round_.memory.entry(member.qualified_name),
+                    round_.memory.entry(entry.qualified_name),
                     round_.snapshot.usage[row],
-                    np.maximum(amounts_wanted(demands[member.namespace], round_.snapshot.resources), round_.snapshot.demand[row]),
-                    None if member.observed_only else stamp_of(decision.guarantee_class, self._config),
-                    HOLDS.get(member.enforcement),
+                    np.maximum(amounts_wanted(demands[entry.namespace], round_.snapshot.resources), round_.snapshot.demand[row]),
+                    None if entry.observed_only else stamp_of(decision.guarantee_class, self._config),
+                    HOLDS.get(entry.enforcement),
                     reserve=reserve,
-                    lead_time=self._lead_time(plan, member.qualified_name, row),
+                    lead_time=self._lead_time(plan, entry.qualified_name, row),
                     elasticity=None
                     if elastic is None
                     else status_part(elastic, round_.snapshot.resources, self._config.elasticity.status_jobs),
@@ -155,17 +155,17 @@ class StatusRounds:
             )
         plan.shown, plan.shows_all = shown, self._everything
         for item in inputs:
-            plan.false_conditions[item.member.qualified_name] = {one.type for one in item.conditions if one.status == "False"}
+            plan.false_conditions[item.entry.qualified_name] = {one.type for one in item.conditions if one.status == "False"}
         plan.statuses, dues = self.planner.plan(inputs, round_.snapshot.resources, round_.wall, round_.now)
         for namespace, due in dues.items():
             self._agenda.put(namespace, due)
 
-    def _in_turn(self, round_: RoundContext, namespaces: Collection[str]) -> list[Member]:
+    def _in_turn(self, round_: RoundContext, namespaces: Collection[str]) -> list[QueueEntry]:
         """The queues of these namespaces that are looked at now, at most `MOST_AT_ONCE`; the others stay candidates.
 
         Queues with an event come first, then those that have waited longest: the event loop must not stand still for thousands.
         """
-        members = round_.roster.members
+        members = round_.queue_set.entries
         found = {position for namespace in namespaces for position in self._positions.get(namespace, ())}
         news = {event.queue.partition("/")[0] for event in round_.result.events}
         order = sorted(found, key=lambda position: (members[position].namespace not in news, (position - self._turn) % len(members)))

@@ -14,7 +14,7 @@ from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite
 from fairburst.kube.enforce.reclaim import ReclaimPlan
 from fairburst.kube.enforce.suspend import JobStart
 from fairburst.kube.jobs.elasticity import ElasticPlan
-from fairburst.kube.queues.roster import Member, ObjectKey, Roster
+from fairburst.kube.queues.queue_set import ObjectKey, QueueEntry, QueueSet
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.demand import Owner
 from fairburst.kube.usage.gated_pods import GatedPod
@@ -55,7 +55,7 @@ class RoundContext:
     """
 
     view: ClusterView
-    roster: Roster
+    queue_set: QueueSet
     snapshot: ClusterSnapshot
     result: RoundResult
     memory: Memory
@@ -74,14 +74,14 @@ class RoundPlan:
 
     result: RoundResult
     snapshot: ClusterSnapshot
-    roster: Roster
+    queue_set: QueueSet
     decide_seconds: float
     quota_writes: list[QuotaWrite] = field(default_factory=list)
     ungates: list[GatedPod] = field(default_factory=list)
     starts: list[JobStart] = field(default_factory=list)
     elastic: ElasticPlan = field(default_factory=ElasticPlan)
     reclaim: ReclaimPlan = field(default_factory=ReclaimPlan)
-    wakes: list[Owner] = field(default_factory=list)
+    resyncs: list[Owner] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     hold_labels: list[tuple[str, str | None]] = field(default_factory=list)
     releases: list[str] = field(default_factory=list)
@@ -89,7 +89,7 @@ class RoundPlan:
     lead_times: Mapping[str, LeadTimeView] = field(default_factory=dict)
     statuses: list[StatusWrite] = field(default_factory=list)
     statuses_planned: bool = False
-    events: list[tuple[Member, RoundEvent]] = field(default_factory=list)
+    events: list[tuple[QueueEntry, RoundEvent]] = field(default_factory=list)
     false_conditions: dict[str, set[str]] = field(default_factory=dict)
     shown: list[tuple[int, QueueDecision]] = field(default_factory=list)
     shows_all: bool = False
@@ -112,5 +112,5 @@ class RoundPlan:
     def written_namespaces(self) -> set[str]:
         """Namespaces in which the plan writes anything but statuses: if that fails they must be looked at again."""
         found = {write.namespace for write in self.quota_writes} | {key[0] for key in self.quota_deletions}
-        found |= {owner.namespace for owner in self.wakes} | {start.namespace for start in self.starts}
+        found |= {owner.namespace for owner in self.resyncs} | {start.namespace for start in self.starts}
         return found | {*self.labels, *self.releases, *(name for name, _ in self.hold_labels)}

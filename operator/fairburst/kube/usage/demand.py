@@ -16,7 +16,7 @@ import numpy as np
 from fairburst.bounds import MOST_AMOUNT, bounded_amount, bounded_count
 from fairburst.kube.api.objects import Deployment, Job, JobSet, JobSpec, PodTemplate, ReplicaSet, StatefulSet, UncountedPods, controller_of
 from fairburst.kube.names import HELD_ANNOTATION
-from fairburst.kube.usage.charge import template_charge, template_lacks_requests
+from fairburst.kube.usage.effective_requests import template_lacks_requests, template_requests
 from fairburst.kube.usage.job_sets import parts_to_come
 from fairburst.kube.usage.pod_index import NamespaceUsage, OwnerUsage
 from fairburst.policy.arrays import FloatArray
@@ -29,7 +29,7 @@ GROWTH_FRACTION = 0.10  # step of unannounced work above what exists; at least o
 class Owner:
     """A controller that creates pods and is retried by its own back-off when a quota refuses one.
 
-    `wanted` pods in all, `existing` not ended; `charge` of one pod in resource units.
+    `wanted` pods in all, `existing` not ended; `requests` of one pod in resource units.
     """
 
     kind: str
@@ -38,11 +38,11 @@ class Owner:
     uid: str
     wanted: int
     existing: int
-    charge: Mapping[str, float]
+    requests: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class DesiredPods:
     """What one controller wants, and the object that says so."""
 
     owner: Owner
@@ -73,7 +73,7 @@ class NamespaceDemand:
     """One namespace: what it wants in all, its largest pod, and the controllers that lack pods. Resource units.
 
     placeable: the demand without what no node could hold beside the rest of its controller's pods: a level for it would serve nobody.
-    wishes: every controller that wants or has pods. held: Jobs that wait for us to start them; what they need is in `demand`.
+    desired_pods: every controller that wants or has pods. held: Jobs that wait for us to start them; what they need is in `demand`.
     waiting: pods without a node, those to come included, by what one is charged; a held Job counts as one, because it starts whole. Nothing
     is listed where pods wait that no object announces.
     """
@@ -83,7 +83,7 @@ class NamespaceDemand:
     unit: dict[str, float] = field(default_factory=dict)
     lacking: list[Owner] = field(default_factory=list)
     unrequested: list[str] = field(default_factory=list)
-    wishes: list[Wish] = field(default_factory=list)
+    desired_pods: list[DesiredPods] = field(default_factory=list)
     held: list[HeldJob] = field(default_factory=list)
     waiting: list[tuple[Mapping[str, float], float]] = field(default_factory=list)
 
@@ -98,10 +98,10 @@ def namespace_demand(
     *,
     gated: bool = False,
 ) -> NamespaceDemand:
-    """Add up the wishes of one namespace.
+    """Add up the desired_pods of one namespace.
 
     `owner_usage` answers by the uid of a pod's controller. `elastic`: by uid, pods that a Job would have if it had not been made smaller:
-    what it was given must not become what it is thought to want. `fitting`: how many pods of a charge the nodes hold while they are
+    what it was given must not become what it is thought to want. `fitting`: how many pods of a requests the nodes hold while they are
     empty. `unrequested` names controllers whose template requests less than a quota on cpu and memory demands. `gated`: pods wait behind
     gates and not outside of a quota, so those there are say it all.
     """
@@ -109,23 +109,23 @@ def namespace_demand(
     announced: dict[str, float] = {}
     for owner, controller in _owners(workloads, owner_usage):
         template = controller.spec.template
-        charge = owner.charge or _counted(template_charge(template.spec), resources)
-        priced = Owner(owner.kind, owner.namespace, owner.name, owner.uid, owner.wanted, owner.existing, charge)
+        requests = owner.requests or _counted(template_requests(template.spec), resources)
+        priced = Owner(owner.kind, owner.namespace, owner.name, owner.uid, owner.wanted, owner.existing, requests)
         pods = max(owner.wanted, owner.existing, (elastic or {}).get(owner.uid, 0))
         if pods:
-            result.wishes.append(Wish(priced, controller))
-        placeable = max(owner.existing, min(pods, fitting(charge)))
-        for resource, amount in charge.items():
+            result.desired_pods.append(DesiredPods(priced, controller))
+        placeable = max(owner.existing, min(pods, fitting(requests)))
+        for resource, amount in requests.items():
             result.demand[resource] = result.demand.get(resource, 0.0) + pods * amount
             result.placeable[resource] = result.placeable.get(resource, 0.0) + placeable * amount
             announced[resource] = announced.get(resource, 0.0) + owner.existing * amount
             if pods:
                 result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
         if isinstance(controller, Job) and is_held(controller):
-            result.held.append(HeldJob(controller, {resource: bounded_amount(pods * amount) for resource, amount in charge.items()}))
+            result.held.append(HeldJob(controller, {resource: bounded_amount(pods * amount) for resource, amount in requests.items()}))
             result.waiting.append((result.held[-1].need, 1.0))
             continue
-        result.waiting.append((charge, placeable - owner_usage(owner.uid).bound))
+        result.waiting.append((requests, placeable - owner_usage(owner.uid).bound))
         if owner.wanted > owner.existing:
             result.lacking.append(priced)
             result.unrequested += [f"{owner.kind} {owner.name}"] if _lacks_requests(owner, template, resources) else []
@@ -160,7 +160,7 @@ def _owners(
 def _owner(kind: str, controller: Job | Deployment | ReplicaSet | StatefulSet, wanted: int, pods: OwnerUsage) -> Owner:
     metadata = controller.metadata
     existing = pods.active - pods.terminating
-    return Owner(kind, metadata.namespace, metadata.name, metadata.uid, wanted, existing, pods.newest_charge)
+    return Owner(kind, metadata.namespace, metadata.name, metadata.uid, wanted, existing, pods.newest_requests)
 
 
 def _add_job_sets(
@@ -170,13 +170,13 @@ def _add_job_sets(
     for job_set in workloads.job_sets:
         held, need = is_held(job_set), dict[str, float]()
         for spec, jobs in parts_to_come(job_set, workloads.jobs, held=held):
-            charge, pods = _counted(template_charge(spec.template.spec), resources), jobs * pods_at_once(spec)
-            for resource, amount in charge.items():
+            requests, pods = _counted(template_requests(spec.template.spec), resources), jobs * pods_at_once(spec)
+            for resource, amount in requests.items():
                 need[resource] = bounded_amount(need.get(resource, 0.0) + pods * amount)
-                result.placeable[resource] = result.placeable.get(resource, 0.0) + min(pods, fitting(charge)) * amount
+                result.placeable[resource] = result.placeable.get(resource, 0.0) + min(pods, fitting(requests)) * amount
                 result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
             if not held:
-                result.waiting.append((charge, min(pods, fitting(charge))))
+                result.waiting.append((requests, min(pods, fitting(requests))))
         for resource, amount in need.items():
             result.demand[resource] = result.demand.get(resource, 0.0) + amount
         if held and not job_set.finished and job_set.metadata.deletion_timestamp is None:
@@ -227,8 +227,8 @@ def pods_at_once(spec: JobSpec) -> int:
     return parallelism if spec.completions is None else min(parallelism, spec.completions)
 
 
-def _counted(charge: Mapping[str, float], resources: tuple[str, ...]) -> dict[str, float]:
-    return {resource: amount for resource, amount in charge.items() if resource in resources}
+def _counted(requests: Mapping[str, float], resources: tuple[str, ...]) -> dict[str, float]:
+    return {resource: amount for resource, amount in requests.items() if resource in resources}
 
 
 def _replicas(controller: Deployment | ReplicaSet | StatefulSet) -> int:
@@ -237,8 +237,8 @@ def _replicas(controller: Deployment | ReplicaSet | StatefulSet) -> int:
 
 def _lacks_requests(owner: Owner, template: PodTemplate, resources: tuple[str, ...]) -> bool:
     """Whether a quota would refuse the owner's next pod. A stored pod tells better than the template: admission may add requests."""
-    if owner.charge:
-        return any(owner.charge.get(resource, 0.0) <= 0 for resource in ("cpu", "memory") if resource in resources)
+    if owner.requests:
+        return any(owner.requests.get(resource, 0.0) <= 0 for resource in ("cpu", "memory") if resource in resources)
     return template_lacks_requests(template.spec, resources)
 
 
@@ -255,9 +255,9 @@ def _add_unannounced(result: NamespaceDemand, usage: NamespaceUsage, announced: 
 def waiting_lines(demand: NamespaceDemand, resources: tuple[str, ...]) -> tuple[FloatArray, FloatArray] | None:
     """(L, K) requests and (L,) counts of a namespace's waiting pods; None where none are listed."""
     lines = [
-        ([min(charge.get(resource, 0.0), MOST_AMOUNT) for resource in resources], min(count, MOST_AMOUNT))
-        for charge, count in demand.waiting
-        if count > 0 and any(charge.get(resource, 0.0) > 0 for resource in resources)
+        ([min(requests.get(resource, 0.0), MOST_AMOUNT) for resource in resources], min(count, MOST_AMOUNT))
+        for requests, count in demand.waiting
+        if count > 0 and any(requests.get(resource, 0.0) > 0 for resource in resources)
     ]
     if not lines:
         return None

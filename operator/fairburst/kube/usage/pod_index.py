@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from fairburst.bounds import MOST_AMOUNT
 from fairburst.kube.api.objects import JOB_TRACKING, Pod, controller_of
 from fairburst.kube.names import GATE, SIZE_CLASSES
-from fairburst.kube.usage.charge import containers_without_requests, counted_until, milli_charge
+from fairburst.kube.usage.effective_requests import containers_without_requests, counted_until, milli_requests
 
 # What an owner's newest pod was charged outlives the pod, for a Job whose next pod a quota holds back; so many are kept.
 REMEMBERED_OWNERS = 10_000
@@ -27,7 +27,7 @@ COUNTED_SECONDS = 5.0
 # Controllers whose specs say how many pods they want (kube/usage/demand.py).
 ANNOUNCED_KINDS = frozenset({"Job", "ReplicaSet", "StatefulSet"})
 
-Shape = tuple[int, ...]
+RequestVector = tuple[int, ...]
 Amounts = dict[str, float]
 
 
@@ -69,7 +69,7 @@ class OwnerUsage:
 
     active: pods that have not ended. bound: those of them that have a node. terminating: those of them being deleted.
     ended: pods that ended while the Job controller tracked them, since the index began. lately: those of them that ended in the last
-    `COUNTED_SECONDS`. newest_charge: charge of the newest pod seen, also after it has gone. kind: the owner's; "Pod" for a bare pod.
+    `COUNTED_SECONDS`. newest_requests: charge of the newest pod seen, also after it has gone. kind: the owner's; "Pod" for a bare pod.
     """
 
     kind: str
@@ -78,7 +78,7 @@ class OwnerUsage:
     terminating: int
     ended: int
     lately: int
-    newest_charge: Amounts
+    newest_requests: Amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,46 +98,46 @@ class _Sum:
         self.amounts = [0] * width
         self.count = 0
 
-    def add(self, shape: Shape, sign: int) -> None:
+    def add(self, requests: RequestVector, sign: int) -> None:
         """Put a charge in (+1) or take it out (-1)."""
         self.count += sign
-        for index, amount in enumerate(shape):
+        for index, amount in enumerate(requests):
             self.amounts[index] += sign * amount
 
 
 class _Stored:
     """A sum of charges, the largest and the smallest of them."""
 
-    __slots__ = ("_largest", "_shapes", "_smallest", "sum")
+    __slots__ = ("_largest", "_smallest", "_vectors", "sum")
 
     def __init__(self, width: int) -> None:
         self.sum = _Sum(width)
-        self._shapes: Counter[Shape] = Counter()
-        self._largest: Shape | None = None
-        self._smallest: Shape | None = None
+        self._vectors: Counter[RequestVector] = Counter()
+        self._largest: RequestVector | None = None
+        self._smallest: RequestVector | None = None
 
-    def add(self, shape: Shape, sign: int) -> None:
+    def add(self, requests: RequestVector, sign: int) -> None:
         """Put a charge in (+1) or take it out (-1)."""
-        self.sum.add(shape, sign)
-        self._shapes[shape] += sign
-        if self._shapes[shape] == 0:
-            del self._shapes[shape]
+        self.sum.add(requests, sign)
+        self._vectors[requests] += sign
+        if self._vectors[requests] == 0:
+            del self._vectors[requests]
             self._largest = self._smallest = None
-        elif self._shapes[shape] == 1 and sign > 0:
+        elif self._vectors[requests] == 1 and sign > 0:
             self._largest = self._smallest = None
 
     @property
-    def largest(self) -> Shape:
+    def largest(self) -> RequestVector:
         """The largest charge per resource; empty without any."""
         if self._largest is None:
-            self._largest = tuple(max(column) for column in zip(*self._shapes, strict=True)) if self._shapes else ()
+            self._largest = tuple(max(column) for column in zip(*self._vectors, strict=True)) if self._vectors else ()
         return self._largest
 
     @property
-    def smallest(self) -> Shape:
+    def smallest(self) -> RequestVector:
         """The smallest charge per resource; empty without any."""
         if self._smallest is None:
-            self._smallest = tuple(min(column) for column in zip(*self._shapes, strict=True)) if self._shapes else ()
+            self._smallest = tuple(min(column) for column in zip(*self._vectors, strict=True)) if self._vectors else ()
         return self._smallest
 
 
@@ -164,7 +164,7 @@ class _Owner:
     ended: int = 0
     settled: int = 0  # of `ended`: so long ago that the Job's status counts them
     newest: tuple[str, str] = ("", "")
-    newest_shape: Shape = ()
+    newest_requests: RequestVector = ()
 
 
 @dataclass(slots=True)
@@ -178,7 +178,7 @@ class _Facts:
     owner: str
     owner_kind: str
     born: tuple[str, str]
-    shape: Shape
+    requests: RequestVector
     size_class: str
     ended: bool
     tracked: bool
@@ -211,7 +211,7 @@ class PodIndex:
         self._expiring: list[tuple[float, tuple[str, str], str]] = []
         self._ended_now: list[_Owner] = []
         self._ended_lately: deque[tuple[float, list[_Owner]]] = deque()
-        self._shapes: dict[Shape, Shape] = {}
+        self._vectors: dict[RequestVector, RequestVector] = {}
         self._managed: frozenset[str] = frozenset()
         self._outside_changes = 0
 
@@ -293,28 +293,28 @@ class PodIndex:
             gated=self._amounts(entry.gated.amounts),
         )
 
-    def charge_of(self, pod: Pod) -> Shape:
+    def requests_of(self, pod: Pod) -> RequestVector:
         """What a pod that is in the index was charged, in thousandths, in the order of `resources`; zeros for one that is not."""
-        return self.shape((pod.metadata.namespace, pod.metadata.name))
+        return self.requests((pod.metadata.namespace, pod.metadata.name))
 
-    def shape(self, key: tuple[str, str]) -> Shape:
+    def requests(self, key: tuple[str, str]) -> RequestVector:
         """The same by namespace and name."""
         facts = self._facts.get(key)
-        return (0,) * len(self.resources) if facts is None else facts.shape
+        return (0,) * len(self.resources) if facts is None else facts.requests
 
-    def let_go(self, namespace: str) -> list[int]:
+    def released(self, namespace: str) -> list[int]:
         """Charge of the namespace's counted pods that our gate does not hold, in thousandths, in the order of `resources`."""
         entry = self._namespaces.get(namespace)
         if entry is None:
             return [0] * len(self.resources)
         return [stored - gated for stored, gated in zip(entry.stored.sum.amounts, entry.gated.amounts, strict=True)]
 
-    def count_let_go(self, namespace: str) -> int:
+    def count_released(self, namespace: str) -> int:
         """How many counted pods of the namespace our gate does not hold."""
         entry = self._namespaces.get(namespace)
         return 0 if entry is None else entry.stored.sum.count - entry.gated.count
 
-    def smallest(self, namespace: str) -> Shape:
+    def smallest(self, namespace: str) -> RequestVector:
         """The least that any of the namespace's counted pods was charged, by resource in thousandths; empty without pods."""
         entry = self._namespaces.get(namespace)
         return entry.stored.smallest if entry is not None else ()
@@ -329,7 +329,7 @@ class PodIndex:
         Pods of other namespaces do not count, though they may name the same UID as their controller's.
         """
         entry = self._owners.get((namespace, uid)) or _Owner("")
-        newest = self._amounts(entry.newest_shape, empty=True)
+        newest = self._amounts(entry.newest_requests, empty=True)
         return OwnerUsage(entry.kind, entry.active, entry.bound, entry.terminating, entry.ended, entry.ended - entry.settled, newest)
 
     def owners_in(self, namespace: str) -> Callable[[str], OwnerUsage]:
@@ -391,8 +391,8 @@ class PodIndex:
     def _read(self, pod: Pod) -> _Facts:
         metadata = pod.metadata
         owner = controller_of(metadata)
-        amounts = milli_charge(pod)
-        shape = tuple([amounts.get(resource, 0) for resource in self.resources])
+        amounts = milli_requests(pod)
+        requests = tuple([amounts.get(resource, 0) for resource in self.resources])
         ended = pod.ended
         return _Facts(
             namespace=metadata.namespace,
@@ -402,7 +402,7 @@ class PodIndex:
             owner=owner.uid if owner is not None else metadata.uid,
             owner_kind=owner.kind if owner is not None else "Pod",
             born=(metadata.creation_timestamp or "", metadata.name),
-            shape=self._shapes.setdefault(shape, shape),
+            requests=self._vectors.setdefault(requests, requests),
             size_class=pod.spec.priority_class_name if self.by_class and pod.spec.priority_class_name in SIZE_CLASSES else "",
             ended=ended,
             tracked=JOB_TRACKING in (metadata.finalizers or ()),
@@ -423,7 +423,7 @@ class PodIndex:
             sums = self._nodes.setdefault(facts.node, {})
             name = None if facts.unmanaged else facts.namespace
             each = sums.setdefault(name, _Sum(len(self.resources)))
-            each.add(facts.shape, sign)
+            each.add(facts.requests, sign)
             if not each.count:
                 del sums[name]
             if not sums:
@@ -437,14 +437,14 @@ class PodIndex:
         entry.usage = None
         if facts.unmanaged:
             if facts.bound:
-                entry.unmanaged_bound.add(facts.shape, sign)
+                entry.unmanaged_bound.add(facts.requests, sign)
         else:
             if facts.bound:
-                entry.bound.add(facts.shape, sign)
+                entry.bound.add(facts.requests, sign)
             if facts.counted:
-                entry.stored.add(facts.shape, sign)
+                entry.stored.add(facts.requests, sign)
                 if facts.gated:
-                    entry.gated.add(facts.shape, sign)
+                    entry.gated.add(facts.requests, sign)
                 if facts.size_class:
                     self._account_class(entry, facts, sign)
                 if facts.lacks_requests:
@@ -458,7 +458,7 @@ class PodIndex:
         each = entry.by_class.get(facts.size_class)
         if each is None:
             each = entry.by_class[facts.size_class] = _Stored(len(self.resources))
-        each.add(facts.shape, sign)
+        each.add(facts.requests, sign)
         if not each.sum.count:
             del entry.by_class[facts.size_class]
 
@@ -475,7 +475,7 @@ class PodIndex:
         if sign > 0:
             self._idle_owners.pop(key, None)
             if facts.born >= entry.newest:
-                entry.newest, entry.newest_shape = facts.born, facts.shape
+                entry.newest, entry.newest_requests = facts.born, facts.requests
         elif not entry.pods:
             self._rest(facts)
 

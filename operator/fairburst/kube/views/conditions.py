@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairburst.kube.enforce.enforceability import NAMED_AT_MOST, Obstacle
-from fairburst.kube.enforce.line import Oversize
-from fairburst.kube.queues.roster import INTERNAL_ERROR, Member
+from fairburst.kube.enforce.fifo_admission import Oversize
+from fairburst.kube.queues.queue_set import INTERNAL_ERROR, QueueEntry
 from fairburst.policy.attainability import Attainability, Verdict
 from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind
 from fairburst.quantity import format_quantity
@@ -33,7 +33,7 @@ class ConditionValue:
 
 
 def conditions_of(
-    member: Member,
+    entry: QueueEntry,
     decision: QueueDecision | None,
     attainable: Attainability | None,
     obstacles: Sequence[Obstacle],
@@ -54,22 +54,22 @@ def conditions_of(
     Each fact is told once: Guaranteed and Ready name the condition that tells it.
     """
     if decision is None:
-        return _not_governing(member)
+        return _not_governing(entry)
     found = [_admitted(decision)]
     if decision.kind is QueueKind.LATENCY:
         found += [_guaranteed(decision, attainable), _attainable(attainable)]
-    found.append(_enforced(member, decision, obstacles, observed_only=observed_only))
+    found.append(_enforced(entry, decision, obstacles, observed_only=observed_only))
     if too_large is not None or never_start is not None:
         found.append(_jobs_fit(too_large or (), never_start or ()))
     if contained is not None:
         found.append(ConditionValue("Ready", "False", INTERNAL_ERROR, contained))
     else:
-        found.append(_ready(member, found, observed_only=observed_only))
+        found.append(_ready(entry, found, observed_only=observed_only))
     return found
 
 
-def _not_governing(member: Member) -> list[ConditionValue]:
-    problem = member.problem
+def _not_governing(entry: QueueEntry) -> list[ConditionValue]:
+    problem = entry.problem
     reason, message = (problem.reason, problem.message) if problem else ("NotGoverning", "the queue does not govern its namespace")
     return [
         ConditionValue("Admitted", "False", "NotGoverning", "not decided on; Ready says why."),
@@ -114,7 +114,7 @@ def was_observed(obj: Mapping[str, Any]) -> bool:
     return any(one.get("type") == "Enforced" and one.get("reason") == "Observe" for one in conditions)
 
 
-def _enforced(member: Member, decision: QueueDecision, obstacles: Sequence[Obstacle], *, observed_only: bool) -> ConditionValue:
+def _enforced(entry: QueueEntry, decision: QueueDecision, obstacles: Sequence[Obstacle], *, observed_only: bool) -> ConditionValue:
     if observed_only:
         return ConditionValue("Enforced", "False", "Observe", "enforcement: Observe; decisions are reported, nothing is written.")
     if obstacles:
@@ -122,7 +122,7 @@ def _enforced(member: Member, decision: QueueDecision, obstacles: Sequence[Obsta
         return ConditionValue("Enforced", "False", worst.reason, " ".join(obstacle.message for obstacle in obstacles))
     if decision.guarantee_class is None:
         return ConditionValue("Enforced", "True", "Floor", "rejected: the namespace runs at the floor in the lowest class.")
-    return ConditionValue("Enforced", "True", *_HOW.get(member.enforcement, _HOW["Quota"]))
+    return ConditionValue("Enforced", "True", *_HOW.get(entry.enforcement, _HOW["Quota"]))
 
 
 def _jobs_fit(too_large: Sequence[str], never_start: Sequence[Oversize]) -> ConditionValue:
@@ -146,10 +146,10 @@ def _never_start(oversizes: Sequence[Oversize]) -> str:
     return f"{' '.join(named[:NAMED_AT_MOST])}{more} {what}"
 
 
-def _ready(member: Member, found: Sequence[ConditionValue], *, observed_only: bool) -> ConditionValue:
+def _ready(entry: QueueEntry, found: Sequence[ConditionValue], *, observed_only: bool) -> ConditionValue:
     """Return Ready: False where work of the queue cannot start, or not in time, until its owner or an administrator acts."""
-    if member.problem is not None:
-        return ConditionValue("Ready", "False", member.problem.reason, member.problem.message)
+    if entry.problem is not None:
+        return ConditionValue("Ready", "False", entry.problem.reason, entry.problem.message)
     needed = {"Admitted", "JobsFit", "Attainable"} | (set() if observed_only else {"Enforced"})
     wrong = [one for one in found if one.type in needed and one.status == "False" and one.reason != NEVER_FITS]
     if wrong:

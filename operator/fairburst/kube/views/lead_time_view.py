@@ -44,7 +44,7 @@ class LeadTimeView:
 
 
 @dataclass(slots=True)
-class LeadTimeBook:
+class LeadTimeForecasts:
     """Keeps the last forecast for each queue that requests lead time, and compares it when the burst opens. Lost at a restart."""
 
     learning: bool

@@ -17,7 +17,7 @@ from fairburst.kube.containment import Containment
 from fairburst.kube.jobs.reserve import ReserveView
 from fairburst.kube.queues.core_values import promise_from_status, promise_to_status, to_amounts
 from fairburst.kube.queues.objects import InvalidQueueError, parse_status
-from fairburst.kube.queues.roster import INTERNAL_ERROR, Member
+from fairburst.kube.queues.queue_set import INTERNAL_ERROR, QueueEntry
 from fairburst.kube.queues.statuses import ConditionSides
 from fairburst.kube.times import from_epoch, to_epoch
 from fairburst.kube.views.conditions import ConditionValue
@@ -68,7 +68,7 @@ class StatusInput:
     `reserve` and `lead_time` are None for a queue without one.
     """
 
-    member: Member
+    entry: QueueEntry
     conditions: Sequence[ConditionValue]
     decision: QueueDecision | None = None
     memory: QueueMemory | None = None
@@ -85,7 +85,7 @@ class StatusInput:
 class StatusWrite:
     """One queue's desired status, and the merge patch that turns the observed object's status into it."""
 
-    member: Member
+    entry: QueueEntry
     patch: Mapping[str, Any]
     status: Mapping[str, Any]
 
@@ -105,7 +105,7 @@ class StatusPlanner:
         self._contained = contained or Containment()
         self._figures_per_second = figures_per_second
         self._written_at: dict[str, float] = {}
-        self._told: dict[str, tuple[Any, ...]] = {}
+        self._last_published: dict[str, tuple[Any, ...]] = {}
         self._planned_at = -math.inf
 
     def plan(
@@ -121,24 +121,24 @@ class StatusPlanner:
         figures: list[tuple[float, StatusWrite]] = []
         dues: dict[str, float] = {}
         for item in inputs:
-            uid, current, told = item.member.uid, item.member.obj.get("status") or {}, _told_by(item)
+            uid, current, told = item.entry.uid, item.entry.obj.get("status") or {}, _told_by(item)
             written_at = self._written_at.get(uid, -math.inf)
             earliest = written_at + self._interval
-            accounts = min(earliest, written_at + ACCOUNTS_SECONDS) if item.member.key[0] == "LatencyQueue" else earliest
-            if now < accounts and self._told.get(uid) == told:
+            accounts = min(earliest, written_at + ACCOUNTS_SECONDS) if item.entry.key[0] == "LatencyQueue" else earliest
+            if now < accounts and self._last_published.get(uid) == told:
                 _defer(dues, item, accounts)
                 continue
-            self._told[uid] = told
+            self._last_published[uid] = told
             status = self._status(item, current, resources, wall)
             patch = merge_difference(current, status)
-            write = StatusWrite(item.member, patch, status)
+            write = StatusWrite(item.entry, patch, status)
             if patch and (_is_structural(patch, current) or (now >= accounts and _has_accounts(item, patch))):
                 news.append(write)
             elif patch and now >= earliest:
                 figures.append((earliest, write))
             elif patch:
                 _defer(dues, item, accounts if _has_accounts(item, patch) else earliest)
-        figures.sort(key=lambda pair: (pair[1].member.key[0] != "LatencyQueue", pair[0]))
+        figures.sort(key=lambda pair: (pair[1].entry.key[0] != "LatencyQueue", pair[0]))
         share = max(1, round(self._figures_per_second * min(now - self._planned_at, self._interval)))
         self._planned_at = now
         for place, (_, write) in enumerate(figures[share:]):
@@ -147,37 +147,37 @@ class StatusPlanner:
 
     def _status(self, item: StatusInput, current: Mapping[str, Any], resources: tuple[str, ...], wall: float) -> dict[str, Any]:
         """Return the desired status. If it cannot be built, return the present one with the reason as its Ready condition."""
-        namespace = item.member.namespace
+        namespace = item.entry.namespace
         with self._contained.object("show", namespace):
             return status_of(item, current, resources, wall)
         ready = ConditionValue("Ready", "False", INTERNAL_ERROR, self._contained.problems[namespace])
         others = [one for one in current.get("conditions") or [] if one.get("type") != "Ready"]
-        conditions = _conditions(StatusInput(item.member, [ready]), current.get("conditions") or [], wall)
+        conditions = _conditions(StatusInput(item.entry, [ready]), current.get("conditions") or [], wall)
         return {**current, "conditions": [*others, *conditions]}
 
     def sent(self, write: StatusWrite, now: float) -> None:
         """Record that a write is in flight. Until it is answered, only news is planned on top of it."""
-        self._written_at[write.member.uid] = now
+        self._written_at[write.entry.uid] = now
 
     def written(self, write: StatusWrite, now: float) -> None:
         """Record that a write was answered, successfully or not. The next plan checks whether it arrived."""
-        self._written_at[write.member.uid] = now
-        self._told.pop(write.member.uid, None)
+        self._written_at[write.entry.uid] = now
+        self._last_published.pop(write.entry.uid, None)
 
     def retain(self, uids: Container[str]) -> None:
         """Forget every other queue."""
         self._written_at = {uid: at for uid, at in self._written_at.items() if uid in uids}
-        self._told = {uid: told for uid, told in self._told.items() if uid in uids}
+        self._last_published = {uid: told for uid, told in self._last_published.items() if uid in uids}
 
 
 def _defer(dues: dict[str, float], item: StatusInput | StatusWrite, at: float) -> None:
-    namespace = item.member.namespace
+    namespace = item.entry.namespace
     dues[namespace] = min(dues.get(namespace, math.inf), at)
 
 
 def _has_accounts(item: StatusInput, patch: Mapping[str, Any]) -> bool:
     """Return whether a patch changes a latency queue's recorded receipts."""
-    return item.member.key[0] == "LatencyQueue" and not _ACCOUNTS.isdisjoint(patch)
+    return item.entry.key[0] == "LatencyQueue" and not _ACCOUNTS.isdisjoint(patch)
 
 
 def _told_by(item: StatusInput) -> tuple[Any, ...]:
@@ -185,16 +185,16 @@ def _told_by(item: StatusInput) -> tuple[Any, ...]:
     verdicts = tuple((condition.type, condition.status, condition.reason) for condition in item.conditions)
     decision, memory = item.decision, item.memory
     if decision is None or memory is None:
-        return item.member.generation, verdicts
+        return item.entry.generation, verdicts
     counted = memory.bursts, memory.met, memory.missed, memory.refused
-    told = item.member.generation, verdicts, decision.guarantee_class, decision.window, memory.promise, counted, decision.admission
+    told = item.entry.generation, verdicts, decision.guarantee_class, decision.window, memory.promise, counted, decision.admission
     return (*told, item.reserve is not None, item.holds)
 
 
 def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[str, ...], wall: float) -> dict[str, Any]:
     """Return the whole desired status. `current` supplies the transition times and the parts that only drift."""
     status: dict[str, Any] = {
-        "observedGeneration": item.member.generation,
+        "observedGeneration": item.entry.generation,
         "conditions": _conditions(item, current.get("conditions") or [], wall),
     }
     decision, memory = item.decision, item.memory
@@ -381,7 +381,7 @@ def _conditions(item: StatusInput, current: Sequence[Mapping[str, Any]], wall: f
             {
                 "type": condition.type,
                 "status": condition.status,
-                "observedGeneration": item.member.generation,
+                "observedGeneration": item.entry.generation,
                 "lastTransitionTime": since,
                 "reason": condition.reason,
                 "message": condition.message,

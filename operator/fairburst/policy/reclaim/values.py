@@ -101,7 +101,7 @@ class RunningPod:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Standing:
+class GiverState:
     """The queues' state as givers. (N, K) resource units for the first four fields.
 
     use: by pods that no one has asked to end. level: permitted by enforcement. fair: guaranteed part of the allocation, below which no

@@ -20,6 +20,7 @@ from fairburst.policy.drf import inverse_capacity
 from fairburst.policy.reclaim.values import (
     Claim,
     Eviction,
+    GiverState,
     Ground,
     Owed,
     Reclaim,
@@ -27,14 +28,13 @@ from fairburst.policy.reclaim.values import (
     ReclaimRules,
     Request,
     RunningPod,
-    Standing,
     WaitingPod,
 )
 from fairburst.policy.tolerance import TOLERANCE
 
 
 def make_room(
-    claims: Sequence[Claim], free: FloatArray, running: Sequence[RunningPod], standing: Standing, memory: ReclaimMemory,
+    claims: Sequence[Claim], free: FloatArray, running: Sequence[RunningPod], givers: GiverState, memory: ReclaimMemory,
     rules: ReclaimRules, now: float,
 ) -> tuple[Reclaim, ReclaimMemory]:  # fmt: skip
     """Choose the pods to evict in this round.
@@ -44,7 +44,7 @@ def make_room(
     claims : owed amounts and the pods that wait for them, most urgent first
     free : (M, K + 1) resource units and pods, free on each node now or soon: terminating pods count as gone
     running : pods that might be evicted
-    standing : the queues as givers
+    givers : the queues as givers
     memory : result of the last call
     rules : settings
     now : seconds since the epoch
@@ -60,7 +60,7 @@ def make_room(
     again at the same priority. O(owed pods x nodes log nodes) for pods of few sizes. tests/properties/test_reclaim.py checks this.
     """
     budget = _Budget.at(memory, rules, now)
-    search = _Search(free, running, standing, now, rules.minimum_run_seconds)
+    search = _Search(free, running, givers, now, rules.minimum_run_seconds)
     made = memory.recent(rules, now)
     chosen, unserved = list[Eviction](), 0
     for claim in claims:
@@ -174,13 +174,13 @@ class _Offer:
 class _Givers:
     """The giving queues' use, less the evictions so far. Shares are dominant shares of capacity."""
 
-    def __init__(self, standing: Standing) -> None:
-        self._use, self._weight = standing.use.copy(), standing.weight
-        self._inverse = inverse_capacity(standing.capacity)
-        self._fair = (standing.fair * self._inverse).max(axis=1)
-        refilled = (standing.refilled * self._inverse).max(axis=1)
+    def __init__(self, givers: GiverState) -> None:
+        self._use, self._weight = givers.use.copy(), givers.weight
+        self._inverse = inverse_capacity(givers.capacity)
+        self._fair = (givers.fair * self._inverse).max(axis=1)
+        refilled = (givers.refilled * self._inverse).max(axis=1)
         self._least = np.maximum(self._fair, refilled)
-        self._level = np.maximum((standing.level * self._inverse).max(axis=1), self._least)
+        self._level = np.maximum((givers.level * self._inverse).max(axis=1), self._least)
 
     def share(self, amount: FloatArray) -> float:
         """Return the dominant share of an amount: max_k amount_k / C_k."""
@@ -208,9 +208,9 @@ class _Search:
     """State of the search for room: the nodes' free room, evictable work, and the offers by node that are still valid."""
 
     def __init__(
-        self, free: FloatArray, running: Sequence[RunningPod], standing: Standing, now: float, minimum_run: float
+        self, free: FloatArray, running: Sequence[RunningPod], givers: GiverState, now: float, minimum_run: float
     ) -> None:  # fmt: skip
-        self._free, self._givers = free.copy(), _Givers(standing)
+        self._free, self._givers = free.copy(), _Givers(givers)
         works = _works(running, self._givers, now)
         ripe = now - minimum_run
         young = [pod.started for pod in running if pod.may_go and pod.started > ripe]

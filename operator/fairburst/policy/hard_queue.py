@@ -12,7 +12,7 @@ from fairburst.policy.table import SCHEDULE, Declared
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class HardQueue:
     """One hard queue or candidate: row `row` of the table `declared`."""
 
     declared: Declared

@@ -19,8 +19,8 @@ from fairburst.kube.api.events import create_event
 from fairburst.kube.api.outcome import succeeded
 from fairburst.kube.engine import Engine
 from fairburst.kube.names import API_VERSION, GROUP, VERSION
+from fairburst.kube.queues.queue_set import ObjectKey
 from fairburst.kube.queues.queue_watch import PLURALS, QueueWatch
-from fairburst.kube.queues.roster import ObjectKey
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.views.status import StatusWrite, merge_difference
 from fairburst.telemetry.metrics import Metrics
@@ -48,7 +48,7 @@ class _Untold:
     events: deque[_Event] = field(default_factory=lambda: deque(maxlen=MOST_EVENTS))
 
 
-class Teller:
+class StatusWriter:
     """Sends statuses and events of one term. `on_failure` asks for a round, which looks again at what failed."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Teller:
         self._queues = queues
         self._on_failure = on_failure
         self._untold: dict[ObjectKey, _Untold] = {}
-        self._turns: asyncio.Queue[ObjectKey] = asyncio.Queue()  # each object with something untold is here, or in a worker's hands
+        self._turns: asyncio.Queue[ObjectKey] = asyncio.Queue()  # each object with something unpublished is here, or in a worker's hands
         self._all_told = asyncio.Event()
         self._all_told.set()
 
@@ -69,16 +69,16 @@ class Teller:
         """Take on a plan's statuses and events; return once those that are awaited have been answered, True if all went well."""
         awaited = []
         for write in plan.statuses:
-            untold = self._of(write.member.key)
-            untold.status = write
+            unpublished = self._of(write.entry.key)
+            unpublished.status = write
             self._engine.status_sent(write, time.monotonic())
             if write.is_awaited:
-                untold.answers.append(asyncio.get_running_loop().create_future())
-                awaited.append(untold.answers[-1])
-        for member, what in plan.events:
-            kind, namespace, name = member.key
-            involved = {"apiVersion": API_VERSION, "kind": kind, "namespace": namespace, "name": name, "uid": member.uid}
-            self._of(member.key).events.append(_Event(involved, what.kind.value, what.message, what.warning))
+                unpublished.answers.append(asyncio.get_running_loop().create_future())
+                awaited.append(unpublished.answers[-1])
+        for entry, what in plan.events:
+            kind, namespace, name = entry.key
+            involved = {"apiVersion": API_VERSION, "kind": kind, "namespace": namespace, "name": name, "uid": entry.uid}
+            self._of(entry.key).events.append(_Event(involved, what.kind.value, what.message, what.warning))
         for job in plan.elastic.events:
             involved = {"apiVersion": "batch/v1", "kind": "Job", "namespace": job.namespace, "name": job.name, "uid": job.uid}
             self._of(("Job", job.namespace, job.name)).events.append(_Event(involved, job.reason, job.message, job.warning))
@@ -104,24 +104,24 @@ class Teller:
     async def _work(self) -> None:
         while True:
             key = await self._turns.get()
-            untold = self._untold[key]
-            await self._next(untold)
-            if untold.status is not None or untold.events:
+            unpublished = self._untold[key]
+            await self._next(unpublished)
+            if unpublished.status is not None or unpublished.events:
                 self._turns.put_nowait(key)
                 continue
             del self._untold[key]
             if not self._untold:
                 self._all_told.set()
 
-    async def _next(self, untold: _Untold) -> None:
+    async def _next(self, unpublished: _Untold) -> None:
         """One write."""
-        write, answers = untold.status, untold.answers
+        write, answers = unpublished.status, unpublished.answers
         if write is None:
-            what = untold.events.popleft()
+            what = unpublished.events.popleft()
             creation = create_event(self._client, what.involved, what.reason, what.message, self._pool, warning=what.warning)
             await succeeded("event", creation, self._metrics)
             return
-        untold.status, untold.answers = None, []
+        unpublished.status, unpublished.answers = None, []
         patch = self._difference(write)
         well = not patch or await succeeded("status", self._status(write, patch), self._metrics)
         self._engine.status_written(write, time.monotonic())
@@ -133,12 +133,12 @@ class Teller:
 
     def _difference(self, write: StatusWrite) -> dict[str, Any]:
         """What is left to write: the writes that this one waited for may have told some of it, and the queue may be gone."""
-        stored = self._queues.stored(write.member.key)
-        if stored is None or stored["metadata"].get("uid", "") != write.member.uid:
+        stored = self._queues.stored(write.entry.key)
+        if stored is None or stored["metadata"].get("uid", "") != write.entry.uid:
             return {}
         return merge_difference(stored.get("status") or {}, write.status)
 
     async def _status(self, write: StatusWrite, patch: Mapping[str, Any]) -> None:
-        kind, namespace, name = write.member.key
+        kind, namespace, name = write.entry.key
         path = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{PLURALS[kind]}/{name}/status"
         self._queues.observe(await self._client.merge_patch(path, {"status": patch}))

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from fairburst.kube.api.objects import Pod, PodSpec
-from fairburst.kube.usage.charge import charge, containers_without_requests, counted_until, template_charge
+from fairburst.kube.usage.effective_requests import containers_without_requests, counted_until, effective_requests, template_requests
 
 MEBIBYTE = 2.0**20
 
@@ -108,7 +108,7 @@ def pod(pod_spec: dict[str, Any], **status: Any) -> Pod:
     ],
 )
 def test_requests_of_a_stored_pod(pod_spec: dict[str, Any], want: dict[str, float]) -> None:
-    assert charge(pod(pod_spec, phase="Pending")) == want
+    assert effective_requests(pod(pod_spec, phase="Pending")) == want
 
 
 def resized(pod_spec: dict[str, Any], *statuses: dict[str, Any], infeasible: bool = False) -> Pod:
@@ -149,14 +149,14 @@ def resized(pod_spec: dict[str, Any], *statuses: dict[str, Any], infeasible: boo
     ],
 )
 def test_during_an_in_place_resize_the_larger_side_counts(resizing: Pod, want: float) -> None:
-    assert charge(resizing) == {"cpu": want}
+    assert effective_requests(resizing) == {"cpu": want}
 
 
 @pytest.mark.parametrize(
     ("phase", "counts"), [("Pending", True), ("Running", True), ("Unknown", True), ("Succeeded", False), ("Failed", False)]
 )
 def test_ended_pods_are_not_charged(phase: str, counts: bool) -> None:
-    assert bool(charge(pod(spec(container(cpu="1")), phase=phase))) is counts
+    assert bool(effective_requests(pod(spec(container(cpu="1")), phase=phase))) is counts
 
 
 def test_a_terminating_pod_counts_for_its_grace_after_the_deletion_timestamp() -> None:
@@ -165,9 +165,9 @@ def test_a_terminating_pod_counts_for_its_grace_after_the_deletion_timestamp() -
     )
     until = datetime.fromisoformat("2026-01-01T00:01:00Z").timestamp()
     assert counted_until(deleted) == until
-    assert charge(deleted, until) == {"cpu": 1.0}
-    assert charge(deleted, until + 0.001) == {}
-    assert charge(deleted) == {"cpu": 1.0}
+    assert effective_requests(deleted, until) == {"cpu": 1.0}
+    assert effective_requests(deleted, until + 0.001) == {}
+    assert effective_requests(deleted) == {"cpu": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_terminating_pod_counts_for_its_grace_after_the_deletion_timestamp() -
     ],
 )
 def test_a_templates_requests_are_defaulted_as_the_api_server_will(template: dict[str, Any], want: dict[str, float]) -> None:
-    assert template_charge(msgspec.convert(template, PodSpec)) == want
+    assert template_requests(msgspec.convert(template, PodSpec)) == want
 
 
 @pytest.mark.parametrize(
@@ -209,6 +209,6 @@ def test_ten_thousand_pods_are_charged_in_well_under_a_tenth_of_a_second() -> No
     for _ in range(3):
         started = time.process_time()
         for _ in range(10_000):
-            charge(one)
+            effective_requests(one)
         fastest = min(fastest, time.process_time() - started)
     assert fastest < 0.2  # 0.06 s where nothing else runs; doubled and more for a busy machine

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from fairburst.kube.enforce.enforceability import Obstacle
 from fairburst.kube.enforce.slack import FIRST_PODS
 from fairburst.kube.enforce.suspend import LevelParts
-from fairburst.kube.queues.roster import Member
+from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.policy.arrays import FloatArray
 
 
 @dataclass(slots=True)
-class Enforced:
+class ManagedNamespace:
     """One managed namespace in a round: its governing queue and that one's row, if any, and what its quota should be.
 
     `unit`: the largest pod for which the quota always leaves room, by resource. `held_back`: room is kept from it for another's burst.
@@ -24,7 +24,7 @@ class Enforced:
     """
 
     namespace: str
-    member: Member | None
+    entry: QueueEntry | None
     row: int | None
     demand: NamespaceDemand
     unit: Mapping[str, float]
@@ -39,4 +39,4 @@ class Enforced:
 
     def is_in(self, mode: str) -> bool:
         """Whether a queue in this mode of enforcement governs the namespace."""
-        return self.member is not None and self.member.enforcement == mode
+        return self.entry is not None and self.entry.enforcement == mode

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 
-from fairburst.kube.enforce.wake import GRACE_SECONDS, MOST_AWAITED, SERVED_A_SECOND, Room, WakePlanner
+from fairburst.kube.enforce.controller_resync import GRACE_SECONDS, MOST_AWAITED, SERVED_A_SECOND, ResyncPlanner, Room
 from fairburst.kube.usage.demand import Owner
 
 
 def lacking(existing: int = 2, uid: str = "a") -> Owner:
-    return Owner("Job", "batch", uid, uid, wanted=5, existing=existing, charge={"cpu": 1.0})
+    return Owner("Job", "batch", uid, uid, wanted=5, existing=existing, requests={"cpu": 1.0})
 
 
 def quota(*owners: Owner, free: float, cause: object = 0) -> list[Room]:
@@ -18,14 +18,14 @@ def quota(*owners: Owner, free: float, cause: object = 0) -> list[Room]:
     return [Room({"cpu": free}, owners, cause)]
 
 
-def plan(planner: WakePlanner, rooms: list[Room], now: float) -> tuple[list[Owner], float]:
-    """Whom a planner wakes in the one namespace that there is, and when it looks again."""
+def plan(planner: ResyncPlanner, rooms: list[Room], now: float) -> tuple[list[Owner], float]:
+    """Whom a planner resyncs in the one namespace that there is, and when it looks again."""
     woken, dues = planner.plan({"batch": rooms}, now)
     return woken, min((planner.due(now), *dues.values()))
 
 
-def wakes(
-    planner: WakePlanner, until: float, *, room: bool = True, existing: int = 2, start: float = 0.0, changing: bool = True
+def resyncs(
+    planner: ResyncPlanner, until: float, *, room: bool = True, existing: int = 2, start: float = 0.0, changing: bool = True
 ) -> list[float]:
     """Times at which the controller is woken if a round runs every tenth of a second; its quota's figures change in each, or never."""
     times = [start + step / 10 for step in range(round((until - start) * 10))]
@@ -35,34 +35,34 @@ def wakes(
 
 
 def test_a_controller_that_creates_its_pods_by_itself_is_not_woken() -> None:
-    planner = WakePlanner()
+    planner = ResyncPlanner()
     for step in range(40):
         woken, _ = plan(planner, quota(lacking(existing=step), free=1.0), step * 0.5)
         assert not woken
 
 
 def test_a_controller_that_is_merely_full_is_never_woken() -> None:
-    planner = WakePlanner()
-    assert wakes(planner, 100.0, room=False) == []
+    planner = ResyncPlanner()
+    assert resyncs(planner, 100.0, room=False) == []
     assert plan(planner, quota(lacking(), free=0.5), 100.0) == ([], math.inf), "nor does it make the loop turn"
 
 
 def test_it_is_woken_at_once_when_its_quota_grows() -> None:
-    planner = WakePlanner()
-    wakes(planner, 20.0, room=False)
+    planner = ResyncPlanner()
+    resyncs(planner, 20.0, room=False)
     woken, due = plan(planner, quota(lacking(), free=1.0), 20.0)
     assert [owner.uid for owner in woken] == ["a"]
     assert due == math.inf, "nothing is to be done until something changes"
 
 
 def test_one_that_has_just_been_refused_gets_its_grace() -> None:
-    planner = WakePlanner()
+    planner = ResyncPlanner()
     plan(planner, quota(lacking(), free=0.5), 10.0)
     assert plan(planner, quota(lacking(), free=1.0), 10.1) == ([], 13.0)
 
 
 def test_waking_that_does_not_help_is_repeated_ever_more_rarely() -> None:
-    times = wakes(WakePlanner(), 300.0)
+    times = resyncs(ResyncPlanner(), 300.0)
     gaps = [round(later - earlier, 1) for earlier, later in itertools.pairwise(times)]
     assert times[0] == 3.0
     assert gaps == sorted(gaps)
@@ -71,20 +71,20 @@ def test_waking_that_does_not_help_is_repeated_ever_more_rarely() -> None:
 
 
 def test_it_begins_anew_once_waking_has_helped() -> None:
-    planner = WakePlanner()
-    wakes(planner, 60.0)
-    assert wakes(planner, 70.0, existing=3, start=60.0)[:2] == [63.0, 65.0]
+    planner = ResyncPlanner()
+    resyncs(planner, 60.0)
+    assert resyncs(planner, 70.0, existing=3, start=60.0)[:2] == [63.0, 65.0]
 
 
 def test_one_that_has_all_its_pods_is_forgotten() -> None:
-    planner = WakePlanner()
-    wakes(planner, 60.0)
+    planner = ResyncPlanner()
+    resyncs(planner, 60.0)
     assert plan(planner, [], 60.0) == ([], math.inf)
-    assert wakes(planner, 66.0, start=60.0) == [63.0, 65.0]
+    assert resyncs(planner, 66.0, start=60.0) == [63.0, 65.0]
 
 
 def test_one_free_place_wakes_one_of_many_controllers() -> None:
-    planner = WakePlanner()
+    planner = ResyncPlanner()
     owners = [lacking(uid=uid) for uid in "abc"]
     plan(planner, quota(*owners, free=0.0), 0.0)
     woken, _ = plan(planner, quota(*owners, free=1.0), 10.0)
@@ -92,7 +92,7 @@ def test_one_free_place_wakes_one_of_many_controllers() -> None:
 
 
 def test_a_controller_that_cannot_use_the_room_hands_its_turn_on() -> None:
-    planner = WakePlanner()
+    planner = ResyncPlanner()
     owners = [lacking(uid=uid) for uid in "abc"]
     plan(planner, quota(*owners, free=0.0), 0.0)
     turns = [plan(planner, quota(*owners, free=1.0), 10.0 + step)[0] for step in range(3)]
@@ -100,7 +100,7 @@ def test_a_controller_that_cannot_use_the_room_hands_its_turn_on() -> None:
 
 
 def test_no_more_controllers_are_woken_at_a_time_than_can_be_served() -> None:
-    planner = WakePlanner()
+    planner = ResyncPlanner()
     owners = [lacking(uid=f"{number:03}") for number in range(50)]
 
     def woken(now: float) -> list[str]:
@@ -115,14 +115,14 @@ def test_no_more_controllers_are_woken_at_a_time_than_can_be_served() -> None:
 
 
 def test_a_wake_is_not_repeated_while_its_cause_has_not_changed() -> None:
-    planner = WakePlanner()
-    assert wakes(planner, 300.0, changing=False) == [3.0]
+    planner = ResyncPlanner()
+    assert resyncs(planner, 300.0, changing=False) == [3.0]
     assert plan(planner, quota(lacking(), free=1.0, cause="the quota has grown"), 300.0)[0]
     assert plan(planner, quota(lacking(), free=1.0, cause="the quota has grown"), 400.0)[0] == []
 
 
 def test_how_often_controllers_find_no_room_is_counted() -> None:
-    planner = WakePlanner()
+    planner = ResyncPlanner()
     for now in range(20):
         plan(planner, quota(lacking(), lacking(uid="b"), free=0.5), float(now))
     assert planner.refused == 2, "once for each, however often it is looked at"
@@ -132,7 +132,7 @@ def test_how_often_controllers_find_no_room_is_counted() -> None:
 
 def test_many_controllers_that_were_not_refused_are_left_alone_as_long_as_their_workers_need_to_reach_them() -> None:
     """A thousand new Jobs at once wait in the Job controller's queue: a wake of each would make the queue twice as long."""
-    planner, owners = WakePlanner(), [lacking(uid=f"j{number}") for number in range(1_000)]
+    planner, owners = ResyncPlanner(), [lacking(uid=f"j{number}") for number in range(1_000)]
     room = quota(*owners, free=1e6)
     plan(planner, room, 0.0)
     patient = GRACE_SECONDS + (len(owners) - MOST_AWAITED) / SERVED_A_SECOND
@@ -141,6 +141,6 @@ def test_many_controllers_that_were_not_refused_are_left_alone_as_long_as_their_
 
 
 def test_those_that_were_refused_are_woken_however_many_lack_pods() -> None:
-    planner, owners = WakePlanner(), [lacking(uid=f"j{number}") for number in range(1_000)]
+    planner, owners = ResyncPlanner(), [lacking(uid=f"j{number}") for number in range(1_000)]
     plan(planner, quota(*owners, free=0.0), 0.0)
     assert len(plan(planner, quota(*owners, free=1e6, cause=1), GRACE_SECONDS + 1.0)[0]) == MOST_AWAITED

@@ -14,7 +14,7 @@ from fairburst.kube.api.client import ApiClient
 from fairburst.kube.jobs.elasticity import ElasticPlan, JobEvent
 from fairburst.kube.queues.queue_watch import QueueWatch
 from fairburst.kube.rounds.view import RoundPlan
-from fairburst.kube.tell import CONCURRENT_WRITES, MOST_EVENTS, Teller
+from fairburst.kube.status_writer import CONCURRENT_WRITES, MOST_EVENTS, StatusWriter
 from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import FakeApi, status
 from tests.support.objects import World, job, latency_spec
@@ -29,18 +29,18 @@ PATHS = {"LatencyQueue": LATENCY, "ThroughputQueue": THROUGHPUT}
 
 
 class Site:
-    """A fake server that holds the queues of a world, and a teller at work."""
+    """A fake server that holds the queues of a world, and a status_writer at work."""
 
     def __init__(self, api: FakeApi, client: ApiClient, queues: int = 0) -> None:
         self.api, self.world, self.metrics, self.failures = api, World("smallJobs: {enabled: false}"), Metrics(), 0
-        self.world.now = time.monotonic()  # as the teller notes when it writes
+        self.world.now = time.monotonic()  # as the status_writer notes when it writes
         self.queues = QueueWatch(client)
         self.world.queue("LatencyQueue", "burst", spec=latency_spec())
         for name in ("batch", *(f"batch-{number}" for number in range(queues))):
             self.world.queue("ThroughputQueue", name)
         for (kind, _, _), obj in self.world.queues.items():
             self.queues.observe(api.put(PATHS[kind], obj))
-        self.teller = Teller(client, "default", self.metrics, self.world.engine, self.queues, on_failure=self.fail)
+        self.status_writer = StatusWriter(client, "default", self.metrics, self.world.engine, self.queues, on_failure=self.fail)
 
     def fail(self) -> None:
         self.failures += 1
@@ -53,8 +53,8 @@ class Site:
 
     async def told(self, plan: RoundPlan) -> bool:
         async with asyncio.timeout(60):
-            answer = await self.teller.tell(plan)
-            await self.teller.flush()
+            answer = await self.status_writer.tell(plan)
+            await self.status_writer.flush()
         return answer
 
     def status(self, kind: str, namespace: str) -> dict[str, Any]:
@@ -75,9 +75,9 @@ class Site:
 async def site() -> AsyncIterator[Site]:
     async with FakeApi(EVENTS, LATENCY, THROUGHPUT) as api, api.client() as client:
         made = Site(api, client)
-        async with running(made.teller.run()):
+        async with running(made.status_writer.run()):
             yield made
-            api.let_go()
+            api.release()
 
 
 async def test_statuses_are_on_the_server_and_in_the_cache_and_events_come_after_them(site: Site) -> None:
@@ -92,16 +92,16 @@ async def test_statuses_are_on_the_server_and_in_the_cache_and_events_come_after
 
 async def test_a_round_waits_for_a_status_that_admission_goes_by_and_for_no_other(site: Site) -> None:
     site.api.hold("/status")
-    first = asyncio.create_task(site.teller.tell(site.plan()))
+    first = asyncio.create_task(site.status_writer.tell(site.plan()))
     await until(lambda: site.api.held == 2, "both statuses to be on their way")
     assert not first.done(), "the stamp is how the API server admits pods"
-    site.api.let_go()
+    site.api.release()
     assert await asyncio.wait_for(first, 60)
-    await site.teller.flush()
+    await site.status_writer.flush()
     site.api.hold("/status")
     plan = changed(site)
     assert [write.is_awaited for write in plan.statuses] == [False]
-    assert await asyncio.wait_for(site.teller.tell(plan), 60)
+    assert await asyncio.wait_for(site.status_writer.tell(plan), 60)
     await until(lambda: site.api.held == 1, "it to be on its way")
     assert site.status("ThroughputQueue", "batch").get("demand", {}).get("cpu") != "4"
 
@@ -111,7 +111,7 @@ def changed(site: Site) -> RoundPlan:
     site.world.controller("Job", None, job("batch", f"work-{site.world.now:g}", 4))
     site.world.after(20.0)
     plan = site.plan()
-    plan.statuses = [write for write in plan.statuses if write.member.namespace == "batch"]
+    plan.statuses = [write for write in plan.statuses if write.entry.namespace == "batch"]
     return plan
 
 
@@ -120,11 +120,11 @@ async def test_while_a_write_is_under_way_only_the_latest_status_waits_and_it_is
     site.api.hold("/status")
     before = site.patches("batch")
     for _ in range(3):
-        await site.teller.tell(changed(site))
+        await site.status_writer.tell(changed(site))
         await until(lambda: site.api.held == 1, "the first one to be on its way")
     assert site.patches("batch") == before + 1
-    site.api.let_go()
-    await site.teller.flush()
+    site.api.release()
+    await site.status_writer.flush()
     assert site.patches("batch") == before + 2, "of three the first and the last"
     assert site.status("ThroughputQueue", "batch")["demand"]["cpu"] == "12"
     again = changed(site)
@@ -174,13 +174,13 @@ async def test_of_an_object_that_is_told_too_much_the_oldest_events_are_dropped(
 async def test_no_more_writes_are_under_way_at_a_time_than_there_are_workers() -> None:
     async with FakeApi(EVENTS, LATENCY, THROUGHPUT) as api, api.client() as client:
         site = Site(api, client, queues=2 * CONCURRENT_WRITES)
-        task = asyncio.create_task(site.teller.run())
+        task = asyncio.create_task(site.status_writer.run())
         api.hold("/status")
-        telling = asyncio.create_task(site.teller.tell(site.plan()))
+        telling = asyncio.create_task(site.status_writer.tell(site.plan()))
         await until(lambda: api.held >= CONCURRENT_WRITES, "every worker to be at work")
         await asyncio.sleep(0.2)
         assert api.held == CONCURRENT_WRITES
-        api.let_go()
+        api.release()
         assert await asyncio.wait_for(telling, 60)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -15,7 +15,7 @@ from fairburst.sim.workload import DagJob
 
 
 @dataclass(slots=True, eq=False)
-class BookedTasks:
+class DressTasks:
     """`count` tasks of one stage of one job that started together. Times on the core's clock."""
 
     serial: int
@@ -28,7 +28,7 @@ class BookedTasks:
 
 
 @dataclass(slots=True, eq=False)
-class BookedJob:
+class DressJob:
     """One job. request: its total peak request. held, offered: amounts of running and of startable tasks, in millionths."""
 
     serial: int
@@ -47,37 +47,37 @@ class BookedJob:
         return f"{self.serial}"
 
 
-class JobBook:
+class DressJobs:
     """Open jobs and recent tasks of one run."""
 
     def __init__(self, config: DressConfig) -> None:
         self.config = config
-        self.jobs: dict[int, BookedJob] = {}
-        self.tasks: list[BookedTasks] = []
+        self.jobs: dict[int, DressJob] = {}
+        self.tasks: list[DressTasks] = []
         self.held: dict[tuple[str, DemandCategory], IntArray] = {}
 
-    def submit(self, serial: int, queue: str, spec: DagJob, pool: FloatArray, now: float) -> BookedJob:
+    def submit(self, serial: int, queue: str, spec: DagJob, pool: FloatArray, now: float) -> DressJob:
         """Add a job and fix its category."""
         request = np.array(spec.peak, dtype=np.float64)
         category = category_of(request, pool, self.config.size_threshold)
         nothing = np.zeros(len(pool), dtype=np.int64)
-        job = BookedJob(serial, queue, spec, now, request, category, nothing.copy(), nothing.copy())
+        job = DressJob(serial, queue, spec, now, request, category, nothing.copy(), nothing.copy())
         self.jobs[serial] = job
         self.held.setdefault((queue, category), nothing.copy())
         return job
 
-    def start(self, serial: int, stage: int, demand: IntArray, count: int, now: float) -> BookedTasks:
+    def start(self, serial: int, stage: int, demand: IntArray, count: int, now: float) -> DressTasks:
         """Record that `count` tasks start."""
         job = self.jobs[serial]
         job.started = True
         job.held += demand * count
         self.held[job.queue, job.category] += demand * count
         small = job.category is DemandCategory.SMALL
-        tasks = BookedTasks(serial, small, demand / MILLIONTHS, _family(job.spec, stage), count, now)
+        tasks = DressTasks(serial, small, demand / MILLIONTHS, _family(job.spec, stage), count, now)
         self.tasks.append(tasks)
         return tasks
 
-    def end(self, tasks: BookedTasks, demand: IntArray, count: int, now: float) -> None:
+    def end(self, tasks: DressTasks, demand: IntArray, count: int, now: float) -> None:
         """Record that `count` of the tasks end: all of them, unless some are lost."""
         if count == tasks.count:
             tasks.ended = now
@@ -108,7 +108,7 @@ def _family(spec: DagJob, stage: int) -> str:
     return f"{spec.name}/{spec.stages[stage].name.partition('~')[0]}"
 
 
-def _table(tasks: list[BookedTasks], width: int) -> TaskTable:
+def _table(tasks: list[DressTasks], width: int) -> TaskTable:
     tasks = sorted(tasks, key=lambda one: (one.serial, one.started))
     families = tuple(sorted({one.family for one in tasks}))
     place = {name: at for at, name in enumerate(families)}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from fairburst.kube.usage.demand import Owner
 
-WOKEN_ANNOTATION = "fairburst.dev/woken-at"
+RESYNC_ANNOTATION = "fairburst.dev/woken-at"
 GRACE_SECONDS = 3.0  # a controller tries again within a second of an end of a pod of its own; on a busy cluster somewhat later
 SERVED_A_SECOND = 20.0  # controllers that have only not been reached yet wait in their workers' queue; a wake lengthens it
 FIRST_REPEAT_SECONDS = 2.0
@@ -28,9 +28,9 @@ AWAITED_SECONDS = 5.0
 class _Blocked:
     existing: int
     since: float
-    next_wake: float
+    next_resync: float
     repeat: float
-    woken_at: float = -math.inf
+    resynced_at: float = -math.inf
     told: Hashable = None
     refused: bool = False
 
@@ -56,7 +56,7 @@ class Room:
     cause: Hashable
 
 
-class WakePlanner:
+class ResyncPlanner:
     """Remembers since when each controller has lacked pods, by namespace and uid."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class WakePlanner:
         """Controllers to wake now, and when to look again by namespace.
 
         `rooms`: of the namespaces in which something may have changed; an empty list where no controller lacks pods any more.
-        Room for one pod wakes one controller: those woken longest ago come first, so that one which cannot use it does not keep it.
+        Room for one pod resyncs one controller: those woken longest ago come first, so that one which cannot use it does not keep it.
         """
         dues = dict[str, float]()
         self._queued_seconds = max(0, sum(map(len, self._blocked.values())) - MOST_AWAITED) / SERVED_A_SECOND
@@ -101,10 +101,10 @@ class WakePlanner:
             return []
         candidates = sorted((one for ready in self._ready.values() for one in ready), key=lambda one: (one.state.since, one.owner.uid))
         for one in candidates[:free_places]:
-            self._woken(one.state, one.cause, now)
+            self._note_resync(one.state, one.cause, now)
             self._awaited[one.owner.uid] = now
         for namespace in {one.owner.namespace for one in candidates[:free_places]}:
-            left = [one for one in self._ready.pop(namespace) if one.state.woken_at != now]
+            left = [one for one in self._ready.pop(namespace) if one.state.resynced_at != now]
             if left:
                 self._ready[namespace] = left
         return [one.owner for one in candidates[:free_places]]
@@ -113,14 +113,14 @@ class WakePlanner:
         """Whom a room would let create a pod, and when to look again at those for whom it is too early, `due` at the latest."""
         chosen = list[_Ready]()
         free = dict(room.free)
-        for owner in sorted(room.lacking, key=lambda owner: (blocked[owner.uid].woken_at, owner.uid)):
+        for owner in sorted(room.lacking, key=lambda owner: (blocked[owner.uid].resynced_at, owner.uid)):
             state = blocked[owner.uid]
             if not _take(free, owner):  # wake it at once when its quota grows, unless it has only just been refused
                 self.refused += not state.refused
                 state.told, state.refused = None, True
-                state.next_wake, state.repeat = max(state.since + GRACE_SECONDS, now), FIRST_REPEAT_SECONDS
+                state.next_resync, state.repeat = max(state.since + GRACE_SECONDS, now), FIRST_REPEAT_SECONDS
             elif state.told != room.cause:
-                early = state.next_wake + (0.0 if state.refused else self._queued_seconds)
+                early = state.next_resync + (0.0 if state.refused else self._queued_seconds)
                 if now >= early:
                     chosen.append(_Ready(state, owner, room.cause))
                 else:
@@ -128,30 +128,30 @@ class WakePlanner:
         return chosen, due
 
     @staticmethod
-    def _woken(state: _Blocked, cause: Hashable, now: float) -> None:
+    def _note_resync(state: _Blocked, cause: Hashable, now: float) -> None:
         """Note a wake, and when the next one may be if its cause is another."""
-        state.woken_at, state.told, state.next_wake = now, cause, now + state.repeat
+        state.resynced_at, state.told, state.next_resync = now, cause, now + state.repeat
         state.repeat = min(2 * state.repeat, LAST_REPEAT_SECONDS)
 
     def _seen(self, known: _Blocked | None, owner: Owner, now: float) -> _Blocked:
         state = known or _Blocked(owner.existing, now, now + GRACE_SECONDS, FIRST_REPEAT_SECONDS)
         if owner.existing != state.existing:  # its own pods' events make it try again within a second
             self._awaited.pop(owner.uid, None)
-            state.existing, state.since, state.woken_at = owner.existing, now, -math.inf
+            state.existing, state.since, state.resynced_at = owner.existing, now, -math.inf
             state.told, state.refused = None, False
-            state.next_wake, state.repeat = now + GRACE_SECONDS, FIRST_REPEAT_SECONDS
+            state.next_resync, state.repeat = now + GRACE_SECONDS, FIRST_REPEAT_SECONDS
         return state
 
 
 def _take(free: dict[str, float], owner: Owner) -> bool:
     """Take as many of the pods that `owner` lacks as fit out of `free`; False if not even one does."""
     pods = owner.wanted - owner.existing
-    for resource, amount in owner.charge.items():
+    for resource, amount in owner.requests.items():
         if amount > 0 and resource in free:
             pods = min(pods, math.floor(free[resource] / amount + 1e-9))
     if pods < 1:
         return False
-    for resource, amount in owner.charge.items():
+    for resource, amount in owner.requests.items():
         if resource in free:
             free[resource] -= pods * amount
     return True

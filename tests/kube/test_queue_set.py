@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube.queues.roster import Member, ObjectKey, Roster, RosterBuilder
+from fairburst.kube.queues.queue_set import ObjectKey, QueueEntry, QueueSet, QueueSetBuilder
 from fairburst.policy.model import Memory, QueueMemory
 from tests.support.objects import latency_spec, stored_queue
 
@@ -18,17 +18,17 @@ def objects(*given: dict[str, Any]) -> dict[ObjectKey, dict[str, Any]]:
     return {(one["kind"], one["metadata"]["namespace"], one["metadata"]["name"]): one for one in given}
 
 
-def build(*given: dict[str, Any], memory: Memory | None = None, ending: frozenset[str] = frozenset(), pool: str = "default") -> Roster:
-    return RosterBuilder(pool, "fairburst-system").build(objects(*given), memory or Memory(), ending)
+def build(*given: dict[str, Any], memory: Memory | None = None, ending: frozenset[str] = frozenset(), pool: str = "default") -> QueueSet:
+    return QueueSetBuilder(pool, "fairburst-system").build(objects(*given), memory or Memory(), ending)
 
 
-def remembering(*members: Member) -> Memory:
+def remembering(*members: QueueEntry) -> Memory:
     """The memory of these members after a round."""
     return Memory({m.qualified_name: QueueMemory(m.spec, None, number) for number, m in enumerate(members) if m.spec is not None})
 
 
-def member(roster: Roster, name: str, kind: str = "ThroughputQueue") -> Member:
-    return next(one for one in roster.members if one.key[2] == name and one.key[0] == kind)
+def entry(queue_set: QueueSet, name: str, kind: str = "ThroughputQueue") -> QueueEntry:
+    return next(one for one in queue_set.entries if one.key[2] == name and one.key[0] == kind)
 
 
 def queue(name: str = "a", namespace: str = "n", spec: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -36,15 +36,15 @@ def queue(name: str = "a", namespace: str = "n", spec: dict[str, Any] | None = N
 
 
 def test_a_queue_governs_its_namespace() -> None:
-    roster = build(queue())
-    assert roster.by_namespace()["n"].qualified_name == "n/a"
-    assert [spec.name for spec in roster.specs] == ["n/a"]
+    queue_set = build(queue())
+    assert queue_set.by_namespace()["n"].qualified_name == "n/a"
+    assert [spec.name for spec in queue_set.specs] == ["n/a"]
 
 
 def test_the_first_created_of_two_governs_and_the_second_is_told_which() -> None:
-    roster = build(queue("a", created=LATE), queue("b", created=EARLY))
-    assert roster.by_namespace()["n"].key[2] == "b"
-    problem = member(roster, "a").problem
+    queue_set = build(queue("a", created=LATE), queue("b", created=EARLY))
+    assert queue_set.by_namespace()["n"].key[2] == "b"
+    problem = entry(queue_set, "a").problem
     assert problem is not None
     assert problem.reason == "SecondQueue"
     assert "ThroughputQueue b of pool default already governs namespace n; expected one queue a namespace" in problem.message
@@ -70,13 +70,13 @@ def test_a_queue_being_deleted_governs_no_more() -> None:
 
 
 def test_queues_of_an_ending_namespace_are_no_members() -> None:
-    assert build(queue(), ending=frozenset({"n"})).members == ()
+    assert build(queue(), ending=frozenset({"n"})).entries == ()
 
 
 def test_an_invalid_queue_that_was_never_valid_governs_nothing() -> None:
-    roster = build(queue(spec=INVALID))
-    problem = roster.members[0].problem
-    assert roster.governing == ()
+    queue_set = build(queue(spec=INVALID))
+    problem = queue_set.entries[0].problem
+    assert queue_set.governing == ()
     assert problem is not None
     assert problem.reason == "InvalidSpec"
     assert "spec.weight" in problem.message
@@ -84,9 +84,9 @@ def test_an_invalid_queue_that_was_never_valid_governs_nothing() -> None:
 
 def test_an_invalid_edit_keeps_the_last_valid_spec() -> None:
     valid = build(queue(spec={"weight": 3}))
-    roster = build(queue(spec=INVALID, generation=2), memory=remembering(*valid.governing))
-    assert [spec.weight for spec in roster.specs] == [3.0]
-    problem = roster.governing[0].problem
+    queue_set = build(queue(spec=INVALID, generation=2), memory=remembering(*valid.governing))
+    assert [spec.weight for spec in queue_set.specs] == [3.0]
+    problem = queue_set.governing[0].problem
     assert problem is not None
     assert problem.message.endswith("The last valid spec stays in force.")
 
@@ -94,22 +94,22 @@ def test_an_invalid_edit_keeps_the_last_valid_spec() -> None:
 def test_an_invalid_queue_does_not_inherit_from_one_of_the_other_kind_under_its_name() -> None:
     latency = queue("a", kind="LatencyQueue", spec=latency_spec(), created=LATE)
     memory = remembering(*build(latency).governing)
-    roster = build(queue("a", spec=INVALID, created=EARLY), latency, memory=memory)
-    assert [one.key[0] for one in roster.governing] == ["LatencyQueue"]
+    queue_set = build(queue("a", spec=INVALID, created=EARLY), latency, memory=memory)
+    assert [one.key[0] for one in queue_set.governing] == ["LatencyQueue"]
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", "kube-public", "kube-node-lease", "fairburst-system"])
 def test_namespaces_of_the_system_and_the_operator_cannot_be_managed(namespace: str) -> None:
-    roster = build(queue(namespace=namespace))
-    problem = roster.members[0].problem
-    assert roster.governing == ()
+    queue_set = build(queue(namespace=namespace))
+    problem = queue_set.entries[0].problem
+    assert queue_set.governing == ()
     assert problem is not None
     assert (problem.reason, namespace in problem.message) == ("NamespaceForbidden", True)
 
 
 def test_queues_of_another_pool_are_not_ours() -> None:
-    roster = build(queue(spec={"pool": "gpu"}))
-    assert (roster.members, roster.elsewhere) == ((), {"n"})
+    queue_set = build(queue(spec={"pool": "gpu"}))
+    assert (queue_set.entries, queue_set.elsewhere) == ((), {"n"})
 
 
 @pytest.mark.parametrize(
@@ -122,23 +122,23 @@ def test_queues_of_another_pool_are_not_ours() -> None:
 )
 def test_two_pools_in_one_namespace_agree_on_who_governs_it(ours: dict[str, Any], theirs: dict[str, Any], governs: bool) -> None:
     both = [queue("a", **ours), queue("b", spec={"pool": "gpu"}, **theirs)]
-    roster = build(*both)
-    assert bool(roster.governing) is governs
+    queue_set = build(*both)
+    assert bool(queue_set.governing) is governs
     their_memory = remembering(*build(both[1], pool="gpu").governing) if "status" in theirs else Memory()
     assert bool(build(*both, pool="gpu", memory=their_memory).governing) is not governs
     if not governs:
-        problem = roster.members[0].problem
+        problem = queue_set.entries[0].problem
         assert problem is not None
         assert "ThroughputQueue b of pool gpu already governs namespace n" in problem.message
 
 
 def test_queues_are_ordered_by_creation() -> None:
-    roster = build(queue("a", "late", created=LATE), queue("z", "early", created=EARLY))
-    assert [spec.name for spec in roster.specs] == ["early/z", "late/a"]
+    queue_set = build(queue("a", "late", created=LATE), queue("z", "early", created=EARLY))
+    assert [spec.name for spec in queue_set.specs] == ["early/z", "late/a"]
 
 
 def test_specs_are_the_same_object_as_long_as_none_changes() -> None:
-    builder = RosterBuilder("default", "fairburst-system")
+    builder = QueueSetBuilder("default", "fairburst-system")
     first = builder.build(objects(queue(spec={"weight": 1})), Memory(), frozenset())
     again = builder.build(objects(queue(spec={"weight": 1}, generation=2)), Memory(), frozenset())
     changed = builder.build(objects(queue(spec={"weight": 2}, generation=3)), Memory(), frozenset())
@@ -147,7 +147,7 @@ def test_specs_are_the_same_object_as_long_as_none_changes() -> None:
 
 
 def test_a_queue_created_anew_under_an_old_name_is_read_anew() -> None:
-    builder = RosterBuilder("default", "fairburst-system")
+    builder = QueueSetBuilder("default", "fairburst-system")
     builder.build(objects(queue(spec={"weight": 1}, uid="one")), Memory(), frozenset())
-    roster = builder.build(objects(queue(spec={"weight": 2}, uid="two")), Memory(), frozenset())
-    assert roster.specs[0].weight == 2.0
+    queue_set = builder.build(objects(queue(spec={"weight": 2}, uid="two")), Memory(), frozenset())
+    assert queue_set.specs[0].weight == 2.0

@@ -32,17 +32,17 @@ def milli(quantity: Quantity) -> int:
     return min(max(exact, 0), _MOST_MILLI)
 
 
-def charge(pod: Pod, now: float | None = None) -> dict[str, float]:
+def effective_requests(pod: Pod, now: float | None = None) -> dict[str, float]:
     """What quota counts for a stored pod: resource name to cores, bytes or devices; empty for a pod it does not count.
 
     `now` (seconds since the epoch) is needed to see that a pod stuck in termination no longer counts; None ignores that.
     """
     if pod.ended or (now is not None and now > counted_until(pod)):
         return {}
-    return in_units(milli_charge(pod))
+    return in_units(milli_requests(pod))
 
 
-def template_charge(spec: PodSpec) -> dict[str, float]:
+def template_requests(spec: PodSpec) -> dict[str, float]:
     """What a pod made from a template will be charged, before any admission plug-in touches it.
 
     A stored pod's requests have been defaulted from its limits by the API server; a template's have not.
@@ -71,7 +71,7 @@ def counted_until(pod: Pod) -> float:
     return to_epoch(datetime.fromisoformat(metadata.deletion_timestamp)) + bounded_duration(metadata.deletion_grace_period_seconds)
 
 
-def milli_charge(pod: Pod) -> MilliCharge:
+def milli_requests(pod: Pod) -> MilliCharge:
     """Requests of a pod in thousandths, whether it has ended or not; during an in-place resize the larger side counts."""
     spec, status = pod.spec, pod.status
     if not status.container_statuses and not status.init_container_statuses:

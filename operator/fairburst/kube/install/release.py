@@ -21,8 +21,8 @@ from fairburst.kube.enforce.gate import ungate_patch
 from fairburst.kube.enforce.suspend import JobStart, unheld_starts
 from fairburst.kube.names import GROUP, HELD_ANNOTATION, VERSION
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
+from fairburst.kube.queues.queue_set import pool_name
 from fairburst.kube.queues.queue_watch import PLURALS
-from fairburst.kube.queues.roster import pool_name
 from fairburst.kube.usage.gated_pods import GatedPod, gated_pod
 from fairburst.kube.usage.job_sets import PATH as JOB_SETS
 
@@ -57,7 +57,7 @@ class Undone:
             self.done.append(f"{verb} {what}")
 
 
-async def let_go(client: ApiClient, pool: str, report: Undone) -> None:
+async def release(client: ApiClient, pool: str, report: Undone) -> None:
     """Release everything. A missing object is no error. Raises ApiError if a collection cannot be listed."""
     queues = [queue for kind in PLURALS for queue in await _queues(client, kind)]
     holding = [queue for queue in queues if pool_name(queue) == pool and (queue.get("status") or {}).get("holds")]

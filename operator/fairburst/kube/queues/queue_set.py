@@ -32,7 +32,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class QueueEntry:
     """One queue object of this pool.
 
     governs: whether its spec (or its last valid one) is in force in its namespace.
@@ -75,29 +75,29 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Roster:
+class QueueSet:
     """The pool's queues in this round. `specs` is the previous tuple object if no spec in force changed.
 
     `elsewhere`: namespaces with queues of other pools. `left_as_is`: namespaces that stay unchanged because an internal error prevents a
-    decision on their queue. `observed`: namespaces with queues in Observe mode only, of which this roster has none.
+    decision on their queue. `observed`: namespaces with queues in Observe mode only, of which this queue set has none.
     """
 
-    members: tuple[Member, ...]
-    governing: tuple[Member, ...]
+    entries: tuple[QueueEntry, ...]
+    governing: tuple[QueueEntry, ...]
     specs: tuple[QueueSpec, ...]
     elsewhere: frozenset[str]
     left_as_is: frozenset[str] = frozenset()
     observed: frozenset[str] = frozenset()
 
-    def by_namespace(self) -> dict[str, Member]:
+    def by_namespace(self) -> dict[str, QueueEntry]:
         """The governing queue of each governed namespace."""
-        return {member.namespace: member for member in self.governing}
+        return {entry.namespace: entry for entry in self.governing}
 
 
-class RosterBuilder:
+class QueueSetBuilder:
     """Caches parsed specs by (uid, generation), so that a round parses only the changed ones.
 
-    `observing`: whether queues in Observe mode are members. The decision that is enforced does not know them.
+    `observing`: whether queues in Observe mode are entries. The decision that is enforced does not know them.
     """
 
     def __init__(self, pool: str, own_namespace: str, contained: Containment | None = None, *, observing: bool = False) -> None:
@@ -107,15 +107,15 @@ class RosterBuilder:
         self.excluded: dict[str, tuple[int, str]] = {}  # uid: generation, sentence; excluded from decisions until the object changes
         self._never_managed = NEVER_MANAGED | {own_namespace}
         self._parsed: dict[tuple[str, int], tuple[Queue | None, QueueSpec | None, Problem | None]] = {}
-        self._last = Roster((), (), (), frozenset())
-        self._positions: dict[ObjectKey, tuple[int, int | None]] = {}  # index among all members, and among governing ones
-        self._rivals: dict[ObjectKey, tuple[Any, ...]] = {}
+        self._last = QueueSet((), (), (), frozenset())
+        self._positions: dict[ObjectKey, tuple[int, int | None]] = {}  # index among all entries, and among governing ones
+        self._other_pools: dict[ObjectKey, tuple[Any, ...]] = {}
         self._left_out: dict[ObjectKey, tuple[Any, ...]] = {}  # queues in Observe mode, of any pool
         self._declared: object = None
         self._problems = False
 
-    def update(self, objects: Mapping[ObjectKey, Mapping[str, Any]], changed: Collection[ObjectKey], memory: Memory) -> Roster | None:
-        """Return the last roster with the present objects of `changed` queues if only their statuses have changed, otherwise None.
+    def update(self, objects: Mapping[ObjectKey, Mapping[str, Any]], changed: Collection[ObjectKey], memory: Memory) -> QueueSet | None:
+        """Return the last queue set with the present objects of `changed` queues if only their statuses have changed, otherwise None.
 
         O(1) per changed queue, apart from two tuples; `build` reads all queues. An invalid or second queue depends on `memory`, so it needs
         `build`.
@@ -129,18 +129,18 @@ class RosterBuilder:
         own = [key for key in changed if key in self._positions]
         if not own:
             return self._last
-        members, governing = list(self._last.members), list(self._last.governing)
+        entries, governing = list(self._last.entries), list(self._last.governing)
         for key in own:
             position, among_governing = self._positions[key]
-            members[position] = replace(members[position], obj=objects[key])
+            entries[position] = replace(entries[position], obj=objects[key])
             if among_governing is not None:
-                governing[among_governing] = members[position]
-        self._last = replace(self._last, members=tuple(members), governing=tuple(governing))
+                governing[among_governing] = entries[position]
+        self._last = replace(self._last, entries=tuple(entries), governing=tuple(governing))
         return self._last
 
     def _leave_out(self, key: ObjectKey, obj: Mapping[str, Any] | None) -> bool:
         """Return whether the object, or its absence, concerns observed queues only, and note it then."""
-        if self._observing or key in self._positions or key in self._rivals:
+        if self._observing or key in self._positions or key in self._other_pools:
             return False
         if obj is None or "deletionTimestamp" in obj["metadata"]:
             return self._left_out.pop(key, None) is not None
@@ -155,48 +155,48 @@ class RosterBuilder:
         return {key: version for key, version in self._left_out.items() if version[-1] == self._pool}
 
     def _observed_only(self) -> frozenset[str]:
-        """Return the namespaces of `Roster.observed`."""
-        governed = {member.namespace for member in self._last.governing} if self._left_out else set()
+        """Return the namespaces of `QueueSet.observed`."""
+        governed = {entry.namespace for entry in self._last.governing} if self._left_out else set()
         return frozenset(namespace for _, namespace, _ in self.observed) - governed - self._last.elsewhere
 
     def _same_but_status(self, obj: Mapping[str, Any] | None, key: ObjectKey) -> bool:
-        """Return whether the object equals that of the last `build` in every respect that the roster depends on."""
+        """Return whether the object equals that of the last `build` in every respect that the queue set depends on."""
         position = self._positions.get(key)
         if obj is None or "deletionTimestamp" in obj["metadata"]:
             return False
         if position is None or pool_name(obj) != self._pool:
-            return position is None and self._rivals.get(key) == _rival_mark(obj)
-        member, metadata = self._last.members[position[0]], obj["metadata"]
-        same = (member.uid, member.generation) == (metadata.get("uid", ""), int(metadata.get("generation", 0)))
-        return same and obj["spec"] == member.obj["spec"]
+            return position is None and self._other_pools.get(key) == _other_pool_mark(obj)
+        entry, metadata = self._last.entries[position[0]], obj["metadata"]
+        same = (entry.uid, entry.generation) == (metadata.get("uid", ""), int(metadata.get("generation", 0)))
+        return same and obj["spec"] == entry.obj["spec"]
 
-    def build(self, objects: Mapping[ObjectKey, Mapping[str, Any]], memory: Memory, ending: frozenset[str]) -> Roster:
-        """Build the roster from all queue objects. `ending`: namespaces that are being deleted or no longer exist."""
+    def build(self, objects: Mapping[ObjectKey, Mapping[str, Any]], memory: Memory, ending: frozenset[str]) -> QueueSet:
+        """Build the queue set from all queue objects. `ending`: namespaces that are being deleted or no longer exist."""
         alive = {key: obj for key, obj in objects.items() if key[1] not in ending and "deletionTimestamp" not in obj["metadata"]}
         if not self._observing:
             self._left_out = {key: _version(obj) for key, obj in alive.items() if is_observed(obj)}
             alive = {key: obj for key, obj in alive.items() if key not in self._left_out}
         kinds = memory.kinds()
-        members = [self._member(key, obj, memory) for key, obj in alive.items() if pool_name(obj) == self._pool]
-        rivals = _first_by_namespace(obj for obj in alive.values() if pool_name(obj) != self._pool)
-        self._rivals = {key: _rival_mark(obj) for key, obj in alive.items() if pool_name(obj) != self._pool}
+        found = [self._entry(key, obj, memory) for key, obj in alive.items() if pool_name(obj) == self._pool]
+        others = _first_by_namespace(obj for obj in alive.values() if pool_name(obj) != self._pool)
+        self._other_pools = {key: _other_pool_mark(obj) for key, obj in alive.items() if pool_name(obj) != self._pool}
         self._declared = None if memory.columns is None else memory.columns.declared
-        self._parsed = {cache: self._parsed[cache] for member in members if (cache := (member.uid, member.generation)) in self._parsed}
-        seated: dict[str, Member] = {}
-        settled: list[Member] = []
-        for rank, member in sorted(((_rank(member, kinds), member) for member in members), key=lambda pair: pair[0]):
-            rival = rivals.get(member.namespace)
-            holder = seated.get(member.namespace)
-            first = rival if rival is not None and _rival_rank(rival) < rank else holder.obj if holder is not None else None
-            if member.governs and first is None:
-                seated[member.namespace] = member
-                settled.append(member)
+        self._parsed = {cache: self._parsed[cache] for entry in found if (cache := (entry.uid, entry.generation)) in self._parsed}
+        governing: dict[str, QueueEntry] = {}
+        entries: list[QueueEntry] = []
+        for rank, entry in sorted(((_rank(entry, kinds), entry) for entry in found), key=lambda pair: pair[0]):
+            other = others.get(entry.namespace)
+            holder = governing.get(entry.namespace)
+            first = other if other is not None and _other_rank(other) < rank else holder.obj if holder is not None else None
+            if entry.governs and first is None:
+                governing[entry.namespace] = entry
+                entries.append(entry)
             else:
-                settled.append(_without_seat(member, first))
-        broken = {one.namespace for one in settled if one.problem is not None and one.problem.reason == INTERNAL_ERROR}
-        return self._keep_identity(settled, sorted(seated.values(), key=_order), frozenset(rivals), frozenset(broken - seated.keys()))
+                entries.append(_not_governing(entry, first))
+        broken = {one.namespace for one in entries if one.problem is not None and one.problem.reason == INTERNAL_ERROR}
+        return self._keep_identity(entries, sorted(governing.values(), key=_order), frozenset(others), frozenset(broken - governing.keys()))
 
-    def _member(self, key: ObjectKey, obj: Mapping[str, Any], memory: Memory) -> Member:
+    def _entry(self, key: ObjectKey, obj: Mapping[str, Any], memory: Memory) -> QueueEntry:
         metadata = obj["metadata"]
         uid, generation = metadata.get("uid", ""), int(metadata.get("generation", 0))
         if (uid, generation) not in self._parsed:
@@ -204,11 +204,11 @@ class RosterBuilder:
         queue, spec, problem = self._parsed[uid, generation]
         excluded = self.excluded.get(uid)
         if excluded is not None and excluded[0] == generation:
-            return Member(key, uid, generation, obj, queue, None, Problem(INTERNAL_ERROR, excluded[1]), governs=False)
+            return QueueEntry(key, uid, generation, obj, queue, None, Problem(INTERNAL_ERROR, excluded[1]), governs=False)
         if spec is None and problem is not None and problem.reason == "InvalidSpec" and (last := _last_valid(key, memory)) is not None:
             spec = last
             problem = Problem(problem.reason, f"{problem.message} The last valid spec stays in force.")
-        return Member(key, uid, generation, obj, queue, spec, problem, governs=spec is not None)
+        return QueueEntry(key, uid, generation, obj, queue, spec, problem, governs=spec is not None)
 
     def _parse(self, obj: Mapping[str, Any]) -> tuple[Queue | None, QueueSpec | None, Problem | None]:
         namespace = obj["metadata"]["namespace"]
@@ -225,28 +225,28 @@ class RosterBuilder:
         return queue, spec, None
 
     def _keep_identity(
-        self, members: list[Member], governing: list[Member], elsewhere: frozenset[str], left_as_is: frozenset[str]
-    ) -> Roster:
-        specs = tuple(member.spec for member in governing if member.spec is not None)
+        self, entries: list[QueueEntry], governing: list[QueueEntry], elsewhere: frozenset[str], left_as_is: frozenset[str]
+    ) -> QueueSet:
+        specs = tuple(entry.spec for entry in governing if entry.spec is not None)
         if specs == self._last.specs:
             specs = self._last.specs
-        self._last = Roster(tuple(members), tuple(governing), specs, elsewhere, left_as_is)
+        self._last = QueueSet(tuple(entries), tuple(governing), specs, elsewhere, left_as_is)
         self._last = replace(self._last, observed=self._observed_only())
-        self._problems = any(member.problem is not None for member in members)
-        among_governing = {member.key: position for position, member in enumerate(governing)}
-        self._positions = {member.key: (position, among_governing.get(member.key)) for position, member in enumerate(members)}
+        self._problems = any(entry.problem is not None for entry in entries)
+        among_governing = {entry.key: position for position, entry in enumerate(governing)}
+        self._positions = {entry.key: (position, among_governing.get(entry.key)) for position, entry in enumerate(entries)}
         return self._last
 
 
-def _without_seat(member: Member, first: Mapping[str, Any] | None) -> Member:
-    problem = member.problem
+def _not_governing(entry: QueueEntry, first: Mapping[str, Any] | None) -> QueueEntry:
+    problem = entry.problem
     if first is not None and problem is None:
         problem = Problem(
             "SecondQueue",
-            f"{first.get('kind')} {first['metadata']['name']} of pool {pool_name(first)} already governs namespace {member.namespace}; "
+            f"{first.get('kind')} {first['metadata']['name']} of pool {pool_name(first)} already governs namespace {entry.namespace}; "
             "expected one queue a namespace. Delete one of the two.",
         )
-    return Member(member.key, member.uid, member.generation, member.obj, member.queue, None, problem, governs=False)
+    return QueueEntry(entry.key, entry.uid, entry.generation, entry.obj, entry.queue, None, problem, governs=False)
 
 
 def is_observed(obj: Mapping[str, Any]) -> bool:
@@ -276,20 +276,20 @@ def _last_valid(key: ObjectKey, memory: Memory) -> QueueSpec | None:
 Rank = tuple[bool, str, str, str]
 
 
-def _rank(member: Member, kinds: Mapping[str, QueueKind]) -> Rank:
+def _rank(entry: QueueEntry, kinds: Mapping[str, QueueKind]) -> Rank:
     """Rank a queue: a governing queue comes first, then the oldest."""
-    return (not _is_remembered(member.key, kinds), *_creation(member.obj))
+    return (not _is_remembered(entry.key, kinds), *_creation(entry.obj))
 
 
-def _rival_rank(obj: Mapping[str, Any]) -> Rank:
+def _other_rank(obj: Mapping[str, Any]) -> Rank:
     """Rank a queue of another pool in the same order; its operator's memory is its status."""
     return (not (obj.get("status") or {}).get("promise"), *_creation(obj))
 
 
-def _rival_mark(obj: Mapping[str, Any]) -> tuple[Any, ...]:
+def _other_pool_mark(obj: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return every value of another pool's queue that our queues depend on."""
     metadata = obj["metadata"]
-    return metadata.get("uid"), metadata.get("generation"), _rival_rank(obj), pool_name(obj)
+    return metadata.get("uid"), metadata.get("generation"), _other_rank(obj), pool_name(obj)
 
 
 def _version(obj: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -297,8 +297,8 @@ def _version(obj: Mapping[str, Any]) -> tuple[Any, ...]:
     return obj["metadata"].get("uid"), obj["metadata"].get("generation"), is_observed(obj), pool_name(obj)
 
 
-def _first_by_namespace(rivals: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    return {obj["metadata"]["namespace"]: obj for obj in sorted(rivals, key=_rival_rank, reverse=True)}
+def _first_by_namespace(others: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {obj["metadata"]["namespace"]: obj for obj in sorted(others, key=_other_rank, reverse=True)}
 
 
 def _creation(obj: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -306,6 +306,6 @@ def _creation(obj: Mapping[str, Any]) -> tuple[str, str, str]:
     return metadata.get("creationTimestamp") or "", metadata["name"], obj.get("kind", "")
 
 
-def _order(member: Member) -> tuple[float, str]:
-    assert member.spec is not None  # noqa: S101 (governing members have a spec)
-    return member.spec.order
+def _order(entry: QueueEntry) -> tuple[float, str]:
+    assert entry.spec is not None  # noqa: S101 (governing entries have a spec)
+    return entry.spec.order
