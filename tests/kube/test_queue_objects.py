@@ -91,18 +91,58 @@ def test_a_throughput_queue_keeps_its_limits() -> None:
         ),
         pytest.param(
             {"arrival/sporadic": {"minInterarrivalSeconds": 300}},
-            "spec.arrival: expected exactly one of periodic, sporadic and schedule, found periodic and sporadic",
+            "spec.arrival: expected exactly one of periodic, sporadic, schedule and calendar, found periodic and sporadic",
             id="two arrivals",
         ),
-        pytest.param({"arrival": {}}, "expected exactly one of periodic, sporadic and schedule, found none", id="no arrival form"),
+        pytest.param(
+            {"arrival": {}}, "expected exactly one of periodic, sporadic, schedule and calendar, found none", id="no arrival form"
+        ),
         pytest.param({"arrival": ABSENT}, "spec.arrival: expected a value, found none", id="no arrival"),
-        pytest.param({"burst": ABSENT}, "spec.burst: expected burst beside arrival.periodic or arrival.sporadic", id="no burst"),
+        pytest.param(
+            {"burst": ABSENT}, "spec.burst: expected burst beside arrival.periodic, arrival.sporadic or arrival.calendar", id="no burst"
+        ),
         pytest.param({"arrival/periodic/firstArrival": "soon"}, "expected a time as in RFC 3339, such as", id="no time"),
         pytest.param({"arrival/periodic/firstArrival": "2026-02-30T00:00:00Z"}, "expected a time as in RFC 3339", id="no such day"),
         pytest.param(
             schedule(scheduled("2026-01-01T00:00:00Z"), scheduled("2026-01-01T00:00:09Z")),
             "expected bursts in ascending order of arrival, the deadline of each at or before the arrival of the next",
             id="overlap",
+        ),
+        pytest.param(
+            {"arrival": {"calendar": {"cron": ["61 * * * *"]}}},
+            "spec.arrival.calendar.cron[0]: expected a cron expression such as 0 9 * * 1-5; Bad minute, found '61 * * * *'",
+            id="no such minute",
+        ),
+        pytest.param(
+            {"arrival": {"calendar": {"cron": ["0 9 * *"]}}},
+            "cron[0]: expected a cron expression such as 0 9 * * 1-5; it has",
+            id="four fields",
+        ),
+        pytest.param({"arrival": {"calendar": {"cron": []}}}, "spec.arrival.calendar.cron: expected", id="no expression"),
+        pytest.param(
+            {"arrival": {"calendar": {"cron": ["0 9 * * *"], "timeZone": "Europe/Nowhere"}}},
+            "spec.arrival.calendar.timeZone: expected an IANA time zone such as Europe/Berlin, found 'Europe/Nowhere'",
+            id="no such zone",
+        ),
+        pytest.param(
+            {"arrival": {"calendar": {"cron": ["0 9 * * *"], "timeZone": "../../etc/passwd"}}},
+            "spec.arrival.calendar.timeZone: expected",
+            id="a zone that is a path",
+        ),
+        pytest.param(
+            {"arrival": {"calendar": {"cron": ["0 9 * * *"], "exceptions": ["2026-02-30"]}}},
+            "spec.arrival.calendar.exceptions[0]: expected a date such as 2026-12-25, found '2026-02-30'",
+            id="no such date",
+        ),
+        pytest.param(
+            {"arrival": {"calendar": {"cron": ["0 9 * * *", "5 9 * * *"]}}, "burst/deadlineSeconds": 301},
+            "spec.arrival.calendar.cron: expected arrivals at least the burst's deadlineSeconds apart, found 300 < 301",
+            id="arrivals too close",
+        ),
+        pytest.param(
+            {"arrival": {"calendar": {"cron": ["0 9 31 4 *"]}}},
+            "spec.arrival.calendar.cron",
+            id="a day that never comes",
         ),
         pytest.param(
             {"burst/durationSecond": 1}, "spec.burst.durationSecond: no such key; did you mean spec.burst.durationSeconds?", id="misspelt"
@@ -165,6 +205,25 @@ resources = st.fixed_dictionaries(
     {},
     optional={"cpu": st.integers(1, 10**8).map(lambda milli: milli / 1000), "memory": st.integers(1, 2**50).map(float), "x.io/d": seconds},
 )
+CALENDARS = [
+    {"cron": ["0 9 * * 1-5"], "timeZone": "Europe/Berlin", "exceptions": ["2026-12-25"]},
+    {"cron": ["*/5 * * * *"]},
+    {"cron": ["30 2 * * *", "0 12 29 2 *"], "timeZone": "America/New_York"},
+]
+
+
+@given(calendar=st.sampled_from(CALENDARS), now=st.integers(0, 10**10).map(float))
+def test_the_promise_of_a_calendar_survives_the_status_exactly(calendar: dict[str, Any], now: float) -> None:
+    written = changed(LATENCY_SPEC, {"arrival": {"calendar": calendar}})
+    spec = to_queue_spec(parse_queue(queue("LatencyQueue", written)), now)
+    assert spec.burst is None
+    assert isinstance(spec.arrival, Schedule)
+    assert spec.lead_time
+    status = promise_to_status(spec)
+    assert len(str(status)) < 2000
+    assert promise_from_status(status | {"admissionOrder": 3}) == spec
+
+
 bursts = st.builds(Burst, resources.filter(bool), seconds, seconds)
 arrivals = (
     st.builds(Periodic, seconds, st.none() | times, st.integers(0, 100).map(float))

@@ -61,6 +61,7 @@ def full_status() -> QueueStatus:
         "suspended": False,
         "admissionOrder": 4,
         "limits": amounts,
+        "calendarFrom": time,
         "leadTime": "Auto",
     } | LATENCY_SPEC
     return QueueStatus.model_validate(

@@ -75,6 +75,38 @@ def test_the_multi_queue_scenario_of_the_paper_comes_out_hard_soft_elastic(clust
     assert stamps == ["fairburst-hard", "fairburst-soft", "fairburst-large"]
 
 
+def test_a_calendar_has_its_class_and_its_window_at_once(cluster_with_operator: Cluster) -> None:
+    """A burst at every full minute with a deadline of one: whenever the queue is created, a window is open."""
+    cluster = cluster_with_operator
+    spec = {
+        "burst": {"resources": {"cpu": "12"}, "durationSeconds": 10, "deadlineSeconds": 60},
+        "arrival": {"calendar": {"cron": ["* * * * *"], "timeZone": "Europe/Berlin"}},
+    }
+    assert admit(cluster, "LatencyQueue", "calendar", spec)["class"] == "Hard"
+    status = until(
+        lambda: next(
+            (found for found in [status_of(cluster, "LatencyQueue", "calendar")] if found.get("window", {}).get("state") == "Open"), None
+        ),
+        PATIENCE_SECONDS,
+        "the window of the calendar's present burst",
+    )
+    assert status["window"]["deadline"].endswith(":00Z")
+    assert status["promise"]["arrival"]["calendar"]["cron"] == ["* * * * *"]
+    cluster.kubectl(
+        "apply", "-f", "-", input=queue("LatencyQueue", "no-calendar", spec | {"arrival": {"calendar": {"cron": ["61 0 * * *"]}}})
+    )
+
+    def told() -> str | None:
+        conditions = (
+            json.loads(cluster.kubectl("get", "latq", "queue", "-n", "no-calendar", "-o", "json")).get("status", {}).get("conditions", [])
+        )
+        return next((one["message"] for one in conditions if one["type"] == "Ready" and one["status"] == "False"), None)
+
+    assert "Bad minute" in until(told, PATIENCE_SECONDS, "the wrong expression in the queue's condition")
+    cluster.kubectl("delete", "latencyqueue", "queue", "-n", "calendar")
+    cluster.kubectl("delete", "latencyqueue", "queue", "-n", "no-calendar")
+
+
 def test_a_queue_that_would_break_a_promise_is_rejected_without_names_of_others(cluster_with_operator: Cluster) -> None:
     """BoPF condition (1): a fifth queue would leave the hard queue less than it was promised."""
     cluster = cluster_with_operator

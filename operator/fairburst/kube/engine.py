@@ -218,6 +218,7 @@ class Engine:
     def _read_queues(self, view: ClusterView, changes: Changes, wall: float, now: float) -> None:
         """Take in the queue objects; `changes.everything` where rows have moved."""
         queues = view.read_queues()
+        self._queues.wall = wall
         self.memory = self._recall.read(queues, changes.queues, self.memory, self._queues.excluded, wall)
         if changes.queues or changes.objects or changes.everything:
             absent = self._cluster.absent(queues)

@@ -15,6 +15,7 @@ import numpy as np
 
 from fairburst.policy import windows
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
+from fairburst.policy.continuation import continued, move_index
 from fairburst.policy.drf import column_sum, row_any, row_maximum, take_rows
 from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.model import (
@@ -177,6 +178,8 @@ class _Settlement:
         self.capacity = snapshot.committed_capacity
         self.resources = snapshot.resources
         self.declared = snapshot.queues
+        self.calendars = {one.name: one for one in snapshot.queues if isinstance(one.arrival, Schedule) and one.arrival.calendar}
+        self.continued: set[int] = set()  # rows whose calendar lists later arrivals than at the last admission
         counted = with_pod_demand(snapshot.queues, self._promise_in_force, self.resources, self.capacity, snapshot.unit)
         self.specs, self.pod_demand = counted.specs, counted.added
         self.basis = _basis(snapshot, config)
@@ -224,6 +227,8 @@ class _Settlement:
         for name, row in known.items():
             spec = self.specs[row]
             promise, refused = former[name]
+            if name in self.calendars:
+                self._go_on(row, promise)
             if refused is not None:
                 self.was_refused[row] = refused
             if self.columns.guarantee[row] == NOT_ADMITTED:
@@ -234,7 +239,23 @@ class _Settlement:
             elif spec is not promise and spec != promise:
                 self._offer_change(row, spec, promise)
 
+    def _go_on(self, row: int, promise: QueueSpec) -> None:
+        """Number the window of a calendar's queue in the list of arrivals that is in force now."""
+        kept = self._kept(promise.name)
+        if kept is None or kept[0] is promise or not isinstance(kept[0].arrival, Schedule) or not isinstance(promise.arrival, Schedule):
+            return
+        self.continued.add(row)
+        move_index(self.columns, row, kept[0].arrival, promise.arrival)
+
     def _remembered(self, name: str) -> tuple[QueueSpec, QueueSpec | None] | None:
+        """The promise of this queue, with the present arrivals of its calendar, and the change of it that was refused."""
+        kept = self._kept(name)
+        if kept is None or name not in self.calendars:
+            return kept
+        spec, (promise, refused) = self.calendars[name], kept
+        return continued(promise, spec), None if refused is None else continued(refused, spec)
+
+    def _kept(self, name: str) -> tuple[QueueSpec, QueueSpec | None] | None:
         columns = self.memory.columns
         if columns is None:
             memory: QueueMemory | None = self.memory.queues.get(name)
@@ -289,7 +310,10 @@ class _Settlement:
         all_fit = together.holds()
         if all_fit:
             state.hard = together
-        for row, is_fair in zip(admitted.tolist(), fair.tolist(), strict=True):
+        kept = list(zip(admitted.tolist(), fair.tolist(), strict=True))
+        if not all_fit:  # later arrivals of a calendar never cost another queue what it was promised meanwhile
+            kept.sort(key=lambda pair: pair[0] in self.continued)
+        for row, is_fair in kept:
             guarantee = int(columns.guarantee[row]) if is_fair else ELASTIC
             member = self._member(row)
             if guarantee == HARD and not all_fit and not state.hard.fits(member):

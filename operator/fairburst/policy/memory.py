@@ -159,8 +159,9 @@ def _encode_arrival(arrival: Arrival | None) -> dict[str, Any] | None:
             return {"periodic": {"period": period, "first": first, "jitter": jitter}}
         case Sporadic(gap):
             return {"sporadic": gap}
-        case Schedule(bursts):
-            return {"schedule": [{"arrival": item.arrival, "burst": _encode_burst(item.burst)} for item in bursts]}
+        case Schedule(bursts, calendar, since):
+            listed = {"schedule": [{"arrival": item.arrival, "burst": _encode_burst(item.burst)} for item in bursts]}
+            return listed | ({"calendar": calendar, "since": since} if calendar else {})
 
 
 def _decode_arrival(value: Mapping[str, Any] | None) -> Arrival | None:
@@ -172,7 +173,7 @@ def _decode_arrival(value: Mapping[str, Any] | None) -> Arrival | None:
     if "sporadic" in value:
         return Sporadic(_number(value["sporadic"], "sporadic"))
     bursts = tuple(ScheduledBurst(_number(item["arrival"], "arrival"), _decode_burst(item["burst"])) for item in value["schedule"])
-    return Schedule(bursts)
+    return Schedule(bursts, str(value.get("calendar", "")), _number(value.get("since", 0.0), "since"))
 
 
 def encode_spec(spec: QueueSpec) -> dict[str, Any]:

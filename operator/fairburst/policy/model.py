@@ -93,9 +93,15 @@ class ScheduledBurst:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Explicit arrivals in ascending order."""
+    """Explicit arrivals in ascending order.
+
+    calendar: the rule that they are taken from, as text that the core only compares; empty if there is none. Of one calendar a later
+    schedule continues an earlier one. since: the time from which on it lists the calendar's arrivals.
+    """
 
     bursts: Sequence[ScheduledBurst]
+    calendar: str = ""
+    since: float = 0.0
 
 
 Arrival: TypeAlias = Periodic | Sporadic | Schedule

@@ -144,7 +144,7 @@ def _added(spec: QueueSpec, sizes: Mapping[str, float], resources: Sequence[str]
         more = pods[:, None] * np.array(list(sizes.values()))
         names = (*(table.resources[column] for column in own), *sizes)
         wider = BurstTable(names, table.arrival, table.duration, table.deadline, np.hstack([table.amounts[:, own], more]))
-        return replace(spec, arrival=Schedule(wider))
+        return replace(spec, arrival=replace(spec.arrival, bursts=wider))
     if spec.burst is None:
         return spec
     declared = np.array([spec.burst.resources.get(name, 0.0) for name in resources])

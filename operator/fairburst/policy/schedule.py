@@ -61,9 +61,16 @@ class BurstTable(Sequence[ScheduledBurst]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):
             return NotImplemented
+        if isinstance(other, BurstTable) and self.resources == other.resources:
+            mine, theirs = self._columns, other._columns
+            return all(np.array_equal(one, another) for one, another in zip(mine, theirs, strict=True))
         return len(self) == len(other) and all(one == another for one, another in zip(self, other, strict=True))
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside
+
+    @property
+    def _columns(self) -> tuple[FloatArray, ...]:
+        return self.arrival, self.duration, self.deadline, self.amounts
 
     @property
     def demand(self) -> FloatArray:

@@ -204,7 +204,8 @@ def _demanding(spec: QueueSpec, factor: float) -> QueueSpec | None:
         bursts = [(one, _smaller(one.burst, factor)) for one in spec.arrival.bursts]
         if any(burst is None for _, burst in bursts):
             return None
-        return replace(spec, arrival=Schedule(tuple(replace(one, burst=burst) for one, burst in bursts if burst is not None)))
+        rescaled = tuple(replace(one, burst=burst) for one, burst in bursts if burst is not None)
+        return replace(spec, arrival=replace(spec.arrival, bursts=rescaled))
     burst = None if spec.burst is None else _smaller(spec.burst, factor)
     return None if burst is None else replace(spec, burst=burst)
 

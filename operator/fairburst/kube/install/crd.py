@@ -142,7 +142,7 @@ def _rules_by_model(model: type[BaseModel]) -> dict[str, list[dict[str, str]]]:
     """Return the CEL entries of a model and of every model below it, by class name, which is its name in $defs and its title."""
     found: dict[str, list[dict[str, str]]] = {}
     if issubclass(model, KubeModel) and model.rules:
-        found[model.__name__] = [rule.validation() for rule in model.rules]
+        found[model.__name__] = [rule.validation() for rule in model.rules if rule.cel]
     for field in model.model_fields.values():
         for part in _models_in(field.annotation):
             found |= _rules_by_model(part)
@@ -175,7 +175,7 @@ def _convert(schema: Mapping[str, Any], definitions: Mapping[str, Any], rules: M
         result["enum"] = [outer["const"]]
     if result.get("format") == "date-time":
         result["maxLength"] = _DATE_TIME_LENGTH
-    if outer.get("title") in rules and "properties" in outer:
+    if rules.get(outer.get("title", "")) and "properties" in outer:
         result["x-kubernetes-validations"] = rules[outer["title"]]
     if "properties" in outer:
         result["properties"] = {name: _convert(value, definitions, rules) for name, value in outer["properties"].items()}

@@ -2,36 +2,66 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from pydantic import ValidationError
 
+from fairburst.kube.queues.calendar import part_at
 from fairburst.kube.queues.objects import InvalidQueueError, Queue
-from fairburst.kube.queues.specs import Arrival, Burst, LatencyQueueSpec, Periodic, Schedule, ScheduledBurst, Sporadic, ThroughputQueueSpec
+from fairburst.kube.queues.specs import (
+    Arrival,
+    Burst,
+    Calendar,
+    LatencyQueueSpec,
+    Periodic,
+    Schedule,
+    ScheduledBurst,
+    Sporadic,
+    ThroughputQueueSpec,
+)
 from fairburst.kube.queues.statuses import Promise
 from fairburst.kube.times import from_epoch, to_epoch
 from fairburst.policy import model as core
+from fairburst.policy.schedule import BurstTable
 from fairburst.quantity import charged_quantity, format_quantity
 from fairburst.validation import problems_of
 
 
-def to_queue_spec(queue: Queue) -> core.QueueSpec:
-    """Return the queue's declaration in the core's units: cores, bytes, devices; seconds, and seconds since the epoch."""
+def to_queue_spec(queue: Queue, now: float | None = None) -> core.QueueSpec:
+    """Return the queue's declaration in the core's units: cores, bytes, devices; seconds, and seconds since the epoch.
+
+    now: the time at which the arrivals of a calendar are listed; by default the queue's creation.
+    """
     name = f"{queue.metadata.namespace}/{queue.metadata.name}"
     spec = queue.spec
     latency = isinstance(spec, LatencyQueueSpec)
+    created = to_epoch(queue.metadata.creation_timestamp)
+    burst, arrival = None, None
+    if isinstance(spec, LatencyQueueSpec):
+        burst, arrival = _to_core_bursts(spec.burst, spec.arrival, created if now is None else now)
     return core.QueueSpec(
         name=name,
         kind=core.QueueKind.LATENCY if latency else core.QueueKind.THROUGHPUT,
-        order=(to_epoch(queue.metadata.creation_timestamp), name),
+        order=(created, name),
         weight=float(spec.weight),
-        burst=_to_core_burst(spec.burst) if isinstance(spec, LatencyQueueSpec) and spec.burst else None,
-        arrival=_to_core_arrival(spec.arrival) if isinstance(spec, LatencyQueueSpec) else None,
+        burst=burst,
+        arrival=arrival,
         limits=_to_units(spec.limits or {}) if isinstance(spec, ThroughputQueueSpec) else {},
         suspended=spec.suspended,
         lead_time=isinstance(spec, LatencyQueueSpec) and spec.lead_time != "Off" and spec.arrival.sporadic is None,
     )
+
+
+def listed_until(queue: Queue, now: float) -> float:
+    """Until when the arrivals of the queue's calendar that are listed at `now` hold; infinite without a calendar."""
+    spec = queue.spec
+    if not isinstance(spec, LatencyQueueSpec) or spec.burst is None or spec.arrival.calendar is None:
+        return math.inf
+    return part_at(spec.arrival.calendar.times, float(spec.burst.deadline), now).until
 
 
 def promise_to_status(spec: core.QueueSpec) -> dict[str, Any]:
@@ -41,13 +71,18 @@ def promise_to_status(spec: core.QueueSpec) -> dict[str, Any]:
     ------
     ValueError : a weight or a duration is not whole. Specs from `to_queue_spec` have whole ones.
     """
+    burst, arrival = spec.burst, spec.arrival
+    calendar_from = None
+    if isinstance(arrival, core.Schedule) and arrival.calendar:
+        burst, calendar_from = arrival.bursts[0].burst, from_epoch(arrival.since)
     promise = Promise(
         kind=spec.kind.value,
         name=spec.name,
         created=from_epoch(spec.order[0]),
         weight=_whole(spec.weight, "weight"),
-        burst=_from_core_burst(spec.burst) if spec.burst else None,
-        arrival=_from_core_arrival(spec.arrival) if spec.arrival else None,
+        burst=_from_core_burst(burst) if burst else None,
+        arrival=_from_core_arrival(arrival) if arrival else None,
+        calendar_from=calendar_from,
         limits=to_amounts(spec.limits) or None,
         suspended=spec.suspended,
         lead_time="Auto" if spec.lead_time else None,
@@ -61,13 +96,15 @@ def promise_from_status(promise: Mapping[str, Any]) -> core.QueueSpec:
         read = Promise.model_validate(dict(promise), by_alias=True, by_name=False)
     except ValidationError as error:
         raise InvalidQueueError(problems_of(error, (), prefix="status.promise.")) from error
+    listed = read.created if read.calendar_from is None else read.calendar_from
+    burst, arrival = _to_core_bursts(read.burst, read.arrival, to_epoch(listed))
     return core.QueueSpec(
         name=read.name,
         kind=core.QueueKind(read.kind),
         order=(to_epoch(read.created), read.name),
         weight=float(read.weight),
-        burst=_to_core_burst(read.burst) if read.burst else None,
-        arrival=_to_core_arrival(read.arrival) if read.arrival else None,
+        burst=burst,
+        arrival=arrival,
         limits=_to_units(read.limits or {}),
         suspended=read.suspended,
         lead_time=read.lead_time == "Auto",
@@ -103,6 +140,26 @@ def _from_core_burst(burst: core.Burst) -> Burst:
     )
 
 
+def _to_core_bursts(burst: Burst | None, arrival: Arrival | None, now: float) -> tuple[core.Burst | None, core.Arrival | None]:
+    """Burst and arrival; the core's schedule carries the bursts of a calendar, as it does those of a schedule."""
+    if burst is not None and arrival is not None and arrival.calendar is not None:
+        return None, _to_core_calendar(arrival.calendar, _to_core_burst(burst), now)
+    return _to_core_burst(burst) if burst else None, _to_core_arrival(arrival) if arrival else None
+
+
+def _to_core_calendar(calendar: Calendar, burst: core.Burst, now: float) -> core.Schedule:
+    part = part_at(calendar.times, burst.deadline_seconds, now)
+    count = len(part.arrivals)
+    table = BurstTable(
+        resources=tuple(burst.resources),
+        arrival=np.array(part.arrivals, dtype=np.float64),
+        duration=np.full(count, burst.duration_seconds),
+        deadline=np.full(count, burst.deadline_seconds),
+        amounts=np.tile(np.array(list(burst.resources.values()), dtype=np.float64), (count, 1)),
+    )
+    return core.Schedule(table, json.dumps(calendar.model_dump(mode="json", by_alias=True)), part.since)
+
+
 def _to_core_arrival(arrival: Arrival) -> core.Arrival:
     if arrival.periodic:
         first = arrival.periodic.first_arrival
@@ -129,6 +186,8 @@ def _from_core_arrival(arrival: core.Arrival) -> Arrival:
             )
         case core.Sporadic(interarrival):
             return Arrival(sporadic=Sporadic(min_interarrival_seconds=_whole(interarrival, "minInterarrivalSeconds")))
+        case core.Schedule(_, calendar) if calendar:
+            return Arrival(calendar=Calendar.model_validate_json(calendar))
         case core.Schedule(bursts):
             scheduled = [ScheduledBurst(arrival=from_epoch(one.arrival), **dict(_from_core_burst(one.burst))) for one in bursts]
             return Arrival(schedule=Schedule(bursts=scheduled))

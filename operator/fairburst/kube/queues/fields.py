@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from fairburst.bounds import EARLIEST, LATEST
+from fairburst.kube.queues.calendar import cron_problem, time_zone_exists
 from fairburst.quantity import parse_exact
 
 MAX_RESOURCES = 16
 MAX_PARALLELISM = 100_000  # the maximum for a Job with indexed completion
 YEAR_SECONDS = 31_536_000  # the longest duration that a queue may declare
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_CRON_PATTERN = r"^\S+( \S+){4}$"
 _EXTENDED_RESOURCE = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?[.])+[a-z0-9]([-a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$"
 _RESOURCE_NAME = "expected cpu, memory, ephemeral-storage or an extended resource such as nvidia.com/gpu"
 _WHOLE_DEVICES = "expected whole numbers of extended resources"
@@ -68,6 +70,30 @@ def _in_bounds(time: datetime) -> datetime:
     return time
 
 
+def _cron(expression: str) -> str:
+    problem = "it has other than five fields" if not re.fullmatch(_CRON_PATTERN, expression) else cron_problem(expression)
+    if problem:
+        raise ValueError(f"expected a cron expression such as 0 9 * * 1-5; {problem}")
+    return expression
+
+
+def _time_zone(name: str) -> str:
+    if not time_zone_exists(name):
+        raise ValueError("expected an IANA time zone such as Europe/Berlin")
+    return name
+
+
+def _date(text: str) -> str:
+    try:
+        date.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError("expected a date such as 2026-12-25") from error
+    return text
+
+
+CronExpression = Annotated[str, Field(max_length=100, json_schema_extra={"pattern": _CRON_PATTERN}), AfterValidator(_cron)]
+TimeZone = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$"), AfterValidator(_time_zone)]
+Date = Annotated[str, Field(max_length=10, pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_date)]
 Timestamp = Annotated[datetime, BeforeValidator(_timestamp)]
 Quantity = Annotated[str, BeforeValidator(_quantity_text), AfterValidator(_any_quantity), WithJsonSchema(_INT_OR_STRING)]
 PositiveQuantity = Annotated[

@@ -6,12 +6,13 @@ invalid object never stops a round: it becomes a problem of that object, and the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fairburst.kube.containment import Containment
-from fairburst.kube.queues.core_values import to_queue_spec
+from fairburst.kube.queues.core_values import listed_until, to_queue_spec
 from fairburst.kube.queues.objects import InvalidQueueError, LatencyQueue, ThroughputQueue, parse_queue
 from fairburst.policy.model import Memory, QueueKind, QueueSpec
 
@@ -113,6 +114,8 @@ class QueueSetBuilder:
         self._left_out: dict[ObjectKey, tuple[Any, ...]] = {}  # queues in Observe mode, of any pool
         self._declared: object = None
         self._problems = False
+        self.wall = 0.0  # seconds since the epoch, as of this round
+        self._calendars: dict[tuple[str, int], float] = {}  # until when the listed arrivals of a parsed calendar hold
 
     def update(self, objects: Mapping[ObjectKey, Mapping[str, Any]], changed: Collection[ObjectKey], memory: Memory) -> QueueSet | None:
         """Return the last queue set with the present objects of `changed` queues if only their statuses have changed, otherwise None.
@@ -120,6 +123,8 @@ class QueueSetBuilder:
         O(1) per changed queue, apart from two tuples; `build` reads all queues. An invalid or second queue depends on `memory`, so it needs
         `build`.
         """
+        if any(self.wall >= until for until in self._calendars.values()):
+            return None
         others = [key for key in changed if not self._leave_out(key, objects.get(key))]
         if len(others) < len(changed):
             self._last, changed = replace(self._last, observed=self._observed_only()), others
@@ -182,6 +187,7 @@ class QueueSetBuilder:
         self._other_pools = {key: _other_pool_mark(obj) for key, obj in alive.items() if pool_name(obj) != self._pool}
         self._declared = None if memory.columns is None else memory.columns.declared
         self._parsed = {cache: self._parsed[cache] for entry in found if (cache := (entry.uid, entry.generation)) in self._parsed}
+        self._calendars = {cache: until for cache, until in self._calendars.items() if cache in self._parsed}
         governing: dict[str, QueueEntry] = {}
         entries: list[QueueEntry] = []
         for rank, entry in sorted(((_rank(entry, kinds), entry) for entry in found), key=lambda pair: pair[0]):
@@ -199,8 +205,9 @@ class QueueSetBuilder:
     def _entry(self, key: ObjectKey, obj: Mapping[str, Any], memory: Memory) -> QueueEntry:
         metadata = obj["metadata"]
         uid, generation = metadata.get("uid", ""), int(metadata.get("generation", 0))
-        if (uid, generation) not in self._parsed:
-            self._parsed[uid, generation] = self._parse(obj)
+        if (uid, generation) not in self._parsed or self.wall >= self._calendars.get((uid, generation), math.inf):
+            self._parsed[uid, generation] = parsed = self._parse(obj)
+            self._note_calendar((uid, generation), parsed[0])
         queue, spec, problem = self._parsed[uid, generation]
         excluded = self.excluded.get(uid)
         if excluded is not None and excluded[0] == generation:
@@ -210,13 +217,18 @@ class QueueSetBuilder:
             problem = Problem(problem.reason, f"{problem.message} The last valid spec stays in force.")
         return QueueEntry(key, uid, generation, obj, queue, spec, problem, governs=spec is not None)
 
+    def _note_calendar(self, cache: tuple[str, int], queue: Queue | None) -> None:
+        until = math.inf if queue is None else listed_until(queue, self.wall)
+        if math.isfinite(until):
+            self._calendars[cache] = until
+
     def _parse(self, obj: Mapping[str, Any]) -> tuple[Queue | None, QueueSpec | None, Problem | None]:
         namespace = obj["metadata"]["namespace"]
         if namespace in self._never_managed:
             return None, None, Problem("NamespaceForbidden", f"namespace {namespace} cannot be managed; create the queue in another one.")
         try:
             queue = parse_queue(dict(obj))
-            spec = to_queue_spec(queue)
+            spec = to_queue_spec(queue, self.wall)
         except InvalidQueueError as error:
             return None, None, Problem("InvalidSpec", str(error))
         except Exception as error:

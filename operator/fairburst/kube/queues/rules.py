@@ -19,7 +19,7 @@ class Rule:
 
     field: path below the model, camelCase, of the value that is wrong if the condition fails; empty for the model itself.
     expected: the message.
-    cel: the expression.
+    cel: the expression; empty where CEL cannot say it, so that the operator alone checks it and a condition tells.
     holds: the same in Python.
     found: the offending value in Python.
     cel_found: the same in CEL, as a format and its values.

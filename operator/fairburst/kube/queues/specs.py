@@ -12,10 +12,24 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from fairburst.kube.queues.fields import MAX_PARALLELISM, MAX_RESOURCES, YEAR_SECONDS, Parallelism, PoolName, Resources, Seconds, Timestamp
+from fairburst.kube.queues import calendar as calendars
+from fairburst.kube.queues.fields import (
+    MAX_PARALLELISM,
+    MAX_RESOURCES,
+    YEAR_SECONDS,
+    CronExpression,
+    Date,
+    Parallelism,
+    PoolName,
+    Resources,
+    Seconds,
+    Timestamp,
+    TimeZone,
+)
 from fairburst.kube.queues.rules import Rule, SpecModel
 
 _MAX_SCHEDULED_BURSTS = 500
+_MAX_CRON, _MAX_EXCEPTIONS = 16, 366
 _MAX_CURVE = 16_384  # characters: twice the length of a curve with the most points at full precision
 
 
@@ -107,14 +121,51 @@ class Schedule(SpecModel):
     )
 
 
+class Calendar(SpecModel):
+    """Bursts at the times of cron expressions, as a CronJob has them."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            field="cron",
+            expected="expected at least one arrival that is not on an excepted date",
+            cel="",  # CEL cannot read cron expressions
+            holds=lambda calendar: calendars.has_arrivals(calendar.times),
+        ),
+    )
+
+    cron: list[CronExpression] = Field(
+        min_length=1,
+        max_length=_MAX_CRON,
+        description="Cron expressions of five fields: minute, hour, day of the month, month, day of the week. A burst arrives at the times "
+        "of each; a time that two of them name counts once.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    time_zone: TimeZone = Field(
+        default="Etc/UTC",
+        description="IANA time zone in which the expressions and the exceptions are read. Where clocks go forward, an arrival in the "
+        "skipped hour comes right after it; where they go back, one at a fixed hour comes once.",
+    )
+    exceptions: list[Date] = Field(
+        default_factory=list,
+        max_length=_MAX_EXCEPTIONS,
+        description="Dates in that time zone on which no burst arrives, such as 2026-12-25.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+
+    @property
+    def times(self) -> calendars.Calendar:
+        """The calendar as a value from which arrivals are computed."""
+        return calendars.Calendar(tuple(self.cron), self.time_zone, calendars.parse_exceptions(self.exceptions))
+
+
 class Arrival(SpecModel):
-    """Arrival of bursts: exactly one of periodic, sporadic and schedule."""
+    """Arrival of bursts: exactly one of periodic, sporadic, schedule and calendar."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             field="",
-            expected="expected exactly one of periodic, sporadic and schedule",
-            cel="[has(self.periodic), has(self.sporadic), has(self.schedule)].filter(given, given).size() == 1",
+            expected="expected exactly one of periodic, sporadic, schedule and calendar",
+            cel="[has(self.periodic), has(self.sporadic), has(self.schedule), has(self.calendar)].filter(given, given).size() == 1",
             holds=lambda arrival: len(arrival.forms) == 1,
             found=lambda arrival: " and ".join(arrival.forms) or "none",
         ),
@@ -125,11 +176,12 @@ class Arrival(SpecModel):
     schedule: Schedule | None = Field(
         default=None, description="Bursts at explicit times, each with its own demand; spec.burst is then left out."
     )
+    calendar: Calendar | None = Field(default=None, description="Bursts at the times of cron expressions in a time zone.")
 
     @property
     def forms(self) -> list[str]:
         """The names of the given forms."""
-        return [form for form in ("periodic", "sporadic", "schedule") if getattr(self, form) is not None]
+        return [form for form in ("periodic", "sporadic", "schedule", "calendar") if getattr(self, form) is not None]
 
 
 class Uncertainty(SpecModel):
@@ -186,6 +238,10 @@ def _fits_interarrival(spec: Any) -> bool:
     return not (spec.burst and spec.arrival.sporadic) or spec.burst.deadline <= spec.arrival.sporadic.min_interarrival_seconds
 
 
+def _fits_calendar(spec: Any) -> bool:
+    return not (spec.burst and spec.arrival.calendar) or spec.burst.deadline <= calendars.shortest_gap(spec.arrival.calendar.times)
+
+
 _CEL_DEADLINE = "(has(self.burst.deadlineSeconds) ? self.burst.deadlineSeconds : self.burst.durationSeconds)"
 _CEL_PERIODIC = "!has(self.burst) || !has(self.arrival.periodic)"
 _CEL_JITTER = "(has(self.arrival.periodic.jitterSeconds) ? self.arrival.periodic.jitterSeconds : 0)"
@@ -197,7 +253,8 @@ class LatencyQueueSpec(QueueSettings):
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             field="burst",
-            expected="expected burst beside arrival.periodic or arrival.sporadic, and none beside arrival.schedule, which has its own",
+            expected="expected burst beside arrival.periodic, arrival.sporadic or arrival.calendar, and none beside arrival.schedule, "
+            "which has its own",
             cel="has(self.burst) != has(self.arrival.schedule)",
             holds=lambda spec: (spec.burst is None) == (spec.arrival.schedule is not None),
         ),
@@ -226,6 +283,13 @@ class LatencyQueueSpec(QueueSettings):
             found=lambda spec: f"{spec.arrival.sporadic.min_interarrival_seconds} < {spec.burst.deadline}",
             cel_found=("%d < %d", f"self.arrival.sporadic.minInterarrivalSeconds, {_CEL_DEADLINE}"),
         ),
+        Rule(
+            field="arrival.calendar.cron",
+            expected="expected arrivals at least the burst's deadlineSeconds apart",
+            cel="",  # CEL cannot read cron expressions
+            holds=_fits_calendar,
+            found=lambda spec: f"{calendars.shortest_gap(spec.arrival.calendar.times):.0f} < {spec.burst.deadline}",
+        ),
         _unsupported("uncertainty", "!has(self.uncertainty)", lambda spec: spec.uncertainty is None, "uncertainty"),
     )
 
@@ -234,11 +298,11 @@ class LatencyQueueSpec(QueueSettings):
         description="The demand of each burst. Its guaranteed rate is resources x durationSeconds / deadlineSeconds. Required unless "
         "arrival.schedule is given.",
     )
-    arrival: Arrival = Field(description="When bursts come: exactly one of periodic, sporadic and schedule.")
+    arrival: Arrival = Field(description="When bursts come: exactly one of periodic, sporadic, schedule and calendar.")
     uncertainty: Uncertainty | None = Field(default=None, description="The demand as a distribution. Not supported yet.")
     lead_time: Literal["Auto", "Off"] | None = Field(
         default=None,
-        description="Whether room is made ahead of a periodic or scheduled burst, for a queue of class Hard. Auto: as work ends by itself, "
+        description="Whether room is made ahead of a burst at a known time, for a queue of class Hard. Auto: as work ends by itself, "
         "charged to what the queue's fair share leaves beside its bursts; it needs durations that have been learned, hence "
         "smallJobs.enabled in the operator's configuration. Off: a burst waits for work to end. Auto unless given.",
     )

@@ -28,6 +28,9 @@ class Promise(KubeModel):
     weight: int = Field(ge=1, description="Accepted weight.")
     burst: Burst | None = Field(default=None, description="Accepted burst.")
     arrival: Arrival | None = Field(default=None, description="Accepted arrival.")
+    calendar_from: Timestamp | None = Field(
+        default=None, description="From when on the arrivals of an accepted calendar are listed; the list goes on by itself."
+    )
     limits: Amounts | None = Field(default=None, description="Accepted limits.")
     lead_time: Literal["Auto"] | None = Field(default=None, description="Auto where room is made ahead of bursts.")
     suspended: bool = Field(default=False, description="Whether the accepted queue is held.")
