@@ -62,17 +62,25 @@ def test_an_example_is_applied_as_it_stands(large: Site, applied: Any, file: str
     applied(*bodies)
 
 
-def test_the_queues_in_the_documentation_can_be_applied(large: Site, applied: Any) -> None:
-    shown = [one for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")) for one in queues_in(page)]
-    assert len(shown) >= 2
-    wanted = {one["metadata"]["name"]: {"LatencyQueue": "Hard", "ThroughputQueue": "Elastic"}[one["kind"]] for one in shown}
-    applied(*(namespace_object(one["metadata"]["namespace"]) for one in shown))
-    applied(*shown)
-    until(lambda: classes(large, wanted) == wanted, PATIENCE_SECONDS, f"classes {wanted}")
-
-
 def queues_in(page: Path) -> list[JsonObject]:
     """Return the complete queues in the YAML blocks of a page."""
     blocks = re.findall(r"```yaml\n(.*?)```", page.read_text(), flags=re.DOTALL)
     found = [one for block in blocks for one in yaml.safe_load_all(block) if isinstance(one, dict)]
     return [one for one in found if str(one.get("apiVersion", "")).startswith("fairburst.dev/") and "namespace" in one["metadata"]]
+
+
+PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if queues_in(page)]
+
+
+def test_the_documentation_shows_queues() -> None:
+    assert PAGES
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_queues_of_a_page_can_be_applied(large: Site, applied: Any, page: Path) -> None:
+    """A page at a time: two pages may show queues for the same namespace."""
+    shown = queues_in(page)
+    wanted = {one["metadata"]["name"]: {"LatencyQueue": "Hard", "ThroughputQueue": "Elastic"}[one["kind"]] for one in shown}
+    applied(*(namespace_object(name) for name in sorted({one["metadata"]["namespace"] for one in shown})))
+    applied(*shown)
+    until(lambda: classes(large, wanted) == wanted, PATIENCE_SECONDS, f"classes {wanted}")
