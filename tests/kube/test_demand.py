@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube.api.objects import JOB_TRACKING, Deployment, Pod, ReplicaSet, StatefulSet
+from fairburst.kube.api.objects import JOB_TRACKING, Pod
 from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.demand import NamespaceDemand, namespace_demand, waiting_lines, waiting_pods
 from fairburst.kube.usage.pod_index import COUNTED_SECONDS, PodIndex
+from fairburst.kube.workloads.replicas import Deployment, ReplicaSet, StatefulSet
 from tests.support.objects import GI, job, pod, replicated, requesting
 
 RESOURCES = ("cpu", "memory")
@@ -216,8 +217,8 @@ def test_a_controller_that_is_gone_wants_nothing() -> None:
     controllers = ControllerIndex()
     controllers.update("Job", None, job("batch", "j", 4))
     controllers.update("Job", job("batch", "j", 4), None)
-    assert list(controllers.workloads("batch").jobs) == []
-    assert list(controllers.workloads("never-seen").jobs) == []
+    assert list(controllers.workloads("batch").of("Job")) == []
+    assert list(controllers.workloads("never-seen").of("Job")) == []
 
 
 class TestWaitingPods:

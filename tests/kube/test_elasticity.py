@@ -63,7 +63,7 @@ def run_pods(world: World, made: Job, count: int) -> None:
 
 
 def present(world: World, made: Job) -> Job:
-    for one in world.view.controllers.workloads(made.metadata.namespace).jobs:
+    for one in world.view.controllers.workloads(made.metadata.namespace).of("Job"):
         if one.metadata.name == made.metadata.name:
             return one
     raise AssertionError(f"no Job {made.metadata.name}")
@@ -82,7 +82,7 @@ def resize(world: World, made: Job, parallelism: int, annotations: dict[str, str
 
 def take_sizes(world: World, plan: RoundPlan) -> None:
     for write in plan.elastic.writes:
-        [old] = [one for one in world.view.controllers.workloads(write.namespace).jobs if one.metadata.name == write.name]
+        [old] = [one for one in world.view.controllers.workloads(write.namespace).of("Job") if one.metadata.name == write.name]
         assert old.metadata.resource_version == write.resource_version
         resize(world, old, write.parallelism, mark_annotations(write.mark))
 
@@ -94,7 +94,7 @@ def round_(world: World) -> RoundPlan:
 
 
 def sizes(world: World, namespace: str = "batch") -> dict[str, int]:
-    return {one.metadata.name: parallelism_of(one) for one in world.view.controllers.workloads(namespace).jobs}
+    return {one.metadata.name: parallelism_of(one) for one in world.view.controllers.workloads(namespace).of("Job")}
 
 
 def settled(seconds: float = 300.0) -> World:
@@ -167,7 +167,7 @@ def test_a_job_is_resized_at_most_once_an_interval_also_after_a_restart() -> Non
     elastic(world, "third", STEEP)  # which changes what is fair
     restarted = cluster()
     queue(restarted)
-    for one in world.view.controllers.workloads("batch").jobs:
+    for one in world.view.controllers.workloads("batch").of("Job"):
         restarted.controller("Job", None, one)
     restarted.after(10.0)
     plan = round_(restarted)
@@ -256,12 +256,12 @@ def test_what_was_changed_is_undone(how: str) -> None:
     elif how == "deleted":
         del world.queues[TQ, "batch", "queue"]
     else:
-        for one in list(world.view.controllers.workloads("batch").jobs):
+        for one in list(world.view.controllers.workloads("batch").of("Job")):
             resize(world, one, parallelism_of(one), {CURVE: None})
     world.after(1.0)
     round_(world)
     assert sizes(world) == {"flat": 16, "steep": 16}
-    for one in world.view.controllers.workloads("batch").jobs:
+    for one in world.view.controllers.workloads("batch").of("Job"):
         assert {ORIGINAL, GIVEN}.isdisjoint(one.metadata.annotations or {})
     assert world.plan().elastic.writes == []
 

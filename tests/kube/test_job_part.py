@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.jobs.job_index import JobIndex
 from fairburst.kube.jobs.job_part import JobPartBuilder, NamespaceJobs
-from fairburst.kube.usage.demand import NamespaceDemand, Workloads, namespace_demand
+from fairburst.kube.usage.demand import NamespaceDemand, namespace_demand
 from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.workloads.kind import Controllers
 from tests.support.objects import WALL, pod, requesting
 
 RESOURCES = ("cpu", "memory")
@@ -57,7 +58,7 @@ def test_bare_pods_are_the_jobs_that_a_first_look_would_find(changes: list[tuple
             index.update(old, new, pods.requests_of(changed), WALL + now, float(now))
         if new is not None and not new.ended:
             stored[number] = new
-        demand = namespace_demand(Workloads(), pods.namespace("batch"), pods.owners_in("batch"), RESOURCES)
+        demand = namespace_demand(Controllers(), pods.namespace("batch"), pods.owners_in("batch"), RESOURCES)
         queue = f"batch/queue-{now // 3}"
         first_look = copy.deepcopy(index)
         for one in first_look.jobs("batch"):

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from fairburst.kube.admission.mutation import held_patch
-from fairburst.kube.api.objects import Job, JobSet
+from fairburst.kube.api.objects import Job
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
+from fairburst.kube.workloads.job_set import JobSet
 from tests.kube.test_suspend import SUSPENDS, TQ, held, settle, waiting, world_with_batch
 from tests.support.objects import World, job, pod_spec, requesting
 
@@ -29,7 +30,7 @@ def put(world: World, new: JobSet) -> JobSet:
 
 
 def job_sets(world: World) -> dict[str, JobSet]:
-    return {one.metadata.name: one for one in world.view.controllers.workloads("batch").job_sets}
+    return {one.metadata.name: one for one in world.view.controllers.workloads("batch").of("JobSet")}
 
 
 def held_sets(world: World) -> list[str]:
@@ -56,7 +57,7 @@ def test_a_held_job_set_is_demand_and_starts_whole_in_line_with_jobs() -> None:
     held(world, "third", 8, created=2)
     assert wanted(world) == "78"
     assert (waiting(world), held_sets(world)) == (["third"], ["second"]), "24 places are too few for 30, and the third does not pass it"
-    (first,) = [one for one in world.view.controllers.workloads("batch").jobs if one.metadata.name == "first"]
+    (first,) = [one for one in world.view.controllers.workloads("batch").of("Job") if one.metadata.name == "first"]
     world.controller("Job", first, None)
     settle(world)
     assert (waiting(world), held_sets(world)) == ([], [])

@@ -10,20 +10,18 @@ import msgspec
 import pytest
 
 from fairburst.kube.api.objects import (
-    Deployment,
     Job,
     LimitRange,
     Namespace,
     Node,
     Object,
     Pod,
-    ReplicaSet,
     ResourceQuota,
-    StatefulSet,
     controller_of,
     event_decoder,
     list_decoder,
 )
+from fairburst.kube.workloads.replicas import Deployment, ReplicaSet, StatefulSet
 
 FULL_POD = {
     "metadata": {

@@ -28,7 +28,7 @@ def held(world: World, name: str, pods: int, *, namespace: str = "batch", cpu: s
 
 
 def jobs(world: World, namespace: str = "batch") -> dict[str, Job]:
-    return {one.metadata.name: one for one in world.view.controllers.workloads(namespace).jobs}
+    return {one.metadata.name: one for one in world.view.controllers.workloads(namespace).of("Job")}
 
 
 def waiting(world: World, namespace: str = "batch") -> list[str]:

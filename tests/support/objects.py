@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from fairburst.config import Config, parse_config
-from fairburst.kube.api.objects import Deployment, Job, JobSet, LimitRange, Namespace, Node, Pod, ReplicaSet, ResourceQuota, StatefulSet
+from fairburst.kube.api.objects import Job, LimitRange, Namespace, Node, Pod, ResourceQuota
 from fairburst.kube.enforce.gate import ungate_patch
 from fairburst.kube.enforce.quota_plan import quota_body
 from fairburst.kube.enforce.suspend import JobStart
@@ -17,6 +17,8 @@ from fairburst.kube.names import API_VERSION, HOLDS_LABEL, MANAGED_LABEL, OUR_QU
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.workloads.job_set import JobSet
+from fairburst.kube.workloads.replicas import Deployment, ReplicaSet, StatefulSet
 from tests.support.fake_api import json_patch, merge_patch
 
 JsonObject = dict[str, Any]
@@ -243,7 +245,7 @@ class World:
     def _start(self, start: JobStart) -> None:
         """The API server takes a start, and refuses one for another version."""
         workloads = self.view.controllers.workloads(start.namespace)
-        of_kind: Iterable[Job | JobSet] = workloads.jobs if start.kind == "Job" else workloads.job_sets
+        of_kind: Iterable[Job | JobSet] = workloads.of(start.kind)
         old = next(one for one in of_kind if one.metadata.name == start.name)
         if old.metadata.resource_version == start.resource_version:
             new = msgspec.convert(merge_patch(msgspec.to_builtins(old), start.patch(self.wall)), type(old))

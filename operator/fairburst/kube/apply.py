@@ -25,17 +25,10 @@ from fairburst.kube.queues.job_annotations import FIELD_MANAGER
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.times import from_epoch
 from fairburst.kube.usage.demand import Owner
-from fairburst.kube.usage.job_sets import PATH as JOB_SETS
+from fairburst.kube.workloads.registry import KINDS
 from fairburst.telemetry.metrics import Metrics
 
 CONCURRENT_WRITES = 32
-CONTROLLER_PATHS = {
-    "Job": "/apis/batch/v1/namespaces/{}/jobs/{}",
-    "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets/{}",
-    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets/{}",
-    "Deployment": "/apis/apps/v1/namespaces/{}/deployments/{}",
-    "JobSet": JOB_SETS + "/namespaces/{}/jobsets/{}",
-}
 
 Item = TypeVar("Item")
 Seen = Callable[[dict[str, Any]], None]
@@ -128,14 +121,14 @@ class Applier:
 
     async def _parallelism(self, write: ParallelismWrite) -> None:
         """Resize a Job, unless it has changed since we looked: then the next round looks again."""
-        path = CONTROLLER_PATHS["Job"].format(write.namespace, write.name)
+        path = KINDS["Job"].path(write.namespace, write.name)
         self._job_seen(await self._client.merge_patch(path, write.patch(), {"fieldManager": FIELD_MANAGER}))
 
     async def _start(self, start: JobStart) -> None:
         """Start a held Job, unless it has changed since we looked: then the next round looks again."""
-        path = CONTROLLER_PATHS[start.kind].format(start.namespace, start.name)
+        path = KINDS[start.kind].path(start.namespace, start.name)
         self._job_seen(await self._client.merge_patch(path, start.patch(time.time()), {"fieldManager": FIELD_MANAGER}))
 
     async def _wake(self, owner: Owner) -> None:
-        path = CONTROLLER_PATHS[owner.kind].format(owner.namespace, owner.name)
+        path = KINDS[owner.kind].path(owner.namespace, owner.name)
         await self._client.merge_patch(path, {"metadata": {"annotations": {RESYNC_ANNOTATION: from_epoch(time.time()).isoformat()}}})

@@ -15,13 +15,12 @@ from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, CredentialsError
 from fairburst.kube.api.first_answer import first_answer
 from fairburst.kube.api.informer import Informer, silence
-from fairburst.kube.api.objects import Node, Pod
+from fairburst.kube.api.objects import LIVE_PODS, Node, Pod
 from fairburst.kube.extender.node_table import NodeTable
 from fairburst.kube.extender.queue_objects import PATHS, Queue, classes, expected_bursts
 from fairburst.kube.extender.server import ExtenderServer
 from fairburst.kube.process import NO_CLUSTER, stopped_by_signal
 from fairburst.kube.usage.pod_index import PodIndex
-from fairburst.kube.usage.watched import LIVE_PODS
 from fairburst.telemetry.log import event, set_up
 from fairburst.telemetry.metrics import ExtenderMetrics
 

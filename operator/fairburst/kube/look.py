@@ -18,14 +18,14 @@ from fairburst.config import Config, parse_config
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, Forbidden, NotFound
 from fairburst.kube.api.informer import Informer
-from fairburst.kube.api.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
+from fairburst.kube.api.objects import LIVE_PODS, LimitRange, Namespace, Node, Pod, ResourceQuota
 from fairburst.kube.memories import Memories
 from fairburst.kube.queues.listing import Queues, read_queues
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
-from fairburst.kube.usage.watched import CONTROLLERS, LIVE_PODS
+from fairburst.kube.workloads.registry import KINDS
 from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, RoundResult
 from fairburst.whatif.rounds import DecidedRound
 
@@ -103,7 +103,7 @@ async def read_cluster(client: ApiClient, config: Config) -> Reading:
     quotas = Informer(client, "/api/v1/resourcequotas", ResourceQuota, _ignored)
     limit_ranges = Informer(client, "/api/v1/limitranges", LimitRange, _ignored)
     controllers: dict[str, Informer[Any]] = {
-        kind: Informer(client, path, item, _ignored, optional=kind == "JobSet") for kind, (path, item) in CONTROLLERS.items()
+        name: Informer(client, kind.collection, kind.item, _ignored, optional=kind.optional) for name, kind in KINDS.items()
     }
     informers: list[Informer[Any]] = [pods, nodes, namespaces, quotas, limit_ranges, *controllers.values()]
     queues = await read_queues(client)

@@ -27,7 +27,7 @@ from fairburst.kube.api.errors import ApiError, CredentialsError
 from fairburst.kube.api.first_answer import first_answer
 from fairburst.kube.api.informer import Informer, silence
 from fairburst.kube.api.lease import LeaderElection, LeaseTimes
-from fairburst.kube.api.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
+from fairburst.kube.api.objects import LIVE_PODS, LimitRange, Namespace, Node, Pod, ResourceQuota
 from fairburst.kube.api.retry import WriteRetries
 from fairburst.kube.apply import Applier
 from fairburst.kube.evict import Evictor
@@ -41,8 +41,8 @@ from fairburst.kube.supervision import supervised
 from fairburst.kube.ungate import Ungater
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
-from fairburst.kube.usage.watched import CONTROLLERS, LIVE_PODS
 from fairburst.kube.views.elastic_view import figures
+from fairburst.kube.workloads.registry import KINDS
 from fairburst.policy.decide import decide
 from fairburst.policy.model import QueueKind
 from fairburst.recording.writer import recorder_of
@@ -118,8 +118,8 @@ class Operator:
         self._quotas = Informer(client, "/api/v1/resourcequotas", ResourceQuota, self._mark)
         self._limit_ranges = Informer(client, "/api/v1/limitranges", LimitRange, self._mark)
         self._controllers = {
-            kind: Informer(client, path, item, self._mark, optional=kind == "JobSet", on_event=self._controller_hook(kind))
-            for kind, (path, item) in CONTROLLERS.items()
+            name: Informer(client, kind.collection, kind.item, self._mark, optional=kind.optional, on_event=self._controller_hook(name))
+            for name, kind in KINDS.items()
         }
         self._queues = QueueWatch(client, on_change=self._mark)
         self._view = ClusterView(
@@ -327,7 +327,7 @@ class Operator:
 
     def _job_seen(self, obj: dict[str, Any]) -> None:
         kind = obj["kind"]
-        self._controllers[kind].observe(msgspec.convert(obj, CONTROLLERS[kind][1]))
+        self._controllers[kind].observe(msgspec.convert(obj, KINDS[kind].item))
 
     def _quota_seen(self, obj: dict[str, Any]) -> None:
         self._quotas.observe(msgspec.convert(obj, ResourceQuota))

@@ -18,6 +18,7 @@ ResourceList = dict[str, Quantity]
 
 UNMANAGED_PRIORITY_PREFIX = "system-"
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
+LIVE_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}  # parameters of a list or watch of pods that have not ended
 # Condition and reason that the API server writes into a pod that it evicts.
 DISRUPTION = "DisruptionTarget"
 # Finalizer of a Job's pod until the Job controller has counted its end, about a second after it.
@@ -362,110 +363,6 @@ class Job(Object):
         """Whether the Job is complete, or is about to be marked so."""
         endings = ("Complete", "SuccessCriteriaMet")
         return any(condition.type in endings and condition.status == "True" for condition in self.status.conditions or ())
-
-
-class JobTemplate(Struct):
-    """batch/v1 JobTemplateSpec."""
-
-    spec: JobSpec = msgspec.field(default_factory=JobSpec)
-
-
-class ReplicatedJob(Struct):
-    """One Job template of a JobSet and its number of Jobs. `replicas` None means 1."""
-
-    name: str = ""
-    replicas: int | None = None
-    template: JobTemplate = msgspec.field(default_factory=JobTemplate)
-
-
-class JobSetSpec(Struct):
-    """jobset.x-k8s.io/v1alpha2 JobSetSpec."""
-
-    suspend: bool | None = None
-    replicated_jobs: list[ReplicatedJob] = []
-
-
-class ReplicatedJobStatus(Struct):
-    """Number of succeeded Jobs of one template. The Jobs may have been deleted since."""
-
-    name: str = ""
-    succeeded: int = 0
-
-
-class JobSetStatus(Struct):
-    """jobset.x-k8s.io/v1alpha2 JobSetStatus. `terminal_state` is empty until the JobSet has ended."""
-
-    terminal_state: str = ""
-    replicated_jobs_status: list[ReplicatedJobStatus] = []
-
-
-class JobSet(Object):
-    """jobset.x-k8s.io/v1alpha2 JobSet: Jobs that another controller creates and suspends together."""
-
-    spec: JobSetSpec = msgspec.field(default_factory=JobSetSpec)
-    status: JobSetStatus = msgspec.field(default_factory=JobSetStatus)
-
-    @property
-    def finished(self) -> bool:
-        """Whether the JobSet is complete or has failed."""
-        return bool(self.status.terminal_state)
-
-
-class RollingUpdate(Struct):
-    """Bounds of a rolling update, as numbers or percentages."""
-
-    max_surge: int | str | None = None
-    max_unavailable: int | str | None = None
-
-
-class Strategy(Struct):
-    """Deployment strategy or StatefulSet update strategy."""
-
-    type: str = ""
-    rolling_update: RollingUpdate | None = None
-
-
-class ReplicatedSpec(Struct):
-    """Common part of ReplicaSet, Deployment and StatefulSet specs. `replicas` None means 1."""
-
-    replicas: int | None = None
-    paused: bool | None = None
-    strategy: Strategy | None = None
-    update_strategy: Strategy | None = None
-    template: PodTemplate = msgspec.field(default_factory=PodTemplate)
-
-
-class ReplicatedStatus(Struct):
-    """Common part of ReplicaSet, Deployment and StatefulSet statuses."""
-
-    replicas: int = 0
-    ready_replicas: int = 0
-    updated_replicas: int = 0
-    available_replicas: int = 0
-    observed_generation: int = 0
-    conditions: list[Condition] | None = None
-
-
-class _Replicated(Object):
-    spec: ReplicatedSpec = msgspec.field(default_factory=ReplicatedSpec)
-    status: ReplicatedStatus = msgspec.field(default_factory=ReplicatedStatus)
-
-    @property
-    def wanted(self) -> int:
-        """Desired replicas."""
-        return 1 if self.spec.replicas is None else self.spec.replicas
-
-
-class ReplicaSet(_Replicated):
-    """apps/v1 ReplicaSet."""
-
-
-class Deployment(_Replicated):
-    """apps/v1 Deployment."""
-
-
-class StatefulSet(_Replicated):
-    """apps/v1 StatefulSet."""
 
 
 class ScopeSelectorTerm(Struct):

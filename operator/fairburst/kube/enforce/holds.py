@@ -9,7 +9,6 @@ import math
 from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from fairburst.kube.api.objects import Job, JobSet
 from fairburst.kube.enforce.fifo_admission import Oversize, oversize
 from fairburst.kube.enforce.gate import GateLevel, milli_level
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
@@ -18,6 +17,7 @@ from fairburst.kube.enforce.suspend import JobStart, starts, too_large, unheld_s
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.usage.gated_pods import GatedPods
 from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.workloads.kind import Suspendable
 from fairburst.policy.model import GuaranteeClass, RoundResult, WindowState
 
 HOLD_SETTLES_SECONDS = 1.0  # until every API server stamps by a changed status; measured: at most 157 ms
@@ -34,7 +34,7 @@ def job_starts(
     holding: Collection[str],
     result: RoundResult,
     resources: Sequence[str],
-    noted: Iterable[Job | JobSet],
+    noted: Iterable[Suspendable],
     left_alone: Iterable[str],
 ) -> list[JobStart]:
     """Which held Jobs start: in `enforced` by the level of a queue in Suspend mode, and all of them where there is no such queue.

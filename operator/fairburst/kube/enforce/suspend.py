@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairburst.kube.api.objects import Job, JobSet
 from fairburst.kube.enforce.fifo_admission import Oversize, oversize, served
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
 from fairburst.kube.times import from_epoch
-from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, is_held
+from fairburst.kube.usage.demand import HeldJob, NamespaceDemand
+from fairburst.kube.workloads.job import is_held
+from fairburst.kube.workloads.kind import Suspendable
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def too_large(demand: NamespaceDemand, resources: Sequence[str], level: Iterable
     return [one for one in found if one is not None]
 
 
-def unheld_starts(noted: Iterable[Job | JobSet], holding: Iterable[str], left_alone: Iterable[str]) -> list[JobStart]:
+def unheld_starts(noted: Iterable[Suspendable], holding: Iterable[str], left_alone: Iterable[str]) -> list[JobStart]:
     """Jobs and JobSets with our note that nothing holds back any more: their namespace's queue is in no Suspend mode, or they run already.
 
     `noted`: all of them with the note; `holding`: namespaces of queues in Suspend mode; `left_alone`: where others decide.
@@ -102,16 +103,16 @@ def unheld_starts(noted: Iterable[Job | JobSet], holding: Iterable[str], left_al
     return [_start(job) for job in free if job.metadata.deletion_timestamp is None and not job.finished]
 
 
-def _start(job: Job | JobSet) -> JobStart:
+def _start(job: Suspendable) -> JobStart:
     return JobStart(_kind(job), job.metadata.namespace, job.metadata.name, job.metadata.resource_version)
 
 
-def _name(job: Job | JobSet) -> str:
+def _name(job: Suspendable) -> str:
     return f"{_kind(job)} {job.metadata.namespace}/{job.metadata.name}"
 
 
-def _kind(job: Job | JobSet) -> str:
-    return "Job" if isinstance(job, Job) else "JobSet"
+def _kind(job: Suspendable) -> str:
+    return type(job).__name__  # an item's class is named as its kind
 
 
 def _order(one: HeldJob) -> tuple[str, str]:

@@ -22,7 +22,8 @@ from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespace
 from fairburst.kube.install.tenant_rules import OPERATE, RBAC_API, admin_role, edit_role, tenant_policies, view_role
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, label_patches, size_variables, unlabel_patches
 from fairburst.kube.names import API_VERSION, GATE, GROUP, HELD_ANNOTATION, LOWEST_CLASS
-from fairburst.kube.usage.job_sets import GROUP as JOB_SET_GROUP
+from fairburst.kube.workloads.job_set import GROUP as JOB_SET_GROUP
+from fairburst.kube.workloads.registry import KINDS
 
 SERVICE_ACCOUNT = "fairburst"
 _READ = ["get", "list", "watch"]
@@ -315,13 +316,19 @@ def cluster_rules() -> list[Manifest]:
         _rule("", ["namespaces"], [*_READ, "patch"]),  # puts the managed label back
         _rule("", ["resourcequotas"], [*_READ, "create", "patch", "delete"]),
         _rule("", ["resourcequotas/status"], ["patch"]),
-        _rule("batch", ["jobs"], [*_READ, "patch"]),  # an annotation resyncs a controller that a quota has blocked; elastic Jobs are sized
-        _rule(JOB_SET_GROUP, ["jobsets"], [*_READ, "patch"]),  # those that are held are started
-        _rule("apps", ["replicasets", "deployments", "statefulsets"], [*_READ, "patch"]),
+        *_workload_rules(),
         _rule("", ["events"], ["create"]),
         _rule(GROUP, queues, [*_READ, OPERATE]),  # what tenants are refused (tenant_rules.py)
         _rule(GROUP, [f"{one}/status" for one in queues], ["patch"]),
     ]
+
+
+def _workload_rules() -> list[Manifest]:
+    """Rules about the kinds of work: all are read; an annotation makes a controller try again, and a patch starts or resizes a Job."""
+    groups = dict[tuple[str, bool], list[str]]()
+    for kind in KINDS.values():
+        groups.setdefault((kind.group, kind.patched), []).append(kind.plural)
+    return [_rule(group, plurals, [*_READ, "patch"] if patched else _READ) for (group, patched), plurals in groups.items()]
 
 
 def own_namespace_rules() -> list[Manifest]:

@@ -16,7 +16,7 @@ from fairburst.config import Config
 from fairburst.kube.install.scope import POLICY_API, Manifest
 from fairburst.kube.names import GATE, GROUP, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL, OUR_QUOTAS, POOL_LABEL
 from fairburst.kube.queues.queue_set import NEVER_MANAGED
-from fairburst.kube.usage.job_sets import GROUP as JOB_SET_GROUP
+from fairburst.kube.workloads.job_set import GROUP as JOB_SET_GROUP
 
 _MANAGED = f"namespaceObject.metadata.?labels[?'{MANAGED_LABEL}'].orValue('') == 'true'"
 _HELD = f"'{HELD_ANNOTATION}' in oldObject.metadata.?annotations.orValue({{}})"

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, NotFound
 from fairburst.kube.api.informer import PAGE_SIZE
-from fairburst.kube.api.objects import Job, JobSet, Object, Pod, list_decoder
+from fairburst.kube.api.objects import Object, Pod, list_decoder
 from fairburst.kube.enforce.gate import ungate_patch
 from fairburst.kube.enforce.suspend import JobStart, unheld_starts
 from fairburst.kube.names import GROUP, HELD_ANNOTATION, VERSION
@@ -24,7 +24,8 @@ from fairburst.kube.queues.job_annotations import FIELD_MANAGER
 from fairburst.kube.queues.queue_set import pool_name
 from fairburst.kube.queues.queue_watch import PLURALS
 from fairburst.kube.usage.gated_pods import GatedPod, gated_pod
-from fairburst.kube.usage.job_sets import PATH as JOB_SETS
+from fairburst.kube.workloads.kind import Suspendable
+from fairburst.kube.workloads.registry import KINDS
 
 Kind = TypeVar("Kind", bound=Object)
 Item = TypeVar("Item")
@@ -92,11 +93,13 @@ async def _hold_nothing(client: ApiClient, queue: Mapping[str, Any], report: Und
         await client.merge_patch(path, {"status": {"holds": None}})
 
 
-async def _noted(client: ApiClient) -> list[Job | JobSet]:
-    """Return every Job and JobSet that carries our note of being held."""
-    jobs: list[Job | JobSet] = [*await _pages(client, "/apis/batch/v1/jobs", Job)]
-    with contextlib.suppress(NotFound):  # JobSet is not installed
-        jobs += await _pages(client, f"{JOB_SETS}/jobsets", JobSet)
+async def _noted(client: ApiClient) -> list[Suspendable]:
+    """Return every object that carries our note of being held."""
+    jobs = list[Any]()
+    for kind in KINDS.values():
+        if kind.suspends:
+            with contextlib.suppress(NotFound):  # its CRD is not installed
+                jobs += await _pages(client, kind.collection, kind.item)
     return [job for job in jobs if HELD_ANNOTATION in (job.metadata.annotations or {})]
 
 
@@ -129,7 +132,6 @@ async def _ungate(client: ApiClient, pod: GatedPod, report: Undone) -> None:
 
 
 async def _start(client: ApiClient, job: JobStart, report: Undone) -> None:
-    group, plural = ("/apis/batch/v1", "jobs") if job.kind == "Job" else (JOB_SETS, "jobsets")
-    path = f"{group}/namespaces/{job.namespace}/{plural}/{job.name}"
-    async with report.step("let go", f"{plural} {job.namespace}/{job.name}"):
-        await client.merge_patch(path, job.patch(time.time()), {"fieldManager": FIELD_MANAGER})
+    kind = KINDS[job.kind]
+    async with report.step("let go", f"{kind.plural} {job.namespace}/{job.name}"):
+        await client.merge_patch(kind.path(job.namespace, job.name), job.patch(time.time()), {"fieldManager": FIELD_MANAGER})

@@ -23,7 +23,7 @@ from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import GATE, GROUP, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL, OUR_QUOTAS, POOL_LABEL, RELEASED_ANNOTATION
 from fairburst.kube.queues.job_annotations import CHANGED_AT, GIVEN, ORIGINAL
 from fairburst.kube.queues.specs import QueueSettings
-from fairburst.kube.usage.job_sets import GROUP as JOB_SET_GROUP
+from fairburst.kube.workloads.job_set import GROUP as JOB_SET_GROUP
 
 RBAC_API = "rbac.authorization.k8s.io/v1"
 QUEUES = ("latencyqueues", "throughputqueues")

@@ -137,7 +137,7 @@ class SlotPlanner:
             name: candidates(
                 name,
                 queue.elasticity,
-                controllers.workloads(queue.entry.namespace).jobs,
+                controllers.workloads(queue.entry.namespace).of("Job"),
                 pods.owners_in(queue.entry.namespace),
                 pods.resources,
                 self.learned.curves,

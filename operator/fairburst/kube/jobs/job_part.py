@@ -19,8 +19,9 @@ from fairburst.kube.jobs.job_index import JobIndex, JobKey, JobPods, group_of
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, size_of
 from fairburst.kube.names import SIZE_CLASSES, SMALL_CLASS
 from fairburst.kube.queues.job_annotations import family_of
-from fairburst.kube.usage.demand import DesiredPods, NamespaceDemand, pods_at_once
-from fairburst.kube.usage.pod_index import ANNOUNCED_KINDS
+from fairburst.kube.usage.demand import DesiredPods, NamespaceDemand
+from fairburst.kube.workloads.job import pods_at_once
+from fairburst.kube.workloads.registry import ANNOUNCED_KINDS
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.dress.values import DemandCategory, Job
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fairburst.kube.api.objects import Job
-from fairburst.kube.usage.demand import pods_at_once
 from fairburst.kube.usage.effective_requests import template_lacks_requests, template_requests
+from fairburst.kube.workloads.job import pods_at_once
 
 SIZE_LABEL = "fairburst.dev/size"
 SMALL, LARGE = "small", "large"

@@ -6,21 +6,20 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import Any
 
-from fairburst.kube.api.objects import Job, JobSet
+from fairburst.kube.api.objects import Job
 from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.queues.job_annotations import read_mark
-from fairburst.kube.usage.demand import Workloads
-
-HELD_KINDS = frozenset({"Job", "JobSet"})
+from fairburst.kube.workloads.kind import Controllers, Suspendable
+from fairburst.kube.workloads.registry import KINDS
 
 
 class ControllerIndex:
-    """Jobs, JobSets, Deployments, ReplicaSets and StatefulSets by namespace. O(1) a change."""
+    """The controllers of every kind, by namespace. O(1) a change."""
 
     def __init__(self) -> None:
         self._by_namespace: dict[str, dict[str, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
         self._marked: dict[tuple[str, str], Job] = {}
-        self._noted: dict[tuple[str, str, str], Job | JobSet] = {}
+        self._noted: dict[tuple[str, str, str], Suspendable] = {}
 
     def update(self, kind: str, old: Any, new: Any) -> None:
         """Apply one change of a controller; `kind` is its Kubernetes kind."""
@@ -36,7 +35,7 @@ class ControllerIndex:
                 self._marked[key] = new
             else:
                 self._marked.pop(key, None)
-        if kind in HELD_KINDS:
+        if KINDS[kind].suspends:
             noted = kind, metadata.namespace, metadata.name
             if new is not None and HELD_ANNOTATION in (new.metadata.annotations or {}):
                 self._noted[noted] = new
@@ -44,11 +43,11 @@ class ControllerIndex:
                 self._noted.pop(noted, None)
 
     def marked_jobs(self) -> Collection[Job]:
-        """Jobs that carry our notes of having been resized, in whatever namespace."""
+        """Return the Jobs that carry our notes of having been resized, in all namespaces."""
         return self._marked.values()
 
-    def noted_jobs(self) -> Collection[Job | JobSet]:
-        """Jobs and JobSets that carry our note of being held, in whatever namespace."""
+    def noted_jobs(self) -> Collection[Suspendable]:
+        """Return the objects that carry our note of being held, in all namespaces."""
         return self._noted.values()
 
     def job(self, namespace: str, name: str) -> Job | None:
@@ -57,15 +56,6 @@ class ControllerIndex:
         job: Job | None = None if kinds is None else kinds["Job"].get(name)
         return job
 
-    def workloads(self, namespace: str) -> Workloads:
-        """The controllers of one namespace; empty where there are none."""
-        kinds = self._by_namespace.get(namespace)
-        if kinds is None:
-            return Workloads()
-        return Workloads(
-            jobs=kinds["Job"].values(),
-            deployments=kinds["Deployment"].values(),
-            replica_sets=kinds["ReplicaSet"].values(),
-            stateful_sets=kinds["StatefulSet"].values(),
-            job_sets=kinds["JobSet"].values(),
-        )
+    def workloads(self, namespace: str) -> Controllers:
+        """Return the controllers of one namespace; empty where there are none."""
+        return Controllers(self._by_namespace.get(namespace, {}))

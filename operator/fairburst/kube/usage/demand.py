@@ -1,24 +1,26 @@
-"""What a namespace's workloads want: pods that exist and pods that their controllers will still create. Pure.
+"""The demand of a namespace: pods that exist, and pods that their controllers will still create. Pure.
 
-A controller's wish is its pod count times what its newest stored pod was charged (sidecars injected at admission count), or
-what its template asks for while it has no pod. Work that no object announces (bare pods, Spark executors) is granted a step
-above what exists, so that its level grows as it fills up.
+A controller demands its number of pods times the effective requests of its newest stored pod (sidecars that admission injects count), or
+its template's requests while it has no pod. Work that no object announces (bare pods, Spark executors) is granted a step above what
+exists, so that its level grows as it fills up.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from fairburst.bounds import MOST_AMOUNT, bounded_amount, bounded_count
-from fairburst.kube.api.objects import Deployment, Job, JobSet, JobSpec, PodTemplate, ReplicaSet, StatefulSet, UncountedPods, controller_of
-from fairburst.kube.names import HELD_ANNOTATION
+from fairburst.bounds import MOST_AMOUNT, bounded_amount
+from fairburst.kube.api.objects import PodTemplate
 from fairburst.kube.usage.effective_requests import template_lacks_requests, template_requests
-from fairburst.kube.usage.job_sets import parts_to_come
 from fairburst.kube.usage.pod_index import NamespaceUsage, OwnerUsage
+from fairburst.kube.workloads.job import is_held
+from fairburst.kube.workloads.kind import Controllers, Suspendable
+from fairburst.kube.workloads.registry import KINDS
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import WaitingPods
 
@@ -43,28 +45,17 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class DesiredPods:
-    """What one controller wants, and the object that says so."""
+    """The pods that one controller wants, and the object that says so."""
 
     owner: Owner
-    controller: Job | Deployment | ReplicaSet | StatefulSet
-
-
-@dataclass(frozen=True, slots=True)
-class Workloads:
-    """The controllers of one namespace, by kind."""
-
-    jobs: Iterable[Job] = ()
-    deployments: Iterable[Deployment] = ()
-    replica_sets: Iterable[ReplicaSet] = ()
-    stateful_sets: Iterable[StatefulSet] = ()
-    job_sets: Iterable[JobSet] = ()
+    controller: Any
 
 
 @dataclass(frozen=True, slots=True)
 class HeldJob:
-    """A Job or JobSet that is suspended until we start it, and what all of its pods at once need, by resource, in resource units."""
+    """Work that is suspended until fairburst starts it, and the requests of all its pods at once, by resource, in resource units."""
 
-    job: Job | JobSet
+    job: Suspendable
     need: Mapping[str, float]
 
 
@@ -89,7 +80,7 @@ class NamespaceDemand:
 
 
 def namespace_demand(
-    workloads: Workloads,
+    controllers: Controllers,
     usage: NamespaceUsage,
     owner_usage: Callable[[str], OwnerUsage],
     resources: tuple[str, ...],
@@ -107,7 +98,7 @@ def namespace_demand(
     """
     result = NamespaceDemand(unit=dict(usage.largest))
     announced: dict[str, float] = {}
-    for owner, controller in _owners(workloads, owner_usage):
+    for owner, controller in _owners(controllers, owner_usage):
         template = controller.spec.template
         requests = owner.requests or _counted(template_requests(template.spec), resources)
         priced = Owner(owner.kind, owner.namespace, owner.name, owner.uid, owner.wanted, owner.existing, requests)
@@ -121,7 +112,7 @@ def namespace_demand(
             announced[resource] = announced.get(resource, 0.0) + owner.existing * amount
             if pods:
                 result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
-        if isinstance(controller, Job) and is_held(controller):
+        if KINDS[owner.kind].suspends and is_held(controller):
             result.held.append(HeldJob(controller, {resource: bounded_amount(pods * amount) for resource, amount in requests.items()}))
             result.waiting.append((result.held[-1].need, 1.0))
             continue
@@ -129,7 +120,7 @@ def namespace_demand(
         if owner.wanted > owner.existing:
             result.lacking.append(priced)
             result.unrequested += [f"{owner.kind} {owner.name}"] if _lacks_requests(owner, template, resources) else []
-    _add_job_sets(result, workloads, resources, fitting)
+    _add_to_come(result, controllers, resources, fitting)
     _add_unannounced(result, usage, announced, grows=not gated)
     if usage.unannounced:
         result.waiting.clear()
@@ -138,101 +129,43 @@ def namespace_demand(
     return result
 
 
-def _owners(
-    workloads: Workloads, owner_usage: Callable[[str], OwnerUsage]
-) -> Iterable[tuple[Owner, Job | Deployment | ReplicaSet | StatefulSet]]:
-    """Every controller with pods of its own, and what it wants. A Deployment is read through its newest ReplicaSet's uid."""
-    for job in workloads.jobs:
-        if _makes_pods(job):
-            pods = owner_usage(job.metadata.uid)
-            yield _owner("Job", job, _job_pods(job, pods), pods), job
-    for stateful_set in workloads.stateful_sets:
-        yield _owner("StatefulSet", stateful_set, _replicas(stateful_set), owner_usage(stateful_set.metadata.uid)), stateful_set
-    unborn = {deployment.metadata.uid: deployment for deployment in workloads.deployments}
-    for replica_set in workloads.replica_sets:
-        yield _owner("ReplicaSet", replica_set, _replicas(replica_set), owner_usage(replica_set.metadata.uid)), replica_set
-        reference = controller_of(replica_set.metadata)
-        unborn.pop(reference.uid if reference is not None else "", None)
-    for deployment in unborn.values():  # its ReplicaSet is not seen yet
-        yield _owner("Deployment", deployment, _replicas(deployment), owner_usage(deployment.metadata.uid)), deployment
+def _owners(controllers: Controllers, owner_usage: Callable[[str], OwnerUsage]) -> Iterator[tuple[Owner, Any]]:
+    """Yield every controller that wants pods of its own, and how many."""
+    for kind in KINDS.values():
+        if kind.wanting is None or kind.wanted is None:
+            continue
+        for controller in kind.wanting(controllers):
+            metadata = controller.metadata
+            pods = owner_usage(metadata.uid)
+            existing, wanted = pods.active - pods.terminating, kind.wanted(controller, pods)
+            yield Owner(kind.name, metadata.namespace, metadata.name, metadata.uid, wanted, existing, pods.newest_requests), controller
 
 
-def _owner(kind: str, controller: Job | Deployment | ReplicaSet | StatefulSet, wanted: int, pods: OwnerUsage) -> Owner:
-    metadata = controller.metadata
-    existing = pods.active - pods.terminating
-    return Owner(kind, metadata.namespace, metadata.name, metadata.uid, wanted, existing, pods.newest_requests)
-
-
-def _add_job_sets(
-    result: NamespaceDemand, workloads: Workloads, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float]
+def _add_to_come(
+    result: NamespaceDemand, controllers: Controllers, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float]
 ) -> None:
-    """What held JobSets want, and those that we have started for the Jobs of which nothing has started yet."""
-    for job_set in workloads.job_sets:
-        held, need = is_held(job_set), dict[str, float]()
-        for spec, jobs in parts_to_come(job_set, workloads.jobs, held=held):
-            requests, pods = _counted(template_requests(spec.template.spec), resources), jobs * pods_at_once(spec)
-            for resource, amount in requests.items():
-                need[resource] = bounded_amount(need.get(resource, 0.0) + pods * amount)
-                result.placeable[resource] = result.placeable.get(resource, 0.0) + min(pods, fitting(requests)) * amount
-                result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
-            if not held:
-                result.waiting.append((requests, min(pods, fitting(requests))))
-        for resource, amount in need.items():
-            result.demand[resource] = result.demand.get(resource, 0.0) + amount
-        if held and not job_set.finished and job_set.metadata.deletion_timestamp is None:
-            result.held.append(HeldJob(job_set, need))
-            result.waiting.append((need, 1.0))
-
-
-def is_held(job: Job | JobSet) -> bool:
-    """Whether the Job is suspended until we start it, and not by its user."""
-    return bool(job.spec.suspend) and HELD_ANNOTATION in (job.metadata.annotations or {})
-
-
-def _makes_pods(job: Job) -> bool:
-    """Return whether the Job controller may still make pods: the Job is its own, has not ended, is not suspended by its user and is not
-    being deleted.
-    """
-    return (
-        not job.managed_elsewhere
-        and job.metadata.deletion_timestamp is None
-        and (not job.spec.suspend or is_held(job))
-        and not job.finished
-    )
-
-
-def _job_pods(job: Job, pods: OwnerUsage) -> int:
-    """Return the number of pods that a Job wants to have at once."""
-    return bounded_count(int(min(pods_at_once(job.spec), completions_left(job, pods))))
-
-
-def completions_left(job: Job, pods: OwnerUsage) -> float:
-    """Return how many pods of the Job have still to succeed; infinity if it declares no number.
-
-    The Job controller counts ended pods up to a second late. Until then they are taken as succeeded: if one has failed, its successor is
-    wanted a second later.
-    """
-    if job.spec.completions is None:
-        return math.inf
-    counting = job.status.uncounted_terminated_pods or UncountedPods()
-    succeeded = job.status.succeeded + len(counting.succeeded or ())
-    counted = succeeded + job.status.failed + len(counting.failed or ())
-    uncounted = max(0, min(pods.lately, pods.ended - counted))
-    return max(0, job.spec.completions - succeeded - uncounted)
-
-
-def pods_at_once(spec: JobSpec) -> int:
-    """Pods that a Job wants to run side by side, whether or not it is suspended now."""
-    parallelism = 1 if spec.parallelism is None else spec.parallelism
-    return parallelism if spec.completions is None else min(parallelism, spec.completions)
+    """Add the pods that controllers will create through other objects, held ones whole."""
+    for kind in KINDS.values():
+        for controller in () if kind.to_come is None else controllers.of(kind.name):
+            assert kind.to_come is not None  # noqa: S101
+            held, need = kind.suspends and is_held(controller), dict[str, float]()
+            for coming in kind.to_come(controller, controllers, held):
+                requests = _counted(template_requests(coming.template.spec), resources)
+                for resource, amount in requests.items():
+                    need[resource] = bounded_amount(need.get(resource, 0.0) + coming.pods * amount)
+                    result.placeable[resource] = result.placeable.get(resource, 0.0) + min(coming.pods, fitting(requests)) * amount
+                    result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
+                if not held:
+                    result.waiting.append((requests, min(coming.pods, fitting(requests))))
+            for resource, amount in need.items():
+                result.demand[resource] = result.demand.get(resource, 0.0) + amount
+            if held and not controller.finished and controller.metadata.deletion_timestamp is None:
+                result.held.append(HeldJob(controller, need))
+                result.waiting.append((need, 1.0))
 
 
 def _counted(requests: Mapping[str, float], resources: tuple[str, ...]) -> dict[str, float]:
     return {resource: amount for resource, amount in requests.items() if resource in resources}
-
-
-def _replicas(controller: Deployment | ReplicaSet | StatefulSet) -> int:
-    return 0 if controller.metadata.deletion_timestamp is not None else bounded_count(controller.wanted)
 
 
 def _lacks_requests(owner: Owner, template: PodTemplate, resources: tuple[str, ...]) -> bool:

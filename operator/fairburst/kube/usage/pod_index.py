@@ -18,14 +18,12 @@ from fairburst.bounds import MOST_AMOUNT
 from fairburst.kube.api.objects import JOB_TRACKING, Pod, controller_of
 from fairburst.kube.names import GATE, SIZE_CLASSES
 from fairburst.kube.usage.effective_requests import containers_without_requests, counted_until, milli_requests
+from fairburst.kube.workloads.registry import ANNOUNCED_KINDS
 
 # What an owner's newest pod was charged outlives the pod, for a Job whose next pod a quota holds back; so many are kept.
 REMEMBERED_OWNERS = 10_000
 # The Job controller counts ended pods in batches of a second. Those that a failure policy ignores, it never counts.
 COUNTED_SECONDS = 5.0
-
-# Controllers whose specs say how many pods they want (kube/usage/demand.py).
-ANNOUNCED_KINDS = frozenset({"Job", "ReplicaSet", "StatefulSet"})
 
 RequestVector = tuple[int, ...]
 Amounts = dict[str, float]

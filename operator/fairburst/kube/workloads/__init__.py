@@ -1,0 +1,1 @@
+"""The kinds of work: one module each, listed in `registry.py`."""

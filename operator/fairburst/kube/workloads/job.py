@@ -1,0 +1,61 @@
+"""Jobs: how many pods they want at once, and which of them are held. Pure.
+
+A CronJob's Jobs and Spark's are Jobs and pods like any other: neither is a kind of its own here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from fairburst.bounds import bounded_count
+from fairburst.kube.api.objects import Job, JobSpec, UncountedPods
+from fairburst.kube.names import HELD_ANNOTATION
+from fairburst.kube.workloads.kind import Controllers, EndedPods, Suspendable, WorkloadKind
+
+
+def is_held(job: Suspendable) -> bool:
+    """Return whether the object is suspended until fairburst starts it, and not by its user."""
+    return bool(job.spec.suspend) and HELD_ANNOTATION in (job.metadata.annotations or {})
+
+
+def completions_left(job: Job, pods: EndedPods) -> float:
+    """Return how many pods of the Job have still to succeed; infinity if it declares no number.
+
+    The Job controller counts ended pods up to a second late. Until then they are taken as succeeded: if one has failed, its successor is
+    wanted a second later.
+    """
+    if job.spec.completions is None:
+        return math.inf
+    counting = job.status.uncounted_terminated_pods or UncountedPods()
+    succeeded = job.status.succeeded + len(counting.succeeded or ())
+    counted = succeeded + job.status.failed + len(counting.failed or ())
+    uncounted = max(0, min(pods.lately, pods.ended - counted))
+    return max(0, job.spec.completions - succeeded - uncounted)
+
+
+def pods_at_once(spec: JobSpec) -> int:
+    """Return how many pods a Job wants to run side by side, whether or not it is suspended now."""
+    parallelism = 1 if spec.parallelism is None else spec.parallelism
+    return parallelism if spec.completions is None else min(parallelism, spec.completions)
+
+
+def _creating_pods(controllers: Controllers) -> Iterable[Job]:
+    """Return the Jobs whose controller may still create pods: a Job is Kubernetes' own, has not ended, is not suspended by its user and is
+    not being deleted.
+    """
+    return (
+        job
+        for job in controllers.of("Job")
+        if not job.managed_elsewhere
+        and job.metadata.deletion_timestamp is None
+        and (not job.spec.suspend or is_held(job))
+        and not job.finished
+    )
+
+
+def _wanted(job: Job, pods: EndedPods) -> int:
+    return bounded_count(int(min(pods_at_once(job.spec), completions_left(job, pods))))
+
+
+KIND = WorkloadKind("Job", "batch", "v1", "jobs", Job, suspends=True, creates_pods=True, wanting=_creating_pods, wanted=_wanted)
