@@ -19,7 +19,9 @@ from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, NotInTimeError, until
 from fairburst.kube.names import GATE
 from fairburst.quantity import parse_quantity
-from tests.support.job_set_crd import install, job_set, jobs_of
+from tests.support import job_set_crd, leader_worker_set_crd
+from tests.support.job_set_crd import job_set, jobs_of
+from tests.support.leader_worker_set_crd import leader_worker_set, stateful_sets_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -74,6 +76,7 @@ MAKERS: dict[str, Callable[[str, int], list[JsonObject]]] = {
     ],
     "Spark": spark,
     "JobSet": lambda where, pods: [job_set(where, "set", SPEC, pods // 2, 2)],
+    "LeaderWorkerSet": lambda where, pods: [leader_worker_set(where, "groups", {**SPEC, "restartPolicy": "Always"}, 2, pods // 2)],
 }
 REFUSED_FOR_GOOD = {"Bare pods", "Pod group", "Spark"}  # nobody tries again for them
 HELD_WHOLE = {"Job", "CronJob", "JobSet"}
@@ -122,10 +125,11 @@ class Site:
         return bool(json.loads(self.cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=probe))["spec"]["suspend"])
 
     def _follow(self, places: Mapping[str, tuple[str, str, int]]) -> None:
-        """What other controllers make: a CronJob's Job, a driver's executors, a JobSet's Jobs."""
+        """Create what other controllers create: a CronJob's Job, a driver's executors, a JobSet's Jobs, the StatefulSets of groups."""
         for where in (where for where, (kind, _, _) in places.items() if kind == "CronJob"):
             self.cluster.kubectl("create", "job", "now", "--from=cronjob/nightly", "-n", where)
         made = [one for job_set in self.items("jobsets", "-A") for one in jobs_of(job_set)]
+        made += [one for groups in self.items("leaderworkersets", "-A") for one in stateful_sets_of(groups)]
         for driver in self.items("pods", "-A", "-l", "spark-role=driver"):
             metadata = driver["metadata"]
             where, labels = metadata["namespace"], {"spark-role": "executor", "spark-app-selector": "app"}
@@ -186,7 +190,8 @@ def place(kind: str, mode: str, pods: int) -> str:
 @pytest.fixture(scope="module")
 def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[Site]:
     cluster = fresh_cluster(nodes=8, node_cpu="64", node_memory="64Gi")
-    install(cluster)
+    job_set_crd.install(cluster)
+    leader_worker_set_crd.install(cluster)
     with OperatorProcess(cluster, {"log": {"level": "DEBUG"}, "smallJobs": {"enabled": False}}, "kinds"):
         yield Site(cluster)
 
