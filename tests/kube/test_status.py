@@ -208,7 +208,14 @@ class TestRoundTrip:
         memory = replace(latency_memory(), residual_level=0.5, waiting_since=WALL, balance_value=0.5, refused=latency_memory().promise)
         reserve = ReserveView(STAMP, {"cpu": 3.0, "memory": 2.0**32}, 0.1, np.array([2.0, 2.0**31]), small_jobs=3, large_jobs=1)
         lead_time = LeadTimeView(None, learning=True)
-        item = replace(status_input(memory), holds="Pods", elasticity={"jobs": 1}, reserve=reserve, lead_time=lead_time)
+        item = replace(
+            status_input(memory),
+            holds="Pods",
+            elasticity={"jobs": 1},
+            reserve=reserve,
+            lead_time=lead_time,
+            suggestion={"message": "None."},
+        )
         assert set(known) == set(status_of(item, {}, RESOURCES, WALL))
 
 

@@ -88,6 +88,7 @@ def full_status() -> QueueStatus:
             "refused": promise,
             "fairShare": {"valueMilliseconds": 512, "rateMicro": 250000, "asOf": time},
             "residualLevelMicro": 125000,
+            "suggestion": {"message": "12 bursts were seen.", "bursts": 12, "class": "Hard", **LATENCY_SPEC},
             "rounding": {"waitingSince": time, "heldSince": time},
             "balance": {"valueMilliseconds": -512, "rateMicro": 250000, "recentMilliseconds": -256, "asOf": time},
             "share": "25.0%",

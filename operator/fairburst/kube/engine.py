@@ -38,6 +38,7 @@ from fairburst.kube.rounds.quotas import STEERED_SECONDS, QuotaRounds
 from fairburst.kube.rounds.recall import QueueRecall
 from fairburst.kube.rounds.resync import ResyncRounds
 from fairburst.kube.rounds.statuses import StatusRounds
+from fairburst.kube.rounds.suggestions import Suggestions
 from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.views.lead_time_view import LeadTimeForecasts
@@ -146,6 +147,13 @@ class Engine:
         """A status write was answered, successful or not."""
         self._statuses.planner.written(write, now)
         self._statuses.look_again(write.entry.namespace, now)
+
+    def suggest(self, suggestions: Suggestions, plan: RoundPlan, wall: float, now: float) -> None:
+        """Look for a suggestion for one observed queue after a round, and at its status again where there is a new one."""
+        namespace = suggestions.look(plan, self.memory, self._policy, wall, now)
+        if namespace is not None:
+            self._statuses.suggestions = suggestions.of
+            self._statuses.look_again(namespace, now)
 
     # The round ---------------------------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from typing_extensions import override
 from fairburst.config import Config
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.engine import Engine
+from fairburst.kube.rounds.suggestions import Suggestions
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.views.status import StatusWrite
@@ -36,6 +37,7 @@ class ObservingEngine(Engine):
         self._missed: set[str] = set()  # namespaces that have changed since the shadow's last round
         self._last_observed: object = None
         self._look_at = -math.inf
+        self._suggestions = Suggestions(policy)
 
     @override
     def pod_changed(self, old: Pod | None, new: Pod | None, pods: PodIndex, wall: float, now: float) -> None:
@@ -43,6 +45,7 @@ class ObservingEngine(Engine):
         super().pod_changed(old, new, pods, wall, now)
         if self._shadow is not None:
             self._shadow.pod_changed(old, new, pods, wall, now)
+            self._suggestions.histories.pod_changed(old, new, wall)
 
     @override
     def status_sent(self, write: StatusWrite, now: float) -> None:
@@ -85,7 +88,10 @@ class ObservingEngine(Engine):
             plan.due = min(plan.due, self._look_at)
             return
         started = time.perf_counter()
+        if observed != self._last_observed:
+            self._suggestions.watch(frozenset(namespace for _, namespace, _ in observed), wall)
         shadow = self._shadow.round(replace(view, changed_namespaces=self._missed), wall, now)
+        self._shadow.suggest(self._suggestions, shadow, wall, now)
         self._missed, self._last_observed = set(), observed
         plan.statuses += shadow.statuses
         plan.events += [(entry, event) for entry, event in shadow.events if entry.observed_only]

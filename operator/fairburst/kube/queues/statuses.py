@@ -187,6 +187,18 @@ class Condition(KubeModel):
     message: str = Field(max_length=32768, description="The expected and the found value, and what to do.")
 
 
+class SuggestionStatus(KubeModel):
+    """A declaration that fits what the work of a queue in Observe mode has done, and the class that it would have."""
+
+    message: str = Field(max_length=1024, description="What was seen, and what a queue declared so would be; or why nothing is suggested.")
+    bursts: int | None = Field(default=None, description="Bursts that the suggestion is drawn from.")
+    guarantee_class: GuaranteeClassName | None = Field(
+        default=None, alias="class", description="Class of a new LatencyQueue with this declaration, in the place of this queue."
+    )
+    burst: Burst | None = Field(default=None, description="For spec.burst: 95 % of the bursts that were seen fit in it.")
+    arrival: Arrival | None = Field(default=None, description="For spec.arrival.")
+
+
 class QueueStatus(KubeModel):
     """The operator's decision and observations. The status is also the operator's memory: it contains every value that must survive a
     restart.
@@ -228,6 +240,9 @@ class QueueStatus(KubeModel):
     fair_share: FairShare | None = Field(default=None, description="Amount earned in the current period.")
     residual_level_micro: int | None = Field(
         default=None, description="Level of a latency queue outside its windows, in millionths of capacity."
+    )
+    suggestion: SuggestionStatus | None = Field(
+        default=None, description="For a queue in Observe mode: the declaration that would fit its work."
     )
     rounding: Rounding | None = Field(default=None, description="Turns of queues whose share is less than one pod.")
     balance: Balance | None = Field(default=None, description="How far a throughput queue is behind its fair share.")

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import astuple, replace
+from typing import Any
 
 import numpy as np
 
@@ -60,6 +61,7 @@ class StatusRounds:
         self._reserve = reserve
         self._gates = gates
         self._bursts = BurstSizes()
+        self.suggestions: Mapping[str, Mapping[str, Any]] = {}
         self._agenda = Agenda()
         self._candidates: set[str] = set()
         self._positions: dict[str, list[int]] = {}
@@ -148,6 +150,7 @@ class StatusRounds:
                     HOLDS.get(entry.enforcement),
                     reserve=reserve,
                     lead_time=self._lead_time(plan, entry.qualified_name, row),
+                    suggestion=self.suggestions.get(entry.qualified_name),
                     elasticity=None
                     if elastic is None
                     else status_part(elastic, round_.snapshot.resources, self._config.elasticity.status_jobs),

@@ -65,7 +65,7 @@ _WINDOW_DRIFTING = ("consumed", "budget")
 class StatusInput:
     """The input for one queue's status. `decision`, `memory` and the arrays are None for a queue that governs no namespace.
 
-    `reserve` and `lead_time` are None for a queue without one.
+    `reserve` and `lead_time` are None for a queue without one, `suggestion` where there is no new one.
     """
 
     entry: QueueEntry
@@ -79,6 +79,7 @@ class StatusInput:
     elasticity: Mapping[str, Any] | None = None
     reserve: ReserveView | None = None
     lead_time: LeadTimeView | None = None
+    suggestion: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,7 @@ def _told_by(item: StatusInput) -> tuple[Any, ...]:
         return item.entry.generation, verdicts
     counted = memory.bursts, memory.met, memory.missed, memory.refused
     told = item.entry.generation, verdicts, decision.guarantee_class, decision.window, memory.promise, counted, decision.admission
-    return (*told, item.reserve is not None, item.holds)
+    return (*told, item.reserve is not None, item.holds, item.suggestion)
 
 
 def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[str, ...], wall: float) -> dict[str, Any]:
@@ -228,6 +229,7 @@ def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[st
         status["elasticity"] = dict(item.elasticity)
     if item.reserve is not None:
         status |= _reserve(item.reserve, resources)
+    status |= _suggestion(item, current)
     if item.lead_time is not None:
         status["leadTime"] = _lead_time(item.lead_time, resources)
     if decision.window is not None:
@@ -239,6 +241,13 @@ def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[st
         if math.isfinite(memory.residual_level):
             status["residualLevelMicro"] = round(memory.residual_level * MICRO)
     return status
+
+
+def _suggestion(item: StatusInput, current: Mapping[str, Any]) -> dict[str, Any]:
+    """The suggestion of an observed queue; the last one outlives a restart, which forgets what it was drawn from."""
+    kept = current.get("suggestion") if item.entry.observed_only else None
+    found = item.suggestion or kept
+    return {} if found is None else {"suggestion": dict(found)}
 
 
 def _reserve(view: ReserveView, resources: tuple[str, ...]) -> dict[str, Any]:
