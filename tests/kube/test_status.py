@@ -127,9 +127,12 @@ def memories(draw: st.DrawFn) -> QueueMemory:
             memory = replace(memory, balance_value=-value, balance_rate=rate, recent_value=lately, balance_as_of=now)
     if promise.kind is QueueKind.THROUGHPUT or granted is None:
         return memory
+    window = draw(windows())
+    counted = window.state in {WindowState.OPEN, WindowState.OVERDUE}
     return replace(
         memory,
-        window=draw(windows()),
+        window=window,
+        received=draw(st.dictionaries(st.sampled_from(["cpu", "memory"]), st.tuples(thousandths, millionths))) if counted else {},
         period_started=draw(times),
         debt=draw(thousandths),
         bursts=draw(st.integers(0, 99)),

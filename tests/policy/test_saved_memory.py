@@ -44,7 +44,8 @@ FULL = QueueMemory(
     ),
     window=Window(WindowState.OPEN, 12, 100.0, 103.0, 101.0, 121.0, True, True),
     period_started=101.0, ledger_value=1.5, ledger_rate=0.25, ledger_as_of=110.0, debt=0.5, bursts=12, met=10, missed=2,
-    delivered_value=1.25, delivered_rate=0.125, fair_value=2.5, fair_rate=0.75, fair_as_of=109.0, residual_level=0.375,
+    delivered_value=1.25, delivered_rate=0.125,
+    received={"cpu": (1.0, 0.25), "memory": (0.5, 0.0)}, fair_value=2.5, fair_rate=0.75, fair_as_of=109.0, residual_level=0.375,
     waiting_since=90.0, unit_held_since=91.0, balance_value=-0.5, balance_rate=0.25, balance_as_of=92.0, recent_value=-0.375,
     refused=QueueSpec("a/q", QueueKind.LATENCY, (5.0, "a/q"), 1.0, BURST, Sporadic(50.0)),
 )  # fmt: skip
@@ -66,7 +67,8 @@ FULL_TEXT: dict[str, Any] = {
         "judged": True,
     },
     "period_started": 101.0, "ledger_value": 1.5, "ledger_rate": 0.25, "ledger_as_of": 110.0, "debt": 0.5,
-    "delivered_value": 1.25, "delivered_rate": 0.125, "fair_value": 2.5, "fair_rate": 0.75, "fair_as_of": 109.0,
+    "delivered_value": 1.25, "delivered_rate": 0.125,
+    "received": {"cpu": [1.0, 0.25], "memory": [0.5, 0.0]}, "fair_value": 2.5, "fair_rate": 0.75, "fair_as_of": 109.0,
     "residual_level": 0.375, "waiting_since": 90.0, "unit_held_since": 91.0,
     "balance_value": -0.5, "balance_rate": 0.25, "balance_as_of": 92.0, "recent_value": -0.375,
     "refused": {

@@ -59,3 +59,14 @@ def test_what_others_leave_is_no_reason_to_over_claim(claim: int, backlogged: bo
     shares, granted = used(claimant, [BATCH, MODEST], work)
     assert shares["modest/q"] == pytest.approx(4.0 * 5.0 / (CAPACITY[0] * PERIOD), abs=TOLERANCE), "the bursts beside it are served in full"
     assert shares["greedy/q"] <= (1 / 3 if granted is GuaranteeClass.HARD else shares["batch/q"]) + TOLERANCE
+
+
+@pytest.mark.parametrize("factor", [0.1, 0.5, 1, 2, 6])
+def test_an_odd_mix_gets_no_queue_above_its_fair_share(factor: float) -> None:
+    """It wants all cores always and declares memory that it never uses: its guarantee lasts longer, and its periods are not larger."""
+    capacity = [*CAPACITY, 12.0]
+    claimant = latency("greedy/q", 2.0, [HONEST_CPU, min(HONEST_CPU * factor, 12.0)], HONEST_SECONDS, Periodic(PERIOD, START))
+    queues, cores = (BATCH, throughput("other/q", 1.0), claimant), [*CAPACITY, 0.0]
+    history = run_fluid(queues, capacity, [backlog(spec.name, cores) for spec in queues], START, UNTIL)
+    assert history.results[-1].classes[-1] is GuaranteeClass.HARD
+    assert history.total["greedy/q"] / (UNTIL - START) == pytest.approx(1 / 3, abs=TOLERANCE)

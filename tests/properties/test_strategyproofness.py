@@ -29,9 +29,10 @@ FACTORS = st.sampled_from([0.5, 0.75, 1.0, 1.0, 1.5, 2.0, 3.0])
 
 
 @st.composite
-def scenarios(draw: st.DrawFn) -> Scenario:
+def scenarios(draw: st.DrawFn, width: int | None = None) -> Scenario:
     """A backlogged throughput queue, and two to four latency queues whose bursts get into each other's way; one of them may lie."""
-    capacity = [float(draw(st.integers(4, 12))) for _ in range(draw(st.sampled_from([1, 1, 2])))]
+    width = draw(st.sampled_from([1, 1, 2])) if width is None else width
+    capacity = [float(draw(st.integers(4, 12))) for _ in range(width)]
     queues = [throughput("t/q")]
     count = draw(st.integers(2, 4))
     for number in range(count):
@@ -123,6 +124,29 @@ class TestWeakStrategyproofness:
         lying = outcome(declared, queues, capacity, truth.name, gives_up=gives_up)
         event(f"the honest bursts are all met: {utility(honest) == len(honest)}")
         assert utility(lying) <= utility(honest)
+
+    @horizons()
+    @given(scenarios(width=2), st.booleans(), st.sampled_from([0.1, 0.25, 0.5, 0.9]), st.sampled_from([1.1, 1.5, 3.0, 10.0]))
+    def test_no_odd_mix_gains(self, scenario: Scenario, gives_up: bool, less: float, more: float) -> None:
+        """Less of one resource and more of the other: the guarantee lasts for the slowest resource, but the queue is no better off.
+
+        The honest queue is hard, or the only soft one and the lie changes no other queue's class, as above.
+        """
+        queues, capacity, name = scenario
+        truth = next(spec for spec in queues if spec.name == name)
+        classes = classes_of(queues, capacity)
+        assume(classes[name] is HARD or (classes[name] is SOFT and list(classes.values()).count(SOFT) == 1))
+        honest = outcome(queues, queues, capacity, name, gives_up=gives_up)
+        assert truth.burst is not None
+        for factors in ((less, more), (more, less)):
+            resources = {key: amount * factor for (key, amount), factor in zip(truth.burst.resources.items(), factors, strict=True)}
+            burst = dataclasses.replace(truth.burst, resources=resources)
+            declared = with_lie(queues, dataclasses.replace(truth, burst=burst))
+            if classes[name] is SOFT and others(classes_of(declared, capacity), name) != others(classes, name):
+                continue
+            lying = outcome(declared, queues, capacity, name, gives_up=gives_up)
+            event(f"the honest bursts are all met: {utility(honest) == len(honest)}")
+            assert utility(lying) <= utility(honest)
 
     @given(scenarios(), st.data())
     def test_a_rejected_queue_cannot_lie_its_way_in(self, scenario: Scenario, data: st.DataObject) -> None:

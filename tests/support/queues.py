@@ -109,6 +109,8 @@ def full_status() -> QueueStatus:
                 "rateMicro": 421875,
                 "deliveredMilliseconds": 2345,
                 "deliveredRateMicro": 500000,
+                "receivedMilliseconds": {"cpu": 1234, "memory": 617},
+                "receivedRateMicro": {"cpu": 421875, "memory": 210937},
                 "asOf": time,
             },
             "debtMilliseconds": 17,

@@ -190,7 +190,7 @@ def _result(
             snapshot.waiting, nobody, np.zeros(len(allocation)),
         ).lend(allocation)  # fmt: skip
     nothing = np.zeros(len(allocation))
-    view = Round(snapshot, config, columns, allocation, allocation, allocation, nothing, nothing, nothing, now)
+    view = Round(snapshot, config, columns, allocation, allocation, allocation, nothing, nothing, nothing, None, now)
     classes = tuple(None if spec.suspended else GuaranteeClass.ELASTIC for spec in snapshot.queues)
     return RoundResult(
         now=now, queues=snapshot.queues, classes=classes, allocation=allocation, guaranteed=allocation, level=allocation,

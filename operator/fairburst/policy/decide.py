@@ -12,6 +12,7 @@ from fairburst.policy.admission import needs_admission, settle
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.balance import catch_up
 from fairburst.policy.bopf import AllocationInput, allocate
+from fairburst.policy.budget import Account, Current, current_bursts, fair_share_of_period, has_budget, spent
 from fairburst.policy.division import divide_into_pods
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.dress.round import dress_round
@@ -94,11 +95,11 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     inverse = inverse_capacity(np.where(snapshot.committed_capacity > 0, snapshot.committed_capacity, snapshot.live_capacity))
     wanted = _wanted(columns, snapshot)
     wants = row_any_above(wanted, 0.0)
-    current = windows.current_bursts(columns, inverse)
-    _, budget = windows.budgets(columns, current)
-    spending = _Spending.of(columns, budget)
-    events += windows.advance(columns, current, budget, inverse, wants, now)
-    current = windows.current_bursts(columns, inverse, current)
+    current = current_bursts(columns, inverse)
+    fair = fair_share_of_period(columns, current)
+    spending = _Spending.of(columns, current, fair)
+    events += windows.advance(columns, current, fair, inverse, wants, now)
+    current = current_bursts(columns, inverse, current)
     hold = holds(columns, snapshot, memory.dress, config, current, wanted, now)
     limits = None if hold is None else limit_growth(wanted, snapshot, columns, hold)
     wanted = wanted if limits is None else limits.wanted
@@ -134,7 +135,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
                 account.budget,
             ),
         )
-    view = Round(snapshot, config, columns, allocation, guaranteed, level, charge, account.fair, account.budget, now)
+    view = Round(snapshot, config, columns, allocation, guaranteed, level, charge, account.fair, account.budget, account.unspent, now)
     told = tuple(_with_numbers(view, event) for event in events)
     lead_time = () if hold is None else hold.decisions
     new_memory = Memory(RememberedQueues(columns, AdmissionDecisions(view)), next_order, columns, dress_memory)
@@ -220,7 +221,7 @@ def _quiet_round(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig
         return None
     nothing = np.zeros(shape)
     charge = np.zeros(shape[0])
-    view = Round(snapshot, config, columns, nothing, nothing, quiet.level, charge, quiet.fair, quiet.budget, now)
+    view = Round(snapshot, config, columns, nothing, nothing, quiet.level, charge, quiet.fair, quiet.budget, None, now)
     return _result(view, (), quiet.until)
 
 
@@ -308,11 +309,13 @@ class _Spending:
     opened: FloatArray
 
     @classmethod
-    def of(cls, columns: Columns, budget: FloatArray) -> _Spending:
-        unspent = (columns.state == OPEN) & ~windows.spent(columns.ledger_value - columns.debt, budget)
+    def of(cls, columns: Columns, current: Current, fair: FloatArray) -> _Spending:
+        unspent = columns.state == OPEN
+        rows = np.flatnonzero(unspent)
+        unspent[rows] = has_budget(columns, current, fair, rows, columns.ledger_as_of[rows])
         return cls(unspent, columns.opened.copy())
 
-    def newly_spent(self, columns: Columns, account: windows.Account) -> IntArray:
+    def newly_spent(self, columns: Columns, account: Account) -> IntArray:
         """Rows whose window's budget ran out since; their ledger is to be written now, or the next round would find it unspent again."""
         still = self.unspent & (columns.state == OPEN) & columns.demanded & (columns.opened == self.opened)
         return np.flatnonzero(still & ~account.unspent) if still.any() else np.zeros(0, dtype=np.int64)
@@ -324,9 +327,9 @@ def _spent_events(columns: Columns, rows: IntArray) -> list[RoundEvent]:
 
 
 def _grant(
-    columns: Columns, snapshot: ClusterSnapshot, config: PolicyConfig, current: windows.Current, wanted: FloatArray, wants: BoolArray,
+    columns: Columns, snapshot: ClusterSnapshot, config: PolicyConfig, current: Current, wanted: FloatArray, wants: BoolArray,
     inverse: FloatArray, now: float, events: list[RoundEvent],
-) -> tuple[FloatArray, FloatArray, AllocationInput, windows.Account]:  # fmt: skip
+) -> tuple[FloatArray, FloatArray, AllocationInput, Account]:  # fmt: skip
     """Allocate; open the windows of armed queues whose burst has come, and allocate again.
 
     A burst has come when the queue wants more than it gets outside its window, or a good part of its guaranteed rate: a burst
@@ -335,7 +338,7 @@ def _grant(
     Opening one window may push another armed queue below its demand, hence the loop; it ends because windows only open.
     """
     while True:
-        account = windows.Account.of(columns, current, now)
+        account = Account.of(columns, current, now)
         inputs = _standing(columns, snapshot, config, current, account, wanted, wants, inverse, now)
         guaranteed, spare = allocate(inputs, snapshot.live_capacity)
         armed = np.flatnonzero((columns.state == ARMED) & wants)
@@ -354,8 +357,8 @@ def _standing(
     columns: Columns,
     snapshot: ClusterSnapshot,
     config: PolicyConfig,
-    current: windows.Current,
-    account: windows.Account,
+    current: Current,
+    account: Account,
     wanted: FloatArray,
     wants: BoolArray,
     inverse: FloatArray,
@@ -376,6 +379,7 @@ def _standing(
         hard = hard[np.argsort(columns.admission_order[hard], kind="stable")]
         soft = np.flatnonzero(in_window & (columns.guarantee == SOFT) & wants)
         remaining = current.burst - account.consumed
+        remaining = np.maximum(remaining, 0.0) + np.where(spent(account.consumed, current.burst), math.inf, 0.0)
         soft = soft[np.lexsort((declared.name_rank[soft], columns.deadline[soft], remaining[soft]))]
         late = np.flatnonzero((state == OVERDUE) & unspent)
         late = late[np.lexsort((declared.name_rank[late], columns.deadline[late]))]
@@ -394,9 +398,7 @@ def _standing(
     )  # fmt: skip
 
 
-def _residual(
-    columns: Columns, rows: IntArray, account: windows.Account, current: windows.Current, config: PolicyConfig, now: float
-) -> FloatArray:
+def _residual(columns: Columns, rows: IntArray, account: Account, current: Current, config: PolicyConfig, now: float) -> FloatArray:
     """(F - ledger) / time left for `rows`; a small rise keeps the old level (dead band), a fall is followed at once so that F holds."""
     level = _residual_now(columns, rows, account, current, now)
     former = columns.residual_level[rows]
@@ -406,7 +408,7 @@ def _residual(
     return level
 
 
-def _residual_now(columns: Columns, rows: IntArray, account: windows.Account, current: windows.Current, now: float) -> FloatArray:
+def _residual_now(columns: Columns, rows: IntArray, account: Account, current: Current, now: float) -> FloatArray:
     left = np.maximum(columns.period_started[rows] + current.period[rows] - now, TIME_STEP_SECONDS)
     level: FloatArray = np.maximum(account.fair[rows] - account.ledger[rows], 0.0) / left
     return level
@@ -437,31 +439,38 @@ def _charge(
     if not guarded.any():
         return charge
     delivered = largest_share(snapshot.usage, inverse) * guarded
-    if allocation is guaranteed:
-        charge = delivered
-    else:
-        share = np.empty_like(charge)
-        for column, scale in enumerate(inverse):
+    received = np.empty(snapshot.usage.shape, order="F")
+    differs = delivered != columns.delivered_rate
+    for column, scale in enumerate(inverse):
+        share = received[:, column]
+        if allocation is guaranteed:
+            np.multiply(snapshot.usage[:, column], scale, out=share)
+        else:
             np.subtract(allocation[:, column], guaranteed[:, column], out=share)
             np.subtract(snapshot.usage[:, column], share, out=share)
             share *= scale
-            np.maximum(charge, share, out=charge)
-        charge *= guarded
+            np.maximum(share, 0.0, out=share)
+        share *= guarded
+        np.maximum(charge, share, out=charge)
+        differs |= share != columns.received_rate[:, column]
     if held is not None:
         charge = charge + held
-    changed = np.flatnonzero((charge != columns.ledger_rate) | (delivered != columns.delivered_rate))
-    if spent.size:
-        changed = np.union1d(changed, spent)
+    differs |= charge != columns.ledger_rate
+    differs[spent] = True
+    changed = np.flatnonzero(differs)
     since = np.maximum(0.0, now - columns.ledger_as_of[changed])
     columns.ledger_value[changed] += columns.ledger_rate[changed] * since
     columns.delivered_value[changed] += columns.delivered_rate[changed] * since
+    for column in range(len(inverse)):
+        columns.received_value[:, column][changed] += columns.received_rate[:, column][changed] * since
+        columns.received_rate[:, column][changed] = received[:, column][changed]
     columns.ledger_as_of[changed] = now
     columns.ledger_rate[changed] = charge[changed]
     columns.delivered_rate[changed] = delivered[changed]
     return charge
 
 
-def _level(columns: Columns, inputs: AllocationInput, allocation: FloatArray, account: windows.Account) -> FloatArray:
+def _level(columns: Columns, inputs: AllocationInput, allocation: FloatArray, account: Account) -> FloatArray:
     """(N, K) what a quota should permit: the allocation, or the whole rate of an armed or open hard queue with budget left."""
     armed = np.flatnonzero((columns.guarantee == HARD) & (columns.state == ARMED) & (account.budget > 0))
     if armed.size == 0 and inputs.hard.size == 0:

@@ -14,9 +14,8 @@ from typing import Generic, TypeVar, overload
 import numpy as np
 from typing_extensions import override
 
-from fairburst.policy import windows
 from fairburst.policy.admission import AdmissionState, loads, shares
-from fairburst.policy.arrays import FloatArray
+from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.model import (
     AdmissionDecision,
@@ -74,6 +73,7 @@ class Round:
     charge: FloatArray
     fair: FloatArray
     budget: FloatArray
+    unspent: BoolArray | None
     now: float
 
     @cached_property
@@ -344,8 +344,7 @@ def _round_words(view: Round, row: int, spec: QueueSpec) -> tuple[str, str]:
         return ("BelowDemand" if unmet else "DemandMet"), f"{words}."
     if window.state is WindowState.OVERDUE or window.deadline is None:
         return "Overdue", f"Past its deadline: {words}."
-    consumed = columns.ledger(view.now)[row : row + 1] - columns.debt[row]
-    if windows.spent(consumed, view.budget[row : row + 1]).all():
+    if view.unspent is not None and not view.unspent[row]:
         return "BudgetSpent", f"Its declared burst is delivered; {words}."
     return "InWindow", f"In its window, {max(0.0, window.deadline - view.now):.0f} s to the deadline: {words}."
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairburst.policy import windows
 from fairburst.policy.arrays import BoolArray, FloatArray
+from fairburst.policy.budget import Account, Current
 from fairburst.policy.dress.learned import Outlook
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.lead_time import Expected, LeadTimeDecision, plan_holds
@@ -34,7 +34,7 @@ class Held:
 
 
 def holds(
-    columns: Columns, snapshot: ClusterSnapshot, memory: DressMemory | None, config: PolicyConfig, current: windows.Current,
+    columns: Columns, snapshot: ClusterSnapshot, memory: DressMemory | None, config: PolicyConfig, current: Current,
     wanted: FloatArray, now: float,
 ) -> Held | None:  # fmt: skip
     """What is held in this round; None where no queue asks for lead time or no jobs are known (both without a look at the arrays)."""
@@ -43,7 +43,7 @@ def holds(
     rows = [row for row, spec in enumerate(snapshot.queues) if spec.lead_time and columns.guarantee[row] == HARD]
     if not rows:
         return None
-    account = windows.Account.of(columns, current, now)
+    account = Account.of(columns, current, now)
     whole_rate = units_up(current.rate, snapshot.unit, np.array(rows, dtype=np.int64))
     late = _is_late(columns, now)
     arrival, slack = np.where(late, now, np.maximum(columns.arms_at, now)), account.fair - account.ledger
@@ -71,7 +71,7 @@ def holds(
 
 
 def lead_times(
-    columns: Columns, snapshot: ClusterSnapshot, memory: DressMemory, held: Held | None, current: windows.Current, now: float
+    columns: Columns, snapshot: ClusterSnapshot, memory: DressMemory, held: Held | None, current: Current, now: float
 ) -> Mapping[str, LeadTimeRecord]:
     """What lead time has cost and gained, by queue that asks for it."""
     asking = [row for row, spec in enumerate(snapshot.queues) if spec.lead_time]
@@ -101,7 +101,7 @@ def _is_expected(columns: Columns, row: int) -> bool:
 
 
 def _free(
-    columns: Columns, snapshot: ClusterSnapshot, current: windows.Current, account: windows.Account, wanted: FloatArray
+    columns: Columns, snapshot: ClusterSnapshot, current: Current, account: Account, wanted: FloatArray
 ) -> FloatArray:  # fmt: skip
     """(K,) what nobody uses and no open guarantee claims."""
     claims = (columns.guarantee == HARD) & ((columns.state == OPEN) | (columns.state == OVERDUE)) & account.unspent

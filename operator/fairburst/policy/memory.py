@@ -95,6 +95,8 @@ def encode_queue(memory: QueueMemory) -> dict[str, Any]:
         "waiting_since": memory.waiting_since,
         "unit_held_since": memory.unit_held_since,
         "refused": encode_spec(memory.refused) if memory.refused else None,
+        # a queue that has received nothing in its period has the bytes that it had before there was such a part
+        **({"received": {name: list(pair) for name, pair in sorted(memory.received.items())}} if memory.received else {}),
         **{name: getattr(memory, name) for name in (*_NUMBERS, *_COUNTERS)},
     }
 
@@ -114,6 +116,7 @@ def decode_queue(value: Mapping[str, Any]) -> QueueMemory:
         bursts=_whole(value.get("bursts", 0), "bursts"),
         met=_whole(value.get("met", 0), "met"),
         missed=_whole(value.get("missed", 0), "missed"),
+        received={str(name): _value_and_rate(pair) for name, pair in value.get("received", {}).items()},
         **{name: _number(value.get(name, 0.0), name) for name in _NUMBERS},
     )
 
@@ -122,6 +125,12 @@ def _number(value: object, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not -LARGEST <= value <= LARGEST:
         raise MemoryFormatError(f"{name}: expected a number of at most {LARGEST:g}, found {value!r}")
     return float(value)
+
+
+def _value_and_rate(pair: object) -> tuple[float, float]:
+    if not isinstance(pair, list) or len(pair) != 2:
+        raise MemoryFormatError(f"received: expected a value and a rate, found {pair!r}")
+    return _number(pair[0], "received"), _number(pair[1], "received")
 
 
 def _whole(value: object, name: str) -> int:

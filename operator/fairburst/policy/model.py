@@ -265,6 +265,8 @@ class QueueMemory:
         there, so what the window consumed is ledger - debt.
     delivered_value, delivered_rate: dominant-share-seconds used since the window opened, spare included, as of ledger_as_of:
         a burst served from spare is served.
+    received: resource -> (value, rate), what the ledger counts, resource by resource: seconds of the whole capacity since the period began,
+        as of ledger_as_of. The guarantee lasts until each resource has received its declared demand.
     fair_value, fair_rate, fair_as_of: the part of F earned in the current period, read as the ledger is; the rate is the share.
     residual_level: dominant share at which the queue is capped outside its window, kept within the dead band; infinite: none yet.
     bursts, met, missed: counters of ended windows.
@@ -290,6 +292,7 @@ class QueueMemory:
     missed: int = 0
     delivered_value: float = 0.0
     delivered_rate: float = 0.0
+    received: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     fair_value: float = 0.0
     fair_rate: float = 0.0
     fair_as_of: float = 0.0

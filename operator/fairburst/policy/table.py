@@ -126,6 +126,14 @@ class Declared:
             self._bursts[key] = largest_share(self.demand, inverse)
         return self._bursts[key]
 
+    def burst_shares(self, inverse: FloatArray) -> FloatArray:
+        """(N, K) d_k / C_k of bursts that are all alike, kept as `burst` is."""
+        key = b"shares" + inverse.tobytes()
+        self.burst(inverse)  # which clears what is kept for another capacity
+        if key not in self._bursts:
+            self._bursts[key] = self.demand * inverse
+        return self._bursts[key]
+
     @cached_property
     def kept(self) -> dict[str, Any]:
         """What others work out from these declarations and keep as long as these are in force."""
@@ -300,7 +308,8 @@ class Columns:
 
     `seen` are the specs of the snapshot this was made for: the same tuple again needs no admission. `refused`: changed specs that were
     refused, by row. `classes` spells out `guarantee`. The arrays are rows of `blocks`. `quiet`: see there. `pod_demand`: resources that
-    bursts leave out and pods need; `declared` counts them, `seen` does not.
+    bursts leave out and pods need; `declared` counts them, `seen` does not. received_value,
+    received_rate: (N, K), `received` in QueueMemory.
     """
 
     declared: Declared
@@ -338,6 +347,8 @@ class Columns:
     missed: IntArray
     refused: Mapping[int, QueueSpec]
     classes: tuple[GuaranteeClass | None, ...]
+    received_value: FloatArray
+    received_rate: FloatArray
     blocks: Mapping[type, Any]
     quiet: Quiet | None = None
     pod_demand: PodDemand | None = None
@@ -345,7 +356,8 @@ class Columns:
     def copy(self) -> Columns:
         """A copy whose arrays may be written. It is not quiet: `quiet` describes the round that these arrays came out of."""
         blocks = {dtype: block.copy() for dtype, block in self.blocks.items()}
-        return replace(self, blocks=blocks, quiet=None, **_views(blocks))
+        received = {name: getattr(self, name).copy(order="K") for name in RECEIVED}
+        return replace(self, blocks=blocks, quiet=None, **received, **_views(blocks))
 
     def promised(self, row: int) -> Promised:
         """What the queue of one row is promised."""
@@ -367,7 +379,8 @@ class Columns:
         return self.fair_value + self.fair_rate * np.maximum(0.0, now - self.fair_as_of)
 
 
-_OTHER_FIELDS = {"declared", "seen", "admitted_for", "refused", "classes", "blocks", "quiet", "pod_demand"}
+RECEIVED = ("received_value", "received_rate")
+_OTHER_FIELDS = {"declared", "seen", "admitted_for", "refused", "classes", "blocks", "quiet", "pod_demand", *RECEIVED}
 ARRAY_FIELDS = tuple(field.name for field in fields(Columns) if field.name not in _OTHER_FIELDS)
 _DEFAULTS: dict[str, tuple[type, float | int | bool]] = {
     "guarantee": (np.int8, NOT_ADMITTED), "admission_order": (np.int64, -1), "state": (np.int8, NO_WINDOW), "index": (np.int64, 0),
@@ -395,7 +408,8 @@ def blank_columns(declared: Declared, seen: tuple[QueueSpec, ...]) -> Columns:
     for name, array in arrays.items():
         array[:] = _DEFAULTS.get(name, (np.float64, 0.0))[1]
     nobody: tuple[GuaranteeClass | None, ...] = (None,) * count
-    return Columns(declared=declared, seen=seen, admitted_for=(), refused={}, classes=nobody, blocks=blocks, **arrays)
+    received: dict[str, Any] = {name: np.zeros(declared.demand.shape, order="F") for name in RECEIVED}
+    return Columns(declared=declared, seen=seen, admitted_for=(), refused={}, classes=nobody, blocks=blocks, **received, **arrays)
 
 
 def _optional(value: float) -> float | None:
@@ -420,6 +434,7 @@ def queue_memory(columns: Columns, row: int, decision: AdmissionDecision | None)
         missed=int(columns.missed[row]),
         delivered_value=float(columns.delivered_value[row]),
         delivered_rate=float(columns.delivered_rate[row]),
+        received=_received(columns, row),
         fair_value=float(columns.fair_value[row]),
         fair_rate=float(columns.fair_rate[row]),
         fair_as_of=float(columns.fair_as_of[row]),
@@ -432,6 +447,12 @@ def queue_memory(columns: Columns, row: int, decision: AdmissionDecision | None)
         recent_value=float(columns.recent_value[row]),
         refused=columns.refused.get(row),
     )
+
+
+def _received(columns: Columns, row: int) -> dict[str, tuple[float, float]]:
+    """What the row has received of each resource, without those of which it neither has nor gets any."""
+    pairs = zip(columns.declared.resources, columns.received_value[row].tolist(), columns.received_rate[row].tolist(), strict=True)
+    return {name: (value, rate) for name, value, rate in pairs if value or rate}
 
 
 def window_of(columns: Columns, row: int) -> Window | None:
@@ -460,6 +481,8 @@ def put_queue_memory(columns: Columns, row: int, memory: QueueMemory) -> None:
         "balance_value", "balance_rate", "balance_as_of", "recent_value",
     ):  # fmt: skip
         getattr(columns, name)[row] = getattr(memory, name)
+    for column, resource in enumerate(columns.declared.resources):
+        columns.received_value[row, column], columns.received_rate[row, column] = memory.received.get(resource, (0.0, 0.0))
     for name in ("waiting_since", "unit_held_since"):
         value = getattr(memory, name)
         getattr(columns, name)[row] = math.nan if value is None else value
@@ -508,3 +531,8 @@ def restore(memory: Memory, names: Mapping[str, int], columns: Columns) -> None:
     new_rows, old_rows = np.array(pairs).T
     for field_name in ARRAY_FIELDS:
         getattr(columns, field_name)[new_rows] = getattr(old, field_name)[old_rows]
+    for column, resource in enumerate(columns.declared.resources):
+        if resource in old.declared.resources:
+            was = old.declared.resources.index(resource)
+            for field_name in RECEIVED:
+                getattr(columns, field_name)[new_rows, column] = getattr(old, field_name)[old_rows, was]

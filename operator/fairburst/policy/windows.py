@@ -16,12 +16,19 @@ Choices where the design is silent:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
-from fairburst.policy.drf import largest_share
+from fairburst.policy.budget import (
+    Account,
+    Current,
+    current_bursts,
+    fair_share_of_period,
+    has_budget,
+    seconds_until_spent,
+    spent,
+)
 from fairburst.policy.model import EventKind, RoundEvent
 from fairburst.policy.table import (
     ARMED,
@@ -38,41 +45,6 @@ from fairburst.policy.table import (
     Columns,
     Declared,
 )
-from fairburst.policy.tolerance import TOLERANCE
-
-
-@dataclass(frozen=True, slots=True)
-class Current:
-    """The burst each row is in or waits for.
-
-    rate: (N, K); deadline, gap: (N,) seconds; period: (N,) length of the accounting period; burst: (N,) max_k d_k / C_k, the declared
-    burst in dominant-share-seconds.
-    """
-
-    rate: FloatArray
-    deadline: FloatArray
-    gap: FloatArray
-    period: FloatArray
-    burst: FloatArray
-
-
-def current_bursts(columns: Columns, inverse: FloatArray, former: Current | None = None) -> Current:
-    """What the declared burst of each row is at its present index; `former`, if nothing is scheduled: only schedules change."""
-    declared = columns.declared
-    flat = declared.schedules
-    if flat.arrival.size == 0 and former is not None:
-        return former
-    burst = declared.burst(inverse)
-    if flat.arrival.size == 0:
-        return Current(declared.rate, declared.deadline, declared.gap, declared.period, burst)
-    rows = np.flatnonzero(declared.kind == SCHEDULE)
-    at = flat.start[rows] + np.clip(columns.index[rows], 0, flat.count[rows] - 1)
-    rate, deadline, gap, burst = declared.rate.copy(order="K"), declared.deadline.copy(), declared.gap.copy(), burst.copy()
-    rate[rows], deadline[rows], gap[rows] = flat.rate[at], flat.deadline[at], flat.gap[at]
-    burst[rows] = largest_share(flat.demand[at], inverse)
-    period = declared.period.copy()
-    period[rows] = np.where(np.isfinite(gap[rows]), gap[rows], declared.max_cycle)
-    return Current(rate, deadline, gap, period, burst)
 
 
 def forget(columns: Columns, row: int) -> None:
@@ -129,65 +101,29 @@ def _place(columns: Columns, rows: IntArray, now: FloatArray) -> None:
         columns.arms_at[row] = columns.opens_by[row] = arrival
 
 
-def budgets(columns: Columns, current: Current) -> tuple[FloatArray, FloatArray]:
-    """(N,) each: the period's fair share F and the budget min(d, F - debt), in dominant-share-seconds."""
-    fair = fair_share_of_period(columns, current)
-    return fair, np.maximum(np.minimum(current.burst, fair - columns.debt), 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """What each row has received in its period as of one moment. (N,) each, dominant-share-seconds; `unspent`: whether budget is left."""
-
-    fair: FloatArray
-    budget: FloatArray
-    ledger: FloatArray
-    consumed: FloatArray
-    unspent: BoolArray
-
-    @classmethod
-    def of(cls, columns: Columns, current: Current, now: float) -> Account:
-        fair, budget = budgets(columns, current)
-        ledger = columns.ledger(now)
-        consumed = ledger - columns.debt
-        return cls(fair, budget, ledger, consumed, ~spent(consumed, budget))
-
-
-def fair_share_of_period(columns: Columns, current: Current) -> FloatArray:
-    """(N,) F = the integral of the share from opening to the expected next opening; zero for queues without windows."""
-    fair = columns.fair(columns.period_started + current.period)
-    result: FloatArray = fair * (columns.state != NO_WINDOW)
-    return result
-
-
-def spent(consumed: FloatArray, budget: FloatArray) -> BoolArray:
-    """Whether a budget is used up (within the tolerance)."""
-    return consumed >= budget - TOLERANCE * np.maximum(budget, 1.0)
-
-
 def advance(
-    columns: Columns, current: Current, budget: FloatArray, inverse: FloatArray, wants: BoolArray, now: float
+    columns: Columns, current: Current, fair: FloatArray, inverse: FloatArray, wants: BoolArray, now: float
 ) -> list[RoundEvent]:  # fmt: skip
     """Carry every window and accounting period forward to `now`.
 
-    current, budget: as they are before. wants: (N,) whether the queue wants anything at all now.
+    current, fair: as they are before, F as in `Account`. wants: (N,) whether the queue wants anything at all now.
     """
     events: list[RoundEvent] = []
     if not (columns.state != NO_WINDOW).any():
         return events
     for _ in range(8):  # each pass takes every row through all its transitions once; a second finds rows that skipped windows
-        moved = _judge(columns, current, budget, wants, now, events)
+        moved = _judge(columns, current, fair, wants, now, events)
         moved |= _arm(columns, current, now)
         moved |= _open_on_schedule(columns, current_bursts(columns, inverse, current) if moved else current, now, events)
         _roll_over(columns, current, now)
         if not moved:
             break
         current = current_bursts(columns, inverse, current)
-        _, budget = budgets(columns, current)
+        fair = fair_share_of_period(columns, current)
     return events
 
 
-def _judge(columns: Columns, current: Current, budget: FloatArray, wants: BoolArray, now: float, events: list[RoundEvent]) -> bool:
+def _judge(columns: Columns, current: Current, fair: FloatArray, wants: BoolArray, now: float, events: list[RoundEvent]) -> bool:
     """End windows at their deadline; count each burst once, as soon as the answer is known."""
     rows = np.flatnonzero((columns.state == OPEN) | (columns.state == OVERDUE))
     if rows.size == 0:
@@ -208,10 +144,12 @@ def _judge(columns: Columns, current: Current, budget: FloatArray, wants: BoolAr
     columns.bursts[rows] += met | missed
     _tell_judged(columns, rows, met, missed, delivered, burst, events)
     ledger = columns.ledger_value[rows] + columns.ledger_rate[rows] * np.maximum(0.0, now - as_of)
-    unspent = ~spent(ledger - columns.debt[rows], budget[rows])
+    unspent = has_budget(columns, current, fair, rows, now)
+    # in time by its fullest resource, out of what is guaranteed, and others are still owed
+    owed = ended & demanded & ~missed & spent(ledger - columns.debt[rows], burst)
     done = ~is_open & (~unspent | ~wanting)
     columns.state[rows[ended | done]] = CLOSED
-    columns.state[rows[missed & unspent & wanting]] = OVERDUE
+    columns.state[rows[(missed | owed) & unspent & wanting]] = OVERDUE
     over = np.zeros(len(columns.state), dtype=bool)
     over[rows[ended | done]] = True
     _after_end(columns, current, over)
@@ -329,6 +267,7 @@ def _new_period(columns: Columns, rows: IntArray, at: FloatArray) -> None:
     debt = np.maximum(0.0, received - fair)
     columns.debt[rows] = debt
     columns.ledger_value[rows] = debt
+    columns.received_value[rows] = 0.0
     delivered = columns.delivered_value[rows] + columns.delivered_rate[rows] * np.maximum(0.0, at - columns.ledger_as_of[rows])
     columns.delivered_value[rows] = delivered
     columns.ledger_as_of[rows] = at
@@ -368,6 +307,6 @@ def next_boundary(columns: Columns, current: Current, account: Account, now: flo
     running = ((state == OPEN) | (state == OVERDUE)) & (columns.ledger_rate > 0)
     if running.any():
         some = np.flatnonzero(running & account.unspent)
-        times.append(now + (account.budget[some] - account.consumed[some]) / columns.ledger_rate[some])
+        times.append(now + seconds_until_spent(columns, current, account, some, now))
     earliest = [float(values.min()) for values in times if values.size]
     return min(earliest, default=math.inf)

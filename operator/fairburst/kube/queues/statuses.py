@@ -82,6 +82,12 @@ class Ledger(KubeModel):
     rate_micro: int = Field(description="Rate of growth in millionths of capacity.")
     delivered_milliseconds: int | None = Field(default=None, description="Used since the window opened, spare included, by asOf.")
     delivered_rate_micro: int | None = Field(default=None, description="Rate of that in millionths of capacity.")
+    received_milliseconds: Annotated[dict[str, int], Field(max_length=64)] | None = Field(
+        default=None, description="What valueMilliseconds counts, by resource: the guarantee of a window lasts for each of them."
+    )
+    received_rate_micro: Annotated[dict[str, int], Field(max_length=64)] | None = Field(
+        default=None, description="Rates of that in millionths of capacity."
+    )
     as_of: Timestamp = Field(description="When the value was true.")
 
 

@@ -18,7 +18,7 @@ from fairburst.kube.jobs.reserve import ReserveView
 from fairburst.kube.queues.core_values import promise_from_status, promise_to_status, to_amounts
 from fairburst.kube.queues.objects import InvalidQueueError, parse_status
 from fairburst.kube.queues.queue_set import INTERNAL_ERROR, QueueEntry
-from fairburst.kube.queues.statuses import ConditionSides
+from fairburst.kube.queues.statuses import ConditionSides, Ledger
 from fairburst.kube.times import from_epoch, to_epoch
 from fairburst.kube.views.conditions import ConditionValue
 from fairburst.kube.views.explanation import explanation, waiting_of
@@ -335,6 +335,7 @@ def _memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
         missed=history.missed if history else 0,
         delivered_value=(ledger.delivered_milliseconds or 0) / MILLI if ledger else 0.0,
         delivered_rate=(ledger.delivered_rate_micro or 0) / MICRO if ledger else 0.0,
+        received=_received(ledger),
         fair_value=fair.value_milliseconds / MILLI if fair else 0.0,
         fair_rate=fair.rate_micro / MICRO if fair else 0.0,
         fair_as_of=to_epoch(fair.as_of) if fair else 0.0,
@@ -347,6 +348,13 @@ def _memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
         recent_value=balance.recent_milliseconds / MILLI if balance else 0.0,
         refused=promise_from_status(refused) if refused else None,
     )
+
+
+def _received(ledger: Ledger | None) -> dict[str, tuple[float, float]]:
+    if ledger is None:
+        return {}
+    values, rates = ledger.received_milliseconds or {}, ledger.received_rate_micro or {}
+    return {name: (values.get(name, 0) / MILLI, rates.get(name, 0) / MICRO) for name in {**values, **rates}}
 
 
 def merge_difference(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -427,11 +435,39 @@ def _ledger(memory: QueueMemory, current: Mapping[str, Any] | None, wall: float)
         "asOf": stored.get("asOf"),
     }
     delivered = _growing(memory.delivered_value, memory.delivered_rate, memory.ledger_as_of, used if current else None, wall)
-    if current is not None and received == {name: current.get(name) for name in received} and delivered == used:
+    by_resource = _predicted(memory, current, wall)
+    if current is not None and by_resource and received == {name: current.get(name) for name in received} and delivered == used:
         return dict(current)
     received = _growing(memory.ledger_value, memory.ledger_rate, memory.ledger_as_of, None, wall)
     delivered = _growing(memory.delivered_value, memory.delivered_rate, memory.ledger_as_of, None, wall)
-    return {**received, "deliveredMilliseconds": delivered["valueMilliseconds"], "deliveredRateMicro": delivered["rateMicro"]}
+    written = {**received, "deliveredMilliseconds": delivered["valueMilliseconds"], "deliveredRateMicro": delivered["rateMicro"]}
+    if not _in_window(memory):
+        return written
+    since = max(0.0, wall - memory.ledger_as_of)
+    return written | {
+        "receivedMilliseconds": {name: round((value + rate * since) * MILLI) for name, (value, rate) in memory.received.items()},
+        "receivedRateMicro": {name: round(rate * MICRO) for name, (_, rate) in memory.received.items()},
+    }
+
+
+def _in_window(memory: QueueMemory) -> bool:
+    """Return whether what was received of each resource counts: a window is open or overdue. Each window begins with nothing."""
+    return bool(memory.received) and memory.window is not None and memory.window.state in {WindowState.OPEN, WindowState.OVERDUE}
+
+
+def _predicted(memory: QueueMemory, current: Mapping[str, Any] | None, wall: float) -> bool:
+    """Return whether the stored counters of each resource still predict the true values."""
+    stored = current or {}
+    values, rates = stored.get("receivedMilliseconds") or {}, stored.get("receivedRateMicro") or {}
+    if not _in_window(memory):
+        return not values and not rates
+    if set(values) != set(memory.received) or set(rates) != set(memory.received):
+        return False
+    return all(
+        _growing(value, rate, memory.ledger_as_of, counter, wall) == counter
+        for name, (value, rate) in memory.received.items()
+        for counter in ({"valueMilliseconds": values[name], "rateMicro": rates[name], "asOf": stored["asOf"]},)
+    )
 
 
 def _accounts(memory: QueueMemory, current: Mapping[str, Any], wall: float) -> dict[str, Any]:

@@ -1,0 +1,118 @@
+"""The guarantee of a window: the burst that is declared, what has been received of it, and how long the guarantee goes on.
+
+It lasts until every resource has received its declared demand, and no longer than the period's fair share F, which counts the largest share
+(docs/decisions/0180-a-guarantee-lasts-for-every-resource.md). Decides nothing else about windows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
+from fairburst.policy.drf import largest_share
+from fairburst.policy.table import NO_WINDOW, OPEN, OVERDUE, SCHEDULE, Columns
+from fairburst.policy.tolerance import TOLERANCE
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """The burst each row is in or waits for.
+
+    rate: (N, K); deadline, gap: (N,) seconds; period: (N,) length of the accounting period; shares: (N, K) d_k / C_k, the declared
+    demand in seconds of the whole capacity; burst: (N,) the largest of them, in dominant-share-seconds.
+    """
+
+    rate: FloatArray
+    shares: FloatArray
+    deadline: FloatArray
+    gap: FloatArray
+    period: FloatArray
+    burst: FloatArray
+
+
+def current_bursts(columns: Columns, inverse: FloatArray, former: Current | None = None) -> Current:
+    """What the declared burst of each row is at its present index; `former`, if nothing is scheduled: only schedules change."""
+    declared = columns.declared
+    flat = declared.schedules
+    if flat.arrival.size == 0 and former is not None:
+        return former
+    burst, shares = declared.burst(inverse), declared.burst_shares(inverse)
+    if flat.arrival.size == 0:
+        return Current(declared.rate, shares, declared.deadline, declared.gap, declared.period, burst)
+    rows = np.flatnonzero(declared.kind == SCHEDULE)
+    at = flat.start[rows] + np.clip(columns.index[rows], 0, flat.count[rows] - 1)
+    rate, deadline, gap, burst = declared.rate.copy(order="K"), declared.deadline.copy(), declared.gap.copy(), burst.copy()
+    rate[rows], deadline[rows], gap[rows] = flat.rate[at], flat.deadline[at], flat.gap[at]
+    burst[rows] = largest_share(flat.demand[at], inverse)
+    shares = shares.copy(order="K")
+    shares[rows] = flat.demand[at] * inverse
+    period = declared.period.copy()
+    period[rows] = np.where(np.isfinite(gap[rows]), gap[rows], declared.max_cycle)
+    return Current(rate, shares, deadline, gap, period, burst)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What each row has received in its period as of one moment. (N,) each, dominant-share-seconds.
+
+    fair: F of the period. budget: min(d, F - debt). unspent: whether the guarantee of an open or overdue window goes on.
+    """
+
+    fair: FloatArray
+    budget: FloatArray
+    ledger: FloatArray
+    consumed: FloatArray
+    unspent: BoolArray
+
+    @classmethod
+    def of(cls, columns: Columns, current: Current, now: float) -> Account:
+        fair = fair_share_of_period(columns, current)
+        budget = np.maximum(np.minimum(current.burst, fair - columns.debt), 0.0)
+        ledger = columns.ledger(now)
+        rows = np.flatnonzero((columns.state == OPEN) | (columns.state == OVERDUE))
+        unspent = np.zeros(len(ledger), dtype=bool)
+        unspent[rows] = has_budget(columns, current, fair, rows, now)
+        return cls(fair, budget, ledger, ledger - columns.debt, unspent)
+
+
+def fair_share_of_period(columns: Columns, current: Current) -> FloatArray:
+    """(N,) F = the integral of the share from opening to the expected next opening; zero for queues without windows."""
+    fair = columns.fair(columns.period_started + current.period)
+    result: FloatArray = fair * (columns.state != NO_WINDOW)
+    return result
+
+
+def spent(consumed: FloatArray, budget: FloatArray) -> BoolArray:
+    """Whether a budget is used up (within the tolerance)."""
+    return consumed >= budget - TOLERANCE * np.maximum(budget, 1.0)
+
+
+def has_budget(columns: Columns, current: Current, fair: FloatArray, rows: IntArray, now: FloatArray | float) -> BoolArray:
+    """Whether `rows` have a resource that has not received its declared demand yet, and something left of F.
+
+    fair: (N,) F. now: one time, or one for each of `rows`. The largest share grows at least as fast as the share of any resource, so that
+    while it is below d the fullest resource is short, and no resource has to be looked at.
+    """
+    since = np.maximum(0.0, now - columns.ledger_as_of[rows])
+    consumed = columns.ledger_value[rows] + columns.ledger_rate[rows] * since - columns.debt[rows]
+    short = ~spent(consumed, current.burst[rows])
+    looked_at = np.flatnonzero(~short)
+    if looked_at.size:
+        some = rows[looked_at]
+        received = columns.received_value[some] + columns.received_rate[some] * since[looked_at, None]
+        short[looked_at] = ~spent(received, current.shares[some]).all(axis=1)
+    left: BoolArray = short & ~spent(consumed, np.maximum(fair[rows] - columns.debt[rows], 0.0))
+    return left
+
+
+def seconds_until_spent(columns: Columns, current: Current, account: Account, rows: IntArray, now: float) -> FloatArray:
+    """Seconds until the guarantee of `rows` ends at the present rates."""
+    of_fair = np.maximum(account.fair[rows] - columns.debt[rows], 0.0) - account.consumed[rows]
+    received = columns.received_value[rows] + columns.received_rate[rows] * np.maximum(0.0, now - columns.ledger_as_of[rows])[:, None]
+    short = ~spent(received, current.shares[rows])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        longest = np.where(short, (current.shares[rows] - received) / columns.received_rate[rows], 0.0).max(axis=1)
+    result: FloatArray = np.minimum(of_fair / columns.ledger_rate[rows], longest)
+    return result
