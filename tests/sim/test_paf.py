@@ -16,7 +16,7 @@ from fairburst.policy.arrays import FloatArray
 from fairburst.policy.paf.curves import progress_rates
 from fairburst.sim.errors import TraceError
 from fairburst.sim.paf_profile import SlotJob, adjust, fair_as_the_authors, fair_max_min, least_amounts, simulate
-from fairburst.sim.paf_workload import AUTHORS, PAPER, draw, makespan, profiled, read_jobs
+from fairburst.sim.paf_workload import AUTHORS, LONGEST_FIRST, PAPER, draw, makespan, profiled, read_jobs
 from fairburst.sim.reproductions import EXPERIMENTS
 from fairburst.sim.reproductions.paf import CURVES_FILE, SPARKBENCH, read_curves
 from fairburst.sim.reproductions.paf_clusters import as_operator, fitted, run
@@ -181,6 +181,17 @@ def by_steps(jobs: list[SlotJob], slots: int, priority: FloatArray) -> list[floa
 
 
 class TestWorkload:
+    def test_longest_first_is_another_order_of_the_same_tasks(self) -> None:
+        for random_order, ordered in zip(draw(AUTHORS, 3)[:20], draw(LONGEST_FIRST, 3)[:20], strict=True):
+            assert ordered.job.task_seconds.tolist() == sorted(random_order.job.task_seconds.tolist(), reverse=True)
+            assert (ordered.job.weight, ordered.job.warmup_factor, ordered.shape) == (
+                random_order.job.weight, random_order.job.warmup_factor, random_order.shape,
+            )  # fmt: skip
+            assert ordered.job.curve[1] == pytest.approx(
+                makespan(ordered.job.task_seconds, len(ordered.job.task_seconds), 1.0)
+                / makespan(ordered.job.task_seconds, 1, ordered.job.warmup_factor)
+            )
+
     @pytest.mark.parametrize("pools", [AUTHORS, PAPER], ids=["authors", "paper"])
     def test_jobs_are_drawn_from_the_stated_ranges_and_are_the_same_for_a_seed(self, pools: Any) -> None:
         drawn, again = draw(pools, 3), draw(pools, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import json
 import math
@@ -23,6 +24,7 @@ class Pools:
 
     mean_seconds: mean time of a task, log-uniform. The papers use traces that are not published. A slot becomes free each millisecond, so
     that 20 s to 500 s are long compared with the 8 s in which 8,000 slots are handed out.
+    longest_first: order of a job's tasks: longest first, as in the authors' input, instead of as drawn.
     """
 
     jobs: int
@@ -31,9 +33,11 @@ class Pools:
     warmup_factor: tuple[int, int]
     shape: tuple[float, float]
     mean_seconds: tuple[float, float] = (20.0, 500.0)
+    longest_first: bool = False
 
 
 AUTHORS = Pools(200, (1, 11), (10, 200), (1, 6), (1.6, 13.4))
+LONGEST_FIRST = dataclasses.replace(AUTHORS, longest_first=True)
 PAPER = Pools(200, (1, 20), (1, 200), (1, 8), (1.6, 16.0))
 
 
@@ -46,7 +50,7 @@ class Drawn:
 
 
 def draw(pools: Pools, seed: int) -> list[Drawn]:
-    """Draw jobs from the ranges. The same seed gives the same jobs."""
+    """Draw jobs from the ranges. The same seed gives the same jobs, in either order of their tasks."""
     rng = np.random.default_rng(seed)
     drawn = []
     for number in range(pools.jobs):
@@ -56,6 +60,8 @@ def draw(pools: Pools, seed: int) -> list[Drawn]:
         shape = float(rng.uniform(*pools.shape))
         mean = math.exp(rng.uniform(math.log(pools.mean_seconds[0]), math.log(pools.mean_seconds[1])))
         seconds = mean * (shape - 1) / shape * (1 + rng.pareto(shape, parallelism))
+        if pools.longest_first:
+            seconds = np.sort(seconds)[::-1]
         drawn.append(Drawn(profiled(f"job-{number:03d}", weight, warmup, seconds), shape))
     return drawn
 

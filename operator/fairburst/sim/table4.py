@@ -53,7 +53,7 @@ class Rules:
 
     share_grain: shares compare in steps of 1 / share_grain; the authors' rounding to two decimals is 100, a finer one shows its effect.
     exact_shares: round shares half up exactly; the authors' doubles round 14.5, 28.5 and 57.5 % down (BoPF 5.3, their released simulator).
-    fullest_resource: a burst's budget is spent when one resource is, as in the decision core; by the authors' rule only when all are.
+    fullest_resource: a burst's budget is spent when one resource is; by the authors' rule, and in the decision core, when all are.
     most_bursts: number of latency jobs after which unfinished batch work counts as starving and the run ends with an error.
     """
 

@@ -23,7 +23,7 @@ PERIOD, ON_SECONDS, QUEUES = 350.0, 27.0, 8
 DRF_SECONDS = 162.0
 BATCH_TASKS = 4.0
 ROBUST = 1.25  # largest growth that counts as "robust"; the paper gives no number
-ERRORS_CAUSE = "in part: our budget ends with its first resource, see the rows of the authors' rules"
+ERRORS_CAUSE = "F of the period is used up; see the rows of the authors' rules"
 SHORTEST_ERROR = -0.9  # keeps a job's size positive
 
 
