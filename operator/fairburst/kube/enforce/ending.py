@@ -1,6 +1,6 @@
-"""Pods that are about to end: how long they are given, until when reclaim counts on their room, and which are charged to no queue. Pure.
+"""Pods that are being deleted: their grace periods, and until when reclaim counts on their room. Pure.
 
-A pod that reclaim evicted is given a bounded time. A pod that its owner deletes may name any grace period, and may use all of it, so
+A pod that reclaim evicts gets a bounded grace period. A pod that its owner deletes may name any grace period and use all of it, so
 reclaim counts on its room only if it ends in time for the pods that wait (docs/decisions/0131).
 """
 
@@ -15,17 +15,17 @@ from fairburst.kube.times import to_epoch
 from fairburst.kube.usage.gated_pods import PodKey
 from fairburst.kube.usage.pod_index import PodIndex
 
-STUCK_SECONDS = 60.0  # beyond its time to end: what ends later than that may never end
-DEFAULT_GRACE_SECONDS = 30.0  # core/v1, where a pod names none
+STUCK_SECONDS = 60.0  # beyond its grace period: a pod that takes longer may never end
+DEFAULT_GRACE_SECONDS = 30.0  # default of core/v1
 
 
 def asked_key(key: PodKey, uid: str) -> str:
-    """The pod as `ReclaimMemory.asked` names it; a slash is in no namespace or name."""
+    """Return the pod's key in `ReclaimMemory.asked`. Namespaces and names contain no slash."""
     return "/".join((*key, uid))
 
 
 def own_grace(pod: Pod) -> float:
-    """Seconds that the pod is given to end unless reclaim shortens them."""
+    """Return the pod's own grace period in seconds."""
     metadata, named = pod.metadata, pod.spec.termination_grace_period_seconds
     if metadata.deletion_timestamp is not None and metadata.deletion_grace_period_seconds is not None:
         return bounded_duration(metadata.deletion_grace_period_seconds)
@@ -33,12 +33,12 @@ def own_grace(pod: Pod) -> float:
 
 
 def grace_to_give(pod: Pod, longest: float) -> int | None:
-    """The grace period of its eviction in whole seconds, one at least; None: the pod's own is no longer."""
+    """Return the grace period of an eviction in whole seconds, one at least; None if the pod's own is no longer than `longest`."""
     return None if own_grace(pod) <= longest else max(1, int(longest))
 
 
 def comes_free(pod: Pod, asked_until: float | None, horizon: float, wall: float) -> bool:
-    """Whether a pod that is being deleted leaves its room in time.
+    """Return whether a pod that is being deleted leaves its room in time.
 
     asked_until: until when reclaim, which evicted it, counts on its end; None for a pod that others delete. horizon: by when the room is
     needed. wall: now. All in seconds since the epoch.
@@ -52,17 +52,17 @@ def comes_free(pod: Pod, asked_until: float | None, horizon: float, wall: float)
 
 
 def still_there(asked: Mapping[str, float], pods: Mapping[PodKey, Pod]) -> dict[str, float]:
-    """The entries of `asked` whose pods still exist."""
+    """Return the entries of `asked` whose pods still exist."""
     return {name: until for name, until in asked.items() if _pod(name, pods) is not None}
 
 
 def freed(
     asked: Mapping[str, float], pods: Mapping[PodKey, Pod], index: PodIndex, nodes: Container[str], wall: float
 ) -> dict[str, dict[str, float]]:
-    """Charge of the pods on `nodes` that reclaim is ending, by namespace and resource. `wall`: seconds since the epoch.
+    """Return the requests of the pods on `nodes` that reclaim has evicted, by namespace and resource. `wall`: seconds since the epoch.
 
-    Their queue is charged for them again once the grace that reclaim gave and a minute have passed. Pods that their owner deletes or
-    evicts are not among them.
+    A pod counts for its queue again a minute after the end of the grace period that reclaim gave. Pods that their owner deletes or
+    evicts are not included.
     """
     sums: dict[str, dict[str, float]] = {}
     for pod in _ending(asked, pods, wall):

@@ -1,7 +1,7 @@
-"""Which pods may be evicted without anything failing for it (docs/decisions/0063). Pure.
+"""Decide whether a pod can be evicted without a failure (docs/decisions/0063). Pure.
 
-An evicted pod of a Job counts as a failure unless the Job's own rules ignore disruptions, so only such Jobs' pods go. Of other pods
-nobody but their owner knows whether they may: those that say so.
+The Job controller counts an evicted pod as a failure unless the Job's failure policy ignores disruptions, so only pods of such Jobs are
+evicted. Other pods are evicted only if an annotation of their owner permits it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from fairburst.kube.names import RECLAIMABLE_ANNOTATION
 
 
 def evictable(pod: Pod, job: Job | None) -> bool:
-    """Whether the pod's eviction fails nothing. `job`: the Job of the name that its controller has, if any."""
+    """Return whether the pod's eviction causes no failure. `job`: the Job of the name that its controller has, if any."""
     if pod.unmanaged:
         return False
     owner = controller_of(pod.metadata)
@@ -21,11 +21,11 @@ def evictable(pod: Pod, job: Job | None) -> bool:
 
 
 def survives_evictions(job: Job) -> bool:
-    """Whether the first rule of the Job that can match an evicted pod ignores it, and no deadline can be missed by the lost time."""
+    """Return whether the first rule of the Job that matches an evicted pod ignores it, and the lost time can miss no deadline."""
     if job.spec.active_deadline_seconds is not None or job.spec.pod_failure_policy is None:
         return False
     for rule in job.spec.pod_failure_policy.rules:
-        if rule.action != "Ignore":  # it may match the exit code of a container that is told to end
+        if rule.action != "Ignore":  # the exit code of a container that received SIGTERM may match
             return False
         if any(one.type == DISRUPTION and one.status == "True" for one in rule.on_pod_conditions or ()):
             return True

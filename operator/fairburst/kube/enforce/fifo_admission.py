@@ -1,6 +1,4 @@
-"""First come, first served, in whole units: who in a line fits into what is left, and who into none of it. Pure; what a unit is, its
-caller knows.
-"""
+"""FIFO admission of whole units (pods, groups, Jobs) into the room that is left. Pure; callers define a unit."""
 
 from __future__ import annotations
 
@@ -9,17 +7,17 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 Unit = TypeVar("Unit")
-# So many that don't fit are looked past in search of one that needs other resources: 10,000 waiting pods shall not cost a round 10 ms.
+# Units that do not fit and are skipped in search of one that needs other resources. It bounds the cost: 10,000 waiting pods took 10 ms.
 LOOK_AHEAD = 1_000
 
 
 def served(
     line: Iterable[tuple[Unit, Sequence[int]]], level: Sequence[int], room: Sequence[int], smallest: Sequence[int] = ()
 ) -> list[Unit]:
-    """The units of `line`, each with its need, that fit into `room`. All by resource, in thousandths; no unit needs less than `smallest`.
+    """Return the units of `line` that fit into `room`. Needs and room by resource, in thousandths; no unit needs less than `smallest`.
 
-    Who is first but does not fit keeps its place: nobody behind takes what it lacks, nor what it will need of the rest. Who would not fit
-    into the whole level is passed over.
+    The first unit that does not fit keeps its place: later units get neither the resource that it lacks nor its share of the others. A unit
+    that is larger than the whole level is skipped.
     """
     left, chosen, misses = list(room), list[Unit](), 0
     for unit, need in line:
@@ -46,9 +44,9 @@ class Oversize:
 
 
 def oversize(name: str, need: Mapping[str, float], resources: Sequence[str], level: Sequence[float]) -> Oversize | None:
-    """The first resource of which the unit needs more than the level; None for a unit that the level can hold."""
+    """Return the first resource of which the unit needs more than the level; None for a unit that fits the level."""
     for resource, whole in zip(resources, level, strict=True):
         amount = need.get(resource, 0.0)
-        if amount > whole + 1e-3:  # a millionth of a pod is no reason; a level is compared in whole thousandths
+        if amount > whole + 1e-3:  # levels are compared in whole thousandths, to ignore rounding
             return Oversize(name, resource, amount, whole)
     return None

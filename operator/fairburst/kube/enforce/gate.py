@@ -1,7 +1,7 @@
-"""Which pods to take our scheduling gate off now. Pure but for what is on its way; `kube/ungate.py` sends.
+"""Choose the pods to release from our scheduling gate. Pure, apart from the patches in flight; `kube/ungate.py` sends.
 
-Each queue in Gate mode has its level in whole pods: what its pods without our gate are charged counts against it, and the first of those
-that wait get the rest. Namespaces that no queue holds by gates any more get all their pods back. A quota there is only a ceiling.
+A queue in Gate mode has its level in whole pods. The requests of its released pods count against it, and the oldest waiting pods get the
+rest. In a namespace that has left Gate mode all pods are released. The quota of a namespace in Gate mode is only a ceiling.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from fairburst.kube.usage.pod_index import PodIndex, RequestVector
 
 RETRY_SECONDS = 1.0
 MOST_CEILING = 2.0**61  # a quarter of the largest quantity
-# A quota is written at most once a second, so what may be created within one must be there before: else bare pods would be lost.
+# A quota is written at most once a second, so it must admit all pods created within a second: a refused bare pod is lost.
 CEILING_POOLS = 16
 MILLI_TOLERANCE = 1e-3  # thousandths of a unit: a level of 2.9999999 cpu is three pods
 
 
 @dataclass(frozen=True, slots=True)
 class GateLevel:
-    """What a queue's pods may take. `rank`: hard in its window before soft in its before the rest, then the queues' order.
+    """The amounts that a queue's pods may take. `rank`: hard queues in their windows, soft ones in theirs, the rest; then queue order.
 
     `milli`: thousandths of a unit by resource, in the pod index's order. `slots`: how many pods; None: any number.
     """
@@ -37,12 +37,12 @@ class GateLevel:
 
 
 def milli_level(level: Iterable[float]) -> tuple[int, ...]:
-    """A level in resource units as whole thousandths."""
+    """Return a level in resource units as whole thousandths."""
     return tuple(math.floor(amount * 1000 + MILLI_TOLERANCE) for amount in level)
 
 
 def ungate_patch(pod: GatedPod) -> list[dict[str, Any]]:
-    """One JSON patch that takes off our gate and nothing else, and fails where the pod is another one or its gates have moved."""
+    """Return the JSON patch that removes our gate alone. It fails if the pod has been replaced or its gates have moved."""
     path = f"/spec/schedulingGates/{pod.gate_index}"
     return [
         {"op": "test", "path": "/metadata/uid", "value": pod.uid},
@@ -59,10 +59,10 @@ def choose(
     group: Callable[[GatedPod], PodGroup | None],
     smallest: Sequence[int] = (),
 ) -> list[GatedPod]:
-    """Pods that fit into `room`, first come first served. `level`, `room` and `smallest` (no pod takes less): thousandths of a unit by
-    resource. `group`: None for a pod that goes by itself.
+    """Return the pods that fit into `room`, in FIFO order (`fifo_admission.py`).
 
-    First come, first served (`line.py`); a group goes whole, once all of it is there and fits.
+    `level`, `room` and `smallest` (no pod takes less): thousandths of a unit by resource. `group`: the group of a pod, or None. A group is
+    released whole, once it is complete and fits.
     """
     return [pod for unit in served(_units(waiting, requests, group), level, room, smallest) for pod in unit]
 
@@ -70,7 +70,7 @@ def choose(
 def _units(
     waiting: Iterable[GatedPod], requests: Callable[[PodKey], RequestVector], group: Callable[[GatedPod], PodGroup | None]
 ) -> Iterator[tuple[list[GatedPod], list[int]]]:
-    """Pods that go together, and what they need: a group in the place of its first pod, once all of it is there."""
+    """Yield the pods that are released together, and their requests: a group once it is complete, in the place of its first pod."""
     seen = set[GroupKey]()
     for pod in waiting:
         members, together = group(pod), [pod]
@@ -85,10 +85,10 @@ def _units(
 def ceiling(
     wanted: Mapping[str, float], capacity: Mapping[str, float], level: Mapping[str, float], present: Mapping[str, float]
 ) -> dict[str, float]:
-    """What a quota permits where gates hold the pods: by resource many times the pool, and at least twice what is wanted.
+    """Return the quota of a namespace in Gate mode: many times the pool by resource, and at least twice the demand, in resource units.
 
-    Far above what exists, so that no gated pod is refused for those before it, however fast they come, and seldom moved: `present` stays
-    where it is large enough and not more than four times too large. Resource units.
+    It is far above the present use, so that no gated pod is refused, however fast pods are created. It seldom changes: `present` stays
+    while it is large enough and at most four times too large.
     """
     found = {}
     for resource, amount in wanted.items():
@@ -103,10 +103,10 @@ def ceiling(
 
 @dataclass(slots=True)
 class UngatePlanner:
-    """What is held, what each queue's level is, and what is on its way to being let go.
+    """Keeps the gated pods, each queue's level, and the patches in flight.
 
-    Between rounds the levels of the last one stand: a hard queue's burst has its whole rate from the moment it is armed, so its pods
-    are let go on their event, without a round in between.
+    Between rounds the levels of the last round hold: a hard queue's burst has its whole rate from the moment it is armed, so its pods
+    are released on their own events, without a round in between.
     """
 
     gated: GatedPods = field(default_factory=GatedPods)
@@ -115,7 +115,7 @@ class UngatePlanner:
     _refused: dict[PodKey, tuple[str, float]] = field(default_factory=dict)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Take in one change that the pod index has seen."""
+        """Apply one change of a pod that the pod index has seen."""
         pod = new or old
         if pod is None:
             return
@@ -130,7 +130,7 @@ class UngatePlanner:
             self._landed(key)
 
     def plan(self, levels: Mapping[str, GateLevel], left_alone: Iterable[str], pods: PodIndex, now: float) -> tuple[list[GatedPod], float]:
-        """A round's choice, most urgent first, and when to look again at pods whose patch was refused (infinite: none).
+        """Return the pods to release in a round, most urgent first, and when to retry refused patches (infinite: none).
 
         `levels`: of every namespace that a queue holds by gates. `left_alone`: namespaces where others decide.
         """
@@ -142,23 +142,23 @@ class UngatePlanner:
         return chosen, min((until for _, until in self._refused.values()), default=math.inf)
 
     def between_rounds(self, namespaces: Iterable[str], pods: PodIndex) -> list[GatedPod]:
-        """Pods of these namespaces that the last round's levels let go already; none where it knew of no queue."""
+        """Return the pods of these namespaces that the last round's levels permit; none in a namespace unknown to that round."""
         known = [namespace for namespace in namespaces if namespace in self._levels and namespace in self.gated.namespaces()]
         return [pod for namespace in sorted(known, key=self.urgency) for pod in self._chosen(namespace, pods)]
 
     def sent(self, pods: Iterable[GatedPod]) -> None:
-        """These are on their way: they count as let go from now on."""
+        """Note that the patches of these pods are in flight: they count as released from now on."""
         for pod in pods:
             self._in_flight.setdefault(pod.key[0], {})[pod.key] = pod
 
     def failed(self, pod: GatedPod, now: float) -> None:
-        """A patch was refused. The pod waits for its next change, or a moment, so that nobody asks without end."""
+        """Note a refused patch. The pod waits for its next change, or a moment, to avoid retrying forever."""
         self._landed(pod.key)
         self._refused[pod.key] = (pod.version, now + RETRY_SECONDS)
 
     def _chosen(self, namespace: str, pods: PodIndex) -> list[GatedPod]:
         waiting = list(self._waiting(namespace))
-        if not waiting:  # asked at every event of a burst that is on its way: what flies need not be added up for nobody
+        if not waiting:  # runs at every event of a burst: skip the in-flight sum when nothing waits
             return []
         level, in_flight = self._levels[namespace].milli, self._in_flight.get(namespace, {})
         room = [whole - taken for whole, taken in zip(level, pods.released(namespace), strict=True)]
@@ -176,14 +176,14 @@ class UngatePlanner:
         return (pod for pod in self.gated.of(namespace) if pod.key not in in_flight and pod.key not in self._refused)
 
     def _group(self, pod: GatedPod) -> PodGroup | None:
-        """The group that holds the pod back; one of which some members are let go already holds nobody."""
+        """Return the group that holds the pod back; None once some of the group's pods have been released."""
         if pod.group is None:
             return None
         group = self.gated.group(pod.group)
         return None if group.started or group.gated.keys() & self._in_flight.get(pod.key[0], {}).keys() else group
 
     def urgency(self, namespace: str) -> tuple[int, int, str]:
-        """Whose pods go first: those of the queue with the least. Pods that nobody holds any more come last."""
+        """Return the rank of a namespace: lower ones are released first. Namespaces that have left Gate mode come last."""
         level = self._levels.get(namespace)
         return (*level.rank, namespace) if level is not None else (9, 0, namespace)
 

@@ -1,6 +1,6 @@
-"""What waits for its queue's level in a round: pods behind our gate, suspended Jobs. Which of them go, most urgent queue first. Pure.
+"""Release held work: gated pods and suspended Jobs that fit their queues' levels, most urgent queue first. Pure.
 
-How pods and Jobs of one queue stand in line is `gate.py`'s and `suspend.py`'s.
+`gate.py` and `suspend.py` order the pods and Jobs of one queue.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.workloads.kind import Suspendable
 from fairburst.policy.model import GuaranteeClass, RoundResult, WindowState
 
-HOLD_SETTLES_SECONDS = 1.0  # until every API server stamps by a changed status; measured: at most 157 ms
+HOLD_SETTLES_SECONDS = 1.0  # until every API server's policies have seen a changed status; measured: at most 157 ms
 
 
 def gate_level(item: ManagedNamespace, result: RoundResult, *, waiting: bool) -> GateLevel:
-    """The level of a namespace that a queue holds by gates. `waiting`: whether a gated pod waits there."""
+    """Return the level of a namespace in Gate mode. `waiting`: whether a gated pod waits there."""
     assert item.row is not None  # noqa: S101 (a queue governs it)
     return GateLevel(_urgency(result, item.row, waiting=waiting), milli_level(item.level.tolist()), item.slots)
 
@@ -37,7 +37,7 @@ def job_starts(
     noted: Iterable[Suspendable],
     left_alone: Iterable[str],
 ) -> list[JobStart]:
-    """Which held Jobs start: in `enforced` by the level of a queue in Suspend mode, and all of them where there is no such queue.
+    """Return the held Jobs to start: those that fit the level of a queue in Suspend mode, and all where there is no such queue.
 
     `holding`: all namespaces of queues in Suspend mode. `noted`: all Jobs and JobSets with our note; `left_alone`: namespaces where others
     decide.
@@ -56,9 +56,9 @@ def _early(item: ManagedNamespace, resources: Sequence[str]) -> list[float]:
 
 
 def too_large_to_start(enforced: Collection[ManagedNamespace], gated: GatedPods, pods: PodIndex) -> dict[str, list[Oversize]]:
-    """What is to start whole and needs more than its queue's whole level, by namespace of queues in Suspend and Gate mode.
+    """Return the work that starts whole and is larger than its queue's level, by namespace of queues in Suspend and Gate mode.
 
-    Nothing of it runs while that is so, and nobody would see why; the list is empty for a queue that has no such work.
+    Such work never runs, so the queue's condition names it. The list is empty for a queue without such work.
     """
     found = {item.namespace: too_large(item.demand, pods.resources, item.level.tolist()) for item in enforced if item.is_in("Suspend")}
     levels = {item.namespace: item.level.tolist() for item in enforced if item.is_in("Gate")}
@@ -75,12 +75,12 @@ def too_large_to_start(enforced: Collection[ManagedNamespace], gated: GatedPods,
 
 @dataclass(slots=True)
 class HoldTimes:
-    """Since when the stored status has told the admission policies to hold a namespace's work, monotonic seconds."""
+    """Remember since when a queue's stored status makes the admission policies hold its namespace's work, monotonic seconds."""
 
     _since: dict[str, float] = field(default_factory=dict)
 
     def note(self, members: Iterable[QueueEntry], now: float) -> None:
-        """Take in the statuses of these governing queues as they are stored now."""
+        """Read the stored statuses of these governing queues."""
         for entry in members:
             if (entry.obj.get("status") or {}).get("holds"):
                 self._since.setdefault(entry.namespace, now)
@@ -92,14 +92,14 @@ class HoldTimes:
         self._since = {namespace: since for namespace, since in self._since.items() if namespace in namespaces}
 
     def settled(self, namespace: str, now: float) -> bool:
-        """Whether every new pod of the namespace is sure to get the gate."""
+        """Return whether every new pod of the namespace is sure to get the gate."""
         return self._since.get(namespace, math.inf) + HOLD_SETTLES_SECONDS <= now
 
 
 def _urgency(result: RoundResult, row: int, *, waiting: bool) -> tuple[int, int]:
-    """Hard queues in their windows first, then soft ones in theirs, then the rest; within each by the queues' order.
+    """Return the queue's rank: hard queues in their windows, then soft ones in theirs, then the rest; within each by the queues' order.
 
-    Where nothing waits yet, a window is not looked for, which takes long over thousands of queues: what comes next will open it.
+    Windows are read only where work waits, because reading them takes long over thousands of queues.
     """
     window = result.decisions[row].window if waiting else None
     if waiting and (window is None or window.state is WindowState.CLOSED):

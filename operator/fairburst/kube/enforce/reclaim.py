@@ -1,7 +1,7 @@
-"""From what is owed to evictions: who waits, what runs where, what may go now. Pure but for what is on its way; `kube/evict.py` sends.
+"""Plan evictions for amounts that queues are owed. Pure, apart from the evictions in flight; `kube/evict.py` sends.
 
-First the quotas, then the evictions: as long as pods wait for what their queue is owed, every queue above its level is held exactly to
-it, and no more of its work goes than its enforced quota does not let in again. Whose work it is, decides `policy/reclaim`.
+Quotas come first: while pods wait for an amount that their queue is owed, every queue above its level is held exactly to its level, and
+only as many of its pods are evicted as its enforced quota does not admit again. `policy/reclaim` picks the victims.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from fairburst.policy.reclaim.values import (
 from fairburst.policy.reclaim.victims import make_room, room_for_all
 from fairburst.policy.tolerance import LARGEST, TOLERANCE, slack_of
 
-ENFORCED_SECONDS = 0.05  # until a quota that is written in this round is seen to be enforced
-LESS_THAN_A_POD = 0.999  # as quota_plan.py, which writes no smaller differences at once
-REFUSED_SECONDS = 10.0  # a disruption budget that refuses one pod of a controller will hardly let go of another sooner
+ENFORCED_SECONDS = 0.05  # until the API server reports a quota of this round as enforced
+LESS_THAN_A_POD = 0.999  # as in quota_plan.py, which delays smaller changes
+REFUSED_SECONDS = 10.0  # a disruption budget that refuses one pod of a controller will refuse the others too
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class PodEviction:
 
 @dataclass(frozen=True, slots=True)
 class ReclaimPlan:
-    """What a round wants evicted. `holding`: namespaces that are held exactly to their levels meanwhile. `due`: seconds until it should be
-    looked at again, infinite if only events matter."""
+    """The evictions of a round. `holding`: namespaces that are held exactly to their levels meanwhile. `due`: seconds until the next look,
+    infinite if only events matter."""
 
     evictions: tuple[PodEviction, ...] = ()
     holding: frozenset[str] = frozenset()
@@ -79,7 +79,7 @@ class ReclaimPlan:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What reclaim looks at of the cluster. `nodes`: the pool's, in the order of `shapes`."""
+    """The parts of the cluster that reclaim reads. `nodes`: the pool's, in the order of `shapes`."""
 
     pods: Mapping[PodKey, Pod]
     index: PodIndex
@@ -90,7 +90,7 @@ class Cluster:
 
 
 class _Bound(NamedTuple):
-    """A pod that has room on a node, by the node's position, and does not leave it of its own accord."""
+    """A pod on a node, by the node's position, that is not about to end by itself."""
 
     key: PodKey
     pod: Pod
@@ -100,7 +100,7 @@ class _Bound(NamedTuple):
 
 @dataclass(slots=True)
 class Reclaimer:
-    """Remembers what must not be done twice: `memory` survives a restart; what is on its way, and who was refused, need not."""
+    """Plans evictions and remembers them. `memory` survives a restart; evictions in flight and refusals do not need to."""
 
     rules: ReclaimRules
     memory: ReclaimMemory = field(default_factory=ReclaimMemory)
@@ -111,7 +111,7 @@ class Reclaimer:
         self, cluster: Cluster, enforced: Iterable[ManagedNamespace], snapshot: ClusterSnapshot, result: RoundResult, reclaiming: BoolArray,
         wall: float, now: float,
     ) -> ReclaimPlan:  # fmt: skip
-        """One round's evictions. `reclaiming`: (N,) queues with `reclaim: Evict`. `wall`: seconds since the epoch, `now` monotonic."""
+        """Return the evictions of one round. `reclaiming`: (N,) queues with `reclaim: Evict`. `wall`: since the epoch, `now`: monotonic."""
         if not reclaiming.any():
             return ReclaimPlan()
         found, since, grace_ends = owed(snapshot, result, reclaiming, self.memory.short_since, self.rules, wall)
@@ -123,7 +123,7 @@ class Reclaimer:
         holding = frozenset(item.namespace for item in over)
         horizon = self._horizon(claims, wall)
         free, bound = self._nodes(cluster, horizon, wall, now)
-        if room_for_all(claims, free):  # what goes already is enough: nobody is looked at who might go
+        if room_for_all(claims, free):  # pods that are ending make enough room: search for no victims
             return ReclaimPlan(holding=holding, due=grace_ends - wall)
         giving = {item.namespace: item.row for item in over if item.row is not None}
         bound = [one for one in bound if one.key[0] in giving and not one.pod.unmanaged]
@@ -142,7 +142,7 @@ class Reclaimer:
         )
 
     def freed(self, pods: Mapping[PodKey, Pod], index: PodIndex, nodes: Container[str], wall: float) -> dict[str, dict[str, float]]:
-        """Charge of the pods on `nodes` that reclaim is ending, by namespace and resource, as `ending.freed` says."""
+        """Return the requests of the pods on `nodes` that reclaim has evicted, by namespace and resource (`ending.freed`)."""
         kept = still_there(self.memory.asked, pods)
         if len(kept) < len(self.memory.asked):
             self.memory = replace(self.memory, asked=kept)
@@ -154,16 +154,16 @@ class Reclaimer:
         self.memory = replace(self.memory, asked={**self.memory.asked, **until})
 
     def sent(self, evictions: Collection[PodEviction]) -> None:
-        """These are on their way: their pods count as gone until they are, or are refused."""
+        """Note that these evictions are in flight: their pods count as gone until the API server refuses."""
         self._in_flight |= {one.key: one.uid for one in evictions}
 
     def refused(self, eviction: PodEviction, seconds: float, now: float) -> None:
-        """The pod stays, and so do those of its controller for so long, ten seconds at least. Others may go in their stead."""
+        """Note a refused eviction: the pods of its controller are left alone for so long, ten seconds at least. Others may be evicted."""
         self._refused[eviction.owner] = max(self._refused.get(eviction.owner, -math.inf), now + max(seconds, REFUSED_SECONDS))
         self.not_done([eviction])
 
     def not_done(self, evictions: Collection[PodEviction]) -> None:
-        """These pods have not been asked to end: room is not made for those for whom they were to go."""
+        """Drop evictions that were not sent: the pods that waited for them count as waiting again."""
         for one in evictions:
             self._in_flight.pop(one.key, None)
         dropped, stays = {one.waiting for one in evictions}, {asked_key(one.key, one.uid) for one in evictions}
@@ -174,7 +174,7 @@ class Reclaimer:
         )
 
     def _claims(self, cluster: Cluster, found: Sequence[Owed], snapshot: ClusterSnapshot) -> list[Claim]:
-        """What is owed with the pods that wait for it, oldest first: those that the scheduler may place, on nodes of which we know."""
+        """Return the owed amounts with the pods that wait for them, oldest first: pods that the scheduler may place on known nodes."""
         placement = Placement(cluster.nodes.values())
         by_namespace: dict[str, list[tuple[str, str, WaitingPod]]] = {_namespace(snapshot, one.row): [] for one in found}
         for key, pod in cluster.pods.items() if by_namespace else ():
@@ -186,12 +186,12 @@ class Reclaimer:
         return [Claim(one, tuple(pod for _, _, pod in by_namespace[_namespace(snapshot, one.row)])) for one in found]
 
     def _horizon(self, claims: Sequence[Claim], wall: float) -> float:
-        """By when room is needed (seconds since the epoch): the earliest deadline of the bursts that wait, the longest grace at most."""
+        """Return when room is needed (seconds since the epoch): by the waiting bursts' earliest deadline, or after the longest grace."""
         deadlines = [claim.owed.deadline for claim in claims if claim.owed.evicts and claim.waiting]
         return min(wall + self.rules.longest_grace_seconds, *deadlines)
 
     def _nodes(self, cluster: Cluster, horizon: float, wall: float, now: float) -> tuple[FloatArray, list[_Bound]]:
-        """(M, K + 1) what is free or comes free on each node, and the pods that take the rest of it."""
+        """Return (M, K + 1) amounts that are free or come free on each node, and the pods that use the rest."""
         self._in_flight = {key: uid for key, uid in self._in_flight.items() if _is_there(cluster.pods.get(key), uid)}
         self._refused = {owner: until for owner, until in self._refused.items() if now < until}
         free = np.column_stack([cluster.shapes.offers, cluster.shapes.pods])
@@ -206,12 +206,12 @@ class Reclaimer:
         return free, bound
 
     def _comes_free(self, key: PodKey, pod: Pod, horizon: float, wall: float) -> bool:
-        """Whether the pod leaves its room by the horizon: its eviction is on its way, or it is ending and is not stuck."""
+        """Return whether the pod leaves its room by the horizon: its eviction is in flight, or it is ending and not stuck."""
         asked_until = self.memory.asked.get(asked_key(key, pod.metadata.uid))
         return comes_free(pod, asked_until, horizon, wall) or self._in_flight.get(key) == pod.metadata.uid
 
     def _ending(self, key: PodKey, pod: Pod) -> bool:
-        """Whether asking the pod to end would change nothing: reclaim has, in vain so far. One that others delete may be asked to hurry."""
+        """Return whether an eviction would change nothing: reclaim has evicted the pod already. A pod that others delete can be hurried."""
         return pod.metadata.deletion_timestamp is not None and asked_key(key, pod.metadata.uid) in self.memory.asked
 
     def _running(self, cluster: Cluster, one: _Bound, row: int) -> RunningPod:
@@ -224,13 +224,13 @@ class Reclaimer:
 
 
 def _is_over(row: int, snapshot: ClusterSnapshot, result: RoundResult) -> bool:
-    """Whether the queue uses more than its fair share or its level."""
+    """Return whether the queue uses more than its fair share or its level."""
     over = snapshot.usage[row] - np.minimum(result.guaranteed[row], result.level[row])
     return bool((over > slack_of(snapshot.live_capacity)).any())
 
 
 def _refilled(item: ManagedNamespace, cluster: Cluster) -> FloatArray:
-    """(K,) up to where the namespace still fills places again, if that is a pod or more above its level; else zeros."""
+    """Return (K,) amounts that the namespace's quota still admits, if that is a pod or more above its level; else zeros."""
     resources, quota = cluster.index.resources, cluster.quotas.get((item.namespace, QUOTA_NAME))
     if item.is_in("Gate"):
         return np.zeros(len(resources))
@@ -244,8 +244,8 @@ def _refilled(item: ManagedNamespace, cluster: Cluster) -> FloatArray:
 def _standing(
     snapshot: ClusterSnapshot, result: RoundResult, over: Sequence[ManagedNamespace], bound: Sequence[tuple[int, Request]], cluster: Cluster
 ) -> GiverState:
-    """Queues as givers. `bound`: row and request of each pod that does not come free: the round's usage still has those in it whose
-    eviction is on its way."""
+    """Return the queues as givers. `bound`: row and request of each pod that does not come free; the round's usage still counts pods whose
+    eviction is in flight."""
     weight, use, refilled = (
         np.array([spec.weight for spec in snapshot.queues]),
         np.zeros_like(snapshot.usage),
@@ -276,7 +276,7 @@ def _request(cluster: Cluster, key: PodKey) -> Request:
 
 @functools.lru_cache(maxsize=4096)
 def _with_place(shape: RequestVector) -> Request:
-    """A charge in resource units, and the pod's place on its node."""
+    """Return the requests in resource units, followed by the pod's place on its node."""
     return (*(amount / 1000 for amount in shape), 1.0)
 
 
@@ -286,7 +286,7 @@ def _owner_uid(pod: Pod) -> str:
 
 
 def _started(pod: Pod) -> float:
-    """Since when it has had its node, as far as is known: what it has done since is lost with it."""
+    """Return when the pod was bound, as far as is known: its eviction loses the work since then."""
     text = pod.status.start_time or pod.metadata.creation_timestamp
     return _seconds(text) if text else 0.0
 
@@ -297,7 +297,7 @@ def _seconds(text: str) -> float:
 
 
 def _why(one: Owed, snapshot: ClusterSnapshot, result: RoundResult, since: Mapping[str, float]) -> str:
-    """For what: the sentence's end that the victim's owner reads."""
+    """Return the end of the sentence that the victim's owner reads: the reason of the eviction."""
     queue = snapshot.queues[one.row].name
     column = int(np.argmax(one.amount / np.maximum(snapshot.live_capacity, 1e-9)))
     lacking = f"which is owed {one.amount[column]:g} {snapshot.resources[column]} more than it runs"

@@ -1,7 +1,7 @@
-"""For whom room was made when, and who has been short since when: kept in the pool's ConfigMap, so that a restart evicts nobody twice.
+"""Reclaim's memory in the pool's ConfigMap: pods for which room was made, and queues that are short. A restart evicts no pod twice.
 
-Written before evictions are sent: what was done is never more than what is remembered. What cannot be read is logged and begun anew, as
-if nothing had been done: pods that are ending are seen as such, so only the grace time and the pause after an attempt begin again.
+It is written before evictions are sent, so that it covers every eviction. A memory that cannot be read is logged and replaced by an empty
+one: ending pods are still seen as such, so only the grace time and the pause after an attempt start again.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ class SavedReclaim:
         self._writing = asyncio.Lock()
 
     async def load(self) -> ReclaimMemory:
-        """What is saved; an empty memory where there is nothing that can be used."""
+        """Return the saved memory; an empty one if none is saved or it cannot be read."""
         try:
             text = await self._text.read()
             self._saved = ReclaimMemory() if text is None else load_reclaim(text)
         except NotFound:
             pass
         except (ApiError, PolicyError) as error:
-            event(logger, logging.WARNING, "memory of reclaim not readable, starting anew", name=self._text.name, problem=str(error))
+            event(logger, logging.WARNING, "memory of reclaim not readable, starting empty", name=self._text.name, problem=str(error))
         return self._saved
 
     async def save(self, current: Callable[[], ReclaimMemory], *, ahead: bool = False) -> bool:
-        """Write what is current if it says something new; True if what is saved is up to date. `ahead`: evictions wait for it, so it is
-        written at once; else every few seconds at most. One write at a time: an older one must not come after it."""
+        """Save the current memory if it differs; return whether the saved one is up to date. `ahead`: evictions wait for it, so it is saved
+        at once; otherwise every few seconds at most. One write at a time: an older one must not follow a newer one."""
         async with self._writing:
             memory = current()
             if _kept(memory) == _kept(self._saved):
@@ -68,5 +68,5 @@ class SavedReclaim:
 
 
 def _kept(memory: ReclaimMemory) -> object:
-    """The parts whose change is worth a write."""
+    """Return the parts whose change is worth a write."""
     return memory.short_since, memory.made_room, memory.asked

@@ -1,7 +1,7 @@
-"""Which held Jobs start now: whole, in order, when their full demand fits the queue's level. Pure; `apply.py` sends.
+"""Choose the held Jobs to start: whole, in order, when their full demand fits the queue's level. Pure; `apply.py` sends.
 
-A Job is held by `spec.suspend` and a note of ours, which the admission policy writes at its creation. One that its user suspends later has
-no note and is left alone. Jobs that no queue holds any more all get to start.
+The admission policy holds a Job at its creation by `spec.suspend` and a note of ours. A Job that its user suspends later has no note and
+is left alone. All held Jobs start in a namespace whose queue has left Suspend mode.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from fairburst.kube.workloads.kind import Suspendable
 
 @dataclass(frozen=True, slots=True)
 class JobStart:
-    """A Job or JobSet (`kind`) to start, or one that somebody has started over our heads: either way our note comes off. Valid for this
-    version only."""
+    """A Job or JobSet (`kind`) to start, or one that another client has started: either way our note is removed. Valid for one version."""
 
     kind: str
     namespace: str
@@ -30,7 +29,7 @@ class JobStart:
     resource_version: str
 
     def patch(self, wall: float) -> dict[str, Any]:
-        """The merge patch that does it. `wall`: seconds since the epoch."""
+        """Return the merge patch. `wall`: seconds since the epoch."""
         noted = {HELD_ANNOTATION: None, RELEASED_ANNOTATION: from_epoch(wall).isoformat().replace("+00:00", "Z")}
         return {"metadata": {"annotations": noted, "resourceVersion": self.resource_version}, "spec": {"suspend": False}}
 
@@ -78,8 +77,8 @@ def starts(
 def _claimed_by(demand: NamespaceDemand, owners: frozenset[str]) -> dict[str, float]:
     """Return the demand of these controllers, apart from held Jobs, by resource."""
     total, held = dict[str, float](), {one.job.metadata.uid for one in demand.held}
-    for wish in demand.desired_pods:
-        owner = wish.owner
+    for desired in demand.desired_pods:
+        owner = desired.owner
         if owner.uid in owners and owner.uid not in held:
             for name, amount in owner.requests.items():
                 total[name] = total.get(name, 0.0) + max(owner.wanted, owner.existing) * amount
@@ -87,14 +86,14 @@ def _claimed_by(demand: NamespaceDemand, owners: frozenset[str]) -> dict[str, fl
 
 
 def too_large(demand: NamespaceDemand, resources: Sequence[str], level: Iterable[float]) -> list[Oversize]:
-    """Held Jobs that need more than the queue's whole level: they are passed over until it has grown. `level` in resource units."""
+    """Return the held Jobs that are larger than the queue's level: they are skipped until it has grown. `level` in resource units."""
     whole = list(level)
     found = [oversize(_name(one.job), one.need, resources, whole) for one in demand.held]
     return [one for one in found if one is not None]
 
 
 def unheld_starts(noted: Iterable[Suspendable], holding: Iterable[str], left_alone: Iterable[str]) -> list[JobStart]:
-    """Jobs and JobSets with our note that nothing holds back any more: their namespace's queue is in no Suspend mode, or they run already.
+    """Return the starts of noted Jobs and JobSets that are no longer held: their queue has left Suspend mode, or they run already.
 
     `noted`: all of them with the note; `holding`: namespaces of queues in Suspend mode; `left_alone`: where others decide.
     """
@@ -124,5 +123,5 @@ def _thousandths(level: Sequence[float], early: Sequence[float]) -> list[int]:
 
 
 def _milli(amounts: Mapping[str, float], resources: Sequence[str]) -> list[int]:
-    """Whole thousandths, rounded up: what does not quite fit does not fit."""
+    """Return whole thousandths, rounded up, so that an amount that fits in part does not fit."""
     return [math.ceil(amounts.get(resource, 0.0) * 1000 - 1e-3) for resource in resources]
