@@ -1,7 +1,7 @@
-"""Sends the writes of a round: in order, rate-limited by the client, each on its own. It decides nothing. `status_writer.py` sends
+"""Sends the writes of a round in order, rate-limited by the client. `status_writer.py` sends statuses and events. Decides nothing.
 
-A write that fails is counted, and comes back as a difference in the next round; the client refuses it until it may be sent again. What the
-server answers is put into the caches at once, so that the next round does not repeat a write whose watch event is still on its way.
+A failed write is counted and returns as a difference in the next round; the client refuses it until its pause is over. Answers of the API
+server go into the caches at once, so that the next round does not repeat a write whose watch event has not arrived yet.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Applier:
         self._limit = asyncio.Semaphore(CONCURRENT_WRITES)
 
     async def apply(self, plan: RoundPlan, quota_written: Callable[[QuotaWrite, float], None]) -> bool:
-        """Send everything but what users are told; True if all of it succeeded. The callback learns of each quota written, or not."""
+        """Send everything but statuses and events; return whether all succeeded. The callback receives each quota write that was tried."""
         done = await self._each("label", plan.labels, self._label)
         done &= await self._each("label", plan.hold_labels, self._hold_label)
         done &= await self._each("release", plan.releases, self._release)
@@ -74,7 +74,7 @@ class Applier:
         return await self._each("wake", plan.resyncs, self._wake) and done
 
     async def _each(self, kind: str, items: Iterable[Item], send: Callable[[Item], Awaitable[None]]) -> bool:
-        """Send items side by side; True if none failed."""
+        """Send items concurrently; return whether none failed."""
         return all(await asyncio.gather(*(self._one(kind, item, send) for item in items)))
 
     async def _one(self, kind: str, item: Item, send: Callable[[Item], Awaitable[None]]) -> bool:
@@ -91,7 +91,7 @@ class Applier:
         await self._client.merge_patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {HOLDS_LABEL: value}}})
 
     async def _release(self, namespace: str) -> None:
-        """Let go of a namespace whose queue has left enforcement: the quota, then the label by which its pods are stamped."""
+        """Release a namespace whose queue has left enforcement: delete the quota, then the label that selects its pods for the policies."""
         with contextlib.suppress(NotFound):  # deleted by hand, or by an earlier attempt
             await self._client.delete(f"/api/v1/namespaces/{namespace}/resourcequotas/{QUOTA_NAME}")
         await self._client.merge_patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {MANAGED_LABEL: None}}})

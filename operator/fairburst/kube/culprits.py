@@ -1,4 +1,4 @@
-"""Which queues make a decision fail: those on which the core cannot decide by themselves either."""
+"""Find the queues that make a decision fail: those on which the core cannot decide alone either."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class UndecidableError(Exception):
 
 
 def culprits(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, wall: float) -> dict[str, Exception]:
-    """Queues by name with the error that each causes alone, without memory or with what is remembered of it.
+    """Return the queues by name with the error that each causes alone, with or without its memory.
 
-    Linear in the queues, a millisecond each: a price paid once for each object that is wrong, not each round.
+    Linear in the queues, a millisecond each; paid once for each broken object, not in every round.
     """
     remembered = dict(memory.queues)
     found: dict[str, Exception] = {}
@@ -40,7 +40,7 @@ def culprits(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, wa
 
 
 def _alone(snapshot: ClusterSnapshot, row: int) -> ClusterSnapshot:
-    """The snapshot as if there were no other queue."""
+    """Return the snapshot with this queue alone."""
     one = np.array([row])
     return replace(
         snapshot,

@@ -1,8 +1,8 @@
-"""One scheduling round: cluster view in, decisions and writes out. No I/O; what lives from round to round lives here and in `rounds`.
+"""One scheduling round: cluster view in, decisions and writes out. No I/O; this module and `rounds` hold the state between rounds.
 
-The queues, their demand and the capacity make the core's snapshot; `policy.decide` decides; quotas, releases, resyncs, statuses and events
-are views of the result. A round costs what has changed since the last one: the steps look only at namespaces in which something has, or of
-which the decision differs, or that are due. A settled cluster yields no write.
+The queues, their demand and the capacity form the core's snapshot; `policy.decide` decides; quotas, releases, resyncs, statuses and events
+are views of the result. The cost of a round is proportional to the changes since the last one: the steps look only at namespaces that have
+changed, whose decision differs, or that are due. An unchanged cluster yields no write.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ from fairburst.telemetry.log import event
 
 logger = logging.getLogger(__name__)
 
-UNSURE_SECONDS = 1.0  # after a write: whether it has arrived is looked at once more
+UNSURE_SECONDS = 1.0  # after a write: then its arrival is checked once more
 
 
 class Engine:
-    """Holds the core's memory and the steps' between rounds.
+    """Holds the memory of the core and of the steps between rounds.
 
     `observing`: whether queues in Observe mode take part, and only their statuses are planned (`shadow.py`).
     """
@@ -100,51 +100,51 @@ class Engine:
         self._unfinished = True
         self._wall_clock = WallClock()
 
-    # What the process tells --------------------------------------------------------------------------------------------------------
+    # Calls of the process ----------------------------------------------------------------------------------------------------------
 
     @property
     def slack(self) -> SlackControl:
-        """How far above its level each quota is let."""
+        """The slack of each quota."""
         return self._quotas.slack
 
     def remember_committed(self, resources: tuple[str, ...], committed: FloatArray, as_of_monotonic: float) -> None:
-        """Take over the low-water mark of an earlier process."""
+        """Restore the low-water mark of an earlier process."""
         self._cluster.low_water.observe(resources, committed, as_of_monotonic)
 
     def remember_reserve(self, memory: DressMemory) -> None:
-        """Take over the reserve ratio and what was learned by an earlier process."""
+        """Restore the reserve ratio and the learned durations of an earlier process."""
         self.memory = Memory(self.memory.queues, self.memory.next_admission_order, self.memory.columns, memory)
 
     def pod_changed(self, old: Pod | None, new: Pod | None, pods: PodIndex, wall: float, now: float) -> None:
-        """Take in one change of a pod that `pods` has seen."""
+        """Apply one change of a pod that `pods` has seen."""
         if self.reserve is not None:
             self.reserve.pod_changed(old, new, pods, wall, now)
 
     def pod_ended(self, namespace: str, now: float) -> None:
-        """A counted pod has ended or is gone: a successor may take its place."""
+        """Note the end of a counted pod: a successor may take its place."""
         self.slack.ended((namespace, QUOTA_NAME), now)
 
     @property
     def observed_queues(self) -> Mapping[ObjectKey, object]:
-        """The pool's queues in Observe mode that this engine leaves out, each with a value that changes with its spec."""
+        """Return the pool's queues in Observe mode, which this engine leaves out, each with a value that changes with its spec."""
         return self._queues.observed
 
     def kind_of(self, namespace: str) -> QueueKind | None:
-        """Kind of the queue that governed the namespace in the last round."""
+        """Return the kind of the queue that governed the namespace in the last round."""
         row = self._rows.get(namespace)
         spec = self._queue_set.governing[row].spec if row is not None else None
         return None if spec is None else spec.kind
 
     def quota_written(self, write: QuotaWrite, now: float) -> None:
-        """A quota write was sent, successful or not."""
+        """Note a quota write that was sent, successful or not."""
         self._quotas.planner.written(write.key, now)
 
     def status_sent(self, write: StatusWrite, now: float) -> None:
-        """A status write is on its way."""
+        """Note a status write in flight."""
         self._statuses.planner.sent(write, now)
 
     def status_written(self, write: StatusWrite, now: float) -> None:
-        """A status write was answered, successful or not."""
+        """Note the answer to a status write, successful or not."""
         self._statuses.planner.written(write, now)
         self._statuses.look_again(write.entry.namespace, now)
 
@@ -179,7 +179,7 @@ class Engine:
         return plan
 
     def _follow_clock(self, wall: float, now: float) -> None:
-        """Where the wall clock has stepped, carry over what is remembered, and look at everything."""
+        """After a step of the wall clock, move the remembered times, and look at everything."""
         step = self._wall_clock.step(wall, now)
         if step:
             event(logger, logging.WARNING, "the wall clock stepped, open windows and accounts go on as before", seconds=round(step, 1))
@@ -187,7 +187,7 @@ class Engine:
             self._unfinished = True
 
     def _exclude(self, failure: UndecidableError, wall: float) -> None:
-        """Leave the queues out that the core cannot decide on; raises the failure's cause where there are none."""
+        """Leave out the queues on which the core cannot decide. Raises the failure's cause if there are none."""
         names = culprits(failure.snapshot, self.memory, self._policy, wall)
         if not names:
             raise failure.cause from failure
@@ -224,7 +224,7 @@ class Engine:
         return plan
 
     def _read_queues(self, view: ClusterView, changes: Changes, wall: float, now: float) -> None:
-        """Take in the queue objects; `changes.everything` where rows have moved."""
+        """Read the changed queue objects; set `changes.everything` if rows have moved."""
         queues = view.read_queues()
         self._queues.wall = wall
         self.memory = self._recall.read(queues, changes.queues, self.memory, self._queues.excluded, wall)
@@ -249,7 +249,7 @@ class Engine:
         self._quotas.hold_times.note(governing, now)
 
     def _read_cluster(self, view: ClusterView, changes: Changes, wall: float) -> set[str]:
-        """Take in nodes, namespaces and work; the namespaces of which the demand was read again."""
+        """Read changed nodes, namespaces and work; return the namespaces whose demand was read again."""
         self._cluster.read_resources(self._queue_set, view, anew=changes.nodes or changes.everything)
         resources = self._cluster.resources
         stale = self._demands.by_namespace.keys() if self._cluster.see_nodes(view, changed=changes.nodes) else set[str]()
@@ -276,13 +276,13 @@ class Engine:
         return touched
 
     def _forget_others(self) -> None:
-        """Drop what is kept of namespaces that are not managed."""
+        """Forget namespaces that are no longer managed."""
         for namespace in self._demands.retain(self._cluster.managed):
             self._quotas.forget(namespace)
         self.slack.retain(self._cluster.managed)
 
     def _snapshot(self, view: ClusterView, changes: Changes, touched: set[str], wall: float, now: float) -> ClusterSnapshot:
-        """The core's input, its rows written again where the demand was read again."""
+        """Return the core's input, with new rows where the demand was read again."""
         live, committed = self._cluster.capacity(view, now)
         table = self._demands
         touched |= table.charge_no_more(self._not_running(view, wall))
@@ -297,7 +297,7 @@ class Engine:
         return self.slots.part(snapshot)
 
     def _not_running(self, view: ClusterView, wall: float) -> dict[str, dict[str, float]]:
-        """Charge by namespace of bound pods that no queue is charged for: reclaim is ending them, or their node does not exist."""
+        """Return the requests by namespace of bound pods that count for no queue: reclaim evicts them, or their node does not exist."""
         nodes = {name for _, name in view.nodes}
         uncharged = view.pods.bound_nowhere(nodes)
         for namespace, freed in self.reclaim.freed(view.stored_pods, view.pods, nodes, wall).items():
@@ -337,7 +337,7 @@ class Engine:
         self._statuses.plan_in_time(round_, self._managed, self._demands.by_namespace, plan, news=news)
 
     def _entitled(self, round_: RoundContext) -> tuple[FloatArray, BoolArray, bool]:
-        """(N, K) what quotas may admit beside the levels, (N,) for whom that is more, and whether an armed burst bounds it."""
+        """Return (N, K) amounts that quotas may admit, (N,) whether these exceed the level, and whether an armed burst bounds them."""
         level = round_.result.level
         entitled, bound = level, False
         with self.contained.object("entitle", ""):
@@ -345,7 +345,7 @@ class Engine:
         return entitled, row_any(entitled > level), bound
 
     def _plan_reclaim(self, round_: RoundContext, plan: RoundPlan) -> None:
-        """Whose work goes for what queues are owed; who gives is held exactly to its level until all of that is placed."""
+        """Plan evictions for owed amounts; queues that give are held exactly to their level until the waiting pods are placed."""
         view = round_.view
         cluster = Cluster(view.stored_pods, view.pods, view.controllers, view.quotas, self._cluster.nodes, self._cluster.shapes)
         plan.reclaim = self.reclaim.plan(
@@ -354,7 +354,7 @@ class Engine:
         self._managed.hold_back(round_, plan.reclaim.holding)
 
     def _plan_releases(self, round_: RoundContext, items: Sequence[ManagedNamespace], plan: RoundPlan) -> None:
-        """Which gated pods and which held Jobs go: by their queue's level, all of them where no queue holds them any more."""
+        """Release gated pods and held Jobs: by their queue's level, or all of them where no queue holds them any more."""
         waiting = self.gates.gated.namespaces()
         for namespace in round_.touched:
             self._gate_levels.pop(namespace, None)

@@ -1,7 +1,7 @@
-"""Evicting: one request a pod through the Eviction API, side by side, beside the rounds and not within them. Decides nothing.
+"""Evicts pods through the Eviction API, one request a pod, concurrently with the rounds. Decides nothing.
 
-Disruption budgets and grace periods are the API server's: what it refuses stays, and the next round chooses others. An Event on the pod
-tells of each eviction, after the evictions that still wait.
+The API server applies disruption budgets and grace periods: a refused pod stays, and the next round chooses others. Each eviction is
+followed by an Event on the pod, after the evictions that still wait.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from fairburst.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
-CONCURRENT_EVICTIONS = 16  # half of what rounds may write at a time: they go on meanwhile
+CONCURRENT_EVICTIONS = 16  # half as many as rounds may write at a time: these continue meanwhile
 REASON = "Reclaimed"
 
 
 @dataclass(order=True, slots=True)
 class _Task:
-    """An eviction to send, or (`done`) to tell of; the latter come last."""
+    """An eviction to send, or one whose Event is to be sent (`done`); the latter come last."""
 
     done: bool
     number: int
@@ -38,7 +38,7 @@ class _Task:
 
 
 class Evictor:
-    """Sends what the reclaimer chose. `on_failure` asks for a round."""
+    """Sends the reclaimer's choice. `on_failure` asks for a round."""
 
     def __init__(self, client: ApiClient, pool: str, reclaimer: Reclaimer, metrics: Metrics, *, on_failure: Callable[[], None]) -> None:
         self._client = client
@@ -50,7 +50,7 @@ class Evictor:
         self._numbers = itertools.count()
 
     def send(self, evictions: Sequence[PodEviction]) -> None:
-        """Take these on; returns at once."""
+        """Queue these evictions; return at once."""
         self._reclaimer.sent(evictions)
         for one in evictions:
             self._put(one, done=False)
@@ -91,7 +91,7 @@ class Evictor:
         }
         try:
             await self._client.create(f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body)
-        except TooManyRequests as error:  # a disruption budget, or an API server that has too much to do
+        except TooManyRequests as error:  # a disruption budget, or an overloaded API server
             self._reclaimer.refused(one, error.retry_after, time.monotonic())
             return "refused"
         except NotFound:

@@ -1,7 +1,7 @@
-"""One look at a cluster: everything that the operator watches, read once, and the round that it would decide now. Writes nothing.
+"""Read a cluster once and decide as the operator would now. Writes nothing.
 
-The engine is the operator's own, so the decision is the one that the operator makes or is about to make. What the operator alone knows, and
-saves nowhere, is missing: the pace of pods, and what it has sent but not yet seen.
+The engine is the operator's own, so the decision is the one that the operator makes or is about to make. State that the operator does not
+save is missing: the pace of pods, and writes that it has sent but not yet seen.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CONFIG_KEY = "fairburst.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Everything that was read at one time. wall: seconds since the epoch; now: monotonic seconds."""
+    """All objects, read at one time. wall: seconds since the epoch; now: monotonic seconds."""
 
     config: Config
     queues: Queues
@@ -50,7 +50,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen and decided. `queues`: all queue objects by (kind, namespace, name), as the API server holds them."""
+    """The objects and the decision. `queues`: all queue objects by (kind, namespace, name), as the API server holds them."""
 
     config: Config
     queues: Queues
@@ -60,11 +60,11 @@ class Look:
 
 
 def _ignored() -> None:
-    """A change of a store that is read once."""
+    """Ignore a change: the store is read once."""
 
 
 class _Remembered:
-    """Decides as `DecidedRound` does, and keeps the last call."""
+    """Decides like `DecidedRound`, and keeps the last call."""
 
     def __init__(self) -> None:
         self.last: DecidedRound | None = None
@@ -75,7 +75,7 @@ class _Remembered:
 
 
 async def installed_config(client: ApiClient, namespace: str) -> Config | None:
-    """Return the configuration of the operator that is installed in `namespace`; None where there is none that may be read."""
+    """Return the configuration of the operator in `namespace`; None if there is none or it may not be read."""
     try:
         found = await client.get_json(f"/api/v1/namespaces/{namespace}/configmaps")
     except (Forbidden, NotFound):
@@ -89,7 +89,7 @@ async def installed_config(client: ApiClient, namespace: str) -> Config | None:
 
 
 async def look(client: ApiClient, config: Config) -> Look:
-    """Read the cluster and decide. Raises ApiError where something may not be read, and PolicyError where nothing can be decided on."""
+    """Read the cluster and decide. Raises ApiError if a collection may not be read, and PolicyError if the core cannot decide."""
     reading = await read_cluster(client, config)
     return await decided(client, reading, reading.queues)
 
@@ -115,9 +115,9 @@ async def read_cluster(client: ApiClient, config: Config) -> Reading:
 
 
 async def decided(client: ApiClient, reading: Reading, queues: Queues) -> Look:
-    """Decide on what was read, with `queues` in place of those that were; namespaces of new queues are taken to exist.
+    """Decide on a reading, with `queues` in place of its queues; namespaces of new queues are assumed to exist.
 
-    Raises ApiError where the operator's memory cannot be read, and PolicyError where nothing can be decided on.
+    Raises ApiError if the operator's memory cannot be read, and PolicyError if the core cannot decide.
     """
     config = reading.config
     remembered = _Remembered()

@@ -1,8 +1,8 @@
-"""The one level-triggered scheduling loop: events only mark things dirty, a round recomputes everything and writes the difference.
+"""The level-triggered scheduling loop: events mark namespaces as changed, a round decides on the current state and writes the difference.
 
-A round starts a debounce time after the first event (a burst of events is drained into one round), at once after an urgent one unless the
-last round has only just been planned, at the next known boundary, and at least every few seconds. It lives on one event loop, so the view
-cannot change in the middle of a round.
+A round starts a debounce time after the first event (many events make one round), at once after an urgent event unless the last round
+was planned just before, at the next known boundary, and at least every few seconds. It runs on one event loop, so the view cannot change
+during a round.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from fairburst.telemetry.metrics import Metrics
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0  # after a round with a failed write
-QUIET_SECONDS = 10.0  # after a failed write rounds plan the same again, which is no news for the log
+QUIET_SECONDS = 10.0  # after a failed write a round plans the same again, which is not logged
 UNREADY_AFTER = 3  # failed rounds in a row
 CLOCK = time.time
 
 
 class Sender(Protocol):
-    """What sends a plan's writes; True if all succeeded."""
+    """Sends a plan's writes; returns whether all succeeded."""
 
     async def __call__(self, plan: RoundPlan) -> bool:
         """Send."""
@@ -62,7 +62,7 @@ class SchedulingLoop:
         self.after_round: Callable[[RoundPlan], None] | None = None
 
     def mark(self, *, urgent: bool = False) -> None:
-        """Something changed: run a round soon. `urgent`: somebody waits for the decision itself."""
+        """Note a change: run a round soon. `urgent`: work waits for the decision."""
         if urgent:
             self._urgent.set()
         if self._first_event == math.inf:
@@ -70,7 +70,7 @@ class SchedulingLoop:
         self._dirty.set()
 
     def retry(self) -> None:
-        """A write beside the rounds failed: run a round in a moment, which looks at it again."""
+        """Note a failed write of a worker: run a round after a pause."""
         self._quiet_until = time.monotonic() + QUIET_SECONDS
         if self._retry is None:
             self._retry = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._look_again)
@@ -80,7 +80,7 @@ class SchedulingLoop:
         self.mark()
 
     async def run(self) -> None:
-        """Rounds until told to finish. An unexpected error in one is logged and counted; the next starts from the view as it then is."""
+        """Run rounds until `finish`. An unexpected error in one is logged and counted; the next starts from the current view."""
         due = 0.0
         self.progressed()  # of the first round, too, it is asked how long it takes
         while True:
@@ -99,17 +99,17 @@ class SchedulingLoop:
             self.progressed()
 
     def progressed(self) -> None:
-        """Something has been done: a round has ended, or a write of one has been answered, however long it took."""
+        """Note progress: a round has ended, or one of its writes has been answered."""
         self.last_progress = time.monotonic()
 
     def unready(self) -> str | None:
-        """Why nothing is decided any more, or None."""
+        """Return why rounds make no progress, or None."""
         if self.failed_in_a_row < UNREADY_AFTER:
             return None
         return f"the last {self.failed_in_a_row} rounds failed: {self._failure}"
 
     def _failed(self, error: Exception) -> float:
-        """Note a failed round; the seconds until the next one, which grow with each failure. One traceback for a cause."""
+        """Note a failed round; return the seconds until the next one, which grow with each failure. One traceback for a cause."""
         self.failed_in_a_row += 1
         self._metrics.round_failures.inc()
         failure = f"{type(error).__name__}: {error}"[:300]
@@ -119,12 +119,12 @@ class SchedulingLoop:
         return min(RETRY_SECONDS * 2.0 ** min(self.failed_in_a_row - 1, 10), self._config.interval_seconds)
 
     async def finish(self) -> None:
-        """Begin no more rounds; return once the one under way has ended."""
+        """Start no more rounds; return once the current one has ended."""
         self._finishing = True
         await self._resting.wait()
 
     async def _wait(self, due: float) -> None:
-        """Until an event has come and the debounce time is over, or until `due`."""
+        """Wait for an event and the end of the debounce time, or until `due`."""
         longest = time.monotonic() + self._config.interval_seconds
         timeout = max(0.0, min(due, longest) - time.monotonic())
         try:
@@ -139,12 +139,12 @@ class SchedulingLoop:
                 await asyncio.wait_for(self._urgent.wait(), drained)
             except TimeoutError:
                 pass
-            else:  # urgent events may come without end: other work of this process has its turn between rounds
+            else:  # urgent events may follow each other without a pause: other tasks of this process run between rounds
                 await asyncio.sleep(max(0.0, self._rest_until - time.monotonic()))
         self._metrics.reaction_seconds.observe(time.monotonic() - self._first_event)
 
     async def _round(self) -> float:
-        """One round; the monotonic time of the next one if nothing happens before."""
+        """Run one round; return the monotonic time of the next one if no event comes first."""
         self._dirty.clear()
         self._urgent.clear()
         started = time.monotonic()

@@ -1,6 +1,6 @@
-"""What the operator remembers besides the queues' statuses: read back before a process leads, saved beside the rounds.
+"""The operator's memory outside of the queues' statuses: loaded before a process leads, saved concurrently with the rounds.
 
-Of what is noted while a save is under way the latest is saved next. Decides nothing.
+Changes made during a save are coalesced into the next one. Decides nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fairburst.kube.usage.committed import CommittedCapacity
 
 
 class Memories:
-    """The committed capacity, what DRESS and reclaim remember, and the runs of job families, each kept as its own module says."""
+    """The committed capacity, the memories of DRESS and reclaim, and the runs of job families; each has its own module."""
 
     def __init__(self, client: ApiClient, config: Config) -> None:
         self._learn = config.elasticity.learn
@@ -31,23 +31,23 @@ class Memories:
 
     @property
     def job_runs_unreadable(self) -> bool:
-        """Whether the saved runs of job families cannot be used."""
+        """Return whether the saved runs of job families cannot be used."""
         return self._job_runs.unreadable is not None
 
     async def recall(self, engine: Engine) -> None:
-        """Hand everything that is saved to an engine that has run no round yet."""
+        """Load everything into an engine that has run no round yet."""
         engine.reclaim.memory, *_ = await asyncio.gather(
             self._reclaim.load(), self._recall_committed(engine), self._recall_reserve(engine), self._recall_job_runs(engine)
         )
 
     def note(self, plan: RoundPlan) -> None:
-        """A round has ended: have saved what it has changed."""
+        """Note the end of a round: save its changes."""
         self._committed_now = plan.snapshot.resources, plan.snapshot.committed_capacity
         self._noted.set()
         self._saved.clear()
 
     async def run(self, engine: Engine) -> None:
-        """Save what is noted until cancelled."""
+        """Save noted changes until cancelled."""
         while True:
             await self._noted.wait()
             self._noted.clear()
@@ -56,7 +56,7 @@ class Memories:
                 self._saved.set()
 
     async def flush(self) -> None:
-        """Return once everything noted has been saved, or is to be saved later."""
+        """Return once everything noted has been saved, or is due later."""
         await self._saved.wait()
 
     async def _save(self, engine: Engine) -> None:
@@ -67,7 +67,7 @@ class Memories:
         await self._reclaim.save(lambda: engine.reclaim.memory)
 
     async def before_evictions(self, engine: Engine) -> bool:
-        """Save for whom room is about to be made; False where that failed, and then nobody may be evicted."""
+        """Save the pods for which room is about to be made; return False if that failed: then no pod may be evicted."""
         return await self._reclaim.save(lambda: engine.reclaim.memory, ahead=True)
 
     async def _recall_committed(self, engine: Engine) -> None:

@@ -1,4 +1,4 @@
-"""The names by which fairburst's objects know each other: API group, labels, priority classes, quotas. Others' objects carry them too."""
+"""Names shared by fairburst's objects: API group, labels, priority classes, quotas. Users' objects carry some of them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ MANAGED_LABEL = f"{GROUP}/managed"
 POOL_LABEL = f"{GROUP}/pool"
 HOLDS_LABEL = f"{GROUP}/holds"  # on a namespace in which a pod that misses its gate would run: none is created without the webhook
 
-# What holds new work back: a gate on pods, and on Jobs a note that it is we who suspend them.
+# Holds on new work: a gate on pods, and a note on Jobs that fairburst suspends.
 GATE = f"{GROUP}/queue"
 HELD_ANNOTATION = f"{GROUP}/held"
 RELEASED_ANNOTATION = f"{GROUP}/released-at"
 RECLAIMABLE_ANNOTATION = f"{GROUP}/reclaimable"  # "true" on a pod that belongs to no Job: its work may be evicted
 
-# On a quota that permits more than its queue's lasting level for a while: until when, and the amounts that last.
+# On a quota with a temporary part: when it expires, and the amounts that stay.
 EXPIRES_ANNOTATION = f"{GROUP}/expires"
 LASTING_ANNOTATION = f"{GROUP}/lasting"
 
@@ -33,5 +33,5 @@ CLASS_OF = {SMALL_QUOTA: SMALL_CLASS, LARGE_QUOTA: LARGE_CLASS}  # the pods that
 
 
 def class_name(rung: str) -> str:
-    """Name of the PriorityClass of a rung: large, small, soft or hard."""
+    """Return the name of a PriorityClass: large, small, soft or hard."""
     return PRIORITY_CLASS_PREFIX + rung

@@ -1,7 +1,7 @@
-"""`fairburst run`: wires informers, queue watch, engine, loop, writer and web server together, and ends them cleanly on SIGTERM.
+"""`fairburst run`: connects informers, queue watch, engine, loop, writers and web server, and stops them cleanly on SIGTERM.
 
-Of several processes one holds the Lease and runs rounds. The others keep their caches warm and decide nothing; whoever takes over reads
-what is remembered from the cluster, as after a restart, but lists no pods.
+Only the holder of the Lease runs rounds. The other processes keep their caches warm and decide nothing. A new leader reads the memory from
+the cluster, as after a restart, but lists no pods.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ from fairburst.telemetry.web import WebServer
 
 logger = logging.getLogger(__name__)
 
-# Without a round's end or a write's answer for this long beyond a round's interval the process is stuck: no single request takes longer.
+# The process is stuck if no round ends and no write is answered for this long beyond a round's interval: no request takes longer.
 STUCK_SECONDS = 60.0
-NO_CLUSTER = 3  # the exit status for a cluster that cannot be reached or refuses, as for every command
-FINISH_SECONDS = 5.0  # for the last round and what it has left to tell; Kubernetes ends us 30 s after SIGTERM
+NO_CLUSTER = 3  # exit status of every command for a cluster that cannot be reached or refuses
+FINISH_SECONDS = 5.0  # for the last round and its statuses; Kubernetes kills the process 30 s after SIGTERM
 
 
 def run(config: Config) -> int:
-    """Run the operator until SIGTERM or SIGINT; the exit code."""
+    """Run the operator until SIGTERM or SIGINT; return the exit code."""
     set_up(config.log.level, config.log.json_lines)
     try:
         asyncio.run(_main(config))
@@ -71,7 +71,7 @@ def run(config: Config) -> int:
 
 async def _main(config: Config) -> None:
     stop = stopped_by_signal()
-    # A pod's name alone may come back after a crash, and a machine's belongs to all that run on it.
+    # A pod's name returns after a crash, and all processes of a machine share its name.
     identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
     rates = {"write_rate": config.writes.per_second, "write_burst": config.writes.burst}
     async with await ApiClient.connect(config.kubeconfig, config.context, **rates, agent=f"fairburst {identity}") as client:
@@ -86,7 +86,7 @@ async def _main(config: Config) -> None:
 
 
 def stopped_by_signal() -> asyncio.Event:
-    """Set once this process is asked to end. Call it on the event loop."""
+    """Return an event that is set by SIGTERM and SIGINT. Call it on the event loop."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -95,7 +95,7 @@ def stopped_by_signal() -> asyncio.Event:
 
 
 def election_of(config: Config, client: ApiClient, identity: str) -> LeaderElection:
-    """The election as configured, through a client of its own."""
+    """Return the election as configured, with a client of its own."""
     chosen = config.leader_election
     times = LeaseTimes(chosen.lease_seconds, chosen.renew_deadline_seconds, chosen.retry_seconds)
     return LeaderElection(client, config.namespace, config.lease_name, identity, times)
@@ -147,7 +147,7 @@ class Operator:
         self._prepare_term()
 
     def _prepare_term(self) -> None:
-        """What leading takes: an engine that remembers nothing yet, what is saved for it, its loop and its senders."""
+        """Create the parts of a term: an engine without memory, the saved memory, the loop and the writers."""
         self._engine = ObservingEngine(self._config, self._namespace, decide if self._recorder is None else self._recorder.decide)
         for pod in self._pods.store.values():
             self._engine.gates.pod_changed(None, pod)
@@ -161,7 +161,7 @@ class Operator:
         self._loop.after_round = self._after_round
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set. Caches are complete before the first round, so a restart shows no flap."""
+        """Run until `stop` is set. Caches are complete before the first round, so a restart changes no decision."""
         if self._recorder is not None:
             self._recorder.start()
         web = WebServer(self.metrics.registry, healthy=self.unhealthy, ready=self.unready)
@@ -178,7 +178,7 @@ class Operator:
         try:
             done, _ = await asyncio.wait([ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in done - {ended}:
-                task.result()  # its caches could not be filled at all: let the reason surface
+                task.result()  # its caches could not be filled: raise the reason
         finally:
             await self._finish()
             if self._election is not None:
@@ -196,7 +196,7 @@ class Operator:
         return asyncio.create_task(supervised(name, run, self.metrics), name=name)
 
     async def _finish(self) -> None:
-        """End the round under way, and let users and whoever comes next know what was decided, unless the API server takes too long."""
+        """Finish the current round and write its statuses and memory, unless the API server takes too long."""
         if not self._leading:
             return
         try:
@@ -207,17 +207,17 @@ class Operator:
             event(logger, logging.WARNING, "stopped with writes left", seconds=FINISH_SECONDS)
 
     async def _hand_over(self, election: LeaderElection) -> None:
-        """Begin no more writes, wait for those under way, and only then let somebody else write."""
+        """Start no more writes, wait for those in flight, and then give up the Lease."""
         election.resign()
         await self._client.settled()
         await election.release()
 
     async def _run_terms(self) -> None:
-        """Fill the caches; then lead, whenever and as long as this process may write."""
+        """Fill the caches; then lead whenever this process holds the Lease."""
         for informer in self._informers():
             await informer.synced.wait()
         await self._queues.start()
-        gc.freeze()  # what is cached now lives long: keep it out of collections
+        gc.freeze()  # the cached objects live long: keep them out of garbage collections
         self._ready = True
         event(logger, logging.INFO, "ready", pods=len(self._pods.store), nodes=len(self._nodes.store), queues=len(self._queues.objects))
         while self._election is not None:
@@ -235,7 +235,7 @@ class Operator:
             await asyncio.gather(term, lost, return_exceptions=True)
 
     async def _lead(self) -> None:
-        """Read what is remembered as it is now, since whoever led before has written to it until a moment ago; then run rounds."""
+        """Read the memory, which the former leader wrote until just before; then run rounds."""
         self._leading, self._term_began = True, time.monotonic()
         self.metrics.lead()
         try:
@@ -255,7 +255,7 @@ class Operator:
             self._prepare_term()
 
     def unready(self) -> str | None:
-        """Why this process could not take over at once, or None: also one that stands by is ready."""
+        """Return why this process could not take over at once, or None: a standby is ready too."""
         if not self._ready:
             return "caches are not complete yet"
         if self._leading and (problem := self._loop.unready()) is not None:
@@ -263,7 +263,7 @@ class Operator:
         return None if self._election is None else self._election.unread
 
     def unhealthy(self) -> str | None:
-        """Why a restart would help, or None. An API server that is slow or away is no reason: caches and leadership would be lost."""
+        """Return why a restart would help, or None. A slow or unreachable API server is no reason: caches and leadership would be lost."""
         idle = time.monotonic() - max(self._loop.last_progress, self._term_began)
         if self._leading and idle > self._config.rounds.interval_seconds + STUCK_SECONDS:
             return f"no round ended and no write was answered for {idle:.0f} s"
@@ -285,14 +285,14 @@ class Operator:
         self._loop.retry()
 
     def _pods_changed(self) -> None:
-        """A batch of pod events is in. Pods that the last round's levels let go already need not wait for the next one."""
+        """Handle a batch of pod events. Pods that the last round's levels permit are released at once, without another round."""
         changed, self._changed_pods_in = self._changed_pods_in, set()
         arrived, self._gated_arrived = self._gated_arrived, False
         self._ungater.send(self._engine.gates.between_rounds(changed, self._view.pods), time.monotonic())
         self._loop.mark(urgent=arrived)
 
     def _pod_answered(self, pod: Pod) -> None:
-        """Take what a patch was answered with, unless the pod has ended or gone meanwhile: nobody would tell us so again."""
+        """Store the answer to a patch, unless the pod has ended meanwhile: no further event would report that."""
         if (pod.metadata.namespace, pod.metadata.name) in self._pods.store:
             self._pods.observe(pod)
 
@@ -311,7 +311,7 @@ class Operator:
         self._engine.pod_changed(old, new, self._view.pods, time.time(), now)
         if namespace in self._engine.slots.namespaces:
             self._engine.slots.runs.pod_changed(old, new, now, watched=self._pods.synced.is_set())
-        if self._pods.synced.is_set():  # a first list is no measure of how fast pods come
+        if self._pods.synced.is_set():  # the first list shows no rate of creation
             self._view.pace.observe(old, new, now, elastic=self._engine.kind_of(namespace) is QueueKind.THROUGHPUT)
 
     def _controller_hook(self, kind: str) -> Callable[[str, Any, Any], None]:
@@ -351,7 +351,7 @@ class Operator:
         self._memories.note(plan)
 
     def _show(self, plan: RoundPlan) -> None:
-        """Publish the queues whose statuses were looked at as metrics, and the round."""
+        """Publish metrics of the round and of the queues whose statuses were computed."""
         shares = plan.dominant_shares([row for row, _ in plan.shown]).tolist()
         for (_, decision), (allocated, used, pending) in zip(plan.shown, shares, strict=True):
             remembered = self._engine.memory.entry(decision.queue)

@@ -1,4 +1,4 @@
-"""What would be if queues in Observe mode were enforced: a decision of its own that the enforced one does not see.
+"""Decide on queues in Observe mode as if they were enforced: a separate decision that the enforced one does not see.
 
 Adding, changing or removing a queue in Observe mode changes no class, level, quota or ledger of an enforced queue
 (docs/decisions/0124-observe-is-a-decision-of-its-own.md). A second engine with a memory of its own decides on all queues; of its plan only
@@ -28,7 +28,7 @@ SHADOW_FACTOR = 50.0  # and at most a fiftieth of the time is spent on them
 
 
 class ObservingEngine(Engine):
-    """The engine of enforced queues, with another one beside it as long as there are queues in Observe mode."""
+    """The engine of enforced queues, with a second one while there are queues in Observe mode."""
 
     def __init__(self, config: Config, own_namespace: str, policy: Policy = decide) -> None:
         super().__init__(config, own_namespace, policy)
@@ -41,7 +41,7 @@ class ObservingEngine(Engine):
 
     @override
     def pod_changed(self, old: Pod | None, new: Pod | None, pods: PodIndex, wall: float, now: float) -> None:
-        """Take in one change of a pod that `pods` has seen."""
+        """Apply one change of a pod that `pods` has seen."""
         super().pod_changed(old, new, pods, wall, now)
         if self._shadow is not None:
             self._shadow.pod_changed(old, new, pods, wall, now)
@@ -49,7 +49,7 @@ class ObservingEngine(Engine):
 
     @override
     def status_sent(self, write: StatusWrite, now: float) -> None:
-        """A status write is on its way."""
+        """Note a status write in flight."""
         if self._shadow is not None and write.entry.observed_only:
             self._shadow.status_sent(write, now)
         else:
@@ -57,7 +57,7 @@ class ObservingEngine(Engine):
 
     @override
     def status_written(self, write: StatusWrite, now: float) -> None:
-        """A status write was answered, successful or not."""
+        """Note the answer to a status write, successful or not."""
         if self._shadow is not None and write.entry.observed_only:
             self._shadow.status_written(write, now)
         else:

@@ -1,7 +1,7 @@
-"""Telling users: statuses and events, sent beside the rounds and not within them. Decides nothing.
+"""Writes statuses and events concurrently with the rounds. Decides nothing.
 
-Of each object one write is under way at a time. A status that waits is replaced by a newer one, and is compared with the object once more
-when its turn comes; events follow the status that was decided with them. A round waits only for promises and for what admission goes by:
+Each object has at most one write in flight. A newer status replaces one that waits, and a status is compared with the object again just
+before it is sent; events follow the status of the same decision. A round waits only for promises and for the fields that admission reads:
 docs/decisions/0068-users-are-told-beside-the-rounds.md.
 """
 
@@ -26,12 +26,12 @@ from fairburst.kube.views.status import StatusWrite, merge_difference
 from fairburst.telemetry.metrics import Metrics
 
 CONCURRENT_WRITES = 16
-MOST_EVENTS = 20  # of one object that wait: where the API server is that far behind, the oldest are no news any more
+MOST_EVENTS = 20  # of one object that wait: the oldest are dropped if the API server is that far behind
 
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """An Event to create. `involved`: the object that it is about, as an Event names it."""
+    """An Event to create. `involved`: its object, as an Event names it."""
 
     involved: Mapping[str, str]
     reason: str
@@ -41,7 +41,7 @@ class _Event:
 
 @dataclass(slots=True)
 class _Untold:
-    """What one object is still to be told. `answers`: who waits for the status, which is the latest one by then."""
+    """The unpublished status and events of one object. `answers`: futures that wait for the status, which is the latest one by then."""
 
     status: StatusWrite | None = None
     answers: list[asyncio.Future[bool]] = field(default_factory=list)
@@ -66,7 +66,7 @@ class StatusWriter:
         self._all_told.set()
 
     async def tell(self, plan: RoundPlan) -> bool:
-        """Take on a plan's statuses and events; return once those that are awaited have been answered, True if all went well."""
+        """Queue a plan's statuses and events. Return once the awaited ones have been answered: True if all succeeded."""
         awaited = []
         for write in plan.statuses:
             unpublished = self._of(write.entry.key)
@@ -91,7 +91,7 @@ class StatusWriter:
                 workers.create_task(self._work())
 
     async def flush(self) -> None:
-        """Return once nothing is left to be told."""
+        """Return once everything has been published."""
         await self._all_told.wait()
 
     def _of(self, key: ObjectKey) -> _Untold:
@@ -126,13 +126,13 @@ class StatusWriter:
         well = not patch or await succeeded("status", self._status(write, patch), self._metrics)
         self._engine.status_written(write, time.monotonic())
         for answer in answers:
-            if not answer.done():  # whoever waited has been cancelled
+            if not answer.done():  # the waiting task has been cancelled
                 answer.set_result(well)
         if not well:
             self._on_failure()
 
     def _difference(self, write: StatusWrite) -> dict[str, Any]:
-        """What is left to write: the writes that this one waited for may have told some of it, and the queue may be gone."""
+        """Return the rest to write: earlier writes may have published a part, and the queue may have been deleted."""
         stored = self._queues.stored(write.entry.key)
         if stored is None or stored["metadata"].get("uid", "") != write.entry.uid:
             return {}

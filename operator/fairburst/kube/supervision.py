@@ -1,7 +1,7 @@
 """Tasks that are restarted one by one when they end unexpectedly. Decides nothing else.
 
-A task of the operator runs until it is cancelled or has done what it was told to. One that raises is started again after a pause that
-doubles, so that an error in one place costs that place alone; the process ends only when it is told to.
+A task of the operator runs until it is cancelled or finished. One that raises is restarted after a pause that doubles, so that an error in
+one task stops no other; the process ends only on request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STEADY_SECONDS = 300.0  # a task that ran this long begins with the shortest pau
 async def supervised(
     name: str, run: Callable[[], Awaitable[None]], metrics: Metrics, pause_seconds: tuple[float, float] = PAUSE_SECONDS
 ) -> None:
-    """Run `run` until it returns or is cancelled; where it raises, that is logged and counted under `name`, and it is run again."""
+    """Run `run` until it returns or is cancelled. An exception is logged, counted under `name`, and followed by another run."""
     pauses = Backoff(*pause_seconds)
     while True:
         began = time.monotonic()

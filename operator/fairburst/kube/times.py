@@ -11,10 +11,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def to_epoch(time: datetime) -> float:
-    """Seconds since the epoch, exact to the microsecond."""
+    """Return seconds since the epoch, exact to the microsecond."""
     return bounded_epoch((time - _EPOCH) / timedelta(microseconds=1) / _MICRO)
 
 
 def from_epoch(seconds: float) -> datetime:
-    """The time, to the microsecond."""
+    """Return the time, to the microsecond."""
     return _EPOCH + timedelta(microseconds=round(bounded_epoch(seconds) * _MICRO))

@@ -1,6 +1,6 @@
-"""Taking gates off: one patch a pod, the most urgent queue's first, beside the rounds and not within them. Decides nothing.
+"""Removes gates: one patch a pod, the most urgent queue's first, concurrently with the rounds. Decides nothing.
 
-What is refused goes back to the ungate_planner, and the next round chooses anew from the pod as it then is.
+A refused pod goes back to the planner, and the next round decides on the pod's current state.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ CONCURRENT_PATCHES = 32
 
 @dataclass(slots=True)
 class _Batch:
-    """Pods chosen at one time. `since`: monotonic time of the event that let them go; `left`: not answered yet."""
+    """Pods chosen at one time. `since`: monotonic time of the event that released them; `left`: not answered yet."""
 
     since: float
     left: int
 
 
 class Ungater:
-    """Sends what the ungate_planner chose. `pod_seen` takes the pods that the server answers with; `on_failure` asks for a round."""
+    """Sends the choice of the `UngatePlanner`. `pod_seen` takes the pods that the server answers with; `on_failure` asks for a round."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Ungater:
         self._numbers = itertools.count()
 
     def send(self, pods: Sequence[GatedPod], since: float) -> None:
-        """Take these on; returns at once. `since`: monotonic time of the event that let them go."""
+        """Queue these pods; return at once. `since`: monotonic time of the event that released them."""
         if not pods:
             return
         event(logger, logging.DEBUG, "pods let go", pods=len(pods), decided_ms=(time.monotonic() - since) * 1e3)
@@ -87,11 +87,11 @@ class Ungater:
                 self._on_failure()
 
     async def _ungate(self, pod: GatedPod) -> str:
-        """One patch; what became of it."""
+        """Send one patch; return its outcome."""
         namespace, name = pod.key
         try:
             answer = await self._client.json_patch(f"/api/v1/namespaces/{namespace}/pods/{name}", ungate_patch(pod))
-        except (NotFound, Conflict, Invalid, NotLeading) as error:  # overtaken by a change whose event is still on its way
+        except (NotFound, Conflict, Invalid, NotLeading) as error:  # overtaken by a change whose event has not arrived yet
             event(logger, logging.DEBUG, "write overtaken", kind="ungate", problem=str(error))
             return "overtaken"
         except BackedOff:

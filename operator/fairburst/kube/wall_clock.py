@@ -1,4 +1,4 @@
-"""Notice steps of the wall clock. The monotonic clock says how much time passed; the wall clock says something else where it was set."""
+"""Detect steps of the wall clock, by comparison with the monotonic clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class WallClock:
         self._last: tuple[float, float] | None = None
 
     def step(self, wall: float, now: float) -> float:
-        """Seconds by which the wall clock stepped since the last call, forward where positive; 0 where it ran as it should."""
+        """Return the seconds by which the wall clock stepped since the last call, positive if forward; 0 without a step."""
         last, self._last = self._last, (wall, now)
         if last is None:
             return 0.0

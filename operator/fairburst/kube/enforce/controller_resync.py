@@ -1,8 +1,8 @@
-"""Which blocked controllers to wake: a Job that a quota refused retries only after 1 to 60 s, a ReplicaSet after up to 1,000 s.
+"""Resync controllers that a quota has blocked. A Job that a quota refused retries only after 1 to 60 s, a ReplicaSet after up to 1,000 s.
 
-Any change of the object makes its controller try again within a second, so a controller that lacks pods although its quota has
-room gets an annotation, once. One that was never seen without room may only not have been reached yet: the more controllers lack pods, the
-longer it is left alone. It is told again only after its quota has changed, and if that does not help ever more rarely: as long as
+Any change of an object makes its controller try again within a second, so a controller that lacks pods although its quota has room gets
+an annotation, once. A controller that has never been refused may still be in its workers' queue: the more controllers lack pods, the
+longer it is left alone. A further annotation follows only after its quota has changed, and ever more rarely if that does not help: while
 nothing has changed, its pods would be refused for the same reason.
 """
 
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from fairburst.kube.usage.demand import Owner
 
 RESYNC_ANNOTATION = "fairburst.dev/woken-at"
-GRACE_SECONDS = 3.0  # a controller tries again within a second of an end of a pod of its own; on a busy cluster somewhat later
-SERVED_A_SECOND = 20.0  # controllers that have only not been reached yet wait in their workers' queue; a wake lengthens it
+GRACE_SECONDS = 3.0  # a controller tries again within a second of the end of one of its pods; on a busy cluster later
+SERVED_A_SECOND = 20.0  # controllers that have not been reached yet wait in their workers' queue; a resync lengthens it
 FIRST_REPEAT_SECONDS = 2.0
 LAST_REPEAT_SECONDS = 60.0
-# The Job controller has five workers: to wake more at a time than it can serve only lengthens its queue.
+# The Job controller has five workers: more resyncs at a time than it can serve only lengthen its queue.
 MOST_AWAITED = 20
 AWAITED_SECONDS = 5.0
 
@@ -37,7 +37,7 @@ class _Blocked:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A controller that waits for its turn only; valid until something changes in its namespace."""
+    """A controller that waits for its turn; valid until its namespace changes."""
 
     state: _Blocked
     owner: Owner
@@ -46,9 +46,9 @@ class _Ready:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What one namespace's quota still admits, by resource, and the controllers there that want more pods than they have.
+    """The amounts that a namespace's quota still admits, by resource, and the controllers there that lack pods.
 
-    `cause`: what would let them create more, such as the quota's figures: who has been woken for it is not woken for it again.
+    `cause`: the change that lets them create more, such as the quota's figures. A controller is resynced once for a cause.
     """
 
     free: Mapping[str, float]
@@ -61,16 +61,16 @@ class ResyncPlanner:
 
     def __init__(self) -> None:
         self._blocked: dict[str, dict[str, _Blocked]] = {}
-        self._awaited: dict[str, float] = {}  # since when controllers, by uid, have had their turn; in order of time
+        self._awaited: dict[str, float] = {}  # by uid, when a controller's turn began; in order of time
         self._ready: dict[str, list[_Ready]] = {}
         self._queued_seconds = 0.0
-        self.refused = 0  # how often a controller was found to lack pods for which its quota has no room
+        self.refused = 0  # times that a controller lacked pods for which its quota had no room
 
     def plan(self, rooms: Mapping[str, Sequence[Room]], now: float) -> tuple[list[Owner], dict[str, float]]:
-        """Controllers to wake now, and when to look again by namespace.
+        """Return the controllers to resync now, and when to look again by namespace.
 
-        `rooms`: of the namespaces in which something may have changed; an empty list where no controller lacks pods any more.
-        Room for one pod resyncs one controller: those woken longest ago come first, so that one which cannot use it does not keep it.
+        `rooms`: of the namespaces that may have changed; an empty list where no controller lacks pods any more. Room for one pod resyncs
+        one controller, the one that was resynced longest ago, so that one which cannot use the room does not block the others.
         """
         dues = dict[str, float]()
         self._queued_seconds = max(0, sum(map(len, self._blocked.values())) - MOST_AWAITED) / SERVED_A_SECOND
@@ -90,11 +90,11 @@ class ResyncPlanner:
         return self._take_turns(now), dues
 
     def due(self, now: float) -> float:
-        """When a controller that waits for its turn may have it; infinite if none does."""
+        """Return when the next waiting controller has its turn; infinite if none waits."""
         return min((now + 1.0, *(since + AWAITED_SECONDS for since in self._awaited.values()))) if self._ready else math.inf
 
     def _take_turns(self, now: float) -> list[Owner]:
-        """Wake as many of those that are ready as their controllers can serve; the others stay ready."""
+        """Resync as many of the ready controllers as their workers can serve; the others stay ready."""
         self._awaited = {uid: since for uid, since in self._awaited.items() if now < since + AWAITED_SECONDS}
         free_places = max(0, MOST_AWAITED - len(self._awaited))
         if not free_places or not self._ready:
@@ -110,12 +110,12 @@ class ResyncPlanner:
         return [one.owner for one in candidates[:free_places]]
 
     def _choose(self, room: Room, blocked: Mapping[str, _Blocked], due: float, now: float) -> tuple[list[_Ready], float]:
-        """Whom a room would let create a pod, and when to look again at those for whom it is too early, `due` at the latest."""
+        """Return the controllers for which there is room, and when to look again at those whose turn is later, `due` at the latest."""
         chosen = list[_Ready]()
         free = dict(room.free)
         for owner in sorted(room.lacking, key=lambda owner: (blocked[owner.uid].resynced_at, owner.uid)):
             state = blocked[owner.uid]
-            if not _take(free, owner):  # wake it at once when its quota grows, unless it has only just been refused
+            if not _take(free, owner):  # resync it at once when its quota grows, unless it was refused just now
                 self.refused += not state.refused
                 state.told, state.refused = None, True
                 state.next_resync, state.repeat = max(state.since + GRACE_SECONDS, now), FIRST_REPEAT_SECONDS
@@ -129,7 +129,7 @@ class ResyncPlanner:
 
     @staticmethod
     def _note_resync(state: _Blocked, cause: Hashable, now: float) -> None:
-        """Note a wake, and when the next one may be if its cause is another."""
+        """Note a resync, and when the next one is due if its cause differs."""
         state.resynced_at, state.told, state.next_resync = now, cause, now + state.repeat
         state.repeat = min(2 * state.repeat, LAST_REPEAT_SECONDS)
 
@@ -144,7 +144,7 @@ class ResyncPlanner:
 
 
 def _take(free: dict[str, float], owner: Owner) -> bool:
-    """Take as many of the pods that `owner` lacks as fit out of `free`; False if not even one does."""
+    """Subtract the pods that `owner` lacks from `free`, as many as fit; return False if not even one does."""
     pods = owner.wanted - owner.existing
     for resource, amount in owner.requests.items():
         if amount > 0 and resource in free:

@@ -1,4 +1,4 @@
-"""What stands in the way of a namespace's quota: pods without requests, foreign quotas, limit ranges. Pure; decides no level.
+"""Obstacles to a namespace's quota: pods without requests, foreign quotas, limit ranges. Pure; decides no level.
 
 A quota on cpu and memory makes the API server refuse every pod that does not request them. A namespace that runs such pods
 gets a condition instead of a quota, until it has a LimitRange that supplies defaults.
@@ -19,7 +19,7 @@ PLAIN_KEYS = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why enforcement is not as promised. `blocks`: no quota is written while it lasts."""
+    """A reason why enforcement is incomplete. `blocks`: no quota is written while it lasts."""
 
     reason: str
     message: str
@@ -34,7 +34,7 @@ def obstacles(
     promise: Mapping[str, float],
     unit: Mapping[str, float],
 ) -> list[Obstacle]:
-    """Everything that keeps the namespace from its promise, the blocking ones first.
+    """Return the obstacles of a namespace, the blocking ones first.
 
     `unrequested`: pods and controllers whose containers lack cpu or memory requests. `promise`: the level promised, `unit`: the
     largest pod, both in resource units.
@@ -72,7 +72,7 @@ def _foreign_quota(quota: ResourceQuota, promise: Mapping[str, float]) -> Obstac
 
 
 def _requests_limited(quota: ResourceQuota) -> dict[str, float]:
-    """What the quota limits, by resource: "cpu" in a quota is another name for "requests.cpu"."""
+    """Return the quota's limits by resource. "cpu" in a quota is another name for "requests.cpu"."""
     plain = {key: parse_quantity(text) for key, text in (quota.spec.hard or {}).items() if key in PLAIN_KEYS}
     requests = amounts(quota.spec.hard)
     return requests | {key: min(limit, requests.get(key, limit)) for key, limit in plain.items()}
@@ -95,7 +95,7 @@ def _limit_range(limit_range: LimitRange, unit: Mapping[str, float]) -> Obstacle
 
 
 def _defaults_requests(limit_ranges: Iterable[LimitRange]) -> bool:
-    """Whether new containers get cpu and memory requests by default; limits count as requests where no request is given."""
+    """Return whether new containers get cpu and memory requests by default; a limit counts where no request is given."""
     supplied: set[str] = set()
     for limit_range in limit_ranges:
         for item in limit_range.spec.limits:

@@ -1,7 +1,7 @@
-"""When the temporary part of a quota ends if no operator renews it, and what lasts. Pure.
+"""The expiry of a quota's temporary part, for the case that no operator renews it. Pure.
 
-Two parts of a quota are temporary: the rate of an open window, and slack beyond one pod. The quota's annotations say until when and what
-lasts; a policy of the API server reads them (`install/expiry_policy.py`, docs/decisions/0122-a-quota-that-expires.md).
+Two parts of a quota are temporary: the rate of an open window, and slack beyond one pod. The quota's annotations hold the time of expiry
+and the figures that stay; a policy of the API server reads them (`install/expiry_policy.py`, docs/decisions/0122-a-quota-that-expires.md).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fairburst.kube.times import to_epoch
 
 WINDOW_SECONDS = 120.0  # beyond a window's deadline
 SLACK_SECONDS = 1800.0
-RENEWAL = 0.5  # of SLACK_SECONDS or WINDOW_SECONDS, before which an annotation is written again
+RENEWAL = 0.5  # of SLACK_SECONDS or WINDOW_SECONDS: an annotation is renewed this long before it expires
 NOTES = (EXPIRES_ANNOTATION, LASTING_ANNOTATION)
 
 
@@ -29,16 +29,15 @@ class Temporary:
 
 
 def expiry_annotations(expires: float, lasting: Mapping[str, str]) -> dict[str, str]:
-    """Annotations of a quota whose temporary part ends at `expires`, seconds since the epoch; `lasting` by quota key, as quantities."""
+    """Return the annotations of a quota whose temporary part ends at `expires`, since the epoch; `lasting`: quantities by quota key."""
     at = datetime.fromtimestamp(expires, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return {EXPIRES_ANNOTATION: at, LASTING_ANNOTATION: ",".join(f"{key}={amount}" for key, amount in sorted(lasting.items()))}
 
 
 def notes(temporary: Temporary | None, present: Mapping[str, str], wall: float) -> tuple[dict[str, str | None], bool]:
-    """The annotations that a quota should have (None: none), and whether that is worth a write of its own.
+    """Return the annotations that a quota should have (None: none), and whether they are worth a write of their own.
 
-    `present`: the annotations that it has. What is there stays as long as it says the same and is not about to expire, so that a quota is
-    written seldom.
+    `present`: its annotations now. They stay while they say the same and do not expire soon, which limits the writes.
     """
     stored = _stored(present)
     if temporary is None:
@@ -54,7 +53,7 @@ def notes(temporary: Temporary | None, present: Mapping[str, str], wall: float) 
 
 
 def _stored(present: Mapping[str, str]) -> float | None:
-    """When the quota's temporary part ends as written; None where nothing is written, the past where it can't be read."""
+    """Return when the quota's temporary part ends by its annotation; None without one, the past if it cannot be read."""
     text = present.get(EXPIRES_ANNOTATION)
     if text is None:
         return None if LASTING_ANNOTATION not in present else -math.inf

@@ -1,4 +1,4 @@
-"""One managed namespace in a round: who governs it, and what it is held to. A value; decides nothing."""
+"""A managed namespace in a round: its queue, level and room. A value; decides nothing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fairburst.policy.arrays import FloatArray
 
 @dataclass(slots=True)
 class ManagedNamespace:
-    """One managed namespace in a round: its governing queue and that one's row, if any, and what its quota should be.
+    """A managed namespace in a round: its governing queue and that queue's row, if any, and the level of its quota.
 
     `unit`: the largest pod for which the quota always leaves room, by resource. `held_back`: room is kept from it for another's burst.
-    `slack`: pods of that size above its level. `entitled`: what it
-    may have at once if it wants more; `bound_by_burst`: no more than what an armed burst leaves.
-    `slots`: how many pods it may have; None: any number. `parts`: how a queue in Suspend mode divides its level by the size of Jobs.
+    `slack`: pods of that size above its level. `entitled`: amounts that it may use at once if it demands more; `bound_by_burst`: an armed
+    burst limits these. `slots`: its greatest number of pods; None: any number.
+    `parts`: how a queue in Suspend mode divides its level by the size of Jobs.
     """
 
     namespace: str
@@ -38,5 +38,5 @@ class ManagedNamespace:
     parts: LevelParts | None = None
 
     def is_in(self, mode: str) -> bool:
-        """Whether a queue in this mode of enforcement governs the namespace."""
+        """Return whether a queue in this mode of enforcement governs the namespace."""
         return self.entry is not None and self.entry.enforcement == mode

@@ -1,8 +1,8 @@
-"""From levels to ResourceQuota writes: what each namespace's quotas should say, and which of them to write now.
+"""Plan writes of ResourceQuotas: compare the quotas with their targets and choose those to write now.
 
-The namespace quota holds a namespace to its level; where the queue keeps a reserve, one quota each for its small and its large jobs
-subdivides it. Pure but for the memory of when each quota was last written, which keeps the rate down. Decides no level: levels come from
-the core. `hard = max(level, floor) + slack`, so that a finished pod's place is taken at once; `slack.py` says how much.
+The namespace quota holds a namespace to its level. Where the queue keeps a reserve, two more quotas divide it between small and large jobs.
+Pure, apart from the times of the last writes, which limit the rate. It decides no level: levels come from the core.
+`hard = max(level, floor) + slack`, so that a finished pod's place is taken at once; `slack.py` computes the slack.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ from fairburst.quantity import format_quantity, parse_quantity
 SYSTEM_CLASSES = ("system-node-critical", "system-cluster-critical")
 QuotaKey = tuple[str, str]  # namespace, name
 PODS_KEY = "pods"  # counts pods that have not ended
-LOWER_AFTER_SECONDS = 10.0  # a small surplus is worth a write only once it has lasted
+LOWER_AFTER_SECONDS = 10.0  # a small surplus is written only once it has lasted
 RAISE_FRACTION = 0.02  # raises below this part of the quota wait for the next one
 LOWER_FRACTION = 0.05
-# An entitlement moves with the demand of all others: only a multiple of it, and one that lasts, is worth a write for an idle queue.
+# An entitlement moves with the demand of all other queues: for an idle queue only a large and lasting difference is written.
 ENTITLED_FACTOR = 2.0
 ENTITLED_SECONDS = 60.0
 
 
 def quota_key(resource: str) -> str:
-    """Name of a resource inside a ResourceQuota: requests.<name>; read back by `resource_of`."""
+    """Return the name of a resource inside a ResourceQuota: requests.<name>. `resource_of` is the inverse."""
     return f"requests.{resource}"
 
 
 def resource_of(key: str) -> str | None:
-    """Inverse of `quota_key`; None for keys that no counted resource writes."""
+    """Return the resource of a quota key; None for other keys."""
     prefix, _, resource = key.partition("requests.")
     return resource if not prefix and resource else None
 
 
 def amounts(hard_or_used: Mapping[str, Quantity] | None) -> dict[str, float]:
-    """A quota's figures by resource, resource units; keys that no counted resource writes are left out."""
+    """Return a quota's figures by resource, in resource units, without keys of other kinds."""
     return {resource: parse_quantity(text) for key, text in (hard_or_used or {}).items() if (resource := resource_of(key)) is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which pods a quota counts, by their priority class: `operator` is In or NotIn."""
+    """The pods that a quota counts, by their priority class: `operator` is In or NotIn."""
 
     operator: str
     classes: tuple[str, ...]
 
     def body(self) -> dict[str, Any]:
-        """As a ResourceQuota's scopeSelector."""
+        """Return it as a ResourceQuota's scopeSelector."""
         return {"matchExpressions": [{"operator": self.operator, "scopeName": "PriorityClass", "values": list(self.classes)}]}
 
     def is_of(self, quota: ResourceQuota) -> bool:
-        """Whether the quota counts just these pods; its scope may have been changed by hand."""
+        """Return whether the quota counts exactly these pods; its scope may have been changed by hand."""
         selector = quota.spec.scope_selector
         terms = selector.match_expressions or [] if selector is not None else []
         if len(terms) != 1 or quota.spec.scopes:
@@ -77,15 +77,15 @@ SCOPES = {
 
 @dataclass(frozen=True, slots=True)
 class QuotaTarget:
-    """What one quota of a namespace should permit, by resource, in resource units. `name` says which.
+    """The amounts that one quota (`name`) of a namespace should permit, by resource, in resource units.
 
-    `level`: from the core, not below the floor. `unit`: the largest pod's charge. `slack`: pods of that size above the level.
-    `entitled`: what may be admitted at least, though no level says so yet: never urgent, and `strict` where it must not be exceeded.
+    `level`: from the core, not below the floor. `unit`: the largest pod's requests. `slack`: pods of that size above the level.
+    `entitled`: least amounts to admit before a level follows: never urgent, and `strict` where they must not be exceeded.
     `notes`: annotations that it should carry (None: not), and `renews`: whether they alone are worth a write.
-    `counted`: charge of the pods that exist, written as `used` with a new key.
-    `pods`: how many it may hold; None: any number. `counted_pods`: how many there are.
-    `latency`: raises of latency queues go first. `exact`: room is being kept from this queue, so nothing is permitted above the level, and
-    a level that sinks is written at once.
+    `counted`: requests of the existing pods, written as `used` with a new key.
+    `pods`: its greatest number of pods; None: any number. `counted_pods`: the existing ones.
+    `latency`: raises of latency queues go first. `exact`: room is kept from this queue, so its quota permits no more than the level, and a
+    sinking level is written at once.
     """
 
     namespace: str
@@ -105,21 +105,21 @@ class QuotaTarget:
 
     @property
     def key(self) -> QuotaKey:
-        """Namespace and name."""
+        """Return namespace and name."""
         return self.namespace, self.name
 
     def hard(self, resource: str) -> float:
-        """The value to write for `resource`: rounded down to what a quota can hold (millicores, whole bytes and devices)."""
+        """Return the value to write for `resource`, rounded down to the units of a quota (millicores, whole bytes and devices)."""
         grain = 1000 if resource == "cpu" else 1
         return math.floor(max(self.needed(resource), self.entitled.get(resource, 0.0)) * grain + 1e-6) / grain
 
     def needed(self, resource: str) -> float:
-        """Level and slack: what is owed now."""
+        """Return level and slack, the amount that is due now."""
         return self.level[resource] + (0.0 if self.exact else self.slack * self.unit.get(resource, 0.0))
 
 
 class WriteOrder(enum.IntEnum):
-    """Order of quota writes within a round: raise the bursts, shrink the largest, raise the rest.
+    """The order of quota writes within a round: raise the bursts, shrink the largest, raise the rest.
 
     A part of a namespace's level is raised before the other shrinks: the namespace quota holds their sum.
     """
@@ -135,8 +135,8 @@ class QuotaWrite:
     """One quota to create, patch or replace. `hard` by quota key in canonical text; `used` for keys that are new to the quota.
 
     `notes`: annotations, None for those to take off.
-    `size` is the change as a fraction of the old value, for ordering. `replace`: its scope was changed by hand, which only a
-    new object can mend.
+    `size`: the change as a fraction of the old value, for ordering. `replace`: its scope was changed by hand, which only a new object
+    repairs.
     """
 
     namespace: str
@@ -152,14 +152,14 @@ class QuotaWrite:
 
     @property
     def key(self) -> QuotaKey:
-        """Namespace and name."""
+        """Return namespace and name."""
         return self.namespace, self.name
 
 
 class QuotaPlanner:
-    """Compares targets with the quotas there are. Holds when each was last written and since when it has been a little too large.
+    """Compares targets with the present quotas. Remembers when each was last written and since when it has been a little too large.
 
-    One quota is written at most every `min_interval_seconds`: with more, pod creation in its namespace meets 409 conflicts.
+    One quota is written at most every `min_interval_seconds`: more writes cause 409 conflicts for pod creation in its namespace.
     """
 
     def __init__(self, pool: str, min_interval_seconds: float, contained: Containment | None = None) -> None:
@@ -173,7 +173,7 @@ class QuotaPlanner:
     def plan(
         self, targets: Sequence[QuotaTarget], quotas: Mapping[QuotaKey, ResourceQuota], now: float
     ) -> tuple[list[QuotaWrite], dict[str, float]]:
-        """The writes due now, in order, and by namespace the time at which a deferred one falls due.
+        """Return the writes due now, in order, and by namespace the time at which a deferred one falls due.
 
         `quotas` by namespace and name; `now` is monotonic seconds.
         """
@@ -212,7 +212,7 @@ class QuotaPlanner:
             self._hard.pop((namespace, name), None)
 
     def _difference(self, target: QuotaTarget, quota: ResourceQuota | None, now: float) -> QuotaWrite | float | None:
-        """A write, the time at which a small surplus becomes worth one, or None where the quota is right."""
+        """Return a write, or the time at which a small surplus becomes worth one, or None if the quota is right."""
         want = {resource: target.hard(resource) for resource in target.level}
         if quota is None or not SCOPES[target.name].is_of(quota):
             return self._write(target, want, {}, create=True, replace=quota is not None)
@@ -241,12 +241,12 @@ class QuotaPlanner:
         return since + LOWER_AFTER_SECONDS
 
     def _renewal(self, target: QuotaTarget, quota: ResourceQuota) -> QuotaWrite:
-        """The quota as it is, with the annotations that it should have."""
+        """Return a write of the quota as it is, with the annotations that it should have."""
         have = amounts(quota.spec.hard)
         return self._write(target, {resource: have.get(resource, target.hard(resource)) for resource in target.level}, have)
 
     def _entitled(self, target: QuotaTarget, want: Mapping[str, float], have: Mapping[str, float], now: float) -> QuotaWrite | float | None:
-        """As `_difference`, where the quota may be larger than what is owed."""
+        """Return the same as `_difference` for a quota that may be larger than its target."""
         unit = target.unit
         raised = any(_worth_raising(target.needed(r), have[r], unit.get(r, 0.0)) or want[r] >= ENTITLED_FACTOR * have[r] > 0 for r in want)
         lowered = target.strict and any(_worth_lowering(want[r], have[r], unit.get(r, 0.0), exact=True) for r in want)
@@ -290,9 +290,9 @@ class QuotaPlanner:
 
 
 def quota_body(write: QuotaWrite, pool: str) -> dict[str, Any]:
-    """The whole ResourceQuota object for a creation.
+    """Return the whole ResourceQuota object for a creation.
 
-    It has no owner: the garbage collector would remove it with its queue, and the namespace would have no quota until a round writes one.
+    It has no owner: the garbage collector would delete it with its queue, and the namespace would have no quota until the next round.
     """
     metadata: dict[str, Any] = {"name": write.name, "namespace": write.namespace, "labels": {POOL_LABEL: pool}}
     if noted := {name: text for name, text in write.notes.items() if text is not None}:
@@ -310,13 +310,13 @@ def _pods_hard(target: QuotaTarget) -> dict[str, str]:
 
 
 def _pods_permitted(quota: ResourceQuota) -> int | None:
-    """How many pods the quota permits; None where it does not say."""
+    """Return how many pods the quota permits; None if it has no such limit."""
     text = (quota.spec.hard or {}).get(PODS_KEY)
     return None if text is None else int(parse_quantity(text))
 
 
 def pool_of(quota: ResourceQuota) -> str | None:
-    """The pool whose operator wrote the quota; None where the label was removed by hand, or never was."""
+    """Return the pool whose operator wrote the quota; None without the label."""
     return (quota.metadata.labels or {}).get(POOL_LABEL)
 
 
@@ -325,7 +325,7 @@ def _same(left: float, right: float) -> bool:
 
 
 def _worth_raising(want: float, have: float, unit: float) -> bool:
-    """A pod's worth, or a visible part of the quota; anything at all where no pod's size is known."""
+    """Return whether the difference is a pod, or a visible part of the quota; any difference if no pod's size is known."""
     return want - have > max(1e-6, min(0.999 * unit, RAISE_FRACTION * want) if unit > 0 else 1e-9 * want)
 
 

@@ -1,4 +1,4 @@
-"""From what a namespace is held to, to what its namespace quota should say. Pure; `quota_plan.py` compares it with what is there."""
+"""The target of a namespace's quota, from the namespace's level. Pure; `quota_plan.py` compares it with the quota."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fairburst.policy.model import ClusterSnapshot
 
 
 def namespace_quota_target(item: ManagedNamespace, stored: Mapping[str, float], pods: int, resources: tuple[str, ...]) -> QuotaTarget:
-    """The namespace's level as a quota. `stored`: charge of the `pods` that exist, by resource."""
+    """Return the namespace's level as a quota. `stored`: requests of the existing `pods`, by resource."""
     level = dict(zip(resources, item.level.tolist(), strict=True))
     entitled = {} if item.entitled is None or item.held_back else dict(zip(resources, item.entitled.tolist(), strict=True))
     entry = item.entry
@@ -35,7 +35,7 @@ def namespace_quota_target(item: ManagedNamespace, stored: Mapping[str, float], 
 def gated_target(
     target: QuotaTarget, item: ManagedNamespace, snapshot: ClusterSnapshot, present: Mapping[str, float], *, settled: bool
 ) -> QuotaTarget:
-    """The quota of a namespace whose pods are gated: a ceiling above what exists, once new pods are sure to get the gate (`settled`)."""
+    """Return the quota of a namespace in Gate mode: a ceiling far above its use, once new pods are sure to get the gate (`settled`)."""
     existing = {resource: max(amount, target.counted.get(resource, 0.0)) for resource, amount in target.level.items()}
     if not settled:
         lowest = {resource: max(amount, present.get(resource, 0.0)) for resource, amount in existing.items()}

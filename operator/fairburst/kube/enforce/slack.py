@@ -1,10 +1,10 @@
-"""How far above its level each quota is written, so that on average the level is used. Steered by what is used; decides no level.
+"""The slack of each quota: pods above its level, so that on average the level is used. Steered by feedback; decides no level.
 
-A ResourceQuota refuses what exceeds it, and what it refused is tried again only later. From a pod's end until its successor runs pass the
-release of its charge, the Job controller's next look, a creation and a binding. By Little's law that keeps (ends per second) x (that time)
-pods of a level from running. Both depend on the work and on the cluster's load, so their product is not measured factor by factor but
-found where it shows: an integral controller raises the slack while a queue that wants more runs less than its level, and lowers it while
-more than the level runs. Its resting point is the product (docs/decisions/0095-slack-by-feedback.md).
+A ResourceQuota refuses pods that exceed it, and controllers retry only later. Between a pod's end and its successor's start lie the release
+of its requests, the Job controller's next look, a creation and a binding. By Little's law (ends per second) x (that time) pods of a level
+do not run. Both factors depend on the work and on the cluster's load. An integral controller finds their product: it raises the slack
+while a queue that demands more runs less than its level, and lowers it while more than the level runs
+(docs/decisions/0095-slack-by-feedback.md).
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from dataclasses import dataclass
 FIRST_PODS = 1.0
 # With a delay of D seconds in the loop an integral of gain g is stable below g x D = pi / 2, and hardly overshoots below 0.5: D <= 5 s.
 GAIN = 0.1  # pods per pod and second
-WINDOW_SECONDS = 15.0  # pods that wait all this time are more than a loop needs
+WINDOW_SECONDS = 15.0  # pods that wait for all this time are not part of the loop
 SURPLUS_GAIN = 0.5
-PRESSED_SECONDS = 5.0  # a quota that was full so lately is taken as what stops its queue
+PRESSED_SECONDS = 5.0  # a quota that was full this recently is taken to be the limit of its queue
 FORGET_SECONDS = 60.0
 RATE_SECONDS = 60.0  # over which ends are averaged
-SOON_SECONDS = 20.0  # no more than what ends so soon: a Job that starts early must not wait for long-running pods
+SOON_SECONDS = 20.0  # at most the pods that end within this time: a Job that starts early must not wait for long-running pods
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One quota as it is used now, in pods of the queue's largest size.
+    """The present use of one quota, in pods of the queue's largest size.
 
     short: by how many the bound pods are fewer than the level (negative: more). missing: by how many those that exist are fewer.
     room: pods for which the pool has room (negative: head-room is being used). full: the quota admits no further pod. cap: the most that
@@ -63,29 +63,29 @@ class _Ends:
 
 
 class SlackControl:
-    """The slack of each quota, in pods. What a round sees holds until the next: the integral is exact, however often rounds come."""
+    """The slack of each quota, in pods. A round's observation holds until the next: the integral does not depend on the rate of rounds."""
 
     def __init__(self) -> None:
         self._slack: dict[object, _Slack] = {}
         self._ends: dict[object, _Ends] = {}
 
     def ended(self, quota: object, now: float) -> None:
-        """A pod that the quota counts has ended."""
+        """Note the end of a pod that the quota counts."""
         ends = self._ends.setdefault(quota, _Ends())
         ends.count, ends.as_of = ends.at(now) + 1.0, now
 
     def ends_a_second(self, quota: object, now: float) -> float:
-        """Over the last minute or so."""
+        """Return ends per second, averaged over about a minute."""
         ends = self._ends.get(quota)
         return 0.0 if ends is None else ends.at(now) / RATE_SECONDS
 
     def pods(self, quota: object) -> float:
-        """Whole pods above the level that the quota should admit."""
+        """Return the whole pods above the level that the quota should admit."""
         state = self._slack.get(quota)
         return float(math.floor((FIRST_PODS if state is None else state.pods) + 0.5))
 
     def observe(self, quota: object, level: float, use: Use | None, now: float) -> float:
-        """Take in one round; the slack from now on. `level` in pods. `use` None: the level does not stop the queue, or none is wanted."""
+        """Observe a round; return the new slack. `level` in pods. `use` None: the level does not limit the queue, or no slack is wanted."""
         state = self._slack.get(quota)
         if state is None:
             if use is None:
@@ -104,7 +104,7 @@ class SlackControl:
         if use.full:
             state.full_at = now
         self._shed_surplus(state, use, now)
-        # Below one pod only for the sake of head-room: on full nodes a pod that waits is what keeps them full.
+        # Below one pod only for head-room: on full nodes a waiting pod keeps them full.
         least = 0.0 if use.room < 0 else min(max(state.pods, 0.0), FIRST_PODS)
         most = max(FIRST_PODS, min(use.cap, SOON_SECONDS * self.ends_a_second(quota, now)))
         state.pods = min(max(state.pods, least), most)
@@ -112,18 +112,18 @@ class SlackControl:
         return self.pods(quota)
 
     def steers(self, quota: object) -> bool:
-        """Whether the quota's slack is on its way to somewhere, so that it should be observed again though nothing happens."""
+        """Return whether the quota's slack is still changing, so that it is observed again without an event."""
         return quota in self._slack
 
     def retain(self, namespaces: Collection[str]) -> None:
-        """Drop the quotas, by (namespace, name), of every other namespace."""
+        """Drop the quotas of every other namespace."""
         for known in (self._slack, self._ends):
             for key in [key for key in known if isinstance(key, tuple) and key[0] not in namespaces]:
                 del known[key]
 
     @staticmethod
     def _follow_level(state: _Slack, level: float) -> None:
-        """Half the level has half the ends; a level that has risen is not full yet."""
+        """Scale the slack to a new level: half the level has half the ends; a level that has risen is not full yet."""
         if level < state.level and state.level > 0:
             state.pods = max(state.pods * level / state.level, min(state.pods, FIRST_PODS))
         elif level >= state.level + 1:
@@ -132,7 +132,7 @@ class SlackControl:
 
     @staticmethod
     def _shed_surplus(state: _Slack, use: Use, now: float) -> None:
-        """Pods that wait for a node all the time, but one, are no part of the loop."""
+        """Return the slack without pods that wait for a node all the time, apart from one: they are not part of the loop."""
         waiting = use.short - use.missing
         state.idle_least = min(state.idle_least, waiting)
         if now >= state.window_from + WINDOW_SECONDS:
@@ -142,12 +142,12 @@ class SlackControl:
 
 
 def _error(use: Use, state: _Slack, now: float) -> float:
-    """What is integrated until the next round (anti-windup): nothing that more slack could not mend, nothing that is not its fault."""
+    """Return the value to integrate until the next round (anti-windup): only shortfalls that more slack can repair."""
     if use.short >= 0:
-        # Pods that exist and wait are helped by more of them only as long as nodes have room: then the scheduler is what is slow.
+        # More pods help those that wait only while nodes have room: then the scheduler is slow.
         mendable = min(use.short, max(use.missing, use.room, 0.0))
         return mendable if now <= state.full_at + PRESSED_SECONDS else 0.0
     if use.room >= 0 and state.pods <= FIRST_PODS:
         return 0.0
-    # Above level and slack run pods of an earlier, higher level: they end by themselves.
+    # Pods above level and slack belong to an earlier, higher level: they end by themselves.
     return use.short if -use.short <= state.pods + FIRST_PODS else 0.0

@@ -1,4 +1,4 @@
-"""How a namespace's quota is used now, in pods, for `slack.py`. Pure."""
+"""The present use of a namespace's quota, in pods, for `slack.py`. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def use_of(
 ) -> Use | None:  # fmt: skip
     """Return how a namespace's level is used; None if the level does not stop its work, or if nothing may be above it.
 
-    `level`, `room` (of the pool's nodes) and `uncharged` (of its pods, what no queue is charged for), by resource, in resource units.
+    `level`, `room` (on the pool's nodes) and `uncharged` (requests of its pods that count for no queue): by resource, in resource units.
     `quotas`: the namespace's own quotas. A full one stops work even if it is that of the small or the large jobs only.
     """
     wants_more = any(item.demand.demand.get(name, 0.0) >= amount + 0.5 * item.unit[name] > 0 for name, amount in level.items())
@@ -36,7 +36,7 @@ def use_of(
 
 
 def fewest(amount: Mapping[str, float], unit: Mapping[str, float]) -> float:
-    """How many pods of the size `unit` the amount makes, by the scarcest resource; negative if one is overdrawn, 0 without a size."""
+    """Return the amount in pods of the size `unit`, by the scarcest resource; negative if one is overdrawn, 0 without a size."""
     found = min((amount.get(name, 0.0) / size for name, size in unit.items() if size > 0), default=0.0)
     return found if math.isfinite(found) else 0.0
 

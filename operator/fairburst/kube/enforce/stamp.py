@@ -1,4 +1,4 @@
-"""What the admission policy writes into a queue's pods: the PriorityClass of the queue's granted class, never of its window."""
+"""The pod priority that the admission policy sets: that of the queue's granted class, never of its window."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from fairburst.config import Config
 from fairburst.kube.names import LOWEST_CLASS, class_name
 from fairburst.policy.model import GuaranteeClass
 
-# What the admission policies hold back of new work, by the queue's enforcement (status.holds).
+# The new work that admission policies hold, by the queue's enforcement (status.holds).
 HOLDS = {"Gate": "Pods", "Suspend": "Jobs"}
 
 
 def class_values(config: Config) -> dict[str, int]:
-    """Value of each PriorityClass by name."""
+    """Return the value of each PriorityClass by name."""
     return {class_name(rung): value for rung, value in config.priority_classes.model_dump(by_alias=False).items()}
 
 
 def stamp_of(guarantee_class: GuaranteeClass | None, config: Config) -> dict[str, Any]:
-    """status.stamp for a class; rejected queues run in the lowest. None of the classes preempts."""
+    """Return status.stamp for a class; rejected queues run in the lowest. None of the classes preempts."""
     match guarantee_class:
         case GuaranteeClass.HARD:
             name = class_name("hard")
@@ -30,12 +30,12 @@ def stamp_of(guarantee_class: GuaranteeClass | None, config: Config) -> dict[str
 
 
 def small_stamp(config: Config) -> dict[str, Any]:
-    """status.smallStamp: what the pods of a throughput queue's small Jobs get instead (kube/jobs/job_size.py)."""
+    """Return status.smallStamp, for the pods of a throughput queue's small Jobs (kube/jobs/job_size.py)."""
     return _stamp(class_name("small"), config)
 
 
 def lowest_stamp(config: Config) -> dict[str, Any]:
-    """What pods get that no queue in force stamps."""
+    """Return the priority of pods in a namespace without a queue in force."""
     return _stamp(LOWEST_CLASS, config)
 
 

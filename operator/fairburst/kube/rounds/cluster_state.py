@@ -1,4 +1,4 @@
-"""The cluster as rounds see it: nodes, namespaces, and the limits that others have set, kept up by differences. Decides nothing."""
+"""Nodes, namespaces, and foreign quotas and limit ranges, updated by differences. Decides nothing."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.policy.arrays import FloatArray
 
-MOST_SIZES = 10_000  # sizes of pods of which it is remembered how many fit
+MOST_SIZES = 10_000  # pod sizes whose number that fits is cached
 
 
 @dataclass(slots=True)
 class Changes:
-    """What has changed in the stores since the last round.
+    """Changes of the stores since the last round.
 
     Attributes
     ----------
-    namespaces : where something has. objects : whether any Namespace object has.
-    everything : whether all must be looked at again, whatever has changed.
+    namespaces : those with a change. objects : whether any Namespace object has changed.
+    everything : whether all namespaces must be read again.
     """
 
     queues: set[ObjectKey]
@@ -41,14 +41,14 @@ class Changes:
 
 @dataclass(slots=True)
 class Limits:
-    """Quotas and limit ranges that others have set, by namespace."""
+    """Foreign quotas and limit ranges, by namespace."""
 
     quotas: dict[str, list[ResourceQuota]] = field(default_factory=dict)
     limit_ranges: dict[str, list[LimitRange]] = field(default_factory=dict)
 
 
 class ClusterState:
-    """Holds what is derived from the stores of a `ClusterView` from round to round."""
+    """Values derived from the stores of a `ClusterView`, kept from round to round."""
 
     def __init__(self, config: Config, own_namespace: str) -> None:
         self._config = config
@@ -75,7 +75,7 @@ class ClusterState:
         self._foreign: tuple[PodIndex, int, FloatArray, FloatArray, float] | None = None
 
     def look(self, view: ClusterView) -> Changes:
-        """Take in what has changed since the last call."""
+        """Apply the changes since the last call."""
         changed_objects = self._namespaces.since_last(view.namespaces)
         changed_quotas = self._quotas.since_last(view.quotas)
         changed_ranges = self._limit_ranges.since_last(view.limit_ranges)
@@ -90,7 +90,7 @@ class ClusterState:
         return Changes(queues, namespaces, nodes, bool(changed_objects))
 
     def absent(self, queues: Iterable[ObjectKey]) -> frozenset[str]:
-        """Namespaces that are being deleted, and those of queues that are gone already."""
+        """Return the namespaces that are being deleted, and those of queues whose namespace no longer exists."""
         return self.ending | frozenset(namespace for _, namespace, _ in queues if namespace not in self._present)
 
     def read_resources(self, queue_set: QueueSet, view: ClusterView, *, anew: bool) -> None:
@@ -108,7 +108,7 @@ class ClusterState:
         self.resources = (*configured, *sorted(named & offered))
 
     def see_nodes(self, view: ClusterView, *, changed: bool) -> bool:
-        """Read what the pool's nodes offer; True if that has changed."""
+        """Read the capacities of the pool's nodes; return whether they have changed."""
         pool, resources = self._config.pool, self.resources
         if not changed and resources == self._read_for:
             return False
@@ -125,7 +125,7 @@ class ClusterState:
         return True
 
     def fitting(self, unit: FloatArray) -> float:
-        """Pods of the (K,) size `unit` that the pool's nodes hold while they are empty; no limit where nodes come as needed."""
+        """Return how many pods of the (K,) size `unit` the empty nodes of the pool hold; infinite in an autoscaled pool."""
         if self._config.pool.autoscaled:
             return math.inf
         size = unit.tobytes()
@@ -136,8 +136,8 @@ class ClusterState:
         return self._fitting[size]
 
     def find_orphans(self, view: ClusterView, queue_set: QueueSet) -> frozenset[str]:
-        """Find labelled namespaces without a queue, which run at the floor, unless another pool's operator is in charge; those that have
-        come or gone since the last call."""
+        """Find labelled namespaces without a queue and without another pool's operator: they run at the floor. Return those that have come
+        or gone since the last call."""
         self.governed = frozenset(entry.namespace for entry in queue_set.governing)
         left = (
             self.labelled
@@ -154,7 +154,7 @@ class ClusterState:
         return changed
 
     def capacity(self, view: ClusterView, now: float) -> tuple[FloatArray, FloatArray]:
-        """(K,) live and committed capacity. The pods of deleted queues lower only the live one."""
+        """Return (K,) live and committed capacity. The pods of deleted queues lower only the live one."""
         pool, resources = self._config.pool, self.resources
         head_room, declared = natural_units(pool.head_room), natural_units(pool.declared_capacity)
         offered = self.shapes.total()
@@ -166,17 +166,17 @@ class ClusterState:
         return live, committed
 
     def slots(self, view: ClusterView) -> float:
-        """Places for pods on the pool's nodes without those that pods of no queue take; infinite where a node names no number of places,
-        or nodes come as needed."""
+        """Return the places for pods of queues on the pool's nodes; infinite if a node names no number of places, or the pool is
+        autoscaled."""
         self._outside(view)
         if self._foreign is None or self._config.pool.autoscaled or not len(self.shapes.pods):
             return math.inf
         return float(self.shapes.pods.sum()) - self._foreign[4]
 
     def _outside(self, view: ClusterView) -> tuple[FloatArray, FloatArray]:
-        """(K,) what unmanaged pods and those of other namespaces take on the pool's nodes, and what is left over from deleted queues.
+        """Return (K,) requests of unmanaged pods and of other namespaces on the pool's nodes, and those of deleted queues' pods.
 
-        Costs as much as there are pods, so it is worked out again only where it may have changed.
+        The cost is linear in the pods, so it is computed again only if it may have changed.
         """
         changes = view.pods.outside_changes(self.managed)
         if self._foreign is None or self._foreign[:2] != (view.pods, changes):
@@ -215,5 +215,5 @@ class ClusterState:
 
 
 def vector(resources: tuple[str, ...], amounts_by_name: Mapping[str, float]) -> FloatArray:
-    """(K,) amounts in the order of `resources`; zero for those that are not named."""
+    """Return (K,) amounts in the order of `resources`; zero for missing ones."""
     return np.array([amounts_by_name.get(resource, 0.0) for resource in resources])

@@ -1,4 +1,4 @@
-"""Which queues' parts of a decision have changed by enough to look at their namespaces. Pure but for what was last looked at."""
+"""Find queues whose decision has changed enough to look at their namespaces. Pure, apart from the last decision looked at."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.drf import row_any
 from fairburst.policy.model import ClusterSnapshot, Memory, RoundResult
 
-ENTITLED_STEP = 1.25  # an entitlement moves with the demand of all others; quota_plan.py writes only multiples of it
-WORTH_A_POD = 0.9  # of a queue's largest pod, by which a quota that an armed burst relies on is lowered at once
+ENTITLED_STEP = 1.25  # an entitlement moves with the demand of all other queues; quota_plan.py writes only large differences
+WORTH_A_POD = 0.9  # of a queue's largest pod: a quota whose room an armed burst needs is lowered at once by this much
 
 
 class DecisionChanges:
-    """Compares a round's decision with what it was when each namespace was last looked at, row by row. O(N K) array operations."""
+    """Compares a round's decision, row by row, with that of the last look at each namespace. O(N K) array operations."""
 
     def __init__(self) -> None:
         self._level: FloatArray | None = None
@@ -25,7 +25,7 @@ class DecisionChanges:
     def rows(
         self, result: RoundResult, snapshot: ClusterSnapshot, memory: Memory, entitled: FloatArray, more: BoolArray, *, bound_by_burst: bool
     ) -> BoolArray:
-        """(N,) where something differs. `entitled`: (N, K) what quotas may admit beside the levels, for those with `more` (N,)."""
+        """Return (N,) whether a row differs. `entitled`: (N, K) amounts that quotas may admit, above the level where `more` (N,)."""
         level = result.level
         held_back = np.zeros(len(level), dtype=np.bool_) if result.held_back is None else result.held_back
         columns = memory.columns

@@ -1,4 +1,4 @@
-"""What the queues' namespaces want and use, as the core's arrays, kept up namespace by namespace. Decides nothing."""
+"""Demand and use of the queues' namespaces, as the core's arrays, updated by namespace. Decides nothing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class DemandTable:
             self.by_namespace.setdefault(namespace, NamespaceDemand())
 
     def lay_out(self, view: ClusterView, rows: Mapping[str, int], namespaces: Iterable[str] | None) -> None:
-        """Write the rows of these namespaces, or all of them (None) where rows have moved."""
+        """Write the rows of these namespaces, or all of them (None) if rows have moved."""
         if namespaces is None:
             shape = len(rows), len(view.pods.resources)
             self.demand, self.usage, self.unit = np.zeros(shape), np.zeros(shape), np.zeros(shape)
@@ -69,12 +69,12 @@ class DemandTable:
             self.waiting, self._stale = waiting_pods(self._lines), False
 
     def charge_no_more(self, uncharged: dict[str, dict[str, float]]) -> set[str]:
-        """Charge by namespace of bound pods that no queue is charged for; the namespaces of which that is news."""
+        """Note the requests by namespace of bound pods that count for no queue; return the namespaces where they changed."""
         former, self.uncharged = self.uncharged, uncharged
         return {namespace for namespace in former.keys() | uncharged.keys() if former.get(namespace) != uncharged.get(namespace)}
 
     def retain(self, namespaces: frozenset[str]) -> set[str]:
-        """Drop what is kept of every other namespace; the names of those."""
+        """Forget every other namespace; return the names of the forgotten ones."""
         gone = self.by_namespace.keys() - namespaces
         for namespace in gone:
             del self.by_namespace[namespace]
@@ -99,5 +99,5 @@ class DemandTable:
 
 
 def amounts_wanted(demand: NamespaceDemand, resources: tuple[str, ...]) -> FloatArray:
-    """(K,) all that the namespace wants, resource units."""
+    """Return (K,) the whole demand of the namespace, resource units."""
     return np.array([demand.demand.get(resource, 0.0) for resource in resources])

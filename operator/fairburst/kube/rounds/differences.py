@@ -1,4 +1,4 @@
-"""What has changed since the last round, and what falls due without a change. Pure."""
+"""Changes since the last round, and namespaces that are due without a change. Pure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Key = TypeVar("Key")
 
 
 class Differences(Generic[Key]):
-    """Which entries of a store are new, gone or replaced since the last look. A store replaces an object when it changes.
+    """Finds entries of a store that are new, gone or replaced since the last look. A store replaces an object when it changes.
 
-    O(N) comparisons of identity where nothing has changed, about 30 ns each.
+    O(N) comparisons of identity, about 30 ns each.
     """
 
     def __init__(self) -> None:
         self._seen: dict[Key, Any] = {}
 
     def since_last(self, store: Mapping[Key, Any]) -> set[Key]:
-        """Keys whose value is another object than at the last call."""
+        """Return the keys whose value is another object than at the last call."""
         seen = self._seen
         if len(seen) == len(store) and all(map(operator.is_, seen.values(), store.values())):
             return set()
@@ -32,20 +32,20 @@ class Differences(Generic[Key]):
 
 
 class Agenda:
-    """When each namespace must be looked at again although nothing happens there. Monotonic seconds; O(log N) an entry."""
+    """The times at which namespaces are looked at without a change. Monotonic seconds; O(log N) an entry."""
 
     def __init__(self) -> None:
         self._due: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []
 
     def put(self, namespace: str, at: float) -> None:
-        """Look at the namespace at `at`, or earlier if that was asked for before."""
+        """Look at the namespace at `at`, or earlier if an earlier time is set."""
         if at < self._due.get(namespace, math.inf):
             self._due[namespace] = at
             heapq.heappush(self._heap, (at, namespace))
 
     def take(self, now: float) -> set[str]:
-        """The namespaces that are due; they are no longer on the agenda."""
+        """Remove and return the namespaces that are due."""
         due = set[str]()
         while self._heap and self._heap[0][0] <= now:
             at, namespace = heapq.heappop(self._heap)
@@ -55,7 +55,7 @@ class Agenda:
         return due
 
     def next(self) -> float:
-        """When the next namespace is due; infinite if none is."""
+        """Return when the next namespace is due; infinite if none is."""
         while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else math.inf

@@ -1,4 +1,4 @@
-"""The namespaces that are ours to hold to a level, kept up by differences: their quotas' levels, and what stands in the way. Pure."""
+"""The managed namespaces with their levels and obstacles, updated by differences. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fairburst.policy.model import Burst, Memory
 
 
 class ManagedNamespaces:
-    """Every namespace whose quota is ours to write, with its level. A labelled namespace without a queue runs at the floor."""
+    """Every namespace whose quota the operator writes, with its level. A labelled namespace without a queue runs at the floor."""
 
     def __init__(self, config: Config, cluster: ClusterState, contained: Containment) -> None:
         self._pool = config.pool.name
@@ -34,17 +34,17 @@ class ManagedNamespaces:
 
     @property
     def all(self) -> ValuesView[ManagedNamespace]:
-        """All of them, in the queues' order."""
+        """Return all of them, in the queues' order."""
         return self._items.values()
 
     def of(self, namespaces: Collection[str]) -> list[ManagedNamespace]:
-        """Those of these namespaces that are managed."""
+        """Return those of these namespaces that are managed."""
         return [self._items[namespace] for namespace in namespaces if namespace in self._items]
 
     def refresh(self, round_: RoundContext, demands: Mapping[str, NamespaceDemand], plan: RoundPlan) -> bool:
-        """Work out the touched namespaces again; True if something else stands in the way of one than before.
+        """Compute the touched namespaces again; return whether the obstacles of one have changed.
 
-        Namespaces that lack our label, and those whose queue has left enforcement, go into the plan.
+        Namespaces that lack our label, and those whose queue has left enforcement, are added to the plan.
         """
         if round_.everything:
             former, self._items = self._items, {}
@@ -65,7 +65,7 @@ class ManagedNamespaces:
         )
 
     def hold_back(self, round_: RoundContext, holding: frozenset[str]) -> None:
-        """Hold these namespaces exactly to their levels; those that no longer are held are touched, too."""
+        """Hold these namespaces exactly to their levels; those that are no longer held are touched too."""
         for namespace in holding ^ self._holding:
             round_.touched.add(namespace)
             item = self._items.get(namespace)
@@ -106,7 +106,7 @@ class ManagedNamespaces:
         self, round_: RoundContext, demand: NamespaceDemand, namespace: str, entry: QueueEntry | None, row: int | None, level: FloatArray
     ) -> ManagedNamespace:
         resources = round_.snapshot.resources
-        # the largest pod for which a quota always leaves room: what a node holds at most, so that wanting an absurd pod lifts no quota
+        # the largest pod for which a quota always leaves room: limited by the largest node, so that an absurd pod lifts no quota
         most = self._cluster.largest_node
         unit = {resource: min(demand.unit.get(resource, 0.0), most.get(resource, math.inf)) for resource in resources}
         floor = [max(self._floors.get(resource, 0.0), unit[resource]) for resource in resources]
@@ -123,7 +123,7 @@ class ManagedNamespaces:
 
 
 def _burst_rate(entry: QueueEntry | None, memory: Memory, resources: tuple[str, ...]) -> FloatArray:
-    """(K,) rate that a hard or soft queue is promised in its windows, also while it has none; zeros for others."""
+    """Return the (K,) rate promised to a hard or soft queue in its windows, also between windows; zeros for others."""
     latency = entry is not None and entry.key[0] == "LatencyQueue"
     promised = memory.promised(entry.qualified_name) if entry is not None and latency else None
     burst = promised.burst if promised is not None else None
@@ -131,5 +131,5 @@ def _burst_rate(entry: QueueEntry | None, memory: Memory, resources: tuple[str, 
 
 
 def burst_rate(burst: Burst, resources: tuple[str, ...]) -> FloatArray:
-    """(K,) guaranteed rate d/t, resource units."""
+    """Return the (K,) guaranteed rate d/t, resource units."""
     return np.array([burst.resources.get(resource, 0.0) * burst.duration_seconds / burst.deadline_seconds for resource in resources])

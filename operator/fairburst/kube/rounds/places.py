@@ -1,4 +1,4 @@
-"""How many pods each managed namespace may have: the round's division of places, by `policy/slots.py`. Pure but for what was given."""
+"""Divide the places for pods among managed namespaces by `policy/slots.py`. Pure, apart from the limits given before."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from fairburst.policy.model import GuaranteeClass, RoundResult
 from fairburst.policy.slots import slot_limits
 
 FLOOR_PODS = 10  # of a managed namespace without a queue
-LOWERED_PART = 0.9  # a limit that must sink sinks so far below what it may be, so that it is not lowered in every round
+LOWERED_PART = 0.9  # a limit that must sink is lowered to this part, so that it does not sink in every round
 
 
 class Places:
-    """Holds the limits that were given, by namespace: each stays while it is neither too small for its queue nor too large for others."""
+    """Keeps the limits by namespace. A limit stays while it is neither too small for its queue nor too large for others."""
 
     def __init__(self) -> None:
         self._given: dict[str, int] = {}
         self._promised: tuple[object, FloatArray] | None = None
 
     def divide(self, round_: RoundContext, managed: ManagedNamespaces, total: float, wanted: FloatArray, *, promises_changed: bool) -> None:
-        """Set `slots` of every managed namespace; where that differs from before, the namespace is touched."""
+        """Set `slots` of every managed namespace; a namespace whose limit changes is touched."""
         if math.isinf(total) or not round_.rows:
             if self._given:
                 round_.touched.update(self._given)
@@ -40,7 +40,7 @@ class Places:
             item.slots = FLOOR_PODS if item.row is None else self._given[item.namespace]
 
     def _keep(self, rows: Mapping[str, int], limits: FloatArray, wanted: FloatArray, touched: set[str]) -> None:
-        """Move the limits that are too small or too large; the others stay, so that a settled cluster gets no writes."""
+        """Change the limits that are too small or too large; the others stay, so that an unchanged cluster gets no writes."""
         former = self._given
         given = np.array([former.get(namespace, -1) for namespace in rows], dtype=float)
         stays = (given <= limits) & (given >= np.minimum(wanted, limits))
@@ -50,7 +50,7 @@ class Places:
         touched.update(namespace for namespace, moved in zip(rows, (fresh != given).tolist(), strict=True) if moved)
 
     def _shares(self, round_: RoundContext, promises_changed: bool) -> FloatArray:
-        """(N,) dominant share of the committed capacity that each hard queue's promised rate is."""
+        """Return (N,) the dominant share of each hard queue's promised rate in the committed capacity."""
         key = (round_.result.classes, round_.snapshot.committed_capacity.tobytes(), round_.snapshot.resources)
         if promises_changed or round_.everything or self._promised is None or self._promised[0] != key:
             self._promised = key, self._read_shares(round_, round_.result)

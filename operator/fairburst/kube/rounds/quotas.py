@@ -1,4 +1,4 @@
-"""The round's quota writes: what each touched namespace's quotas should say, and what is written now. Pure but for the planners' memory."""
+"""Plan the round's quota writes for the touched namespaces. Pure, apart from the planners' memory."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from fairburst.policy.tolerance import SMALLEST
 from fairburst.quantity import format_quantity
 
 RENEWED_SECONDS = 30.0  # between two looks at a quota that expires
-BEGINNING_SECONDS = 10.0  # of a burst, in which its quota is not written for the sake of annotations
-STEERED_SECONDS = 1.0  # between two looks at a quota's slack; what is seen holds until the next
+BEGINNING_SECONDS = 10.0  # of a burst, in which annotations alone are not written
+STEERED_SECONDS = 1.0  # between two observations of a quota's slack
 
 
 class QuotaRounds:
-    """Steers the slack of quotas, and compares what they should say with what they say."""
+    """Steers the slack of quotas, and compares quotas with their targets."""
 
     def __init__(self, config: Config, contained: Containment, reserve: Reserve | None, agenda: Agenda) -> None:
         self._pool = config.pool.name
@@ -45,9 +45,9 @@ class QuotaRounds:
         self.hold_times = HoldTimes()
 
     def steer(self, round_: RoundContext, items: Sequence[ManagedNamespace], uncharged: Mapping[str, Mapping[str, float]]) -> None:
-        """How far above its level each namespace is let: as much as its level takes to be used.
+        """Set each namespace's slack, so that its level is used.
 
-        `uncharged`: by namespace, charge of bound pods that no queue is charged for.
+        `uncharged`: by namespace, requests of bound pods that count for no queue.
         """
         snapshot = round_.snapshot
         room = dict(zip(snapshot.resources, (snapshot.live_capacity - snapshot.usage.sum(axis=0)).tolist(), strict=True))
@@ -61,13 +61,13 @@ class QuotaRounds:
 
     @staticmethod
     def entitle(items: Sequence[ManagedNamespace], entitled: FloatArray, more: BoolArray, *, bound_by_burst: bool) -> None:
-        """What the queues in Quota mode may have at once, beside their levels: (N, K), and for whom it is more (N,)."""
+        """Return (N, K) amounts that queues in Quota mode may use at once, and (N,) whether these exceed their levels."""
         for item in items:
             if item.row is not None and more[item.row] and item.is_in("Quota"):
                 item.entitled, item.bound_by_burst = entitled[item.row], bound_by_burst
 
     def plan(self, round_: RoundContext, managed: ManagedNamespaces, items: Sequence[ManagedNamespace], plan: RoundPlan) -> None:
-        """The writes of the touched namespaces' quotas, and the quotas for small or large jobs that are needed no longer."""
+        """Return the quota writes of the touched namespaces, and the quotas for small or large jobs to delete."""
         targets = list[QuotaTarget]()
         for item in items:
             with self._contained.object("enforce", item.namespace):
@@ -87,7 +87,7 @@ class QuotaRounds:
         plan.quotas_out_of_sync = sum(self._out_of_sync.values())
 
     def _count(self, round_: RoundContext, managed: ManagedNamespaces) -> None:
-        """Count the quotas of which the enforced values differ from the written ones."""
+        """Count the quotas whose enforced values differ from the written ones."""
         if round_.everything:
             self._out_of_sync.clear()
         touched = managed.all if round_.everything else managed.of(round_.touched)
@@ -100,7 +100,7 @@ class QuotaRounds:
                 self._out_of_sync[item.namespace] = count
 
     def _targets(self, round_: RoundContext, item: ManagedNamespace, plan: RoundPlan) -> list[QuotaTarget]:
-        """What each of a namespace's quotas should permit; none where something stands in the way and there is no quota yet."""
+        """Return the targets of a namespace's quotas; none where an obstacle prevents the first quota."""
         usage = round_.view.pods.namespace(item.namespace)
         quota = round_.view.quotas.get((item.namespace, QUOTA_NAME))
         if quota is None and any(obstacle.blocks for obstacle in item.obstacles):
@@ -121,7 +121,7 @@ class QuotaRounds:
         return [namespace_quota, *parts]
 
     def _expiring(self, round_: RoundContext, item: ManagedNamespace, target: QuotaTarget, quota: ResourceQuota | None) -> QuotaTarget:
-        """The target with annotations that say until when its temporary part is in force without an operator."""
+        """Return the target with the annotations of its temporary part's expiry."""
         present = (quota.metadata.annotations or {}) if quota is not None else {}
         wanted, renews = notes(_temporary(round_, item, target), present, round_.wall)
         if not any(text is not None for text in wanted.values()) and not any(name in present for name in wanted):
@@ -131,13 +131,13 @@ class QuotaRounds:
         return replace(target, notes=wanted, renews=renews and quota is not None and not early)
 
     def forget(self, namespace: str) -> None:
-        """Drop a namespace that is no longer managed."""
+        """Forget a namespace that is no longer managed."""
         self.planner.forget(namespace)
         self._out_of_sync.pop(namespace, None)
 
 
 def _temporary(round_: RoundContext, item: ManagedNamespace, target: QuotaTarget) -> Temporary | None:
-    """What of the quota should not outlast the operator: the rate of an open window, slack beyond one pod."""
+    """Return the temporary part of the quota: the rate of an open window, slack beyond one pod."""
     if item.row is None or item.is_in("Gate"):
         return None
     columns, snapshot = round_.memory.columns, round_.snapshot
@@ -155,7 +155,7 @@ def _temporary(round_: RoundContext, item: ManagedNamespace, target: QuotaTarget
 
 
 def _has_just_opened(round_: RoundContext, item: ManagedNamespace) -> bool:
-    """Whether its burst has only begun: a write would meet the creation of its pods."""
+    """Return whether its burst has just begun: a write would conflict with the creation of its pods."""
     columns = round_.memory.columns
     if columns is None or item.row is None or columns.state[item.row] != OPEN:
         return False
@@ -164,6 +164,6 @@ def _has_just_opened(round_: RoundContext, item: ManagedNamespace) -> bool:
 
 
 def _quantities(amounts_by_name: Mapping[str, float]) -> dict[str, str]:
-    """Amounts by quota key, rounded down to what a quota can hold."""
+    """Return amounts by quota key, rounded down to a quota's units."""
     rounded = {name: math.floor(amount * (1000 if name == "cpu" else 1) + 1e-6) for name, amount in amounts_by_name.items()}
     return {quota_key(name): format_quantity(name, whole / (1000 if name == "cpu" else 1)) for name, whole in rounded.items()}

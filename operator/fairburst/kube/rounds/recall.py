@@ -1,4 +1,4 @@
-"""Read what queues' statuses remember, once for each object, and forget namesakes of deleted ones. Pure."""
+"""Read the memory in queues' statuses, once for each object, and forget deleted objects of the same name. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairburst.policy.model import Memory, QueueMemory
 
 
 class QueueRecall:
-    """Remembers of which objects, by uid, the memory has been read."""
+    """Notes the objects, by uid, whose memory has been read."""
 
     def __init__(self, pool: str, *, observing: bool = False) -> None:
         self._pool = pool
@@ -29,7 +29,7 @@ class QueueRecall:
         excluded: dict[str, tuple[int, str]],
         wall: float,
     ) -> Memory:
-        """The memory with what `changed` queues' statuses say, where this process has not met them.
+        """Return the memory with the statuses of `changed` queues that this process has not read before.
 
         `excluded`: queues by uid that are not decided on until they change; those that have changed are dropped from it. `wall`: seconds
         since the epoch; accounts that were written by a clock ahead of it move to it.
@@ -50,7 +50,7 @@ class QueueRecall:
         return Memory(known, max(memory.next_admission_order, following), dress=memory.dress)
 
     def forget(self, key: ObjectKey) -> None:
-        """Read the object's status again once it is decided on again."""
+        """Read the object's status again before its next decision."""
         self._uids.pop(key, None)
 
     def _read_one(
@@ -87,6 +87,6 @@ def _qualified(key: ObjectKey) -> str:
 
 
 def _remembers(memory: Memory, key: ObjectKey) -> bool:
-    """Whether something is remembered of this object, and not of one of the other kind under the same name."""
+    """Return whether the memory is of this object, and not of one of the other kind with the same name."""
     promised = memory.promised(_qualified(key))
     return promised is not None and promised.promise.kind is KINDS[key[0]]

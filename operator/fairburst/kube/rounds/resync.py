@@ -1,4 +1,4 @@
-"""Which controllers are to try again: those that lack pods in touched namespaces although a quota has room. Pure but for their memory."""
+"""Choose controllers to resync: those that lack pods in touched namespaces although a quota has room. Pure, apart from their memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fairburst.kube.usage.pod_index import NamespaceUsage
 
 
 class ResyncRounds:
-    """Compares what controllers lack with what their namespaces' quotas admit."""
+    """Compares the pods that controllers lack with the room in their namespaces' quotas."""
 
     def __init__(self, reserve: Reserve | None, agenda: Agenda) -> None:
         self._reserve = reserve
@@ -24,7 +24,7 @@ class ResyncRounds:
         self.planner = ResyncPlanner()
 
     def plan(self, round_: RoundContext, items: Sequence[ManagedNamespace], plan: RoundPlan) -> None:
-        """Put controllers into the plan."""
+        """Add the controllers to the plan."""
         written = {write.key: write for write in plan.quota_writes}
         rooms = {namespace: list[Room]() for namespace in round_.touched}
         for item in items:
@@ -46,14 +46,14 @@ class ResyncRounds:
 
 
 def _room(view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], key: QuotaKey, stored: Mapping[str, float]) -> dict[str, float]:
-    """What a quota will still admit by resource once this round is written; empty where there is none."""
+    """Return the amounts that a quota still admits after this round's writes, by resource; empty without a quota."""
     quota, write = view.quotas.get(key), written.get(key)
     hard = amounts(write.hard) if write is not None else amounts(quota.status.hard) if quota is not None else {}
     return {name: limit - stored.get(name, 0.0) for name, limit in hard.items()}
 
 
 def _figures(view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], namespace: str) -> Hashable:
-    """What the namespace's quotas permit and count, once this round is written."""
+    """Return the limits and the use of the namespace's quotas after this round's writes."""
     figures = []
     for name in OUR_QUOTAS:
         quota, write = view.quotas.get((namespace, name)), written.get((namespace, name))
@@ -73,7 +73,7 @@ def _rooms_by_size(
     free: Mapping[str, float],
     cause: Hashable,
 ) -> list[Room]:
-    """What small and large controllers may still create: room in their own quota, if there is one, and below the namespace's."""
+    """Return the room of small and of large controllers: in their own quota, if there is one, and in the namespace's."""
     rooms = []
     for name, small in ((SMALL_QUOTA, True), (LARGE_QUOTA, False)):
         part = usage.by_class.get(CLASS_OF[name])

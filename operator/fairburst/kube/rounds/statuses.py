@@ -1,7 +1,7 @@
-"""Which queues' statuses to look at in a round, and what each is made of. Pure but for what was last looked at.
+"""Choose the queues whose statuses a round computes, and build their inputs. Pure, apart from the last look at each queue.
 
-A look makes the sentences that users read, which costs far more per queue than the rest of a round. So a queue is looked at only where its
-objects, its part of the decision or what is remembered of it have changed, where a write was deferred, and once in `SWEEP_SECONDS`.
+A status contains the sentences that users read, which cost far more per queue than the rest of a round. So a queue is looked at only if its
+objects, its part of the decision or its memory have changed, if a write was deferred, and once in `SWEEP_SECONDS`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from fairburst.policy.attainability import Attainability, attainability
 from fairburst.policy.model import EventKind, QueueDecision
 from fairburst.policy.table import SOFT
 
-LOOK_SECONDS = 1.0  # between two looks without news
-LOOK_FACTOR = 10.0  # and no more than a tenth of the time is spent on looks
+LOOK_SECONDS = 1.0  # between two looks without a change
+LOOK_FACTOR = 10.0  # looks take at most a tenth of the time
 MOST_AT_ONCE = 200  # queues in one look: about 50 ms
 SWEEP_SECONDS = 60.0  # in which every queue is looked at once, whatever has changed
 _REMEMBERED = (
@@ -80,7 +80,7 @@ class StatusRounds:
         self._agenda.put(namespace, at)
 
     def lay_out(self, queue_set: QueueSet) -> None:
-        """The queues are others than before."""
+        """Use another set of queues."""
         self._positions = {}
         for position, entry in enumerate(queue_set.entries):
             if self._observing and not entry.observed_only:
@@ -93,7 +93,7 @@ class StatusRounds:
     def plan_in_time(
         self, round_: RoundContext, managed: ManagedNamespaces, demands: Mapping[str, NamespaceDemand], plan: RoundPlan, *, news: bool
     ) -> None:
-        """Look at statuses when there is news for users, else once a second at most: figures may wait."""
+        """Compute statuses at once after a change for users, otherwise at most once a second: figures may wait."""
         self._candidates |= round_.touched
         if not (news or self._everything or round_.result.events or round_.now >= self._look_at):
             plan.due = min(plan.due, self._look_at)
@@ -164,9 +164,9 @@ class StatusRounds:
             self._agenda.put(namespace, due)
 
     def _in_turn(self, round_: RoundContext, namespaces: Collection[str]) -> list[QueueEntry]:
-        """The queues of these namespaces that are looked at now, at most `MOST_AT_ONCE`; the others stay candidates.
+        """Return the queues of these namespaces to look at now, at most `MOST_AT_ONCE`; the others stay candidates.
 
-        Queues with an event come first, then those that have waited longest: the event loop must not stand still for thousands.
+        Queues with an event come first, then those that have waited longest. The limit keeps the event loop responsive.
         """
         members = round_.queue_set.entries
         found = {position for namespace in namespaces for position in self._positions.get(namespace, ())}
@@ -178,7 +178,7 @@ class StatusRounds:
         return [members[position] for position in sorted(order[:MOST_AT_ONCE])]
 
     def _changed_rows(self, round_: RoundContext) -> list[int]:
-        """Rows of which the decision or what is remembered differs from the last look; those in their windows; and some others in turn."""
+        """Return the rows whose decision or memory differs from the last look, those in their windows, and some others in turn."""
         count = len(round_.rows)
         changed: BoolArray = np.zeros(count, dtype=np.bool_)
         result, columns = round_.result, round_.memory.columns
@@ -212,21 +212,21 @@ class StatusRounds:
 
     @staticmethod
     def _room_is_free(round_: RoundContext, rate: FloatArray) -> BoolArray:
-        """(N,) whether each queue's burst, of (N, K) rates, has room beside what all others use."""
+        """Return (N,) whether each queue's burst, of (N, K) rates, has room beside the use of all others."""
         snapshot = round_.snapshot
         others = snapshot.usage.sum(axis=0) - snapshot.usage
         free: BoolArray = np.all(others + rate <= snapshot.live_capacity * (1 + 1e-9), axis=1)
         return free
 
     def _pace_changed(self, round_: RoundContext) -> bool:
-        """Whether pods come and start visibly faster or slower than at the last look."""
+        """Return whether pods are created and started visibly faster or slower than at the last look."""
         pace = astuple(round_.view.pace.pace(round_.now))
         steps = tuple(value if not isinstance(value, float) else round(2 * math.log2(max(value, 1e-6))) for value in pace)
         changed, self._pace = steps != self._pace, steps
         return changed
 
     def _attainable(self, round_: RoundContext, decision: QueueDecision, row: int) -> Attainability | None:
-        """Whether the promised burst can be in time on this cluster; None where no burst is promised."""
+        """Return whether the promised burst can be in time on this cluster; None without a promise."""
         promised = round_.memory.promised(decision.queue)
         burst = promised.burst if promised is not None else None
         if burst is None:
@@ -246,12 +246,12 @@ class StatusRounds:
         )
 
     def _lead_time(self, plan: RoundPlan, queue: str, row: int) -> LeadTimeView | None:
-        """Its lead time, with the size of the pods for which room is held; None for a queue that asks for none."""
+        """Return the queue's lead time and the size of the pods for which room is held; None for a queue without one."""
         view = plan.lead_times.get(queue)
         return None if view is None else replace(view, pod_size=self._bursts.unit(queue, plan.snapshot.unit[row]))
 
     def remember_bursts(self, round_: RoundContext) -> None:
-        """Note how much each burst that was judged in this round has used."""
+        """Note the use of each burst that this round judged."""
         for what in round_.result.events:
             if what.kind not in {EventKind.BURST_MET, EventKind.BURST_MISSED}:
                 continue

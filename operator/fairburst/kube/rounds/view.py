@@ -1,4 +1,4 @@
-"""What a round reads and what it wants done: the cluster as the informers hold it, and the writes of one round. Values; no decisions."""
+"""The input and the output of a round: the cluster as the informers hold it, and the round's writes. Values; no decisions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fairburst.policy.model import ClusterSnapshot, Memory, QueueDecision, Round
 
 @dataclass(slots=True)
 class ClusterView:
-    """Everything the informers and the queue watch hold, current as of now. The engine only reads it."""
+    """The stores of the informers and of the queue watch. The engine only reads them."""
 
     pods: PodIndex
     stored_pods: Mapping[tuple[str, str], Pod] = field(default_factory=dict)
@@ -48,8 +48,8 @@ class RoundContext:
 
     Attributes
     ----------
-    touched : namespaces that a step must look at: something there, or in the decision on its queue, has changed, or is due.
-    everything : all namespaces are touched, and what exists outside of them is looked at too.
+    touched : namespaces that a step must look at: their objects or the decision on their queue have changed, or they are due.
+    everything : all namespaces are touched, and objects outside of them are looked at too.
     left_alone : namespaces in which fairburst must not write.
     wall : seconds since the epoch. now : monotonic seconds.
     """
@@ -69,8 +69,8 @@ class RoundContext:
 
 @dataclass(slots=True)
 class RoundPlan:
-    """What a round wants done. `due`: monotonic time of the next round if no event comes first; `since`: of the first event that led to
-    this one. `shown`: rows whose statuses were looked at, with their decisions; `shows_all`: these are all that there are."""
+    """The writes of a round. `due`: monotonic time of the next round if no event comes first; `since`: of the first event that led to this
+    one. `shown`: rows whose statuses were computed, with their decisions; `shows_all`: these are all rows."""
 
     result: RoundResult
     snapshot: ClusterSnapshot
@@ -99,7 +99,7 @@ class RoundPlan:
     since: float = math.inf
 
     def dominant_shares(self, rows: Sequence[int]) -> FloatArray:
-        """(M, 3) of these M rows: dominant shares allocated, used, and wanted beyond what is used; fractions of live capacity."""
+        """Return (M, 3) of these M rows: dominant shares allocated, used, and demanded beyond the use; fractions of live capacity."""
         capacity, snapshot, chosen = self.snapshot.live_capacity, self.snapshot, list(rows)
         counted = capacity > 0
         if not counted.any():
@@ -110,7 +110,7 @@ class RoundPlan:
         return shares
 
     def written_namespaces(self) -> set[str]:
-        """Namespaces in which the plan writes anything but statuses: if that fails they must be looked at again."""
+        """Return the namespaces in which the plan writes anything but statuses: they are looked at again if a write fails."""
         found = {write.namespace for write in self.quota_writes} | {key[0] for key in self.quota_deletions}
         found |= {owner.namespace for owner in self.resyncs} | {start.namespace for start in self.starts}
         return found | {*self.labels, *self.releases, *(name for name, _ in self.hold_labels)}

@@ -1,6 +1,6 @@
-"""What the last bursts of each latency queue really were: how much of the declared demand they took, in pods of which size.
+"""Measured sizes of each latency queue's last bursts: the used part of the declared demand, and the size of the pods.
 
-Decides nothing; the condition Attainable is estimated from it. Forgotten at a restart: until the next burst nothing is known.
+The condition Attainable is estimated from them. They are lost at a restart.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class BurstSizes:
         self._units: dict[str, FloatArray] = {}
 
     def ended(self, queue: str, delivered: float, declared: float) -> None:
-        """A burst was judged: it had used `delivered` of `declared`, dominant-share-seconds."""
+        """Note a finished burst: it used `delivered` of `declared`, dominant-share-seconds."""
         if declared > 0:
             self._fractions.setdefault(queue, deque(maxlen=BURSTS)).append(min(1.0, delivered / declared))
 

@@ -1,9 +1,8 @@
-"""What the pool can hand out: live capacity, the committed capacity that admission counts on, and the shapes of its nodes. Pure but for
-the low-water mark.
+"""The pool's capacity: live, committed for admission, and by node. Pure, apart from the low-water mark.
 
-Live: allocatable of ready, schedulable nodes of the pool, minus what unmanaged pods on them use, minus head-room. Committed:
-the declared capacity, or the lowest live value of the last `capacityWindow`, so that a reboot or a stray CronJob does not flip
-classes back and forth.
+Live: allocatable of ready, schedulable nodes of the pool, minus unmanaged pods on them, minus head-room. Committed: the declared
+capacity, or the lowest live value of the last `capacityWindow`, so that a reboot or a stray CronJob does not change classes back and
+forth.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ CONTROL_PLANE_TAINTS = frozenset({"node-role.kubernetes.io/control-plane", "node
 
 
 def counts(node: Node, node_selector: Mapping[str, str]) -> bool:
-    """Whether the node is in the pool and takes pods now. Whether pods tolerate another taint than a control plane's only they know."""
+    """Return whether the node is in the pool and takes pods now. Taints other than a control plane's are ignored."""
     kept = any(taint.key in CONTROL_PLANE_TAINTS and taint.effect != "PreferNoSchedule" for taint in node.spec.taints or ())
     return node.schedulable and not kept and node.has_labels(node_selector)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeShapes:
-    """What the pool's nodes offer: `offers` (M, K) allocatable, resource units, and `pods` (M,) how many pods each takes."""
+    """The capacities of the pool's M nodes: `offers` (M, K) allocatable, resource units, and `pods` (M,) their places for pods."""
 
     offers: FloatArray
     pods: FloatArray
 
     @classmethod
     def of(cls, nodes: Collection[Node], resources: tuple[str, ...]) -> NodeShapes:
-        """A quantity that is missing or cannot be read counts as none, a number of pods that is missing as no limit."""
+        """Read the nodes. A missing or unreadable quantity counts as zero, a missing number of pods as no limit."""
         offers = np.zeros((len(nodes), len(resources)))
         pods = np.full(len(nodes), np.inf)
         for row, node in enumerate(nodes):
@@ -51,21 +50,21 @@ class NodeShapes:
         return cls(offers, pods)
 
     def total(self) -> FloatArray:
-        """(K,) sum over the nodes, within the bounds."""
+        """Return (K,) sums over the nodes, within the bounds."""
         total: FloatArray = np.minimum(self.offers.sum(axis=0), MOST_AMOUNT)
         return total
 
     def largest(self) -> FloatArray:
-        """(K,) the most that any one node offers: no larger pod can run. Infinite without nodes, of which nothing is known then."""
+        """Return (K,) the most that any one node offers: no larger pod can run. Infinite without nodes."""
         largest: FloatArray = self.offers.max(axis=0) if len(self.offers) else np.full(self.offers.shape[1], np.inf)
         return largest
 
     def same_as(self, other: NodeShapes) -> bool:
-        """Whether the nodes offer the same, one by one and in order."""
+        """Return whether the nodes have the same capacities, in order."""
         return np.array_equal(self.offers, other.offers) and np.array_equal(self.pods, other.pods)
 
     def fitting(self, unit: FloatArray) -> float:
-        """How many pods of the (K,) size `unit` fit on the nodes while these are empty; infinite for a pod that asks for nothing."""
+        """Return how many pods of the (K,) size `unit` fit on the empty nodes; infinite for a pod without requests."""
         asked = unit > 0
         if not asked.any():
             return math.inf
@@ -102,7 +101,7 @@ class LowWaterMark:
         return low
 
     def next_expiry(self) -> float:
-        """When the oldest bucket leaves the window and the mark may rise; infinite with one bucket or none."""
+        """Return when the oldest bucket leaves the window and the mark may rise; infinite with at most one bucket."""
         if len(self._buckets) < 2:
             return float("inf")
         return (min(self._buckets) + 1) * self._bucket_seconds + self._window

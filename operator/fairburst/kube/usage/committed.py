@@ -30,7 +30,7 @@ class CommittedCapacity:
         self._retry_at = 0.0
 
     async def load(self) -> tuple[tuple[str, ...], FloatArray, float] | None:
-        """(resources, amounts, monotonic time of the mark), or None where nothing usable is saved: the mark then starts anew."""
+        """Return (resources, amounts, monotonic time of the mark); None if none is saved or it cannot be read."""
         try:
             content = json.loads(await self._text.read() or "")
             if content["version"] != VERSION:
@@ -42,7 +42,7 @@ class CommittedCapacity:
         except NotFound:
             return None
         except (ApiError, AttributeError, KeyError, TypeError, ValueError) as error:
-            event(logger, logging.WARNING, "committed capacity not readable, starting anew", name=self._text.name, problem=str(error))
+            event(logger, logging.WARNING, "committed capacity not readable, measuring it again", name=self._text.name, problem=str(error))
             return None
         self._saved = amounts
         return tuple(amounts), np.array(list(amounts.values())), time.monotonic() - max(0.0, time.time() - as_of)

@@ -61,12 +61,12 @@ class HeldJob:
 
 @dataclass(slots=True)
 class NamespaceDemand:
-    """One namespace: what it wants in all, its largest pod, and the controllers that lack pods. Resource units.
+    """The demand of one namespace, its largest pod, and the controllers that lack pods. Resource units.
 
-    placeable: the demand without what no node could hold beside the rest of its controller's pods: a level for it would serve nobody.
-    desired_pods: every controller that wants or has pods. held: Jobs that wait for us to start them; what they need is in `demand`.
-    waiting: pods without a node, those to come included, by what one is charged; a held Job counts as one, because it starts whole. Nothing
-    is listed where pods wait that no object announces.
+    placeable: the demand without pods that no node could hold next to the rest of their controller's: a level for them would be idle.
+    desired_pods: every controller that wants or has pods. held: Jobs that fairburst has to start; `demand` includes them. waiting: pods
+    without a node, future ones included, by the requests of one; a held Job counts as one, because it starts whole. The list is empty where
+    pods wait that no object announces.
     """
 
     demand: dict[str, float] = field(default_factory=dict)
@@ -89,12 +89,12 @@ def namespace_demand(
     *,
     gated: bool = False,
 ) -> NamespaceDemand:
-    """Add up the desired_pods of one namespace.
+    """Return the demand of one namespace.
 
-    `owner_usage` answers by the uid of a pod's controller. `elastic`: by uid, pods that a Job would have if it had not been made smaller:
-    what it was given must not become what it is thought to want. `fitting`: how many pods of a requests the nodes hold while they are
-    empty. `unrequested` names controllers whose template requests less than a quota on cpu and memory demands. `gated`: pods wait behind
-    gates and not outside of a quota, so those there are say it all.
+    `owner_usage` answers by the uid of a pod's controller. `elastic`: by uid, the pods of a Job before it was made smaller, so that its
+    present size is not taken for its demand. `fitting`: how many pods of some requests the empty nodes hold. `unrequested` names
+    controllers whose template requests less than a quota on cpu and memory demands. `gated`: pods wait behind gates and none is refused, so
+    the existing pods are the whole demand.
     """
     result = NamespaceDemand(unit=dict(usage.largest))
     announced: dict[str, float] = {}
@@ -169,14 +169,14 @@ def _counted(requests: Mapping[str, float], resources: tuple[str, ...]) -> dict[
 
 
 def _lacks_requests(owner: Owner, template: PodTemplate, resources: tuple[str, ...]) -> bool:
-    """Whether a quota would refuse the owner's next pod. A stored pod tells better than the template: admission may add requests."""
+    """Return whether a quota would refuse the owner's next pod, by its stored pods if any: admission may add requests."""
     if owner.requests:
         return any(owner.requests.get(resource, 0.0) <= 0 for resource in ("cpu", "memory") if resource in resources)
     return template_lacks_requests(template.spec, resources)
 
 
 def _add_unannounced(result: NamespaceDemand, usage: NamespaceUsage, announced: Mapping[str, float], *, grows: bool) -> None:
-    """Pods that no known controller announces want what they have, and a step more where further ones may have been refused."""
+    """Add pods that no known controller announces, and a step more where further ones may have been refused."""
     for resource, stored in usage.stored.items():
         unannounced = stored - announced.get(resource, 0.0)
         if unannounced > 1e-9 * stored:
@@ -186,7 +186,7 @@ def _add_unannounced(result: NamespaceDemand, usage: NamespaceUsage, announced: 
 
 
 def waiting_lines(demand: NamespaceDemand, resources: tuple[str, ...]) -> tuple[FloatArray, FloatArray] | None:
-    """(L, K) requests and (L,) counts of a namespace's waiting pods; None where none are listed."""
+    """Return (L, K) requests and (L,) counts of a namespace's waiting pods; None if none are listed."""
     lines = [
         ([min(requests.get(resource, 0.0), MOST_AMOUNT) for resource in resources], min(count, MOST_AMOUNT))
         for requests, count in demand.waiting
@@ -198,9 +198,9 @@ def waiting_lines(demand: NamespaceDemand, resources: tuple[str, ...]) -> tuple[
 
 
 def waiting_pods(lines: Mapping[int, tuple[FloatArray, FloatArray]]) -> WaitingPods | None:
-    """The `waiting_lines` of the queues' namespaces, by row, as the core takes them; None without any.
+    """Return the `waiting_lines` of the queues' namespaces, by row, in the core's form; None without any.
 
-    A queue's pods are in no order: the scheduler passes over a pod that does not fit.
+    A queue's pods have no order: the scheduler skips a pod that does not fit.
     """
     if not lines:
         return None

@@ -1,6 +1,6 @@
-"""What ResourceQuota charges for a pod, and which pods it would refuse for naming no requests.
+"""Effective requests of a pod, as ResourceQuota counts them, and the pods that it refuses because they name no requests.
 
-Same rules as the API server's evaluator: `PodUsageFunc` in k8s.io/kubernetes pkg/quota/v1/evaluator/core/pods.go and
+The same rules as the API server's evaluator: `PodUsageFunc` in k8s.io/kubernetes pkg/quota/v1/evaluator/core/pods.go and
 `PodRequests` in k8s.io/component-helpers resource/helpers.go (1.37), without DRA claims, which fairburst does not support.
 Inside, amounts are whole thousandths of a unit (millicores, millibytes), so that sums over any number of pods stay exact;
 outside they are natural units.
@@ -27,13 +27,13 @@ _MUST_BE_NAMED = ("cpu", "memory")
 
 @functools.lru_cache(maxsize=65536)
 def milli(quantity: Quantity) -> int:
-    """Thousandths of a unit, rounded up, within the bounds. Cached: a cluster uses few different texts."""
+    """Return thousandths of a unit, rounded up, within the bounds. Cached: a cluster uses few different texts."""
     exact = math.ceil(parse_exact(str(quantity) if isinstance(quantity, float) else quantity) * 1000)
     return min(max(exact, 0), _MOST_MILLI)
 
 
 def effective_requests(pod: Pod, now: float | None = None) -> dict[str, float]:
-    """What quota counts for a stored pod: resource name to cores, bytes or devices; empty for a pod it does not count.
+    """Return a stored pod's effective requests: resource name to cores, bytes or devices; empty for a pod that quota does not count.
 
     `now` (seconds since the epoch) is needed to see that a pod stuck in termination no longer counts; None ignores that.
     """
@@ -43,7 +43,7 @@ def effective_requests(pod: Pod, now: float | None = None) -> dict[str, float]:
 
 
 def template_requests(spec: PodSpec) -> dict[str, float]:
-    """What a pod made from a template will be charged, before any admission plug-in touches it.
+    """Return the effective requests of a pod made from a template, before any admission plug-in changes it.
 
     A stored pod's requests have been defaulted from its limits by the API server; a template's have not.
     """
@@ -51,17 +51,17 @@ def template_requests(spec: PodSpec) -> dict[str, float]:
 
 
 def template_lacks_requests(spec: PodSpec, resources: Collection[str]) -> bool:
-    """Whether a quota on `resources` would refuse a pod made from a template, before any admission plug-in touches it."""
+    """Return whether a quota on `resources` would refuse a pod made from a template, before any admission plug-in changes it."""
     return bool(containers_without_requests(_defaulted(spec), resources))
 
 
 def in_units(amounts: MilliCharge) -> dict[str, float]:
-    """Thousandths to natural units, within the bounds: `amounts` may be sums over many pods."""
+    """Convert thousandths to natural units, within the bounds: `amounts` may be sums over many pods."""
     return {resource: bounded_amount(amount / 1000) for resource, amount in amounts.items()}
 
 
 def counted_until(pod: Pod) -> float:
-    """Until when quota counts a pod that has not ended (seconds since the epoch); infinite unless it is terminating.
+    """Return until when quota counts a pod that has not ended (seconds since the epoch); infinite unless it is terminating.
 
     The deletion timestamp already includes the grace period, so this is twice the grace after the request (k/k#84459).
     """
@@ -72,7 +72,7 @@ def counted_until(pod: Pod) -> float:
 
 
 def milli_requests(pod: Pod) -> MilliCharge:
-    """Requests of a pod in thousandths, whether it has ended or not; during an in-place resize the larger side counts."""
+    """Return a pod's requests in thousandths, whether it has ended or not; during an in-place resize the larger side counts."""
     spec, status = pod.spec, pod.status
     if not status.container_statuses and not status.init_container_statuses:
         return _spec_charge(spec)
@@ -91,7 +91,7 @@ def milli_requests(pod: Pod) -> MilliCharge:
 
 
 def containers_without_requests(pod: Pod | PodSpec, resources: Collection[str]) -> list[str]:
-    """Names of the containers for which a quota on `resources` makes the API server refuse the pod ("must specify ...").
+    """Return the names of containers for which a quota on `resources` makes the API server refuse the pod ("must specify ...").
 
     Only cpu and memory are demanded of every container, init containers included; pod-level resources satisfy the demand.
     """
@@ -108,7 +108,7 @@ def containers_without_requests(pod: Pod | PodSpec, resources: Collection[str]) 
 
 def _spec_charge(spec: PodSpec) -> MilliCharge:
     containers = spec.containers
-    # Nearly every pod: one container and nothing else.
+    # Nearly every pod has one container and nothing else.
     if len(containers) == 1 and not spec.init_containers:
         amounts = {resource: milli(quantity) for resource, quantity in _requests(containers[0]).items()}
     else:
@@ -138,7 +138,7 @@ def _aggregate(containers: Iterable[Container], init_containers: Iterable[Contai
 
 
 def _with_pod_level(spec: PodSpec, amounts: MilliCharge) -> MilliCharge:
-    """Pod-level requests replace the containers' sum; the runtime's overhead comes on top of either."""
+    """Add the overhead to the pod-level requests, or to the containers' sum where there are none."""
     if spec.resources is not None:
         for resource, quantity in (spec.resources.requests or {}).items():
             if _pod_level(resource):
@@ -154,7 +154,7 @@ def _requests(container: Container) -> ResourceList:
 
 
 def _resizing(container: Container, status: ContainerStatus | None) -> bool:
-    """True where the kubelet reports anything else than the spec says."""
+    """Return whether the kubelet reports other requests than the spec."""
     if status is None:
         return False
     requests = _requests(container)
@@ -163,14 +163,14 @@ def _resizing(container: Container, status: ContainerStatus | None) -> bool:
 
 
 def _allocated(container: Container, status: ContainerStatus | None, infeasible: bool) -> Container:
-    """The container with what the kubelet has reserved for it."""
+    """Return the container with the resources that the kubelet has reserved for it."""
     if status is not None and status.allocated_resources is not None:
         return _with_requests(container, status.allocated_resources)
     return _with_requests(container, {}) if infeasible else container
 
 
 def _actuated(container: Container, status: ContainerStatus | None, infeasible: bool) -> Container:
-    """The container with what its cgroup has now."""
+    """Return the container with the resources of its cgroup."""
     if status is not None and status.resources is not None and status.resources.requests is not None:
         return _with_requests(container, status.resources.requests)
     return _allocated(container, status, infeasible)
@@ -181,7 +181,7 @@ def _with_requests(container: Container, requests: ResourceList) -> Container:
 
 
 def _pod_level(resource: str) -> bool:
-    """True for what pod-level resources may name."""
+    """Return whether pod-level resources may name the resource."""
     return resource in {"cpu", "memory"} or resource.startswith("hugepages-")
 
 
@@ -190,7 +190,7 @@ def _has_pod_level(resources: Resources | None) -> bool:
 
 
 def _defaulted(spec: PodSpec) -> PodSpec:
-    """The spec as SetDefaults_Pod would store it: requests taken from limits where they are missing."""
+    """Return the spec as SetDefaults_Pod stores it: missing requests are taken from limits."""
 
     def fill(container: Container) -> Container:
         limits = container.resources.limits if container.resources is not None else None
@@ -200,7 +200,7 @@ def _defaulted(spec: PodSpec) -> PodSpec:
     init_containers = [fill(container) for container in spec.init_containers or ()]
     pod_level = spec.resources
     if pod_level is not None and pod_level.limits:
-        # At pod level what the containers request comes first, the pod's limit second.
+        # At pod level the containers' requests come first, the pod's limit second.
         named = _aggregate(containers, init_containers)
         from_limits: ResourceList = {
             resource: f"{named[resource]}m" if resource in named else limit for resource, limit in pod_level.limits.items()

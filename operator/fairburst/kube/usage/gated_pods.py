@@ -1,6 +1,6 @@
-"""Pods that our scheduling gate holds, by namespace and in the order in which they are let go; and the groups that go together.
+"""Pods that our scheduling gate holds, by namespace in FIFO order, and the groups that are released together.
 
-Kept up to date event by event for all namespaces, so that a gate is seen wherever it is left. Decides nothing: `enforce/gate.py` does.
+Updated by every event in all namespaces, so that no gate is overlooked. `enforce/gate.py` decides.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ GroupKey = tuple[str, str]  # namespace, name of the group
 
 @dataclass(frozen=True, slots=True)
 class GatedPod:
-    """A pod that our gate holds. `gate_index`: where in its list of gates. `order`: who is let go first within a namespace.
+    """A pod that our gate holds. `gate_index`: the gate's position in its list. `order`: the pod's place within its namespace.
 
-    `group` is None for a pod that goes by itself.
+    `group` is None for a pod without a group.
     """
 
     key: PodKey
@@ -38,8 +38,8 @@ class GatedPod:
 
 @dataclass(slots=True)
 class PodGroup:
-    """Pods of one group that have not ended. `sizes`: what each says the group's size is; the largest counts. `started`: those that no
-    gate of ours holds."""
+    """Pods of one group that have not ended. `sizes`: the group size that each pod names; the largest counts. `started`: pods without our
+    gate."""
 
     sizes: dict[PodKey, int] = field(default_factory=dict)
     started: set[PodKey] = field(default_factory=set)
@@ -47,7 +47,7 @@ class PodGroup:
 
     @property
     def complete(self) -> bool:
-        """Whether as many pods are there as the group has members."""
+        """Return whether all pods of the group exist."""
         return len(self.sizes) >= max(self.sizes.values(), default=0)
 
 
@@ -61,7 +61,7 @@ class GatedPods:
         self._group_of: dict[PodKey, GroupKey] = {}
 
     def update(self, new: Pod | None, key: PodKey) -> None:
-        """Take in one change: the pod as it is now, or None where it is gone."""
+        """Apply one change: the pod as it is now, or None if it is gone."""
         self._forget(key)
         if new is None or new.ended or new.metadata.deletion_timestamp is not None:
             return
@@ -74,23 +74,23 @@ class GatedPods:
             self._join(group, size, key, held)
 
     def get(self, key: PodKey) -> GatedPod | None:
-        """The pod, if our gate holds it."""
+        """Return the pod if our gate holds it."""
         return self._pods.get(key)
 
     def of(self, namespace: str) -> Sequence[GatedPod]:
-        """The namespace's held pods, first to last."""
+        """Return the namespace's gated pods in FIFO order."""
         return self._by_namespace.get(namespace, ())
 
     def namespaces(self) -> Set[str]:
-        """Namespaces with held pods."""
+        """Return the namespaces with gated pods."""
         return self._by_namespace.keys()
 
     def groups(self) -> Collection[tuple[GroupKey, PodGroup]]:
-        """Every group of pods that have not ended."""
+        """Return every group of pods that have not ended."""
         return self._groups.items()
 
     def group(self, key: GroupKey) -> PodGroup:
-        """A group that a held pod belongs to."""
+        """Return the group of a gated pod."""
         return self._groups[key]
 
     def _join(self, name: GroupKey, size: int, key: PodKey, held: GatedPod | None) -> None:
@@ -120,7 +120,7 @@ class GatedPods:
 
 
 def gated_pod(pod: Pod, group: GroupKey | None = None) -> GatedPod | None:
-    """The pod as one that our gate holds; None where it does not. Pods that others hold as well come last: they can't run yet."""
+    """Return the pod as a gated one; None without our gate. Pods that other gates hold too come last: they cannot run yet."""
     index = pod.gate_index(GATE)
     if index is None:
         return None
@@ -132,7 +132,7 @@ def gated_pod(pod: Pod, group: GroupKey | None = None) -> GatedPod | None:
 
 
 def group_of(pod: Pod) -> tuple[GroupKey | None, int]:
-    """The group that the pod is to start with and its size; (None, 1) where it asks for none, or for a size that is no size.
+    """Return the group with which the pod starts, and its size; (None, 1) if it names none, or no valid size.
 
     Without a group's name, the pods of one controller are the group.
     """

@@ -1,4 +1,4 @@
-"""How fast this cluster creates, binds, starts and ends pods, measured from the pods that pass by. Decides nothing."""
+"""Measured speed of the cluster: how fast it creates, binds, starts and ends pods. Decides nothing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from fairburst.policy.attainability import ClusterPace
 
 SAMPLES = 256
 RATE_HORIZON_SECONDS = 600
-FEWEST_SAMPLES = 8  # below that a quantile says little
-LEAST_PEAK = 20  # pods in one second: with fewer nobody asked for more (kube-controller-manager's own default limit is 20 a second)
+FEWEST_SAMPLES = 8  # fewer values make no quantile
+LEAST_PEAK = 20  # pods in one second: smaller peaks show the demand, not the limit (kube-controller-manager creates 20 a second by default)
 
 
 class PaceMeter:
-    """Fed with every change of a pod; bounded memory but for one number a bound pod."""
+    """Reads every change of a pod. Its memory is bounded, apart from one number a bound pod."""
 
     def __init__(self) -> None:
         self._bound_at: dict[str, float] = {}
@@ -26,7 +26,7 @@ class PaceMeter:
         self._bound = _PeakRate()
 
     def observe(self, old: Pod | None, new: Pod | None, now: float, *, elastic: bool) -> None:
-        """Take note of one change, seen at monotonic `now`. `elastic`: the pod is batch work, whose lifetime bursts wait for."""
+        """Note one change, seen at monotonic `now`. `elastic`: the pod is batch work, whose lifetime bursts wait for."""
         pod = new or old
         if pod is None:
             return
@@ -44,7 +44,7 @@ class PaceMeter:
                 self._lifetimes.append(now - bound_at)
 
     def pace(self, now: float) -> ClusterPace:
-        """What has been measured so far; None for what too few pods showed."""
+        """Return the measurements so far; None where too few pods were seen."""
         return ClusterPace(
             release_seconds=quantiles(self._lifetimes, n=20)[-1] if len(self._lifetimes) >= FEWEST_SAMPLES else None,
             creation_rate=self._created.peak(now),
@@ -54,7 +54,7 @@ class PaceMeter:
 
 
 class _PeakRate:
-    """Most events in one second, over the last ten minutes: what the cluster can do when asked."""
+    """The most events in one second, over the last ten minutes: the rate that the cluster can reach."""
 
     def __init__(self) -> None:
         self._seconds: deque[tuple[int, int]] = deque()

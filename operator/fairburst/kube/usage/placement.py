@@ -1,7 +1,6 @@
-"""On which nodes the scheduler may put a pod, as far as its node selector and tolerations say. Pure.
+"""The nodes on which the scheduler may place a pod, by its node selector and tolerations. Pure.
 
-Rules about other pods, node affinity and spreading are the scheduler's business; of a pod that has such rules we say nothing rather than
-something wrong.
+Affinity and spreading rules are not evaluated: for a pod with such rules no answer is given.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from fairburst.policy.arrays import BoolArray
 
 
 class Placement:
-    """Answers for one list of nodes; pods of one shape are looked at once."""
+    """Answers for one list of nodes, cached for pods with equal rules."""
 
     def __init__(self, nodes: Collection[Node]) -> None:
         self._nodes = tuple(nodes)
         self._known: dict[tuple[object, ...], BoolArray | None] = {}
 
     def nodes_for(self, pod: Pod) -> BoolArray | None:
-        """(M,) where the pod may run; None: anywhere."""
+        """Return (M,) the nodes where the pod may run; None: all of them."""
         selector, tolerations = pod.spec.node_selector or {}, pod.spec.tolerations or ()
         key = (*sorted(selector.items()), *((one.key, one.operator, one.value, one.effect) for one in tolerations))
         if key not in self._known:
@@ -32,7 +31,7 @@ class Placement:
 
 
 def has_rules_of_its_own(pod: Pod) -> bool:
-    """Whether the pod has rules about where it must run beside its node selector and tolerations."""
+    """Return whether the pod has placement rules besides its node selector and tolerations."""
     affinity = pod.spec.affinity
     kinds = () if affinity is None else (affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity)
     if any(one is not None and one.required_during_scheduling_ignored_during_execution for one in kinds):

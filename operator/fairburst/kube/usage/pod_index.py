@@ -1,7 +1,7 @@
 """Sums over all pods, kept up to date event by event: per namespace, per owner, per node.
 
 Each event costs the same however many pods there are. Amounts are kept as whole thousandths, so a sum kept for a week
-equals one computed afresh. Readers get natural units. Pods of the system (priority class system-*, DaemonSets) take
+equals one computed from scratch. Readers get natural units. Pods of the system (priority class system-*, DaemonSets) take
 capacity but belong to no queue: they are counted apart.
 """
 
@@ -20,7 +20,7 @@ from fairburst.kube.names import GATE, SIZE_CLASSES
 from fairburst.kube.usage.effective_requests import containers_without_requests, counted_until, milli_requests
 from fairburst.kube.workloads.registry import ANNOUNCED_KINDS
 
-# What an owner's newest pod was charged outlives the pod, for a Job whose next pod a quota holds back; so many are kept.
+# The requests of an owner's newest pod are kept after its end, for a Job whose next pod a quota refuses; so many are kept.
 REMEMBERED_OWNERS = 10_000
 # The Job controller counts ended pods in batches of a second. Those that a failure policy ignores, it never counts.
 COUNTED_SECONDS = 5.0
@@ -31,7 +31,7 @@ Amounts = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class ClassUsage:
-    """What the counted pods of one priority class amount to in a namespace: their charge, and the largest of them per resource."""
+    """Sums over a namespace's counted pods of one priority class: their requests, and the largest of them per resource."""
 
     stored: Amounts
     largest: Amounts
@@ -39,15 +39,13 @@ class ClassUsage:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceUsage:
-    """What the pods of one namespace amount to, without unmanaged ones.
+    """Sums over the pods of one namespace, without unmanaged ones. Amounts are effective requests.
 
-    bound: charge of pods from bound to ended. stored: of all pods that quota counts. gated: of those that our gate
-    holds. largest: the largest charge of any
-    counted pod, per resource. pods_without_requests: names of counted pods that name no cpu or memory request where one
-    is counted. unannounced: names of pods, not ended, whose successors no object that we read announces: bare ones, and those of
-    other controllers. pods: how many quota counts.
-    unmanaged_bound: charge of the namespace's unmanaged pods, bound to ended. by_class: of counted pods, by the classes that tell small
-    jobs from large ones, as far as there are any.
+    bound: of pods from bound to ended. stored: of all pods that quota counts. gated: of pods that our gate holds. largest: the largest of
+    any counted pod, per resource. pods_without_requests: names of counted pods without a cpu or memory request that quota demands.
+    unannounced: names of live pods whose successors no known object announces: bare ones, and those of other controllers. pods: the number
+    of counted pods. unmanaged_bound: of the namespace's unmanaged pods, bound to ended. by_class: sums by the priority classes of small and
+    large jobs, if there are any.
     """
 
     bound: Amounts
@@ -63,11 +61,11 @@ class NamespaceUsage:
 
 @dataclass(frozen=True, slots=True)
 class OwnerUsage:
-    """What one owner's pods amount to.
+    """Sums over one owner's pods.
 
     active: pods that have not ended. bound: those of them that have a node. terminating: those of them being deleted.
     ended: pods that ended while the Job controller tracked them, since the index began. lately: those of them that ended in the last
-    `COUNTED_SECONDS`. newest_requests: charge of the newest pod seen, also after it has gone. kind: the owner's; "Pod" for a bare pod.
+    `COUNTED_SECONDS`. newest_requests: of the newest pod seen, also after its end. kind: the owner's; "Pod" for a bare pod.
     """
 
     kind: str
@@ -81,14 +79,14 @@ class OwnerUsage:
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """Charge of the pods bound to one node: unmanaged ones, and the others by namespace."""
+    """Requests of the pods bound to one node: unmanaged ones, and the others by namespace."""
 
     unmanaged: Amounts
     by_namespace: dict[str, Amounts]
 
 
 class _Sum:
-    """A sum of charges and how many are in it."""
+    """A sum of request vectors, and their number."""
 
     __slots__ = ("amounts", "count")
 
@@ -97,14 +95,14 @@ class _Sum:
         self.count = 0
 
     def add(self, requests: RequestVector, sign: int) -> None:
-        """Put a charge in (+1) or take it out (-1)."""
+        """Add a request vector (+1) or remove it (-1)."""
         self.count += sign
         for index, amount in enumerate(requests):
             self.amounts[index] += sign * amount
 
 
 class _Stored:
-    """A sum of charges, the largest and the smallest of them."""
+    """A sum of request vectors, the largest and the smallest of them."""
 
     __slots__ = ("_largest", "_smallest", "_vectors", "sum")
 
@@ -115,7 +113,7 @@ class _Stored:
         self._smallest: RequestVector | None = None
 
     def add(self, requests: RequestVector, sign: int) -> None:
-        """Put a charge in (+1) or take it out (-1)."""
+        """Add a request vector (+1) or remove it (-1)."""
         self.sum.add(requests, sign)
         self._vectors[requests] += sign
         if self._vectors[requests] == 0:
@@ -126,14 +124,14 @@ class _Stored:
 
     @property
     def largest(self) -> RequestVector:
-        """The largest charge per resource; empty without any."""
+        """The largest request per resource; empty without any."""
         if self._largest is None:
             self._largest = tuple(max(column) for column in zip(*self._vectors, strict=True)) if self._vectors else ()
         return self._largest
 
     @property
     def smallest(self) -> RequestVector:
-        """The smallest charge per resource; empty without any."""
+        """The smallest request per resource; empty without any."""
         if self._smallest is None:
             self._smallest = tuple(min(column) for column in zip(*self._vectors, strict=True)) if self._vectors else ()
         return self._smallest
@@ -167,7 +165,7 @@ class _Owner:
 
 @dataclass(slots=True)
 class _Facts:
-    """What one pod contributes, and to which sums; read once when it comes and undone exactly so when it goes."""
+    """One pod's contribution and the sums that contain it: read once when the pod is created, and undone exactly at its end."""
 
     namespace: str
     name: str
@@ -215,21 +213,21 @@ class PodIndex:
 
     @classmethod
     def rebuilt(cls, resources: Sequence[str], pods: Iterable[Pod], *, by_class: bool = False) -> PodIndex:
-        """An index of these pods, from scratch."""
+        """Return a new index of these pods."""
         index = cls(resources, by_class=by_class)
         for pod in pods:
             index.update(None, pod)
         return index
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
-        """Take in one change: created (None, pod), changed (pod, pod) or deleted (pod, None)."""
+        """Apply one change: created (None, pod), changed (pod, pod) or deleted (pod, None)."""
         subject = new if new is not None else old
         if subject is None:
             return
         key = (subject.metadata.namespace, subject.metadata.name)
         before, after = self._facts.get(key), None if new is None else self._read(new)
         if before is not None:
-            if before == after and not before.terminating:  # most changes of a pod's status mean nothing here
+            if before == after and not before.terminating:  # most changes of a pod's status do not matter here
                 return
             del self._facts[key]
             self._account(before, -1)
@@ -243,7 +241,7 @@ class PodIndex:
                 heapq.heappush(self._expiring, (until, key, after.uid))
 
     def expire(self, now: float) -> set[str]:
-        """Stop counting pods that are stuck in termination and that quota no longer counts; the namespaces in which there were any.
+        """Stop counting pods stuck in termination, as quota does; return their namespaces.
 
         `now` : seconds since the epoch. Call it before each reading.
         """
@@ -261,14 +259,14 @@ class PodIndex:
         return changed
 
     def forget_owner(self, namespace: str, uid: str) -> None:
-        """Drop what is remembered of an owner that has been deleted."""
+        """Forget an owner that has been deleted."""
         if self._idle_owners.pop((namespace, uid), "absent") is None:
             del self._owners[namespace, uid]
 
     # Reading ---------------------------------------------------------------------------------------------------------
 
     def namespace(self, namespace: str) -> NamespaceUsage:
-        """Usage of one namespace; zeros where it has no pods. Not to be written to: it is the same object until a pod there changes."""
+        """Return the usage of one namespace; zeros without pods. Do not change it: it is shared until a pod there changes."""
         entry = self._namespaces.get(namespace)
         if entry is None:
             return self._usage_of(_Namespace(len(self.resources)))
@@ -292,37 +290,37 @@ class PodIndex:
         )
 
     def requests_of(self, pod: Pod) -> RequestVector:
-        """What a pod that is in the index was charged, in thousandths, in the order of `resources`; zeros for one that is not."""
+        """Return a pod's requests in thousandths, in the order of `resources`; zeros for a pod that is not in the index."""
         return self.requests((pod.metadata.namespace, pod.metadata.name))
 
     def requests(self, key: tuple[str, str]) -> RequestVector:
-        """The same by namespace and name."""
+        """Return the same by namespace and name."""
         facts = self._facts.get(key)
         return (0,) * len(self.resources) if facts is None else facts.requests
 
     def released(self, namespace: str) -> list[int]:
-        """Charge of the namespace's counted pods that our gate does not hold, in thousandths, in the order of `resources`."""
+        """Return the sum of the namespace's counted pods without our gate, in thousandths, in the order of `resources`."""
         entry = self._namespaces.get(namespace)
         if entry is None:
             return [0] * len(self.resources)
         return [stored - gated for stored, gated in zip(entry.stored.sum.amounts, entry.gated.amounts, strict=True)]
 
     def count_released(self, namespace: str) -> int:
-        """How many counted pods of the namespace our gate does not hold."""
+        """Return the number of the namespace's counted pods without our gate."""
         entry = self._namespaces.get(namespace)
         return 0 if entry is None else entry.stored.sum.count - entry.gated.count
 
     def smallest(self, namespace: str) -> RequestVector:
-        """The least that any of the namespace's counted pods was charged, by resource in thousandths; empty without pods."""
+        """Return the smallest request of the namespace's counted pods, by resource in thousandths; empty without pods."""
         entry = self._namespaces.get(namespace)
         return entry.stored.smallest if entry is not None else ()
 
     def namespaces(self) -> Collection[str]:
-        """Namespaces that have pods."""
+        """Return the namespaces that have pods."""
         return self._namespaces.keys()
 
     def owner(self, namespace: str, uid: str) -> OwnerUsage:
-        """Usage of one controller (or bare pod); zeros and an empty charge where it never had a pod.
+        """Return the usage of one controller (or bare pod); zeros and no requests if it never had a pod.
 
         Pods of other namespaces do not count, though they may name the same UID as their controller's.
         """
@@ -331,11 +329,11 @@ class PodIndex:
         return OwnerUsage(entry.kind, entry.active, entry.bound, entry.terminating, entry.ended, entry.ended - entry.settled, newest)
 
     def owners_in(self, namespace: str) -> Callable[[str], OwnerUsage]:
-        """`owner` for one namespace."""
+        """Return `owner` for one namespace."""
         return functools.partial(self.owner, namespace)
 
     def on_node(self, node: str) -> NodeUsage:
-        """What is bound to one node; empty where nothing is."""
+        """Return the usage of one node; empty without pods."""
         sums = self._nodes.get(node, {})
         unmanaged = sums.get(None)
         return NodeUsage(
@@ -344,7 +342,7 @@ class PodIndex:
         )
 
     def bound_outside(self, managed: Collection[str], offers: Mapping[str, Sequence[float]]) -> Amounts:
-        """Charge that unmanaged pods and namespaces outside `managed` have bound, on each node at most what the node offers.
+        """Return the bound requests of unmanaged pods and of namespaces outside `managed`, on each node at most the node's offer.
 
         offers: by node name, allocatable amounts in natural units in the order of `resources`; other nodes are left out. A pod that names
         its node itself may request any amount: the kubelet refuses it, a moment later.
@@ -359,7 +357,7 @@ class PodIndex:
         return self._amounts(total)
 
     def places_outside(self, managed: Collection[str], places: Mapping[str, float]) -> float:
-        """How many pods those of `bound_outside` are, on each node at most its number of places."""
+        """Return the number of the pods of `bound_outside`, on each node at most its number of places."""
         total = 0.0
         for node, most in places.items():
             count = sum(each.count for name, each in self._nodes.get(node, {}).items() if name is None or name not in managed)
@@ -367,7 +365,7 @@ class PodIndex:
         return total
 
     def bound_nowhere(self, nodes: Container[str]) -> dict[str, Amounts]:
-        """Charge by namespace that is bound to nodes that are not in `nodes`: such pods run no longer, or never did."""
+        """Return the requests by namespace of pods bound to nodes outside `nodes`: such pods run no longer, or never did."""
         found: dict[str, Amounts] = {}
         for node in [name for name in self._nodes if name not in nodes]:
             for name, each in self._nodes[node].items():
@@ -378,7 +376,7 @@ class PodIndex:
         return found
 
     def outside_changes(self, managed: frozenset[str]) -> int:
-        """A number that is another one whenever `bound_outside(managed)` may be another."""
+        """Return a number that changes whenever `bound_outside(managed)` may change."""
         if managed is not self._managed:
             self._managed = managed
             self._outside_changes += 1
@@ -493,7 +491,7 @@ class PodIndex:
                 owner.settled += 1
 
     def _rest(self, facts: _Facts) -> None:
-        """An owner has no pods left: remember it for a while, a bare pod not at all."""
+        """Note that an owner has no pods left: remember it for a while, unless it is a bare pod."""
         if facts.owner == facts.uid:
             del self._owners[facts.namespace, facts.owner]
             return
@@ -503,7 +501,7 @@ class PodIndex:
             del self._owners[oldest]
 
     def _amounts(self, milli_amounts: Sequence[float], *, empty: bool = False) -> Amounts:
-        """A vector in thousandths as a mapping in natural units; an empty one as zeros, or as nothing if `empty`.
+        """Return a vector in thousandths as a mapping in natural units; an empty one as zeros, or as no entries if `empty`.
 
         Each pod is bounded where it is read. Their sums are bounded here.
         """
