@@ -130,6 +130,12 @@ def test_restarting_in_every_round_changes_nothing(part: int) -> None:
         check_history(seed)
 
 
+@pytest.mark.parametrize("seed", [2534, 3938])
+def test_a_refused_change_keeps_what_its_pods_need_over_a_restart(seed: int) -> None:
+    """The pods of a change that was refused had named a resource that it leaves out; after a restart the change was told as another."""
+    check_history(seed)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(8))
 def test_restarting_in_every_round_changes_nothing_in_many_histories(part: int) -> None:

@@ -180,7 +180,7 @@ class _Settlement:
         self.declared = snapshot.queues
         self.calendars = {one.name: one for one in snapshot.queues if isinstance(one.arrival, Schedule) and one.arrival.calendar}
         self.continued: set[int] = set()  # rows whose calendar lists later arrivals than at the last admission
-        counted = with_pod_demand(snapshot.queues, self._promise_in_force, self.resources, self.capacity, snapshot.unit)
+        counted = with_pod_demand(snapshot.queues, self._former_specs, self.resources, self.capacity, snapshot.unit)
         self.specs, self.pod_demand = counted.specs, counted.added
         self.basis = _basis(snapshot, config)
         self.events: list[RoundEvent] = []
@@ -263,9 +263,10 @@ class _Settlement:
         row = columns.declared.row_of.get(name)
         return None if row is None else (columns.declared.queues[row], columns.refused.get(row))
 
-    def _promise_in_force(self, name: str) -> QueueSpec | None:
-        remembered = self._remembered(name)
-        return None if remembered is None else remembered[0]
+    def _former_specs(self, name: str) -> tuple[QueueSpec, ...]:
+        """The change of the promise that was refused, and the promise in force."""
+        promise, refused = self._remembered(name) or (None, None)
+        return tuple([spec for spec in (refused, promise) if spec is not None])
 
     def _release(self, row: int) -> None:
         """A held queue keeps its ledger but neither class nor weight; it is a candidate again when it is resumed."""

@@ -50,12 +50,13 @@ class Counted:
 
 def with_pod_demand(
     specs: tuple[QueueSpec, ...],
-    former: Callable[[str], QueueSpec | None],
+    former: Callable[[str], Sequence[QueueSpec]],
     resources: Sequence[str],
     capacity: FloatArray,
     unit: FloatArray,
 ) -> Counted:
-    """The specs as admission counts them. `former`: the promise in force of a queue. Resources of which the pool has none are left out."""
+    """The specs as admission counts them. `former`: the change of a queue's promise that was refused, and the promise.
+    Resources of which the pool has none are left out."""
     counted = list(specs)
     rows: list[int] = []
     amounts: list[tuple[FloatArray, BoolArray, FloatArray]] = []
@@ -119,10 +120,10 @@ def _bursts(spec: QueueSpec, names: set[str]) -> object:
 
 
 def _count(
-    spec: QueueSpec, promise: QueueSpec | None, resources: Sequence[str], declared: FloatArray, undeclared: BoolArray, unit: FloatArray
+    spec: QueueSpec, former: Sequence[QueueSpec], resources: Sequence[str], declared: FloatArray, undeclared: BoolArray, unit: FloatArray
 ) -> tuple[QueueSpec, FloatArray]:
-    """The spec as it is counted, and (K,) the most of any burst in it that was added; the promise itself where it is that."""
-    kept = promise if promise is not None and promise.kind is spec.kind and same_bursts(spec, promise) else None
+    """The spec as it is counted, and (K,) the most of any burst in it that was added; the former spec itself where it is that."""
+    kept = next((one for one in former if one.kind is spec.kind and same_bursts(spec, one)), None)
     before = np.zeros(len(resources)) if kept is None else declared_amounts(kept, resources) * undeclared
     need = _pods(declared[None, :], unit[None, :])[0] * unit * undeclared
     if need.any() and _changes(need, before).any():
