@@ -147,7 +147,7 @@ def test_a_throughput_queue_keeps_its_limits() -> None:
         pytest.param(
             {"burst/durationSecond": 1}, "spec.burst.durationSecond: no such key; did you mean spec.burst.durationSeconds?", id="misspelt"
         ),
-        pytest.param({"uncertainty": {"confidencePercent": 95}}, "spec.uncertainty: uncertainty is not supported yet", id="uncertainty"),
+        pytest.param({"uncertainty": {"confidencePercent": 95}}, "spec.uncertainty: expected standardDeviationPercent", id="uncertainty"),
         pytest.param({"reclaim": "Always"}, "spec.reclaim: expected 'Never' or 'Evict'", id="reclaim"),
         pytest.param({"leadTime": "Always"}, "spec.leadTime", id="lead time"),
         pytest.param({"enforcement": "Hold"}, "spec.enforcement: expected 'Quota', 'Gate', 'Suspend' or 'Observe'", id="not a mode"),

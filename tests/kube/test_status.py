@@ -218,6 +218,7 @@ class TestRoundTrip:
             reserve=reserve,
             lead_time=lead_time,
             suggestion={"message": "None."},
+            uncertainty={"bursts": 0},
         )
         assert set(known) == set(status_of(item, {}, RESOURCES, WALL))
 

@@ -168,7 +168,12 @@ BAD = [
     ),
     pytest.param({"weight": 0}, "spec.weight", "greater than or equal to 1", id="no weight"),
     pytest.param({"weight": 1.5}, "spec.weight", "must be of type integer", id="a fraction of weight"),
-    pytest.param({"uncertainty": {"confidencePercent": 95}}, "spec.uncertainty", "uncertainty is not supported yet", id="uncertainty"),
+    pytest.param(
+        {"uncertainty": {"confidencePercent": 95}},
+        "spec.uncertainty",
+        "expected standardDeviationPercent, or fromHistory: true",
+        id="uncertainty",
+    ),
     pytest.param({"reclaim": "Always"}, "spec.reclaim", 'supported values: "Never", "Evict"', id="reclaim"),
     pytest.param({"leadTime": "Always"}, "spec.leadTime", "Always", id="lead time"),
     pytest.param({"enforcement": "quota"}, "spec.enforcement", 'supported values: "Quota"', id="not a mode"),

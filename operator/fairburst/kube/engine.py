@@ -85,7 +85,9 @@ class Engine:
         self._places = Places()
         self._quotas = QuotaRounds(config, self.contained, self.reserve, self._agenda)
         self._resyncs = ResyncRounds(self.reserve, self._agenda)
-        self._statuses = StatusRounds(config, self._cluster, self.contained, self.reserve, self.gates, observing=observing)
+        self._statuses = StatusRounds(
+            config, self._cluster, self.contained, self.reserve, self.gates, self._queues.history, observing=observing
+        )
         self._lead_times = LeadTimeForecasts(learning=self.reserve is not None)
         self._decision_changes = DecisionChanges()
         self._rows: dict[str, int] = {}
@@ -208,6 +210,7 @@ class Engine:
         except Exception as error:
             raise UndecidableError(snapshot, self._queue_set.governing, error) from error
         plan = RoundPlan(result, snapshot, self._queue_set, time.perf_counter() - started)
+        self._watch_bursts(snapshot, wall)
         plan.due = min(now + max(0.0, result.next_boundary - wall), self._cluster.low_water.next_expiry())
         plan.elastic = self.slots.plan(result, view.controllers.marked_jobs(), self._queue_set, self._absent, wall, now)
         plan.lead_times = self._lead_times.views(snapshot, result)
@@ -222,6 +225,11 @@ class Engine:
             self._agenda.put(namespace, now + UNSURE_SECONDS)
         plan.due = min(plan.due, now + plan.elastic.wait, now + plan.reclaim.due, self._agenda.next())
         return plan
+
+    def _watch_bursts(self, snapshot: ClusterSnapshot, wall: float) -> None:
+        with self.contained.object("learn the bursts of", ""):
+            rows = {entry.uid: row for row, entry in enumerate(self._queue_set.governing)} if self._queues.history.learning else {}
+            self._queues.history.watch(rows, snapshot, self.memory.columns, wall)
 
     def _read_queues(self, view: ClusterView, changes: Changes, wall: float, now: float) -> None:
         """Read the changed queue objects; set `changes.everything` if rows have moved."""

@@ -105,19 +105,17 @@ def _received(usage: FloatArray, allocation: FloatArray, unit: FloatArray, capac
     fits = np.ones(len(usage), dtype=bool)
     for column, free in enumerate(idle):
         fits &= unit[:, column] <= free * (1.0 + TOLERANCE)
-    keeps = bool(fits.any())
-    if keeps:
-        for column, free in enumerate(idle):
-            unused = float((np.maximum(allocation[:, column] - usage[:, column], 0.0) * fits).sum())
-            if unused > free:
-                part = min(part, float(free) / unused)
-    result = np.zeros(len(usage))
-    for column, scale in enumerate(inverse):
-        has = usage[:, column] * scale
-        if keeps:
-            more = np.maximum(allocation[:, column] - usage[:, column], 0.0)
-            more *= fits
-            more *= part * scale
-            has += more
-        np.maximum(result, has, out=result)
-    return result
+    if not fits.any():
+        return largest_share(usage, inverse)
+    unused, mask = np.empty(usage.shape, order="F"), fits.astype(np.float64)
+    for column, free in enumerate(idle):
+        more = unused[:, column]
+        np.subtract(allocation[:, column], usage[:, column], out=more)
+        np.maximum(more, 0.0, out=more)
+        more *= mask
+        total = float(more.sum())
+        if total > free:
+            part = min(part, float(free) / total)
+    unused *= part
+    unused += usage
+    return largest_share(unused, inverse)

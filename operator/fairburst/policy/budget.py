@@ -6,6 +6,7 @@ It lasts until every resource has received its declared demand, and no longer th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,12 +108,30 @@ def has_budget(columns: Columns, current: Current, fair: FloatArray, rows: IntAr
     return left
 
 
-def seconds_until_spent(columns: Columns, current: Current, account: Account, rows: IntArray, now: float) -> FloatArray:
-    """Seconds until the guarantee of `rows` ends at the present rates."""
-    of_fair = np.maximum(account.fair[rows] - columns.debt[rows], 0.0) - account.consumed[rows]
+def seconds_until_spent(columns: Columns, current: Current, account: Account, rows: IntArray, now: float) -> float:
+    """Seconds until the first guarantee of `rows` ends at the present rates; infinite without rows.
+
+    Before the largest share has reached d no guarantee ends, and that needs no look at every resource: most rows are ruled out by it.
+    """
+    if rows.size == 0:
+        return math.inf
+    speed = columns.ledger_rate[rows]
+    consumed = account.consumed[rows]
+    of_fair = (np.maximum(account.fair[rows] - columns.debt[rows], 0.0) - consumed) / speed
+    at_least = np.minimum(of_fair, np.maximum(current.burst[rows] - consumed, 0.0) / speed)
+    first = int(np.argmin(at_least))
+    earliest = float(min(of_fair[first], _until_all_received(columns, current, rows[first : first + 1], now)[0]))
+    others = np.flatnonzero(at_least < earliest)
+    if others.size:
+        ends = np.minimum(of_fair[others], _until_all_received(columns, current, rows[others], now))
+        earliest = min(earliest, float(ends.min()))
+    return earliest
+
+
+def _until_all_received(columns: Columns, current: Current, rows: IntArray, now: float) -> FloatArray:
+    """Seconds until each resource has received its declared demand; infinite where one receives nothing."""
     received = columns.received_value[rows] + columns.received_rate[rows] * np.maximum(0.0, now - columns.ledger_as_of[rows])[:, None]
     short = ~spent(received, current.shares[rows])
     with np.errstate(divide="ignore", invalid="ignore"):
-        longest = np.where(short, (current.shares[rows] - received) / columns.received_rate[rows], 0.0).max(axis=1)
-    result: FloatArray = np.minimum(of_fair / columns.ledger_rate[rows], longest)
-    return result
+        longest: FloatArray = np.where(short, (current.shares[rows] - received) / columns.received_rate[rows], 0.0).max(axis=1)
+    return longest

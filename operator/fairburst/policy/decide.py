@@ -109,7 +109,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
         lends=limits is None,  # what is held for a burst is not idle
     )  # fmt: skip
     spent = spending.newly_spent(columns, account)
-    charge = _charge(columns, snapshot, allocation, guaranteed, inverse, now, spent, None if hold is None else hold.cost)
+    charge, columns = _charge(columns, snapshot, allocation, guaranteed, inverse, now, spent, None if hold is None else hold.cost)
     events += _spent_events(columns, spent)
     boundary = min(windows.next_boundary(columns, current, account, now), _next_turn(columns))
     level = _level(columns, inputs, allocation, account)
@@ -429,16 +429,18 @@ def _to_live_share(cap: FloatArray, wanted: FloatArray, inverse: FloatArray, liv
 def _charge(
     columns: Columns, snapshot: ClusterSnapshot, allocation: FloatArray, guaranteed: FloatArray, inverse: FloatArray, now: float,
     spent: IntArray, held: FloatArray | None = None,
-) -> FloatArray:  # fmt: skip
-    """(N,) rate at which each latency queue's ledger grows now: its use beyond what this round grants as spare, and what is held for it.
+) -> tuple[FloatArray, Columns]:  # fmt: skip
+    """(N,) rate at which each latency queue's ledger grows now: its use beyond what this round grants as spare, and what is held for it;
+    and the columns with it.
 
     Writes ledgers only where a rate changed or a budget was `spent`, so that a settled cluster has nothing to save.
     """
     guarded = columns.state != NO_WINDOW
     charge = np.zeros(len(guarded))
     if not guarded.any():
-        return charge
-    delivered = largest_share(snapshot.usage, inverse) * guarded
+        return charge, columns
+    counts = guarded.astype(np.float64)
+    delivered = largest_share(snapshot.usage, inverse) * counts
     received = np.empty(snapshot.usage.shape, order="F")
     differs = delivered != columns.delivered_rate
     for column, scale in enumerate(inverse):
@@ -450,7 +452,7 @@ def _charge(
             np.subtract(snapshot.usage[:, column], share, out=share)
             share *= scale
             np.maximum(share, 0.0, out=share)
-        share *= guarded
+        share *= counts
         np.maximum(charge, share, out=charge)
         differs |= share != columns.received_rate[:, column]
     if held is not None:
@@ -461,13 +463,16 @@ def _charge(
     since = np.maximum(0.0, now - columns.ledger_as_of[changed])
     columns.ledger_value[changed] += columns.ledger_rate[changed] * since
     columns.delivered_value[changed] += columns.delivered_rate[changed] * since
-    for column in range(len(inverse)):
-        columns.received_value[:, column][changed] += columns.received_rate[:, column][changed] * since
-        columns.received_rate[:, column][changed] = received[:, column][changed]
+    if changed.size:
+        elapsed = np.zeros(len(charge))  # by whole columns: to gather rows of them takes longer
+        elapsed[changed] = since
+        for column in range(len(inverse)):
+            columns.received_value[:, column] += columns.received_rate[:, column] * elapsed
+        columns = replace(columns, received_rate=received)
     columns.ledger_as_of[changed] = now
     columns.ledger_rate[changed] = charge[changed]
     columns.delivered_rate[changed] = delivered[changed]
-    return charge
+    return charge, columns
 
 
 def _level(columns: Columns, inputs: AllocationInput, allocation: FloatArray, account: Account) -> FloatArray:

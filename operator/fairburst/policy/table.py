@@ -356,8 +356,8 @@ class Columns:
     def copy(self) -> Columns:
         """A copy whose arrays may be written. It is not quiet: `quiet` describes the round that these arrays came out of."""
         blocks = {dtype: block.copy() for dtype, block in self.blocks.items()}
-        received = {name: getattr(self, name).copy(order="K") for name in RECEIVED}
-        return replace(self, blocks=blocks, quiet=None, **received, **_views(blocks))
+        # rates are replaced as a whole, never written
+        return replace(self, blocks=blocks, quiet=None, received_value=self.received_value.copy(order="K"), **_views(blocks))
 
     def promised(self, row: int) -> Promised:
         """What the queue of one row is promised."""

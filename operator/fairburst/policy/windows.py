@@ -307,6 +307,6 @@ def next_boundary(columns: Columns, current: Current, account: Account, now: flo
     running = ((state == OPEN) | (state == OVERDUE)) & (columns.ledger_rate > 0)
     if running.any():
         some = np.flatnonzero(running & account.unspent)
-        times.append(now + seconds_until_spent(columns, current, account, some, now))
+        times.append(np.array([now + seconds_until_spent(columns, current, account, some, now)]))
     earliest = [float(values.min()) for values in times if values.size]
     return min(earliest, default=math.inf)

@@ -24,6 +24,7 @@ from fairburst.kube.queues.specs import (
     ThroughputQueueSpec,
 )
 from fairburst.kube.queues.statuses import Promise
+from fairburst.kube.queues.uncertainty import AskedFor, asked_for
 from fairburst.kube.times import from_epoch, to_epoch
 from fairburst.policy import model as core
 from fairburst.policy.schedule import BurstTable
@@ -31,10 +32,11 @@ from fairburst.quantity import charged_quantity, format_quantity
 from fairburst.validation import problems_of
 
 
-def to_queue_spec(queue: Queue, now: float | None = None) -> core.QueueSpec:
+def to_queue_spec(queue: Queue, now: float | None = None, asked: AskedFor | None = None) -> core.QueueSpec:
     """Return the queue's declaration in the core's units: cores, bytes, devices; seconds, and seconds since the epoch.
 
     now: the time at which the arrivals of a calendar are listed; by default the queue's creation.
+    asked: what a queue with uncertainty asks for; by default what follows from its declaration alone.
     """
     name = f"{queue.metadata.namespace}/{queue.metadata.name}"
     spec = queue.spec
@@ -42,7 +44,7 @@ def to_queue_spec(queue: Queue, now: float | None = None) -> core.QueueSpec:
     created = to_epoch(queue.metadata.creation_timestamp)
     burst, arrival = None, None
     if isinstance(spec, LatencyQueueSpec):
-        burst, arrival = _to_core_bursts(spec.burst, spec.arrival, created if now is None else now)
+        burst, arrival = _to_core_bursts(_burst_asked_for(spec, asked), spec.arrival, created if now is None else now)
     return core.QueueSpec(
         name=name,
         kind=core.QueueKind.LATENCY if latency else core.QueueKind.THROUGHPUT,
@@ -54,6 +56,12 @@ def to_queue_spec(queue: Queue, now: float | None = None) -> core.QueueSpec:
         suspended=spec.suspended,
         lead_time=isinstance(spec, LatencyQueueSpec) and spec.lead_time != "Off" and spec.arrival.sporadic is None,
     )
+
+
+def _burst_asked_for(spec: LatencyQueueSpec, asked: AskedFor | None) -> Burst | None:
+    if spec.burst is None or spec.uncertainty is None:
+        return spec.burst
+    return (asked_for(spec.burst, spec.uncertainty, ()) if asked is None else asked).burst(spec.burst)
 
 
 def listed_until(queue: Queue, now: float) -> float:

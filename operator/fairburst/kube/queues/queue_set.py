@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fairburst.kube.containment import Containment
+from fairburst.kube.queues.burst_history import BurstHistory
 from fairburst.kube.queues.core_values import listed_until, to_queue_spec
 from fairburst.kube.queues.objects import InvalidQueueError, LatencyQueue, ThroughputQueue, parse_queue
 from fairburst.policy.model import Memory, QueueKind, QueueSpec
@@ -115,6 +116,9 @@ class QueueSetBuilder:
         self._declared: object = None
         self._problems = False
         self.wall = 0.0  # seconds since the epoch, as of this round
+        self.history = BurstHistory()
+        self._history_version = 0
+        self._asking: dict[tuple[str, int], tuple[object, QueueSpec]] = {}  # what a parsed queue with uncertainty asks for, and its spec
         self._calendars: dict[tuple[str, int], float] = {}  # until when the listed arrivals of a parsed calendar hold
 
     def update(self, objects: Mapping[ObjectKey, Mapping[str, Any]], changed: Collection[ObjectKey], memory: Memory) -> QueueSet | None:
@@ -123,7 +127,7 @@ class QueueSetBuilder:
         O(1) per changed queue, apart from two tuples; `build` reads all queues. An invalid or second queue depends on `memory`, so it needs
         `build`.
         """
-        if any(self.wall >= until for until in self._calendars.values()):
+        if self.history.version != self._history_version or any(self.wall >= until for until in self._calendars.values()):
             return None
         others = [key for key in changed if not self._leave_out(key, objects.get(key))]
         if len(others) < len(changed):
@@ -186,6 +190,9 @@ class QueueSetBuilder:
         others = _first_by_namespace(obj for obj in alive.values() if pool_name(obj) != self._pool)
         self._other_pools = {key: _other_pool_mark(obj) for key, obj in alive.items() if pool_name(obj) != self._pool}
         self._declared = None if memory.columns is None else memory.columns.declared
+        self.history.keep(entry.uid for entry in found)
+        self._history_version = self.history.version
+        self._asking = {cache: asking for cache, asking in self._asking.items() if cache[0] in {entry.uid for entry in found}}
         self._parsed = {cache: self._parsed[cache] for entry in found if (cache := (entry.uid, entry.generation)) in self._parsed}
         self._calendars = {cache: until for cache, until in self._calendars.items() if cache in self._parsed}
         governing: dict[str, QueueEntry] = {}
@@ -207,8 +214,11 @@ class QueueSetBuilder:
         uid, generation = metadata.get("uid", ""), int(metadata.get("generation", 0))
         if (uid, generation) not in self._parsed or self.wall >= self._calendars.get((uid, generation), math.inf):
             self._parsed[uid, generation] = parsed = self._parse(obj)
+            self._asking.pop((uid, generation), None)
             self._note_calendar((uid, generation), parsed[0])
         queue, spec, problem = self._parsed[uid, generation]
+        if queue is not None and spec is not None:
+            spec = self._asked_for(uid, generation, queue, spec, obj)
         excluded = self.excluded.get(uid)
         if excluded is not None and excluded[0] == generation:
             return QueueEntry(key, uid, generation, obj, queue, None, Problem(INTERNAL_ERROR, excluded[1]), governs=False)
@@ -216,6 +226,16 @@ class QueueSetBuilder:
             spec = last
             problem = Problem(problem.reason, f"{problem.message} The last valid spec stays in force.")
         return QueueEntry(key, uid, generation, obj, queue, spec, problem, governs=spec is not None)
+
+    def _asked_for(self, uid: str, generation: int, queue: Queue, spec: QueueSpec, obj: Mapping[str, Any]) -> QueueSpec:
+        """Return `spec` with the amounts that the queue asks for now; `spec` itself without uncertainty."""
+        asked = self.history.asked(uid, queue, obj)
+        if asked is None:
+            return spec
+        known = self._asking.get((uid, generation))
+        if known is None or known[0] != asked.percent:
+            self._asking[uid, generation] = known = asked.percent, to_queue_spec(queue, self.wall, asked)
+        return known[1]
 
     def _note_calendar(self, cache: tuple[str, int], queue: Queue | None) -> None:
         until = math.inf if queue is None else listed_until(queue, self.wall)

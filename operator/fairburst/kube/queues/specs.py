@@ -6,7 +6,6 @@ honour yet is refused, never silently ignored.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -185,20 +184,37 @@ class Arrival(SpecModel):
 
 
 class Uncertainty(SpecModel):
-    """The demand as a distribution rather than a number (BoPF section 3.5). Not supported yet."""
+    """The demand as a distribution rather than a number (the α-strategy, BoPF section 3.5). The promise is for the amounts that suffice for
+    a burst with the given confidence; status.uncertainty shows them.
+    """
 
-    confidence_percent: int = Field(ge=1, le=99, description="How sure, in percent, the burst must be to fit what is promised.")
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            field="",
+            expected="expected standardDeviationPercent, or fromHistory: true",
+            cel="has(self.standardDeviationPercent) || (has(self.fromHistory) && self.fromHistory)",
+            holds=lambda one: one.standard_deviation_percent is not None or bool(one.from_history),
+        ),
+    )
+
+    confidence_percent: int = Field(
+        ge=1, le=99, description="In how many of a hundred bursts the promised amounts must suffice, for all resources together."
+    )
     correlation: Literal["Independent", "Perfect", "Measured"] | None = Field(
-        default=None, description="How the demands for different resources move together."
+        default=None,
+        description="How the demands for different resources move together. Independent, the default, asks for most, Perfect for least. "
+        "Measured: as in the bursts seen; Independent until ten were seen.",
     )
     standard_deviation_percent: dict[str, Annotated[int, Field(ge=0, le=1000)]] | None = Field(
-        default=None, max_length=MAX_RESOURCES, description="Standard deviation by resource, in percent of spec.burst.resources."
+        default=None,
+        max_length=MAX_RESOURCES,
+        description="Standard deviation by resource, in percent of spec.burst.resources, which are the mean then. 0 unless given.",
     )
-    from_history: bool | None = Field(default=None, description="True: take the distribution from the bursts seen so far.")
-
-
-def _unsupported(field: str, cel: str, holds: Callable[[Any], bool], what: str, instead: str = "expected none") -> Rule:
-    return Rule(field=field, expected=f"{what} is not supported yet; {instead}", cel=cel, holds=holds)
+    from_history: bool | None = Field(
+        default=None,
+        description="True: take the distribution from the bursts seen, as soon as ten were seen. Until then it is that of "
+        "standardDeviationPercent, or the burst as declared.",
+    )
 
 
 class QueueSettings(SpecModel):
@@ -290,7 +306,12 @@ class LatencyQueueSpec(QueueSettings):
             holds=_fits_calendar,
             found=lambda spec: f"{calendars.shortest_gap(spec.arrival.calendar.times):.0f} < {spec.burst.deadline}",
         ),
-        _unsupported("uncertainty", "!has(self.uncertainty)", lambda spec: spec.uncertainty is None, "uncertainty"),
+        Rule(
+            field="uncertainty",
+            expected="expected uncertainty beside burst; the bursts of a schedule have amounts of their own",
+            cel="!has(self.uncertainty) || has(self.burst)",
+            holds=lambda spec: spec.uncertainty is None or spec.burst is not None,
+        ),
     )
 
     burst: Burst | None = Field(
@@ -299,7 +320,9 @@ class LatencyQueueSpec(QueueSettings):
         "arrival.schedule is given.",
     )
     arrival: Arrival = Field(description="When bursts come: exactly one of periodic, sporadic, schedule and calendar.")
-    uncertainty: Uncertainty | None = Field(default=None, description="The demand as a distribution. Not supported yet.")
+    uncertainty: Uncertainty | None = Field(
+        default=None, description="The demand as a distribution: what is asked for suffices for a burst with the given confidence."
+    )
     lead_time: Literal["Auto", "Off"] | None = Field(
         default=None,
         description="Whether room is made ahead of a burst at a known time, for a queue of class Hard. Auto: as work ends by itself, "

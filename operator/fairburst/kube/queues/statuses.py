@@ -91,6 +91,34 @@ class Ledger(KubeModel):
     as_of: Timestamp = Field(description="When the value was true.")
 
 
+class LearnedBurst(KubeModel):
+    """The declared burst of which parts were measured."""
+
+    resources: Amounts = Field(description="spec.burst.resources.")
+    duration_seconds: int = Field(description="spec.burst.durationSeconds.")
+
+
+class UncertaintyStatus(KubeModel):
+    """The amounts asked for, for a queue with spec.uncertainty."""
+
+    confidence_percent: int = Field(description="The confidence in force, in percent.")
+    correlation: Literal["Independent", "Perfect", "Measured"] = Field(description="The assumption in use.")
+    extra_percent: dict[str, int] = Field(
+        max_length=64, description="Asked for beyond spec.burst.resources, in percent of them; negative where the bursts seen took less."
+    )
+    asked: Amounts = Field(description="Asked for, by resource.")
+    bursts: int = Field(description="Bursts seen, the last hundred at most.")
+    learned: bool = Field(description="Whether the amounts come from them.")
+    of: LearnedBurst | None = Field(default=None, description="The declared burst that partsMilli refers to.")
+    parts_milli: (
+        Annotated[
+            dict[str, Annotated[list[int], Field(max_length=100, json_schema_extra={"x-kubernetes-list-type": "atomic"})]],
+            Field(max_length=64),
+        ]
+        | None
+    ) = Field(default=None, description="What each burst seen took, in thousandths of the declared resource-seconds, by resource.")
+
+
 class FairShare(KubeModel):
     """Part of the period's fair share earned so far: value + rate x (now - asOf)."""
 
@@ -244,6 +272,7 @@ class QueueStatus(KubeModel):
     admission: AdmissionStatus | None = Field(default=None, description="The latest admission decision with its arithmetic.")
     history: History | None = Field(default=None, description="Windows that have ended.")
     fair_share: FairShare | None = Field(default=None, description="Amount earned in the current period.")
+    uncertainty: UncertaintyStatus | None = Field(default=None, description="The amounts asked for where the demand is a distribution.")
     residual_level_micro: int | None = Field(
         default=None, description="Level of a latency queue outside its windows, in millionths of capacity."
     )

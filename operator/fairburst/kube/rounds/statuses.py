@@ -20,6 +20,7 @@ from fairburst.kube.enforce.gate import UngatePlanner
 from fairburst.kube.enforce.holds import too_large_to_start
 from fairburst.kube.enforce.stamp import HOLDS, stamp_of
 from fairburst.kube.jobs.reserve import Reserve
+from fairburst.kube.queues.burst_history import BurstHistory
 from fairburst.kube.queues.queue_set import QueueEntry, QueueSet
 from fairburst.kube.rounds.cluster_state import ClusterState
 from fairburst.kube.rounds.demands import amounts_wanted
@@ -52,7 +53,7 @@ class StatusRounds:
 
     def __init__(
         self, config: Config, cluster: ClusterState, contained: Containment, reserve: Reserve | None, gates: UngatePlanner,
-        *, observing: bool = False,
+        history: BurstHistory, *, observing: bool = False,
     ) -> None:  # fmt: skip
         self._observing = observing
         self._config = config
@@ -60,6 +61,7 @@ class StatusRounds:
         self._contained = contained
         self._reserve = reserve
         self._gates = gates
+        self._history = history
         self._bursts = BurstSizes()
         self.suggestions: Mapping[str, Mapping[str, Any]] = {}
         self._agenda = Agenda()
@@ -151,6 +153,7 @@ class StatusRounds:
                     reserve=reserve,
                     lead_time=self._lead_time(plan, entry.qualified_name, row),
                     suggestion=self.suggestions.get(entry.qualified_name),
+                    uncertainty=self._history.status_part(entry.uid),
                     elasticity=None
                     if elastic is None
                     else status_part(elastic, round_.snapshot.resources, self._config.elasticity.status_jobs),

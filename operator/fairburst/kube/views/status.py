@@ -65,7 +65,7 @@ _WINDOW_DRIFTING = ("consumed", "budget")
 class StatusInput:
     """The input for one queue's status. `decision`, `memory` and the arrays are None for a queue that governs no namespace.
 
-    `reserve` and `lead_time` are None for a queue without one, `suggestion` where there is no new one.
+    `reserve`, `lead_time` and `uncertainty` are None for a queue without one, `suggestion` where there is no new one.
     """
 
     entry: QueueEntry
@@ -80,6 +80,7 @@ class StatusInput:
     reserve: ReserveView | None = None
     lead_time: LeadTimeView | None = None
     suggestion: Mapping[str, Any] | None = None
+    uncertainty: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,8 @@ def _told_by(item: StatusInput) -> tuple[Any, ...]:
         return item.entry.generation, verdicts
     counted = memory.bursts, memory.met, memory.missed, memory.refused
     told = item.entry.generation, verdicts, decision.guarantee_class, decision.window, memory.promise, counted, decision.admission
-    return (*told, item.reserve is not None, item.holds, item.suggestion)
+    bursts = None if item.uncertainty is None else item.uncertainty["bursts"]
+    return (*told, item.reserve is not None, item.holds, item.suggestion, bursts)
 
 
 def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[str, ...], wall: float) -> dict[str, Any]:
@@ -232,6 +234,8 @@ def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[st
     status |= _suggestion(item, current)
     if item.lead_time is not None:
         status["leadTime"] = _lead_time(item.lead_time, resources)
+    if item.uncertainty is not None:
+        status["uncertainty"] = dict(item.uncertainty)
     if decision.window is not None:
         status |= {
             "window": _window(decision),
