@@ -121,6 +121,21 @@ def test_explain_says_what_a_job_and_its_pods_wait_for(site: Cluster) -> None:
     assert (done.returncode, done.stderr) == (2, "fairburst explain: expected pod none in namespace batch, found none\n")
 
 
+def test_eta_tells_an_interval_for_a_job_that_waits_and_that_another_has_started(site: Cluster) -> None:
+    """Nothing has ended here, so all durations are guesses, and the command says so."""
+    assert asked(site, "eta", "train", "-n", "batch")["state"] == "Started"
+    site.kubectl("apply", "-f", "-", input=json.dumps(job("batch", "later", 3)))
+    try:
+        told = asked(site, "eta", "later", "-n", "batch", "--runs", "5")
+        assert (told["state"], told["endedPods"]) == ("Waiting", 0)
+        assert told["medianSeconds"] > 0
+        (low, high), (lower, higher) = told["intervalsSeconds"]["50"], told["intervalsSeconds"]["90"]
+        assert lower <= low <= high <= higher
+        assert "all durations are guesses" in run(site, "eta", "later", "-n", "batch", "--runs", "5").stdout
+    finally:
+        site.kubectl("delete", "job", "later", "-n", "batch")
+
+
 def test_a_user_without_rights_is_told_so_in_one_line(site: Cluster, tmp_path: Path) -> None:
     nobody = yaml.safe_load(Path(site.kubeconfig).read_text())
     for user in nobody["users"]:

@@ -16,6 +16,7 @@ from fairburst.cli import (
     config,
     crds,
     doctor,
+    eta,
     explain,
     extender,
     get,
@@ -61,7 +62,7 @@ app = typer.Typer(
 )
 QUESTIONS, OPERATOR, EXPERIMENTS = "Ask a cluster", "Install and run", "Simulate, replay, report"
 for panel, functions in (
-    (QUESTIONS, (status.status, get.get, explain.explain, plan.plan, doctor.doctor)),
+    (QUESTIONS, (status.status, get.get, explain.explain, eta.eta, plan.plan, doctor.doctor)),
     (OPERATOR, (run.run, extender.extender, manifests.manifests, crds.crds, config.config, metrics.metrics, uninstall.uninstall)),
     (EXPERIMENTS, (simulate.simulate, reproduce.reproduce, replay.replay, report.report)),
 ):

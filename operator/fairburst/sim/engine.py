@@ -80,16 +80,16 @@ def run(
     if isinstance(policy, str):
         if policy not in POLICIES:
             raise ScenarioError(f"expected a policy among {', '.join(POLICIES)}, found {policy!r}")
-        return _Run(scenario, POLICIES[policy], policy, record_use, observer, progress).run()
-    return _Run(scenario, policy, getattr(policy, "__name__", "policy"), record_use, observer, progress).run()
+        return Simulation(scenario, POLICIES[policy], policy, record_use, observer, progress).run()
+    return Simulation(scenario, policy, getattr(policy, "__name__", "policy"), record_use, observer, progress).run()
 
 
-class _Run:
-    """One run's state. A class because its lifetime is the run's."""
+class Simulation:
+    """One run's state. A class because its lifetime is the run's; `forecast/` begins some in the middle."""
 
     def __init__(
-        self, scenario: Scenario, policy: Policy, name: str, record_use: bool, observer: Observer | None,
-        progress: Callable[[float], None] | None,
+        self, scenario: Scenario, policy: Policy, name: str, record_use: bool = False, observer: Observer | None = None,
+        progress: Callable[[float], None] | None = None,
     ) -> None:  # fmt: skip
         self.scenario, self.policy, self.observer, self.progress = scenario, policy, observer, progress
         self.queues = scenario.queues
@@ -129,23 +129,31 @@ class _Run:
             if time > self.scenario.until or math.isinf(time):
                 self._account(min(self.scenario.until, max(time, self.now)) if math.isfinite(self.scenario.until) else self.now)
                 break
-            self._account(time)
-            self.wake = math.inf if time >= self.wake else self.wake
-            while self.heap and self.heap[0][0] <= time:
-                self._happen(heapq.heappop(self.heap))
+            self._advance(time)
             left = self.throughput_left if had_throughput else self.jobs_left
             if left == 0 and (had_throughput or not self.endless):
                 break
-            due = self._next_round(time)
-            if due > time:
-                self.wake = min(self.wake, due)
-                continue
-            self._round()
-            if self.progress is not None and self.record.rounds % 512 == 0:
+            if self._round_if_due(time) and self.progress is not None and self.record.rounds % 512 == 0:
                 part = 1 - left / started_with
                 self.progress(max(part, time / self.scenario.until) if math.isfinite(self.scenario.until) else part)
         self.record.end = self.now
         return self.record
+
+    def _advance(self, time: float) -> None:
+        """Let everything happen that happens until `time`."""
+        self._account(time)
+        self.wake = math.inf if time >= self.wake else self.wake
+        while self.heap and self.heap[0][0] <= time:
+            self._happen(heapq.heappop(self.heap))
+
+    def _round_if_due(self, time: float) -> bool:
+        """Run a round at `time`, if there may be one; else wake for it later."""
+        due = self._next_round(time)
+        if due > time:
+            self.wake = min(self.wake, due)
+            return False
+        self._round()
+        return True
 
     def _next_round(self, time: float) -> float:
         """The earliest time at or after `time` at which there may be a round."""
@@ -191,7 +199,7 @@ class _Run:
             case other:
                 raise AssertionError(f"no such event: {other}")
 
-    def _arrive(self, queue: str, spec: DagJob) -> None:
+    def _arrive(self, queue: str, spec: DagJob) -> LiveJob:
         row = self.row_of[queue]
         record = JobRecord(queue, spec.name, self.now, self.now + self._deadline(row))
         self.record.jobs.append(record)
@@ -204,6 +212,7 @@ class _Run:
         if self.book is not None and not self.latency[row]:
             self.book.submit(job.serial, queue, spec, self.total / MILLIONTHS, EPOCH + self.now)
         self._offer(job, [index for index, count in enumerate(job.waits_for) if count == 0])
+        return job
 
     def _deadline(self, row: int) -> float:
         spec = self.queues[row]

@@ -1,0 +1,98 @@
+"""`fairburst eta`: when a Job that waits will start, as an interval, from many forward runs of the simulator."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairburst.cli.arguments import Form, OutputForm
+from fairburst.cli.cluster import SYSTEM_NAMESPACE, Cluster, Context, Kubeconfig, Namespace, OperatorConfig, SystemNamespace
+from fairburst.cli.errors import WRONG_ARGUMENTS, CommandError
+from fairburst.cli.output import is_data, print_value
+
+if TYPE_CHECKING:
+    from fairburst.forecast.intervals import Forecast
+    from fairburst.kube.api.client import ApiClient
+
+HORIZON_SECONDS = 7 * 86_400.0
+MOST_ENDED_PODS = 5_000
+
+
+def eta(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="A Job's name, with -n.")],
+    output: OutputForm = "table",
+    runs: Annotated[int, typer.Option("--runs", min=5, max=1000, help="Forward runs; more take longer and are finer.")] = 40,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the drawn durations and arrivals.")] = 1,
+    namespace: Namespace = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    config: OperatorConfig = None,
+    system_namespace: SystemNamespace = SYSTEM_NAMESPACE,
+) -> None:
+    """Forecast when a Job starts that waits: the time that half of the runs reach, and intervals of 50 % and 90 %."""
+    if namespace is None:
+        raise typer.BadParameter(f"expected the namespace of Job {job} with -n, found none", param_hint="--namespace")
+    name = job.removeprefix("job/")
+    cluster = Cluster(kubeconfig, context, config, system_namespace)
+    found = cluster.ask(lambda client: _ask(client, cluster, namespace, name, runs, seed))
+    _print(found, output)
+
+
+async def _ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, runs: int, seed: int) -> dict[str, Any]:
+    from fairburst.forecast.forward import start_samples  # noqa: PLC0415  keeps `fairburst --help` quick
+    from fairburst.forecast.from_cluster import learn, state_of  # noqa: PLC0415
+    from fairburst.forecast.intervals import Calibration  # noqa: PLC0415
+    from fairburst.kube.look import look  # noqa: PLC0415
+
+    seen = await look(client, await cluster.settings(client))
+    if seen.view.controllers.job(namespace, name) is None:
+        raise CommandError(f"expected Job {name} in namespace {namespace}, found none", WRONG_ARGUMENTS)
+    if all(spec.name.partition("/")[0] != namespace for spec in seen.round.snapshot.queues):
+        raise CommandError(f"expected a queue that governs namespace {namespace}, found none; fairburst does not hold its work")
+    ended = await client.get_json("/api/v1/pods", {"fieldSelector": "status.phase=Succeeded", "limit": str(MOST_ENDED_PODS)})
+    known = learn(seen, ended.get("items") or [])
+    state = state_of(seen, known)
+    asked = f"{namespace}/{name}"
+    present = next((one for one in state.jobs if one.name == asked), None)
+    answer: dict[str, Any] = {"job": asked, "endedPods": known.ended_pods, "runs": runs}
+    if present is None or present.has_started:
+        return answer | {"state": "Ended" if present is None else "Started"}
+    waits = start_samples(state, [asked], known.durations, known.arrivals, seed=seed, runs=runs, horizon=HORIZON_SECONDS)[asked]
+    return answer | {"state": "Waiting"} | _as_data(Calibration().forecast(waits))
+
+
+def _as_data(forecast: Forecast) -> dict[str, Any]:
+    def plain(seconds: float) -> float | None:
+        return round(seconds, 1) if math.isfinite(seconds) else None
+
+    intervals = {str(round(level * 100)): [plain(low), plain(high)] for level, (low, high) in forecast.intervals.items()}
+    return {"medianSeconds": plain(forecast.median), "intervalsSeconds": intervals}
+
+
+def _print(found: dict[str, Any], form: Form) -> None:
+    if is_data(form):
+        print_value(found, form)
+        return
+    job = found["job"]
+    if found["state"] != "Waiting":
+        sys.stdout.write(f"Job {job} has {found['state'].lower()}.\n")
+        return
+    write = sys.stdout.write
+    write(f"Job {job} waits. It starts in about {_words(found['medianSeconds'])}.\n")
+    for level, (low, high) in found["intervalsSeconds"].items():
+        write(f"  {level} %: in {_words(low)} to {_words(high)}\n")
+    write(f"From {found['runs']} forward runs with the durations of {found['endedPods']} ended pods.\n")
+    if found["endedPods"] == 0:
+        write("No pod of a queue has ended, so all durations are guesses.\n")
+
+
+def _words(seconds: float | None) -> str:
+    if seconds is None:
+        return "more than a week"
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

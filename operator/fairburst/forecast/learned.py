@@ -1,0 +1,83 @@
+"""Durations and arrivals as distributions, learned from work that has ended and from jobs that have come (3Sigma, EuroSys 2018).
+
+A duration is drawn from the recent ones of the same queue and size of job, where there are enough; else of that size in any queue; else
+of all. Nothing is fitted: a distribution is the sample itself, so that two modes stay two modes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairburst.sim.workload import DagJob
+
+RECENT = 200  # the newest durations, and arrivals of a queue, that are kept
+ENOUGH = 5  # durations of one kind before they are used instead of more general ones
+UNSEEN_FACTOR = 2.0  # work that has run longer than any before it runs up to this times as long in all
+
+
+def size_class(tasks: int) -> int:
+    """Jobs with a number of tasks within a factor of four are of one size."""
+    return int(math.log2(max(1, tasks)) / 2)
+
+
+@dataclass(slots=True)
+class Durations:
+    """Seconds that tasks ran, by queue and size class."""
+
+    _seen: dict[tuple[str, int], deque[float]] = field(default_factory=dict)
+
+    def ended(self, queue: str, tasks: int, seconds: float) -> None:
+        """A stage (or Job) of so many tasks was seen to run for so long each."""
+        for kind in ((queue, size_class(tasks)), ("", size_class(tasks)), ("", -1)):
+            self._seen.setdefault(kind, deque(maxlen=RECENT)).append(seconds)
+
+    def samples(self, queue: str, tasks: int) -> Sequence[float]:
+        """The durations of the most specific kind with enough of them; empty if nothing has ended yet."""
+        kinds = ((queue, size_class(tasks)), ("", size_class(tasks)), ("", -1))
+        return next((self._seen[kind] for kind in kinds if len(self._seen.get(kind, ())) >= ENOUGH), self._seen.get(("", -1), ()))
+
+    def draw(self, queue: str, tasks: int, elapsed: float, draw: np.random.Generator, guess: float) -> float:
+        """A duration of a stage whose longest-running task has run for `elapsed`. guess: what is taken before anything has ended."""
+        known = self.samples(queue, tasks)
+        if not known:
+            return max(guess, elapsed) * float(draw.exponential()) + elapsed
+        longer = [one for one in known if one > elapsed] if elapsed > 0 else known
+        if not longer:
+            return elapsed * float(draw.uniform(1.0, UNSEEN_FACTOR))
+        return float(longer[int(draw.integers(len(longer)))])
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """The last jobs of each queue, and the seconds between them."""
+
+    _jobs: dict[str, deque[tuple[float, DagJob]]] = field(default_factory=dict)
+
+    def came(self, queue: str, time: float, job: DagJob) -> None:
+        """A job has come. Its durations are not read."""
+        self._jobs.setdefault(queue, deque(maxlen=RECENT)).append((time, job))
+
+    @property
+    def queues(self) -> list[str]:
+        """Queues of which more jobs may be expected."""
+        return [queue for queue, jobs in self._jobs.items() if len(jobs) >= ENOUGH and jobs[-1][0] > jobs[0][0]]
+
+    def stream(self, queue: str, now: float, draw: np.random.Generator) -> Iterator[tuple[float, DagJob]]:
+        """Seconds to each next job of a queue, and the job: the past from a random moment on, so that crowded times stay crowded.
+
+        The last job has come some time before `now`; the first gap is one that is longer.
+        """
+        jobs = self._jobs[queue]
+        since = now - jobs[-1][0]
+        starts = [at for at in range(1, len(jobs)) if jobs[at][0] - jobs[at - 1][0] > since] or list(range(1, len(jobs)))
+        at = starts[int(draw.integers(len(starts)))]
+        gap = jobs[at][0] - jobs[at - 1][0]
+        yield (gap - since if gap > since else gap), jobs[at][1]
+        while True:
+            at = at + 1 if at + 1 < len(jobs) else 1
+            yield jobs[at][0] - jobs[at - 1][0], jobs[at][1]

@@ -1,0 +1,93 @@
+"""`fairburst eta` against a fake API server: what it reads, what it says, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairburst.cli.errors import FAILED, WRONG_ARGUMENTS
+from fairburst.cli.main import main
+from tests.cli.test_ask import CORE, LEASES, LQ, TQ, WORK, Served
+from tests.support.objects import stored_queue
+
+JOBS, PODS = "/apis/batch/v1/jobs", "/api/v1/pods"
+
+
+def ago(seconds: float) -> str:
+    return (datetime.now(UTC) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def template(cpu: str) -> dict[str, Any]:
+    return {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}]}
+
+
+def job(name: str, pods: int, created: float, **status: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "batch", "uid": name, "creationTimestamp": ago(created)}
+    return {"metadata": metadata, "spec": {"parallelism": pods, "completions": pods, "template": {"spec": template("1")}}, "status": status}
+
+
+def pod(owner: str, number: int, started: float, ended: float | None = None) -> dict[str, Any]:
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": owner, "controller": True}
+    metadata = {"name": f"{owner}-{number}", "namespace": "batch", "uid": f"{owner}-{number}", "creationTimestamp": ago(started)}
+    status: dict[str, Any] = {"phase": "Running", "startTime": ago(started)}
+    if ended is not None:
+        finished = {"name": "c", "state": {"terminated": {"finishedAt": ago(ended)}}}
+        status = {"phase": "Succeeded", "startTime": ago(started), "containerStatuses": [finished]}
+    return {"metadata": metadata | {"ownerReferences": [reference]}, "spec": template("1") | {"nodeName": "node-0"}, "status": status}
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Served]:
+    """A node of 10 cpu that a Job fills since 40 s; pods of an earlier Job took 100 s; another Job waits."""
+    found = Served(tmp_path, LQ, TQ, LEASES, *CORE, *WORK)
+    status = {"allocatable": {"cpu": "10", "memory": "64Gi"}, "conditions": [{"type": "Ready", "status": "True"}]}
+    found.put("/api/v1/nodes", {"metadata": {"name": "node-0", "labels": {}}, "status": status})
+    for namespace in ("batch", "free"):
+        found.put("/api/v1/namespaces", {"metadata": {"name": namespace}, "status": {"phase": "Active"}})
+    found.put(TQ, stored_queue("ThroughputQueue", "batch", "tq"))
+    complete = [{"type": "Complete", "status": "True"}]
+    found.put(JOBS, job("earlier", 8, 500, succeeded=8, conditions=complete))
+    found.put(JOBS, job("runs", 10, 41, active=10))
+    found.put(JOBS, job("next", 4, 20))
+    for number in range(8):
+        found.put(PODS, pod("earlier", number, 400, 300))
+    for number in range(10):
+        found.put(PODS, pod("runs", number, 40))
+    yield found
+    found.stop()
+
+
+def test_a_waiting_job_is_told_when_running_work_will_have_ended(full: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eta", "next", "-n", "batch", "-o", "json", "--runs", "10", *full.arguments]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["job"], told["state"], told["endedPods"], told["runs"]) == ("batch/next", "Waiting", 8, 10)
+    assert told["medianSeconds"] == pytest.approx(60, abs=15)
+    for low, high in told["intervalsSeconds"].values():
+        assert low <= told["medianSeconds"] <= high
+    assert main(["eta", "job/next", "-n", "batch", "--runs", "10", *full.arguments]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("Job batch/next waits. It starts in about ")
+    assert [line.split()[0] for line in said[1:3]] == ["50", "90"]
+    assert said[3] == "From 10 forward runs with the durations of 8 ended pods."
+    assert all(len(line) <= 80 for line in said)
+
+
+@pytest.mark.parametrize(("name", "want"), [("runs", "has started"), ("earlier", "has ended")])
+def test_a_job_that_runs_or_has_ended_is_said_to(full: Served, name: str, want: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eta", name, "-n", "batch", *full.arguments]) == 0
+    assert capsys.readouterr().out == f"Job batch/{name} {want}.\n"
+
+
+def test_what_cannot_be_asked_is_said_in_one_line(full: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eta", "next", *full.arguments]) == WRONG_ARGUMENTS
+    assert "expected the namespace of Job next with -n" in capsys.readouterr().err
+    assert main(["eta", "absent", "-n", "batch", *full.arguments]) == WRONG_ARGUMENTS
+    assert capsys.readouterr().err == "fairburst eta: expected Job absent in namespace batch, found none\n"
+    full.put(JOBS, job("free", 1, 5) | {"metadata": {"name": "free", "namespace": "free", "uid": "free"}})
+    assert main(["eta", "free", "-n", "free", *full.arguments]) == FAILED
+    assert "expected a queue that governs namespace free, found none" in capsys.readouterr().err
