@@ -2,7 +2,7 @@
 
 The runs say which waits are likely. What they leave out, such as users who act, makes them too sure or not sure enough. So each outcome is
 scored: how far it lay from the median, in units of the forecast's own width, on a logarithmic scale of waits. The intervals of the next
-forecasts reach as far as the scores of the last ones did. Before there are outcomes, the intervals are half as wide again as the runs.
+forecasts reach as far as the scores of the last ones did. Before there are outcomes, the intervals are twice as wide as the runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from fairburst.policy.arrays import FloatArray
 LEVELS = (0.5, 0.9)
 RECENT = 300  # scores that count
 _PRIOR = 19  # scores that count until there are outcomes, and among them
-_PRIOR_WIDTH = 1.5  # how much wider than the runs outcomes are taken to spread then: runs leave out what nobody can draw
+_STEP = 0.02  # by how much one outcome moves the level that is asked of the scores
+_SUREST = 0.995
+_PRIOR_WIDTH = 2.0  # how much wider than the runs outcomes are taken to spread then: runs leave out what nobody can draw
 _SPREAD = 1.645  # standard deviations between the median and the 95 % quantile of a normal distribution
 _NARROWEST = 0.02  # width of a forecast whose runs all agree, as a logarithm: one in fifty
 _SECOND = 1.0  # waits are compared as log(wait + 1 s)
@@ -40,10 +42,15 @@ class Forecast:
 
 @dataclass(slots=True)
 class Calibration:
-    """The scores of the last outcomes, and how many of all outcomes the intervals covered."""
+    """The scores of the last outcomes, and how many of all outcomes the intervals covered.
+
+    asked: by level, the part of the scores that an interval reaches over. It grows with each outcome outside and shrinks with each inside
+    (adaptive conformal inference, Gibbs and Candès 2021), so that intervals cover what they say while the runs get better or worse.
+    """
 
     scores: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
     outcomes: int = 0
+    asked: dict[float, float] = field(default_factory=lambda: {level: level for level in LEVELS})
     covered: dict[float, int] = field(default_factory=lambda: dict.fromkeys(LEVELS, 0))
 
     def forecast(self, waits: FloatArray) -> Forecast:
@@ -52,17 +59,21 @@ class Calibration:
         if math.isinf(median):
             return Forecast(median, dict.fromkeys(LEVELS, (_quantile(waits, 0.05), math.inf)))
         known = np.array([*self.scores, *_prior()])
-        intervals = {}
+        intervals: dict[float, tuple[float, float]] = {}
+        inner = (math.inf, 0.0)
         for level in LEVELS:
-            low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
-            intervals[level] = (_wait(median + low * width), _wait(median + high * width))
+            low, high = np.quantile(known, [(1 - self.asked[level]) / 2, (1 + self.asked[level]) / 2])
+            inner = min(inner[0], _wait(median + low * width)), max(inner[1], _wait(median + high * width))
+            intervals[level] = inner  # each holds the narrower ones
         return Forecast(_wait(median), intervals)
 
     def came_out(self, waits: FloatArray, forecast: Forecast, wait: float) -> None:
         """The job has started after `wait` seconds."""
         self.outcomes += 1
         for level in LEVELS:
-            self.covered[level] += forecast.covers(level, wait)
+            covered = forecast.covers(level, wait)
+            self.covered[level] += covered
+            self.asked[level] = min(max(self.asked[level] + _STEP * (level - covered), _STEP), _SUREST)
         median, width = _centre(waits)
         if math.isfinite(median):
             self.scores.append((_log(wait) - median) / width)
