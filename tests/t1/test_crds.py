@@ -132,15 +132,19 @@ BAD = [
         "expected minInterarrivalSeconds of at least the burst's deadlineSeconds, found 39 < 40",
         id="sporadic more often than the deadline",
     ),
-    pytest.param({"arrival": {}}, "spec.arrival", "expected exactly one of periodic, sporadic and schedule", id="no arrival form"),
+    pytest.param(
+        {"arrival": {}}, "spec.arrival", "expected exactly one of periodic, sporadic, schedule and calendar", id="no arrival form"
+    ),
     pytest.param(
         {"arrival/sporadic": {"minInterarrivalSeconds": 300}},
         "spec.arrival",
-        "expected exactly one of periodic, sporadic and schedule",
+        "expected exactly one of periodic, sporadic, schedule and calendar",
         id="two arrival forms",
     ),
     pytest.param({"arrival": ABSENT}, "spec.arrival", "Required value", id="no arrival"),
-    pytest.param({"burst": ABSENT}, "spec.burst", "expected burst beside arrival.periodic or arrival.sporadic", id="no burst"),
+    pytest.param(
+        {"burst": ABSENT}, "spec.burst", "expected burst beside arrival.periodic, arrival.sporadic or arrival.calendar", id="no burst"
+    ),
     pytest.param(
         {"arrival": {"schedule": {"bursts": [scheduled("2026-01-01T00:00:00Z")]}}},
         "spec.burst",

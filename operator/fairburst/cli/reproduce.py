@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # as fairburst.sim.reproductions.EXPERIMENTS, which is imported late; a test compares the two
 NAMES = (
     "bopf-table4", "bopf-table3", "bopf-lq-times", "bopf-protection", "bopf-multi", "bopf-motivation", "bopf-errors", "bopf-alpha",
-    "bpf-nonpreemption", "bopf-profiles", "dress-fig1", "dress-table2", "dress-mixed", "dress-estimator", "dress-lead-time",
+    "bpf-nonpreemption", "bopf-profiles", "dress-fig1", "dress-table2", "dress-mixed", "dress-estimator", "dress-lead-time", "dress-sweep",
     "paf-fig4", "paf-fig6", "paf-fig7", "paf-fig10", "paf-fits",
 )  # fmt: skip
 ALL = "all"

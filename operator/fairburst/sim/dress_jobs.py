@@ -50,8 +50,9 @@ class DressJob:
 class DressJobs:
     """Open jobs and recent tasks of one run."""
 
-    def __init__(self, config: DressConfig) -> None:
+    def __init__(self, config: DressConfig, small_work_seconds: float | None = None) -> None:
         self.config = config
+        self._small_work_seconds = small_work_seconds
         self.jobs: dict[int, DressJob] = {}
         self.tasks: list[DressTasks] = []
         self.held: dict[tuple[str, DemandCategory], IntArray] = {}
@@ -59,7 +60,11 @@ class DressJobs:
     def submit(self, serial: int, queue: str, spec: DagJob, pool: FloatArray, now: float) -> DressJob:
         """Add a job and fix its category."""
         request = np.array(spec.peak, dtype=np.float64)
-        category = category_of(request, pool, self.config.size_threshold)
+        size = request
+        if self._small_work_seconds is not None:
+            work = np.array([[stage.tasks * stage.seconds * amount for amount in stage.demand] for stage in spec.stages]).sum(axis=0)
+            size = work / self._small_work_seconds
+        category = category_of(size, pool, self.config.size_threshold)
         nothing = np.zeros(len(pool), dtype=np.int64)
         job = DressJob(serial, queue, spec, now, request, category, nothing.copy(), nothing.copy())
         self.jobs[serial] = job

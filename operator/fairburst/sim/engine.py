@@ -118,7 +118,8 @@ class Simulation:
         self.throughput_left = self.jobs_left = 0
         self.endless = any(plan.count is None for plan in scenario.bursts)
         # whole jobs need to be known as jobs, whoever decides
-        self.book = DressJobs(scenario.config.dress or DressConfig()) if name == "dress" or scenario.whole_jobs else None
+        keeps_jobs = name == "dress" or scenario.whole_jobs
+        self.book = DressJobs(scenario.config.dress or DressConfig(), scenario.small_work_seconds) if keeps_jobs else None
 
     def run(self) -> Record:
         self._lay_out()
@@ -433,7 +434,8 @@ class Simulation:
             if line in blocked and not (whole and booked.started):
                 continue
             if whole and not booked.started and not self._may_start_whole(booked, result):
-                blocked.add(line)
+                if result.dress is None:  # DRESS has its own order, and names every job that may start
+                    blocked.add(line)
                 continue
             level = allocation if small_level is None or whole else self._part(book, row, booked, allocation, small_level)
             given = self._start_job(job, allocation, level)

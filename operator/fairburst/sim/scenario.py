@@ -54,6 +54,7 @@ class Scenario:
     until: latest end. The run ends when all jobs of throughput queues have ended, or all jobs without such queues.
     whole_jobs: whether a job of a throughput queue starts only when everything that it wants at one time is free, in order (Capacity FIFO
     in DRESS §I and §V; policy `dress` has a separate setting).
+    small_work_seconds: a job is small by its work instead of its request: at most θ of the pool for so long. None: by its request.
     """
 
     cluster: Cluster
@@ -67,6 +68,7 @@ class Scenario:
     round_seconds: float = 0.0
     until: float = math.inf
     whole_jobs: bool = False
+    small_work_seconds: float | None = None
 
     def check(self) -> None:
         """Raise ScenarioError if the parts do not fit together."""

@@ -49,6 +49,7 @@ class DressConfig:
     step_seconds: the time unit "t + 1" of Algorithm 3, which runs at most once in it; about a YARN heartbeat.
     horizon_seconds: how far ahead the estimators predict before they are scored.
     start_mode: see StartMode; Kubernetes Jobs start pod by pod.
+    smallest_first: order of waiting jobs within a category: by request, then submission, instead of by submission, as in Fig. 1.
     """
 
     size_threshold: float = 0.10
@@ -61,6 +62,7 @@ class DressConfig:
     step_seconds: float = 1.0
     horizon_seconds: float = 10.0
     start_mode: StartMode = StartMode.TASK_BY_TASK
+    smallest_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -105,13 +105,15 @@ def sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> Work:
     rows = np.array([levels.row_of[job.queue] for job in listed], dtype=np.int64)
     small_demand = np.zeros_like(levels.level)
     np.add.at(small_demand, rows[small], np.maximum(wanted, held)[small])
-    large = _waiting(listed, missing, waits & ~small)
+    size = _sizes(request, levels.pool) if config.smallest_first else np.zeros(len(listed))
+    large = _waiting(listed, missing, waits & ~small, size)
     under_way = {id(job) for job in running}
-    oldest = next((entry for entry in zip(large.jobs, large.requests, strict=True) if id(entry[0]) not in under_way), None)
+    whole_jobs = [entry for entry in zip(large.jobs, large.requests, strict=True) if id(entry[0]) not in under_way]
+    oldest = min(whole_jobs, key=lambda entry: (entry[0].submitted, entry[0].name), default=None)
     never = sorted((_never_fits(listed[at], levels) for at in np.flatnonzero(too_large)), key=lambda item: (item.queue, item.job))
     counts = np.array([job.count for job in listed], dtype=np.int64)
     return Work(
-        np.minimum(small_demand, levels.demand), _waiting(listed, missing, waits & small), large, oldest, tuple(never),
+        np.minimum(small_demand, levels.demand), _waiting(listed, missing, waits & small, size), large, oldest, tuple(never),
         (int(counts[small].sum()), int(counts[~small].sum())), held[small].sum(axis=0),
     )  # fmt: skip
 
@@ -136,8 +138,14 @@ def _fixed_or_now(jobs: Sequence[Job], small_now: BoolArray) -> BoolArray:
     return result
 
 
-def _waiting(jobs: Sequence[Job], missing: FloatArray, which: BoolArray) -> Waiting:
-    order = sorted(np.flatnonzero(which).tolist(), key=lambda at: (jobs[at].submitted, jobs[at].name))
+def _sizes(request: FloatArray, pool: FloatArray) -> FloatArray:
+    """Return (n,) dominant shares of the pool."""
+    share: FloatArray = np.divide(request, pool, out=np.zeros_like(request), where=pool > 0).max(axis=1, initial=0.0)
+    return share
+
+
+def _waiting(jobs: Sequence[Job], missing: FloatArray, which: BoolArray, size: FloatArray) -> Waiting:
+    order = sorted(np.flatnonzero(which).tolist(), key=lambda at: (size[at], jobs[at].submitted, jobs[at].name))
     return Waiting([jobs[at] for at in order], missing[order])
 
 

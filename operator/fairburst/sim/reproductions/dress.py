@@ -60,10 +60,10 @@ def _toy(third: float) -> Scenario:
         DagJob(f"job-{number + 1}", (Stage("run", width, seconds, (1.0,)),))
         for number, (width, seconds) in enumerate(((3, 10.0), (4, 20.0), (3, third), (2, 10.0)))
     ]
-    return _scenario([(float(number), job) for number, job in enumerate(jobs)], 6.0, DressConfig(size_threshold=0.5))
+    return scenario([(float(number), job) for number, job in enumerate(jobs)], 6.0, DressConfig(size_threshold=0.5))
 
 
-def _scenario(jobs: Sequence[tuple[float, DagJob]], containers: float, config: DressConfig) -> Scenario:
+def scenario(jobs: Sequence[tuple[float, DagJob]], containers: float, config: DressConfig) -> Scenario:
     """Return a scenario with one queue and whole jobs, by default with the paper's settings: no bound on a large job's wait."""
     settings = replace(config, start_mode=StartMode.WHOLE_JOBS)
     return Scenario(
@@ -147,7 +147,7 @@ def mixed(options: Options, progress: Progress) -> Reproduction:
         compared = []
         for number, seed in enumerate(seeds):
             progress((part + number / len(seeds)) / len(targets), f"{small / JOBS:.0%} small, seed {seed}")
-            compared.append(_compare(generated(seed, small, tuple(PROGRAMS), _every_second(seed))))
+            compared.append(_compare(generated(seed, small, tuple(PROGRAMS), every_second(seed))))
         name = f"{small / JOBS:.0%} small"
         rows += _reduction_rows(name, compared, target)
         reductions[small] = [one.small_reduction for one in compared]
@@ -162,7 +162,7 @@ def mixed(options: Options, progress: Progress) -> Reproduction:
     )
 
 
-def _every_second(seed: int) -> Callable[[str], bool]:
+def every_second(seed: int) -> Callable[[str], bool]:
     """Return a function that makes one job in two a MapReduce job, at random."""
     rng = np.random.default_rng(seed + 1000)
     return lambda _: bool(rng.integers(2))
@@ -175,8 +175,8 @@ def _seeds(options: Options) -> range:
 def _compare(jobs: Sequence[tuple[float, DagJob]]) -> Compared:
     """Run both schedulers with the paper's settings. `floor` is DRESS with δ kept at its initial 10 % or more."""
     config = DressConfig(max_wait_seconds=math.inf, step_seconds=GAP_SECONDS)
-    fifo, ours = (run(_scenario(jobs, CONTAINERS, config), policy) for policy in ("capacity", "dress"))
-    floor = run(_scenario(jobs, CONTAINERS, replace(config, min_reserve=config.initial_reserve)), "dress")
+    fifo, ours = (run(scenario(jobs, CONTAINERS, config), policy) for policy in ("capacity", "dress"))
+    floor = run(scenario(jobs, CONTAINERS, replace(config, min_reserve=config.initial_reserve)), "dress")
 
     def both(figure: Callable[[Record], float]) -> tuple[float, float]:
         return figure(fifo), figure(ours)
