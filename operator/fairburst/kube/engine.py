@@ -91,7 +91,7 @@ class Engine:
         self._lead_times = LeadTimeForecasts(learning=self.reserve is not None)
         self._decision_changes = DecisionChanges()
         self._rows: dict[str, int] = {}
-        self._modes: dict[str, frozenset[str]] = {}
+        self._holding: dict[str, frozenset[str]] = {}
         self._reclaiming = np.zeros(0, dtype=np.bool_)
         self._gated: frozenset[str] = frozenset()
         self._gate_levels: dict[str, GateLevel] = {}
@@ -250,7 +250,7 @@ class Engine:
         self._queue_set = self._queues.build(queues, self.memory, self._absent)
         governing = self._queue_set.governing
         self._rows = {entry.namespace: row for row, entry in enumerate(governing)}
-        self._modes = {mode: frozenset(one.namespace for one in governing if one.enforcement == mode) for mode in ("Gate", "Suspend")}
+        self._holding = {kind: frozenset(one.namespace for one in governing if one.mode.holds == kind) for kind in ("Pods", "Jobs")}
         self._reclaiming = np.array([entry.reclaims for entry in governing], dtype=np.bool_)
         self._statuses.lay_out(self._queue_set)
         self._quotas.hold_times.retain(self._rows)
@@ -271,7 +271,7 @@ class Engine:
             self._forget_others()
         view.changed_namespaces |= view.pods.expire(wall)
         view.changed_namespaces |= self.slots.prepare(view.controllers, view.pods, self._queue_set, moved=changes.everything)
-        gated = self._modes["Gate"]
+        gated = self._holding["Pods"]
         managed = self._cluster.managed
         stale = {*stale, *view.changed_namespaces, *(gated ^ self._gated), *(managed - self._demands.by_namespace.keys())} & managed
         touched = view.changed_namespaces | stale
@@ -367,14 +367,14 @@ class Engine:
         for namespace in round_.touched:
             self._gate_levels.pop(namespace, None)
         for item in (*items, *self._managed.of(waiting)):
-            if item.row is not None and item.is_in("Gate"):
+            if item.row is not None and item.mode.holds == "Pods":
                 self._gate_levels[item.namespace] = gate_level(item, round_.result, waiting=item.namespace in waiting)
         plan.ungates, due = self.gates.plan(self._gate_levels, round_.left_alone, round_.view.pods, round_.now)
         plan.due = min(plan.due, due)
         for item in items:
-            if self.reserve is not None and item.entry is not None and item.row is not None and item.is_in("Suspend"):
+            if self.reserve is not None and item.entry is not None and item.row is not None and item.mode.holds == "Jobs":
                 item.parts = self.reserve.level_parts(item.entry, item.row, round_.result, round_.now, exact=item.held_back)
                 if item.parts is not None:
                     self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
         noted, resources = round_.view.controllers.noted_jobs(), round_.snapshot.resources
-        plan.starts = job_starts(items, self._modes["Suspend"], round_.result, resources, noted, round_.left_alone)
+        plan.starts = job_starts(items, self._holding["Jobs"], round_.result, resources, noted, round_.left_alone)

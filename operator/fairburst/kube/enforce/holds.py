@@ -42,7 +42,7 @@ def job_starts(
     `holding`: all namespaces of queues in Suspend mode. `noted`: all Jobs and JobSets with our note; `left_alone`: namespaces where others
     decide.
     """
-    waiting = [item for item in enforced if item.row is not None and item.demand.held and item.is_in("Suspend")]
+    waiting = [item for item in enforced if item.row is not None and item.demand.held and item.mode.holds == "Jobs"]
     chosen = list[JobStart]()
     for item in sorted(waiting, key=lambda item: _urgency(result, item.row or 0, waiting=True)):
         chosen += starts(item.demand, resources, item.level.tolist(), _early(item, resources), item.parts)
@@ -60,8 +60,8 @@ def too_large_to_start(enforced: Collection[ManagedNamespace], gated: GatedPods,
 
     Such work never runs, so the queue's condition names it. The list is empty for a queue without such work.
     """
-    found = {item.namespace: too_large(item.demand, pods.resources, item.level.tolist()) for item in enforced if item.is_in("Suspend")}
-    levels = {item.namespace: item.level.tolist() for item in enforced if item.is_in("Gate")}
+    found = {item.namespace: too_large(item.demand, pods.resources, item.level.tolist()) for item in enforced if item.mode.holds == "Jobs"}
+    levels = {item.namespace: item.level.tolist() for item in enforced if item.mode.holds == "Pods"}
     found |= {namespace: [] for namespace in levels}
     for (namespace, _), group in gated.groups():
         if namespace in levels and group.complete and not group.started:

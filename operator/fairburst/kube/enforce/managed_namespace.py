@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from fairburst.kube.enforce.enforceability import Obstacle
 from fairburst.kube.enforce.slack import FIRST_PODS
 from fairburst.kube.enforce.suspend import LevelParts
+from fairburst.kube.modes.mode import Mode
+from fairburst.kube.modes.registry import DEFAULT
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.policy.arrays import FloatArray
@@ -37,6 +39,7 @@ class ManagedNamespace:
     slots: int | None = None
     parts: LevelParts | None = None
 
-    def is_in(self, mode: str) -> bool:
-        """Return whether a queue in this mode of enforcement governs the namespace."""
-        return self.entry is not None and self.entry.enforcement == mode
+    @property
+    def mode(self) -> Mode:
+        """The mode of its queue. Without a queue the quota holds the namespace at the floor."""
+        return DEFAULT if self.entry is None else self.entry.mode

@@ -232,7 +232,7 @@ def _is_over(row: int, snapshot: ClusterSnapshot, result: RoundResult) -> bool:
 def _refilled(item: ManagedNamespace, cluster: Cluster) -> FloatArray:
     """Return (K,) amounts that the namespace's quota still admits, if that is a pod or more above its level; else zeros."""
     resources, quota = cluster.index.resources, cluster.quotas.get((item.namespace, QUOTA_NAME))
-    if item.is_in("Gate"):
+    if item.mode.ceiling:
         return np.zeros(len(resources))
     hard = amounts(quota.status.hard) if quota is not None else {}
     enforced = np.array([hard.get(resource, LARGEST) for resource in resources])

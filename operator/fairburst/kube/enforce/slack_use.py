@@ -23,14 +23,14 @@ def use_of(
     `quotas`: the namespace's own quotas. A full one stops work even if it is that of the small or the large jobs only.
     """
     wants_more = any(item.demand.demand.get(name, 0.0) >= amount + 0.5 * item.unit[name] > 0 for name, amount in level.items())
-    if item.row is None or item.held_back or item.is_in("Gate") or not wants_more or not any(item.unit.values()):
+    if item.row is None or item.held_back or item.mode.ceiling or not wants_more or not any(item.unit.values()):
         return None
     bound = {name: usage.bound.get(name, 0.0) - uncharged.get(name, 0.0) for name in level}
     return Use(
         short=fewest({name: amount - bound[name] for name, amount in level.items()}, item.unit),
         missing=fewest({name: amount - usage.stored.get(name, 0.0) for name, amount in level.items()}, item.unit),
         room=fewest(room, item.unit),
-        full=bool(item.demand.held) if item.is_in("Suspend") else any(_admits_none(quota, item.unit, usage) for quota in quotas),
+        full=bool(item.demand.held) if item.mode.holds == "Jobs" else any(_admits_none(quota, item.unit, usage) for quota in quotas),
         cap=fewest(level, item.unit),
     )
 

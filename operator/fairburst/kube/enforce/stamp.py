@@ -8,9 +8,6 @@ from fairburst.config import Config
 from fairburst.kube.names import LOWEST_CLASS, class_name
 from fairburst.policy.model import GuaranteeClass
 
-# The new work that admission policies hold, by the queue's enforcement (status.holds).
-HOLDS = {"Gate": "Pods", "Suspend": "Jobs"}
-
 
 def class_values(config: Config) -> dict[str, int]:
     """Return the value of each PriorityClass by name."""

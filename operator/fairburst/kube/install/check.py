@@ -19,6 +19,7 @@ from fairburst.kube.api.errors import ApiError, Forbidden, Invalid, NotFound, Un
 from fairburst.kube.install.crd import all_crds
 from fairburst.kube.install.manifests import policies, priority_classes
 from fairburst.kube.install.tenant_rules import tenant_policies
+from fairburst.kube.modes.registry import mode_of
 from fairburst.kube.names import GROUP
 from fairburst.kube.queues.listing import Queues, read_queues
 
@@ -211,7 +212,7 @@ async def _tried_pod(client: ApiClient, config: Config) -> Finding:
     stamped = [
         (key[1], (obj.get("status") or {}).get("stamp", {}).get("className"))
         for key, obj in _of_pool(await read_queues(client), config).items()
-        if (obj.get("status") or {}).get("stamp") and (obj.get("spec") or {}).get("enforcement") != "Observe"
+        if (obj.get("status") or {}).get("stamp") and mode_of(obj.get("spec")).enforced
     ]
     if not stamped:
         return Finding("tried pod", None, "no queue has a namespace in which a pod could be tried", "create a queue")

@@ -304,7 +304,7 @@ def _elastic_queue(entry: QueueEntry) -> _ElasticQueue | None:
     spec = entry.queue.spec if entry.queue is not None else None
     if not isinstance(spec, ThroughputQueueSpec) or spec.elasticity is None or spec.suspended:
         return None
-    return _ElasticQueue(entry, spec.elasticity, spec.enforcement != "Observe")
+    return _ElasticQueue(entry, spec.elasticity, not entry.observed_only)
 
 
 def _refused(one: JobView) -> JobProblem:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fairburst.kube.containment import Containment
+from fairburst.kube.modes.mode import Mode
+from fairburst.kube.modes.registry import mode_of
 from fairburst.kube.queues.burst_history import BurstHistory
 from fairburst.kube.queues.core_values import listed_until, to_queue_spec
 from fairburst.kube.queues.objects import InvalidQueueError, LatencyQueue, ThroughputQueue, parse_queue
@@ -56,14 +58,14 @@ class QueueEntry:
         return self.key[1]
 
     @property
-    def enforcement(self) -> str:
-        """spec.enforcement as written; invalid edits elsewhere in the spec do not change it."""
-        return str(self.obj["spec"].get("enforcement") or "Quota")
+    def mode(self) -> Mode:
+        """The mode of enforcement as written; invalid edits elsewhere in the spec do not change it."""
+        return mode_of(self.obj["spec"])
 
     @property
     def observed_only(self) -> bool:
         """Whether fairburst only decides and reports, and writes nothing else for it."""
-        return self.enforcement == "Observe"
+        return not self.mode.enforced
 
     @property
     def reclaims(self) -> bool:
@@ -284,7 +286,7 @@ def _not_governing(entry: QueueEntry, first: Mapping[str, Any] | None) -> QueueE
 def is_observed(obj: Mapping[str, Any]) -> bool:
     """Return whether the queue object is in Observe mode, as written."""
     spec = obj.get("spec")
-    return isinstance(spec, Mapping) and spec.get("enforcement") == "Observe"
+    return not mode_of(spec).enforced
 
 
 def pool_name(obj: Mapping[str, Any]) -> str:

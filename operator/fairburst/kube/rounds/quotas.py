@@ -63,7 +63,7 @@ class QuotaRounds:
     def entitle(items: Sequence[ManagedNamespace], entitled: FloatArray, more: BoolArray, *, bound_by_burst: bool) -> None:
         """Return (N, K) amounts that queues in Quota mode may use at once, and (N,) whether these exceed their levels."""
         for item in items:
-            if item.row is not None and more[item.row] and item.is_in("Quota"):
+            if item.row is not None and more[item.row] and item.mode.entitled:
                 item.entitled, item.bound_by_burst = entitled[item.row], bound_by_burst
 
     def plan(self, round_: RoundContext, managed: ManagedNamespaces, items: Sequence[ManagedNamespace], plan: RoundPlan) -> None:
@@ -107,14 +107,14 @@ class QuotaRounds:
             return []
         namespace_quota = namespace_quota_target(item, usage.stored, usage.pods, round_.snapshot.resources)
         namespace_quota = self._expiring(round_, item, namespace_quota, quota)
-        if item.is_in("Gate"):
+        if item.mode.ceiling:
             present = amounts(quota.spec.hard) if quota is not None else {}
             settled = self.hold_times.settled(item.namespace, round_.now)
             if not settled:
                 self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
             return [gated_target(namespace_quota, item, round_.snapshot, present, settled=settled)]
         parts = list[QuotaTarget]()
-        if self._reserve is not None and item.entry is not None and item.row is not None and not item.is_in("Suspend"):
+        if self._reserve is not None and item.entry is not None and item.row is not None and item.mode.divided:
             parts = self._reserve.targets(namespace_quota, item.entry, item.row, round_.snapshot, plan.result, usage.by_class, round_.now)
             if parts:
                 self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
@@ -138,7 +138,7 @@ class QuotaRounds:
 
 def _temporary(round_: RoundContext, item: ManagedNamespace, target: QuotaTarget) -> Temporary | None:
     """Return the temporary part of the quota: the rate of an open window, slack beyond one pod."""
-    if item.row is None or item.is_in("Gate"):
+    if item.row is None or item.mode.ceiling:
         return None
     columns, snapshot = round_.memory.columns, round_.snapshot
     if columns is not None and columns.state[item.row] in {OPEN, OVERDUE}:

@@ -18,7 +18,7 @@ from fairburst.config import Config
 from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.gate import UngatePlanner
 from fairburst.kube.enforce.holds import too_large_to_start
-from fairburst.kube.enforce.stamp import HOLDS, stamp_of
+from fairburst.kube.enforce.stamp import stamp_of
 from fairburst.kube.jobs.reserve import Reserve
 from fairburst.kube.queues.burst_history import BurstHistory
 from fairburst.kube.queues.queue_set import QueueEntry, QueueSet
@@ -149,7 +149,7 @@ class StatusRounds:
                     round_.snapshot.usage[row],
                     np.maximum(amounts_wanted(demands[entry.namespace], round_.snapshot.resources), round_.snapshot.demand[row]),
                     None if entry.observed_only else stamp_of(decision.guarantee_class, self._config),
-                    HOLDS.get(entry.enforcement),
+                    entry.mode.holds,
                     reserve=reserve,
                     lead_time=self._lead_time(plan, entry.qualified_name, row),
                     suggestion=self.suggestions.get(entry.qualified_name),

@@ -13,11 +13,6 @@ from fairburst.policy.attainability import Attainability, Verdict
 from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind
 from fairburst.quantity import format_quantity
 
-_HOW = {
-    "Quota": ("Quota", "the namespace's ResourceQuota follows the allocation."),
-    "Gate": ("Gate", "new pods wait behind a scheduling gate that is taken off by the allocation; the ResourceQuota is only a ceiling."),
-    "Suspend": ("Suspend", "new Jobs wait suspended until they fit the allocation whole; the namespace's ResourceQuota follows it."),
-}
 NEVER_FITS = "NeverFits"  # the job runs in parts, so nothing waits for an action
 _ATTAINABLE = {Verdict.IN_TIME: "True", Verdict.TOO_LATE: "False", Verdict.DOES_NOT_FIT: "False", Verdict.NOT_MEASURED: "Unknown"}
 
@@ -116,13 +111,13 @@ def was_observed(obj: Mapping[str, Any]) -> bool:
 
 def _enforced(entry: QueueEntry, decision: QueueDecision, obstacles: Sequence[Obstacle], *, observed_only: bool) -> ConditionValue:
     if observed_only:
-        return ConditionValue("Enforced", "False", "Observe", "enforcement: Observe; decisions are reported, nothing is written.")
+        return ConditionValue("Enforced", "False", entry.mode.name, entry.mode.sentence)
     if obstacles:
         worst = min(obstacles, key=lambda obstacle: not obstacle.blocks)
         return ConditionValue("Enforced", "False", worst.reason, " ".join(obstacle.message for obstacle in obstacles))
     if decision.guarantee_class is None:
         return ConditionValue("Enforced", "True", "Floor", "rejected: the namespace runs at the floor in the lowest class.")
-    return ConditionValue("Enforced", "True", *_HOW.get(entry.enforcement, _HOW["Quota"]))
+    return ConditionValue("Enforced", "True", entry.mode.name, entry.mode.sentence)
 
 
 def _jobs_fit(too_large: Sequence[str], never_start: Sequence[Oversize]) -> ConditionValue:

@@ -1,0 +1,1 @@
+"""The modes of enforcement: one module each, listed in `registry.py`."""

@@ -1,0 +1,12 @@
+"""Gate: new pods wait behind a scheduling gate, which `enforce/gate.py` removes by the level. The quota is only a ceiling."""
+
+from __future__ import annotations
+
+from fairburst.kube.modes.mode import Mode
+
+MODE = Mode(
+    "Gate",
+    "new pods wait behind a scheduling gate that is taken off by the allocation; the ResourceQuota is only a ceiling.",
+    holds="Pods",
+    ceiling=True,
+)

@@ -1,0 +1,25 @@
+"""The properties of a mode of enforcement that other modules ask for. One value a mode, no state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """One value of spec.enforcement.
+
+    sentence: message of the condition Enforced. enforced: whether the operator writes anything but statuses. holds: the new objects that
+    the admission policies hold (status.holds), until `enforce/holds.py` releases them. ceiling: whether the quota is far above the level,
+    because the holds keep the level. entitled: whether the quota of an idle queue admits its entitlement at once. divided: whether quotas
+    for small and large jobs divide the level.
+    """
+
+    name: str
+    sentence: str
+    enforced: bool = True
+    holds: Literal["Pods", "Jobs"] | None = None
+    ceiling: bool = False
+    entitled: bool = False
+    divided: bool = False

@@ -1,0 +1,18 @@
+"""All modes of enforcement. A further mode is a module beside this one, and a name in `MODES`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairburst.kube.modes import gate, observe, quota, suspend
+from fairburst.kube.modes.mode import Mode
+
+MODES: dict[str, Mode] = {mode.name: mode for mode in (quota.MODE, gate.MODE, suspend.MODE, observe.MODE)}
+DEFAULT = quota.MODE
+
+
+def mode_of(spec: Any) -> Mode:
+    """Return the mode that a queue's spec names, as written; the default if it names none that exists."""
+    named = spec.get("enforcement") if isinstance(spec, Mapping) else None
+    return MODES.get(named, DEFAULT) if isinstance(named, str) else DEFAULT

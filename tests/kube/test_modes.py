@@ -1,0 +1,32 @@
+"""The registry of modes and the CRD's values of spec.enforcement are the same list, and a mode's properties agree with each other."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from fairburst.kube.modes.mode import Mode
+from fairburst.kube.modes.registry import DEFAULT, MODES, mode_of
+from fairburst.kube.queues.specs import QueueSettings
+
+
+def test_the_crd_permits_exactly_the_registered_modes() -> None:
+    field = QueueSettings.model_fields["enforcement"]
+    assert set(get_args(field.annotation)) == MODES.keys()
+    assert field.default == DEFAULT.name
+
+
+@pytest.mark.parametrize("mode", MODES.values(), ids=lambda mode: mode.name)
+def test_a_quota_far_above_the_level_needs_a_hold_on_every_pod_and_grants_nothing_beside_it(mode: Mode) -> None:
+    if mode.ceiling:
+        assert mode.holds == "Pods"
+        assert not mode.entitled
+        assert not mode.divided
+    if not mode.enforced:
+        assert (mode.holds, mode.ceiling, mode.entitled, mode.divided) == (None, False, False, False)
+
+
+@pytest.mark.parametrize("spec", [None, {}, {"enforcement": None}, {"enforcement": ["Gate"]}, {"enforcement": "Unheard"}, "Gate"])
+def test_a_spec_that_names_no_mode_is_enforced_by_the_default(spec: Any) -> None:
+    assert mode_of(spec) is DEFAULT
