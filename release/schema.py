@@ -1,4 +1,4 @@
-"""values.schema.json: what each value may be. The configuration's part is made from config.py, the rest is said here.
+"""values.schema.json: what each value may be. The configuration's part is made from fairburst.config, the rest is said here.
 
 Every object is closed, so that a misspelt value is refused and named.
 """

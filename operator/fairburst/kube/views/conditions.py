@@ -8,6 +8,7 @@ from typing import Any
 
 from fairburst.kube.enforce.enforceability import NAMED_AT_MOST, Obstacle
 from fairburst.kube.enforce.fifo_admission import Oversize
+from fairburst.kube.modes import observe
 from fairburst.kube.queues.queue_set import INTERNAL_ERROR, QueueEntry
 from fairburst.policy.attainability import Attainability, Verdict
 from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind
@@ -111,7 +112,7 @@ def was_observed(obj: Mapping[str, Any]) -> bool:
 
 def _enforced(entry: QueueEntry, decision: QueueDecision, obstacles: Sequence[Obstacle], *, observed_only: bool) -> ConditionValue:
     if observed_only:
-        return ConditionValue("Enforced", "False", entry.mode.name, entry.mode.sentence)
+        return ConditionValue("Enforced", "False", observe.MODE.name, observe.MODE.sentence)
     if obstacles:
         worst = min(obstacles, key=lambda obstacle: not obstacle.blocks)
         return ConditionValue("Enforced", "False", worst.reason, " ".join(obstacle.message for obstacle in obstacles))
