@@ -15,7 +15,8 @@ from fairburst.kube.api.objects import Pod
 from fairburst.kube.enforce.fifo_admission import served
 from fairburst.kube.names import GATE
 from fairburst.kube.usage.gated_pods import GatedPod, GatedPods, GroupKey, PodGroup, PodKey
-from fairburst.kube.usage.pod_index import PodIndex, RequestVector
+from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.usage.pod_usage import RequestVector
 
 RETRY_SECONDS = 1.0
 MOST_CEILING = 2.0**61  # a quarter of the largest quantity

@@ -26,7 +26,8 @@ from fairburst.kube.usage.capacity import NodeShapes
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.gated_pods import PodKey, group_of
 from fairburst.kube.usage.placement import Placement, has_rules_of_its_own
-from fairburst.kube.usage.pod_index import PodIndex, RequestVector
+from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.usage.pod_usage import RequestVector
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.model import ClusterSnapshot, RoundResult
 from fairburst.policy.reclaim.owed import owed

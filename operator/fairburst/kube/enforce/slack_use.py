@@ -10,7 +10,7 @@ from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import amounts
 from fairburst.kube.enforce.slack import Use
 from fairburst.kube.names import CLASS_OF
-from fairburst.kube.usage.pod_index import NamespaceUsage
+from fairburst.kube.usage.pod_usage import NamespaceUsage
 
 
 def use_of(

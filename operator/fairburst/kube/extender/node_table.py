@@ -16,7 +16,7 @@ from fairburst.kube.api.objects import Node
 from fairburst.kube.extender.queue_objects import ExpectedBurst
 from fairburst.kube.names import SIZE_CLASSES
 from fairburst.kube.usage.capacity import NodeShapes, counts
-from fairburst.kube.usage.pod_index import NodeUsage
+from fairburst.kube.usage.pod_usage import NodeUsage
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.placement import BEST, kept_nodes, whole_pods
 

@@ -27,7 +27,7 @@ from fairburst.kube.queues.job_annotations import (
 )
 from fairburst.kube.queues.specs import Elasticity
 from fairburst.kube.usage.effective_requests import template_requests
-from fairburst.kube.usage.pod_index import OwnerUsage
+from fairburst.kube.usage.pod_usage import OwnerUsage
 from fairburst.kube.workloads.job import completions_left
 from fairburst.policy.paf.curves import Curve, problem
 from fairburst.policy.paf.jobs import ElasticJob

@@ -23,7 +23,7 @@ import numpy as np
 from fairburst.kube.api.objects import Metadata, Pod, controller_of
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL
 from fairburst.kube.names import SIZE_CLASSES, SMALL_CLASS
-from fairburst.kube.usage.pod_index import RequestVector
+from fairburst.kube.usage.pod_usage import RequestVector
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.dress.values import Job, TaskTable
 

@@ -24,7 +24,8 @@ from fairburst.kube.names import CLASS_OF, LARGE_QUOTA, PART_QUOTAS, SMALL_QUOTA
 from fairburst.kube.queues.objects import ThroughputQueue
 from fairburst.kube.queues.queue_set import QueueEntry, QueueSet
 from fairburst.kube.usage.demand import NamespaceDemand
-from fairburst.kube.usage.pod_index import ClassUsage, PodIndex
+from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.usage.pod_usage import ClassUsage
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.dress.values import Job, JobsPart, keep_seconds
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, RoundResult

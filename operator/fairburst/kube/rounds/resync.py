@@ -12,7 +12,7 @@ from fairburst.kube.jobs.reserve import Reserve
 from fairburst.kube.names import CLASS_OF, LARGE_QUOTA, OUR_QUOTAS, QUOTA_NAME, SMALL_QUOTA
 from fairburst.kube.rounds.differences import Agenda
 from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan
-from fairburst.kube.usage.pod_index import NamespaceUsage
+from fairburst.kube.usage.pod_usage import NamespaceUsage
 
 
 class ResyncRounds:

@@ -17,7 +17,7 @@ import numpy as np
 from fairburst.bounds import MOST_AMOUNT, bounded_amount
 from fairburst.kube.api.objects import PodTemplate
 from fairburst.kube.usage.effective_requests import template_lacks_requests, template_requests
-from fairburst.kube.usage.pod_index import NamespaceUsage, OwnerUsage
+from fairburst.kube.usage.pod_usage import NamespaceUsage, OwnerUsage
 from fairburst.kube.workloads.job import is_held
 from fairburst.kube.workloads.kind import Controllers, Suspendable
 from fairburst.kube.workloads.registry import KINDS

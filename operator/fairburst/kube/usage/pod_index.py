@@ -10,180 +10,23 @@ from __future__ import annotations
 import functools
 import heapq
 import math
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from fairburst.bounds import MOST_AMOUNT
 from fairburst.kube.api.objects import JOB_TRACKING, Pod, controller_of
 from fairburst.kube.names import GATE, SIZE_CLASSES
 from fairburst.kube.usage.effective_requests import containers_without_requests, counted_until, milli_requests
+from fairburst.kube.usage.pod_sums import NamespaceSums, OwnerSums, PodFacts
+from fairburst.kube.usage.pod_usage import Amounts, ClassUsage, NamespaceUsage, NodeUsage, OwnerUsage, RequestVector
+from fairburst.kube.usage.vector_sums import VectorBag, VectorSum
 from fairburst.kube.workloads.registry import ANNOUNCED_KINDS
 
 # The requests of an owner's newest pod are kept after its end, for a Job whose next pod a quota refuses; so many are kept.
 REMEMBERED_OWNERS = 10_000
 # The Job controller counts ended pods in batches of a second. Those that a failure policy ignores, it never counts.
 COUNTED_SECONDS = 5.0
-
-RequestVector = tuple[int, ...]
-Amounts = dict[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class ClassUsage:
-    """Sums over a namespace's counted pods of one priority class: their requests, and the largest of them per resource."""
-
-    stored: Amounts
-    largest: Amounts
-
-
-@dataclass(frozen=True, slots=True)
-class NamespaceUsage:
-    """Sums over the pods of one namespace, without unmanaged ones. Amounts are effective requests.
-
-    bound: of pods from bound to ended. stored: of all pods that quota counts. gated: of pods that our gate holds. largest: the largest of
-    any counted pod, per resource. pods_without_requests: names of counted pods without a cpu or memory request that quota demands.
-    unannounced: names of live pods whose successors no known object announces: bare ones, and those of other controllers. pods: the number
-    of counted pods. unmanaged_bound: of the namespace's unmanaged pods, bound to ended. by_class: sums by the priority classes of small and
-    large jobs, if there are any.
-    """
-
-    bound: Amounts
-    stored: Amounts
-    largest: Amounts
-    pods_without_requests: frozenset[str]
-    unannounced: frozenset[str]
-    pods: int
-    unmanaged_bound: Amounts
-    by_class: dict[str, ClassUsage] = field(default_factory=dict)
-    gated: Amounts = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class OwnerUsage:
-    """Sums over one owner's pods.
-
-    active: pods that have not ended. bound: those of them that have a node. terminating: those of them being deleted.
-    ended: pods that ended while the Job controller tracked them, since the index began. lately: those of them that ended in the last
-    `COUNTED_SECONDS`. newest_requests: of the newest pod seen, also after its end. kind: the owner's; "Pod" for a bare pod.
-    """
-
-    kind: str
-    active: int
-    bound: int
-    terminating: int
-    ended: int
-    lately: int
-    newest_requests: Amounts
-
-
-@dataclass(frozen=True, slots=True)
-class NodeUsage:
-    """Requests of the pods bound to one node: unmanaged ones, and the others by namespace."""
-
-    unmanaged: Amounts
-    by_namespace: dict[str, Amounts]
-
-
-class _Sum:
-    """A sum of request vectors, and their number."""
-
-    __slots__ = ("amounts", "count")
-
-    def __init__(self, width: int) -> None:
-        self.amounts = [0] * width
-        self.count = 0
-
-    def add(self, requests: RequestVector, sign: int) -> None:
-        """Add a request vector (+1) or remove it (-1)."""
-        self.count += sign
-        for index, amount in enumerate(requests):
-            self.amounts[index] += sign * amount
-
-
-class _Stored:
-    """A sum of request vectors, the largest and the smallest of them."""
-
-    __slots__ = ("_largest", "_smallest", "_vectors", "sum")
-
-    def __init__(self, width: int) -> None:
-        self.sum = _Sum(width)
-        self._vectors: Counter[RequestVector] = Counter()
-        self._largest: RequestVector | None = None
-        self._smallest: RequestVector | None = None
-
-    def add(self, requests: RequestVector, sign: int) -> None:
-        """Add a request vector (+1) or remove it (-1)."""
-        self.sum.add(requests, sign)
-        self._vectors[requests] += sign
-        if self._vectors[requests] == 0:
-            del self._vectors[requests]
-            self._largest = self._smallest = None
-        elif self._vectors[requests] == 1 and sign > 0:
-            self._largest = self._smallest = None
-
-    @property
-    def largest(self) -> RequestVector:
-        """The largest request per resource; empty without any."""
-        if self._largest is None:
-            self._largest = tuple(max(column) for column in zip(*self._vectors, strict=True)) if self._vectors else ()
-        return self._largest
-
-    @property
-    def smallest(self) -> RequestVector:
-        """The smallest request per resource; empty without any."""
-        if self._smallest is None:
-            self._smallest = tuple(min(column) for column in zip(*self._vectors, strict=True)) if self._vectors else ()
-        return self._smallest
-
-
-class _Namespace:
-    __slots__ = ("bound", "by_class", "gated", "stored", "total", "unannounced", "unmanaged_bound", "usage", "without_requests")
-
-    def __init__(self, width: int) -> None:
-        self.total = 0
-        self.usage: NamespaceUsage | None = None  # as last read; None once a pod has come, gone or changed
-        self.bound, self.stored, self.unmanaged_bound = _Sum(width), _Stored(width), _Sum(width)
-        self.gated = _Sum(width)
-        self.by_class: dict[str, _Stored] = {}
-        self.without_requests: set[str] = set()
-        self.unannounced: set[str] = set()
-
-
-@dataclass(slots=True)
-class _Owner:
-    kind: str
-    pods: int = 0
-    active: int = 0
-    bound: int = 0
-    terminating: int = 0
-    ended: int = 0
-    settled: int = 0  # of `ended`: so long ago that the Job's status counts them
-    newest: tuple[str, str] = ("", "")
-    newest_requests: RequestVector = ()
-
-
-@dataclass(slots=True)
-class _Facts:
-    """One pod's contribution and the sums that contain it: read once when the pod is created, and undone exactly at its end."""
-
-    namespace: str
-    name: str
-    uid: str
-    node: str
-    owner: str
-    owner_kind: str
-    born: tuple[str, str]
-    requests: RequestVector
-    size_class: str
-    ended: bool
-    tracked: bool
-    bound: bool
-    counted: bool
-    terminating: bool
-    unmanaged: bool
-    gated: bool
-    lacks_requests: bool
 
 
 class PodIndex:
@@ -198,15 +41,15 @@ class PodIndex:
     def __init__(self, resources: Sequence[str], *, by_class: bool = False) -> None:
         self.resources = tuple(resources)
         self.by_class = by_class
-        self._facts: dict[tuple[str, str], _Facts] = {}
-        self._namespaces: dict[str, _Namespace] = {}
-        self._owners: dict[tuple[str, str], _Owner] = {}  # by namespace and uid
+        self._facts: dict[tuple[str, str], PodFacts] = {}
+        self._namespaces: dict[str, NamespaceSums] = {}
+        self._owners: dict[tuple[str, str], OwnerSums] = {}  # by namespace and uid
         self._idle_owners: OrderedDict[tuple[str, str], None] = OrderedDict()
         # Node to namespace to sum; None stands for unmanaged pods of any namespace.
-        self._nodes: dict[str, dict[str | None, _Sum]] = {}
+        self._nodes: dict[str, dict[str | None, VectorSum]] = {}
         self._expiring: list[tuple[float, tuple[str, str], str]] = []
-        self._ended_now: list[_Owner] = []
-        self._ended_lately: deque[tuple[float, list[_Owner]]] = deque()
+        self._ended_now: list[OwnerSums] = []
+        self._ended_lately: deque[tuple[float, list[OwnerSums]]] = deque()
         self._vectors: dict[RequestVector, RequestVector] = {}
         self._managed: frozenset[str] = frozenset()
         self._outside_changes = 0
@@ -269,12 +112,12 @@ class PodIndex:
         """Return the usage of one namespace; zeros without pods. Do not change it: it is shared until a pod there changes."""
         entry = self._namespaces.get(namespace)
         if entry is None:
-            return self._usage_of(_Namespace(len(self.resources)))
+            return self._usage_of(NamespaceSums(len(self.resources)))
         if entry.usage is None:
             entry.usage = self._usage_of(entry)
         return entry.usage
 
-    def _usage_of(self, entry: _Namespace) -> NamespaceUsage:
+    def _usage_of(self, entry: NamespaceSums) -> NamespaceUsage:
         return NamespaceUsage(
             bound=self._amounts(entry.bound.amounts),
             stored=self._amounts(entry.stored.sum.amounts),
@@ -324,7 +167,7 @@ class PodIndex:
 
         Pods of other namespaces do not count, though they may name the same UID as their controller's.
         """
-        entry = self._owners.get((namespace, uid)) or _Owner("")
+        entry = self._owners.get((namespace, uid)) or OwnerSums("")
         newest = self._amounts(entry.newest_requests, empty=True)
         return OwnerUsage(entry.kind, entry.active, entry.bound, entry.terminating, entry.ended, entry.ended - entry.settled, newest)
 
@@ -384,13 +227,13 @@ class PodIndex:
 
     # Accounting ------------------------------------------------------------------------------------------------------
 
-    def _read(self, pod: Pod) -> _Facts:
+    def _read(self, pod: Pod) -> PodFacts:
         metadata = pod.metadata
         owner = controller_of(metadata)
         amounts = milli_requests(pod)
         requests = tuple([amounts.get(resource, 0) for resource in self.resources])
         ended = pod.ended
-        return _Facts(
+        return PodFacts(
             namespace=metadata.namespace,
             name=metadata.name,
             uid=metadata.uid,
@@ -410,7 +253,7 @@ class PodIndex:
             lacks_requests=not ended and bool(containers_without_requests(pod, self.resources)),
         )
 
-    def _account(self, facts: _Facts, sign: int) -> None:
+    def _account(self, facts: PodFacts, sign: int) -> None:
         """Add a pod's contribution to every sum it belongs to (+1), or take it out again (-1)."""
         self._account_namespace(facts, sign)
         self._account_owner(facts, sign)
@@ -418,17 +261,17 @@ class PodIndex:
             self._outside_changes += facts.unmanaged or facts.namespace not in self._managed
             sums = self._nodes.setdefault(facts.node, {})
             name = None if facts.unmanaged else facts.namespace
-            each = sums.setdefault(name, _Sum(len(self.resources)))
+            each = sums.setdefault(name, VectorSum(len(self.resources)))
             each.add(facts.requests, sign)
             if not each.count:
                 del sums[name]
             if not sums:
                 del self._nodes[facts.node]
 
-    def _account_namespace(self, facts: _Facts, sign: int) -> None:
+    def _account_namespace(self, facts: PodFacts, sign: int) -> None:
         entry = self._namespaces.get(facts.namespace)
         if entry is None:
-            entry = self._namespaces[facts.namespace] = _Namespace(len(self.resources))
+            entry = self._namespaces[facts.namespace] = NamespaceSums(len(self.resources))
         entry.total += sign
         entry.usage = None
         if facts.unmanaged:
@@ -450,19 +293,19 @@ class PodIndex:
         if not entry.total:
             del self._namespaces[facts.namespace]
 
-    def _account_class(self, entry: _Namespace, facts: _Facts, sign: int) -> None:
+    def _account_class(self, entry: NamespaceSums, facts: PodFacts, sign: int) -> None:
         each = entry.by_class.get(facts.size_class)
         if each is None:
-            each = entry.by_class[facts.size_class] = _Stored(len(self.resources))
+            each = entry.by_class[facts.size_class] = VectorBag(len(self.resources))
         each.add(facts.requests, sign)
         if not each.sum.count:
             del entry.by_class[facts.size_class]
 
-    def _account_owner(self, facts: _Facts, sign: int) -> None:
+    def _account_owner(self, facts: PodFacts, sign: int) -> None:
         key = facts.namespace, facts.owner
         entry = self._owners.get(key)
         if entry is None:
-            entry = self._owners[key] = _Owner(facts.owner_kind)
+            entry = self._owners[key] = OwnerSums(facts.owner_kind)
         entry.pods += sign
         if not facts.ended:
             entry.active += sign
@@ -475,7 +318,7 @@ class PodIndex:
         elif not entry.pods:
             self._rest(facts)
 
-    def _count_end(self, facts: _Facts) -> None:
+    def _count_end(self, facts: PodFacts) -> None:
         """Count a pod that its Job's status may not count yet. The informer's watch is of live pods, so an end looks like a deletion."""
         owner = self._owners.get((facts.namespace, facts.owner))
         if owner is not None:
@@ -490,7 +333,7 @@ class PodIndex:
             for owner in self._ended_lately.popleft()[1]:
                 owner.settled += 1
 
-    def _rest(self, facts: _Facts) -> None:
+    def _rest(self, facts: PodFacts) -> None:
         """Note that an owner has no pods left: remember it for a while, unless it is a bare pod."""
         if facts.owner == facts.uid:
             del self._owners[facts.namespace, facts.owner]

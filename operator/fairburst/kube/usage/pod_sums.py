@@ -1,0 +1,61 @@
+"""The mutable sums inside the pod index: by namespace, by owner, and what one pod contributes to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fairburst.kube.usage.pod_usage import NamespaceUsage, RequestVector
+from fairburst.kube.usage.vector_sums import VectorBag, VectorSum
+
+
+class NamespaceSums:
+    """The sums over one namespace's pods."""
+
+    __slots__ = ("bound", "by_class", "gated", "stored", "total", "unannounced", "unmanaged_bound", "usage", "without_requests")
+
+    def __init__(self, width: int) -> None:
+        self.total = 0
+        self.usage: NamespaceUsage | None = None  # as last read; None once a pod has come, gone or changed
+        self.bound, self.stored, self.unmanaged_bound = VectorSum(width), VectorBag(width), VectorSum(width)
+        self.gated = VectorSum(width)
+        self.by_class: dict[str, VectorBag] = {}
+        self.without_requests: set[str] = set()
+        self.unannounced: set[str] = set()
+
+
+@dataclass(slots=True)
+class OwnerSums:
+    """The counts of one owner's pods."""
+
+    kind: str
+    pods: int = 0
+    active: int = 0
+    bound: int = 0
+    terminating: int = 0
+    ended: int = 0
+    settled: int = 0  # of `ended`: so long ago that the Job's status counts them
+    newest: tuple[str, str] = ("", "")
+    newest_requests: RequestVector = ()
+
+
+@dataclass(slots=True)
+class PodFacts:
+    """One pod's contribution and the sums that contain it: read once when the pod is created, and undone exactly at its end."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    owner: str
+    owner_kind: str
+    born: tuple[str, str]
+    requests: RequestVector
+    size_class: str
+    ended: bool
+    tracked: bool
+    bound: bool
+    counted: bool
+    terminating: bool
+    unmanaged: bool
+    gated: bool
+    lacks_requests: bool

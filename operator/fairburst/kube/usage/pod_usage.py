@@ -1,0 +1,64 @@
+"""The sums over pods that readers of the pod index get, in natural units. Values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+RequestVector = tuple[int, ...]
+Amounts = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassUsage:
+    """Sums over a namespace's counted pods of one priority class: their requests, and the largest of them per resource."""
+
+    stored: Amounts
+    largest: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceUsage:
+    """Sums over the pods of one namespace, without unmanaged ones. Amounts are effective requests.
+
+    bound: of pods from bound to ended. stored: of all pods that quota counts. gated: of pods that our gate holds. largest: the largest of
+    any counted pod, per resource. pods_without_requests: names of counted pods without a cpu or memory request that quota demands.
+    unannounced: names of live pods whose successors no known object announces: bare ones, and those of other controllers. pods: the number
+    of counted pods. unmanaged_bound: of the namespace's unmanaged pods, bound to ended. by_class: sums by the priority classes of small and
+    large jobs, if there are any.
+    """
+
+    bound: Amounts
+    stored: Amounts
+    largest: Amounts
+    pods_without_requests: frozenset[str]
+    unannounced: frozenset[str]
+    pods: int
+    unmanaged_bound: Amounts
+    by_class: dict[str, ClassUsage] = field(default_factory=dict)
+    gated: Amounts = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerUsage:
+    """Sums over one owner's pods.
+
+    active: pods that have not ended. bound: those of them that have a node. terminating: those of them being deleted.
+    ended: pods that ended while the Job controller tracked them, since the index began. lately: those of them that ended in the last
+    `COUNTED_SECONDS`. newest_requests: of the newest pod seen, also after its end. kind: the owner's; "Pod" for a bare pod.
+    """
+
+    kind: str
+    active: int
+    bound: int
+    terminating: int
+    ended: int
+    lately: int
+    newest_requests: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUsage:
+    """Requests of the pods bound to one node: unmanaged ones, and the others by namespace."""
+
+    unmanaged: Amounts
+    by_namespace: dict[str, Amounts]
