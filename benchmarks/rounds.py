@@ -13,7 +13,8 @@ import msgspec
 
 from benchmarks.measure import Measurement, benchmark, timed
 from fairburst.config import parse_config
-from fairburst.kube.api.objects import Job, Namespace, Node, Pod, ResourceQuota
+from fairburst.kube.api.objects import Job, Namespace, Node, Pod
+from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.enforce.quota_plan import QuotaWrite, quota_body
 from fairburst.kube.engine import Engine
 from fairburst.kube.names import API_VERSION, MANAGED_LABEL

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube.api.objects import LimitRange, ResourceQuota
+from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.enforce.enforceability import obstacles
 from tests.support.objects import GI, limit_range, quota
 

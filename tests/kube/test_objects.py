@@ -9,18 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairburst.kube.api.objects import (
-    Job,
-    LimitRange,
-    Namespace,
-    Node,
-    Object,
-    Pod,
-    ResourceQuota,
-    controller_of,
-    event_decoder,
-    list_decoder,
-)
+from fairburst.kube.api.decoding import event_decoder, list_decoder
+from fairburst.kube.api.objects import Job, Namespace, Node, Object, Pod, controller_of
+from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.workloads.replicas import Deployment, ReplicaSet, StatefulSet
 
 FULL_POD = {

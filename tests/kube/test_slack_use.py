@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairburst.kube.api.objects import ResourceQuota
+from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.slack_use import use_of
 from fairburst.kube.queues.queue_set import QueueEntry

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from fairburst.config import Config, parse_config
-from fairburst.kube.api.objects import Job, LimitRange, Namespace, Node, Pod, ResourceQuota
+from fairburst.kube.api.objects import Job, Namespace, Node, Pod
+from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.enforce.gate import ungate_patch
 from fairburst.kube.enforce.quota_plan import quota_body
 from fairburst.kube.enforce.suspend import JobStart

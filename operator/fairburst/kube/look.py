@@ -18,7 +18,8 @@ from fairburst.config import Config, parse_config
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, Forbidden, NotFound
 from fairburst.kube.api.informer import Informer
-from fairburst.kube.api.objects import LIVE_PODS, LimitRange, Namespace, Node, Pod, ResourceQuota
+from fairburst.kube.api.objects import LIVE_PODS, Namespace, Node, Pod
+from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.memories import Memories
 from fairburst.kube.queues.listing import Queues, read_queues
 from fairburst.kube.rounds.view import ClusterView, RoundPlan

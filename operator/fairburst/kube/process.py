@@ -27,7 +27,8 @@ from fairburst.kube.api.errors import ApiError, CredentialsError
 from fairburst.kube.api.first_answer import first_answer
 from fairburst.kube.api.informer import Informer, silence
 from fairburst.kube.api.lease import LeaderElection, LeaseTimes
-from fairburst.kube.api.objects import LIVE_PODS, LimitRange, Namespace, Node, Pod, ResourceQuota
+from fairburst.kube.api.objects import LIVE_PODS, Namespace, Node, Pod
+from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.api.retry import WriteRetries
 from fairburst.kube.apply import Applier
 from fairburst.kube.evict import Evictor

@@ -18,8 +18,18 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from fairburst.kube.api.client import INACTIVITY_TIMEOUT_SECONDS, ApiClient
+from fairburst.kube.api.decoding import (
+    ERROR_DECODER,
+    RAW_EVENT_DECODER,
+    RAW_LIST_DECODER,
+    Bookmark,
+    ObjectList,
+    WatchEvent,
+    event_decoder,
+    list_decoder,
+)
 from fairburst.kube.api.errors import ApiError, NotFound, Unavailable
-from fairburst.kube.api.objects import ErrorObject, ListMetadata, Metadata, Object, ObjectList, WatchEvent, event_decoder, list_decoder
+from fairburst.kube.api.objects import Object
 
 logger = logging.getLogger(__name__)
 
@@ -320,9 +330,9 @@ class Informer(Generic[T]):
         _WatchError : an ERROR event, or a line of JSON that is not an event. Its content is lost, so the collection is listed again.
         """
         try:
-            raw = _raw_event_decoder.decode(line)
+            raw = RAW_EVENT_DECODER.decode(line)
             if raw.type == "BOOKMARK":  # an empty object of the kind, with null in place of lists
-                metadata = msgspec.json.decode(raw.object, type=_Bookmark).metadata
+                metadata = msgspec.json.decode(raw.object, type=Bookmark).metadata
                 return WatchEvent(raw.type, self._kind(metadata=metadata))
         except (msgspec.DecodeError, UnicodeDecodeError) as broken:
             raise _WatchError(f"expected a watch event, found {line[:100]!r}: {broken}") from broken
@@ -336,7 +346,7 @@ class Informer(Generic[T]):
         try:
             return self._lists.decode(body)
         except msgspec.ValidationError:
-            raw = _raw_list_decoder.decode(body)
+            raw = RAW_LIST_DECODER.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Unavailable(0, "NotJson", f"GET {self.path}: expected a list in JSON, found {body[:100]!r}") from error
         items: list[T] = []
@@ -363,32 +373,9 @@ def silence(informers: Iterable[Informer[Any]]) -> str | None:
     return f"nothing heard for {SILENCE_SECONDS:.0f} s from {', '.join(silent)}" if silent else None
 
 
-class _RawEvent(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-class _Bookmark(msgspec.Struct):
-    metadata: Metadata
-
-
-class _RawList(msgspec.Struct):
-    metadata: ListMetadata = msgspec.field(default_factory=ListMetadata)
-    items: list[msgspec.Raw] | None = None
-
-
-class _ErrorEvent(msgspec.Struct):
-    object: ErrorObject
-
-
-_raw_event_decoder = msgspec.json.Decoder(_RawEvent)
-_raw_list_decoder = msgspec.json.Decoder(_RawList)
-_error_decoder = msgspec.json.Decoder(_ErrorEvent)
-
-
 def _error_event(line: bytes) -> _WatchError:
     try:
-        status = _error_decoder.decode(line).object
+        status = ERROR_DECODER.decode(line).object
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _WatchError(f"ERROR event without a readable Status: {line[:100]!r}")
     return _WatchError(f"ERROR event: {status.code} {status.reason}: {status.message}")

@@ -8,7 +8,7 @@ hands out the object itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -365,64 +365,6 @@ class Job(Object):
         return any(condition.type in endings and condition.status == "True" for condition in self.status.conditions or ())
 
 
-class ScopeSelectorTerm(Struct):
-    """One requirement of a quota's scopeSelector."""
-
-    scope_name: str = ""
-    operator: str = ""
-    values: list[str] | None = None
-
-
-class ScopeSelector(Struct):
-    """Requirements that must all be met."""
-
-    match_expressions: list[ScopeSelectorTerm] | None = None
-
-
-class ResourceQuotaSpec(Struct):
-    """The desired limits. The enforced ones are in `status.hard`."""
-
-    hard: ResourceList | None = None
-    scopes: list[str] | None = None
-    scope_selector: ScopeSelector | None = None
-
-
-class ResourceQuotaStatus(Struct):
-    """The limits that the API server enforces, and the usage that it has counted."""
-
-    hard: ResourceList | None = None
-    used: ResourceList | None = None
-
-
-class ResourceQuota(Object):
-    """core/v1 ResourceQuota."""
-
-    spec: ResourceQuotaSpec = msgspec.field(default_factory=ResourceQuotaSpec)
-    status: ResourceQuotaStatus = msgspec.field(default_factory=ResourceQuotaStatus)
-
-
-class LimitRangeItem(Struct):
-    """Bounds and defaults for one type ("Container", "Pod", ...)."""
-
-    type: str = ""
-    default: ResourceList | None = None
-    default_request: ResourceList | None = None
-    max: ResourceList | None = None
-    min: ResourceList | None = None
-
-
-class LimitRangeSpec(Struct):
-    """core/v1 LimitRangeSpec."""
-
-    limits: list[LimitRangeItem] = []
-
-
-class LimitRange(Object):
-    """core/v1 LimitRange."""
-
-    spec: LimitRangeSpec = msgspec.field(default_factory=LimitRangeSpec)
-
-
 class NamespaceStatus(Struct):
     """core/v1 NamespaceStatus. `phase` is "Active" or "Terminating"."""
 
@@ -436,45 +378,6 @@ class Namespace(Object):
 
 
 T = TypeVar("T", bound=Object)
-
-
-class ListMetadata(msgspec.Struct):
-    """metav1.ListMeta: the list's resourceVersion, and the token for its next page."""
-
-    resource_version: str = msgspec.field(name="resourceVersion", default="")
-    continue_token: str = msgspec.field(name="continue", default="")
-
-
-class ObjectList(msgspec.Struct, Generic[T]):
-    """One page of a list."""
-
-    metadata: ListMetadata = msgspec.field(default_factory=ListMetadata)
-    items: list[T] | None = None
-
-
-class WatchEvent(msgspec.Struct, Generic[T]):
-    """A watch event: ADDED, MODIFIED, DELETED, or a BOOKMARK, whose object has only a resourceVersion."""
-
-    type: str
-    object: T
-
-
-class ErrorObject(msgspec.Struct):
-    """metav1.Status, the object of an ERROR event."""
-
-    code: int = 0
-    reason: str = ""
-    message: str = ""
-
-
-def list_decoder(kind: type[T]) -> msgspec.json.Decoder[ObjectList[T]]:
-    """Return a decoder for a list page of `kind`."""
-    return msgspec.json.Decoder(ObjectList[kind])  # type: ignore[valid-type]
-
-
-def event_decoder(kind: type[T]) -> msgspec.json.Decoder[WatchEvent[T]]:
-    """Return a decoder for a watch line of `kind`, except ERROR events, whose object is a Status."""
-    return msgspec.json.Decoder(WatchEvent[kind])  # type: ignore[valid-type]
 
 
 def controller_of(metadata: Metadata) -> OwnerReference | None:

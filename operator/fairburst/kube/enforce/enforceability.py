@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from fairburst.kube.api.objects import LimitRange, ResourceQuota
+from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.enforce.quota_plan import amounts
 from fairburst.quantity import format_quantity, parse_quantity
 

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairburst.kube.api.objects import Quantity, ResourceQuota
+from fairburst.kube.api.objects import Quantity
+from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.slack import FIRST_PODS
 from fairburst.kube.names import LARGE_CLASS, LARGE_QUOTA, OUR_QUOTAS, PART_QUOTAS, POOL_LABEL, QUOTA_NAME, SMALL_CLASS, SMALL_QUOTA

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairburst.kube.api.objects import Node, Pod, ResourceQuota, controller_of
+from fairburst.kube.api.objects import Node, Pod, controller_of
+from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.enforce.ending import STUCK_SECONDS, asked_key, comes_free, freed, grace_to_give, own_grace, still_there
 from fairburst.kube.enforce.evictable import evictable
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace

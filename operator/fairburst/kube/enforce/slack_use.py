@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from fairburst.kube.api.objects import ResourceQuota
+from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import amounts
 from fairburst.kube.enforce.slack import Use

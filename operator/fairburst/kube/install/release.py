@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.decoding import list_decoder
 from fairburst.kube.api.errors import ApiError, NotFound
 from fairburst.kube.api.informer import PAGE_SIZE
-from fairburst.kube.api.objects import Object, Pod, list_decoder
+from fairburst.kube.api.objects import Object, Pod
 from fairburst.kube.enforce.gate import ungate_patch
 from fairburst.kube.enforce.suspend import JobStart, unheld_starts
 from fairburst.kube.names import GROUP, HELD_ANNOTATION, VERSION

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from fairburst.config import Config, natural_units
-from fairburst.kube.api.objects import Pod, ResourceQuota
+from fairburst.kube.api.objects import Pod
+from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaTarget, pool_of
 from fairburst.kube.enforce.stamp import small_stamp
 from fairburst.kube.enforce.suspend import LevelParts

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fairburst.config import Config, natural_units
-from fairburst.kube.api.objects import LimitRange, Namespace, Node, ResourceQuota
+from fairburst.kube.api.objects import Namespace, Node
+from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.enforce.quota_plan import pool_of
 from fairburst.kube.names import MANAGED_LABEL, OUR_QUOTAS, QUOTA_NAME
 from fairburst.kube.queues.queue_set import NEVER_MANAGED, ObjectKey, QueueSet

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fairburst.config import Config
-from fairburst.kube.api.objects import ResourceQuota
+from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.expiry import Temporary, notes
 from fairburst.kube.enforce.holds import HoldTimes

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fairburst.kube.api.objects import LimitRange, Namespace, Node, Pod, ResourceQuota
+from fairburst.kube.api.objects import Namespace, Node, Pod
+from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite
 from fairburst.kube.enforce.reclaim import ReclaimPlan
 from fairburst.kube.enforce.suspend import JobStart
