@@ -1,4 +1,4 @@
-"""Cost of setting a pod's priority at creation, by policy and by webhook, relative to an unmanaged namespace, in turns.
+"""Cost of admission at the creation of pods and Jobs, by policy and by webhook, relative to an unmanaged namespace, in turns.
 
 Runs on a separate control plane. Creations are dry runs, which pass through all of admission and are not stored. Both figures include the
 rules for tenants.
@@ -35,6 +35,13 @@ POD = {
     "metadata": {"generateName": "p-"},
     "spec": {"containers": [{"name": "c", "image": "work", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
 }
+JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"generateName": "j-"},
+    "spec": {"template": {"spec": {**POD["spec"], "restartPolicy": "Never"}}},  # type: ignore[dict-item]
+}
+COLLECTIONS = {"pods": ("/api/v1/namespaces/{}/pods", POD), "Jobs": ("/apis/batch/v1/namespaces/{}/jobs", JOB)}
 QUEUE = {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "metadata": {"name": "queue", "namespace": MANAGED}, "spec": {}}
 
 
@@ -45,21 +52,22 @@ async def create(client: ApiClient, namespace: str) -> str | None:
     return given
 
 
-async def seconds(client: ApiClient, namespace: str) -> list[float]:
+async def seconds(client: ApiClient, namespace: str, what: str) -> list[float]:
     """Return the durations of many creations."""
+    path, body = COLLECTIONS[what]
     limit, took = asyncio.Semaphore(IN_FLIGHT), []
 
     async def one() -> None:
         async with limit:
             begin = time.perf_counter()
-            await create(client, namespace)
+            await client.create(path.format(namespace), body, {"dryRun": "All"})
             took.append(time.perf_counter() - begin)
 
     await asyncio.gather(*(one() for _ in range(CREATIONS)))
     return took
 
 
-async def in_turns(kubeconfig: Path) -> tuple[list[float], list[float]]:
+async def in_turns(kubeconfig: Path, what: str) -> tuple[list[float], list[float]]:
     """Return the medians of the turns, unmanaged and managed, in milliseconds."""
     async with await ApiClient.connect(str(kubeconfig), write_rate=100_000.0, write_burst=100_000) as client:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -69,32 +77,33 @@ async def in_turns(kubeconfig: Path) -> tuple[list[float], list[float]]:
             await asyncio.sleep(0.2)
         medians: dict[str, list[float]] = {UNMANAGED: [], MANAGED: []}
         for turn, namespace in itertools.product(range(TURNS), medians):
-            took = await seconds(client, namespace)
+            took = await seconds(client, namespace, what)
             if turn:  # the first warms up
                 medians[namespace].append(1e3 * statistics.median(took))
         return medians[UNMANAGED], medians[MANAGED]
 
 
-def told(way: str, cluster: Cluster) -> Iterator[Measurement]:
-    unmanaged, managed = asyncio.run(in_turns(cluster.kubeconfig))
+def told(way: str, cluster: Cluster, what: str = "pods") -> Iterator[Measurement]:
+    unmanaged, managed = asyncio.run(in_turns(cluster.kubeconfig, what))
     ratios = [after / before for before, after in zip(unmanaged, managed, strict=True)]
     for name, found, unit in (
         ("unmanaged beside it", unmanaged, "ms"),
         ("managed", managed, "ms"),
         ("managed over unmanaged", ratios, "ratio"),
     ):
-        yield Measurement(f"stamping by {way}: {name}", statistics.median(found), unit, None, len(found), min(found), max(found))
+        yield Measurement(f"stamping {what} by {way}: {name}", statistics.median(found), unit, None, len(found), min(found), max(found))
 
 
 @benchmark
 def stamping() -> Iterator[Measurement]:
-    """Measure pod creations, eight at a time: unmanaged, with the policy, with our webhook."""
+    """Measure creations of pods and Jobs, eight at a time: unmanaged, with the policies, and of pods with our webhook."""
     with Cluster.start("bench-stamping", nodes=1) as cluster, tempfile.TemporaryDirectory() as folder:
         with OperatorProcess(cluster, name="stamping-policy"):
             for namespace in (MANAGED, UNMANAGED):
                 cluster.kubectl("create", "namespace", namespace)
             cluster.kubectl("create", "-f", "-", input=json.dumps(QUEUE))
             yield from told("policy", cluster)
+            yield from told("policy", cluster, "Jobs")
         for kind in ("mutatingadmissionpolicybinding", "mutatingadmissionpolicy"):
             cluster.kubectl("delete", kind, "--all")
         certificates = write_certificates(Path(folder))

@@ -20,7 +20,15 @@ from fairburst.kube.install.crd import all_crds
 from fairburst.kube.install.operator_rules import operator_policies
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
 from fairburst.kube.install.tenant_rules import OPERATE, RBAC_API, admin_role, edit_role, tenant_policies, view_role
-from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, label_patches, size_variables, unlabel_patches
+from fairburst.kube.jobs.job_size import (
+    IS_LABELLED,
+    IS_NEW_OR_RELABELLED,
+    SIZE_LABEL,
+    SMALL,
+    label_patches,
+    size_variables,
+    unlabel_patches,
+)
 from fairburst.kube.names import API_VERSION, GATE, GROUP, HELD_ANNOTATION, LOWEST_CLASS
 from fairburst.kube.workloads.job_set import GROUP as JOB_SET_GROUP
 from fairburst.kube.workloads.registry import KINDS
@@ -113,15 +121,17 @@ def _queue_policy(name: str, kind: str, config: Config) -> list[Manifest]:
 
 def _size_policy(name: str, config: Config) -> list[Manifest]:
     """Writes the size of each Job into it and into its pod template; also in updates, since a suspended Job's template can be edited."""
-    note = f"request.operation == 'CREATE' && {_governs(config)} ? {_NOTE} : []"
-    policy = _policy(name, [STAMPED_JOBS], [*label_patches(_governs(config)), note], [])
+    conditions = [{"name": "governed", "expression": _governs(config)}, {"name": "new-or-relabelled", "expression": IS_NEW_OR_RELABELLED}]
+    note = f"(request.operation == 'CREATE' ? {_NOTE} : [])"
+    policy = _policy(name, [STAMPED_JOBS], [f"{label_patches()} + {note}"], conditions)
     policy["spec"]["variables"] = size_variables("params.?status.?sizeThreshold.orValue({})")
     return _with_queue(policy, _binding(name, config), "ThroughputQueue")
 
 
 def _no_size_policy(name: str, config: Config) -> list[Manifest]:
     """Takes sizes that no queue has given off new Jobs; else one made before its namespace has a queue would be small by its own word."""
-    return [_policy(name, [NEW_JOBS], unlabel_patches(), [_NOT_NOTED]), _binding(name, config)]
+    conditions = [_NOT_NOTED, {"name": "labelled", "expression": IS_LABELLED}]
+    return [_policy(name, [NEW_JOBS], [unlabel_patches()], conditions), _binding(name, config)]
 
 
 def _hold_policy(name: str, kind: str, config: Config) -> list[Manifest]:
@@ -133,9 +143,16 @@ def _hold_policy(name: str, kind: str, config: Config) -> list[Manifest]:
         f"JSONPatch{{op: 'add', path: '/metadata/annotations/' + jsonpatch.escapeKey({key}), value: 'true'}} : "
         f"JSONPatch{{op: 'add', path: '/metadata/annotations', value: {{{key}: 'true'}}}}"
     )
-    holds = f"{_governs(config)} && params.status.?holds.orValue('') == 'Jobs'"
-    expression = f"!({holds}) ? [] : [JSONPatch{{op: 'add', path: '/spec/suspend', value: true}}, {note}]"
-    policy = _policy(name, HELD_JOBS, [expression], _STARTED_BY_NOBODY_ELSE)
+    conditions = [
+        *_STARTED_BY_NOBODY_ELSE,
+        {"name": "holds", "expression": f"{_governs(config)} && params.status.?holds.orValue('') == 'Jobs'"},
+        {
+            "name": "not-held",
+            "expression": f"!(object.spec.?suspend.orValue(false) && object.metadata.?annotations[?{key}].orValue('') == 'true')",
+        },
+    ]
+    expression = f"[JSONPatch{{op: 'add', path: '/spec/suspend', value: true}}, {note}]"
+    policy = _policy(name, HELD_JOBS, [expression], conditions)
     return _with_queue(policy, _binding(name, config), kind)
 
 
@@ -145,11 +162,11 @@ def _disruption_policy(name: str, config: Config) -> list[Manifest]:
     pattern = f"Object.spec.podFailurePolicy.rules.onPodConditions{{type: '{DISRUPTION}', status: 'True'}}"
     rule = f"Object.spec.podFailurePolicy.rules{{action: 'Ignore', onPodConditions: [{pattern}]}}"
     expression = (
-        "has(object.spec.podFailurePolicy) || object.spec.template.spec.?restartPolicy.orValue('') != 'Never' ? [] : "
         "[JSONPatch{op: 'add', path: '/spec/podReplacementPolicy', value: 'Failed'}, "
         f"JSONPatch{{op: 'add', path: '/spec/podFailurePolicy', value: Object.spec.podFailurePolicy{{rules: [{rule}]}}}}]"
     )
-    return [_policy(name, [NEW_JOBS], [expression], []), _binding(name, config)]
+    condition = "!has(object.spec.podFailurePolicy) && object.spec.template.spec.?restartPolicy.orValue('') == 'Never'"
+    return [_policy(name, [NEW_JOBS], [expression], [{"name": "has-no-rule", "expression": condition}]), _binding(name, config)]
 
 
 def _with_queue(policy: Manifest, binding: Manifest, kind: str) -> list[Manifest]:

@@ -92,21 +92,28 @@ def size_variables(threshold: str) -> list[dict[str, str]]:
     return [{"name": name, "expression": expression} for name, expression in variables.items()]
 
 
-def label_patches(governs: str) -> list[str]:
+_TEMPLATES = ("metadata", "spec.template.metadata")
+# A size stays as it was decided at creation, so that an update matters only if it touches a label.
+IS_NEW_OR_RELABELLED = "request.operation == 'CREATE' || " + " || ".join(
+    f"object.{metadata}.?labels[?'{SIZE_LABEL}'] != oldObject.{metadata}.?labels[?'{SIZE_LABEL}']" for metadata in _TEMPLATES
+)
+IS_LABELLED = " || ".join(f"object.{metadata}.?labels[?'{SIZE_LABEL}'].hasValue()" for metadata in _TEMPLATES)
+
+
+def label_patches() -> str:
     """Return CEL of the patches for a Job and for its pod template: they set the size at creation and keep it afterwards.
 
-    `governs`: CEL for whether the queue that is the policy's parameter is in force. While it has no threshold the label is removed, so that
-    a value written by a tenant has no effect.
+    While the queue has no threshold the label is removed, so that a value written by a tenant has no effect.
     """
-    return [f"!({governs}) ? [] : {_label_patch(metadata)}" for metadata in ("metadata", "spec.template.metadata")]
+    return " + ".join(f"({_label_patch(metadata)})" for metadata in _TEMPLATES)
 
 
-def unlabel_patches() -> list[str]:
+def unlabel_patches() -> str:
     """Return CEL of the patches that remove the label from a Job and its pod template if no queue has set it."""
-    return [
-        f'object.{metadata}.?labels[?\'{SIZE_LABEL}\'].hasValue() ? [JSONPatch{{op: "remove", path: "{_path(metadata)}"}}] : []'
-        for metadata in ("metadata", "spec.template.metadata")
-    ]
+    return " + ".join(
+        f'(object.{metadata}.?labels[?\'{SIZE_LABEL}\'].hasValue() ? [JSONPatch{{op: "remove", path: "{_path(metadata)}"}}] : [])'
+        for metadata in _TEMPLATES
+    )
 
 
 def _path(metadata: str) -> str:
