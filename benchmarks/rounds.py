@@ -20,7 +20,7 @@ from fairburst.kube.engine import Engine
 from fairburst.kube.names import API_VERSION, MANAGED_LABEL
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.usage.pod_index import PodIndex
-from fairburst.kube.views.status import merge_difference
+from fairburst.kube.views.status_plan import merge_difference
 
 WALL = 1_767_225_600.0
 CORES_PER_NODE = 64

@@ -19,7 +19,9 @@ from fairburst.kube.queues.objects import parse_status, to_status
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.views.conditions import ConditionValue
 from fairburst.kube.views.lead_time_view import LeadTimeView
-from fairburst.kube.views.status import StatusInput, StatusPlanner, memory_of, merge_difference, status_of
+from fairburst.kube.views.status import StatusInput, status_of
+from fairburst.kube.views.status_memory import memory_of
+from fairburst.kube.views.status_plan import StatusPlanner, merge_difference
 from fairburst.policy.model import (
     AdmissionDecision,
     Arrival,

@@ -42,7 +42,7 @@ from fairburst.kube.rounds.suggestions import Suggestions
 from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.views.lead_time_view import LeadTimeForecasts
-from fairburst.kube.views.status import StatusWrite
+from fairburst.kube.views.status_plan import StatusWrite
 from fairburst.kube.wall_clock import WallClock
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.baselines import Policy

@@ -19,7 +19,7 @@ from fairburst.kube.engine import Engine
 from fairburst.kube.rounds.suggestions import Suggestions
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.usage.pod_index import PodIndex
-from fairburst.kube.views.status import StatusWrite
+from fairburst.kube.views.status_plan import StatusWrite
 from fairburst.policy.baselines import Policy
 from fairburst.policy.decide import decide
 

@@ -22,7 +22,7 @@ from fairburst.kube.names import API_VERSION, GROUP, VERSION
 from fairburst.kube.queues.queue_set import ObjectKey
 from fairburst.kube.queues.queue_watch import PLURALS, QueueWatch
 from fairburst.kube.rounds.view import RoundPlan
-from fairburst.kube.views.status import StatusWrite, merge_difference
+from fairburst.kube.views.status_plan import StatusWrite, merge_difference
 from fairburst.telemetry.metrics import Metrics
 
 CONCURRENT_WRITES = 16

@@ -7,7 +7,7 @@ from typing import Any
 
 from fairburst.kube.queues.queue_set import KINDS, ObjectKey, is_observed, pool_name
 from fairburst.kube.views.conditions import was_observed
-from fairburst.kube.views.status import memory_of
+from fairburst.kube.views.status_memory import memory_of
 from fairburst.kube.wall_clock import SMALLEST_STEP_SECONDS
 from fairburst.policy.clock_step import shifted_queue
 from fairburst.policy.model import Memory, QueueMemory

@@ -32,7 +32,8 @@ from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.views.conditions import conditions_of
 from fairburst.kube.views.elastic_view import condition, status_part
 from fairburst.kube.views.lead_time_view import LeadTimeView
-from fairburst.kube.views.status import StatusInput, StatusPlanner
+from fairburst.kube.views.status import StatusInput
+from fairburst.kube.views.status_plan import StatusPlanner
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.attainability import Attainability, attainability
 from fairburst.policy.model import EventKind, QueueDecision

@@ -22,7 +22,7 @@ from fairburst.kube.usage.gated_pods import GatedPod
 from fairburst.kube.usage.pace import PaceMeter
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.views.lead_time_view import LeadTimeView
-from fairburst.kube.views.status import StatusWrite
+from fairburst.kube.views.status_plan import StatusWrite
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import ClusterSnapshot, Memory, QueueDecision, RoundEvent, RoundResult
 

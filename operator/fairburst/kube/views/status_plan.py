@@ -1,0 +1,184 @@
+"""Plan the status writes of a round, and defer those that are not due. Pure, apart from the times of the last writes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairburst.kube.containment import Containment
+from fairburst.kube.queues.queue_set import INTERNAL_ERROR, QueueEntry
+from fairburst.kube.views.conditions import ConditionValue
+from fairburst.kube.views.status import StatusInput, condition_list, status_of
+
+FIGURES_PER_SECOND = 10.0  # limits status writes of hundreds of busy queues
+# A latency queue's receipts are on the cluster after at most this long, whatever else waits. With a round and half a second between two
+# checks of the statuses, a take-over finds them at most five seconds old. LEDGER_TOLERANCE keeps this to a few dozen writes a second in
+# total.
+ACCOUNTS_SECONDS = 4.0
+_ACCOUNTS = frozenset({"ledger", "fairShare", "debtMilliseconds"})
+# Fields that admission policies read, and promises. sizeThreshold is excluded: it drifts with capacity and is late whenever figures are.
+_AWAITED = frozenset({"stamp", "smallStamp", "holds", "class", "promise"})
+_DRIFTING = (
+    "ledger",
+    "fairShare",
+    "residualLevelMicro",
+    "allocation",
+    "guaranteed",
+    "usage",
+    "demand",
+    "waiting",
+    "explanation",
+    "rounding",
+    "balance",
+    "debtMilliseconds",
+    "share",
+    "elasticity",
+    "reserve",
+    "sizeThreshold",
+    "leadTime",
+)
+_WINDOW_DRIFTING = ("consumed", "budget")
+
+
+@dataclass(frozen=True, slots=True)
+class StatusWrite:
+    """One queue's desired status, and the merge patch that turns the observed object's status into it."""
+
+    entry: QueueEntry
+    patch: Mapping[str, Any]
+    status: Mapping[str, Any]
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a round waits for the answer: the patch changes what the API server admits, or makes a promise."""
+        return not _AWAITED.isdisjoint(self.patch)
+
+
+class StatusPlanner:
+    """Plans the status writes that are due. Remembers by uid when each status was last written and what it published."""
+
+    def __init__(
+        self, interval_seconds: float, figures_per_second: float = FIGURES_PER_SECOND, contained: Containment | None = None
+    ) -> None:
+        self._interval = interval_seconds
+        self._contained = contained or Containment()
+        self._figures_per_second = figures_per_second
+        self._written_at: dict[str, float] = {}
+        self._last_published: dict[str, tuple[Any, ...]] = {}
+        self._planned_at = -math.inf
+
+    def plan(
+        self, inputs: Sequence[StatusInput], resources: tuple[str, ...], wall: float, now: float
+    ) -> tuple[list[StatusWrite], dict[str, float]]:
+        """Return the writes due now, and by namespace the monotonic time at which a deferred one falls due. `wall` is in seconds since the
+        epoch.
+
+        `inputs`: the queues that may have changed. News is written at once, and the receipts of latency queues after `ACCOUNTS_SECONDS` at
+        the latest. Statuses whose figures only drift share a rate; latency queues and the longest unwritten come first.
+        """
+        news: list[StatusWrite] = []
+        figures: list[tuple[float, StatusWrite]] = []
+        dues: dict[str, float] = {}
+        for item in inputs:
+            uid, current, told = item.entry.uid, item.entry.obj.get("status") or {}, _told_by(item)
+            written_at = self._written_at.get(uid, -math.inf)
+            earliest = written_at + self._interval
+            accounts = min(earliest, written_at + ACCOUNTS_SECONDS) if item.entry.key[0] == "LatencyQueue" else earliest
+            if now < accounts and self._last_published.get(uid) == told:
+                _defer(dues, item, accounts)
+                continue
+            self._last_published[uid] = told
+            status = self._status(item, current, resources, wall)
+            patch = merge_difference(current, status)
+            write = StatusWrite(item.entry, patch, status)
+            if patch and (_is_structural(patch, current) or (now >= accounts and _has_accounts(item, patch))):
+                news.append(write)
+            elif patch and now >= earliest:
+                figures.append((earliest, write))
+            elif patch:
+                _defer(dues, item, accounts if _has_accounts(item, patch) else earliest)
+        figures.sort(key=lambda pair: (pair[1].entry.key[0] != "LatencyQueue", pair[0]))
+        share = max(1, round(self._figures_per_second * min(now - self._planned_at, self._interval)))
+        self._planned_at = now
+        for place, (_, write) in enumerate(figures[share:]):
+            _defer(dues, write, now + (place + 1) / self._figures_per_second)
+        return news + [write for _, write in figures[:share]], dues
+
+    def _status(self, item: StatusInput, current: Mapping[str, Any], resources: tuple[str, ...], wall: float) -> dict[str, Any]:
+        """Return the desired status. If it cannot be built, return the present one with the reason as its Ready condition."""
+        namespace = item.entry.namespace
+        with self._contained.object("show", namespace):
+            return status_of(item, current, resources, wall)
+        ready = ConditionValue("Ready", "False", INTERNAL_ERROR, self._contained.problems[namespace])
+        others = [one for one in current.get("conditions") or [] if one.get("type") != "Ready"]
+        conditions = condition_list(StatusInput(item.entry, [ready]), current.get("conditions") or [], wall)
+        return {**current, "conditions": [*others, *conditions]}
+
+    def sent(self, write: StatusWrite, now: float) -> None:
+        """Record that a write is in flight. Until it is answered, only news is planned on top of it."""
+        self._written_at[write.entry.uid] = now
+
+    def written(self, write: StatusWrite, now: float) -> None:
+        """Record that a write was answered, successfully or not. The next plan checks whether it arrived."""
+        self._written_at[write.entry.uid] = now
+        self._last_published.pop(write.entry.uid, None)
+
+    def retain(self, uids: Container[str]) -> None:
+        """Forget every other queue."""
+        self._written_at = {uid: at for uid, at in self._written_at.items() if uid in uids}
+        self._last_published = {uid: told for uid, told in self._last_published.items() if uid in uids}
+
+
+def _defer(dues: dict[str, float], item: StatusInput | StatusWrite, at: float) -> None:
+    namespace = item.entry.namespace
+    dues[namespace] = min(dues.get(namespace, math.inf), at)
+
+
+def _has_accounts(item: StatusInput, patch: Mapping[str, Any]) -> bool:
+    """Return whether a patch changes a latency queue's recorded receipts."""
+    return item.entry.key[0] == "LatencyQueue" and not _ACCOUNTS.isdisjoint(patch)
+
+
+def _told_by(item: StatusInput) -> tuple[Any, ...]:
+    """Return the published values of the status, without figures that drift."""
+    verdicts = tuple((condition.type, condition.status, condition.reason) for condition in item.conditions)
+    decision, memory = item.decision, item.memory
+    if decision is None or memory is None:
+        return item.entry.generation, verdicts
+    counted = memory.bursts, memory.met, memory.missed, memory.refused
+    told = item.entry.generation, verdicts, decision.guarantee_class, decision.window, memory.promise, counted, decision.admission
+    bursts = None if item.uncertainty is None else item.uncertainty["bursts"]
+    return (*told, item.reserve is not None, item.holds, item.suggestion, bursts)
+
+
+def merge_difference(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the merge patch (RFC 7386) that turns `current` into `wanted`; empty if they are equal."""
+    patch: dict[str, Any] = {key: None for key in current if key not in wanted}
+    for key, value in wanted.items():
+        have = current.get(key)
+        if isinstance(value, Mapping) and isinstance(have, Mapping):
+            inner = merge_difference(have, value)
+            if inner:
+                patch[key] = inner
+        elif have != value:
+            patch[key] = value
+    return patch
+
+
+def _is_structural(patch: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
+    """Return whether the patch contains news for users, as opposed to figures that drift."""
+    for key, value in patch.items():
+        if key in _DRIFTING:
+            continue
+        if key == "window" and isinstance(value, Mapping) and all(part in _WINDOW_DRIFTING for part in value):
+            continue
+        if key == "conditions" and _verdicts(value) == _verdicts(current.get("conditions") or []):
+            continue
+        return True
+    return False
+
+
+def _verdicts(conditions: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(one["type"], one["status"], one["reason"], one.get("observedGeneration")) for one in conditions]
