@@ -258,7 +258,7 @@ class Engine:
 
     def _read_cluster(self, view: ClusterView, changes: Changes, wall: float) -> set[str]:
         """Read changed nodes, namespaces and work; return the namespaces whose demand was read again."""
-        self._cluster.read_resources(self._queue_set, view, anew=changes.nodes or changes.everything)
+        self._cluster.read_resources(self._queue_set, view, again=changes.nodes or changes.everything)
         resources = self._cluster.resources
         stale = self._demands.by_namespace.keys() if self._cluster.see_nodes(view, changed=changes.nodes) else set[str]()
         if view.pods.resources != resources:

@@ -165,7 +165,7 @@ def _same_objects(one: tuple[QueueSpec, ...], other: tuple[QueueSpec, ...]) -> b
 def settle(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[Columns, int, list[RoundEvent]]:
     """Admission for one round: keep, demote, promote, then decide candidates in creation order.
 
-    Returns the new columns, the next admission order, and what to tell. Windows of queues whose class or promise changed begin anew.
+    Returns the new columns, the next admission order, and events. Windows of queues whose class or promise changed start again.
     """
     return _Settlement(snapshot, memory, config, now).run()
 

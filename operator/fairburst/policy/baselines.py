@@ -32,7 +32,7 @@ class Policy(Protocol):
 
 
 def drf(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[RoundResult, Memory]:
-    """Weighted DRF among all queues, every moment anew (Ghodsi et al., NSDI 2011)."""
+    """Weighted DRF among all queues, recomputed at every moment (Ghodsi et al., NSDI 2011)."""
     declared, columns = _admit_all(snapshot, config, now)
     wanted = _wanted(snapshot, declared)
     return _result(snapshot, config, columns, _divide(wanted, declared, snapshot.live_capacity, snapshot.live_capacity), now), memory
@@ -179,15 +179,15 @@ def _result(
     """Round to whole units and dress up as a result; nothing is marked spare, nothing is charged."""
     if share_leftovers:
         wanted = _wanted(snapshot, columns.declared)
-        nobody = np.zeros(len(allocation), dtype=bool)
+        no_rows = np.zeros(len(allocation), dtype=bool)
         rounding = Rounding(
-            allocation, nobody, wanted, snapshot.unit, snapshot.live_capacity, np.zeros(0, dtype=np.int64), columns.declared.name_rank,
-            nobody, columns.declared.weight,
+            allocation, no_rows, wanted, snapshot.unit, snapshot.live_capacity, np.zeros(0, dtype=np.int64), columns.declared.name_rank,
+            no_rows, columns.declared.weight,
         )  # fmt: skip
         allocation, _ = rounding.round_to_units(allocation, Turns.none(len(allocation)), now)
         allocation = Lender(
             wanted, snapshot.usage, snapshot.unit, columns.declared.weight, snapshot.live_capacity, columns.declared.limit,
-            snapshot.waiting, nobody, np.zeros(len(allocation)),
+            snapshot.waiting, no_rows, np.zeros(len(allocation)),
         ).lend(allocation)  # fmt: skip
     nothing = np.zeros(len(allocation))
     view = Round(snapshot, config, columns, allocation, allocation, allocation, nothing, nothing, nothing, None, now)

@@ -1,6 +1,6 @@
-"""Decisions as values and sentences: views of one round, made when somebody looks at them.
+"""Decisions as values and sentences: views of one round, made when they are read.
 
-Decides nothing. A round over 20,000 queues makes no sentence that nobody reads.
+Decides nothing. A round over 20,000 queues makes no unread sentence.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def _divisor(view: Round, row: int, declared: Declared, at: int) -> float:
 
 
 def _safety(view: Round, row: int, declared: Declared, at: int) -> ConditionResult:
-    """Condition (1), shown for the admitted queue whose promise is tightest; trivially true where nobody holds one."""
+    """Condition (1), shown for the admitted queue whose promise is tightest; trivially true without one."""
     name = view.snapshot.queues[row].name
     tightest = view.runner_up if view.state.largest[1] == name else view.state.largest
     if not tightest[1]:

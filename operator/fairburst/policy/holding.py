@@ -103,7 +103,7 @@ def _is_expected(columns: Columns, row: int) -> bool:
 def _free(
     columns: Columns, snapshot: ClusterSnapshot, current: Current, account: Account, wanted: FloatArray
 ) -> FloatArray:  # fmt: skip
-    """(K,) what nobody uses and no open guarantee claims."""
+    """Return (K,) capacity that no queue uses and no open guarantee claims."""
     claims = (columns.guarantee == HARD) & ((columns.state == OPEN) | (columns.state == OVERDUE)) & account.unspent
     unserved = np.maximum(np.minimum(current.rate, wanted) - snapshot.usage, 0.0)[claims].sum(axis=0)
     free: FloatArray = np.maximum(snapshot.live_capacity - snapshot.usage.sum(axis=0) - unserved, 0.0)

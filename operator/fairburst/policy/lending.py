@@ -151,8 +151,8 @@ class Lender:
         more = np.maximum(former - least, 0.0)
         result = allocation.copy(order="K")
         put_rows(result, rows, least)
-        left, wished = np.maximum(self.capacity - column_sum(result), 0.0), column_sum(more)
-        part = np.minimum(np.divide(left, wished, out=np.zeros_like(left), where=wished > 0), 1.0)
+        left, desired = np.maximum(self.capacity - column_sum(result), 0.0), column_sum(more)
+        part = np.minimum(np.divide(left, desired, out=np.zeros_like(left), where=desired > 0), 1.0)
         put_rows(result, rows, least + more * part)
         return result
 

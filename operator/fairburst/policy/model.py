@@ -260,7 +260,7 @@ class QueueMemory:
         admitted: the spec that was refused or is held.
     admission_order: position in which it was admitted; classes come back in this order.
     ledger_value, ledger_rate, ledger_as_of: dominant-share-seconds received in the current period; read at time t as
-        value + rate x (t - as_of). Written anew only when the rate changes.
+        value + rate x (t - as_of). Written again only when the rate changes.
     period_started: when the current period (opening to opening) began. debt: overrun carried into it; the ledger starts
         there, so what the window consumed is ledger - debt.
     delivered_value, delivered_rate: dominant-share-seconds used since the window opened, spare included, as of ledger_as_of:
@@ -424,7 +424,7 @@ class QueueDecision:
 
 
 class EventKind(enum.Enum):
-    """What happened in this round that somebody should be told once."""
+    """An event of this round, to be published once."""
 
     ADMITTED = "Admitted"
     REJECTED = "Rejected"

@@ -70,7 +70,7 @@ def packing_scores(used: FloatArray, kept: BoolArray) -> IntArray:
     Returns
     -------
     (M,) int array in [0, BEST]; one candidate has BEST, the fullest and among equals the first: pods are placed faster than we see them
-    bound, and kube-scheduler's own wish for empty nodes would scatter those that come together over equals.
+    bound, and kube-scheduler's own preference for empty nodes would scatter those that come together over equals.
     """
     scores = np.where(kept, 0, _below_best(used))
     if not kept.all():

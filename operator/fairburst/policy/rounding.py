@@ -1,4 +1,4 @@
-"""Real-valued allocations to whole units: within capacity, nobody always rounded down, and the same answer round after round.
+"""Real-valued allocations to whole units: within capacity, no queue always rounded down, and the same answer round after round.
 
 A queue's unit is its largest pod; amounts are rounded resource by resource, so that a queue of unlike pods is not cut to multiples of
 its largest. What rounding down frees goes, unit by unit, to the queues that are owed most (balance.py), and among equals first to those
@@ -157,9 +157,9 @@ class Rounding:
         put_rows(total, rows, claims)
         put_rows(guaranteed, rows, claims)
         left = np.maximum(self.capacity - column_sum(total[~others]), 0.0)
-        wished = take_rows(total, some)
-        multiple = fill(wished, np.full(some.size, math.inf), self.weight[some], self.capacity, left)
-        put_rows(total, some, wished * multiple[:, None])
+        desired = take_rows(total, some)
+        multiple = fill(desired, np.full(some.size, math.inf), self.weight[some], self.capacity, left)
+        put_rows(total, some, desired * multiple[:, None])
         put_rows(guaranteed, some, np.minimum(take_rows(guaranteed, some), take_rows(total, some)))
         return total, guaranteed
 

@@ -31,8 +31,8 @@ def slot_limits(total: float, promised: FloatArray, weight: FloatArray, wanted: 
 
     Notes
     -----
-    Weighted max-min fairness over `wanted`, each queue being counted as wanting a part of its fair share at least; what nobody wants is
-    divided by weight, so that a queue may grow before the next round. O(N log N).
+    Weighted max-min fairness over `wanted`, each queue being counted as wanting a part of its fair share at least; the rest is divided by
+    weight, so that a queue may grow before the next round. O(N log N).
     """
     reserved = total * promised
     most = RESERVED_PART * total
@@ -46,7 +46,7 @@ def slot_limits(total: float, promised: FloatArray, weight: FloatArray, wanted: 
 
 
 def _max_min(capacity: float, need: FloatArray, parts: FloatArray) -> FloatArray:
-    """(N,) the most equal division by `parts` in which nobody has more than it needs."""
+    """(N,) the most equal division by `parts` in which no queue has more than it needs."""
     order = np.argsort(need / parts, kind="stable")
     needed, weight = need[order], parts[order]
     before = np.concatenate(([0.0], np.cumsum(needed)[:-1]))

@@ -72,7 +72,7 @@ class Declared:
 
     kind: arrival code. demand: (N, K) d. rate: (N, K) d / deadline. gap: (N,) interarrival, infinite for the last scheduled burst.
     first_arrival: (N,) NaN where the phase isn't known. worst: (N, K) max_n d(n) / min(gap(n), max_cycle). highest_rate: (N, K), over n.
-    unknown: row -> name of a resource it needs that isn't counted. limit: (N, K), infinite where uncapped, None if nobody has limits.
+    unknown: row -> name of a resource it needs that isn't counted. limit: (N, K), infinite where uncapped, None if no queue has limits.
     tables: row -> its schedule.
     """
 
@@ -407,9 +407,9 @@ def blank_columns(declared: Declared, seen: tuple[QueueSpec, ...]) -> Columns:
     arrays = _views(blocks)
     for name, array in arrays.items():
         array[:] = _DEFAULTS.get(name, (np.float64, 0.0))[1]
-    nobody: tuple[GuaranteeClass | None, ...] = (None,) * count
+    no_classes: tuple[GuaranteeClass | None, ...] = (None,) * count
     received: dict[str, Any] = {name: np.zeros(declared.demand.shape, order="F") for name in RECEIVED}
-    return Columns(declared=declared, seen=seen, admitted_for=(), refused={}, classes=nobody, blocks=blocks, **received, **arrays)
+    return Columns(declared=declared, seen=seen, admitted_for=(), refused={}, classes=no_classes, blocks=blocks, **received, **arrays)
 
 
 def _optional(value: float) -> float | None:

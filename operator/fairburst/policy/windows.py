@@ -56,7 +56,7 @@ def forget(columns: Columns, row: int) -> None:
 
 
 def postpone(columns: Columns, row: int, former: Declared, now: float) -> None:
-    """A changed arrival begins anew, but not before the former interarrival time since the last opening: a change buys no extra burst."""
+    """A changed arrival starts again, but not before the former interarrival time since the last opening: a change buys no extra burst."""
     earliest = columns.period_started[row] + former.gap[row] if columns.bursts[row] and math.isfinite(former.gap[row]) else now
     forget(columns, row)
     columns.arms_at[row] = max(now, earliest)

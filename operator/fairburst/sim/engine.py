@@ -117,7 +117,7 @@ class Simulation:
         self.record.guaranteed_seconds, self.record.capacity_seconds = np.zeros(shape[1]), np.zeros(shape[1])
         self.throughput_left = self.jobs_left = 0
         self.endless = any(plan.count is None for plan in scenario.bursts)
-        # whole jobs need to be known as jobs, whoever decides
+        # whole jobs are known as jobs under every policy
         keeps_jobs = name == "dress" or scenario.whole_jobs
         self.book = DressJobs(scenario.config.dress or DressConfig(), scenario.small_work_seconds) if keeps_jobs else None
 

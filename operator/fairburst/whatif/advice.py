@@ -32,7 +32,7 @@ MEBI = 2**20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Advice:
-    """One change that was decided again with the wished outcome.
+    """One change that was decided again, with the desired outcome.
 
     knob: what is changed: "weight", "deadline", "period", "demand", "limits", "suspended" or "capacity". factor: by how much.
     spec: the changed declaration; None where the capacity changes. gained: the class, or the room for the next pod.

@@ -217,7 +217,7 @@ _NOT_OF_THE_SYSTEM = [
         "expression": f"!({owned_by('DaemonSet')})",
     },
 ]
-# Once, whoever else gates the pod; a pod that names its node can have no gate.
+# Once, whatever other gates the pod has; a pod that names its node can have no gate.
 _OUR_GATE = f"Object.spec.schedulingGates{{name: '{GATE}'}}"
 _GATED_AS_IT_SHOULD_BE = (
     "(params.status.?holds.orValue('') != 'Pods' || has(object.spec.nodeName) || "
@@ -228,7 +228,7 @@ _GATE_PATCHES = (
     f"JSONPatch{{op: 'add', path: '/spec/schedulingGates/-', value: {_OUR_GATE}}} : "
     f"JSONPatch{{op: 'add', path: '/spec/schedulingGates', value: [{_OUR_GATE}]}}])"
 )
-# Only a Job's template is labelled by us: a label that somebody puts on a pod of another kind counts for nothing.
+# Only a Job's template is labelled by us: a label on a pod of another kind has no effect.
 _OF_A_SMALL_JOB = f"object.metadata.?labels[?'{SIZE_LABEL}'].orValue('') == '{SMALL}' && {owned_by('Job')}"
 
 

@@ -1,8 +1,8 @@
 """What tenants may not do, asked inside the API server: ValidatingAdmissionPolicies, and the roles that go with them. Values, as YAML.
 
-Tenants declare bursts and arrivals; admission control answers those. What decides between tenants is refused to whoever lacks a verb of
-its own on the queues of that namespace: `weigh`, `enforce`, `reclaim`, `assign` and `remove` for people, `operate` for what only the
-operator does. Verbs are RBAC's own, so they are granted as any other right, and cluster administrators have all of them.
+Tenants declare bursts and arrivals; admission control answers those. A client may change a field that decides between tenants only with
+a verb of its own on the queues of that namespace: `weigh`, `enforce`, `reclaim`, `assign` and `remove` for people, `operate` for the
+operator's own changes. Verbs are RBAC's own, so they are granted as any other right, and cluster administrators have all of them.
 
 Priority classes are not asked for here: the stamp overwrites whatever class a pod names (manifests.py). Only pods that are never stamped
 are refused for one. Why each rule is there: docs/decisions/0060-what-tenants-may-not-do.md; its attack: tests/t1/test_tenants.py.
@@ -48,7 +48,7 @@ def _allowed(verb: str, resource: str = "'latencyqueues'", namespace: str = "req
 
 @dataclass(frozen=True)
 class _Rule:
-    """What must hold, in CEL, and the sentence for whoever is refused, in CEL too."""
+    """A rule in CEL, and the message for a refused client, in CEL too."""
 
     holds: str
     sentence: str
@@ -157,9 +157,9 @@ def _daemon_sets() -> _Guard:
         "'expected no DaemonSet in a managed namespace, found ' + object.metadata.name + ': its pods would be counted by no queue. Use a "
         "Deployment, or ask an administrator to run it in a namespace that is not managed'",
     )
-    somebody = {"somebody": f"!({_CONTROL_PLANE})"}
+    clients = {"not-control-plane": f"!({_CONTROL_PLANE})"}
     variables = {"operates": _allowed(OPERATE)}
-    return _Guard("daemonsets", "apps", ["daemonsets"], ["CREATE", "UPDATE"], somebody, variables, [rule], managed=True)
+    return _Guard("daemonsets", "apps", ["daemonsets"], ["CREATE", "UPDATE"], clients, variables, [rule], managed=True)
 
 
 def _jobs() -> _Guard:
@@ -175,8 +175,8 @@ def _jobs() -> _Guard:
         ),
         _stays_held(),
     )
-    somebody = {"somebody": f"!({_CONTROL_PLANE})"}
-    return _Guard("jobs", "batch", ["jobs"], ["CREATE", "UPDATE"], somebody, _notes(), rules, managed=True)
+    clients = {"not-control-plane": f"!({_CONTROL_PLANE})"}
+    return _Guard("jobs", "batch", ["jobs"], ["CREATE", "UPDATE"], clients, _notes(), rules, managed=True)
 
 
 def _job_sets() -> _Guard:
@@ -226,7 +226,7 @@ def _quotas() -> _Guard:
         "",
         ["resourcequotas", "resourcequotas/status"],
         ["CREATE", "UPDATE", "DELETE"],
-        {"somebody": f"!({_CONTROL_PLANE})", "ours": ours},
+        {"not-control-plane": f"!({_CONTROL_PLANE})", "ours": ours},
         {},
         [rule],
         managed=True,
@@ -242,7 +242,7 @@ def _queues() -> _Guard:
             f"'expected the queue to stay: deleting it takes the verb {REMOVE} on ' + {kind} + ', which an administrator grants'",
         )
     )
-    rules.append(  # whoever owns the queue could have it deleted by deleting himself
+    rules.append(  # an owner of the queue could have it deleted by the garbage collector
         _Rule(
             "!variables.present || object.metadata.?ownerReferences.orValue([]) == "
             f"(variables.created ? [] : oldObject.metadata.?ownerReferences.orValue([])) || {_allowed(REMOVE, kind)}",
@@ -252,7 +252,14 @@ def _queues() -> _Guard:
     )
     variables = {"created": "request.operation == 'CREATE'", "present": "request.operation != 'DELETE'"}
     return _Guard(
-        "queues", GROUP, QUEUES, ["CREATE", "UPDATE", "DELETE"], {"somebody": f"!({_CONTROL_PLANE})"}, variables, rules, managed=False
+        "queues",
+        GROUP,
+        QUEUES,
+        ["CREATE", "UPDATE", "DELETE"],
+        {"not-control-plane": f"!({_CONTROL_PLANE})"},
+        variables,
+        rules,
+        managed=False,
     )
 
 
@@ -273,7 +280,7 @@ def _statuses() -> _Guard:
         _allowed(OPERATE, "request.resource.resource"), "'expected the status to be left to the operator: it is its word and its memory'"
     )
     resources = [f"{one}/status" for one in QUEUES]
-    return _Guard("status", GROUP, resources, ["UPDATE"], {"somebody": f"!({_CONTROL_PLANE})"}, {}, [rule], managed=False)
+    return _Guard("status", GROUP, resources, ["UPDATE"], {"not-control-plane": f"!({_CONTROL_PLANE})"}, {}, [rule], managed=False)
 
 
 def _namespaces() -> _Guard:
@@ -290,7 +297,7 @@ def _namespaces() -> _Guard:
             )
         )
     variables = {"operates": _allowed(OPERATE, namespace="object.metadata.name").replace(".name(request.name)", "")}
-    conditions = {"changed": " || ".join(changes), "somebody": f"!({_CONTROL_PLANE})"}
+    conditions = {"changed": " || ".join(changes), "not-control-plane": f"!({_CONTROL_PLANE})"}
     resources = ["namespaces", "namespaces/status", "namespaces/finalize"]
     return _Guard("namespaces", "", resources, ["UPDATE"], conditions, variables, rules, managed=False)
 
@@ -306,7 +313,7 @@ def edit_role(config: Config) -> Manifest:
 
 
 def admin_role(config: Config) -> Manifest:
-    """All about queues but their status, for whoever weighs tenants against each other; part of no other role."""
+    """Return the role of those who weigh tenants against each other: everything about queues but their status."""
     verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", *ADMIN_VERBS]
     return _role(f"fairburst-queues-admin.{config.pool.name}", verbs, ())
 

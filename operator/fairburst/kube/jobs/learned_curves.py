@@ -109,7 +109,7 @@ class RunStore:
         if version != VERSION:
             self._untouchable = True
             raise ValueError(
-                f"expected version {VERSION} of {KEY}, found {version!r}; it is left as it is. Delete the ConfigMap to begin anew, or run "
+                f"expected version {VERSION} of {KEY}, found {version!r}; it is left as it is. Delete the ConfigMap to start again, or run "
                 "the operator that wrote it"
             )
         return from_values(content["families"])

@@ -39,7 +39,7 @@ class ReserveMemory:
         except NotFound:
             return None
         except (ApiError, PolicyError, AttributeError, TypeError) as error:
-            event(logger, logging.WARNING, "memory of small jobs not readable, starting anew", name=self._text.name, problem=str(error))
+            event(logger, logging.WARNING, "memory of small jobs not readable, starting empty", name=self._text.name, problem=str(error))
             return None
         return self._saved
 

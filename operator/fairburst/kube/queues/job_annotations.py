@@ -153,7 +153,7 @@ def foreign_manager(job: Job) -> str | None:
         if entry.operation == "Apply" or spec.template is None:
             return entry.manager
     mark = read_mark(job.metadata.annotations)
-    return "somebody else" if mark is not None and mark.given != parallelism_of(job) else None
+    return "another client" if mark is not None and mark.given != parallelism_of(job) else None
 
 
 def _curve(given: Mapping[str, str], maximum: int | None) -> tuple[Curve | None, float | None]:

@@ -94,9 +94,9 @@ class ClusterState:
         """Return the namespaces that are being deleted, and those of queues whose namespace no longer exists."""
         return self.ending | frozenset(namespace for _, namespace, _ in queues if namespace not in self._present)
 
-    def read_resources(self, queue_set: QueueSet, view: ClusterView, *, anew: bool) -> None:
+    def read_resources(self, queue_set: QueueSet, view: ClusterView, *, again: bool) -> None:
         """Find the K counted resources: the configured ones, and extended ones that a queue names and a node has."""
-        if not anew:
+        if not again:
             return
         configured = self._config.pool.counted_resources
         named = {

@@ -240,7 +240,7 @@ class PodIndex:
             node=pod.spec.node_name,
             owner=owner.uid if owner is not None else metadata.uid,
             owner_kind=owner.kind if owner is not None else "Pod",
-            born=(metadata.creation_timestamp or "", metadata.name),
+            created=(metadata.creation_timestamp or "", metadata.name),
             requests=self._vectors.setdefault(requests, requests),
             size_class=pod.spec.priority_class_name if self.by_class and pod.spec.priority_class_name in SIZE_CLASSES else "",
             ended=ended,
@@ -313,8 +313,8 @@ class PodIndex:
             entry.terminating += sign * facts.terminating
         if sign > 0:
             self._idle_owners.pop(key, None)
-            if facts.born >= entry.newest:
-                entry.newest, entry.newest_requests = facts.born, facts.requests
+            if facts.created >= entry.newest:
+                entry.newest, entry.newest_requests = facts.created, facts.requests
         elif not entry.pods:
             self._rest(facts)
 

@@ -48,7 +48,7 @@ class PodFacts:
     node: str
     owner: str
     owner_kind: str
-    born: tuple[str, str]
+    created: tuple[str, str]
     requests: RequestVector
     size_class: str
     ended: bool

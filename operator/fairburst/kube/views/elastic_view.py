@@ -54,7 +54,7 @@ def condition(view: QueueView) -> ConditionValue:
     if view.curve_problem is not None or wrong:
         return _what_is_wrong(view.curve_problem, wrong)
     alone = len(view.problems) - len(wrong)
-    left = f" {alone} sized by somebody else stay as they are." if alone else ""
+    left = f" {alone} sized by another client stay as they are." if alone else ""
     said = f"slots are divided by what they are worth, with mode: {view.elasticity.mode}.{left}"
     return ConditionValue("Elastic", "True", "Divided", said)
 
