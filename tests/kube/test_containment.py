@@ -11,7 +11,7 @@ import pytest
 from fairburst.kube.queues import queue_set
 from fairburst.kube.rounds.managed import ManagedNamespaces
 from fairburst.kube.rounds.quotas import QuotaRounds
-from fairburst.kube.views import status as status_module
+from fairburst.kube.views import status_plan
 from fairburst.policy.decide import decide
 from tests.support.objects import World, job
 
@@ -50,7 +50,7 @@ def enforcing(patch: pytest.MonkeyPatch, namespace: str) -> None:
 
 
 def showing(patch: pytest.MonkeyPatch, namespace: str) -> None:
-    patch.setattr(status_module, "status_of", fails_for(namespace, status_module.status_of, lambda item, *_: item.entry.namespace))
+    patch.setattr(status_plan, "status_of", fails_for(namespace, status_plan.status_of, lambda item, *_: item.entry.namespace))
 
 
 def targeting(patch: pytest.MonkeyPatch, namespace: str) -> None:

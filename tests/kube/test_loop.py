@@ -114,6 +114,29 @@ async def test_urgent_events_without_end_leave_other_work_as_long_as_a_round_tak
     assert min(gaps) >= busy + want_rest
 
 
+async def test_events_without_end_leave_rounds_a_tenth_of_the_time() -> None:
+    rounds = Rounds(debounce=1)
+    rounds.busy = 0.01
+    async with running(rounds):
+        begun, count = time.monotonic(), len(rounds.at)
+        while time.monotonic() < begun + 1.0:
+            rounds.loop.mark()
+            await asyncio.sleep(0.002)
+        assert 2 <= len(rounds.at) - count <= 11
+
+
+async def test_a_long_round_delays_the_next_by_a_quarter_of_a_second_at_most_and_an_urgent_event_not_at_all() -> None:
+    rounds = Rounds(debounce=1)
+    rounds.busy = 0.1
+    async with running(rounds):
+        rounds.loop.mark()
+        await rounds.count(2)
+        assert rounds.at[1] - rounds.at[0] < 0.1 + 0.25 + 0.2
+        rounds.loop.mark(urgent=True)
+        await rounds.count(3)
+        assert rounds.at[2] - rounds.at[1] < 0.1 + 0.2
+
+
 async def test_a_round_follows_an_event_within_the_debounce_time() -> None:
     rounds = Rounds(debounce=20)
     async with running(rounds):

@@ -1,7 +1,8 @@
 """The level-triggered scheduling loop: events mark namespaces as changed, a round decides on the current state and writes the difference.
 
-A round starts a debounce time after the first event (many events make one round), at once after an urgent event unless the last round
-was planned just before, at the next known boundary, and at least every few seconds. It runs on one event loop, so the view cannot change
+A round starts a debounce time after the first event (many events make one round) and after a pause that is proportional to the length of
+the last round, at once after an urgent event unless the last round was planned just before, at the next known boundary, and at least every
+few seconds. It runs on one event loop, so the view cannot change
 during a round.
 """
 
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0  # after a round with a failed write
 QUIET_SECONDS = 10.0  # after a failed write a round plans the same again, which is not logged
 UNREADY_AFTER = 3  # failed rounds in a row
+PAUSE_RATIO = 9.0  # pause after a round, in times of its own length: rounds take a tenth of a core at most,
+LONGEST_PAUSE_SECONDS = 0.25  # unless they are so long that events would wait longer than this
 CLOCK = time.time
 
 
@@ -50,7 +53,7 @@ class SchedulingLoop:
         self._metrics = metrics
         self._dirty, self._urgent = asyncio.Event(), asyncio.Event()
         self._first_event = math.inf
-        self.last_progress = self._rest_until = -math.inf
+        self.last_progress = self._rest_until = self._paused_until = -math.inf
         self.failed_in_a_row = 0
         self._failure = ""
         self._finishing = False
@@ -133,7 +136,7 @@ class SchedulingLoop:
         except TimeoutError:
             return
         debounce = self._config.debounce_milliseconds / 1000
-        drained = self._first_event + debounce - time.monotonic()
+        drained = max(self._first_event + debounce, self._paused_until) - time.monotonic()
         if drained > 0:
             try:
                 await asyncio.wait_for(self._urgent.wait(), drained)
@@ -153,6 +156,7 @@ class SchedulingLoop:
         plan.since = since
         planned = time.monotonic()
         self._rest_until = planned + min(planned - started, self._config.debounce_milliseconds / 2000)
+        self._paused_until = planned + min(PAUSE_RATIO * (planned - started), LONGEST_PAUSE_SECONDS)
         ok = await self._send(plan)
         self._observe(plan, started, planned, ok=ok)
         if self.after_round is not None:
