@@ -17,10 +17,17 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster import Cluster
+from e2e.cluster.build import ensure_helm
 from e2e.kind.cluster import OPERATOR_IMAGE, KindCluster, KindError
 from e2e.promises import evidence
 from e2e.promises.site import HOME, RESTRICTED, Site, namespace_object
 from tests.support.helm import Helm, Values
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Build Helm before the first test: its cold build takes minutes, which would count into that test's time limit."""
+    if shutil.which("helm") is None and not session.config.option.collectonly:
+        ensure_helm()
 
 
 @pytest.fixture(scope="session")

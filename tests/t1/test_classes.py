@@ -56,27 +56,11 @@ def burst_of(rate_fraction: float, period_seconds: int) -> dict[str, Any]:
     }
 
 
-def test_the_multi_queue_scenario_of_the_paper_comes_out_hard_soft_elastic(cluster_with_operator: Cluster) -> None:
-    """BoPF §5.2.5: identical demand, periods 150, 110, 60 s, one throughput queue admitted first.
-
-    A demand of 92 % of capacity for 27 s is within a quarter of 110 s and of 150 s, not within a quarter of 60 s; two
-    such rates do not fit side by side.
-    """
-    cluster = cluster_with_operator
-    assert admit(cluster, "ThroughputQueue", "tq-0", {})["class"] == "Elastic"
-    found = {}
-    for number, period in enumerate((150, 110, 60)):
-        found[number] = admit(cluster, "LatencyQueue", f"lq-{number}", burst_of(0.92, period))
-    assert [found[number]["class"] for number in range(3)] == ["Hard", "Soft", "Elastic"]
-    assert found[1]["admission"]["resource"]["holds"] is False
-    assert float(found[1]["admission"]["resource"]["left"]) > float(found[1]["admission"]["resource"]["right"])
-    assert found[2]["admission"]["fairness"]["holds"] is False
-    stamps = [found[number]["stamp"]["className"] for number in range(3)]
-    assert stamps == ["fairburst-hard", "fairburst-soft", "fairburst-large"]
-
-
 def test_a_calendar_has_its_class_and_its_window_at_once(cluster_with_operator: Cluster) -> None:
-    """A burst at every full minute with a deadline of one: whenever the queue is created, a window is open."""
+    """A burst at every full minute with a deadline of one: whenever the queue is created, a window is open.
+
+    It comes first: the queues of the next tests leave no room for a fifth.
+    """
     cluster = cluster_with_operator
     spec = {
         "burst": {"resources": {"cpu": "12"}, "durationSeconds": 10, "deadlineSeconds": 60},
@@ -105,6 +89,25 @@ def test_a_calendar_has_its_class_and_its_window_at_once(cluster_with_operator: 
     assert "Bad minute" in until(told, PATIENCE_SECONDS, "the wrong expression in the queue's condition")
     cluster.kubectl("delete", "latencyqueue", "queue", "-n", "calendar")
     cluster.kubectl("delete", "latencyqueue", "queue", "-n", "no-calendar")
+
+
+def test_the_multi_queue_scenario_of_the_paper_comes_out_hard_soft_elastic(cluster_with_operator: Cluster) -> None:
+    """BoPF §5.2.5: identical demand, periods 150, 110, 60 s, one throughput queue admitted first.
+
+    A demand of 92 % of capacity for 27 s is within a quarter of 110 s and of 150 s, not within a quarter of 60 s; two
+    such rates do not fit side by side.
+    """
+    cluster = cluster_with_operator
+    assert admit(cluster, "ThroughputQueue", "tq-0", {})["class"] == "Elastic"
+    found = {}
+    for number, period in enumerate((150, 110, 60)):
+        found[number] = admit(cluster, "LatencyQueue", f"lq-{number}", burst_of(0.92, period))
+    assert [found[number]["class"] for number in range(3)] == ["Hard", "Soft", "Elastic"]
+    assert found[1]["admission"]["resource"]["holds"] is False
+    assert float(found[1]["admission"]["resource"]["left"]) > float(found[1]["admission"]["resource"]["right"])
+    assert found[2]["admission"]["fairness"]["holds"] is False
+    stamps = [found[number]["stamp"]["className"] for number in range(3)]
+    assert stamps == ["fairburst-hard", "fairburst-soft", "fairburst-large"]
 
 
 def test_a_queue_that_would_break_a_promise_is_rejected_without_names_of_others(cluster_with_operator: Cluster) -> None:
