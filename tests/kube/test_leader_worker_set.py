@@ -29,13 +29,13 @@ def demand(*things: dict[str, Any]) -> NamespaceDemand:
 
 @pytest.mark.parametrize("leaders", [None, 0, 1, 3], ids=["no StatefulSet yet", "leaders only", "workers of one group", "all workers"])
 def test_groups_demand_all_their_pods_whatever_their_controller_has_created(leaders: int | None) -> None:
-    groups = leader_worker_set("a", "llm", POD, 3, 4)
+    groups = leader_worker_set("a", "served", POD, 3, 4)
     made = [] if leaders is None else stateful_sets_of(groups, leaders)
     assert demand(groups, *made).demand["cpu"] == 3 * 4 * 2
 
 
 def test_leaders_have_requests_of_their_own() -> None:
-    groups = leader_worker_set("a", "llm", POD, 2, 4)
+    groups = leader_worker_set("a", "served", POD, 2, 4)
     groups["spec"]["leaderWorkerTemplate"]["leaderTemplate"] = LARGE_LEADER
     found = demand(groups)
     assert found.demand["cpu"] == 2 * 8 + 2 * 3 * 2
@@ -43,7 +43,7 @@ def test_leaders_have_requests_of_their_own() -> None:
 
 
 def test_a_set_that_is_being_deleted_demands_what_its_stateful_sets_do() -> None:
-    groups = leader_worker_set("a", "llm", POD, 3, 4)
+    groups = leader_worker_set("a", "served", POD, 3, 4)
     groups["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert demand(groups).demand == {}
     assert demand(groups, *stateful_sets_of(groups, 0)).demand["cpu"] == 3 * 2
@@ -56,7 +56,7 @@ def test_sets_of_another_name_do_not_count_as_its_own() -> None:
 
 @pytest.mark.parametrize(("spec", "want"), [({}, 1), ({"replicas": 0}, 0), ({"replicas": 2**31 - 1, "size": 2**31 - 1}, None)])
 def test_odd_numbers_are_bounded(spec: dict[str, int], want: int | None) -> None:
-    groups = leader_worker_set("a", "llm", POD, 1, 1)
+    groups = leader_worker_set("a", "served", POD, 1, 1)
     groups["spec"]["replicas"] = spec.get("replicas")
     groups["spec"]["leaderWorkerTemplate"]["size"] = spec.get("size")
     found = demand(groups).demand.get("cpu", 0.0)
