@@ -43,8 +43,8 @@ class Workload:
 WORKLOADS = {
     "swim-2009": Workload("swim/FB-2009_samples_24_times_1hr_0.tsv", "swim", 500, 0.95),
     "swim-2010": Workload("swim/FB-2010_samples_24_times_1hr_0.tsv", "swim", 500, 0.95),
-    "azure-code": Workload("azure-llm-inference/AzureLLMInferenceTrace_code.csv", "azure", 2000, 0.98),
-    "azure-conv": Workload("azure-llm-inference/AzureLLMInferenceTrace_conv.csv", "azure", 4000, 0.98),
+    "azure-code": Workload("azure-*-inference/*_code.csv", "azure", 2000, 0.98),
+    "azure-conv": Workload("azure-*-inference/*_conv.csv", "azure", 4000, 0.98),
     "stages-bb": Workload("bb", "generated", 150, 0.9),
     "stages-tpcds": Workload("tpcds", "generated", 150, 0.9),
 }
@@ -80,7 +80,7 @@ def _factor(draw: np.random.Generator) -> float:
 def _part(workload: Workload, seed: int, draw: np.random.Generator) -> list[DagJob]:
     if workload.trace_format == "generated":
         return list(generate(workload.file, seed))[: workload.jobs]
-    jobs = read_trace(DATA / workload.file, workload.trace_format).jobs
+    jobs = read_trace(next(DATA.glob(workload.file)), workload.trace_format).jobs
     first = int(draw.integers(0, max(1, len(jobs) - workload.jobs)))
     return list(jobs[first : first + workload.jobs])
 
