@@ -240,7 +240,7 @@ def test_a_half_created_group_waits_for_its_members_and_holds_up_nobody() -> Non
 
 
 def test_members_of_a_group_that_has_started_go_as_others_do() -> None:
-    """A replacement for a failed entry, a entry whose patch was refused, one whose gate somebody removed by hand."""
+    """A replacement for a failed member, a member whose patch was refused, one whose gate was removed by hand."""
     keeper = Keeper(*team("a", "b", "c"))
     assert keeper.choice(batch=3.0) == ["a", "b", "c"]
     keeper.answered("a", "b")

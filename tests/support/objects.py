@@ -90,7 +90,7 @@ def quota(
     namespace: str, hard: dict[str, str], used: dict[str, str] | None = None, name: str = "fairburst", pool: str | None = "default",
     enforced: dict[str, str] | None = None, scoped: bool = True,
 ) -> ResourceQuota:  # fmt: skip
-    """An namespace quota (or, by another name, somebody else's), enforced as written unless told."""
+    """A namespace quota (or, by another name, a foreign one), enforced as written unless told."""
     body = (
         quota_body_of(namespace, hard, pool, name if name in OUR_QUOTAS else "fairburst")
         if scoped

@@ -75,7 +75,7 @@ def static_partition(snapshot: ClusterSnapshot, memory: Memory, config: PolicyCo
 def m_bvt(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[RoundResult, Memory]:
     """Borrowed virtual time for many resources (BoPF §2.3 after Duda and Cheriton, SOSP 1999).
 
-    Effective virtual time E = A - W. A is raised to the least virtual time of backlogged queues when a queue resyncs, and advances by
+    Effective virtual time E = A - W. A is raised to the least virtual time of backlogged queues when a queue wakes, and advances by
     dominant share x dt / weight. The warp W of a latency queue is max_k d_k / (C_k w), of others zero. Queues of least E share everything
     by DRF; who has a larger E gets what those leave. A is kept in the memory's `ledger` (value, rate, as of).
     """
@@ -116,14 +116,14 @@ POLICIES: Mapping[str, Policy] = {
 
 
 def _virtual_times(snapshot: ClusterSnapshot, memory: Memory, awake: np.ndarray, now: float) -> FloatArray:
-    """A of each queue now; one that resyncs up starts no earlier than the least of those already backlogged."""
+    """A of each queue now; one that wakes up starts no earlier than the least of those already backlogged."""
     known = [memory.queues.get(spec.name) for spec in snapshot.queues]
     virtual = np.array([0.0 if item is None else item.ledger(now) for item in known])
     was_awake = np.array([item is not None and math.isfinite(item.period_started) for item in known], dtype=bool)
     backlogged = awake & was_awake
     if backlogged.any():
-        resyncs = awake & ~was_awake
-        virtual[resyncs] = np.maximum(virtual[resyncs], virtual[backlogged].min())
+        wakes = awake & ~was_awake
+        virtual[wakes] = np.maximum(virtual[wakes], virtual[backlogged].min())
     return virtual
 
 
