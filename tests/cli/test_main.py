@@ -88,8 +88,10 @@ def test_kubectl_completes_the_plugin() -> None:
     assert done.stdout.split() == ["explain", ":4"]
 
 
+# A shell starts background jobs with SIGINT ignored, and children inherit that: Python then installs no handler of its own.
 INTERRUPTED_AT_WORK = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from fairburst.cli import simulate
 from fairburst.cli.main import main
 from fairburst.cli.progress import ProgressLine
