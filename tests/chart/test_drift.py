@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from fairburst.config import Config
-from fairburst.kube.install.manifests import Manifest, Subject, all_manifests, policies, priority_classes
+from fairburst.kube.install.manifests import Manifest, Subject, all_manifests, priority_classes
+from fairburst.kube.install.mutating_policies import policies
 from release.chart import CHART, ROOT, drifted
 from release.templates import CARRIED, UnknownInfluenceError, influences, rights, switches, with_values
 from tests.chart.conftest import Render

@@ -28,7 +28,7 @@ class Site:
         self.client = api.client()
         self.seen: list[dict[str, Any]] = []
         seen = self.seen.append
-        self.applier = Applier(self.client, "default", self.metrics, quota_seen=seen, job_seen=seen)
+        self.applier = Applier(self.client, "default", self.metrics, namespace_seen=seen, quota_seen=seen, job_seen=seen)
         self.quotas_written: list[str] = []
         for _, name in world.namespaces:
             # Namespaces are objects without a namespace; the fake server files them under "".
@@ -89,7 +89,7 @@ async def test_bursts_are_raised_before_the_others_are_written(site: Site) -> No
 
 async def test_a_write_that_fails_stops_no_other_and_is_counted(site: Site) -> None:
     plan = site.world.plan()
-    plan.labels = []
+    plan.labels = {}
     site.api.fail(1, 403, status(403, "Forbidden"))
     assert not await site.apply(plan)
     assert site.writes("quota", "error") == 1.0
@@ -129,7 +129,7 @@ async def test_slots_are_freed_before_quotas_and_taken_after_them(site: Site) ->
 
 async def test_a_job_that_has_changed_since_is_overtaken_and_no_error(site: Site) -> None:
     plan = site.world.plan()
-    plan.labels, plan.quota_writes, plan.resyncs = [], [], []
+    plan.labels, plan.quota_writes, plan.resyncs = {}, [], []
     plan.elastic = ElasticPlan([ParallelismWrite("batch", "work", "1", 4, 2, None)])
     site.api.fail(1, 409, status(409, "Conflict"))
     assert not await site.apply(plan)
@@ -194,7 +194,7 @@ async def test_a_blocked_job_is_woken_by_an_annotation(site: Site) -> None:
 
 async def test_an_empty_plan_sends_nothing(site: Site) -> None:
     plan = site.world.plan()
-    plan.labels, plan.quota_writes = [], []
+    plan.labels, plan.quota_writes = {}, []
     assert await site.apply(plan)
     assert site.paths() == []
 
@@ -202,6 +202,6 @@ async def test_an_empty_plan_sends_nothing(site: Site) -> None:
 async def test_a_namespace_is_let_go_of_although_its_quota_has_gone_already(site: Site) -> None:
     site.api.put(NAMESPACES, {"metadata": {"name": "batch", "labels": {MANAGED_LABEL: "true"}}})
     plan = site.world.plan()
-    plan.labels, plan.quota_writes, plan.releases = [], [], ["batch"]
+    plan.labels, plan.quota_writes, plan.releases = {}, [], ["batch"]
     assert await site.apply(plan)
     assert MANAGED_LABEL not in site.api.objects[NAMESPACES]["", "batch"]["metadata"]["labels"]

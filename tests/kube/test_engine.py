@@ -95,7 +95,7 @@ def test_a_settled_cluster_gets_no_writes() -> None:
     assert world.condition(LQ, "burst", "Guaranteed")[:2] == ("True", "HardGuarantee")
     for _ in range(60):
         plan = world.plan()
-        assert (plan.labels, plan.quota_writes, plan.statuses, plan.events) == ([], [], [], [])
+        assert (plan.labels, plan.quota_writes, plan.statuses, plan.events) == ({}, [], [], [])
         assert plan.due > world.now, "a round due in the past makes the loop turn without end"
         world.after(max(0.05, min(plan.due, world.now + 10.0) - world.now))
 
@@ -114,7 +114,7 @@ def test_a_restarted_operator_on_a_settled_cluster_writes_nothing(away: float) -
     again.controller("Job", None, job("batch", "batch-job", 100))
     again.wall, again.now = world.wall + away, 5.0
     plan = again.plan()
-    assert (plan.labels, plan.quota_writes, plan.statuses, plan.events) == ([], [], [], [])
+    assert (plan.labels, plan.quota_writes, plan.statuses, plan.events) == ({}, [], [], [])
     assert plan.result.classes == world.plan().result.classes
 
 
@@ -192,7 +192,7 @@ def test_observe_yields_nothing_but_statuses() -> None:
     world = World()
     batch(world, pods=10, spec={"enforcement": "Observe"})
     plan = world.round()
-    assert (plan.labels, plan.quota_writes, plan.resyncs) == ([], [], [])
+    assert (plan.labels, plan.quota_writes, plan.resyncs) == ({}, [], [])
     assert world.condition(TQ, "batch", "Enforced")[:2] == ("False", "Observe")
     assert world.condition(TQ, "batch", "Ready")[0] == "True"
     assert "stamp" not in world.status("batch")
@@ -230,7 +230,7 @@ def test_an_invalid_edit_does_not_end_observe() -> None:
     status = world.status("batch")
     world.queue(TQ, "batch", spec={"enforcement": "Observe", "weight": 0}, generation=2, status=status)
     plan = world.round()
-    assert (plan.labels, plan.quota_writes) == ([], [])
+    assert (plan.labels, plan.quota_writes) == ({}, [])
     assert world.condition(TQ, "batch", "Ready")[1] == "InvalidSpec"
 
 

@@ -138,7 +138,7 @@ def test_a_settled_cluster_with_waiting_pods_gets_no_writes() -> None:
     settle(world)
     for _ in range(30):
         plan = world.plan()
-        assert (plan.labels, plan.quota_writes, plan.statuses, plan.events, plan.ungates) == ([], [], [], [], [])
+        assert (plan.labels, plan.quota_writes, plan.statuses, plan.events, plan.ungates) == ({}, [], [], [], [])
         assert plan.due > world.now
         world.after(max(0.05, min(plan.due, world.now + 10.0) - world.now))
 

@@ -9,7 +9,8 @@ import yaml
 
 from fairburst.cli.main import main
 from fairburst.config import Config, parse_config
-from fairburst.kube.install.manifests import Subject, access, all_manifests, policies, priority_classes, to_yaml
+from fairburst.kube.install.manifests import Subject, access, all_manifests, priority_classes, to_yaml
+from fairburst.kube.install.mutating_policies import policies
 from fairburst.kube.names import MANAGED_LABEL
 
 

@@ -210,7 +210,7 @@ def test_a_settled_cluster_with_a_reserve_gets_no_writes() -> None:
     submit(world, "batch", "small", 4, "small", running=4)
     settle(world, 60.0)
     for plan in settle(world, 60.0):
-        assert (plan.labels, plan.quota_writes, plan.quota_deletions, plan.statuses, plan.events) == ([], [], [], [], [])
+        assert (plan.labels, plan.quota_writes, plan.quota_deletions, plan.statuses, plan.events) == ({}, [], [], [], [])
 
 
 def test_a_small_job_that_a_full_namespace_has_blocked_is_woken_when_there_is_room() -> None:

@@ -14,7 +14,7 @@ from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.enforce.gate import ungate_patch
 from fairburst.kube.enforce.quota_plan import quota_body
 from fairburst.kube.enforce.suspend import JobStart
-from fairburst.kube.names import API_VERSION, HOLDS_LABEL, MANAGED_LABEL, OUR_QUOTAS
+from fairburst.kube.names import API_VERSION, MANAGED_LABEL, OUR_QUOTAS
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.usage.pod_index import PodIndex
@@ -222,11 +222,9 @@ class World:
         for name in plan.releases:
             del self.quotas[name, "fairburst"]
             self.namespace(name)
-        for name in plan.labels:
-            self.namespace(name, managed=True)
-        for name, value in plan.hold_labels:
+        for name, labels in plan.labels.items():
             body = msgspec.to_builtins(self.namespaces["", name])
-            self.namespaces["", name] = msgspec.convert(merge_patch(body, {"metadata": {"labels": {HOLDS_LABEL: value}}}), Namespace)
+            self.namespaces["", name] = msgspec.convert(merge_patch(body, {"metadata": {"labels": dict(labels)}}), Namespace)
         self.engine.gates.sent(plan.ungates)
         for held in plan.ungates:
             body = json_patch(msgspec.to_builtins(self.pods[held.key]), ungate_patch(held))

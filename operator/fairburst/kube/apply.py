@@ -17,10 +17,11 @@ from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import NotFound
 from fairburst.kube.api.outcome import succeeded
 from fairburst.kube.enforce.controller_resync import RESYNC_ANNOTATION
+from fairburst.kube.enforce.namespace_labels import UNMANAGED, Labels
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, quota_body
 from fairburst.kube.enforce.suspend import JobStart
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
-from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, QUOTA_NAME
+from fairburst.kube.names import POOL_LABEL, QUOTA_NAME
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.times import from_epoch
@@ -35,8 +36,8 @@ Seen = Callable[[dict[str, Any]], None]
 
 
 class Applier:
-    """Sends plans through one client. `quota_seen` and `job_seen` (Jobs and JobSets) take the objects that the server answers with.
-    `on_answer` is called after each write."""
+    """Sends plans through one client. `namespace_seen`, `quota_seen` and `job_seen` (Jobs and JobSets) take the objects that the server
+    answers with. `on_answer` is called after each write."""
 
     def __init__(
         self,
@@ -44,6 +45,7 @@ class Applier:
         pool: str,
         metrics: Metrics,
         *,
+        namespace_seen: Seen,
         quota_seen: Seen,
         job_seen: Seen,
         on_answer: Callable[[], None] = lambda: None,
@@ -51,6 +53,7 @@ class Applier:
         self._client = client
         self._pool = pool
         self._metrics = metrics
+        self._namespace_seen = namespace_seen
         self._quota_seen = quota_seen
         self._job_seen = job_seen
         self._on_answer = on_answer
@@ -58,8 +61,7 @@ class Applier:
 
     async def apply(self, plan: RoundPlan, quota_written: Callable[[QuotaWrite, float], None]) -> bool:
         """Send everything but statuses and events; return whether all succeeded. The callback receives each quota write that was tried."""
-        done = await self._each("label", plan.labels, self._label)
-        done &= await self._each("label", plan.hold_labels, self._hold_label)
+        done = await self._each("label", plan.labels.items(), self._label)
         done &= await self._each("release", plan.releases, self._release)
         resized = plan.elastic.writes
         done &= await self._each("parallelism", [write for write in resized if write.shrinks], self._parallelism)
@@ -83,18 +85,15 @@ class Applier:
         self._on_answer()
         return done
 
-    async def _label(self, namespace: str) -> None:
-        await self._client.merge_patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {MANAGED_LABEL: "true"}}})
-
-    async def _hold_label(self, wanted: tuple[str, str | None]) -> None:
-        namespace, value = wanted
-        await self._client.merge_patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {HOLDS_LABEL: value}}})
+    async def _label(self, wanted: tuple[str, Labels]) -> None:
+        namespace, labels = wanted
+        self._namespace_seen(await self._client.merge_patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": dict(labels)}}))
 
     async def _release(self, namespace: str) -> None:
-        """Release a namespace whose queue has left enforcement: delete the quota, then the label that selects its pods for the policies."""
+        """Release a namespace whose queue has left enforcement: delete the quota, then the labels that select its pods for the policies."""
         with contextlib.suppress(NotFound):  # deleted by hand, or by an earlier attempt
             await self._client.delete(f"/api/v1/namespaces/{namespace}/resourcequotas/{QUOTA_NAME}")
-        await self._client.merge_patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {MANAGED_LABEL: None}}})
+        await self._label((namespace, UNMANAGED))
 
     async def _quota(self, write: QuotaWrite) -> None:
         """Write spec.hard, then status.hard: admission enforces the latter, and kube-controller-manager copies slowly when many change."""

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fairburst.config import Config
-from fairburst.kube.admission.hold_label import hold_labels
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.containment import Containment
 from fairburst.kube.culprits import UndecidableError, culprits
@@ -81,7 +80,7 @@ class Engine:
         self._agenda = Agenda()
         self._cluster = ClusterState(config, own_namespace)
         self._demands = DemandTable(self.contained)
-        self._managed = ManagedNamespaces(config, self._cluster, self.contained)
+        self._managed = ManagedNamespaces(config, self._cluster, self.contained, self.reserve)
         self._places = Places()
         self._quotas = QuotaRounds(config, self.contained, self.reserve, self._agenda)
         self._resyncs = ResyncRounds(self.reserve, self._agenda)
@@ -97,7 +96,6 @@ class Engine:
         self._gate_levels: dict[str, GateLevel] = {}
         self._absent: frozenset[str] = frozenset()
         self._in_trouble: set[str] = set()
-        self._labelling = False
         self.changed_namespaces: frozenset[str] = frozenset()
         self._unfinished = True
         self._wall_clock = WallClock()
@@ -243,8 +241,8 @@ class Engine:
         queue_set = None if changes.everything else self._queues.update(queues, changes.queues, self.memory)
         if queue_set is not None:
             self._queue_set = queue_set
-            rows = {self._rows[namespace] for _, namespace, _ in changes.queues if namespace in self._rows}
-            self._quotas.hold_times.note((queue_set.governing[row] for row in rows), now)
+            rows = {self._rows[namespace] for namespace in changes.namespaces if namespace in self._rows}
+            self._quotas.hold_times.note((queue_set.governing[row] for row in rows), self._cluster.labels, now)
             return
         changes.everything = True
         self._queue_set = self._queues.build(queues, self.memory, self._absent)
@@ -254,7 +252,7 @@ class Engine:
         self._reclaiming = np.array([entry.reclaims for entry in governing], dtype=np.bool_)
         self._statuses.lay_out(self._queue_set)
         self._quotas.hold_times.retain(self._rows)
-        self._quotas.hold_times.note(governing, now)
+        self._quotas.hold_times.note(governing, self._cluster.labels, now)
 
     def _read_cluster(self, view: ClusterView, changes: Changes, wall: float) -> set[str]:
         """Read changed nodes, namespaces and work; return the namespaces whose demand was read again."""
@@ -323,9 +321,6 @@ class Engine:
         if round_.everything:
             round_.touched.update(self._cluster.managed)
         news = self._managed.refresh(round_, self._demands.by_namespace, plan)
-        if self._config.webhook.enabled and (changes.objects or round_.everything or self._labelling):
-            plan.hold_labels = hold_labels(round_.view.namespaces.values(), self._gated, self._queue_set.elsewhere | self._absent)
-            self._labelling = bool(plan.hold_labels)
         with self.contained.object("reclaim for", ""):
             self._plan_reclaim(round_, plan)
         with self.contained.object("divide places for pods of", ""):

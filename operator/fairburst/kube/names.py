@@ -7,7 +7,9 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 MANAGED_LABEL = f"{GROUP}/managed"
 POOL_LABEL = f"{GROUP}/pool"
-HOLDS_LABEL = f"{GROUP}/holds"  # on a namespace in which a pod that misses its gate would run: none is created without the webhook
+PRIORITY_LABEL = f"{GROUP}/pod-priority"  # on a namespace: the priority of its new pods
+HOLDS_LABEL = f"{GROUP}/holds"  # on a namespace: the kind of its new objects that wait for a release
+NAMESPACE_LABELS = (MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL, HOLDS_LABEL)
 
 # Holds on new work: a gate on pods, and a note on Jobs that fairburst suspends.
 GATE = f"{GROUP}/queue"

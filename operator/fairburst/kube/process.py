@@ -137,6 +137,7 @@ class Operator:
             client,
             config.pool.name,
             self.metrics,
+            namespace_seen=self._namespace_seen,
             quota_seen=self._quota_seen,
             job_seen=self._job_seen,
             on_answer=self._progressed,
@@ -329,6 +330,9 @@ class Operator:
     def _job_seen(self, obj: dict[str, Any]) -> None:
         kind = obj["kind"]
         self._controllers[kind].observe(msgspec.convert(obj, KINDS[kind].item))
+
+    def _namespace_seen(self, obj: dict[str, Any]) -> None:
+        self._namespaces.observe(msgspec.convert(obj, Namespace))
 
     def _quota_seen(self, obj: dict[str, Any]) -> None:
         self._quotas.observe(msgspec.convert(obj, ResourceQuota))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fairburst.kube.enforce.fifo_admission import Oversize, oversize
@@ -14,13 +14,14 @@ from fairburst.kube.enforce.gate import GateLevel, milli_level
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.slack import FIRST_PODS
 from fairburst.kube.enforce.suspend import JobStart, starts, too_large, unheld_starts
+from fairburst.kube.names import HOLDS_LABEL
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.usage.gated_pods import GatedPods
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.workloads.kind import Suspendable
 from fairburst.policy.model import GuaranteeClass, RoundResult, WindowState
 
-HOLD_SETTLES_SECONDS = 1.0  # until every API server's policies have seen a changed status; measured: at most 157 ms
+HOLD_SETTLES_SECONDS = 1.0  # until every API server's policies have seen a changed label; measured: at most 157 ms
 
 
 def gate_level(item: ManagedNamespace, result: RoundResult, *, waiting: bool) -> GateLevel:
@@ -75,14 +76,16 @@ def too_large_to_start(enforced: Collection[ManagedNamespace], gated: GatedPods,
 
 @dataclass(slots=True)
 class HoldTimes:
-    """Remember since when a queue's stored status makes the admission policies hold its namespace's work, monotonic seconds."""
+    """Remember since when new work of a namespace is held, monotonic seconds: its label binds the policies, and the webhook reads the
+    queue's stored status."""
 
     _since: dict[str, float] = field(default_factory=dict)
 
-    def note(self, members: Iterable[QueueEntry], now: float) -> None:
-        """Read the stored statuses of these governing queues."""
+    def note(self, members: Iterable[QueueEntry], labels: Mapping[str, Mapping[str, str]], now: float) -> None:
+        """Read the stored statuses of these governing queues, and the labels of their namespaces."""
         for entry in members:
-            if (entry.obj.get("status") or {}).get("holds"):
+            held = (entry.obj.get("status") or {}).get("holds")
+            if held and labels.get(entry.namespace, {}).get(HOLDS_LABEL) == held:
                 self._since.setdefault(entry.namespace, now)
             else:
                 self._since.pop(entry.namespace, None)

@@ -17,7 +17,8 @@ from fairburst.config import Config
 from fairburst.kube.api.client import ApiClient, JsonObject
 from fairburst.kube.api.errors import ApiError, Forbidden, Invalid, NotFound, Unauthorized, Unavailable
 from fairburst.kube.install.crd import all_crds
-from fairburst.kube.install.manifests import policies, priority_classes
+from fairburst.kube.install.manifests import priority_classes
+from fairburst.kube.install.mutating_policies import policies
 from fairburst.kube.install.tenant_rules import tenant_policies
 from fairburst.kube.modes.registry import mode_of
 from fairburst.kube.names import GROUP

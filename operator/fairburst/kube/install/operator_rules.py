@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from fairburst.config import Config
 from fairburst.kube.install.scope import POLICY_API, Manifest
-from fairburst.kube.names import GATE, GROUP, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL, OUR_QUOTAS, POOL_LABEL
+from fairburst.kube.names import GATE, GROUP, HELD_ANNOTATION, MANAGED_LABEL, NAMESPACE_LABELS, OUR_QUOTAS, POOL_LABEL
 from fairburst.kube.queues.queue_set import NEVER_MANAGED
 from fairburst.kube.workloads.job_set import GROUP as JOB_SET_GROUP
 
@@ -94,7 +94,7 @@ def _evictions() -> _Confinement:
 
 
 def _namespaces(config: Config) -> _Confinement:
-    ours = json.dumps([MANAGED_LABEL, HOLDS_LABEL])
+    ours = json.dumps(NAMESPACE_LABELS)
     labels, before = (f"{one}.metadata.?labels.orValue({{}})" for one in ("object", "oldObject"))
     never = json.dumps([*sorted(NEVER_MANAGED), config.namespace])
     return _Confinement(
@@ -104,7 +104,7 @@ def _namespaces(config: Config) -> _Confinement:
         ["UPDATE"],
         {
             "expected namespaces of the system and of the operator to stay as they are": f"!(object.metadata.name in {never})",
-            f"expected only the labels {MANAGED_LABEL} and {HOLDS_LABEL} of a namespace to change": (
+            f"expected only the labels {', '.join(NAMESPACE_LABELS)} of a namespace to change": (
                 f"{labels}.all(key, key in {ours} || (key in {before} && {before}[key] == {labels}[key])) && "
                 f"{before}.all(key, key in {ours} || key in {labels}) && "
                 f"{_same('metadata', ('annotations', 'ownerReferences', 'finalizers'))} && {_same('spec', ('finalizers',))}"

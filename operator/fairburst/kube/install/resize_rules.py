@@ -6,11 +6,9 @@ would let a pod of 100m grow to 8 cpu once it runs. In the other modes the quota
 
 from __future__ import annotations
 
-import json
-
 from fairburst.config import Config
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces
-from fairburst.kube.names import API_VERSION, GATE, GROUP
+from fairburst.kube.names import GATE, GROUP, HOLDS_LABEL, POOL_LABEL
 
 _OPERATES = f"authorizer.group('{GROUP}').resource('latencyqueues').namespace(request.namespace).check('operate').allowed()"
 _CONTAINERS = "spec.containers + {0}.spec.?initContainers.orValue([])"
@@ -29,12 +27,8 @@ def _no_more(new: str, old: str) -> str:
 
 
 def resize_policies(config: Config) -> list[Manifest]:
-    """A policy and its binding for each kind of queue, whose status says whether gates hold the namespace's pods."""
-    return [*_policy("LatencyQueue", config), *_policy("ThroughputQueue", config)]
-
-
-def _policy(kind: str, config: Config) -> list[Manifest]:
-    name = f"fairburst-resize-{kind.lower()}.{config.pool.name}"
+    """Return the policy and its binding."""
+    name = f"fairburst-resize.{config.pool.name}"
     mine, before = "object." + _CONTAINERS.format("object"), "oldObject." + _CONTAINERS.format("oldObject")
     grows = f"!({_no_more('object.spec', 'oldObject.spec')}) || !({mine}).all(new, ({before}).exists(old, old.name == new.name && "
     grows += f"{_no_more('new', 'old')}))"
@@ -42,22 +36,21 @@ def _policy(kind: str, config: Config) -> list[Manifest]:
         "spec.containers: expected requests to stay or to shrink, since the queue has let the pod go for what it requests; delete the pod "
         "and create a larger one"
     )
-    governed = f"has(params.status) && params.status.?holds.orValue('') == 'Pods' && params.spec.pool == {json.dumps(config.pool.name)}"
     gated = f"object.spec.?schedulingGates.orValue([]).exists(one, one.name == '{GATE}')"
     spec = {
         "failurePolicy": "Fail",
-        "paramKind": {"apiVersion": API_VERSION, "kind": kind},
         "matchConstraints": {
             "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/resize"]}]
         },
-        "matchConditions": [{"name": "let-go", "expression": f"{governed} && !({gated})"}],
+        "matchConditions": [{"name": "let-go", "expression": f"!({gated})"}],
         "validations": [{"expression": f"!({grows}) || {_OPERATES}", "message": sentence, "reason": "Forbidden"}],
     }
+    selector = managed_namespaces(config)
+    held = [{"key": POOL_LABEL, "operator": "In", "values": [config.pool.name]}, {"key": HOLDS_LABEL, "operator": "In", "values": ["Pods"]}]
     binding = {
         "policyName": name,
-        "paramRef": {"selector": {}, "parameterNotFoundAction": "Allow"},
         "validationActions": ["Deny"],
-        "matchResources": {"namespaceSelector": managed_namespaces(config)},
+        "matchResources": {"namespaceSelector": selector | {"matchExpressions": [*selector["matchExpressions"], *held]}},
     }
     return [
         {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec},

@@ -20,7 +20,7 @@ from fairburst.kube.install.expiry_policy import expiry_policy
 from fairburst.kube.install.resize_rules import resize_policies
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
 from fairburst.kube.jobs.job_size import SIZE_LABEL
-from fairburst.kube.names import GATE, GROUP, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL, OUR_QUOTAS, POOL_LABEL, RELEASED_ANNOTATION
+from fairburst.kube.names import GATE, GROUP, HELD_ANNOTATION, NAMESPACE_LABELS, OUR_QUOTAS, POOL_LABEL, RELEASED_ANNOTATION
 from fairburst.kube.queues.job_annotations import CHANGED_AT, GIVEN, ORIGINAL
 from fairburst.kube.queues.specs import QueueSettings
 from fairburst.kube.workloads.job_set import GROUP as JOB_SET_GROUP
@@ -286,7 +286,7 @@ def _statuses() -> _Guard:
 def _namespaces() -> _Guard:
     """Not by namespaceSelector: it looks at the new labels, from which ours may be missing."""
     rules, changes = [], []
-    for label in (MANAGED_LABEL, HOLDS_LABEL):
+    for label in NAMESPACE_LABELS:
         now, was = (f"{one}.metadata.?labels[?'{label}']" for one in ("object", "oldObject"))
         changes.append(f"{now} != {was}")
         rules.append(

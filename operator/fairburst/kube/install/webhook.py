@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fairburst.config import Config
-from fairburst.kube.install.manifests import NEW_JOB_SETS, NEW_JOBS, STAMPED_JOBS, STAMPED_PODS
+from fairburst.kube.install.mutating_policies import NEW_JOB_SETS, NEW_JOBS, STAMPED_JOBS, STAMPED_PODS
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces
 from fairburst.kube.names import HOLDS_LABEL
 
@@ -18,10 +18,8 @@ def mutating_webhook(config: Config, client: Manifest) -> Manifest:
     change of size.
     """
     webhooks = [
-        _webhook(
-            "stamp", "Ignore", [STAMPED_PODS, STAMPED_JOBS, NEW_JOB_SETS], {"key": HOLDS_LABEL, "operator": "DoesNotExist"}, config, client
-        ),
-        _webhook("hold", "Fail", [STAMPED_PODS, NEW_JOBS], {"key": HOLDS_LABEL, "operator": "Exists"}, config, client),
+        _webhook("stamp", "Ignore", [STAMPED_PODS, STAMPED_JOBS, NEW_JOB_SETS], "NotIn", config, client),
+        _webhook("hold", "Fail", [STAMPED_PODS, NEW_JOBS], "In", config, client),
     ]
     return {
         "apiVersion": POLICY_API,
@@ -31,7 +29,9 @@ def mutating_webhook(config: Config, client: Manifest) -> Manifest:
     }
 
 
-def _webhook(name: str, failure_policy: str, rules: list[Manifest], where: Manifest, config: Config, client: Manifest) -> Manifest:
+def _webhook(name: str, failure_policy: str, rules: list[Manifest], gated: str, config: Config, client: Manifest) -> Manifest:
+    """Return one webhook. `gated`: whether it is for namespaces whose pods are held ("In") or for the others ("NotIn")."""
+    where = {"key": HOLDS_LABEL, "operator": gated, "values": ["Pods"]}
     selector = managed_namespaces(config)
     return {
         "name": f"{name}.{config.pool.name}.fairburst.dev",

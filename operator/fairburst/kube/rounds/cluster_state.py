@@ -61,6 +61,7 @@ class ClusterState:
         self.largest_node: dict[str, float] = {}
         self._fitting: dict[bytes, float] = {}
         self.labelled: frozenset[str] = frozenset()
+        self.labels: dict[str, Mapping[str, str]] = {}
         self.ending: frozenset[str] = frozenset()
         self.governed: frozenset[str] = frozenset()
         self.orphans: frozenset[str] = frozenset()
@@ -191,9 +192,8 @@ class ClusterState:
 
     def _read_namespaces(self, namespaces: Mapping[tuple[str, str], Namespace]) -> None:
         self._present = frozenset(name for _, name in namespaces)
-        self.labelled = frozenset(
-            name for (_, name), item in namespaces.items() if (item.metadata.labels or {}).get(MANAGED_LABEL) == "true"
-        )
+        self.labels = {name: item.metadata.labels or {} for (_, name), item in namespaces.items()}
+        self.labelled = frozenset(name for name, labels in self.labels.items() if labels.get(MANAGED_LABEL) == "true")
         self.ending = frozenset(
             name for (_, name), item in namespaces.items() if item.metadata.deletion_timestamp or item.status.phase == "Terminating"
         )

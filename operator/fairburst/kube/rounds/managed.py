@@ -11,7 +11,9 @@ from fairburst.config import Config, natural_units
 from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.enforceability import obstacles
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
+from fairburst.kube.enforce.namespace_labels import NO_QUEUE, Labels, differing, queue_labels
 from fairburst.kube.enforce.quota_plan import pool_of
+from fairburst.kube.jobs.reserve import Reserve, takes_part
 from fairburst.kube.names import QUOTA_NAME
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.rounds.cluster_state import ClusterState
@@ -24,11 +26,12 @@ from fairburst.policy.model import Burst, Memory
 class ManagedNamespaces:
     """Every namespace whose quota the operator writes, with its level. A labelled namespace without a queue runs at the floor."""
 
-    def __init__(self, config: Config, cluster: ClusterState, contained: Containment) -> None:
+    def __init__(self, config: Config, cluster: ClusterState, contained: Containment, reserve: Reserve | None = None) -> None:
         self._pool = config.pool.name
         self._floors = natural_units(config.enforcement.floors)
         self._cluster = cluster
         self._contained = contained
+        self._reserve = reserve
         self._items: dict[str, ManagedNamespace] = {}
         self._holding: frozenset[str] = frozenset()
 
@@ -44,7 +47,7 @@ class ManagedNamespaces:
     def refresh(self, round_: RoundContext, demands: Mapping[str, NamespaceDemand], plan: RoundPlan) -> bool:
         """Compute the touched namespaces again; return whether the obstacles of one have changed.
 
-        Namespaces that lack our label, and those whose queue has left enforcement, are added to the plan.
+        Namespaces with wrong labels, and those whose queue has left enforcement, are added to the plan.
         """
         if round_.everything:
             former, self._items = self._items, {}
@@ -81,6 +84,7 @@ class ManagedNamespaces:
         if row is None:
             if namespace in self._cluster.orphans:
                 nothing = np.zeros(len(round_.snapshot.resources))
+                self._label(namespace, NO_QUEUE, plan)
                 self._items[namespace] = self._item(round_, demands[namespace], namespace, None, None, nothing)
             else:
                 self._items.pop(namespace, None)
@@ -91,11 +95,16 @@ class ManagedNamespaces:
         if entry.observed_only:
             self._items.pop(namespace, None)
             return
-        if namespace not in self._cluster.labelled:
-            plan.labels.append(namespace)
+        guarantee_class, by_size = round_.result.classes[row], self._reserve is not None and takes_part(entry)
+        self._label(namespace, queue_labels(entry, guarantee_class, self._pool, by_size=by_size), plan)
         item = self._item(round_, demands[namespace], namespace, entry, row, round_.result.level[row])
         item.held_back = round_.result.held_back is not None and bool(round_.result.held_back[row])
         self._items[namespace] = item
+
+    def _label(self, namespace: str, wanted: Labels, plan: RoundPlan) -> None:
+        """Add the labels of a namespace that have to change to the plan."""
+        if changes := differing(wanted, self._cluster.labels.get(namespace, {})):
+            plan.labels[namespace] = changes
 
     def _is_held(self, round_: RoundContext, namespace: str) -> bool:
         """Return whether a namespace that has left enforcement still has our quota or our label."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from fairburst.kube.api.objects import Namespace, Node, Pod
 from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
+from fairburst.kube.enforce.namespace_labels import Labels
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite
 from fairburst.kube.enforce.reclaim import ReclaimPlan
 from fairburst.kube.enforce.suspend import JobStart
@@ -83,8 +84,7 @@ class RoundPlan:
     elastic: ElasticPlan = field(default_factory=ElasticPlan)
     reclaim: ReclaimPlan = field(default_factory=ReclaimPlan)
     resyncs: list[Owner] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    hold_labels: list[tuple[str, str | None]] = field(default_factory=list)
+    labels: dict[str, Labels] = field(default_factory=dict)
     releases: list[str] = field(default_factory=list)
     quota_deletions: list[QuotaKey] = field(default_factory=list)
     lead_times: Mapping[str, LeadTimeView] = field(default_factory=dict)
@@ -114,4 +114,4 @@ class RoundPlan:
         """Return the namespaces in which the plan writes anything but statuses: they are looked at again if a write fails."""
         found = {write.namespace for write in self.quota_writes} | {key[0] for key in self.quota_deletions}
         found |= {owner.namespace for owner in self.resyncs} | {start.namespace for start in self.starts}
-        return found | {*self.labels, *self.releases, *(name for name, _ in self.hold_labels)}
+        return found | {*self.labels, *self.releases}

@@ -1,0 +1,50 @@
+"""The labels of a managed namespace. The API server's admission policies are bound by them, so that none reads a queue for a pod.
+
+`managed`: the namespace is fairburst's. `pool`: by which operator. `pod-priority`: which priority its new pods get. `holds`: which of its
+new objects wait for a release. Pure; docs/decisions/0241-policies-are-bound-by-labels.md tells why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
+from fairburst.kube.queues.queue_set import QueueEntry
+from fairburst.policy.model import GuaranteeClass
+
+Labels = Mapping[str, str | None]  # None: the label is absent
+
+HARD, SOFT, LARGE = "hard", "soft", "large"
+BY_SIZE = "by-size"  # pods of small Jobs get their own priority, the others that of large ones
+PRIORITIES = (HARD, SOFT, LARGE, BY_SIZE)
+
+NO_QUEUE: Labels = {PRIORITY_LABEL: None, HOLDS_LABEL: None}
+UNMANAGED: Labels = {MANAGED_LABEL: None, POOL_LABEL: None, **NO_QUEUE}
+
+
+def pod_priority(guarantee_class: GuaranteeClass | None, *, by_size: bool) -> str:
+    """Return the priority of a queue's pods: that of its granted class, never of its window. Rejected queues run in the lowest one."""
+    match guarantee_class:
+        case GuaranteeClass.HARD:
+            return HARD
+        case GuaranteeClass.SOFT:
+            return SOFT
+        case GuaranteeClass.ELASTIC:
+            return BY_SIZE if by_size else LARGE
+        case None:
+            return LARGE
+
+
+def queue_labels(entry: QueueEntry, guarantee_class: GuaranteeClass | None, pool: str, *, by_size: bool) -> Labels:
+    """Return the labels of a queue's namespace. `by_size`: whether the queue keeps a reserve for small Jobs."""
+    return {
+        MANAGED_LABEL: "true",
+        POOL_LABEL: pool,
+        PRIORITY_LABEL: pod_priority(guarantee_class, by_size=by_size),
+        HOLDS_LABEL: entry.mode.holds,
+    }
+
+
+def differing(wanted: Labels, present: Mapping[str, str]) -> Labels:
+    """Return the labels that have to change."""
+    return {name: value for name, value in wanted.items() if present.get(name) != value}

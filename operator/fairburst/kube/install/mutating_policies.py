@@ -1,0 +1,247 @@
+"""The mutating admission policies: the API server writes the priority of new pods, their gates, and the sizes and holds of new Jobs.
+
+The operator labels each managed namespace (`enforce/namespace_labels.py`), and the labels bind these policies. A policy therefore applies
+one constant patch and reads no queue, except for the threshold of small Jobs. The policies never fail closed: the quota still holds a pod
+that they have missed. docs/decisions/0241-policies-are-bound-by-labels.md has the costs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from fairburst.config import Config
+from fairburst.kube.api.objects import DISRUPTION, OWN_CONTROLLERS
+from fairburst.kube.enforce.namespace_labels import BY_SIZE, HARD, LARGE, PRIORITIES, SOFT
+from fairburst.kube.enforce.stamp import class_values
+from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
+from fairburst.kube.jobs.job_size import (
+    IS_LABELLED,
+    IS_NEW_OR_RELABELLED,
+    SIZE_LABEL,
+    SMALL,
+    label_patches,
+    size_variables,
+    unlabel_patches,
+)
+from fairburst.kube.names import (
+    API_VERSION,
+    GATE,
+    HELD_ANNOTATION,
+    HOLDS_LABEL,
+    LARGE_CLASS,
+    LOWEST_CLASS,
+    POOL_LABEL,
+    PRIORITY_LABEL,
+    SMALL_CLASS,
+    class_name,
+)
+from fairburst.kube.workloads.job_set import GROUP as JOB_SET_GROUP
+
+STAMPED_PODS: Manifest = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+STAMPED_JOBS: Manifest = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["jobs"]}
+NEW_JOBS: Manifest = STAMPED_JOBS | {"operations": ["CREATE"]}
+NEW_JOB_SETS: Manifest = {"apiGroups": [JOB_SET_GROUP], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["jobsets"]}
+HELD_JOBS = (NEW_JOBS, NEW_JOB_SETS)
+
+_ORDINARY = (  # neither of the system nor of a DaemonSet: such pods belong to no queue
+    f"(!has(object.spec.priorityClassName) || !object.spec.priorityClassName.startsWith('system-')) && !({owned_by('DaemonSet')})"
+)
+# Only a Job's template is labelled by us: a label on a pod of another kind has no effect.
+_OF_A_SMALL_JOB = f"object.metadata.?labels[?'{SIZE_LABEL}'].orValue('') == '{SMALL}' && {owned_by('Job')}"
+# A gate is set once, whatever other gates the pod has; a pod that names its node can have none.
+_OUR_GATE = f"Object.spec.schedulingGates{{name: '{GATE}'}}"
+_GATED = f"(has(object.spec.nodeName) || object.spec.?schedulingGates.orValue([]).exists(one, one.name == '{GATE}'))"
+_GATE_PATCHES = (
+    f"({_GATED} ? [] : [has(object.spec.schedulingGates) ? "
+    f"JSONPatch{{op: 'add', path: '/spec/schedulingGates/-', value: {_OUR_GATE}}} : "
+    f"JSONPatch{{op: 'add', path: '/spec/schedulingGates', value: [{_OUR_GATE}]}}])"
+)
+# A controller that makes Jobs suspends and resumes them as it sees fit (JobSet does); a CronJob only creates them. Kueue holds its own.
+_STARTED_BY_FAIRBURST = [
+    {
+        "name": "not-controlled",
+        "expression": "!has(object.metadata.ownerReferences) || "
+        "!object.metadata.ownerReferences.exists(one, has(one.controller) && one.controller && one.kind != 'CronJob')",
+    },
+    {"name": "not-queued-by-kueue", "expression": "!object.metadata.?labels[?'kueue.x-k8s.io/queue-name'].hasValue()"},
+    {"name": "not-managed-elsewhere", "expression": f"!has(object.spec.managedBy) || object.spec.managedBy in {list(OWN_CONTROLLERS)}"},
+]
+
+
+def policies(config: Config) -> list[Manifest]:
+    """Return the policies with their bindings: priorities of pods, holds and failures of Jobs, sizes of Jobs."""
+    sized = [*_size_policy(config), *_no_size_policy(config)] if config.small_jobs.enabled else []
+    return [
+        *(manifest for priority in PRIORITIES for gated in (False, True) for manifest in _priority_policy(priority, config, gated=gated)),
+        *_no_queue_policy(config),
+        *_hold_policy(config),
+        *_disruption_policy(config),
+        *sized,
+    ]
+
+
+def _priority_policy(priority: str, config: Config, *, gated: bool) -> list[Manifest]:
+    """Give new pods one priority, where a queue governs. `gated`: in namespaces whose pods wait for a release of their gate.
+
+    The match condition keeps the policy from patching a pod a second time. Each patch costs the API server an encoding and a decoding of
+    the pod, and the API server calls every policy again after any of them has changed it.
+    """
+    name = _name(f"priority-{priority}{'-gated' if gated else ''}", config)
+    given = _given(priority)
+    selector = config.pool.node_selector
+    expression = _class_patches(given, config) + _node_selector_patches(selector) + (f" + {_GATE_PATCHES}" if gated else "")
+    done = _has_class(given, config) + _has_node_selector(selector) + (f" && {_GATED}" if gated else "")
+    policy = _policy(name, [STAMPED_PODS], expression, [{"name": "not-done", "expression": f"{_ORDINARY} && !({done})"}])
+    held = _where(HOLDS_LABEL, "In" if gated else "NotIn", "Pods")
+    return [policy, _binding(name, config, _where(POOL_LABEL, "In", config.pool.name), _where(PRIORITY_LABEL, "In", priority), held)]
+
+
+def _no_queue_policy(config: Config) -> list[Manifest]:
+    """Give the lowest class to new pods of managed namespaces in which no queue governs, whatever class they name."""
+    name, given = _name("priority-no-queue", config), _text(LOWEST_CLASS)
+    condition = {"name": "not-done", "expression": f"{_ORDINARY} && !({_has_class(given, config)})"}
+    policy = _policy(name, [STAMPED_PODS], _class_patches(given, config), [condition])
+    return [policy, _binding(name, config, _where(PRIORITY_LABEL, "NotIn", *PRIORITIES))]
+
+
+def _given(priority: str) -> str:
+    """Return CEL for the name of the class that a priority stands for."""
+    if priority == BY_SIZE:
+        return f"({_OF_A_SMALL_JOB} ? {_text(SMALL_CLASS)} : {_text(LARGE_CLASS)})"
+    return _text({HARD: class_name("hard"), SOFT: class_name("soft"), LARGE: LARGE_CLASS}[priority])
+
+
+def _size_policy(config: Config) -> list[Manifest]:
+    """Write the size of each Job into it and into its pod template; also in updates, since a suspended Job's template can be edited."""
+    name = _name("size", config)
+    governed = f"has(params.status) && params.spec.pool == {_text(config.pool.name)}"
+    conditions = [{"name": "governed", "expression": governed}, {"name": "new-or-relabelled", "expression": IS_NEW_OR_RELABELLED}]
+    policy = _policy(name, [STAMPED_JOBS], label_patches(), conditions)
+    policy["spec"]["variables"] = size_variables("params.?status.?sizeThreshold.orValue({})")
+    policy["spec"]["paramKind"] = {"apiVersion": API_VERSION, "kind": "ThroughputQueue"}
+    binding = _binding(name, config, _where(PRIORITY_LABEL, "In", BY_SIZE))
+    binding["spec"]["paramRef"] = {"selector": {}, "parameterNotFoundAction": "Allow"}
+    return [policy, binding]
+
+
+def _no_size_policy(config: Config) -> list[Manifest]:
+    """Remove sizes from new Jobs where no queue sizes them; such a Job would be small by its own word once a queue comes."""
+    name = _name("no-size", config)
+    policy = _policy(name, [NEW_JOBS], unlabel_patches(), [{"name": "labelled", "expression": IS_LABELLED}])
+    return [policy, _binding(name, config, _where(PRIORITY_LABEL, "NotIn", BY_SIZE))]
+
+
+def _hold_policy(config: Config) -> list[Manifest]:
+    """Suspend new Jobs and JobSets of queues in Suspend mode, with a note that fairburst holds them, also those that their user had
+    suspended."""
+    name, key = _name("hold", config), _text(HELD_ANNOTATION)
+    note = (
+        "has(object.metadata.annotations) ? "
+        f"JSONPatch{{op: 'add', path: '/metadata/annotations/' + jsonpatch.escapeKey({key}), value: 'true'}} : "
+        f"JSONPatch{{op: 'add', path: '/metadata/annotations', value: {{{key}: 'true'}}}}"
+    )
+    held = f"object.spec.?suspend.orValue(false) && object.metadata.?annotations[?{key}].orValue('') == 'true'"
+    conditions = [*_STARTED_BY_FAIRBURST, {"name": "not-held", "expression": f"!({held})"}]
+    policy = _policy(name, HELD_JOBS, f"[JSONPatch{{op: 'add', path: '/spec/suspend', value: true}}, {note}]", conditions)
+    return [policy, _binding(name, config, _where(POOL_LABEL, "In", config.pool.name), _where(HOLDS_LABEL, "In", "Jobs"))]
+
+
+def _disruption_policy(config: Config) -> list[Manifest]:
+    """Keep evictions from counting as failures of new Jobs that say nothing about failures themselves.
+
+    Only a Job whose failed pods stay can have such a rule, and only one that replaces them no sooner than they have failed.
+    """
+    name = _name("disruption", config)
+    pattern = f"Object.spec.podFailurePolicy.rules.onPodConditions{{type: '{DISRUPTION}', status: 'True'}}"
+    rule = f"Object.spec.podFailurePolicy.rules{{action: 'Ignore', onPodConditions: [{pattern}]}}"
+    expression = (
+        "[JSONPatch{op: 'add', path: '/spec/podReplacementPolicy', value: 'Failed'}, "
+        f"JSONPatch{{op: 'add', path: '/spec/podFailurePolicy', value: Object.spec.podFailurePolicy{{rules: [{rule}]}}}}]"
+    )
+    condition = "!has(object.spec.podFailurePolicy) && object.spec.template.spec.?restartPolicy.orValue('') == 'Never'"
+    return [_policy(name, [NEW_JOBS], expression, [{"name": "has-no-rule", "expression": condition}]), _binding(name, config)]
+
+
+def _name(what: str, config: Config) -> str:
+    return f"fairburst-{what}.{config.pool.name}"
+
+
+def _policy(name: str, rules: Sequence[Manifest], expression: str, conditions: Sequence[Mapping[str, str]]) -> Manifest:
+    return {
+        "apiVersion": POLICY_API,
+        "kind": "MutatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Ignore",  # the quota still holds a pod that has no priority; a refused one is lost
+            "reinvocationPolicy": "IfNeeded",
+            "matchConstraints": {"resourceRules": list(rules)},
+            "matchConditions": [dict(condition) for condition in conditions],
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
+        },
+    }
+
+
+def _binding(name: str, config: Config, *where: Manifest) -> Manifest:
+    """Bind a policy to the managed namespaces whose labels fulfil `where`."""
+    selector = managed_namespaces(config)
+    return {
+        "apiVersion": POLICY_API,
+        "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {
+            "policyName": name,
+            "matchResources": {"namespaceSelector": selector | {"matchExpressions": [*selector["matchExpressions"], *where]}},
+        },
+    }
+
+
+def _where(label: str, operator: str, *values: str) -> Manifest:
+    """Return one requirement of a namespaceSelector; NotIn also selects namespaces without the label."""
+    return {"key": label, "operator": operator, "values": [*values]}
+
+
+def _class_patches(given: str, config: Config) -> str:
+    """Return CEL that sets class, value and preemption policy together: the Priority plugin has run before and does not run again."""
+    return (
+        f'[JSONPatch{{op: "add", path: "/spec/priority", value: {_value(given, config)}}}, '
+        f'JSONPatch{{op: "add", path: "/spec/preemptionPolicy", value: "Never"}}, '
+        f'JSONPatch{{op: "add", path: "/spec/priorityClassName", value: {given}}}]'
+    )
+
+
+def _has_class(given: str, config: Config) -> str:
+    """Return CEL for whether the pod has the class with its value and preemption policy."""
+    return (
+        f"object.spec.?priorityClassName.orValue('') == {given} && object.spec.?priority.orValue(0) == {_value(given, config)} && "
+        "object.spec.?preemptionPolicy.orValue('') == 'Never'"
+    )
+
+
+def _value(given: str, config: Config) -> str:
+    """Return CEL for the value of a class; `given`: CEL for its name."""
+    values = class_values(config)
+    return str(values[json.loads(given)]) if given.startswith('"') else f"{json.dumps(values)}[{given}]"
+
+
+def _has_node_selector(selector: dict[str, str]) -> str:
+    """Return CEL, to be added to a condition, for whether the pod is bound to the pool's nodes."""
+    labels = ", ".join(f"{_text(key)}: {_text(value)}" for key, value in sorted(selector.items()))
+    mine = "object.spec.?nodeSelector.orValue({})"
+    return f" && {{{labels}}}.all(key, key in {mine} && {mine}[key] == {{{labels}}}[key])" if selector else ""
+
+
+def _node_selector_patches(selector: dict[str, str]) -> str:
+    if not selector:
+        return ""
+    whole = ", ".join(f"{_text(key)}: {_text(value)}" for key, value in sorted(selector.items()))
+    single = ", ".join(
+        f'JSONPatch{{op: "add", path: "/spec/nodeSelector/" + jsonpatch.escapeKey({_text(key)}), value: {_text(value)}}}'
+        for key, value in sorted(selector.items())
+    )
+    return f' + (has(object.spec.nodeSelector) ? [{single}] : [JSONPatch{{op: "add", path: "/spec/nodeSelector", value: {{{whole}}}}}])'
+
+
+def _text(value: str) -> str:
+    """Return a CEL string literal; JSON's is one."""
+    return json.dumps(value)
