@@ -158,12 +158,12 @@ def test_the_registration_fails_closed_only_where_a_gate_must_not_be_missed() ->
     by_name = {one["name"]: one for one in webhooks}
     stamp, hold = by_name["stamp.default.fairburst.dev"], by_name["hold.default.fairburst.dev"]
     assert (stamp["failurePolicy"], hold["failurePolicy"]) == ("Ignore", "Fail")
-    for one, holds in ((stamp, "DoesNotExist"), (hold, "Exists")):
+    for one, holds in ((stamp, "NotIn"), (hold, "In")):
         selector = one["namespaceSelector"]
         assert one["timeoutSeconds"] == 2
         assert selector["matchLabels"] == {MANAGED_LABEL: "true"}
         assert selector["matchExpressions"][0]["values"] == ["fairburst-system", "kube-system"]
-        assert selector["matchExpressions"][1] == {"key": HOLDS_LABEL, "operator": holds}
+        assert selector["matchExpressions"][1] == {"key": HOLDS_LABEL, "operator": holds, "values": ["Pods"]}
     assert {operation for rule in hold["rules"] for operation in rule["operations"]} == {"CREATE"}
 
 

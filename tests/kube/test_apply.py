@@ -10,7 +10,7 @@ import pytest
 from fairburst.kube.apply import Applier
 from fairburst.kube.jobs.elasticity import ElasticPlan
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
-from fairburst.kube.names import MANAGED_LABEL
+from fairburst.kube.names import MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
 from fairburst.kube.queues.job_annotations import Mark, mark_annotations, read_mark
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.telemetry.metrics import Metrics
@@ -65,14 +65,17 @@ async def test_everything_a_round_wants_is_on_the_server_afterwards(site: Site) 
     assert written["spec"]["hard"]["requests.cpu"] == "48", "four pods run; it would be given all that an armed burst of 16 leaves"
     assert written["status"]["used"] == {"requests.cpu": "0", "requests.memory": "0"}
     assert "ownerReferences" not in written["metadata"]
-    assert site.api.objects[NAMESPACES]["", "batch"]["metadata"]["labels"] == {MANAGED_LABEL: "true"}
+    assert site.api.objects[NAMESPACES]["", "batch"]["metadata"]["labels"] == {
+        MANAGED_LABEL: "true",
+        POOL_LABEL: "default",
+        PRIORITY_LABEL: "large",
+    }
     assert sorted(site.quotas_written) == ["batch", "burst"]
 
 
 async def test_what_the_server_answers_goes_into_the_caches(site: Site) -> None:
     await site.apply(site.world.plan())
-    kinds = sorted(obj.get("kind", "") for obj in site.seen)
-    assert kinds == ["ResourceQuota", "ResourceQuota"]
+    assert sorted(obj.get("kind", "Namespace") for obj in site.seen) == ["Namespace", "Namespace", "ResourceQuota", "ResourceQuota"]
     assert all(obj["metadata"]["resourceVersion"] for obj in site.seen)
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from fairburst.kube.api.objects import Pod
-from fairburst.kube.names import GATE, MANAGED_LABEL, QUOTA_NAME
+from fairburst.kube.names import GATE, MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL, QUOTA_NAME
 from fairburst.policy import explain
 from fairburst.policy.model import QueueKind
 from fairburst.quantity import parse_quantity
@@ -49,7 +49,7 @@ def test_the_first_round_labels_the_namespace_and_writes_quota_and_status() -> N
     world = World()
     batch(world, pods=4)
     plan = world.round()
-    assert plan.labels == ["batch"]
+    assert plan.labels == {"batch": {MANAGED_LABEL: "true", POOL_LABEL: "default", PRIORITY_LABEL: "large"}}
     assert world.hard("batch") == {"requests.cpu": "65", "requests.memory": "128Gi"}, (
         "64 pods fit, and one more; other pods might have the memory"
     )
@@ -208,7 +208,7 @@ def test_a_queue_that_changes_to_observe_is_let_go_of_once() -> None:
     assert plan.releases == ["batch"]
     assert plan.quota_writes == []
     again = world.plan()
-    assert (again.releases, again.labels, again.quota_writes) == ([], [], [])
+    assert (again.releases, again.labels, again.quota_writes) == ([], {}, [])
     assert "stamp" not in world.status("batch")
 
 
@@ -355,7 +355,7 @@ def test_a_removed_label_is_put_back() -> None:
     batch(world, pods=2)
     world.round()
     world.namespace("batch", managed=False)
-    assert world.round().labels == ["batch"]
+    assert set(world.round().labels) == {"batch"}
     assert (world.namespaces["", "batch"].metadata.labels or {})[MANAGED_LABEL] == "true"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fairburst.kube.api.objects import SchedulingGate
 from fairburst.kube.enforce.holds import HOLD_SETTLES_SECONDS
-from fairburst.kube.names import GATE
+from fairburst.kube.names import GATE, HOLDS_LABEL
 from fairburst.quantity import parse_quantity
 from tests.support.objects import World, job, latency_spec, pod, requesting
 
@@ -236,20 +236,17 @@ def test_the_reserve_for_small_jobs_keeps_no_quotas_below_a_ceiling() -> None:
     assert sorted(name for namespace, name in world.quotas if namespace == "other") == ["fairburst", "fairburst-large", "fairburst-small"]
 
 
-def test_where_a_webhook_puts_the_gate_on_its_namespaces_say_that_no_pod_may_miss_it() -> None:
-    world = World("webhook: {enabled: true}")
-    world.queue(TQ, "batch", spec=GATES)
+@pytest.mark.parametrize("config", ["webhook: {enabled: true}", "{}"])
+@pytest.mark.parametrize(("mode", "holds"), [("Gate", "Pods"), ("Suspend", "Jobs"), ("Quota", None)])
+def test_a_namespace_says_which_of_its_new_work_waits_for_a_release(config: str, mode: str, holds: str | None) -> None:
+    world = World(config)
+    world.queue(TQ, "batch", spec={"enforcement": mode})
     world.queue(TQ, "other")
-    assert world.round().hold_labels == [("batch", "Pods")]
-    assert world.round().hold_labels == [], "once it says so"
+    assert world.round().labels["batch"].get(HOLDS_LABEL) == holds
+    assert world.round().labels == {}, "once it says so"
     world.queue(TQ, "batch")
-    assert world.round().hold_labels == [("batch", None)]
-
-
-def test_where_policies_put_the_gate_on_no_namespace_says_anything() -> None:
-    world = World()
-    world.queue(TQ, "batch", spec=GATES)
-    assert world.round().hold_labels == []
+    changed = {"batch": {HOLDS_LABEL: None}} if holds else {}
+    assert world.round().labels == changed
 
 
 def test_a_group_larger_than_the_queues_level_is_named_with_both_numbers_and_holds_up_nobody() -> None:

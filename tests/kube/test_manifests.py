@@ -9,9 +9,10 @@ import yaml
 
 from fairburst.cli.main import main
 from fairburst.config import Config, parse_config
+from fairburst.kube.enforce.namespace_labels import PRIORITIES
 from fairburst.kube.install.manifests import Subject, access, all_manifests, priority_classes, to_yaml
 from fairburst.kube.install.mutating_policies import policies
-from fairburst.kube.names import MANAGED_LABEL
+from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
 
 
 def of_kind(manifests: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -49,7 +50,7 @@ def test_policies_act_in_managed_namespaces_only_and_never_fail_closed() -> None
     manifests = policies(Config())
     bindings = of_kind(manifests, "MutatingAdmissionPolicyBinding")
     assert {policy["spec"]["failurePolicy"] for policy in of_kind(manifests, "MutatingAdmissionPolicy")} == {"Ignore"}
-    assert len(bindings) == 8, "stamps: each kind of queue and none; sizes of Jobs: two; holding Jobs: each kind of queue; their failures"
+    assert len(bindings) == 13, "priorities: four, with a gate or without, and that of no queue; Jobs: held, their failures, two for sizes"
     for binding in bindings:
         selector = binding["spec"]["matchResources"]["namespaceSelector"]
         assert selector["matchLabels"] == {MANAGED_LABEL: "true"}
@@ -94,25 +95,52 @@ def test_the_printed_documents_are_all_manifests(capsys: pytest.CaptureFixture[s
 def test_without_a_reserve_for_small_jobs_no_policy_looks_at_sizes_and_jobs_are_only_held_and_made_to_survive() -> None:
     off = policies(parse_config("smallJobs: {enabled: false}"))
     printed = to_yaml(off)
-    assert "smallStamp" not in printed
     assert "fairburst.dev/size" not in printed
     named = {one["metadata"]["name"]: resource_rules(one) for one in of_kind(off, "MutatingAdmissionPolicy")}
     watching = {name for name, rules_of in named.items() if any("jobs" in rule["resources"] for rule in rules_of)}
-    held = {"fairburst-hold-latencyqueue.default", "fairburst-hold-throughputqueue.default"}
-    assert watching == held | {"fairburst-disruption.default"}
+    assert watching == {"fairburst-hold.default", "fairburst-disruption.default"}
     assert {tuple(rule["operations"]) for name in watching for rule in named[name]} == {("CREATE",)}, "what its user does later stands"
 
 
-def test_with_a_reserve_further_policies_size_jobs_and_only_throughput_queues_stamp_by_it() -> None:
+def test_with_a_reserve_further_policies_size_jobs_and_only_namespaces_whose_pods_go_by_size_look_at_it() -> None:
     manifests = policies(parse_config("smallJobs: {enabled: true}"))
-    bindings = of_kind(manifests, "MutatingAdmissionPolicyBinding")
-    assert len(bindings) == 8
-    assert {binding["spec"].get("paramRef", {}).get("parameterNotFoundAction", "Allow") for binding in bindings} == {"Allow"}
     by_name = {one["metadata"]["name"]: one["spec"] for one in of_kind(manifests, "MutatingAdmissionPolicy")}
-    sizes = by_name["fairburst-size-throughputqueue.default"]
+    sizes = by_name["fairburst-size.default"]
     assert (sizes["failurePolicy"], sizes["paramKind"]["kind"]) == ("Ignore", "ThroughputQueue")
-    assert "smallStamp" in str(by_name["fairburst-stamp-throughputqueue.default"])
-    assert "smallStamp" not in str(by_name["fairburst-stamp-latencyqueue.default"])
+    looking = {name for name, spec in by_name.items() if name.startswith("fairburst-priority") and "fairburst.dev/size" in str(spec)}
+    assert looking == {"fairburst-priority-by-size.default", "fairburst-priority-by-size-gated.default"}
+
+
+def test_no_policy_for_pods_reads_a_queue() -> None:
+    manifests = policies(Config())
+    pods = [
+        one for one in of_kind(manifests, "MutatingAdmissionPolicy") if any("pods" in rule["resources"] for rule in resource_rules(one))
+    ]
+    assert len(pods) == 9
+    assert not [one["metadata"]["name"] for one in pods if "paramKind" in one["spec"]], "copying a queue costs 0.4 ms for each pod"
+
+
+@pytest.mark.parametrize("small_jobs", ["true", "false"])
+@pytest.mark.parametrize("priority", [*PRIORITIES, None, "forged"])
+@pytest.mark.parametrize("holds", ["Pods", "Jobs", None])
+def test_exactly_one_policy_for_pods_is_bound_to_each_managed_namespace(small_jobs: str, priority: str | None, holds: str | None) -> None:
+    given = {MANAGED_LABEL: "true", POOL_LABEL: "default", "kubernetes.io/metadata.name": "team"}
+    labels = given | ({PRIORITY_LABEL: priority} if priority else {}) | ({HOLDS_LABEL: holds} if holds else {})
+    bound = []
+    for binding in of_kind(policies(parse_config(f"smallJobs: {{enabled: {small_jobs}}}")), "MutatingAdmissionPolicyBinding"):
+        selector = binding["spec"]["matchResources"]["namespaceSelector"]
+        if binding["metadata"]["name"].startswith("fairburst-priority") and selects(selector, labels):
+            bound.append(binding["metadata"]["name"])
+    assert len(bound) == 1, f"found {bound}"
+
+
+def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    """Return whether a label selector selects these labels, as metav1.LabelSelector says."""
+    for requirement in selector.get("matchExpressions", []):
+        inside = labels.get(requirement["key"]) in requirement["values"]
+        if inside != (requirement["operator"] == "In"):
+            return False
+    return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items())
 
 
 def resource_rules(policy: dict[str, Any]) -> list[dict[str, Any]]:

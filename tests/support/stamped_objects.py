@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from fairburst.kube.enforce.namespace_labels import BY_SIZE
+from fairburst.kube.enforce.namespace_labels import HARD as HARD_PODS
+from fairburst.kube.enforce.namespace_labels import LARGE as LARGE_PODS
+from fairburst.kube.enforce.namespace_labels import SOFT as SOFT_PODS
 from fairburst.kube.jobs.job_size import SIZE_LABEL
-from fairburst.kube.names import GATE
+from fairburst.kube.names import GATE, HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
 from tests.support.job_set_crd import job_set
 from tests.support.job_sizes import container, job_manifest
 
@@ -17,6 +21,18 @@ SELECTOR = {"node.example.com/pool": "gpu"}
 LARGE = {"className": "fairburst-large", "value": -2, "preemptionPolicy": "Never"}
 SMALL = {"className": "fairburst-small", "value": -1, "preemptionPolicy": "Never"}
 HARD = {"className": "fairburst-hard", "value": 2000, "preemptionPolicy": "Never"}
+
+
+_OF_CLASS = {"fairburst-large": LARGE_PODS, "fairburst-soft": SOFT_PODS, "fairburst-hard": HARD_PODS}
+
+
+def namespace_labels(status: JsonObject, pool: str = "default") -> dict[str, str]:
+    """Return the labels that the operator gives the namespace of a queue with this status. In these tests no operator runs."""
+    if "stamp" not in status:
+        return {MANAGED_LABEL: "true", POOL_LABEL: pool}
+    priority = BY_SIZE if "smallStamp" in status else _OF_CLASS[status["stamp"]["className"]]
+    held = {HOLDS_LABEL: status["holds"]} if "holds" in status else {}
+    return {MANAGED_LABEL: "true", POOL_LABEL: pool, PRIORITY_LABEL: priority} | held
 
 
 def pod(metadata: JsonObject | None = None, **spec: Any) -> JsonObject:

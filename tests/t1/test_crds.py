@@ -12,10 +12,12 @@ import pytest
 from e2e.cluster import Cluster, ClusterError
 from fairburst.config import parse_config
 from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
+from fairburst.kube.install.mutating_policies import policies
 from fairburst.kube.names import MANAGED_LABEL
 from fairburst.kube.queues.objects import InvalidQueueError, parse_queue, parse_status, to_status
 from tests.support import queues
 from tests.support.queues import ABSENT, changed, full_status, queue, schedule, scheduled
+from tests.support.stamped_objects import namespace_labels
 
 POOL = "crds-test"  # of its own, so that policies of other tests on the shared cluster stay out of the way
 OPERATOR = "crds-test-operator"
@@ -31,9 +33,8 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
     for plural in ("latencyqueues", "throughputqueues"):
         cluster.kubectl("wait", "--for=condition=Established", f"crd/{plural}.fairburst.dev", "--timeout=60s", timeout=70)
     yield cluster
-    for kind in ("mutatingadmissionpolicybinding", "mutatingadmissionpolicy"):
-        names = [f"fairburst-stamp-{which}.{POOL}" for which in ("latencyqueue", "throughputqueue", "default")]
-        cluster.kubectl("delete", kind, *names, "--ignore-not-found")
+    for manifest in policies(config):
+        cluster.kubectl("delete", manifest["kind"], manifest["metadata"]["name"], "--ignore-not-found")
 
 
 def refusal(cluster: Cluster, obj: dict[str, Any]) -> str:
@@ -341,7 +342,7 @@ def test_the_operator_may_do_what_it_does_and_no_more(installed: Cluster, want: 
 
 
 class TestStamp:
-    """Pods of managed namespaces get class, value and preemption policy at creation, from the queue's status.stamp."""
+    """Pods of managed namespaces get class, value and preemption policy at creation, by their namespace's label."""
 
     @staticmethod
     def pod(cluster: Cluster, namespace: str, name: str, **spec: Any) -> dict[str, Any]:
@@ -361,6 +362,12 @@ class TestStamp:
     def stamped(pod: dict[str, Any]) -> tuple[Any, ...]:
         return pod.get("priorityClassName"), pod.get("priority"), pod.get("preemptionPolicy")
 
+    @staticmethod
+    def label(cluster: Cluster, namespace: str, class_name: str, pool: str) -> None:
+        """Label a namespace as the operator of a pool does."""
+        labels = namespace_labels({"stamp": {"className": class_name}}, pool)
+        cluster.kubectl("label", "namespace", namespace, "--overwrite", *(f"{key}={value}" for key, value in labels.items()))
+
     def wait_for_stamp(self, cluster: Cluster, namespace: str, want: tuple[Any, ...]) -> None:
         """The API server's policies and their parameters lag behind a write by some milliseconds, the first time by more."""
         deadline = time.monotonic() + 15
@@ -377,8 +384,7 @@ class TestStamp:
         spec = LATENCY_SPEC if kind == "LatencyQueue" else THROUGHPUT_SPEC
         installed.kubectl("create", "-f", "-", input=json.dumps(queue(kind, spec, here)))
         for class_name, value in (("fairburst-hard", 2000), ("fairburst-soft", 1000), ("fairburst-large", -2)):
-            stamp = {"status": {"stamp": {"className": class_name, "value": value, "preemptionPolicy": "Never"}}}
-            installed.kubectl("patch", kind, "queue", "-n", here, "--subresource=status", "--type=merge", "-p", json.dumps(stamp))
+            self.label(installed, here, class_name, POOL)
             self.wait_for_stamp(installed, here, (class_name, value, "Never"))
         assert self.pod(installed, here, "probe")["nodeSelector"] == {"kubernetes.io/os": "linux"}
         assert self.pod(installed, here, "probe", nodeSelector={"disk": "fast"})["nodeSelector"] == {
@@ -408,9 +414,8 @@ class TestStamp:
     def test_a_queue_of_another_pool_does_not_stamp(self, installed: Cluster, namespace: Callable[..., str]) -> None:
         here = namespace("elsewhere", labels={MANAGED_LABEL: "true"})
         later = namespace("later", labels={MANAGED_LABEL: "true"})
-        stamp = {"status": {"stamp": {"className": "fairburst-hard", "value": 2000, "preemptionPolicy": "Never"}}}
         for where, pool in ((here, "another"), (later, POOL)):
-            installed.kubectl("create", "-f", "-", input=json.dumps(queue("ThroughputQueue", {"pool": pool}, where)))
-            installed.kubectl("patch", "thrq", "queue", "-n", where, "--subresource=status", "--type=merge", "-p", json.dumps(stamp))
-        self.wait_for_stamp(installed, later, ("fairburst-hard", 2000, "Never"))  # by now the earlier queue is known as well
-        assert self.stamped(self.pod(installed, here, "probe")) == ("fairburst-large", -2, "Never")
+            self.label(installed, where, "fairburst-hard", pool)
+        self.wait_for_stamp(installed, later, ("fairburst-hard", 2000, "Never"))  # by now the earlier label is known as well
+        found = self.stamped(self.pod(installed, here, "probe"))
+        assert found == (None, 0, "PreemptLowerPriority"), "its own operator's policies give it a class"

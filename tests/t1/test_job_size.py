@@ -17,6 +17,7 @@ from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import MANAGED_LABEL
 from tests.support.job_sizes import SIZES, THRESHOLD, container, job_manifest
 from tests.support.queues import queue
+from tests.support.stamped_objects import namespace_labels
 
 POOL = "job-size-test"  # of its own, so that policies of other tests on the shared cluster stay out of the way
 LARGE_STAMP = {"className": "fairburst-large", "value": -2, "preemptionPolicy": "Never"}
@@ -41,7 +42,7 @@ def governed(installed: Cluster, namespace: Callable[..., str]) -> Callable[[dic
     """Makes a managed namespace whose throughput queue has this status, once the policies know it."""
 
     def make(status: dict[str, Any]) -> str:
-        here = namespace("sizes", labels={MANAGED_LABEL: "true"})
+        here = namespace("sizes", labels=namespace_labels(status, POOL))
         installed.kubectl("create", "-f", "-", input=json.dumps(queue("ThroughputQueue", {"pool": POOL}, here)))
         patch = json.dumps({"status": status})
         installed.kubectl("patch", "thrq", "queue", "-n", here, "--subresource=status", "--type=merge", "-p", patch)

@@ -29,7 +29,7 @@ from fairburst.telemetry.metrics import Metrics
 from tests.support import job_set_crd
 from tests.support.job_sizes import THRESHOLD
 from tests.support.queues import queue
-from tests.support.stamped_objects import HARD, JOB_SETS, JOBS, LARGE, PODS, SELECTOR, SMALL, pod, stamped
+from tests.support.stamped_objects import HARD, JOB_SETS, JOBS, LARGE, PODS, SELECTOR, SMALL, namespace_labels, pod, stamped
 
 pytestmark = pytest.mark.slow
 
@@ -106,9 +106,10 @@ def furnish(cluster: Cluster) -> dict[tuple[str, str, str], JsonObject]:
     found = {}
     for where, governed in QUEUES.items():
         cluster.kubectl("create", "namespace", where)
-        cluster.kubectl("label", "namespace", where, f"{MANAGED_LABEL}=true")
-        if governed is not None:
-            kind, spec, status = governed
+        kind, spec, status = governed or ("", {}, {})
+        labels = namespace_labels(status, spec.get("pool", "default"))
+        cluster.kubectl("label", "namespace", where, *(f"{key}={value}" for key, value in labels.items()))
+        if kind:
             cluster.kubectl("create", "-f", "-", input=json.dumps(queue(kind, spec, where)))
             patch = ["patch", kind, "queue", "-n", where, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status})]
             found[kind, where, "queue"] = json.loads(cluster.kubectl(*patch, "-o", "json"))

@@ -71,10 +71,12 @@ _STARTED_BY_FAIRBURST = [
 
 def policies(config: Config) -> list[Manifest]:
     """Return the policies with their bindings: priorities of pods, holds and failures of Jobs, sizes of Jobs."""
-    sized = [*_size_policy(config), *_no_size_policy(config)] if config.small_jobs.enabled else []
+    by_size = config.small_jobs.enabled
+    priorities = PRIORITIES if by_size else tuple(priority for priority in PRIORITIES if priority != BY_SIZE)
+    sized = [*_size_policy(config), *_no_size_policy(config)] if by_size else []
     return [
-        *(manifest for priority in PRIORITIES for gated in (False, True) for manifest in _priority_policy(priority, config, gated=gated)),
-        *_no_queue_policy(config),
+        *(manifest for priority in priorities for gated in (False, True) for manifest in _priority_policy(priority, config, gated=gated)),
+        *_no_queue_policy(config, priorities),
         *_hold_policy(config),
         *_disruption_policy(config),
         *sized,
@@ -97,12 +99,12 @@ def _priority_policy(priority: str, config: Config, *, gated: bool) -> list[Mani
     return [policy, _binding(name, config, _where(POOL_LABEL, "In", config.pool.name), _where(PRIORITY_LABEL, "In", priority), held)]
 
 
-def _no_queue_policy(config: Config) -> list[Manifest]:
+def _no_queue_policy(config: Config, priorities: Sequence[str]) -> list[Manifest]:
     """Give the lowest class to new pods of managed namespaces in which no queue governs, whatever class they name."""
     name, given = _name("priority-no-queue", config), _text(LOWEST_CLASS)
     condition = {"name": "not-done", "expression": f"{_ORDINARY} && !({_has_class(given, config)})"}
     policy = _policy(name, [STAMPED_PODS], _class_patches(given, config), [condition])
-    return [policy, _binding(name, config, _where(PRIORITY_LABEL, "NotIn", *PRIORITIES))]
+    return [policy, _binding(name, config, _where(PRIORITY_LABEL, "NotIn", *priorities))]
 
 
 def _given(priority: str) -> str:
