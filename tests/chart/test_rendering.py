@@ -252,6 +252,7 @@ def test_what_is_left_to_clean_up_needs_few_rights(render: Render) -> None:
         "ClusterRole": [
             {"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["list", "delete"]},
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "patch"]},
+            {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "patch"]},
             {"apiGroups": ["fairburst.dev"], "resources": ["latencyqueues/status", "throughputqueues/status"], "verbs": ["patch"]},
             {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["list", "patch"]},
             {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "patch"]},

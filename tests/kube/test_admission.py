@@ -15,7 +15,7 @@ import pytest
 
 from e2e.certificates import write_certificates
 from fairburst.config import Config, parse_config
-from fairburst.kube.admission.mutation import governing, held_patch, job_patch, pod_patch
+from fairburst.kube.admission.mutation import another_pools, governing, held_patch, job_patch, pod_patch
 from fairburst.kube.admission.server import PATH, AdmissionServer, CertificateError
 from fairburst.kube.install.webhook import mutating_webhook
 from fairburst.kube.jobs.job_size import SIZE_LABEL
@@ -137,6 +137,17 @@ def test_job_sets_are_held_unless_somebody_else_starts_them() -> None:
     held = {case.id: json_patch(case.values[0], held_patch(case.values[0], holding)) for case in JOB_SETS}
     noted = {name for name, body in held.items() if HELD_ANNOTATION in (body["metadata"].get("annotations") or {})}
     assert noted == {name for name, body in held.items() if body["spec"].get("suspend")} == {"plain", "suspended", "a CronJob's"}
+
+
+def test_pods_of_another_pools_namespace_are_left_to_its_operator() -> None:
+    def stamped_in(pool: str) -> dict[str, Any]:
+        return queue("LatencyQueue", {"pool": pool}, "here") | {"status": {"stamp": HARD}}
+
+    theirs = {("LatencyQueue", "here", "queue"): stamped_in("another")}
+    assert another_pools(theirs, "here", "default")
+    assert not another_pools(theirs, "there", "default")
+    assert not another_pools({}, "here", "default")
+    assert not another_pools(theirs | {("ThroughputQueue", "here", "mine"): stamped_in("default")}, "here", "default")
 
 
 def test_a_queue_governs_in_its_own_namespace_and_pool_once_it_has_a_stamp() -> None:

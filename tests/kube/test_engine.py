@@ -49,7 +49,7 @@ def test_the_first_round_labels_the_namespace_and_writes_quota_and_status() -> N
     world = World()
     batch(world, pods=4)
     plan = world.round()
-    assert plan.labels == {"batch": {MANAGED_LABEL: "true", POOL_LABEL: "default", PRIORITY_LABEL: "large"}}
+    assert plan.labels == {"batch": {MANAGED_LABEL: "true", POOL_LABEL: "default", PRIORITY_LABEL: "by-size"}}
     assert world.hard("batch") == {"requests.cpu": "65", "requests.memory": "128Gi"}, (
         "64 pods fit, and one more; other pods might have the memory"
     )

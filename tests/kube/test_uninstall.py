@@ -8,18 +8,19 @@ from fairburst.cli.main import main
 from fairburst.config import parse_config
 from fairburst.kube.install.release import Undone
 from fairburst.kube.install.uninstall import uninstall
-from fairburst.kube.names import GATE, HELD_ANNOTATION
+from fairburst.kube.names import GATE, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
 from fairburst.kube.queues.job_annotations import Mark, mark_annotations
 from tests.support.fake_api import FakeApi
 from tests.support.objects import stored_queue
 
 QUOTAS, MAPS, JOBS, PODS = "/api/v1/resourcequotas", "/api/v1/configmaps", "/apis/batch/v1/jobs", "/api/v1/pods"
 THROUGHPUT = "/apis/fairburst.dev/v1alpha1/throughputqueues"
+NAMESPACES = "/api/v1/namespaces"
 LEASES = "/apis/coordination.k8s.io/v1/leases"
 
 
 async def test_quotas_and_memory_are_deleted_once_and_named() -> None:
-    async with FakeApi(QUOTAS, MAPS, JOBS, PODS, LEASES) as api:
+    async with FakeApi(NAMESPACES, QUOTAS, MAPS, JOBS, PODS, LEASES) as api:
         api.put(LEASES, {"metadata": {"namespace": "here", "name": "fairburst-gpu"}})
         for namespace in ("clickstream", "nightly"):
             api.put(QUOTAS, {"metadata": {"namespace": namespace, "name": "fairburst", "labels": {"fairburst.dev/pool": "gpu"}}})
@@ -40,7 +41,7 @@ async def test_quotas_and_memory_are_deleted_once_and_named() -> None:
 
 async def test_jobs_that_were_resized_get_their_parallelism_back() -> None:
     """Only this pool's: those in namespaces with its quota."""
-    async with FakeApi(QUOTAS, MAPS, JOBS, PODS) as api:
+    async with FakeApi(NAMESPACES, QUOTAS, MAPS, JOBS, PODS) as api:
         api.put(QUOTAS, {"metadata": {"namespace": "nightly", "name": "fairburst", "labels": {"fairburst.dev/pool": "default"}}})
         notes = mark_annotations(Mark(8, 3, 0.0))
         for namespace in ("nightly", "elsewhere"):
@@ -54,10 +55,16 @@ async def test_jobs_that_were_resized_get_their_parallelism_back() -> None:
     assert others["spec"]["parallelism"] == 3
 
 
+def labels(pool: str) -> dict[str, str]:
+    """Return the labels of a namespace in Gate mode: the operator's and one of its owner."""
+    return {"team": "a", MANAGED_LABEL: "true", POOL_LABEL: pool, PRIORITY_LABEL: "large", HOLDS_LABEL: "Pods"}
+
+
 async def test_pods_and_jobs_are_let_go_after_the_policies_were_told_to_hold_no_more() -> None:
     """Not those of another pool's queue; other people's gates and suspensions stay."""
-    async with FakeApi(QUOTAS, MAPS, JOBS, PODS, THROUGHPUT) as api:
+    async with FakeApi(NAMESPACES, QUOTAS, MAPS, JOBS, PODS, THROUGHPUT) as api:
         for namespace, pool in (("nightly", "default"), ("elsewhere", "gpu")):
+            api.put(NAMESPACES, {"metadata": {"name": namespace, "labels": labels(pool)}})
             queue = stored_queue("ThroughputQueue", namespace, "queue", {"pool": pool}, status={"holds": "Pods", "class": "Elastic"})
             api.put(THROUGHPUT, queue)
             gates = [{"name": "others.example/hold"}, {"name": GATE}]
@@ -76,12 +83,14 @@ async def test_pods_and_jobs_are_let_go_after_the_policies_were_told_to_hold_no_
     assert api.objects[THROUGHPUT]["elsewhere", "queue"]["status"]["holds"] == "Pods"
     assert api.objects[PODS]["nightly", "waits"]["spec"]["schedulingGates"] == [{"name": "others.example/hold"}]
     assert len(api.objects[PODS]["elsewhere", "waits"]["spec"]["schedulingGates"]) == 2
-    assert [path.rpartition("/")[2] for path in patches] == ["status", "waits", "held"]
+    assert [path.rpartition("/")[2] for path in patches] == ["status", "nightly", "waits", "held"]
+    kept = {name: namespace["metadata"].get("labels") for (_, name), namespace in api.objects[NAMESPACES].items()}
+    assert kept == {"nightly": {"team": "a"}, "elsewhere": labels("gpu")}, "the policies of the pool are bound by its labels"
 
 
 async def test_what_is_refused_is_named_and_all_else_is_undone() -> None:
     """Of three quotas one may not be deleted, of two Jobs one may not be patched; neither stops the rest."""
-    async with FakeApi(QUOTAS, MAPS, JOBS, PODS, LEASES) as api:
+    async with FakeApi(NAMESPACES, QUOTAS, MAPS, JOBS, PODS, LEASES) as api:
         for namespace in ("a", "b", "c"):
             api.put(QUOTAS, {"metadata": {"namespace": namespace, "name": "fairburst", "labels": {"fairburst.dev/pool": "default"}}})
         for namespace in ("a", "c"):

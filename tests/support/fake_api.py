@@ -248,7 +248,9 @@ class FakeApi:
             version, items = self._continued.pop(token)
         else:
             version = self.version
-            items = [obj for (space, _), obj in self.objects[collection].items() if namespace in {"", space}]
+            wanted = dict(one.split("=") for one in query.get("labelSelector", "").split(",") if one).items()
+            stored = [obj for (space, _), obj in self.objects[collection].items() if namespace in {"", space}]
+            items = [obj for obj in stored if wanted <= (obj["metadata"].get("labels") or {}).items()]
         limit = int(query.get("limit", "0")) or len(items)
         page, rest = items[:limit], items[limit:]
         metadata = {"resourceVersion": str(version)}

@@ -1,7 +1,8 @@
-"""Patches for new pods and Jobs: the admission policies of kube/install/manifests.py in Python. Pure functions.
+"""Patches for new pods and Jobs: the policies of kube/install/mutating_policies.py in Python. Pure functions.
 
-Like the policies, this module decides nothing. Both copy the pod priority, the size threshold and the held kind from the status of the
-namespace's queue. tests/t1/test_webhook.py applies both to one table of objects.
+Like the policies, this module decides nothing. It copies the pod priority, the size threshold and the held kind from the status of the
+namespace's queue; the policies know priority and held kind by the namespace's labels. tests/t1/test_webhook.py applies both to one table
+of objects.
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ def governing(queues: Mapping[ObjectKey, Object], namespace: str, pool: str) -> 
         if where == namespace and "stamp" in status and pool_name(queue) == pool:
             return kind, status
     return None
+
+
+def another_pools(queues: Mapping[ObjectKey, Object], namespace: str, pool: str) -> bool:
+    """Return whether only queues of other pools govern in the namespace: their operator's webhook patches its pods."""
+    pools = {pool_name(queue) for (_, where, _), queue in queues.items() if where == namespace and "stamp" in (queue.get("status") or {})}
+    return bool(pools) and pool not in pools
 
 
 def pod_patch(pod: Object, queue: tuple[str, Object] | None, config: Config) -> Patch:

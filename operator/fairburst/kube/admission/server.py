@@ -20,7 +20,7 @@ import msgspec
 from aiohttp import web
 
 from fairburst.config import Config
-from fairburst.kube.admission.mutation import Object, Patch, governing, held_patch, job_patch, pod_patch
+from fairburst.kube.admission.mutation import Object, Patch, another_pools, governing, held_patch, job_patch, pod_patch
 from fairburst.kube.queues.queue_set import ObjectKey
 from fairburst.telemetry.log import event
 from fairburst.telemetry.metrics import Metrics
@@ -104,6 +104,8 @@ class AdmissionServer:
             return None
         queue = governing(queues, review["namespace"], self._config.pool.name)
         match review["resource"]["resource"], review["operation"]:
+            case "pods", "CREATE" if another_pools(queues, review["namespace"], self._config.pool.name):
+                return []
             case "pods", "CREATE":
                 return pod_patch(review["object"], queue, self._config)
             case "jobs", "CREATE" | "UPDATE":

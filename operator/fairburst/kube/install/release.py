@@ -19,8 +19,9 @@ from fairburst.kube.api.errors import ApiError, NotFound
 from fairburst.kube.api.informer import PAGE_SIZE
 from fairburst.kube.api.objects import Object, Pod
 from fairburst.kube.enforce.gate import ungate_patch
+from fairburst.kube.enforce.namespace_labels import UNMANAGED
 from fairburst.kube.enforce.suspend import JobStart, unheld_starts
-from fairburst.kube.names import GROUP, HELD_ANNOTATION, VERSION
+from fairburst.kube.names import GROUP, HELD_ANNOTATION, POOL_LABEL, VERSION
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
 from fairburst.kube.queues.queue_set import pool_name
 from fairburst.kube.queues.queue_watch import PLURALS
@@ -31,7 +32,7 @@ from fairburst.kube.workloads.registry import KINDS
 Kind = TypeVar("Kind", bound=Object)
 Item = TypeVar("Item")
 
-SETTLES_SECONDS = 1.0  # until every API server applies the changed status to new pods
+SETTLES_SECONDS = 1.0  # until every API server applies the changed labels and statuses to new pods
 PASSES = 5  # a pod that changes during its patch is patched again
 CONCURRENT_PATCHES = 32
 
@@ -65,6 +66,8 @@ async def release(client: ApiClient, pool: str, report: Undone) -> None:
     holding = [queue for queue in queues if pool_name(queue) == pool and (queue.get("status") or {}).get("holds")]
     for queue in holding:
         await _hold_nothing(client, queue, report)
+    managed = await client.get_json("/api/v1/namespaces", {"labelSelector": f"{POOL_LABEL}={pool}"})
+    await _each(managed["items"], lambda namespace: _unlabel(client, namespace, report))
     if holding:
         await asyncio.sleep(SETTLES_SECONDS)
     elsewhere = {queue["metadata"]["namespace"] for queue in queues if pool_name(queue) != pool}
@@ -92,6 +95,13 @@ async def _hold_nothing(client: ApiClient, queue: Mapping[str, Any], report: Und
     path = f"/apis/{GROUP}/{VERSION}/namespaces/{metadata['namespace']}/{PLURALS[queue['kind']]}/{metadata['name']}/status"
     async with report.step("", f"{PLURALS[queue['kind']]} {metadata['namespace']}/{metadata['name']}"):
         await client.merge_patch(path, {"status": {"holds": None}})
+
+
+async def _unlabel(client: ApiClient, namespace: Mapping[str, Any], report: Undone) -> None:
+    """Remove the operator's labels. They bind the admission policies, also those that hold new work."""
+    name = namespace["metadata"]["name"]
+    async with report.step("", f"namespaces {name}"):
+        await client.merge_patch(f"/api/v1/namespaces/{name}", {"metadata": {"labels": dict(UNMANAGED)}})
 
 
 async def _noted(client: ApiClient) -> list[Suspendable]:

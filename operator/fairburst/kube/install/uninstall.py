@@ -1,8 +1,8 @@
 """Removal of everything that the operator wrote outside of its installation.
 
-Held work is released, resized Jobs get their parallelism back, and the pool's quotas in every namespace and the memory and the Lease in the
-operator's own are deleted. Run it after the operator has been removed for good; a running operator would write them again. Queues and the
-labels of namespaces stay, because people created them.
+Held work is released, resized Jobs get their parallelism back, and the labels of the pool's namespaces, its quotas in them, and the memory
+and the Lease in the operator's own are deleted. Run it after the operator has been removed for good; a running operator would write them
+again. Queues stay, because people created them, and so does a namespace's label `fairburst.dev/managed` that stands alone.
 """
 
 from __future__ import annotations
