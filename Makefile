@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-slow test-long e2e test-fast lint crds cli-page chart image release-check lock bench bench-peers reproduce cluster-build clean fuzz simulate-faults fuzz-objects mutate audit nightly
+.PHONY: demo test test-slow test-long e2e test-fast lint crds cli-page chart package image release-check lock bench bench-peers reproduce cluster-build clean fuzz simulate-faults fuzz-objects mutate audit nightly
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -65,6 +65,10 @@ cli-page: $(STAMP)
 chart: $(STAMP)
 	$(BIN)/python -m release chart
 
+## package: the chart as one file and the wheel, in dist/; `helm install` takes the one, `pip install` the other
+package: $(STAMP)
+	$(BIN)/python -m release package
+
 ## image: build the operator's image twice and check it, with its size and start-up; BASE is another base with Python 3.11 or newer
 BASE  ?= python:3.13-slim
 IMAGE ?= fairburst:dev
@@ -94,7 +98,7 @@ reproduce: $(STAMP)
 
 lock: $(STAMP)
 	$(BIN)/pip install --quiet uv
-	$(BIN)/uv pip compile -q --universal --python-version 3.11 --extra sim --extra dev --generate-hashes \
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --extra operator --extra cluster --extra sim --extra dev --generate-hashes \
 	  --no-emit-index-url --no-header pyproject.toml -o requirements.lock
 
 clean:

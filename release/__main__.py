@@ -1,4 +1,4 @@
-"""`python -m release chart|sbom|krew|check|image`: the chart's generated parts, the bill of materials, the plugin, the checks."""
+"""`python -m release chart|package|sbom|krew|check|image`: the chart's generated parts, the bill of materials, the plugin, the checks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from release import chart, image, krew
+from release import chart, image, krew, package
 from release.check import NotReadyError, check
 from release.sbom import bill_of_materials, to_json
 
@@ -17,6 +17,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("chart", help="write the generated parts of charts/fairburst")
+    packed = commands.add_parser("package", help="write the chart as one file, and the wheel")
+    packed.add_argument("--output", type=Path, default=Path("dist"), metavar="DIR")
     sbom = commands.add_parser("sbom", help="print the bill of materials, or write it")
     sbom.add_argument("--output", type=Path, metavar="FILE")
     plugin = commands.add_parser("krew", help="write the kubectl plugin and its manifest for krew")
@@ -41,6 +43,9 @@ def _run(given: argparse.Namespace) -> None:
         case "chart":
             for path in chart.write():
                 _say(str(path.relative_to(chart.ROOT)))
+        case "package":
+            for path in package.write(given.output):
+                _say(str(path))
         case "sbom":
             texts = [(chart.ROOT / name).read_text(encoding="utf-8") for name in ("requirements.lock", "pyproject.toml")]
             document = to_json(bill_of_materials(texts[0], texts[1], chart.package_version()))

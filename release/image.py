@@ -13,7 +13,7 @@ from release.check import NotReadyError
 # As Kubernetes runs it with the chart's values: nothing to write to, no capability, no way to gain one; and here no network either.
 _LOCKED = ("--read-only", "--network=none", "--cap-drop=ALL", "--security-opt=no-new-privileges")
 _COMPILERS = ("gcc", "g++", "cc", "c++", "clang", "ld", "as", "make", "rustc", "go")
-_EXTRAS = ("numba", "matplotlib", "pyarrow", "pytest", "hypothesis", "setuptools")
+_EXTRAS = ("kubernetes", "numba", "matplotlib", "pyarrow", "pytest", "hypothesis", "setuptools")
 START_UP_SECONDS = 1.5
 _STARTS = 7
 # Processor time from the start of the process until everything that `fairburst run` needs is loaded: what is left is the cluster's answers.

@@ -55,8 +55,10 @@ def closure(pins: Sequence[Pin], names: Iterable[str]) -> list[Pin]:
 
 
 def project_needs(pyproject: str) -> list[str]:
-    """Names of the packages that the operator itself needs."""
-    return [re.split(r"[^A-Za-z0-9._-]", need, maxsplit=1)[0] for need in tomllib.loads(pyproject)["project"]["dependencies"]]
+    """Names of the packages that the operator in its image needs: the wheel's, and those of the extra `operator`."""
+    project = tomllib.loads(pyproject)["project"]
+    needs = [*project["dependencies"], *project["optional-dependencies"]["operator"]]
+    return [re.split(r"[^A-Za-z0-9._-]", need, maxsplit=1)[0] for need in needs]
 
 
 def normal(name: str) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import sys
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -74,7 +77,10 @@ def _number(flag: str, text: str, default: float | None, *, above_zero: bool = T
 
 
 def simulate(
-    trace: Annotated[str, typer.Option("--trace", metavar="FILE", help="The trace; for `generated`: bb, tpcds or tpch.")],
+    trace: Annotated[str, typer.Option("--trace", metavar="FILE", help="The trace; for `generated`: bb, tpcds or tpch.")] = "",
+    example: Annotated[
+        bool, typer.Option("--example", help="Instead of a trace: a busy cluster under fair sharing, strict priority and fairburst.")
+    ] = False,
     trace_format: Annotated[TraceFormat, typer.Option("--trace-format", help="docs/reproduction.md describes each.")] = "native",
     policies: Annotated[str, typer.Option("--policies", metavar="NAMES", help=f"Of {', '.join(POLICIES)}; comma separated.")] = "drf,bopf",
     throughput_queues: Annotated[
@@ -103,6 +109,9 @@ def simulate(
     save: SaveFolder = None,
 ) -> None:
     """Replay a trace under several policies in virtual time."""
+    if example:
+        _example(trace, seed, output, save)
+        return
     given = Given(
         trace, trace_format, _policies(policies), throughput_queues, profile, benchmark, seed, _amounts(capacity), nodes, period,
         on_seconds, deadline, task_factor, start_delay, round_seconds, preemptive, until, output, save,
@@ -114,8 +123,36 @@ def simulate(
         _realistic(given)
 
 
+def _example(trace: str, seed: int, output: Form, save: Path | None) -> None:
+    from fairburst.cli.progress import ProgressLine  # noqa: PLC0415  keeps `fairburst --help` quick
+    from fairburst.sim.example import CORES, PERIOD_SECONDS, TASK_SECONDS, TASKS, conclusion, outcomes  # noqa: PLC0415
+
+    for flag, text in (("--trace", trace), ("--save", save)):
+        if text:
+            raise typer.BadParameter(f"expected none with --example, found {text}", param_hint=flag)
+    with ProgressLine() as progress:
+        found = outcomes(seed, progress)
+    if is_data(output):
+        print_value({"seed": seed, "runs": [dataclasses.asdict(one) for one in found], "conclusion": conclusion(found)}, output)
+        return
+    sys.stdout.write(
+        f"{CORES} cores, eight queues of batch jobs, and a dashboard.\n"
+        f"The dashboard asks for all cores for {TASK_SECONDS * TASKS / CORES:.0f} s every {PERIOD_SECONDS:.0f} s.\n\n"
+    )
+    head = ("policy", "dashboard", "bursts", "burst s", "in time", "batch job s")
+    rows: list[Sequence[str]] = [
+        (one.policy, "greedy" if one.greedy else "honest", str(one.bursts), f"{one.burst_seconds:.1f}", f"{one.met:.0%}",
+         f"{one.batch_seconds:.0f}")
+        for one in found
+    ]  # fmt: skip
+    print_table(Table(head, rows, right=frozenset(head[2:])), output)
+    sys.stdout.write("\n" + "\n".join(textwrap.fill(sentence, 80) for sentence in conclusion(found)) + "\n")
+
+
 def _check_together(given: Given) -> None:
     """Raise for arguments that are valid alone but not with each other."""
+    if not given.trace:
+        raise typer.BadParameter("expected a file, or --example, found neither", param_hint="--trace")
     if given.trace_format == "generated":
         if given.trace not in get_args(Benchmark):
             raise typer.BadParameter(f"expected one of {', '.join(get_args(Benchmark))}, found {given.trace!r}", param_hint="--trace")
@@ -183,8 +220,6 @@ def _scenario(given: Given) -> Scenario:
 
 
 def _as_json(given: Given, records: dict[str, Record]) -> dict[str, Any]:
-    import dataclasses  # noqa: PLC0415
-
     from fairburst.sim.figures import summaries  # noqa: PLC0415
 
     def plain(value: Any) -> Any:

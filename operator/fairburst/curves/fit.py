@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # not its submodules: scipy loads them on first use, which costs half a second and 70 MB that few clusters need
 
 from fairburst.curves.runs import Run, medians
 from fairburst.policy.arrays import FloatArray
+from fairburst.policy.extras import scipy
 from fairburst.policy.paf.curves import ErnestCurve, problem
 
 # Largest leave-one-out median relative error of a usable curve. PAF moves slots for gains of about this size.
@@ -125,8 +125,8 @@ def coefficients_of(slots: FloatArray, seconds: FloatArray, *, non_negative: boo
     terms = ernest_terms(slots)[:, columns]
     relative = terms / seconds[:, None]
     ones = np.ones_like(seconds)
-    start = scipy.optimize.nnls(relative, ones)[0] if non_negative else np.linalg.lstsq(relative, ones, rcond=None)[0]
-    found = scipy.optimize.least_squares(
+    start = scipy().optimize.nnls(relative, ones)[0] if non_negative else np.linalg.lstsq(relative, ones, rcond=None)[0]
+    found = scipy().optimize.least_squares(
         lambda coefficients: np.log(np.maximum(relative @ coefficients, _LEAST_RATIO)), start, x_scale="jac",
         bounds=(0.0 if non_negative else -np.inf, np.inf),
     )  # fmt: skip

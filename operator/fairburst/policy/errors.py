@@ -4,6 +4,7 @@ PolicyError
 ├── InvalidSnapshotError   shapes disagree, NaN, infinity, negative amounts, duplicate names
 ├── InvalidSpecError       a queue's declaration that validation should have stopped (zero weight, period of 0, NaN)
 ├── InvalidConfigError     a setting outside its range
+├── MissingPackageError    a declaration needs a package that is not installed (extras.py)
 └── MemoryFormatError      saved memory that can't be read
     └── NewerMemoryError   written by a newer version
 """

@@ -11,10 +11,10 @@ import enum
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # not its parts, which it loads when first asked for: half a second of start-up and 70 MB that few clusters need
 
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.errors import InvalidSpecError
+from fairburst.policy.extras import scipy
 
 
 class Correlation(enum.Enum):
@@ -47,7 +47,7 @@ def request_normal(
         _check_correlation(correlation, len(mean))
     varying = np.flatnonzero(deviation > 0)
     quantile = _common_quantile(varying, confidence, assumption, correlation)
-    demand = np.maximum(mean + deviation * scipy.stats.norm.ppf(quantile), 0.0)
+    demand = np.maximum(mean + deviation * scipy().stats.norm.ppf(quantile), 0.0)
     return _request(demand, mean, quantile)
 
 
@@ -81,8 +81,8 @@ def compare_assumptions(mean: FloatArray, deviation: FloatArray, confidence: flo
 
 def joint_confidence(quantile: float, correlation: FloatArray) -> float:
     """Probability that K standard normals with this correlation all stay below their common quantile."""
-    level = np.full(len(correlation), scipy.stats.norm.ppf(quantile))
-    joint = scipy.stats.multivariate_normal(
+    level = np.full(len(correlation), scipy().stats.norm.ppf(quantile))
+    joint = scipy().stats.multivariate_normal(
         np.zeros(len(correlation)), correlation, allow_singular=True, seed=0, maxpts=200_000, abseps=1e-7
     )
     return float(joint.cdf(level))
@@ -106,7 +106,7 @@ def _common_quantile(varying: np.ndarray, confidence: float, assumption: Correla
             if joint_confidence(lowest, matrix) >= confidence - 1e-6:
                 return confidence
             return float(
-                scipy.optimize.brentq(lambda quantile: joint_confidence(quantile, matrix) - confidence, lowest, highest, xtol=1e-6)
+                scipy().optimize.brentq(lambda quantile: joint_confidence(quantile, matrix) - confidence, lowest, highest, xtol=1e-6)
             )
 
 

@@ -111,8 +111,12 @@ def from_service_account(directory: Path | None = None) -> Credentials:
 def from_kubeconfig(path: str, context: str | None = None) -> Credentials:
     """Return the credentials that `kubectl` would use, including exec plug-ins and OIDC. `path` may be several, separated as in $PATH."""
     path = os.pathsep.join(os.path.expanduser(each) for each in path.split(os.pathsep))
-    from kubernetes import client as kubernetes_client  # noqa: PLC0415 (36 MB, and not needed in a pod)
-    from kubernetes import config as kubernetes_config  # noqa: PLC0415
+    try:
+        from kubernetes import client as kubernetes_client  # noqa: PLC0415 (36 MB, and not needed in a pod)
+        from kubernetes import config as kubernetes_config  # noqa: PLC0415
+    except ImportError as error:
+        needed = "expected the package kubernetes, which reads kubeconfig files, found none"
+        raise CredentialsError(f"{needed}; install it: pip install 'fairburst[cluster]'") from error
 
     def load() -> Any:
         configuration = kubernetes_client.Configuration()

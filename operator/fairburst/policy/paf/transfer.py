@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # not its submodules: scipy loads them on first use, which costs half a second and 70 MB that few clusters need
 
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.drf import dominant_share, inverse_capacity, largest_share, row_any
+from fairburst.policy.extras import scipy
 from fairburst.policy.paf.fitting import take_that_fit
 from fairburst.policy.tolerance import slack_of
 
@@ -181,7 +181,7 @@ def _on_majorant(value: FloatArray, owner: IntArray) -> BoolArray:
     # The slopes of the majorant are the antitonic regression of the steps. A drop of 3 between jobs keeps their blocks apart, because the
     # steps of curves in [0, 1] differ by at most 2.
     rows = np.flatnonzero(inside)
-    blocks = scipy.optimize.isotonic_regression(step[rows] - 3.0 * owner[rows], increasing=False).blocks
+    blocks = scipy().optimize.isotonic_regression(step[rows] - 3.0 * owner[rows], increasing=False).blocks
     begin, end = rows[blocks[:-1]], rows[blocks[1:] - 1] + 1
     length = end - begin
     block = np.repeat(np.arange(len(begin)), length)

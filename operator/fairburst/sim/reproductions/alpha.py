@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from fairburst.policy.arrays import FloatArray
+from fairburst.policy.extras import scipy
 from fairburst.policy.uncertainty import Correlation, Request, request_normal
 from fairburst.sim.charts import Chart, ChartKind, Series
 from fairburst.sim.cluster import one_machine
@@ -76,7 +76,7 @@ def replay(rates: FloatArray, request: FloatArray) -> Outcome:
 def suffices(outcome: Outcome) -> bool:
     """Whether the fraction met is compatible with 95 %."""
     met = round(outcome.met * outcome.bursts)
-    return bool(stats.binomtest(met, outcome.bursts, CONFIDENCE, alternative="less").pvalue >= LIKELY)
+    return bool(scipy().stats.binomtest(met, outcome.bursts, CONFIDENCE, alternative="less").pvalue >= LIKELY)
 
 
 def reproduce(options: Options, progress: Progress) -> Reproduction:
