@@ -14,7 +14,9 @@ import pytest
 from fairburst.kube.enforce.enforceability import obstacles
 from fairburst.kube.enforce.fifo_admission import Oversize
 from fairburst.kube.queues.queue_set import QueueEntry
+from fairburst.kube.rounds.work_events import LARGER_THAN_LEVEL
 from fairburst.kube.views.conditions import ConditionValue, conditions_of
+from fairburst.kube.views.explanation import CAUSES
 from fairburst.policy.attainability import Attainability, ClusterPace, attainability
 from fairburst.policy.decide import decide
 from fairburst.policy.model import Burst, Memory, PolicyConfig, QueueDecision, QueueKind, QueueSpec, Sporadic
@@ -23,6 +25,7 @@ from tests.support.policy import latency, snapshot, throughput
 from tests.support.strategies import START
 
 PAGE = (Path(__file__).parents[2] / "docs" / "conditions.md").read_text(encoding="utf-8")
+CAUSES_LISTED = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
 LISTED = [tuple(row) for row in re.findall(r"^\| (\w+) \| (True|False|Unknown) \| `(\w+)` \|", PAGE, re.MULTILINE)]
 REPEATED = {"Admitted", "Enforced", "JobsFit", "Attainable"}  # Ready repeats their reasons
 
@@ -121,3 +124,7 @@ def test_no_reason_of_a_condition_that_holds_says_failed() -> None:
 @pytest.mark.parametrize("one", [*admissions()], ids=lambda one: f"{one.queue} {one.admission.reason}")
 def test_the_answer_of_admission_names_no_other_queue(one: QueueDecision) -> None:
     assert not re.findall(r"\b[a-z]/q\b", one.admission.message.replace(one.queue, ""))
+
+
+def test_the_page_lists_every_reason_of_an_event_on_waiting_work_and_no_other() -> None:
+    assert {*CAUSES, LARGER_THAN_LEVEL} == CAUSES_LISTED

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairburst.kube.views.explanation import explanation, waiting_of
+from fairburst.kube.views.explanation import cause, explanation, waiting_of
 from fairburst.policy.model import GuaranteeClass, QueueDecision
 from tests.support.objects import World, latency_spec
 
@@ -30,20 +30,47 @@ def said(decision: QueueDecision, demand: float = 12.0, usage: float = 4.0) -> s
 
 
 @pytest.mark.parametrize(
-    ("reason", "cpu", "granted", "want"),
+    ("reason", "cpu", "granted", "want", "wants_cause"),
     [
-        pytest.param("BelowDemand", 4.0, GuaranteeClass.ELASTIC, "the queue has 4 of 12 cpu, its fair share", id="fair share"),
-        pytest.param("InWindow", 4.0, GuaranteeClass.HARD, "the queue has 4 of 12 cpu, its promised rate", id="hard, in its window"),
-        pytest.param("InWindow", 4.0, GuaranteeClass.SOFT, "what the promises to hard queues leave", id="soft, in its window"),
-        pytest.param("DemandMet", 12.0, GuaranteeClass.ELASTIC, "the allocation covers them", id="allocated, not yet running"),
-        pytest.param("BudgetSpent", 4.0, GuaranteeClass.HARD, "has used all that it declares", id="larger than declared"),
-        pytest.param("Overdue", 4.0, GuaranteeClass.HARD, "past its deadline", id="too late"),
-        pytest.param("NotAdmitted", 4.0, None, "the condition Admitted says why", id="rejected"),
-        pytest.param("Suspended", 0.0, None, "the queue is suspended", id="suspended"),
+        pytest.param(
+            "BelowDemand",
+            4.0,
+            GuaranteeClass.ELASTIC,
+            "the queue has 4 of 12 cpu, its fair share",
+            ("WaitsForFairShare", "cpu"),
+            id="fair share",
+        ),
+        pytest.param(
+            "InWindow",
+            4.0,
+            GuaranteeClass.HARD,
+            "the queue has 4 of 12 cpu, its promised rate",
+            ("WaitsForItsRate", "cpu"),
+            id="hard, in its window",
+        ),
+        pytest.param(
+            "InWindow",
+            4.0,
+            GuaranteeClass.SOFT,
+            "what the promises to hard queues leave",
+            ("WaitsForHardQueues", "cpu"),
+            id="soft, in its window",
+        ),
+        pytest.param(
+            "DemandMet", 12.0, GuaranteeClass.ELASTIC, "the allocation covers them", ("WaitsForRoom", ""), id="allocated, not yet running"
+        ),
+        pytest.param(
+            "BudgetSpent", 4.0, GuaranteeClass.HARD, "has used all that it declares", ("BudgetSpent", ""), id="larger than declared"
+        ),
+        pytest.param("Overdue", 4.0, GuaranteeClass.HARD, "past its deadline", ("Overdue", ""), id="too late"),
+        pytest.param("NotAdmitted", 4.0, None, "the condition Admitted says why", ("NotAdmitted", ""), id="rejected"),
+        pytest.param("Suspended", 0.0, None, "the queue is suspended", ("Suspended", ""), id="suspended"),
     ],
 )
-def test_what_waits_and_why(reason: str, cpu: float, granted: GuaranteeClass | None, want: str) -> None:
-    told = said(decided(reason, cpu, granted))
+def test_what_waits_and_why(reason: str, cpu: float, granted: GuaranteeClass | None, want: str, wants_cause: tuple[str, str]) -> None:
+    decision = decided(reason, cpu, granted)
+    told = said(decision)
+    assert cause(decision, np.array([12.0, 12.0 * GI]), np.array([4.0, 4.0 * GI]), RESOURCES) == wants_cause
     assert told.startswith("8 cpu, 8Gi memory wait: ")
     assert want in told
 

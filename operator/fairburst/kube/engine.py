@@ -39,6 +39,7 @@ from fairburst.kube.rounds.resync import ResyncRounds
 from fairburst.kube.rounds.statuses import StatusRounds
 from fairburst.kube.rounds.suggestions import Suggestions
 from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan
+from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.views.lead_time_view import LeadTimeForecasts
 from fairburst.kube.views.status_plan import StatusWrite
@@ -128,6 +129,11 @@ class Engine:
     def observed_queues(self) -> Mapping[ObjectKey, object]:
         """Return the pool's queues in Observe mode, which this engine leaves out, each with a value that changes with its spec."""
         return self._queues.observed
+
+    @property
+    def demands(self) -> Mapping[str, NamespaceDemand]:
+        """Return the demand of each managed namespace, as the last round read it."""
+        return self._demands.by_namespace
 
     def kind_of(self, namespace: str) -> QueueKind | None:
         """Return the kind of the queue that governed the namespace in the last round."""

@@ -43,6 +43,7 @@ from fairburst.kube.ungate import Ungater
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.views.elastic_view import figures
+from fairburst.kube.work_event_writer import WorkEventWriter
 from fairburst.kube.workloads.registry import KINDS
 from fairburst.policy.decide import decide
 from fairburst.policy.model import QueueKind
@@ -157,6 +158,7 @@ class Operator:
         self._status_writer = StatusWriter(
             self._client, self._config.pool.name, self.metrics, self._engine, self._queues, on_failure=self._retry
         )
+        self._work_events = WorkEventWriter(self._client, self._config.pool.name, self.metrics, self._engine)
         self._evictor = Evictor(self._client, self._config.pool.name, self._engine.reclaim, self.metrics, on_failure=self._mark)
         self._memories = Memories(self._client, self._config)
         self._loop = SchedulingLoop(self._engine, self._view, self._send, self._config.rounds, self.metrics)
@@ -249,6 +251,7 @@ class Operator:
                     ("statuses", self._status_writer.run),
                     ("memories", functools.partial(self._memories.run, self._engine)),
                     ("evictions", self._evictor.run),
+                    ("work events", self._work_events.run),
                 ):
                     term.create_task(supervised(name, run, self.metrics), name=name)
         finally:
@@ -354,6 +357,7 @@ class Operator:
         if plan.statuses_planned:
             self._show(plan)
         self._memories.note(plan)
+        self._work_events.note(plan)
 
     def _show(self, plan: RoundPlan) -> None:
         """Publish metrics of the round and of the queues whose statuses were computed."""

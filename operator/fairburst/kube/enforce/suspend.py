@@ -57,7 +57,7 @@ def starts(
     whole = _thousandths(level, early)
     claimed = {name: demand.demand.get(name, 0.0) - sum(one.need.get(name, 0.0) for one in demand.held) for name in resources}
     room = [free - taken for free, taken in zip(whole, _milli(claimed, resources), strict=True)]
-    line = [(one, _milli(one.need, resources)) for one in sorted(demand.held, key=_order)]
+    line = [(one, _milli(one.need, resources)) for one in sorted(demand.held, key=by_age)]
     if parts is None:
         return [_start(one.job) for one in served(line, whole, room)]
     small_claim = _milli(_claimed_by(demand, parts.small_owners), resources)
@@ -103,18 +103,20 @@ def unheld_starts(noted: Iterable[Suspendable], holding: Iterable[str], left_alo
 
 
 def _start(job: Suspendable) -> JobStart:
-    return JobStart(_kind(job), job.metadata.namespace, job.metadata.name, job.metadata.resource_version)
+    return JobStart(kind_of(job), job.metadata.namespace, job.metadata.name, job.metadata.resource_version)
 
 
 def _name(job: Suspendable) -> str:
-    return f"{_kind(job)} {job.metadata.namespace}/{job.metadata.name}"
+    return f"{kind_of(job)} {job.metadata.namespace}/{job.metadata.name}"
 
 
-def _kind(job: Suspendable) -> str:
+def kind_of(job: Suspendable) -> str:
+    """Return the Kubernetes kind of an object that Suspend mode holds."""
     return type(job).__name__  # an item's class is named as its kind
 
 
-def _order(one: HeldJob) -> tuple[str, str]:
+def by_age(one: HeldJob) -> tuple[str, str]:
+    """Return the sort key of FIFO order."""
     return one.job.metadata.creation_timestamp or "", one.job.metadata.name
 
 

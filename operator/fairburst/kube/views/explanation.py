@@ -14,12 +14,16 @@ from fairburst.policy.model import GuaranteeClass, QueueDecision
 from fairburst.policy.tolerance import TOLERANCE
 from fairburst.quantity import format_quantity
 
+NOTHING_WAITS = "NothingWaits"
 _BY_REASON = {
     "Suspended": "the queue is suspended, so no new work starts.",
     "NotAdmitted": "the queue is not admitted, so it has only what admitted queues leave; the condition Admitted says why.",
     "BudgetSpent": "the burst has used all that it declares, the rest comes by fair share. Declare more to be served faster.",
     "Overdue": "the burst is past its deadline and has its fair share now.",
 }
+
+ROOM, FAIR_SHARE, ITS_RATE, HARD_QUEUES = "WaitsForRoom", "WaitsForFairShare", "WaitsForItsRate", "WaitsForHardQueues"
+CAUSES = (*_BY_REASON, ROOM, FAIR_SHARE, ITS_RATE, HARD_QUEUES)
 
 
 def waiting_of(demand: FloatArray, usage: FloatArray, resources: tuple[str, ...]) -> dict[str, float]:
@@ -49,6 +53,23 @@ def explanation(decision: QueueDecision, demand: FloatArray, usage: FloatArray, 
     if decision.guarantee_class is GuaranteeClass.HARD:
         return f"{said}{had}its promised rate and what others leave."
     return f"{said}{had}what the promises to hard queues leave."
+
+
+def cause(decision: QueueDecision, demand: FloatArray, usage: FloatArray, resources: tuple[str, ...]) -> tuple[str, str]:
+    """Return what `explanation` says without its figures: a reason in CamelCase, and the scarce resource or "".
+
+    The arguments are those of `explanation`.
+    """
+    if not waiting_of(demand, usage, resources):
+        return NOTHING_WAITS, ""
+    if decision.reason in _BY_REASON:
+        return decision.reason, ""
+    scarce = _scarce(demand, decision.allocation, resources)
+    if scarce is None:
+        return ROOM, ""
+    if decision.reason != "InWindow":
+        return FAIR_SHARE, scarce[0]
+    return (ITS_RATE if decision.guarantee_class is GuaranteeClass.HARD else HARD_QUEUES), scarce[0]
 
 
 def _scarce(demand: FloatArray, given: FloatArray, resources: tuple[str, ...]) -> tuple[str, float, float] | None:

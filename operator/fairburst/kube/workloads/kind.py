@@ -89,6 +89,11 @@ class WorkloadKind:
     to_come: Callable[[Any, Controllers, bool], Iterable[PodsToCome]] | None = None
 
     @property
+    def api_version(self) -> str:
+        """Return the apiVersion of its objects."""
+        return f"{self.group}/{self.version}"
+
+    @property
     def collection(self) -> str:
         """Path of the objects of all namespaces."""
         return f"/apis/{self.group}/{self.version}/{self.plural}"

@@ -1,0 +1,208 @@
+"""Events on work that waits: for people who have nothing but `kubectl describe`. Pure, apart from what it remembers was told.
+
+An object gets an Event when it has waited for a while, and another one when the cause of its wait changes. Only the first objects of a
+queue get any, and only so many a second in the whole cluster, so that thousands of waiting pods cost no writes. An Event names no other
+queue. docs/decisions/0242-events-on-waiting-work.md tells why.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairburst.kube.enforce.fifo_admission import oversize
+from fairburst.kube.enforce.suspend import by_age, kind_of
+from fairburst.kube.rounds.view import RoundPlan
+from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, Owner
+from fairburst.kube.usage.gated_pods import GatedPod
+from fairburst.kube.views.explanation import NOTHING_WAITS, cause, explanation
+from fairburst.kube.workloads.registry import KINDS
+from fairburst.policy.model import QueueDecision
+from fairburst.quantity import format_quantity
+
+WAITED_SECONDS = 5.0  # shorter waits raise no question
+FIRST_OBJECTS = 10  # of each queue that get Events; the others wait for these
+EVENTS_PER_SECOND = 5.0
+QUEUES_A_LOOK = 200  # 40 microseconds each
+LARGER_THAN_LEVEL = "LargerThanLevel"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingObject:
+    """A Job, JobSet, pod or other controller that waits. `of`: as what it waits. `need`: its requests where it starts whole."""
+
+    kind: str
+    api_version: str
+    namespace: str
+    name: str
+    uid: str
+    of: GatedPod | HeldJob | Owner
+    need: Mapping[str, float]
+
+    @property
+    def involved(self) -> dict[str, str]:
+        """Return it as an Event names it."""
+        return {"apiVersion": self.api_version, "kind": self.kind, "namespace": self.namespace, "name": self.name, "uid": self.uid}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkEvent:
+    """An Event to create."""
+
+    involved: Mapping[str, str]
+    reason: str
+    message: str
+    warning: bool
+
+
+@dataclass(slots=True)
+class _Told:
+    """What an object has been told: monotonic time since which its present cause holds, and the cause of its last Event."""
+
+    cause: tuple[str, str]
+    since: float
+    told: tuple[str, str] | None = None
+
+
+class WorkEvents:
+    """See the module. One per term; after a restart each waiting object is told once more."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, _Told]] = {}  # by namespace and uid
+        self._budget = 0.0
+        self._last = -math.inf
+        self._turn = 0
+
+    @property
+    def pending(self) -> bool:
+        """Return whether an object waits for its Event, so that another look is needed although no round has ended."""
+        return any(
+            known.told != known.cause and known.cause[0] != NOTHING_WAITS for objects in self._known.values() for known in objects.values()
+        )
+
+    def due(
+        self, plan: RoundPlan, demands: Mapping[str, NamespaceDemand], gated: Callable[[str], Sequence[GatedPod]], now: float
+    ) -> list[WorkEvent]:
+        """Return the Events due now, those whose cause is oldest first. `gated`: a namespace's gated pods in their order.
+
+        One look is at `QUEUES_A_LOOK` waiting queues at most; they take turns.
+        """
+        self._budget = min(self._budget + EVENTS_PER_SECOND * max(0.0, now - self._last), EVENTS_PER_SECOND * WAITED_SECONDS)
+        self._last = now
+        governing = plan.queue_set.governing
+        rows = np.flatnonzero((plan.snapshot.demand > plan.snapshot.usage).any(axis=1)).tolist()
+        for namespace in self._known.keys() - {governing[row].namespace for row in rows}:
+            del self._known[namespace]
+        ready = [found for row in self._in_turn(rows) for found in self._look(plan, row, demands, gated, now)]
+        ready.sort(key=lambda item: item[0].since)
+        chosen = ready[: int(self._budget)]
+        self._budget -= len(chosen)
+        for known, _ in chosen:
+            known.told = known.cause
+        return [event for _, event in chosen]
+
+    def _in_turn(self, rows: list[int]) -> list[int]:
+        """Return the rows to look at: those after the last look's, and then from the first."""
+        begin = bisect.bisect_left(rows, self._turn)
+        chosen = (rows[begin:] + rows[:begin])[:QUEUES_A_LOOK]
+        self._turn = chosen[-1] + 1 if chosen else 0
+        return chosen
+
+    def _look(
+        self, plan: RoundPlan, row: int, demands: Mapping[str, NamespaceDemand], gated: Callable[[str], Sequence[GatedPod]], now: float
+    ) -> list[tuple[_Told, WorkEvent]]:
+        """Return the Events that one queue's waiting objects should get, with what is remembered of them."""
+        entry = plan.queue_set.governing[row]
+        held, demand = entry.mode.holds, demands.get(entry.namespace, NamespaceDemand())
+        behind_gates = gated(entry.namespace) if held == "Pods" else ()
+        former, ready = self._known.pop(entry.namespace, {}), list[tuple[_Told, WorkEvent]]()
+        objects = list(first_waiting(held, demand, behind_gates))
+        if not objects:
+            return []
+        count = len(behind_gates) + len(demand.lacking) + (len(demand.held) if held == "Jobs" else 0)
+        queue = _QueueSentence(entry.qualified_name, plan.result.decisions[row], plan, row)
+        present = self._known[entry.namespace] = dict[str, _Told]()
+        for place, one in enumerate(objects):
+            why, known = queue.cause(one), former.get(one.uid)
+            if known is None or known.cause != why:
+                known = _Told(why, now, None if known is None else known.told)
+            present[one.uid] = known
+            if known.told != why and why[0] != NOTHING_WAITS and now - known.since >= WAITED_SECONDS:
+                ready.append((known, queue.event(one, place, count, ordered=held is not None)))
+        return ready
+
+
+class _QueueSentence:
+    """Why the work of one queue waits."""
+
+    def __init__(self, queue: str, decision: QueueDecision, plan: RoundPlan, row: int) -> None:
+        self._queue, self._decision, self._resources = queue, decision, plan.snapshot.resources
+        self._demand, self._usage = plan.snapshot.demand[row], plan.snapshot.usage[row]
+        self._level = plan.result.level[row].tolist()
+
+    def cause(self, one: WaitingObject) -> tuple[str, str]:
+        """Return the reason and the scarce resource. A figure that moves is no new cause."""
+        too_large = oversize(one.name, one.need, self._resources, self._level)
+        if too_large is not None:
+            return LARGER_THAN_LEVEL, too_large.resource
+        return cause(self._decision, self._demand, self._usage, self._resources)
+
+    def event(self, one: WaitingObject, place: int, count: int, *, ordered: bool) -> WorkEvent:
+        reason, resource = self.cause(one)
+        where = f"place {place + 1} of {count} in queue {self._queue}" if ordered else f"in queue {self._queue}"
+        if reason == LARGER_THAN_LEVEL:
+            too_large = oversize(one.name, one.need, self._resources, self._level)
+            assert too_large is not None  # noqa: S101  the reason says so
+            why = (
+                f"It starts whole and asks for {format_quantity(resource, too_large.need)} {resource}; the queue's level is "
+                f"{format_quantity(resource, too_large.level)} now."
+            )
+        else:
+            why = "In the queue, " + _lowered(explanation(self._decision, self._demand, self._usage, self._resources))
+        return WorkEvent(one.involved, reason, f"{_situation(one.of)}, {where}. {why}", reason == LARGER_THAN_LEVEL)
+
+
+def first_waiting(holds: str | None, demand: NamespaceDemand, gated: Sequence[GatedPod]) -> Iterator[WaitingObject]:
+    """Return the first waiting objects of one queue, in the order in which they start where there is one. `holds`: as Mode.holds."""
+    held = heapq.nsmallest(FIRST_OBJECTS, demand.held, key=by_age) if holds == "Jobs" else []
+    waiting = itertools.chain(map(_gated, gated), map(_held, held), map(_lacking, demand.lacking))
+    return itertools.islice(waiting, FIRST_OBJECTS)
+
+
+def _gated(pod: GatedPod) -> WaitingObject:
+    return WaitingObject("Pod", "v1", *pod.key, pod.uid, pod, {})
+
+
+def _held(one: HeldJob) -> WaitingObject:
+    metadata, kind = one.job.metadata, KINDS[kind_of(one.job)]
+    return WaitingObject(kind.name, kind.api_version, metadata.namespace, metadata.name, metadata.uid, one, one.need)
+
+
+def _lacking(owner: Owner) -> WaitingObject:
+    return WaitingObject(owner.kind, KINDS[owner.kind].api_version, owner.namespace, owner.name, owner.uid, owner, {})
+
+
+def _situation(waiting: GatedPod | HeldJob | Owner) -> str:
+    match waiting:
+        case GatedPod():
+            whole = "" if waiting.group is None else f" together with its group {waiting.group[1]}"
+            return f"Behind the scheduling gate until it may start{whole}"
+        case HeldJob():
+            return f"Suspended until all of it fits: it asks for {_amounts(waiting.need)}"
+        case Owner():
+            each = f"each asks for {_amounts(waiting.requests)}"
+            return f"{waiting.wanted - waiting.existing} of {waiting.wanted} pods do not exist yet, {each}"
+
+
+def _amounts(amounts: Mapping[str, float]) -> str:
+    return ", ".join(f"{format_quantity(name, amount)} {name}" for name, amount in amounts.items()) or "nothing that is counted"
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]

@@ -1,0 +1,195 @@
+"""Events on work that waits: each object is told once for each cause, the first ones of a queue only, and never in haste."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairburst.kube.api.objects import SchedulingGate
+from fairburst.kube.names import GATE, HELD_ANNOTATION
+from fairburst.kube.rounds.work_events import EVENTS_PER_SECOND, FIRST_OBJECTS, QUEUES_A_LOOK, WAITED_SECONDS, WorkEvent, WorkEvents
+from tests.support.objects import World, job, latency_spec, pod, requesting
+
+TQ, LQ = "ThroughputQueue", "LatencyQueue"
+
+
+class Told:
+    """A world, and what its waiting work has been told."""
+
+    def __init__(self, mode: str, world: World | None = None) -> None:
+        self.world = world or World()  # 64 cpu
+        self.world.queue(TQ, "batch", spec={"enforcement": mode})
+        self.events = WorkEvents()
+
+    def look(self) -> list[WorkEvent]:
+        plan = self.world.round()
+        return self.events.due(plan, self.world.engine.demands, self.world.engine.gates.gated.of, self.world.now)
+
+    def after(self, seconds: float) -> list[WorkEvent]:
+        self.world.after(seconds)
+        return self.look()
+
+
+def work(told: Told, name: str, pods: int, *, created: int = 0, held: bool = False) -> None:
+    made = job("batch", name, pods, requesting("1", "1Gi"), suspend=held)
+    made.metadata.creation_timestamp = f"2026-01-01T00:{created:02}:00Z"
+    made.metadata.annotations = {HELD_ANNOTATION: "true"} if held else None
+    told.world.controller("Job", None, made)
+
+
+def gated(told: Told, pods: int) -> None:
+    for number in range(pods):
+        made = pod("batch", f"p{number:03}", requesting("1", "1Gi"), creationTimestamp="2026-01-01T00:00:00Z")
+        made.spec.scheduling_gates = [SchedulingGate(GATE)]
+        told.world.put(made)
+
+
+def test_a_job_whose_pods_are_refused_is_told_once_it_has_waited() -> None:
+    told = Told("Quota")
+    told.world.queue(TQ, "other")
+    told.world.controller("Job", None, job("other", "theirs", 60))
+    work(told, "train", 60)
+    assert told.look() == []
+    assert told.after(WAITED_SECONDS - 0.1) == [], "most waits are shorter than this"
+    (event,) = (one for one in told.after(0.1) if one.involved["namespace"] == "batch")
+    assert (event.involved["kind"], event.involved["name"], event.involved["apiVersion"]) == ("Job", "train", "batch/v1")
+    assert (event.reason, event.warning) == ("WaitsForFairShare", False)
+    assert event.message == (
+        "60 of 60 pods do not exist yet, each asks for 1 cpu, 1Gi memory, in queue batch/queue. "
+        "In the queue, 60 cpu, 60Gi memory wait: the queue has 32 of 60 cpu, its fair share and what others leave."
+    )
+    assert [told.after(60.0) for _ in range(5)] == [[]] * 5, "the same cause is told once"
+    assert not told.events.pending
+
+
+def test_a_new_cause_is_told_and_one_that_returns_too_soon_is_not() -> None:
+    told = Told("Quota")
+    work(told, "train", 100)
+    told.look()
+    told.after(WAITED_SECONDS)
+    told.world.queue(TQ, "batch", spec={"enforcement": "Quota", "suspended": True}, generation=2)
+    assert told.look() == []
+    (event,) = told.after(WAITED_SECONDS)
+    assert event.reason == "Suspended"
+    told.world.queue(TQ, "batch", spec={"enforcement": "Quota"}, generation=3)
+    assert told.look() == []
+    told.world.queue(TQ, "batch", spec={"enforcement": "Quota", "suspended": True}, generation=4)
+    assert told.after(1.0) == []
+    assert told.after(60.0) == [], "it was told so already"
+
+
+def test_the_first_gated_pods_are_told_their_place() -> None:
+    told = Told("Gate")
+    gated(told, 100)
+    told.look()
+    told.after(1.0)  # 64 are let go
+    told.after(1.0)
+    found = told.after(WAITED_SECONDS)
+    assert len(found) == FIRST_OBJECTS
+    assert {event.involved["kind"] for event in found} == {"Pod"}
+    assert found[0].message.startswith("Behind the scheduling gate until it may start, place 1 of ")
+    assert " in queue batch/queue. " in found[0].message
+
+
+def test_a_held_job_larger_than_its_queues_level_is_warned_and_the_next_one_waits_for_its_share() -> None:
+    told = Told("Suspend")
+    work(told, "whole", 60, held=True)
+    work(told, "huge", 100, created=1, held=True)
+    work(told, "small", 10, created=2, held=True)
+    told.look()
+    told.after(2.0)
+    found = {event.involved["name"]: event for event in told.after(WAITED_SECONDS)}
+    assert found["huge"].warning
+    assert found["huge"].reason == "LargerThanLevel"
+    assert "It starts whole and asks for 100 cpu; the queue's level is 64 now." in found["huge"].message
+    assert found["small"].message.startswith("Suspended until all of it fits: it asks for 10 cpu, 10Gi memory, place 2 of 3 in queue")
+    assert found["whole"].message.startswith("60 of 60 pods do not exist yet")
+
+
+def test_no_event_names_another_queue() -> None:
+    """Issue on answers: "without naming other tenants' objects"."""
+    world = World()
+    world.queue(LQ, "secret", spec=latency_spec())
+    world.controller("Job", None, job("secret", "hidden", 40))
+    told = Told("Quota", world)
+    work(told, "train", 100)
+    told.look()
+    found = told.after(WAITED_SECONDS)
+    assert {event.involved["namespace"] for event in found} == {"batch", "secret"}
+    for event in found:
+        other = "secret" if event.involved["namespace"] == "batch" else "batch"
+        assert other not in event.message
+
+
+def test_ten_thousand_waiting_pods_cost_a_handful_of_events() -> None:
+    told = Told("Gate")
+    gated(told, 10_000)
+    count = sum(len(told.after(5.0)) for _ in range(60))
+    assert count <= 2 * FIRST_OBJECTS
+    assert count >= FIRST_OBJECTS
+
+
+def test_many_waiting_queues_take_turns_and_each_is_told() -> None:
+    told = Told("Quota", World(nodes=4))
+    names = [f"n{number:03}" for number in range(2 * QUEUES_A_LOOK + 50)]
+    for name in names:
+        told.world.queue(TQ, name)
+        told.world.controller("Job", None, job(name, "train", 20))
+    plan = told.world.round()
+    found = []
+    for _ in range(60):
+        told.world.after(2.0)
+        found += told.events.due(plan, told.world.engine.demands, told.world.engine.gates.gated.of, told.world.now)
+    assert sorted(event.involved["namespace"] for event in found) == names
+    assert not told.events.pending
+
+
+def test_work_that_is_gone_is_forgotten() -> None:
+    told = Told("Quota")
+    work(told, "train", 100)
+    told.look()
+    told.world.controller("Job", next(iter(told.world.view.controllers.workloads("batch").of("Job"))), None)
+    assert told.after(WAITED_SECONDS) == []
+    assert not told.events.pending
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["job", "end", "suspend", "resume", "nothing"]), st.integers(0, 19), st.floats(0.1, 30.0)), max_size=40
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS, st.sampled_from(["Quota", "Suspend"]))
+def test_whatever_happens_each_object_is_told_each_cause_after_a_wait_and_within_the_rate(steps: list[Any], mode: str) -> None:
+    """Issue on answers: "at most one an object and change [...], none for work that waits under 5 s"."""
+    told, created, last, began = Told(mode), dict[str, float](), dict[str, str](), 0.0
+    began, count, generation = told.world.now, 0, 1
+    for what, number, seconds in steps:
+        name, jobs = f"j{number}", {one.metadata.name: one for one in told.world.view.controllers.workloads("batch").of("Job")}
+        if what == "job" and name not in jobs:
+            work(told, name, 30, created=number, held=mode == "Suspend")
+            created[name] = told.world.now
+            last.pop(name, None)
+        elif what == "end" and name in jobs:
+            told.world.controller("Job", jobs[name], None)
+        elif what in {"suspend", "resume"}:
+            generation += 1
+            told.world.queue(TQ, "batch", spec={"enforcement": mode, "suspended": what == "suspend"}, generation=generation)
+        told.look()
+        for event in told.after(seconds):
+            count += 1
+            name = event.involved["name"]
+            assert told.world.now - created[name] >= WAITED_SECONDS - 1e-6
+            assert last.get(name) != event.reason or event.reason.startswith("Waits"), "the same cause is told once"
+            last[name] = event.reason
+    assert count <= EVENTS_PER_SECOND * (told.world.now - began + WAITED_SECONDS)
+
+
+@pytest.mark.parametrize("mode", ["Quota", "Gate", "Suspend"])
+def test_nothing_is_told_where_nothing_waits(mode: str) -> None:
+    told = Told(mode)
+    told.look()
+    assert [told.after(10.0) for _ in range(3)] == [[]] * 3

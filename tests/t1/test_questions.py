@@ -1,0 +1,162 @@
+"""What a tenant asks, and the one command that answers it: `kubectl describe`, `kubectl get`, or a command of ours. In each mode.
+
+Two nodes of eight cpu. Each throughput queue has work for more than its share, so that something of it waits.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from e2e.cluster import Cluster
+from e2e.harness import OperatorProcess
+from e2e.waiting import PATIENCE_SECONDS, until
+
+pytestmark = pytest.mark.slow
+
+JsonObject = dict[str, Any]
+MODES = {"quota": "Quota", "gate": "Gate", "suspend": "Suspend"}
+OTHERS = "payroll"  # another team's namespace, which no answer may name
+
+
+def job(where: str, name: str, pods: int) -> JsonObject:
+    container = {"name": "work", "image": "work", "resources": {"requests": {"cpu": "1", "memory": "128Mi"}}}
+    spec = {"restartPolicy": "Never", "containers": [container], "terminationGracePeriodSeconds": 0}
+    body = {"parallelism": pods, "completions": pods, "template": {"spec": spec}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": where}, "spec": body}
+
+
+def queue(kind: str, where: str, spec: JsonObject) -> JsonObject:
+    return {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "metadata": {"name": "queue", "namespace": where}, "spec": spec}
+
+
+def burst(cpu: int, seconds: int, between: int) -> JsonObject:
+    resources = {"cpu": cpu, "memory": f"{cpu}Gi"}
+    return {"burst": {"resources": resources, "durationSeconds": seconds}, "arrival": {"sporadic": {"minInterarrivalSeconds": between}}}
+
+
+class Site:
+    """A cluster with an operator, a queue of each mode, and work that waits in each."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def create(self, *objects: JsonObject) -> None:
+        self.cluster.kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+
+    def describe(self, kind: str, name: str, where: str, *wanted: str) -> str:
+        """Return what `kubectl describe` says once it says all that is wanted. Nothing it says names another team."""
+        said = ""
+
+        def told() -> bool:
+            nonlocal said
+            said = self.cluster.kubectl("describe", kind, name, "-n", where)
+            return all(text in " ".join(said.split()) for text in wanted)
+
+        until(told, PATIENCE_SECONDS, f"`kubectl describe {kind} {name} -n {where}` to say {wanted}")
+        assert OTHERS not in said
+        return " ".join(said.split())
+
+    def get(self, kind: str, where: str, *flags: str) -> str:
+        return self.cluster.kubectl("get", kind, "-n", where, *flags)
+
+
+@pytest.fixture(scope="module")
+def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[Site]:
+    made = Site(fresh_cluster(nodes=2, node_cpu="8", node_memory="64Gi"))
+    with OperatorProcess(made.cluster, {"leaderElection": {"enabled": True}}, "questions"):
+        for where in (*MODES, OTHERS, "dashboard", "greedy"):
+            made.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": where}})
+        made.create(queue("LatencyQueue", "dashboard", burst(4, 20, 600)), queue("LatencyQueue", "greedy", burst(16, 300, 310)))
+        batch = {OTHERS: "Quota"} | MODES
+        made.create(*(queue("ThroughputQueue", where, {"enforcement": mode}) for where, mode in batch.items()))
+        for where, label in {"quota": "pod-priority", "gate": "holds=Pods", "suspend": "holds=Jobs"}.items():
+            listed = ["get", "namespace", "-l", f"fairburst.dev/{label}", "-o", "name"]
+            until(lambda where=where, listed=listed: where in made.cluster.kubectl(*listed), PATIENCE_SECONDS, label)  # type: ignore[misc]
+        until(lambda: is_suspended(made, "suspend"), PATIENCE_SECONDS, "the policies to hold Jobs")
+        made.create(job(OTHERS, "salaries", 16))
+        for where in MODES:
+            made.create(job(where, "first", 6), job(where, "second", 6), job(where, "third", 6))
+        yield made
+
+
+def is_suspended(site: Site, where: str) -> bool:
+    stored = site.cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(job(where, "probe", 1)))
+    return bool(json.loads(stored)["spec"].get("suspend"))
+
+
+def waiting(site: Site, where: str) -> str:
+    """Return a Job whose pods do not all exist."""
+    found: list[str] = []
+
+    def some() -> bool:
+        jobs = json.loads(site.get("jobs", where, "-o", "json"))["items"]
+        found[:] = [one["metadata"]["name"] for one in jobs if one["status"].get("active", 0) < one["spec"]["parallelism"]]
+        return bool(found)
+
+    until(some, PATIENCE_SECONDS, "a Job that lacks pods")
+    return found[-1]
+
+
+def test_why_are_there_no_pods(site: Site) -> None:
+    said = site.describe("job", waiting(site, "quota"), "quota", "WaitsForFairShare")
+    assert re.search(r"of 6 pods do not exist yet, each asks for 1 cpu, 128Mi memory, in queue quota/queue\.", said)
+    assert re.search(r"the queue has [\d.m]+ of \d+ cpu, its fair share and what others leave", said)
+
+
+def test_why_is_the_pod_scheduling_gated_and_who_is_ahead(site: Site) -> None:
+    def gated() -> list[str]:
+        pods = json.loads(site.get("pods", "gate", "-o", "json"))["items"]
+        return sorted(one["metadata"]["name"] for one in pods if one["spec"].get("schedulingGates"))
+
+    until(lambda: len(gated()) > 2, PATIENCE_SECONDS, "pods behind gates")
+    said = [site.describe("pod", name, "gate", "Behind the scheduling gate until it may start") for name in gated()[:3]]
+    assert all(re.search(r"place \d+ of \d+ in queue gate/queue", text) for text in said)
+
+
+def test_why_is_the_job_suspended_and_who_is_ahead(site: Site) -> None:
+    said = site.describe("job", "third", "suspend", "Suspended until all of it fits: it asks for 6 cpu, 768Mi memory")
+    assert re.search(r"place \d of \d in queue suspend/queue", said)
+
+
+def test_why_is_the_queue_elastic_and_what_should_change(site: Site) -> None:
+    said = site.describe("latq", "queue", "greedy", "Elastic")
+    assert re.search(r"Reason: \w+", said)
+    assert "fair share" in said
+
+
+def test_will_the_deadline_hold(site: Site) -> None:
+    said = site.describe("latq", "queue", "dashboard", "Type: Attainable")
+    assert "One that takes all of it is expected after 20.0 s, deadline 20 s" in said
+
+
+@pytest.mark.parametrize("where", list(MODES))
+def test_what_may_the_queue_use_now_and_what_waits(site: Site, where: str) -> None:
+    def status() -> JsonObject:
+        found: JsonObject = json.loads(site.get("thrq/queue", where, "-o", "json"))["status"]
+        return found
+
+    until(lambda: "cpu" in status().get("waiting", {}), PATIENCE_SECONDS, "work that waits")
+    assert set(status()["allocation"]) >= {"cpu", "memory"}
+    said = site.describe("thrq", "queue", where, "Explanation:")
+    assert re.search(r"cpu, [\w.]+ memory wait: the queue has [\d.m]+ of \d+ cpu, its fair share and what others leave", said)
+
+
+def test_is_fairburst_alive(site: Site) -> None:
+    renewed = site.cluster.kubectl("get", "lease", "-n", "fairburst-system", "-o", "jsonpath={.items[0].spec.renewTime}")
+    age = (datetime.now(UTC) - datetime.fromisoformat(renewed.replace("Z", "+00:00"))).total_seconds()
+    assert age < PATIENCE_SECONDS
+
+
+def test_an_object_that_waits_is_told_once(site: Site) -> None:
+    """By now all have waited for long: each object has one Event for each cause."""
+    for where in MODES:
+        events = json.loads(site.get("events", where, "-o", "json"))["items"]
+        ours = [(one["involvedObject"]["uid"], one["reason"]) for one in events if one["source"].get("component") == "fairburst"]
+        of_work = [key for key, one in zip(ours, events, strict=False) if key[1].startswith(("Waits", "LargerThan"))]
+        assert len(of_work) == len(set(of_work)), f"twice in {where}: {of_work}"
