@@ -17,11 +17,11 @@ LAUNCHER = """\
 #!/bin/sh
 # kubectl fairburst {version}, installed by krew.
 set -eu
-package="fairburst=={version}"
+package="fairburst[cluster,operator]=={version}"
 if command -v fairburst > /dev/null && [ "$(fairburst --version)" = "fairburst {version}" ]; then exec fairburst "$@"; fi
 if command -v uvx > /dev/null; then exec uvx --quiet --from "$package" fairburst "$@"; fi
 if command -v pipx > /dev/null; then exec pipx run --spec "$package" fairburst "$@"; fi
-echo "kubectl fairburst: expected uv, pipx or fairburst {version} on the PATH, found none; \\`pip install $package\\`" >&2
+echo "kubectl fairburst: expected uv, pipx or fairburst {version} on the PATH, found none; \\`pip install '$package'\\`" >&2
 exit 1
 """
 NAME = "kubectl-fairburst"

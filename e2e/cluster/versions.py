@@ -17,6 +17,7 @@ KUBERNETES_VERSIONS = (DEFAULT_KUBERNETES, "1.34.4")
 ETCD_VERSION = "3.6.16"
 KWOK_VERSION = "0.8.0"
 HELM_VERSION = "3.22.0"
+ACTIONLINT_VERSION = "1.7.7"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +80,8 @@ def helm() -> Tool:
         stamped |= {f"{package}.k8sVersionMajor": major, f"{package}.k8sVersionMinor": minor}
     ldflags = " ".join(["-s -w", *(f"-X helm.sh/helm/v3/{name}={value}" for name, value in stamped.items())])
     return Tool("helm", f"helm-{HELM_VERSION}", "helm.sh/helm/v3/cmd/helm", ldflags, 70)
+
+
+def actionlint() -> Tool:
+    """Return actionlint, which checks the workflows in `.github`."""
+    return Tool("actionlint", f"actionlint-{ACTIONLINT_VERSION}", "github.com/rhysd/actionlint/cmd/actionlint", "-s -w", 20)

@@ -51,7 +51,8 @@ def test_the_launcher_prefers_an_installed_fairburst_of_its_version(launcher: Pa
     tool(tmp_path / "bin", "fairburst", f'[ "$1" = --version ] && echo "fairburst {package_version()}" || echo "here: $3"')
     assert run(launcher, tmp_path / "bin").stdout == "here: a b\n"
     tool(tmp_path / "bin", "fairburst", "echo fairburst 0.0.1")
-    assert run(launcher, tmp_path / "bin").stdout.startswith(f"uvx --quiet --from fairburst=={package_version()} fairburst get -n a b")
+    found = run(launcher, tmp_path / "bin").stdout
+    assert found.startswith(f"uvx --quiet --from fairburst[cluster,operator]=={package_version()} fairburst get -n a b")
 
 
 def test_the_launcher_says_what_it_needs(launcher: Path, tmp_path: Path) -> None:
