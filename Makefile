@@ -114,13 +114,13 @@ fuzz: $(STAMP)
 SEEDS ?= 1-200
 SIMULATE_JOBS ?= 2
 simulate-faults: $(STAMP)
-	$(BIN)/python -m tests.simulation $(SEEDS) --jobs $(SIMULATE_JOBS)
+	mkdir -p build && $(BIN)/python -m tests.simulation $(SEEDS) --jobs $(SIMULATE_JOBS) --results build/seeds.jsonl
 
 ## fuzz-objects: objects that the API server admits, in bulk, through the whole operator in virtual time; SEED= is the first 20,000's
 OBJECTS ?= 1000000
 SEED ?= 1
 fuzz-objects: $(STAMP)
-	$(BIN)/python -m tests.simulation.fuzz $(OBJECTS) --seed $(SEED) --jobs $(SIMULATE_JOBS)
+	mkdir -p build && $(BIN)/python -m tests.simulation.fuzz $(OBJECTS) --seed $(SEED) --jobs $(SIMULATE_JOBS) --results build/objects.jsonl
 
 ## nightly: what takes hours: ten thousand seeds of faults, a million objects, and the minutes-long figures
 nightly: $(STAMP)

@@ -1,14 +1,19 @@
-"""`python -m tests.simulation 1-200 [--jobs N] [--quiet] [--verbose]`: run seeds, print what broke, exit 1 where something did."""
+"""`python -m tests.simulation 1-200 [--jobs N] [--results FILE] [--verbose]`: run seeds, print what broke, exit 1 where something did."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
 import logging
 import multiprocessing
 import os
 import sys
 import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
+from tests.simulation.results import Results, shown
 from tests.simulation.run import Result, simulate
 
 
@@ -19,6 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
     parser.add_argument("seeds", help="one seed, or first-last, or several of these with commas")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="keep results there, and go on where an earlier run was stopped")
     parser.add_argument("--without-faults", action="store_true")
     parser.add_argument("--verbose", action="store_true", help="the operator's log, and a line for each seed")
     options = parser.parse_args()
@@ -26,14 +32,25 @@ def main() -> int:
     logging.disable(logging.NOTSET if options.verbose else logging.CRITICAL)
     seeds = _seeds(options.seeds)
     started = time.monotonic()
-    work = [(seed, not options.without_faults) for seed in seeds]
-    if options.jobs > 1:
-        with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
-            results = _show(pool.imap(_one, work), verbose=options.verbose)
-    else:
-        results = _show(map(_one, work), verbose=options.verbose)
+    kept = Results(options.results)
+    earlier = [Result(**kept.finished[key]) for seed in seeds if (key := _key(seed, options)) in kept.finished]
+    work = [(seed, not options.without_faults) for seed in seeds if _key(seed, options) not in kept.finished]
+
+    def keep(results: Iterable[Result]) -> Iterator[Result]:
+        for result in results:
+            kept.add(_key(result.seed, options), dataclasses.asdict(result))
+            yield result
+
+    with multiprocessing.get_context("fork").Pool(options.jobs) if options.jobs > 1 else contextlib.nullcontext() as pool:
+        running = map(_one, work) if pool is None else pool.imap(_one, work)
+        results = _show(earlier, verbose=options.verbose)
+        results += _show(shown(keep(running), len(work), "seeds", is_bad=lambda one: bool(one.broken)), verbose=options.verbose)
     _summary(results, time.monotonic() - started)
     return 1 if any(result.broken for result in results) else 0
+
+
+def _key(seed: int, options: argparse.Namespace) -> str:
+    return f"{seed}{' without faults' if options.without_faults else ''}"
 
 
 def _one(work: tuple[int, bool]) -> Result:

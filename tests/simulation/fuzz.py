@@ -17,12 +17,14 @@ import sys
 import time
 import traceback
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 
 import fairburst.kube.process  # noqa: F401 (the modules whose clocks are replaced must be there)
 from tests.simulation.api_server import NAMESPACES, NODES, ApiServer, Object
 from tests.simulation.hostile import Hostile
 from tests.simulation.replica import STAND_INS, Replica
+from tests.simulation.results import Results, shown
 from tests.simulation.run import close, failed_rounds
 from tests.simulation.scenario import OWN_NAMESPACE, Scenario, node
 from tests.simulation.virtual_time import VirtualLoop, stand_ins
@@ -128,14 +130,19 @@ def main() -> int:
     parser.add_argument("objects", type=int)
     parser.add_argument("--seed", type=int, default=1, help="the first")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="keep results there, and go on where an earlier run was stopped")
     options = parser.parse_args()
     started = time.monotonic()
     seeds = range(options.seed, options.seed + -(-options.objects // ROUND_OF_SEEDS))
-    work = [(seed, min(ROUND_OF_SEEDS, options.objects)) for seed in seeds]
+    kept, size = Results(options.results), min(ROUND_OF_SEEDS, options.objects)
+    work = [(seed, size) for seed in seeds if f"{seed} of {size}" not in kept.finished]
     problems: Counter[str] = Counter()
-    results: list[Fuzzed] = []
+    results = [Fuzzed(**kept.finished[f"{seed} of {size}"]) for seed in seeds if f"{seed} of {size}" in kept.finished]
+    for result in results:
+        problems += Counter(result.problems)
     with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
-        for result in pool.imap(_one, work):
+        for result in shown(pool.imap(_one, work), len(work), f"times {size} objects", is_bad=lambda one: bool(one.broken)):
+            kept.add(f"{result.seed} of {size}", {one.name: getattr(result, one.name) for one in fields(result)})
             results.append(result)
             problems += result.problems
             if result.broken:

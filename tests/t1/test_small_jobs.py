@@ -27,7 +27,7 @@ OTHER_SECONDS = "88s,91s,89s,92s"
 # As large as small jobs are here. Without a reserve the floor of the quota still lets two of their pods in at a time.
 SMALL_JOBS, SMALL_PODS, SMALL_SECONDS, APART_SECONDS = 4, 8, "8s", 8.0
 LEAD_SECONDS = 15.0  # how long the large job has run when the first small one comes
-NO_RESERVE = {"initialReservePercent": 0, "stepSeconds": 10_000_000}  # δ = 0, and it stays
+NO_RESERVE = {"initialReservePercent": 0, "minReservePercent": 0, "stepSeconds": 10_000_000}  # δ = 0, and it stays
 
 
 @dataclass(frozen=True)

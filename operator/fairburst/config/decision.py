@@ -184,11 +184,11 @@ class SmallJobsConfig(Group):
         "paper.",
     )
     min_reserve_percent: int = Field(
-        default=0,
+        default=10,
         ge=0,
         le=100,
-        description="Percent of the elastic pool below which the reserve ratio never falls. 0 as in the paper: an unused "
-        "reserve helps no job.",
+        description="Percent of the elastic pool below which the reserve ratio never falls, so that a small job that comes alone "
+        "finds room. Large jobs use what small ones leave. 0 as in the paper.",
     )
     phase_window_seconds: int = Field(
         default=10,
