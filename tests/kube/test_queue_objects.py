@@ -250,6 +250,14 @@ def test_a_promise_survives_the_status_exactly(spec: QueueSpec) -> None:
     assert promise_from_status(promise_to_status(spec) | {"admissionOrder": 3}) == spec
 
 
+def test_what_pods_add_to_a_promise_is_left_out_where_it_is_less_than_a_unit() -> None:
+    """Found by fuzzed objects: pods that request a part of a byte made the promise one that the status may not hold."""
+    burst = Burst({"cpu": 4.0, "memory": 0.25}, 20.0, 20.0)
+    written = promise_to_status(QueueSpec("a/b", QueueKind.LATENCY, (0.0, "a/b"), 1.0, burst, Sporadic(60.0)))
+    assert written["burst"]["resources"] == {"cpu": "4"}
+    assert promise_from_status(written).burst == Burst({"cpu": 4.0}, 20.0, 20.0)
+
+
 def test_a_promise_that_cannot_be_written_exactly_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"expected a whole number as weight, found 1\.5"):
         promise_to_status(QueueSpec("a/b", QueueKind.THROUGHPUT, (0.0, "a/b"), weight=1.5))

@@ -44,6 +44,19 @@ def test_a_guarantee_of_cores_comes_with_the_memory_of_their_pods() -> None:
     )
 
 
+@pytest.mark.parametrize("scheduled", [False, True], ids=["sporadic", "scheduled"])
+def test_pods_of_any_size_ask_for_no_more_than_can_be_written(scheduled: bool) -> None:
+    """Found by fuzzed objects: 2^61 cores in pods of a few, each with 2^61 bytes, were a product that no round could decide on."""
+    most = 2.0**61
+    arrival = Schedule((ScheduledBurst(100.0, Burst({"cpu": most}, 30, 30)),)) if scheduled else Sporadic(300)
+    spec = dataclasses.replace(latency("l", 1.0, [most], 30, Sporadic(300)), arrival=arrival)
+    result, memory = decide(beside(spec, [1.0, most]), Memory(), PolicyConfig(), 0.0)
+    assert result.classes[1] is ELASTIC
+    counted = memory.queues["l"].promise
+    bursts = [one.burst for one in counted.arrival.bursts] if isinstance(counted.arrival, Schedule) else [counted.burst]
+    assert [dict(one.resources) for one in bursts if one] == [{"cpu": most, "memory": most}]
+
+
 def test_pods_that_ask_for_more_than_can_be_promised_end_the_guarantee_and_the_message_says_why() -> None:
     _, memory = decide(beside(CPU_ONLY, [0.0, 0.0]), Memory(), PolicyConfig(), 0.0)
     assert memory.queues["l"].guarantee_class is HARD

@@ -14,6 +14,7 @@ from fairburst.policy import entitlement
 from fairburst.policy.decide import decide
 from fairburst.policy.entitlement import OVERSUBSCRIBED, entitlements
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig, QueueKind, QueueSpec, RoundResult
+from tests.support import policy
 from tests.support.strategies import START, snapshots
 
 CONFIG = PolicyConfig()
@@ -117,3 +118,14 @@ class TestItIsWhatTheQueueWouldBeGiven:
     def test_many_idle_queues_share_the_room_and_a_capacity_that_may_wait(self) -> None:
         value = throughput([[0]] * 10, [1] * 10, [90])
         assert entitlements(decide(value, Memory(), CONFIG, START)[0], value)[0][:, 0] == pytest.approx([18] * 10)
+
+
+def test_a_pool_without_capacity_entitles_to_nothing_and_computes_with_no_infinity() -> None:
+    """Every node may be gone for a while. Seen in a run of fuzzed objects as a warning of numpy."""
+    queues = (policy.throughput("a/q"), policy.throughput("b/q", 2.0))
+    seen = policy.snapshot(queues, [0.0, 0.0], np.zeros((2, 2)))
+    result, memory = decide(seen, Memory(), CONFIG, START)
+    with np.errstate(all="raise"):
+        entitled, bound = entitlements(result, seen, memory)
+    assert not entitled.any()
+    assert not bound

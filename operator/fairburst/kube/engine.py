@@ -175,14 +175,15 @@ class Engine:
         changes = self._cluster.look(view)
         changes.everything |= self._unfinished
         self._unfinished = True
-        try:
-            plan = self._round(view, changes, wall, now)
-        except UndecidableError as failure:
-            self._exclude(failure, wall)
-            changes.everything = True
-            plan = self._round(view, changes, wall, now)
-        self._unfinished, self._in_trouble = False, set()
-        return plan
+        while True:  # each time without at least one queue more: the next queue of its namespace may be no better
+            try:
+                plan = self._round(view, changes, wall, now)
+            except UndecidableError as failure:
+                self._exclude(failure, wall)
+                changes.everything = True
+                continue
+            self._unfinished, self._in_trouble = False, set()
+            return plan
 
     def _follow_clock(self, wall: float, now: float) -> None:
         """After a step of the wall clock, move the remembered times, and look at everything."""

@@ -85,6 +85,8 @@ def _share_if_backlogged(demand: FloatArray, weight: FloatArray, left: FloatArra
     own_full = own_wanted / own_weight
     own_speed = np.divide(own, own_full[:, None], out=np.zeros_like(own), where=own_full[:, None] > SMALLEST)
     counted = capacity > SMALLEST
+    if not counted.any():
+        return np.zeros(int(asked.sum()))
     level = np.zeros(len(kinds))
     for _ in range(_STEPS):
         at = np.searchsorted(steps, level, side="right")

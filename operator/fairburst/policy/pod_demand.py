@@ -7,7 +7,7 @@ rate. While no pod is known, what was counted before stays. Decides nothing abou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from fairburst.policy.model import QueueKind, QueueSpec, Schedule
 from fairburst.policy.schedule import BurstTable
 from fairburst.policy.tolerance import TOLERANCE
 
+MOST_AMOUNT = 2.0**61  # a quarter of the largest Kubernetes quantity, as in bounds.py
 MOST_TOO_MUCH = 2.0  # what is counted falls only when the pods need less than one such part of it: the largest pod comes and goes
 
 
@@ -35,7 +36,7 @@ class PodDemand:
         some = unit[self.rows]
         if not some.any():
             return False
-        need = _pods(self.declared, some)[:, None] * some * self.undeclared
+        need = _needed(self.declared, some) * self.undeclared
         known = row_any(need > 0)
         return bool(_changes(need, self.counted)[known].any())
 
@@ -125,33 +126,37 @@ def _count(
     """The spec as it is counted, and (K,) the most of any burst in it that was added; the former spec itself where it is that."""
     kept = next((one for one in former if one.kind is spec.kind and same_bursts(spec, one)), None)
     before = np.zeros(len(resources)) if kept is None else declared_amounts(kept, resources) * undeclared
-    need = _pods(declared[None, :], unit[None, :])[0] * unit * undeclared
+    need = _needed(declared[None, :], unit[None, :])[0] * undeclared
     if need.any() and _changes(need, before).any():
-        return _added(spec, {name: float(unit[at]) for at, name in enumerate(resources) if need[at] > 0}, resources, unit), need
+        return _added(spec, [name for at, name in enumerate(resources) if need[at] > 0], resources, unit), need
     if kept is None or not before.any():
         return spec, before
     same = replace(spec, burst=kept.burst, arrival=kept.arrival)
     return (kept if same == kept else same), before
 
 
-def _added(spec: QueueSpec, sizes: Mapping[str, float], resources: Sequence[str], unit: FloatArray) -> QueueSpec:
-    """The spec with whole pods' needs of the resources in `sizes` (one pod's) in each burst."""
+def _added(spec: QueueSpec, more: Sequence[str], resources: Sequence[str], unit: FloatArray) -> QueueSpec:
+    """The spec with whole pods' needs of the resources in `more` in each burst."""
     if isinstance(spec.arrival, Schedule):
         table = BurstTable.of(spec.arrival.bursts)
         column_of = {name: column for column, name in enumerate(table.resources)}
         amounts = np.array([table.amounts[:, column_of[name]] if name in column_of else np.zeros(len(table)) for name in resources]).T
-        pods = _pods(amounts, np.broadcast_to(unit, amounts.shape))
-        own = [column for column, name in enumerate(table.resources) if name not in sizes]
-        more = pods[:, None] * np.array(list(sizes.values()))
-        names = (*(table.resources[column] for column in own), *sizes)
-        wider = BurstTable(names, table.arrival, table.duration, table.deadline, np.hstack([table.amounts[:, own], more]))
+        own = [column for column, name in enumerate(table.resources) if name not in more]
+        added = _needed(amounts, np.broadcast_to(unit, amounts.shape))[:, [resources.index(name) for name in more]]
+        names = (*(table.resources[column] for column in own), *more)
+        wider = BurstTable(names, table.arrival, table.duration, table.deadline, np.hstack([table.amounts[:, own], added]))
         return replace(spec, arrival=replace(spec.arrival, bursts=wider))
     if spec.burst is None:
         return spec
     declared = np.array([spec.burst.resources.get(name, 0.0) for name in resources])
-    count = float(_pods(declared[None, :], unit[None, :])[0])
-    added = {name: count * size for name, size in sizes.items()}
-    return replace(spec, burst=replace(spec.burst, resources={**spec.burst.resources, **added}))
+    needed = _needed(declared[None, :], unit[None, :])[0]
+    pods = {name: float(needed[resources.index(name)]) for name in more}
+    return replace(spec, burst=replace(spec.burst, resources={**spec.burst.resources, **pods}))
+
+
+def _needed(declared: FloatArray, unit: FloatArray) -> FloatArray:
+    """(M, K) what whole pods of size `unit` need, that hold the declared amounts; at most `MOST_AMOUNT`, so that it can be written."""
+    return np.minimum(_pods(declared, unit)[:, None] * unit, MOST_AMOUNT)
 
 
 def _pods(declared: FloatArray, unit: FloatArray) -> FloatArray:

@@ -141,8 +141,9 @@ def _to_core_burst(burst: Burst) -> core.Burst:
 
 
 def _from_core_burst(burst: core.Burst) -> Burst:
+    written = to_amounts(burst.resources)
     return Burst(
-        resources=to_amounts(burst.resources),
+        resources={resource: text for resource, text in written.items() if text != "0"},  # pods that ask for a part of a byte add nothing
         duration_seconds=_whole(burst.duration_seconds, "durationSeconds"),
         deadline_seconds=_whole(burst.deadline_seconds, "deadlineSeconds"),
     )
