@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 def test_an_empty_file_is_all_defaults() -> None:
     assert parse_config("") == Config()
-    assert Config().policy() == PolicyConfig(expected_queues=4.0, dress=DressConfig())
+    assert Config().policy() == PolicyConfig(expected_queues=4.0, dress=DressConfig(min_reserve=0.1))
 
 
 def test_every_key_of_the_file_reaches_its_setting() -> None:
@@ -38,7 +38,7 @@ def test_every_key_of_the_file_reaches_its_setting() -> None:
         max_cycle_seconds=600.0,
         max_profile_events=10,
         level_dead_band=0.1,
-        dress=DressConfig(),
+        dress=DressConfig(min_reserve=0.1),
         batch_memory_seconds=0.0,
     )
     assert (config.log.level, config.log.json_lines) == ("DEBUG", True)
