@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-slow test-long e2e test-fast lint crds cli-page chart package image release-check lock bench bench-peers reproduce cluster-build clean fuzz simulate-faults fuzz-objects mutate audit nightly
+.PHONY: demo test test-slow test-long e2e test-fast lint crds cli-page chart package site image release-check lock bench bench-peers reproduce cluster-build clean fuzz simulate-faults fuzz-objects mutate audit nightly
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -64,6 +64,11 @@ cli-page: $(STAMP)
 ## chart: regenerate the parts of charts/fairburst that come from the operator's sources, from values.yaml and from pyproject.toml
 chart: $(STAMP)
 	$(BIN)/python -m release chart
+
+## site: the documentation as a site in build/site, strictly; mkdocs-material in an environment of its own
+site:
+	$(PYTHON) -m venv build/mkdocs && build/mkdocs/bin/pip install --quiet "mkdocs-material>=9.6,<10"
+	NO_MKDOCS_2_WARNING=1 build/mkdocs/bin/mkdocs build --quiet
 
 ## package: the chart as one file and the wheel, in dist/; `helm install` takes the one, `pip install` the other
 package: $(STAMP)
