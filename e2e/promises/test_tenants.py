@@ -22,7 +22,6 @@ from tests.t1.test_tenants import (
     test_a_status_in_a_new_queue_counts_for_nothing,
     test_an_attack_is_refused_with_a_message_that_says_why,
     test_pods_from_a_template_are_refused_too_and_their_controller_says_why,
-    test_the_note_between_our_policies_cannot_be_forged,
     test_what_is_permitted_passes,
     test_whatever_class_a_pod_names_it_gets_that_of_its_queue_or_the_lowest,
 )
@@ -33,7 +32,6 @@ __all__ = [
     "test_a_status_in_a_new_queue_counts_for_nothing",
     "test_an_attack_is_refused_with_a_message_that_says_why",
     "test_pods_from_a_template_are_refused_too_and_their_controller_says_why",
-    "test_the_note_between_our_policies_cannot_be_forged",
     "test_what_is_permitted_passes",
     "test_whatever_class_a_pod_names_it_gets_that_of_its_queue_or_the_lowest",
 ]
