@@ -231,7 +231,7 @@ def test_a_quota_admits_what_its_queue_would_be_given() -> None:
     ("have", "one", "written"),
     [
         pytest.param("30", entitled(4.0, 31.0), False, id="a little more"),
-        pytest.param("30", entitled(4.0, 60.0), True, id="twice as much"),
+        pytest.param("30", entitled(4.0, 60.0), False, id="twice as much may wait for a moment"),
         pytest.param("30", entitled(4.0, 20.0), False, id="less"),
         pytest.param("30", entitled(4.0, 10.0), False, id="half of it may stay for a while"),
         pytest.param("30", entitled(40.0, 45.0), True, id="less than the level"),
@@ -241,6 +241,28 @@ def test_a_quota_admits_what_its_queue_would_be_given() -> None:
 )
 def test_an_entitlement_is_seldom_worth_a_write(have: str, one: QuotaTarget, *, written: bool) -> None:
     assert bool(plan([one], [stored(have)])[0]) is written
+
+
+def test_an_entitlement_that_stays_twice_as_large_is_raised_once_a_burst_that_opened_has_its_pods() -> None:
+    planner = QuotaPlanner("default", 1.0)
+    assert plan([entitled(4.0, 60.0)], [stored("30")], 100.0, planner) == ([], 105.0)
+    assert plan([entitled(4.0, 40.0)], [stored("30")], 104.0, planner) == ([], math.inf)
+    assert plan([entitled(4.0, 60.0)], [stored("30")], 105.0, planner) == ([], 110.0)
+    (write,), _ = plan([entitled(4.0, 60.0)], [stored("30")], 110.0, planner)
+    assert write.hard == {"requests.cpu": "60"}
+
+
+def test_slack_for_a_burst_that_has_just_begun_is_written_when_its_first_pods_may_end() -> None:
+    planner = QuotaPlanner("default", 1.0)
+    begun = replace(target(40.0, latency=True), opening=True)
+    assert plan([begun], [stored("40")], 100.0, planner) == ([], 110.0)
+    (write,), _ = plan([replace(begun, opening=False)], [stored("40")], 110.0, planner)
+    assert write.hard == {"requests.cpu": "41"}
+
+
+def test_a_burst_that_has_just_begun_is_raised_to_a_higher_level_at_once() -> None:
+    (write,), _ = plan([replace(target(60.0, latency=True), opening=True)], [stored("40")])
+    assert write.hard == {"requests.cpu": "61"}
 
 
 def test_an_entitlement_that_stays_too_large_is_lowered_after_a_while() -> None:

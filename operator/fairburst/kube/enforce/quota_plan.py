@@ -29,6 +29,7 @@ LOWER_FRACTION = 0.05
 # An entitlement moves with the demand of all other queues: for an idle queue only a large and lasting difference is written.
 ENTITLED_FACTOR = 2.0
 ENTITLED_SECONDS = 60.0
+ENTITLED_RAISED_SECONDS = 5.0  # a burst that opens frees room for idle queues: their quotas are not written while its pods are created
 
 
 def quota_key(resource: str) -> str:
@@ -86,7 +87,8 @@ class QuotaTarget:
     `counted`: requests of the existing pods, written as `used` with a new key.
     `pods`: its greatest number of pods; None: any number. `counted_pods`: the existing ones.
     `latency`: raises of latency queues go first. `exact`: room is kept from this queue, so its quota permits no more than the level, and a
-    sinking level is written at once.
+    sinking level is written at once. `opening`: its burst has just begun, so a raise for slack alone waits: no pod of it has ended yet,
+    and a write would conflict with the creation of the others.
     """
 
     namespace: str
@@ -96,6 +98,7 @@ class QuotaTarget:
     latency: bool
     name: str = QUOTA_NAME
     exact: bool = False
+    opening: bool = False
     slack: float = FIRST_PODS
     entitled: Mapping[str, float] = field(default_factory=dict)
     strict: bool = False
@@ -169,6 +172,7 @@ class QuotaPlanner:
         self._min_interval = min_interval_seconds
         self._written_at: dict[QuotaKey, float] = {}
         self._surplus_since: dict[QuotaKey, float] = {}
+        self._entitled_since: dict[QuotaKey, float] = {}
         self._hard: dict[QuotaKey, Mapping[str, str]] = {}  # as last written
 
     def plan(
@@ -204,12 +208,14 @@ class QuotaPlanner:
         """Note that a write was sent, successful or not."""
         self._written_at[quota] = now
         self._surplus_since.pop(quota, None)
+        self._entitled_since.pop(quota, None)
 
     def forget(self, namespace: str) -> None:
         """Drop a namespace that is no longer managed."""
         for name in OUR_QUOTAS:
             self._written_at.pop((namespace, name), None)
             self._surplus_since.pop((namespace, name), None)
+            self._entitled_since.pop((namespace, name), None)
             self._hard.pop((namespace, name), None)
 
     def _difference(self, target: QuotaTarget, quota: ResourceQuota | None, now: float) -> QuotaWrite | float | None:
@@ -230,7 +236,8 @@ class QuotaPlanner:
         if not edited and target.entitled and have == amounts(self._hard.get(target.key, quota.spec.hard)):
             return self._entitled(target, want, have, now)
         units = {r: target.unit.get(r, 0.0) for r in want}
-        worth = edited or any(_worth_raising(want[r], have[r], units[r]) for r in want)
+        due = target.level if target.opening else want
+        worth = edited or any(_worth_raising(due[r], have[r], units[r]) for r in want)
         if worth or any(_worth_lowering(want[r], have[r], units[r], exact=target.exact) for r in want):
             return self._write(target, want, have, stale=stale, has_pods=PODS_KEY in (quota.spec.hard or {}))
         if all(_same(want[r], have[r]) for r in want) and (not enforced or all(_same(have[r], enforced.get(r, math.inf)) for r in want)):
@@ -249,15 +256,17 @@ class QuotaPlanner:
     def _entitled(self, target: QuotaTarget, want: Mapping[str, float], have: Mapping[str, float], now: float) -> QuotaWrite | float | None:
         """Return the same as `_difference` for a quota that may be larger than its target."""
         unit = target.unit
-        raised = any(_worth_raising(target.needed(r), have[r], unit.get(r, 0.0)) or want[r] >= ENTITLED_FACTOR * have[r] > 0 for r in want)
+        raised = any(_worth_raising(target.needed(r), have[r], unit.get(r, 0.0)) for r in want)
         lowered = target.strict and any(_worth_lowering(want[r], have[r], unit.get(r, 0.0), exact=True) for r in want)
-        if raised or lowered:
+        larger = any(want[r] >= ENTITLED_FACTOR * have[r] > 0 for r in want)
+        smaller = any(have[r] >= ENTITLED_FACTOR * want[r] + 1e-6 for r in want)
+        due = min(
+            _lasting(larger, self._entitled_since, target.key, now, ENTITLED_RAISED_SECONDS),
+            _lasting(smaller, self._surplus_since, target.key, now, ENTITLED_SECONDS),
+        )
+        if raised or lowered or now >= due:
             return self._write(target, want, have, has_pods=True)
-        if not any(have[r] >= ENTITLED_FACTOR * want[r] + 1e-6 for r in want):
-            self._surplus_since.pop(target.key, None)
-            return None
-        due = self._surplus_since.setdefault(target.key, now) + ENTITLED_SECONDS
-        return self._write(target, want, have, has_pods=True) if now >= due else due
+        return due if due < math.inf else None
 
     def _write(
         self,
@@ -319,6 +328,14 @@ def _pods_permitted(quota: ResourceQuota) -> int | None:
 def pool_of(quota: ResourceQuota) -> str | None:
     """Return the pool whose operator wrote the quota; None without the label."""
     return (quota.metadata.labels or {}).get(POOL_LABEL)
+
+
+def _lasting(found: bool, since: dict[QuotaKey, float], quota: QuotaKey, now: float, seconds: float) -> float:
+    """Return when the difference, if it is `found`, will have lasted for `seconds`; infinite, and forgotten, if it is not."""
+    if found:
+        return since.setdefault(quota, now) + seconds
+    since.pop(quota, None)
+    return math.inf
 
 
 def _same(left: float, right: float) -> bool:

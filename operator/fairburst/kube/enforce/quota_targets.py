@@ -11,8 +11,10 @@ from fairburst.kube.enforce.quota_plan import QuotaTarget
 from fairburst.policy.model import ClusterSnapshot
 
 
-def namespace_quota_target(item: ManagedNamespace, stored: Mapping[str, float], pods: int, resources: tuple[str, ...]) -> QuotaTarget:
-    """Return the namespace's level as a quota. `stored`: requests of the existing `pods`, by resource."""
+def namespace_quota_target(
+    item: ManagedNamespace, stored: Mapping[str, float], pods: int, resources: tuple[str, ...], *, opening: bool = False
+) -> QuotaTarget:
+    """Return the namespace's level as a quota. `stored`: requests of the existing `pods`, by resource. `opening`: its burst just began."""
     level = dict(zip(resources, item.level.tolist(), strict=True))
     entitled = {} if item.entitled is None or item.held_back else dict(zip(resources, item.entitled.tolist(), strict=True))
     entry = item.entry
@@ -24,6 +26,7 @@ def namespace_quota_target(item: ManagedNamespace, stored: Mapping[str, float], 
         stored,
         latency,
         exact=item.held_back,
+        opening=opening,
         slack=item.slack,
         entitled=entitled,
         strict=item.bound_by_burst,

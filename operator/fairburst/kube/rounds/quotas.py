@@ -27,7 +27,7 @@ from fairburst.policy.tolerance import SMALLEST
 from fairburst.quantity import format_quantity
 
 RENEWED_SECONDS = 30.0  # between two looks at a quota that expires
-BEGINNING_SECONDS = 10.0  # of a burst, in which annotations alone are not written
+BEGINNING_SECONDS = 10.0  # of a burst, in which neither annotations alone nor slack alone are written
 STEERED_SECONDS = 1.0  # between two observations of a quota's slack
 
 
@@ -105,7 +105,9 @@ class QuotaRounds:
         quota = round_.view.quotas.get((item.namespace, QUOTA_NAME))
         if quota is None and any(obstacle.blocks for obstacle in item.obstacles):
             return []
-        namespace_quota = namespace_quota_target(item, usage.stored, usage.pods, round_.snapshot.resources)
+        namespace_quota = namespace_quota_target(
+            item, usage.stored, usage.pods, round_.snapshot.resources, opening=_has_just_opened(round_, item)
+        )
         namespace_quota = self._expiring(round_, item, namespace_quota, quota)
         if item.mode.ceiling:
             present = amounts(quota.spec.hard) if quota is not None else {}
