@@ -11,6 +11,7 @@ import numpy as np
 from benchmarks.measure import Measurement, benchmark, figure, timed, timed_once
 from fairburst.policy.admission import AdmissionState, loads
 from fairburst.policy.decide import decide
+from fairburst.policy.declared import Declared, compile_queues
 from fairburst.policy.drf import fill
 from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.model import (
@@ -27,7 +28,7 @@ from fairburst.policy.model import (
 )
 from fairburst.policy.profile import HardQueues
 from fairburst.policy.schedule import BurstTable
-from fairburst.policy.table import OPEN, Declared, compile_queues
+from fairburst.policy.table import OPEN
 
 NOW = 1_800_000_000.0
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu", "ephemeral-storage", "example.com/in", "example.com/out")

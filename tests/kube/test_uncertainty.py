@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from fairburst.kube.queues.bursts import Burst, Uncertainty
 from fairburst.kube.queues.objects import InvalidQueueError, parse_queue
-from fairburst.kube.queues.specs import Burst, Uncertainty
 from fairburst.kube.queues.uncertainty import FEWEST, asked_for
 from fairburst.policy.uncertainty import Correlation
 from fairburst.quantity import parse_quantity

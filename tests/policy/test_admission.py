@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fairburst.policy.admission import AdmissionState, loads
 from fairburst.policy.decide import decide
+from fairburst.policy.declared import compile_queues
 from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.model import (
     Burst,
@@ -27,7 +28,6 @@ from fairburst.policy.model import (
     ScheduledBurst,
     Sporadic,
 )
-from fairburst.policy.table import compile_queues
 from tests.support.policy import latency, snapshot, throughput
 from tests.support.strategies import START
 

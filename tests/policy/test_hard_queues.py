@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from fairburst.policy.decide import decide
+from fairburst.policy.declared import compile_queues
 from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.model import GuaranteeClass, Memory, Periodic, PolicyConfig, QueueSpec, Sporadic
 from fairburst.policy.profile import HardQueues
-from fairburst.policy.table import compile_queues
 from tests.policy.test_resource_condition import random_queue
 from tests.support.policy import latency, snapshot, throughput
 

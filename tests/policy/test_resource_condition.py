@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
+from fairburst.policy.declared import compile_queues
 from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.model import Burst, Periodic, QueueKind, QueueSpec, Schedule, ScheduledBurst, Sporadic
 from fairburst.policy.profile import Fit, HardQueues
-from fairburst.policy.table import compile_queues
 from tests.support.policy import RESOURCES, latency
 
 EVERY_SECOND = range(-80, 200)  # periods divide 24, schedules lie in [0, 60]: everything that can happen happens in here

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from fairburst.policy.decide import decide
+from fairburst.policy.declared import compile_queues
 from fairburst.policy.errors import InvalidSpecError
 from fairburst.policy.model import Burst, ClusterSnapshot, Memory, PolicyConfig, QueueKind, QueueSpec, Schedule, ScheduledBurst
 from fairburst.policy.schedule import BurstTable
-from fairburst.policy.table import compile_queues
 
 BURSTS = (
     ScheduledBurst(1000.0, Burst({"cpu": 4.0}, 10.0, 20.0)),

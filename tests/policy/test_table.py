@@ -8,9 +8,10 @@ import math
 import numpy as np
 import pytest
 
+from fairburst.policy.declared import compile_queues
 from fairburst.policy.errors import InvalidSpecError
 from fairburst.policy.model import Burst, Periodic, QueueKind, QueueMemory, QueueSpec, Sporadic
-from fairburst.policy.table import blank_columns, compile_queues, put_queue_memory, queue_memory
+from fairburst.policy.table import blank_columns, put_queue_memory, queue_memory
 from fairburst.policy.tolerance import LARGEST, LONGEST_SECONDS, SMALLEST, TIME_STEP_SECONDS
 from tests.policy.test_saved_memory import FULL, PLAIN, SCHEDULED
 from tests.support.policy import latency, throughput

@@ -16,6 +16,7 @@ import numpy as np
 from fairburst.policy import windows
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.continuation import continued, move_index
+from fairburst.policy.declared import CodeArray, Declared, compile_queues
 from fairburst.policy.drf import column_sum, row_any, row_maximum, take_rows
 from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.model import (
@@ -32,20 +33,7 @@ from fairburst.policy.model import (
 )
 from fairburst.policy.pod_demand import same_declaration, with_pod_demand
 from fairburst.policy.profile import HardQueues
-from fairburst.policy.table import (
-    CLASS_NAMES,
-    CLASS_OF_CODE,
-    ELASTIC,
-    HARD,
-    NOT_ADMITTED,
-    SOFT,
-    CodeArray,
-    Columns,
-    Declared,
-    blank_columns,
-    compile_queues,
-    restore,
-)
+from fairburst.policy.table import CLASS_NAMES, CLASS_OF_CODE, ELASTIC, HARD, NOT_ADMITTED, SOFT, Columns, blank_columns, restore
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE, at_most
 
 

@@ -15,13 +15,14 @@ import numpy as np
 
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.decide import check, decide
+from fairburst.policy.declared import Declared, compile_queues
 from fairburst.policy.dress.values import DressConfig
 from fairburst.policy.drf import dominant_share, fill, row_any_above, take_in_order
 from fairburst.policy.explain import QueueDecisions, Round
 from fairburst.policy.lending import Lender
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig, QueueMemory, RoundResult
 from fairburst.policy.rounding import Rounding, Turns
-from fairburst.policy.table import ELASTIC, Columns, Declared, blank_columns, compile_queues
+from fairburst.policy.table import ELASTIC, Columns, blank_columns
 from fairburst.policy.tolerance import TIME_STEP_SECONDS, TOLERANCE, slack_of
 
 

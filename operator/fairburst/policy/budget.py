@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
+from fairburst.policy.declared import SCHEDULE
 from fairburst.policy.drf import largest_share
-from fairburst.policy.table import NO_WINDOW, OPEN, OVERDUE, SCHEDULE, Columns
+from fairburst.policy.table import NO_WINDOW, OPEN, OVERDUE, Columns
 from fairburst.policy.tolerance import TOLERANCE
 
 

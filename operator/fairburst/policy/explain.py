@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from fairburst.policy.admission import AdmissionState, loads, shares
 from fairburst.policy.arrays import BoolArray, FloatArray
+from fairburst.policy.declared import SCHEDULE, Declared, compile_queues
 from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.model import (
     AdmissionDecision,
@@ -29,17 +30,7 @@ from fairburst.policy.model import (
 )
 from fairburst.policy.pod_demand import declared_amounts
 from fairburst.policy.profile import Fit
-from fairburst.policy.table import (
-    CLASS_OF_CODE,
-    HARD,
-    NOT_ADMITTED,
-    SCHEDULE,
-    SOFT,
-    Columns,
-    Declared,
-    compile_queues,
-    window_of,
-)
+from fairburst.policy.table import CLASS_OF_CODE, HARD, NOT_ADMITTED, SOFT, Columns, window_of
 from fairburst.policy.tolerance import TOLERANCE, at_most
 
 Item = TypeVar("Item")

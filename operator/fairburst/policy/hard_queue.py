@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairburst.policy.arrays import FloatArray
+from fairburst.policy.declared import SCHEDULE, Declared
 from fairburst.policy.phases import Windows, periodic_windows, to_ticks
-from fairburst.policy.table import SCHEDULE, Declared
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,14 @@ import numpy as np
 
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.budget import Account, Current
+from fairburst.policy.declared import FLOATING, PERIODIC, SCHEDULE
 from fairburst.policy.dress.learned import Outlook
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.lead_time import Expected, LeadTimeDecision, plan_holds
 from fairburst.policy.lead_time_record import LeadTimeRecord
 from fairburst.policy.model import ClusterSnapshot, PolicyConfig
 from fairburst.policy.rounding import units_up
-from fairburst.policy.table import ARMED, CLOSED, FLOATING, HARD, OPEN, OVERDUE, PERIODIC, SCHEDULE, Columns
+from fairburst.policy.table import ARMED, CLOSED, HARD, OPEN, OVERDUE, Columns
 
 LATE_SECONDS = 5.0  # a burst that is sent at its time reaches the cluster some seconds later, pod by pod
 

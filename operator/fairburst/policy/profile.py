@@ -18,12 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairburst.policy.arrays import FloatArray
+from fairburst.policy.declared import Declared
 from fairburst.policy.drf import inverse_capacity
 from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.pairs import Pairs
 from fairburst.policy.phases import LATEST, Windows, periodic_windows
 from fairburst.policy.steps import Steps
-from fairburst.policy.table import Declared
 from fairburst.policy.tolerance import TOLERANCE
 
 _KEPT = 8  # profiles of different lengths that are remembered while candidates are looked at

@@ -29,22 +29,9 @@ from fairburst.policy.budget import (
     seconds_until_spent,
     spent,
 )
+from fairburst.policy.declared import FLOATING, PERIODIC, SCHEDULE, SPORADIC, Declared
 from fairburst.policy.model import EventKind, RoundEvent
-from fairburst.policy.table import (
-    ARMED,
-    CLOSED,
-    FLOATING,
-    HARD,
-    NO_WINDOW,
-    OPEN,
-    OVERDUE,
-    PERIODIC,
-    SCHEDULE,
-    SOFT,
-    SPORADIC,
-    Columns,
-    Declared,
-)
+from fairburst.policy.table import ARMED, CLOSED, HARD, NO_WINDOW, OPEN, OVERDUE, SOFT, Columns
 
 
 def forget(columns: Columns, row: int) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from fairburst.kube.queues.bursts import Burst, Uncertainty
 from fairburst.kube.queues.objects import InvalidQueueError, LatencyQueue, ThroughputQueue, parse_status
-from fairburst.kube.queues.specs import Burst, LatencyQueueSpec, Uncertainty
+from fairburst.kube.queues.specs import LatencyQueueSpec
 from fairburst.kube.queues.uncertainty import AskedFor, asked_for
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import ClusterSnapshot

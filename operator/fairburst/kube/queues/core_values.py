@@ -10,19 +10,10 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
+from fairburst.kube.queues.bursts import Arrival, Burst, Calendar, Periodic, Schedule, ScheduledBurst, Sporadic
 from fairburst.kube.queues.calendar import part_at
 from fairburst.kube.queues.objects import InvalidQueueError, Queue
-from fairburst.kube.queues.specs import (
-    Arrival,
-    Burst,
-    Calendar,
-    LatencyQueueSpec,
-    Periodic,
-    Schedule,
-    ScheduledBurst,
-    Sporadic,
-    ThroughputQueueSpec,
-)
+from fairburst.kube.queues.specs import LatencyQueueSpec, ThroughputQueueSpec
 from fairburst.kube.queues.statuses import Promise
 from fairburst.kube.queues.uncertainty import AskedFor, asked_for
 from fairburst.kube.times import from_epoch, to_epoch

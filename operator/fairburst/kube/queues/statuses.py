@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from fairburst.kube.queues.bursts import Arrival, Burst
 from fairburst.kube.queues.fields import Amounts, GuaranteeClassName, Timestamp
 from fairburst.kube.queues.rules import KubeModel
-from fairburst.kube.queues.specs import Arrival, Burst
 
 
 class Stamp(KubeModel):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairburst.bounds import MOST_AMOUNT
-from fairburst.kube.queues.specs import Burst, Uncertainty
+from fairburst.kube.queues.bursts import Burst, Uncertainty
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.uncertainty import Correlation, Request, request_empirical, request_normal
 from fairburst.quantity import charged_quantity, format_quantity
