@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from fairburst.policy.dress.memory import DressMemory, dump_dress, load_dress
-from fairburst.policy.lead_time import LeadTimeDecision
-from fairburst.policy.lead_time_record import JUDGED, LeadTimeRecord
+from fairburst.policy.lead_time_record import JUDGED, LeadTimeDecision, LeadTimeRecord
 from tests.policy.test_lead_time import NOW, SPREAD, burst, plan
 
 ONE = np.array([1.0])

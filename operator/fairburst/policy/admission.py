@@ -33,7 +33,8 @@ from fairburst.policy.model import (
 )
 from fairburst.policy.pod_demand import same_declaration, with_pod_demand
 from fairburst.policy.profile import HardQueues
-from fairburst.policy.table import CLASS_NAMES, CLASS_OF_CODE, ELASTIC, HARD, NOT_ADMITTED, SOFT, Columns, blank_columns, restore
+from fairburst.policy.round_memory import restore
+from fairburst.policy.table import CLASS_NAMES, CLASS_OF_CODE, ELASTIC, HARD, NOT_ADMITTED, SOFT, Columns, blank_columns
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE, at_most
 
 

@@ -34,8 +34,8 @@ from fairburst.policy.explain import AdmissionDecisions, QueueDecisions, Round
 from fairburst.policy.holding import Limits, holds, lead_times, limit_growth
 from fairburst.policy.model import ClusterSnapshot, EventKind, Memory, PolicyConfig, RoundEvent, RoundResult, WaitingPods
 from fairburst.policy.paf.jobs import SlotDivision
-from fairburst.policy.paf.round import slot_round
 from fairburst.policy.rounding import units_up
+from fairburst.policy.slot_round import slot_round
 from fairburst.policy.table import (
     ARMED,
     HARD,

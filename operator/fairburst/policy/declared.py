@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.drf import largest_share
 from fairburst.policy.errors import InvalidSpecError
-from fairburst.policy.model import Burst, QueueKind, QueueSpec, Schedule, Sporadic
 from fairburst.policy.phases import Phases
 from fairburst.policy.schedule import BurstTable
+from fairburst.policy.spec import Burst, QueueKind, QueueSpec, Schedule, Sporadic
 from fairburst.policy.tolerance import LARGEST, LONGEST_SECONDS, SMALLEST, TIME_STEP_SECONDS
 
 # One byte each: a round compares them a few dozen times.

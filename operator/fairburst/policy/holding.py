@@ -13,8 +13,8 @@ from fairburst.policy.budget import Account, Current
 from fairburst.policy.declared import FLOATING, PERIODIC, SCHEDULE
 from fairburst.policy.dress.learned import Outlook
 from fairburst.policy.dress.memory import DressMemory
-from fairburst.policy.lead_time import Expected, LeadTimeDecision, plan_holds
-from fairburst.policy.lead_time_record import LeadTimeRecord
+from fairburst.policy.lead_time import Expected, plan_holds
+from fairburst.policy.lead_time_record import LeadTimeDecision, LeadTimeRecord
 from fairburst.policy.model import ClusterSnapshot, PolicyConfig
 from fairburst.policy.rounding import units_up
 from fairburst.policy.table import ARMED, CLOSED, HARD, OPEN, OVERDUE, Columns

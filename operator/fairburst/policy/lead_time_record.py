@@ -8,9 +8,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fairburst.policy.lead_time import LeadTimeDecision
+from fairburst.policy.arrays import FloatArray
 
 JUDGED = 10  # bursts over which gain and cost are compared, and after which a queue without lead time gets another try
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeadTimeDecision:
+    """What is held for one expected burst, and why. (K,) resource units each: needed by the arrival, free now, expected to be released by
+    then, held now. cost_rate: dominant share that is charged while it is held. gain: dominant-share-seconds that the burst
+    would wait longer if it came now and nothing were held. may_start: small jobs that end before the arrival.
+    planned_start: when holding is expected to begin if work goes on ending as it does now; infinite where nothing will be held."""
+
+    queue: str
+    arrival: float
+    planned_start: float
+    needed: FloatArray
+    free: FloatArray
+    expected_release: FloatArray
+    held: FloatArray
+    cost_rate: float
+    slack: float
+    may_start: tuple[str, ...]
+    reason: str
+    message: str
+    gain: float = 0.0
+
+    @property
+    def holding(self) -> bool:
+        """Whether anything is kept from others now."""
+        return self.reason == "Holding"
 
 
 @dataclass(frozen=True, slots=True)

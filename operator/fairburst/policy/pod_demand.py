@@ -14,8 +14,8 @@ import numpy as np
 
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.drf import row_any
-from fairburst.policy.model import QueueKind, QueueSpec, Schedule
 from fairburst.policy.schedule import BurstTable
+from fairburst.policy.spec import QueueKind, QueueSpec, Schedule
 from fairburst.policy.tolerance import TOLERANCE
 
 MOST_AMOUNT = 2.0**61  # a quarter of the largest Kubernetes quantity, as in bounds.py

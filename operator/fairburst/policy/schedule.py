@@ -14,7 +14,7 @@ import numpy as np
 from typing_extensions import override
 
 from fairburst.policy.arrays import FloatArray
-from fairburst.policy.model import Burst, ScheduledBurst
+from fairburst.policy.spec import Burst, ScheduledBurst
 from fairburst.policy.tolerance import LARGEST, LONGEST_SECONDS, TIME_STEP_SECONDS
 
 

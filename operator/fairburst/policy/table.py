@@ -15,17 +15,9 @@ from typing_extensions import override
 
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.declared import CodeArray, Declared
-from fairburst.policy.model import (
-    AdmissionDecision,
-    GuaranteeClass,
-    Memory,
-    Promised,
-    QueueMemory,
-    QueueSpec,
-    Window,
-    WindowState,
-)
 from fairburst.policy.pod_demand import PodDemand
+from fairburst.policy.queue_memory import AdmissionDecision, GuaranteeClass, Promised, QueueMemory, Window, WindowState
+from fairburst.policy.spec import QueueSpec
 
 # Classes as small integers in the columns; the order is the order of strength.
 NOT_ADMITTED, ELASTIC, SOFT, HARD = 0, 1, 2, 3
@@ -263,24 +255,3 @@ class RememberedQueues(Mapping[str, QueueMemory]):
     @override
     def __len__(self) -> int:
         return len(self._columns.declared.queues)
-
-
-def restore(memory: Memory, names: Mapping[str, int], columns: Columns) -> None:
-    """Write what `memory` knows about the queues in `names` (name -> row) into `columns`."""
-    if memory.columns is None:
-        for name, row in names.items():
-            if name in memory.queues:
-                put_queue_memory(columns, row, memory.queues[name])
-        return
-    old = memory.columns
-    pairs = [(row, old.declared.row_of[name]) for name, row in names.items() if name in old.declared.row_of]
-    if not pairs:
-        return
-    new_rows, old_rows = np.array(pairs).T
-    for field_name in ARRAY_FIELDS:
-        getattr(columns, field_name)[new_rows] = getattr(old, field_name)[old_rows]
-    for column, resource in enumerate(columns.declared.resources):
-        if resource in old.declared.resources:
-            was = old.declared.resources.index(resource)
-            for field_name in RECEIVED:
-                getattr(columns, field_name)[new_rows, column] = getattr(old, field_name)[old_rows, was]

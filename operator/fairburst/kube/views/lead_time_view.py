@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fairburst.policy.arrays import FloatArray
-from fairburst.policy.lead_time import LeadTimeDecision
+from fairburst.policy.lead_time_record import LeadTimeDecision
 from fairburst.policy.model import ClusterSnapshot, EventKind, RoundResult
 
 
