@@ -105,6 +105,21 @@ def test_a_queue_that_changes_from_observe_is_admitted_as_a_new_one() -> None:
     assert world.status("first", kind=LQ).get("class") != "Hard", "both do not fit into 64 cpu"
 
 
+def test_what_was_counted_while_a_queue_was_enforced_stays_counted_when_it_is_observed() -> None:
+    """The decision on observed queues is older by some seconds; it goes on from the status, not from what it knew then."""
+    world = World()
+    world.queue(TQ, "seen", spec={"enforcement": "Observe"})
+    world.queue(LQ, "bursts", spec=latency_spec(40, 30, 300))
+    world.round()
+    status = world.status("bursts", kind=LQ)
+    status = status | {"history": status.get("history", {}) | {"bursts": 4, "met": 3, "missed": 1}}
+    world.queue(LQ, "bursts", spec=latency_spec(40, 30, 300, enforcement="Observe"), generation=2, status=status)
+    world.round()
+    assert {name: world.status("bursts", kind=LQ)["history"][name] for name in ("bursts", "met", "missed")} == {
+        "bursts": 4, "met": 3, "missed": 1,
+    }  # fmt: skip
+
+
 def test_an_observed_queue_is_decided_on_again_after_a_while_and_costs_nothing_between() -> None:
     world = World()
     world.queue(TQ, "seen", spec={"enforcement": "Observe"})

@@ -22,6 +22,7 @@ from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, Poli
 from fairburst.policy.paf.curves import PointsCurve
 from fairburst.policy.paf.divide import SlotRules
 from fairburst.policy.paf.jobs import ElasticJob
+from fairburst.recording import values
 from fairburst.recording.errors import RecordingError
 from fairburst.recording.reader import RecordingReader
 from fairburst.recording.replay import replay
@@ -166,7 +167,7 @@ class TestFurtherParts:
         [
             pytest.param({"is": "os.system"}, "expected a value of the core", id="not the core's"),
             pytest.param({"is": "model.FloatArray"}, "expected a dataclass or an enum of the core", id="not a value"),
-            pytest.param({"is": "model.math"}, "expected a dataclass or an enum of the core", id="what a module imports"),
+            pytest.param({"is": "memory.math"}, "expected a dataclass or an enum of the core", id="what a module imports"),
             pytest.param({"is": "..kube.process.Operator"}, "expected a value of the core", id="out of the core"),
             pytest.param({"is": "model.Sporadic", "gap": 3}, "expected the fields of model.Sporadic", id="wrong fields"),
             pytest.param({}, "expected a value of the core", id="says nothing"),
@@ -175,6 +176,11 @@ class TestFurtherParts:
     def test_nothing_else_is_made_from_a_file(self, value: dict[str, Any], want: str) -> None:
         with pytest.raises(ValueError, match=want):
             decode(value)
+
+    @pytest.mark.parametrize("name", ["model.QueueSpec", "model.GuaranteeClass", "model.Window", "lead_time.LeadTimeDecision"])
+    def test_a_type_is_named_as_in_files_of_earlier_versions_wherever_it_is_defined_now(self, name: str) -> None:
+        kind = values._type_named(name)
+        assert values._name_of(kind) == name
 
     def test_what_is_no_value_of_the_core_is_not_written(self) -> None:
         with pytest.raises(TypeError, match=r"expected a value of the core, found pathlib\."):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -129,6 +129,11 @@ class Engine:
     def observed_queues(self) -> Mapping[ObjectKey, object]:
         """Return the pool's queues in Observe mode, which this engine leaves out, each with a value that changes with its spec."""
         return self._queues.observed
+
+    def recall(self, keys: Iterable[ObjectKey]) -> None:
+        """Read these queues' statuses again once their specs change, instead of what this engine remembers of them."""
+        for key in keys:
+            self._recall.forget(key)
 
     @property
     def demands(self) -> Mapping[str, NamespaceDemand]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 from typing_extensions import override
@@ -16,6 +17,7 @@ from typing_extensions import override
 from fairburst.config import Config
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.engine import Engine
+from fairburst.kube.queues.queue_set import ObjectKey
 from fairburst.kube.rounds.suggestions import Suggestions
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.usage.pod_index import PodIndex
@@ -35,7 +37,7 @@ class ObservingEngine(Engine):
         self._shadow_of = config, own_namespace
         self._shadow: Engine | None = None
         self._missed: set[str] = set()  # namespaces that have changed since the shadow's last round
-        self._last_observed: object = None
+        self._last_observed: Mapping[ObjectKey, object] = {}
         self._look_at = -math.inf
         self._suggestions = Suggestions(policy)
 
@@ -78,7 +80,7 @@ class ObservingEngine(Engine):
         """Add the statuses and events of observed queues to the plan, if they are due."""
         observed = self.observed_queues
         if not observed:
-            self._shadow = None
+            self._shadow, self._last_observed = None, {}
             self._missed.clear()
             return
         if self._shadow is None:
@@ -90,6 +92,7 @@ class ObservingEngine(Engine):
         started = time.perf_counter()
         if observed != self._last_observed:
             self._suggestions.watch(frozenset(namespace for _, namespace, _ in observed), wall)
+            self._shadow.recall(observed.keys() - self._last_observed.keys())  # what was counted while they were enforced stays counted
         shadow = self._shadow.round(replace(view, changed_namespaces=self._missed), wall, now)
         self._shadow.suggest(self._suggestions, shadow, wall, now)
         self._missed, self._last_observed = set(), observed

@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 
 _ROOT = "fairburst.policy."
+# Files name a type by the module in which it was defined at first, whichever holds it now: files of earlier versions stay readable.
+_PARTS_OF_MODEL = frozenset({"queue_memory", "round_memory", "spec"})
+_FIRST_NAMES = {"lead_time_record.LeadTimeDecision": "lead_time.LeadTimeDecision"}
 _KIND = "is"  # a Python keyword, so that no field can have this name
 
 
@@ -66,7 +69,9 @@ def decode(value: Any) -> Any:
 def _name_of(kind: type) -> str:
     if not kind.__module__.startswith(_ROOT):
         raise TypeError(f"expected a value of the core, found {kind.__module__}.{kind.__name__}")
-    return f"{kind.__module__.removeprefix(_ROOT)}.{kind.__name__}"
+    module = kind.__module__.removeprefix(_ROOT)
+    name = f"{module}.{kind.__name__}"
+    return _FIRST_NAMES.get(name, f"model.{kind.__name__}" if module in _PARTS_OF_MODEL else name)
 
 
 def _type_named(name: object) -> type:
