@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from benchmarks.measure import Measurement, benchmark, figure, timed, timed_once
-from fairburst.policy.admission import AdmissionState, loads
+from fairburst.policy.conditions import AdmissionState, loads
 from fairburst.policy.decide import decide
 from fairburst.policy.declared import Declared, compile_queues
 from fairburst.policy.drf import fill

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairburst.policy.admission import AdmissionState, loads
+from fairburst.policy.conditions import AdmissionState, loads
 from fairburst.policy.decide import decide
 from fairburst.policy.declared import compile_queues
 from fairburst.policy.hard_queue import HardQueue

@@ -14,7 +14,8 @@ from typing import Protocol
 import numpy as np
 
 from fairburst.policy.arrays import FloatArray
-from fairburst.policy.decide import check, decide
+from fairburst.policy.checks import check
+from fairburst.policy.decide import decide
 from fairburst.policy.declared import Declared, compile_queues
 from fairburst.policy.dress.values import DressConfig
 from fairburst.policy.drf import dominant_share, fill, row_any_above, take_in_order

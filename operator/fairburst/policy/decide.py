@@ -10,9 +10,9 @@ import numpy as np
 from fairburst.policy import windows
 from fairburst.policy.admission import needs_admission, settle
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
-from fairburst.policy.balance import catch_up
 from fairburst.policy.bopf import AllocationInput, allocate
-from fairburst.policy.budget import Account, Current, current_bursts, fair_share_of_period, has_budget, spent
+from fairburst.policy.budget import Account, Current, current_bursts, fair_share_of_period, has_budget
+from fairburst.policy.checks import check
 from fairburst.policy.division import divide_into_pods
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.dress.round import dress_round
@@ -20,7 +20,6 @@ from fairburst.policy.dress.values import DressResult
 from fairburst.policy.dress.waiting import Levels
 from fairburst.policy.drf import (
     by_resource,
-    dominant_share,
     inverse_capacity,
     largest_share,
     put_rows,
@@ -29,11 +28,11 @@ from fairburst.policy.drf import (
     row_minimum,
     take_rows,
 )
-from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
 from fairburst.policy.explain import AdmissionDecisions, QueueDecisions, Round
 from fairburst.policy.holding import Limits, holds, lead_times, limit_growth
-from fairburst.policy.model import ClusterSnapshot, EventKind, Memory, PolicyConfig, RoundEvent, RoundResult, WaitingPods
+from fairburst.policy.model import ClusterSnapshot, EventKind, Memory, PolicyConfig, RoundEvent, RoundResult
 from fairburst.policy.paf.jobs import SlotDivision
+from fairburst.policy.passes import sort_into_passes
 from fairburst.policy.rounding import units_up
 from fairburst.policy.slot_round import slot_round
 from fairburst.policy.table import (
@@ -42,19 +41,12 @@ from fairburst.policy.table import (
     NO_WINDOW,
     NOT_ADMITTED,
     OPEN,
-    OVERDUE,
-    SOFT,
     Columns,
     Quiet,
     RememberedQueues,
 )
-from fairburst.policy.tolerance import LARGEST, LONGEST_SECONDS, TIME_STEP_SECONDS
+from fairburst.policy.tolerance import LONGEST_SECONDS, TIME_STEP_SECONDS
 
-# What the settings may be. A cycle below a time step would divide by next to nothing; no cluster expects more weight than LARGEST.
-SETTINGS = (
-    ("expected_queues", 0.0, LARGEST), ("max_cycle_seconds", TIME_STEP_SECONDS, LONGEST_SECONDS), ("level_dead_band", 0.0, LARGEST),
-    ("max_profile_events", 0, LARGEST), ("batch_memory_seconds", 0.0, LONGEST_SECONDS),
-)  # fmt: skip
 OPENING_FRACTION = 0.5  # of the guaranteed rate: less than that is a trickle, served by fair share
 
 
@@ -237,56 +229,6 @@ def _same_units(unit: FloatArray, former: FloatArray | None) -> bool:
     return np.array_equal(unit, former)
 
 
-_LARGEST_BITS = np.float64(LARGEST).view(np.uint64)
-
-
-def _are_plain(array: FloatArray) -> bool:
-    """Whether every number is between 0 and LARGEST: read as an unsigned integer such a float64 is at most LARGEST's bits, anything
-    negative or not a number is more. One pass instead of two; -0.0 is left to the caller."""
-    return array.dtype == np.float64 and bool(array.view(np.uint64).max() <= _LARGEST_BITS)
-
-
-def check(snapshot: ClusterSnapshot, config: PolicyConfig, now: float) -> None:
-    """Raise if shapes disagree or a number is not a finite amount >= 0."""
-    count, width = len(snapshot.queues), len(snapshot.resources)
-    if len(set(snapshot.resources)) != width or width == 0:
-        raise InvalidSnapshotError(f"expected distinct resources, at least one, found {snapshot.resources}")
-    for name, want in (
-        ("live_capacity", (width,)), ("committed_capacity", (width,)),
-        ("demand", (count, width)), ("usage", (count, width)), ("unit", (count, width)),
-    ):  # fmt: skip
-        array = getattr(snapshot, name)
-        if array.shape != want:
-            raise InvalidSnapshotError(f"{name}: expected shape {want} (queues, resources), found {array.shape}")
-        if array.size and not (_are_plain(array) or (array.min() >= 0 and array.max() <= LARGEST)):
-            row = int(np.argmax(~((array >= 0) & (array <= LARGEST)).reshape(want[0], -1).all(axis=1)))
-            what = snapshot.queues[row].name if array.ndim == 2 else snapshot.resources[row]
-            raise InvalidSnapshotError(f"{name} of {what}: expected amounts between 0 and {LARGEST:g}, found {array[row]}")
-    if not abs(now) <= LONGEST_SECONDS:
-        raise InvalidSnapshotError(f"now: expected seconds since the epoch, at most {LONGEST_SECONDS:g}, found {now}")
-    if snapshot.waiting is not None:
-        check_waiting(snapshot.waiting, count, width)
-    for name, least, most in SETTINGS:
-        found = getattr(config, name)
-        if not least <= found <= most:
-            raise InvalidConfigError(f"expected {name} between {least:g} and {most:g}, found {found}")
-
-
-def check_waiting(waiting: WaitingPods, count: int, width: int) -> None:
-    """Raise if the waiting pods are not those of `count` queues and `width` resources."""
-    length = len(waiting.row)
-    if waiting.row.shape != (length,) or waiting.request.shape != (length, width) or waiting.count.shape != (length,):
-        raise InvalidSnapshotError(
-            f"waiting: expected rows (L,), requests (L, {width}) and counts (L,), found {waiting.row.shape}, {waiting.request.shape} and "
-            f"{waiting.count.shape}"
-        )
-    if length and not (waiting.row[0] >= 0 and waiting.row[-1] < count and (np.diff(waiting.row) >= 0).all()):
-        raise InvalidSnapshotError(f"waiting: expected rows of {count} queues in ascending order, found {waiting.row}")
-    for name, array in (("request", waiting.request), ("count", waiting.count)):
-        if not ((array >= 0) & (array <= LARGEST)).all():
-            raise InvalidSnapshotError(f"waiting: expected {name}s between 0 and {LARGEST:g}, found {array}")
-
-
 def _wanted(columns: Columns, snapshot: ClusterSnapshot) -> FloatArray:
     """(N, K) demand of admitted queues, scaled down as a whole where a throughput queue's limit stops it."""
     wanted = snapshot.demand
@@ -339,7 +281,7 @@ def _grant(
     """
     while True:
         account = Account.of(columns, current, now)
-        inputs = _standing(columns, snapshot, config, current, account, wanted, wants, inverse, now)
+        inputs = sort_into_passes(columns, snapshot, config, current, account, wanted, wants, inverse, now)
         guaranteed, spare = allocate(inputs, snapshot.live_capacity)
         armed = np.flatnonzero((columns.state == ARMED) & wants)
         if armed.size == 0:
@@ -351,79 +293,6 @@ def _grant(
             return guaranteed, spare, inputs, account
         windows.open_windows(columns, current, opening, np.full(opening.size, now), events)
         columns.demanded[opening] = True
-
-
-def _standing(
-    columns: Columns,
-    snapshot: ClusterSnapshot,
-    config: PolicyConfig,
-    current: Current,
-    account: Account,
-    wanted: FloatArray,
-    wants: BoolArray,
-    inverse: FloatArray,
-    now: float,
-) -> AllocationInput:
-    """Sort the queues into the passes of the allocation."""
-    declared, state = columns.declared, columns.state
-    factor = catch_up(columns, wants, snapshot.unit, inverse, config.batch_memory_seconds, now)
-    weight = declared.weight if factor is None else declared.weight * factor
-    elastic = np.ones(len(state), dtype=bool)
-    cap = np.full(len(state), math.inf)
-    none = np.zeros(0, dtype=np.int64)
-    hard = overdue = soft = none
-    if (state != NO_WINDOW).any():
-        unspent = account.unspent & (account.budget > 0)
-        in_window = (state == OPEN) & unspent
-        hard = np.flatnonzero(in_window & (columns.guarantee == HARD))
-        hard = hard[np.argsort(columns.admission_order[hard], kind="stable")]
-        soft = np.flatnonzero(in_window & (columns.guarantee == SOFT) & wants)
-        remaining = current.burst - account.consumed
-        remaining = np.maximum(remaining, 0.0) + np.where(spent(account.consumed, current.burst), math.inf, 0.0)
-        soft = soft[np.lexsort((declared.name_rank[soft], columns.deadline[soft], remaining[soft]))]
-        late = np.flatnonzero((state == OVERDUE) & unspent)
-        late = late[np.lexsort((declared.name_rank[late], columns.deadline[late]))]
-        overdue = late[columns.guarantee[late] == HARD]
-        if not config.soft_ends_at_deadline:
-            soft = np.concatenate([soft, late[(columns.guarantee[late] == SOFT) & wants[late]]])
-        elastic[hard] = elastic[soft] = elastic[overdue] = False
-        outside = np.flatnonzero(elastic & (state != NO_WINDOW) & wants)
-        cap[outside] = _residual(columns, outside, account, current, config, now)
-        inside = np.flatnonzero(~elastic & wants)
-        cap[inside] = _residual_now(columns, inside, account, current, now)
-        cap = _to_live_share(cap, wanted, inverse, snapshot.live_capacity)
-    return AllocationInput(
-        wanted=wanted, rate=current.rate, unit=snapshot.unit, weight=weight, hard=hard, overdue=overdue, soft=soft,
-        elastic=elastic, level_cap=cap, whole_rate=units_up(current.rate, snapshot.unit, hard),
-    )  # fmt: skip
-
-
-def _residual(columns: Columns, rows: IntArray, account: Account, current: Current, config: PolicyConfig, now: float) -> FloatArray:
-    """(F - ledger) / time left for `rows`; a small rise keeps the old level (dead band), a fall is followed at once so that F holds."""
-    level = _residual_now(columns, rows, account, current, now)
-    former = columns.residual_level[rows]
-    keep = (former <= level) & (level <= former * (1.0 + config.level_dead_band))
-    level = np.where(keep, former, level)
-    columns.residual_level[rows] = level
-    return level
-
-
-def _residual_now(columns: Columns, rows: IntArray, account: Account, current: Current, now: float) -> FloatArray:
-    left = np.maximum(columns.period_started[rows] + current.period[rows] - now, TIME_STEP_SECONDS)
-    level: FloatArray = np.maximum(account.fair[rows] - account.ledger[rows], 0.0) / left
-    return level
-
-
-def _to_live_share(cap: FloatArray, wanted: FloatArray, inverse: FloatArray, live: FloatArray) -> FloatArray:
-    """Ledgers count in shares of the committed capacity, DRF in shares of the live one: convert the caps."""
-    rows = np.flatnonzero(np.isfinite(cap))
-    if rows.size == 0 or np.array_equal(inverse, inverse_capacity(live)):
-        return cap
-    some = take_rows(wanted, rows)
-    ledger_share, live_share = largest_share(some, inverse), dominant_share(some, live)
-    result = cap.copy()
-    result[rows] = np.divide(cap[rows] * live_share, ledger_share, out=np.full(len(rows), math.inf), where=ledger_share > 0)
-    return result
 
 
 def _charge(

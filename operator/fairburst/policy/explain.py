@@ -14,8 +14,9 @@ from typing import Generic, TypeVar, overload
 import numpy as np
 from typing_extensions import override
 
-from fairburst.policy.admission import AdmissionState, loads, shares
+from fairburst.policy.admission import shares
 from fairburst.policy.arrays import BoolArray, FloatArray
+from fairburst.policy.conditions import AdmissionState, loads
 from fairburst.policy.declared import SCHEDULE, Declared, compile_queues
 from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.model import (
