@@ -20,7 +20,8 @@ from fairburst.forecast.learned import Arrivals, Durations
 from fairburst.forecast.state import JobState, StageState, State
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.decide import decide
-from fairburst.sim.engine import Batch, LiveJob, Simulation
+from fairburst.sim.backlog import Batch, LiveJob
+from fairburst.sim.engine import Simulation
 from fairburst.sim.scenario import Scenario
 from fairburst.sim.workload import DagJob
 

@@ -18,7 +18,8 @@ from fairburst.forecast.state import JobState, State
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.decide import decide
 from fairburst.policy.model import RoundResult
-from fairburst.sim.engine import Batch, Kind, LiveJob, Simulation
+from fairburst.sim.backlog import Batch, LiveJob
+from fairburst.sim.engine import Kind, Simulation
 from fairburst.sim.scenario import Scenario, Submission
 from fairburst.sim.workload import DagJob, Stage
 
@@ -97,20 +98,15 @@ class _Forward(Simulation):
                 self._run_on(job, number, count, max(started + seconds[number], self.now))
         if state.has_started:
             job.record.first_start = state.arrival
-        self.offering[job.queue] = [entry for entry in self.offering[job.queue] if entry[1].offered]
+        self.work.offering[job.queue] = [entry for entry in self.work.offering[job.queue] if entry[1].offered]
         return job
 
     def _run_on(self, job: LiveJob, stage: int, count: int, end: float) -> None:
         """Tasks that run already, on the node with the most room."""
         node = int(np.argmax(self.machines.free.min(axis=1)))
         self.machines.free[node] -= count * job.demand[stage]
-        self.usage[job.queue] += job.demand[stage] * count
-        self._more_pending(job, stage, -count)
-        job.pending[stage] -= count
-        if job.pending[stage] == 0:
-            job.offered.remove(stage)
+        self.work.start(job, stage, count)
         self._push(end, Kind.END, Batch(job, stage, node, count, self.now))
-        self.stale.add(job.queue)
 
     @override
     def _happen(self, event: tuple[float, int, int, object]) -> None:

@@ -8,23 +8,23 @@ allocation that they have already.
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import enum
 import heapq
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 import numpy as np
 
 from fairburst.policy.arrays import BoolArray, IntArray
 from fairburst.policy.baselines import POLICIES, Policy, strict_priority
 from fairburst.policy.dress.values import DemandCategory, DressConfig, StartMode
-from fairburst.policy.model import ClusterSnapshot, EventKind, GuaranteeClass, Memory, QueueKind, RoundResult, Schedule, WaitingPods
+from fairburst.policy.model import ClusterSnapshot, EventKind, GuaranteeClass, Memory, QueueKind, RoundResult, Schedule
+from fairburst.sim.backlog import Backlog, Batch, LiveJob, permitted
 from fairburst.sim.cluster import MILLIONTHS, Machines, snapshot
-from fairburst.sim.dress_jobs import DressJob, DressJobs, DressTasks
+from fairburst.sim.dress_jobs import DressJob, DressJobs
 from fairburst.sim.errors import ScenarioError
+from fairburst.sim.eviction import short_of, victims
 from fairburst.sim.scenario import BurstPlan, NodeChange, Scenario, Submission
 from fairburst.sim.sink import JobRecord, Record
 from fairburst.sim.workload import DagJob
@@ -41,34 +41,6 @@ class Kind(enum.IntEnum):
     END = 0
     NODE = 1
     ARRIVAL = 2
-
-
-@dataclass(slots=True, eq=False)
-class LiveJob:
-    """A job in the cluster. `serial`: its place in its queue. `offered`: stages with tasks to start, in the order they became runnable."""
-
-    spec: DagJob
-    queue: int
-    serial: int
-    record: JobRecord
-    demand: list[IntArray]
-    pending: list[int]
-    unfinished: list[int]
-    waits_for: list[int]
-    stages_left: int
-    offered: list[int] = field(default_factory=list)
-
-
-@dataclass(slots=True, eq=False)
-class Batch:
-    """Tasks of one stage started together on one node."""
-
-    job: LiveJob
-    stage: int
-    node: int
-    count: int
-    started: float
-    booked: DressTasks | None = None
 
 
 def run(
@@ -98,12 +70,6 @@ class Simulation:
         self.machines = Machines(scenario.cluster)
         self.total = self.machines.total()
         self.committed = scenario.cluster.capacity
-        shape = (len(self.queues), len(scenario.cluster.resources))
-        self.usage, self.pending, self.unit = (np.zeros(shape, dtype=np.int64) for _ in range(3))
-        self.demand = np.zeros(shape, dtype=np.int64)
-        self.next_tasks: list[list[tuple[IntArray, int]]] = [[] for _ in self.queues]
-        self.stale = set(range(len(self.queues)))
-        self.offering: list[list[tuple[int, LiveJob]]] = [[] for _ in self.queues]
         self.running: dict[int, list[Batch]] = {}
         self.heap: list[tuple[float, int, int, object]] = []
         self.serial = 0
@@ -113,13 +79,12 @@ class Simulation:
         self.granted: BoolArray = np.zeros(len(self.queues), dtype=bool)
         self.record_use = record_use
         self.record = Record(self.queues, scenario.cluster.resources, name)
-        self.record.resource_seconds, self.record.dominant_seconds = np.zeros(shape), np.zeros(len(self.queues))
-        self.record.guaranteed_seconds, self.record.capacity_seconds = np.zeros(shape[1]), np.zeros(shape[1])
         self.throughput_left = self.jobs_left = 0
         self.endless = any(plan.count is None for plan in scenario.bursts)
         # whole jobs are known as jobs under every policy
         keeps_jobs = name == "dress" or scenario.whole_jobs
         self.book = DressJobs(scenario.config.dress or DressConfig(), scenario.small_work_seconds) if keeps_jobs else None
+        self.work = Backlog(len(self.queues), len(scenario.cluster.resources), self.book)
 
     def run(self) -> Record:
         self._lay_out()
@@ -212,7 +177,7 @@ class Simulation:
         )  # fmt: skip
         if self.book is not None and not self.latency[row]:
             self.book.submit(job.serial, queue, spec, self.total / MILLIONTHS, EPOCH + self.now)
-        self._offer(job, [index for index, count in enumerate(job.waits_for) if count == 0])
+        self.work.offer(job, [index for index, count in enumerate(job.waits_for) if count == 0])
         return job
 
     def _deadline(self, row: int) -> float:
@@ -221,26 +186,6 @@ class Simulation:
             due = [item.burst.deadline_seconds for item in spec.arrival.bursts if item.arrival <= EPOCH + self.now + 1e-6]
             return due[-1] if due else math.inf
         return spec.burst.deadline_seconds if spec.burst is not None else math.inf
-
-    def _offer(self, job: LiveJob, stages: list[int]) -> None:
-        if not stages:
-            return
-        if not job.offered:
-            bisect.insort(self.offering[job.queue], (job.serial, job), key=lambda item: item[0])
-        for stage in stages:
-            job.offered.append(stage)
-            self._more_pending(job, stage, job.pending[stage])
-        self.stale.add(job.queue)
-
-    def _more_pending(self, job: LiveJob, stage: int, count: int) -> None:
-        """`count` more (or, below zero, fewer) tasks of the stage wait to be started."""
-        self.pending[job.queue] += job.demand[stage] * count
-        booked = self._booked(job)
-        if booked is not None:
-            booked.offered += job.demand[stage] * count
-
-    def _booked(self, job: LiveJob) -> DressJob | None:
-        return None if self.book is None else self.book.jobs.get(job.serial)
 
     def _end(self, batch: Batch) -> None:
         if batch.count == 0:
@@ -254,7 +199,7 @@ class Simulation:
         job.stages_left -= 1
         if job.stages_left == 0:
             job.record.end = self.now
-            if self._booked(job) is not None and self.book is not None:
+            if self.work.booked(job) is not None and self.book is not None:
                 self.book.leave(job.serial)
             self.jobs_left -= 1
             if not self.latency[job.queue]:
@@ -266,14 +211,13 @@ class Simulation:
                 job.waits_for[index] -= 1
                 if job.waits_for[index] == 0:
                     freed.append(index)
-        self._offer(job, freed)
+        self.work.offer(job, freed)
 
     def _leave(self, batch: Batch, count: int) -> None:
         """`count` tasks of the batch stop using their node."""
         demand = batch.job.demand[batch.stage]
         self.machines.release(batch.node, demand, count)
-        self.usage[batch.job.queue] -= demand * count
-        self.stale.add(batch.job.queue)
+        self.work.leave(batch.job, batch.stage, count)
         if batch.booked is not None and self.book is not None:
             self.book.end(batch.booked, demand, count, EPOCH + self.now)
         if count == batch.count and self._tracks():
@@ -292,22 +236,14 @@ class Simulation:
         self.total = self.machines.total()
         # a plain low-water mark is the operator's business; here admission follows what is there
         self.committed = self.total / MILLIONTHS
-        self.stale.update(range(len(self.queues)))
+        self.work.stale.update(range(len(self.queues)))
 
     def _requeue(self, batch: Batch, count: int) -> None:
         """Tasks of a batch are lost and wait again, before those of their stage that never ran."""
         self._leave(batch, count)
         batch.count -= count
-        job, stage = batch.job, batch.stage
-        if job.pending[stage] == 0:
-            if not job.offered:
-                bisect.insort(self.offering[job.queue], (job.serial, job), key=lambda item: item[0])
-            job.offered.insert(0, stage)
-        job.pending[stage] += count
-        self._more_pending(job, stage, count)
+        self.work.put_back(batch.job, batch.stage, count)
         self.record.tasks_evicted += count
-
-    # --- one round --------------------------------------------------------------------------------------------------------------
 
     def _round(self) -> None:
         result = self._decide()
@@ -320,13 +256,11 @@ class Simulation:
         self.wake = boundary if boundary > self.now else self.now + 1e-3
 
     def _decide(self) -> RoundResult:
-        for row in self.stale:
-            self._refresh(row)
-        self.stale.clear()
-        given = snapshot(
-            self.scenario.cluster.resources, self.total, self.committed, self.queues, self.demand, self.usage, self.unit
-        )  # fmt: skip
-        given = dataclasses.replace(given, waiting=self._waiting_pods())
+        work = self.work
+        work.refresh(self.total)
+        resources = self.scenario.cluster.resources
+        given = snapshot(resources, self.total, self.committed, self.queues, work.demand, work.usage, work.unit)
+        given = dataclasses.replace(given, waiting=work.waiting_pods())
         if self.book is not None:
             given = dataclasses.replace(given, jobs=self.book.part(len(self.total), EPOCH + self.now))
         result, self.memory = self.policy(given, self.memory, self.scenario.config, EPOCH + self.now)
@@ -347,43 +281,13 @@ class Simulation:
                 if window is not None and window.opened is not None and window.deadline is not None:
                     self.record.windows.append((event.queue, window.opened - EPOCH, window.deadline - EPOCH))
 
-    def _waiting_pods(self) -> WaitingPods:
-        """The tasks that wait as the core sees them: a queue starts its first job first, and a task that doesn't fit holds up the rest."""
-        lines = [(row, *line) for row, waiting in enumerate(self.next_tasks) for line in waiting]
-        row, request, count = zip(*lines, strict=True) if lines else ((), (), ())
-        width = len(self.total)
-        return WaitingPods(
-            np.array(row, dtype=np.int64), np.array(request, dtype=np.float64).reshape(-1, width) / MILLIONTHS,
-            np.array(count, dtype=np.float64), in_order=True,
-        )  # fmt: skip
-
-    def _refresh(self, row: int) -> None:
-        """A queue's demand: what runs, and what waits as far as the whole cluster could hold it, first come first."""
-        total, lines = self.usage[row].copy(), []
-        for demand, count in self._waiting(row):
-            total += demand * count
-            lines.append((demand, count))
-            if (total >= self.total).any():
-                break
-        self.demand[row], self.next_tasks[row] = total, lines
-        first = next(self._waiting(row), None)
-        if first is not None:
-            self.unit[row] = first[0]
-        elif not self.usage[row].any():
-            self.unit[row] = 0
-
-    def _waiting(self, row: int) -> Iterator[tuple[IntArray, int]]:
-        for _, job in self.offering[row]:
-            for stage in job.offered:
-                yield job.demand[stage], job.pending[stage]
-
     def _start(self, result: RoundResult) -> IntArray:
         """Start tasks; returns (N,) how many."""
         allocation = np.round(result.allocation * MILLIONTHS).astype(np.int64)
         started = np.zeros(len(self.queues), dtype=np.int64)
         capacity = np.maximum(self.total, 1)
-        served = (self.usage / capacity).max(axis=1) / np.maximum((allocation / capacity).max(axis=1), 1e-12)
-        rows = [row for row in range(len(self.queues)) if self.offering[row]]
+        served = (self.work.usage / capacity).max(axis=1) / np.maximum((allocation / capacity).max(axis=1), 1e-12)
+        rows = [row for row in range(len(self.queues)) if self.work.offering[row]]
         rows.sort(key=lambda row: (self._rank(row, result), served[row], row))
         for row in rows:
             started[row] = (
@@ -396,7 +300,7 @@ class Simulation:
         return _RANK[GuaranteeClass.HARD if self.latency_first and self.latency[row] else result.classes[row]]
 
     def _start_queue(self, row: int, allocation: IntArray) -> int:
-        offering, started = self.offering[row], 0
+        offering, started = self.work.offering[row], 0
         while offering:
             job = offering[0][1]
             started += self._start_job(job, allocation, allocation)
@@ -406,18 +310,6 @@ class Simulation:
         self.record.tasks_started += started
         return started
 
-    def _started(self, job: LiveJob, stage: int, placed: list[tuple[int, int]]) -> None:
-        """Tasks of the job's first offered stage start where they were placed."""
-        given = sum(number for _, number in placed)
-        for node, number in placed:
-            self._begin(job, stage, node, number)
-        self.usage[job.queue] += job.demand[stage] * given
-        self._more_pending(job, stage, -given)
-        job.pending[stage] -= given
-        self.stale.add(job.queue)
-        if job.pending[stage] == 0:
-            job.offered.pop(0)
-
     def _start_queue_of_jobs(self, book: DressJobs, row: int, allocation: IntArray, result: RoundResult) -> int:
         """Start tasks of a queue whose jobs are known to be small or large, or start whole."""
         if self.latency[row]:
@@ -426,7 +318,7 @@ class Simulation:
         blocked: set[object] = set()
         small_level = None if result.small_level is None else np.round(result.small_level[row] * MILLIONTHS).astype(np.int64)
         whole = self.scenario.whole_jobs if result.dress is None else self._starts_whole()
-        for _, job in list(self.offering[row]):
+        for _, job in list(self.work.offering[row]):
             if len(blocked) == len(DemandCategory) and not whole:
                 break
             booked = book.jobs[job.serial]
@@ -442,7 +334,7 @@ class Simulation:
             started += given
             if job.offered and not whole:
                 blocked.add(line)
-        self.offering[row] = [entry for entry in self.offering[row] if entry[1].offered]
+        self.work.offering[row] = [entry for entry in self.work.offering[row] if entry[1].offered]
         self.record.tasks_started += started
         return started
 
@@ -458,7 +350,7 @@ class Simulation:
     def _part(self, book: DressJobs, row: int, booked: DressJob, allocation: IntArray, small_level: IntArray) -> IntArray:
         """What jobs of this category may use of the queue's allocation, less what the other jobs of the category use already."""
         part = small_level if booked.category is DemandCategory.SMALL else allocation - small_level
-        bound: IntArray = part - book.held[booked.queue, booked.category] + self.usage[row]
+        bound: IntArray = part - book.held[booked.queue, booked.category] + self.work.usage[row]
         return bound
 
     def _start_job(self, job: LiveJob, allocation: IntArray, level: IntArray) -> int:
@@ -466,13 +358,16 @@ class Simulation:
         started = 0
         while job.offered:
             stage = job.offered[0]
-            demand, usage = job.demand[stage].tolist(), self.usage[job.queue].tolist()
-            count = min(_permitted(bound.tolist(), usage, demand, job.pending[stage]) for bound in (allocation, level))
+            demand, usage = job.demand[stage].tolist(), self.work.usage[job.queue].tolist()
+            count = min(permitted(bound.tolist(), usage, demand, job.pending[stage]) for bound in (allocation, level))
             placed = self.machines.place(job.demand[stage], count) if count else []
             if not placed:
                 break
-            self._started(job, stage, placed)
-            started += sum(number for _, number in placed)
+            for node, number in placed:
+                self._begin(job, stage, node, number)
+            given = sum(number for _, number in placed)
+            self.work.start(job, stage, given)
+            started += given
             if job.offered and job.offered[0] == stage:
                 break
         return started
@@ -481,55 +376,26 @@ class Simulation:
         if math.isnan(job.record.first_start):
             job.record.first_start = self.now
         batch = Batch(job, stage, node, count, self.now)
-        if self.book is not None and self._booked(job) is not None:
+        if self.book is not None and self.work.booked(job) is not None:
             batch.booked = self.book.start(job.serial, stage, job.demand[stage], count, EPOCH + self.now)
         if self._tracks():
             self.running.setdefault(job.queue, []).append(batch)
         self._push(self.now + self.scenario.start_delay_seconds + job.spec.stages[stage].seconds, Kind.END, batch)
 
     def _evict(self, result: RoundResult) -> None:
-        """Take back, youngest first, what queues use above their allocation, as far as guaranteed queues are owed more than is free."""
+        """Take back what queues use above their allocation, as far as guaranteed queues are owed more than is free."""
         allocation = np.round(result.allocation * MILLIONTHS).astype(np.int64)
-        owed = np.zeros_like(self.total)
-        for row in np.flatnonzero(self.granted & self.latency):
-            owed += np.clip(np.minimum(allocation[row], self.demand[row]) - self.usage[row], 0, None)
-        short = owed - self.machines.free.clip(0).sum(axis=0)
-        if not (short > 0).any():
-            return
-        for row in np.argsort(-((self.usage - allocation) / np.maximum(self.total, 1)).max(axis=1), kind="stable"):
-            for batch in sorted(self.running.get(int(row), []), key=lambda one: -one.started):
-                demand = batch.job.demand[batch.stage]
-                over = int(np.min(((self.usage[row] - allocation[row])[demand > 0]) // demand[demand > 0])) if demand.any() else 0
-                useful = (short > 0) & (demand > 0)
-                if over <= 0 or not useful.any():
-                    continue
-                count = min(batch.count, over, int(np.max(-(-short[useful] // demand[useful]))))
-                self._requeue(batch, count)
-                short = short - demand * count
+        work, free = self.work, self.machines.free.clip(0).sum(axis=0)
+        short = short_of(np.flatnonzero(self.granted & self.latency), allocation, work.demand, work.usage, free)
+        for batch, count in victims(short, allocation, work.usage, self.total, self.running):
+            self._requeue(batch, count)
 
     def _account(self, time: float) -> None:
         """Carry the integrals on to `time`."""
-        step = time - self.now
-        if step > 0:
-            used = self.usage / MILLIONTHS
-            record = self.record
-            record.resource_seconds += used * step
-            capacity = np.maximum(self.total / MILLIONTHS, 1e-12)
-            record.dominant_seconds += (used / capacity).max(axis=1) * step
-            record.guaranteed_seconds += used[self.latency & self.granted].sum(axis=0) * step
-            record.capacity_seconds += self.total / MILLIONTHS * step
+        if time > self.now:
+            used = self.work.usage / MILLIONTHS
+            self.record.carry_on(time - self.now, used, self.total / MILLIONTHS, self.latency & self.granted)
             if self.record_use:
-                record.times.append(self.now)
-                record.use.append(used)
+                self.record.times.append(self.now)
+                self.record.use.append(used)
         self.now = time
-
-
-def _permitted(allocation: list[int], usage: list[int], demand: list[int], most: int) -> int:
-    """How many more tasks may start: while use is below the allocation in everything that the task needs, so at most one task over it."""
-    count = most
-    for allowed, used, need in zip(allocation, usage, demand, strict=True):
-        if need > 0:
-            room = allowed - used
-            # a rest smaller than a thousandth of a task is rounding, not room
-            count = min(count, 0 if room * 1000 <= need else -(-room // need))
-    return max(count, 0)

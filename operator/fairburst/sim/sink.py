@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairburst.policy.arrays import FloatArray
+from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.model import GuaranteeClass, QueueSpec, RoundEvent
 
 
@@ -54,16 +54,28 @@ class Record:
     classes: dict[str, GuaranteeClass | None] = field(default_factory=dict)
     events: list[tuple[float, RoundEvent]] = field(default_factory=list)
     windows: list[tuple[str, float, float]] = field(default_factory=list)
-    resource_seconds: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
-    dominant_seconds: FloatArray = field(default_factory=lambda: np.zeros(0))
-    guaranteed_seconds: FloatArray = field(default_factory=lambda: np.zeros(0))
-    capacity_seconds: FloatArray = field(default_factory=lambda: np.zeros(0))
+    resource_seconds: FloatArray = field(init=False)
+    dominant_seconds: FloatArray = field(init=False)
+    guaranteed_seconds: FloatArray = field(init=False)
+    capacity_seconds: FloatArray = field(init=False)
     times: list[float] = field(default_factory=list)
     use: list[FloatArray] = field(default_factory=list)
     end: float = 0.0
     rounds: int = 0
     tasks_started: int = 0
     tasks_evicted: int = 0
+
+    def __post_init__(self) -> None:
+        shape = len(self.queues), len(self.resources)
+        self.resource_seconds, self.dominant_seconds = np.zeros(shape), np.zeros(shape[0])
+        self.guaranteed_seconds, self.capacity_seconds = np.zeros(shape[1]), np.zeros(shape[1])
+
+    def carry_on(self, seconds: float, used: FloatArray, capacity: FloatArray, guaranteed: BoolArray) -> None:
+        """Add so many seconds in which queues used (N, K) of a capacity (K,), in resource units; `guaranteed`: (N,) who had a guarantee."""
+        self.resource_seconds += used * seconds
+        self.dominant_seconds += (used / np.maximum(capacity, 1e-12)).max(axis=1) * seconds
+        self.guaranteed_seconds += used[guaranteed].sum(axis=0) * seconds
+        self.capacity_seconds += capacity * seconds
 
     def of(self, queue: str) -> list[JobRecord]:
         """Return one queue's jobs in order of arrival."""

@@ -1,0 +1,155 @@
+"""The jobs of all queues in a run: which tasks wait, in which order, and what uses the cluster. In millionths of a resource unit.
+
+Decides nothing: the engine starts and ends tasks, and this keeps the sums that a round is decided on.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairburst.policy.arrays import IntArray
+from fairburst.policy.model import WaitingPods
+from fairburst.sim.cluster import MILLIONTHS
+from fairburst.sim.dress_jobs import DressJob, DressJobs, DressTasks
+from fairburst.sim.sink import JobRecord
+from fairburst.sim.workload import DagJob
+
+
+@dataclass(slots=True, eq=False)
+class LiveJob:
+    """A job in the cluster. `serial`: its place in its queue. `offered`: stages with tasks to start, in the order they became runnable."""
+
+    spec: DagJob
+    queue: int
+    serial: int
+    record: JobRecord
+    demand: list[IntArray]
+    pending: list[int]
+    unfinished: list[int]
+    waits_for: list[int]
+    stages_left: int
+    offered: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Tasks of one stage started together on one node."""
+
+    job: LiveJob
+    stage: int
+    node: int
+    count: int
+    started: float
+    booked: DressTasks | None = None
+
+
+class Backlog:
+    """Work of N queues over K resources. A class because its lifetime is the run's.
+
+    usage, pending, demand: (N, K) of running tasks, of those that may start, and of both as far as the cluster could hold them.
+    unit: (N, K) of the first waiting task. offering: by queue, the jobs with tasks to start, in the order of submission. next_tasks: by
+    queue, what waits as the core sees it. stale: rows to read again before the next round. book: the jobs as DRESS knows them.
+    """
+
+    def __init__(self, queues: int, resources: int, book: DressJobs | None) -> None:
+        self.usage, self.pending, self.unit, self.demand = (np.zeros((queues, resources), dtype=np.int64) for _ in range(4))
+        self.next_tasks: list[list[tuple[IntArray, int]]] = [[] for _ in range(queues)]
+        self.offering: list[list[tuple[int, LiveJob]]] = [[] for _ in range(queues)]
+        self.stale = set(range(queues))
+        self.book = book
+
+    def offer(self, job: LiveJob, stages: list[int]) -> None:
+        """These stages of the job may start."""
+        if not stages:
+            return
+        if not job.offered:
+            bisect.insort(self.offering[job.queue], (job.serial, job), key=lambda item: item[0])
+        for stage in stages:
+            job.offered.append(stage)
+            self.more_pending(job, stage, job.pending[stage])
+        self.stale.add(job.queue)
+
+    def more_pending(self, job: LiveJob, stage: int, count: int) -> None:
+        """`count` more (or, below zero, fewer) tasks of the stage wait to be started."""
+        self.pending[job.queue] += job.demand[stage] * count
+        booked = self.booked(job)
+        if booked is not None:
+            booked.offered += job.demand[stage] * count
+
+    def booked(self, job: LiveJob) -> DressJob | None:
+        """Return the job as DRESS knows it; None for jobs of latency queues, and without DRESS."""
+        return None if self.book is None else self.book.jobs.get(job.serial)
+
+    def start(self, job: LiveJob, stage: int, count: int) -> None:
+        """So many tasks of the job's first offered stage start."""
+        self.usage[job.queue] += job.demand[stage] * count
+        self.more_pending(job, stage, -count)
+        job.pending[stage] -= count
+        self.stale.add(job.queue)
+        if job.pending[stage] == 0:
+            job.offered.remove(stage)
+
+    def leave(self, job: LiveJob, stage: int, count: int) -> None:
+        """So many tasks of a stage stop using the cluster."""
+        self.usage[job.queue] -= job.demand[stage] * count
+        self.stale.add(job.queue)
+
+    def put_back(self, job: LiveJob, stage: int, count: int) -> None:
+        """Lost tasks wait again, before those of their stage that never ran."""
+        if job.pending[stage] == 0:
+            if not job.offered:
+                bisect.insort(self.offering[job.queue], (job.serial, job), key=lambda item: item[0])
+            job.offered.insert(0, stage)
+        job.pending[stage] += count
+        self.more_pending(job, stage, count)
+
+    def refresh(self, total: IntArray) -> None:
+        """Read the stale rows again; `total`: (K,) of the cluster."""
+        for row in self.stale:
+            self._refresh(row, total)
+        self.stale.clear()
+
+    def waiting_pods(self) -> WaitingPods:
+        """The tasks that wait as the core sees them: a queue starts its first job first, and a task that doesn't fit holds up the rest."""
+        lines = [(row, *line) for row, waiting in enumerate(self.next_tasks) for line in waiting]
+        row, request, count = zip(*lines, strict=True) if lines else ((), (), ())
+        width = self.usage.shape[1]
+        return WaitingPods(
+            np.array(row, dtype=np.int64), np.array(request, dtype=np.float64).reshape(-1, width) / MILLIONTHS,
+            np.array(count, dtype=np.float64), in_order=True,
+        )  # fmt: skip
+
+    def _refresh(self, row: int, total: IntArray) -> None:
+        """A queue's demand: what runs, and what waits as far as the whole cluster could hold it, first come first."""
+        wanted, lines = self.usage[row].copy(), []
+        for demand, count in self._waiting(row):
+            wanted += demand * count
+            lines.append((demand, count))
+            if (wanted >= total).any():
+                break
+        self.demand[row], self.next_tasks[row] = wanted, lines
+        first = next(self._waiting(row), None)
+        if first is not None:
+            self.unit[row] = first[0]
+        elif not self.usage[row].any():
+            self.unit[row] = 0
+
+    def _waiting(self, row: int) -> Iterator[tuple[IntArray, int]]:
+        for _, job in self.offering[row]:
+            for stage in job.offered:
+                yield job.demand[stage], job.pending[stage]
+
+
+def permitted(allocation: list[int], usage: list[int], demand: list[int], most: int) -> int:
+    """How many more tasks may start: while use is below the allocation in everything that the task needs, so at most one task over it."""
+    count = most
+    for allowed, used, need in zip(allocation, usage, demand, strict=True):
+        if need > 0:
+            room = allowed - used
+            # a rest smaller than a thousandth of a task is rounding, not room
+            count = min(count, 0 if room * 1000 <= need else -(-room // need))
+    return max(count, 0)
