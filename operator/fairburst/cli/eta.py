@@ -37,11 +37,12 @@ def eta(
         raise typer.BadParameter(f"expected the namespace of Job {job} with -n, found none", param_hint="--namespace")
     name = job.removeprefix("job/")
     cluster = Cluster(kubeconfig, context, config, system_namespace)
-    found = cluster.ask(lambda client: _ask(client, cluster, namespace, name, runs, seed))
+    found = cluster.ask(lambda client: ask(client, cluster, namespace, name, runs, seed))
     _print(found, output)
 
 
-async def _ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, runs: int, seed: int) -> dict[str, Any]:
+async def ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, runs: int, seed: int) -> dict[str, Any]:
+    """Return when the Job starts, as -o json prints it. Raises CommandError and ApiError."""
     from fairburst.forecast.forward import start_samples  # noqa: PLC0415  keeps `fairburst --help` quick
     from fairburst.forecast.from_cluster import learn, state_of  # noqa: PLC0415
     from fairburst.forecast.intervals import Calibration  # noqa: PLC0415

@@ -74,11 +74,12 @@ def explain(
         _print(_of_recording(recording, what), [], output)
         return
     cluster = Cluster(kubeconfig, context, config, system_namespace)
-    findings, explanation = cluster.ask(lambda client: _ask(client, cluster, what, namespace))
+    findings, explanation = cluster.ask(lambda client: ask(client, cluster, what, namespace))
     _print(explanation, findings, output)
 
 
-async def _ask(client: ApiClient, cluster: Cluster, what: str, namespace: str | None) -> tuple[list[str], Explanation]:
+async def ask(client: ApiClient, cluster: Cluster, what: str, namespace: str | None) -> tuple[list[str], Explanation]:
+    """Return sentences on a Job or pod, and the explanation of its queue. Raises CommandError and ApiError."""
     from fairburst.kube.api.errors import Forbidden  # noqa: PLC0415  keeps `fairburst --help` quick
     from fairburst.kube.look import look  # noqa: PLC0415
     from fairburst.kube.queues.listing import read_queues  # noqa: PLC0415
@@ -185,7 +186,7 @@ def _false_conditions(status: dict[str, Any], known: set[str]) -> list[tuple[str
 
 def of_round(one: DecidedRound, row: int, nodes: int = 0, window_seconds: int = 0) -> Explanation:
     """Explain a queue by a decided round, with advice that was decided again."""
-    from fairburst.cli.advice_text import as_data  # noqa: PLC0415
+    from fairburst.cli import advice_text  # noqa: PLC0415
     from fairburst.whatif.advice import better_class, lacks_level, next_pod  # noqa: PLC0415
 
     spec, decision = one.snapshot.queues[row], one.decision(row)
@@ -195,12 +196,12 @@ def of_round(one: DecidedRound, row: int, nodes: int = 0, window_seconds: int = 
     better = better_class(one, spec.name)
     more = next_pod(one, spec.name)
     best = "admitted" if spec.kind.value == "Throughput" else "Hard"
-    found.advice = [as_data(each, spec, nodes, window_seconds) for each in better[:ADVICE_SHOWN]]
+    found.advice = [advice_text.as_data(each, spec, nodes, window_seconds) for each in better[:ADVICE_SHOWN]]
     if better:
         found.goal = f"To be {best}, one of these is enough (decided again with each, no other queue loses its class):"
     elif more:
         found.goal = "For its next pod, one of these is enough (decided again with each, no other queue loses its class):"
-        found.advice = [as_data(each, spec, nodes, window_seconds) for each in more[:ADVICE_SHOWN]]
+        found.advice = [advice_text.as_data(each, spec, nodes, window_seconds) for each in more[:ADVICE_SHOWN]]
     elif lacks_level(one, row):
         found.goal = "No change of this queue or of the capacity alone (up to 64 times) would admit its next pod without harm to others."
     elif (one.snapshot.demand[row] > one.snapshot.usage[row] * (1 + 1e-9)).any():
@@ -248,11 +249,16 @@ def _numbers(one: DecidedRound, row: int) -> list[tuple[str, str]]:
     return found
 
 
+def as_data(findings: Sequence[str], found: Explanation) -> dict[str, Any]:
+    """Return an explanation as it is printed with -o json."""
+    facts = dict(found.facts)
+    value = {"queue": found.queue, "headline": found.headline, "facts": facts, "goal": found.goal, "advice": found.advice}
+    return {"work": list(findings), **value} if findings else value
+
+
 def _print(found: Explanation, findings: Sequence[str], form: Form) -> None:
     if is_data(form):
-        facts = dict(found.facts)
-        value = {"queue": found.queue, "headline": found.headline, "facts": facts, "goal": found.goal, "advice": found.advice}
-        print_value({"work": list(findings), **value} if findings else value, form)
+        print_value(as_data(findings, found), form)
         return
     for line in findings:
         sys.stdout.write(f"{line}\n")

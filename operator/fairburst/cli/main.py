@@ -33,6 +33,7 @@ from fairburst.cli import (
     status,
     uninstall,
 )
+from fairburst.cli.dashboard import command
 from fairburst.cli.errors import FAILED, INTERRUPTED, NO_CLUSTER, CommandError
 
 
@@ -62,7 +63,7 @@ app = typer.Typer(
 )
 QUESTIONS, OPERATOR, EXPERIMENTS = "Ask a cluster", "Install and run", "Simulate, replay, report"
 for panel, functions in (
-    (QUESTIONS, (status.status, get.get, explain.explain, eta.eta, plan.plan, doctor.doctor)),
+    (QUESTIONS, (status.status, get.get, explain.explain, eta.eta, plan.plan, command.dashboard, doctor.doctor)),
     (OPERATOR, (run.run, extender.extender, manifests.manifests, crds.crds, config.config, metrics.metrics, uninstall.uninstall)),
     (EXPERIMENTS, (simulate.simulate, reproduce.reproduce, replay.replay, report.report)),
 ):

@@ -64,9 +64,9 @@ def plan(
     """Say what changes would do to every queue, by deciding again. Writes nothing; exit status 4 if a queue would be promised less."""
     asked = Asked(
         tuple(_manifests(files or [], namespace)),
-        dict(_factor(text) for text in capacity or []),
+        dict(factor(text) for text in capacity or []),
         tuple(remove or ()),
-        {queue: _weight(value) for queue, value in _pairs("--weight", weight or [])},
+        {queue: parsed_weight(value) for queue, value in _pairs("--weight", weight or [])},
         {queue: _class(value) for queue, value in _pairs("--expect", expect or [])},
     )
     if not (asked.objects or asked.factors or asked.removed or asked.weights):
@@ -78,12 +78,13 @@ def plan(
         found = tried(before, _with_objects(before.snapshot, asked.objects), asked)
     else:
         cluster = Cluster(kubeconfig, context, config, system_namespace)
-        found = cluster.ask(lambda client: _ask(client, cluster, asked))
+        found = cluster.ask(lambda client: ask(client, cluster, asked))
     _print(found, output)
     return verdict(found, asked)
 
 
-async def _ask(client: ApiClient, cluster: Cluster, asked: Asked) -> list[QueueChange]:
+async def ask(client: ApiClient, cluster: Cluster, asked: Asked) -> list[QueueChange]:
+    """Decide with the changes and without, and return the difference for each queue. Raises CommandError and ApiError."""
     from fairburst.kube.look import decided, read_cluster  # noqa: PLC0415
 
     reading = await read_cluster(client, await cluster.settings(client))
@@ -193,7 +194,8 @@ def _called(obj: Mapping[str, Any]) -> str:
     return f"{obj['kind']} {obj['metadata'].get('namespace')}/{obj['metadata'].get('name')}"
 
 
-def _factor(text: str) -> tuple[str, float]:
+def factor(text: str) -> tuple[str, float]:
+    """Return the resource, "" for all, and the factor that `+20%` or `cpu=-10%` means. Raises typer.BadParameter."""
     match = _CAPACITY.fullmatch(text)
     if match is None or float(match["percent"]) <= -100:
         raise typer.BadParameter(f"expected +20%, or cpu=-10% for one resource; found {text!r}", param_hint="--capacity")
@@ -208,7 +210,8 @@ def _pairs(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:
     return [(match["queue"], match["value"]) for _, match in matches if match is not None]
 
 
-def _weight(text: str) -> int:
+def parsed_weight(text: str) -> int:
+    """Return a weight that a person gave. Raises typer.BadParameter."""
     if not text.isdecimal() or int(text) < 1:
         raise typer.BadParameter(f"expected a whole number of at least 1, found {text!r}", param_hint="--weight")
     return int(text)
@@ -244,7 +247,7 @@ def verdict(found: Sequence[QueueChange], asked: Asked) -> int:
 
 def _print(found: Sequence[QueueChange], form: Form) -> None:
     if is_data(form):
-        print_value([_as_data(one) for one in found], form)
+        print_value([as_data(one) for one in found], form)
         return
     changed = [one for one in found if one.is_changed or form == "wide"]
     if not changed:
@@ -272,7 +275,8 @@ def _word(granted: Any) -> str:
     return "not admitted" if granted is None else str(granted.value)
 
 
-def _as_data(one: QueueChange) -> dict[str, Any]:
+def as_data(one: QueueChange) -> dict[str, Any]:
+    """Return a change as it is printed with -o json."""
     return {
         "queue": one.queue,
         "change": "new" if one.is_new else "gone" if one.is_gone else "changed" if one.is_changed else "same",

@@ -1,0 +1,141 @@
+"""The state of the page, kept current by watches of queues and nodes, and its changes, at most one message a second.
+
+Watches no pods: everything about a queue is in its status, so that the cost grows with queues that change, not with the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fairburst.cli.dashboard.entries import entry, pool_of
+from fairburst.cli.status import leader
+from fairburst.kube.api.errors import ApiError, Forbidden
+from fairburst.kube.api.informer import Informer
+from fairburst.kube.api.objects import Node, Object
+from fairburst.kube.names import GROUP, VERSION
+from fairburst.kube.queues.listing import PLURALS
+
+if TYPE_CHECKING:
+    from fairburst.config import Config
+    from fairburst.kube.api.client import ApiClient
+
+SECONDS_BETWEEN = 1.0
+LEADER_SECONDS = 5.0
+MOST_BEHIND = 30  # messages that a browser may lag behind before it is cut off; it connects again and gets everything
+JSON = msgspec.json.Encoder()
+
+
+class QueueObject(Object):
+    """A queue, with spec and status as they are stored."""
+
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
+
+
+class Live:
+    """The queues of all namespaces, or of one, and the pool. `start`, then `run` until cancelled."""
+
+    def __init__(self, client: ApiClient, config: Config, namespace: str | None = None) -> None:
+        self._client, self._config = client, config
+        self._entries: dict[str, dict[str, Any]] = {}
+        self._changed: set[str] = set()
+        self._pool: dict[str, Any] = {"nodes": 0, "capacity": {}, "shapes": []}
+        self._leader: dict[str, Any] = {}
+        self._pool_changed = asyncio.Event()
+        self._readers: set[asyncio.Queue[bytes | None]] = set()
+        within = "" if namespace is None else f"/namespaces/{namespace}"
+        self._queues = [
+            Informer(client, f"/apis/{GROUP}/{VERSION}{within}/{plural}", QueueObject, _ignored, on_event=self._seen(kind))
+            for kind, plural in PLURALS.items()
+        ]
+        self._nodes: Informer[Node] | None = Informer(client, "/api/v1/nodes", Node, self._pool_changed.set)
+
+    async def start(self) -> None:
+        """Read everything once. Raises ApiError where queues may not be read; without the right to nodes, capacity stays unknown."""
+        await asyncio.gather(*(informer.read() for informer in self._queues))
+        assert self._nodes is not None
+        try:
+            await self._nodes.read()
+        except Forbidden as error:
+            self._nodes, self._pool["problem"] = None, f"Capacity is unknown: {error.message}"
+        self._count_nodes()
+        self._leader = await leader(self._client, self._config)
+        self._changed.clear()
+
+    async def run(self) -> None:
+        """Watch, and tell readers what changes."""
+        watched = [*self._queues, *([self._nodes] if self._nodes else [])]
+        await asyncio.gather(*(informer.run() for informer in watched), self._look_at_leader(), self._tell())
+
+    def follow(self) -> asyncio.Queue[bytes | None]:
+        """Return a queue of messages, everything first; None ends it. Give it to `leave` at the end."""
+        reader: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_BEHIND)
+        reader.put_nowait(self._message(self._entries, replace=True))
+        self._readers.add(reader)
+        return reader
+
+    def leave(self, reader: asyncio.Queue[bytes | None]) -> None:
+        """Send nothing more to this reader."""
+        self._readers.discard(reader)
+
+    def _seen(self, kind: str) -> Any:
+        def changed(_: str, old: QueueObject | None, new: QueueObject | None) -> None:
+            metadata = (new or old or QueueObject()).metadata
+            key = f"{kind}/{metadata.namespace}/{metadata.name}"
+            self._changed.add(key)
+            if new is None:
+                self._entries.pop(key, None)
+            else:
+                stored = {"spec": new.spec or {}, "status": new.status or {}}
+                self._entries[key] = entry(kind, metadata.namespace, metadata.name, stored)
+
+        return changed
+
+    async def _look_at_leader(self) -> None:
+        while True:
+            await asyncio.sleep(LEADER_SECONDS)
+            try:
+                self._leader = await leader(self._client, self._config)
+            except ApiError as error:
+                self._leader = {"problem": f"the API server does not answer: {error.message}"}
+            self._pool_changed.set()
+
+    async def _tell(self) -> None:
+        while True:
+            await asyncio.sleep(SECONDS_BETWEEN)
+            if not self._changed and not self._pool_changed.is_set():
+                continue
+            if self._pool_changed.is_set():
+                self._count_nodes()
+                self._pool_changed.clear()
+            changed, self._changed = self._changed, set()
+            message = self._message({key: self._entries.get(key) for key in changed}, replace=False)
+            for reader in list(self._readers):
+                self._send(reader, message)
+
+    def _send(self, reader: asyncio.Queue[bytes | None], message: bytes) -> None:
+        if reader.full():
+            self._readers.discard(reader)
+            while not reader.empty():
+                reader.get_nowait()
+            reader.put_nowait(None)
+        else:
+            reader.put_nowait(message)
+
+    def _count_nodes(self) -> None:
+        if self._nodes is not None:
+            pool = self._config.pool
+            self._pool = pool_of(self._nodes.store.values(), pool.counted_resources, pool.node_selector)
+
+    def _message(self, entries: Mapping[str, Any], *, replace: bool) -> bytes:
+        pool = {"name": self._config.pool.name, **self._pool}
+        return JSON.encode({"at": time.time(), "pool": pool, "operator": self._leader, "replace": replace, "queues": entries})
+
+
+def _ignored() -> None:
+    """Changes are told by `on_event`."""

@@ -1,0 +1,56 @@
+"""Questions that a page asks on demand: the commands `explain`, `eta` and `plan`, with their answers as `-o json` prints them.
+
+Each reads the cluster and decides, which takes a second or more at a thousand queues, so they run one at a time, beside the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import typer
+
+from fairburst.cli import eta, explain, plan
+from fairburst.cli.cluster import Cluster
+from fairburst.cli.errors import CommandError
+
+RUNS, SEED = 40, 1
+
+
+class Questions:
+    """Asks one cluster. Every method raises CommandError with one line that says what to do."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._one_at_a_time = asyncio.Lock()
+
+    async def queue(self, namespace: str, name: str) -> dict[str, Any]:
+        """Why the queue has what it has, and what would give it more."""
+        findings, found = await self._ask(lambda: self._cluster.ask(lambda client: explain.ask(client, self._cluster, name, namespace)))
+        return explain.as_data(findings, found)
+
+    async def job(self, namespace: str, name: str) -> dict[str, Any]:
+        """Why the Job waits, and when it starts."""
+        what = f"job/{name}"
+        findings, found = await self._ask(lambda: self._cluster.ask(lambda client: explain.ask(client, self._cluster, what, namespace)))
+        start = await self._ask(lambda: self._cluster.ask(lambda client: eta.ask(client, self._cluster, namespace, name, RUNS, SEED)))
+        return {**explain.as_data(findings, found), "eta": start}
+
+    async def what_if(self, capacity: Sequence[str], removed: Sequence[str], weights: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+        """What changes of capacity, queues and weights would do to every queue."""
+        try:
+            asked = plan.Asked(
+                (), dict(plan.factor(text) for text in capacity), tuple(removed),
+                {queue: plan.parsed_weight(text) for queue, text in weights}, {},
+            )  # fmt: skip
+        except typer.BadParameter as error:
+            raise CommandError(error.message) from None
+        if not (asked.factors or asked.removed or asked.weights):
+            raise CommandError("expected a change to try: capacity, a queue to remove, or a weight; found none")
+        changes = await self._ask(lambda: self._cluster.ask(lambda client: plan.ask(client, self._cluster, asked)))
+        return [plan.as_data(one) for one in changes]
+
+    async def _ask(self, work: Callable[[], Any]) -> Any:
+        async with self._one_at_a_time:
+            return await asyncio.to_thread(work)
