@@ -1,0 +1,72 @@
+// Elements, amounts and times: what every page uses. Text from the cluster only ever becomes text nodes.
+
+export function el(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name === "style") Object.assign(made.style, value);
+    else if (name in made) made[name] = value;
+    else made.setAttribute(name, value);
+  }
+  made.append(...children.filter((one) => one !== null && one !== undefined));
+  return made;
+}
+
+export const card = (title, note, ...children) => el("section", {}, el("h2", {}, title, " ", el("small", {}, note)), ...children);
+
+export function amount(name, value) {
+  if (name === "cpu") return `${round(value)} cpu`;
+  if (name === "memory" || name === "ephemeral-storage") {
+    const power = Math.min(6, Math.max(0, Math.floor(Math.log2(Math.max(value, 1)) / 10)));
+    return `${round(value / 1024 ** power)} ${["B", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][power]}${name === "memory" ? "" : ` ${name}`}`;
+  }
+  return `${round(value)} ${name}`;
+}
+
+const round = (value) => (value >= 100 ? Math.round(value) : Math.round(value * 100) / 100).toLocaleString("en");
+export const amounts = (found) => Object.entries(found).filter(([, value]) => value > 0).map(([name, value]) => amount(name, value)).join(", ") || "nothing";
+export const percent = (part) => (part === null || part === undefined ? "–" : `${Math.round(part * 1000) / 10} %`);
+
+export function span(seconds) {
+  const left = Math.max(0, Math.round(seconds));
+  if (left >= 172800) return `${Math.round(left / 86400)} d`;
+  if (left >= 7200) return `${Math.round(left / 3600)} h`;
+  return left >= 120 ? `${Math.round(left / 60)} min` : `${left} s`;
+}
+
+// The largest part of the pool's capacity that an amount takes in any one resource.
+export function part(found, capacity) {
+  const parts = Object.entries(found).map(([name, value]) => (capacity[name] > 0 ? value / capacity[name] : 0));
+  return Math.max(0, ...parts);
+}
+
+export const queueName = (queue) => `${queue.namespace}/${queue.name}`;
+export const queueLink = (queue) => el("a", { href: `#/queue/${queue.kind}/${queueName(queue)}`, title: queueName(queue) }, queueName(queue));
+export const badge = (queue) => el("span", { className: `badge ${queue.class ?? "warn"}` }, queue.class ?? "Undecided");
+
+export function bar(label, { used, band = 0, tick = null }) {
+  const wide = (value) => `${Math.min(100, value * 100)}%`;
+  return el("div", { className: "bar", role: "img", "aria-label": label, title: label },
+    el("i", { className: "band", style: { width: wide(band) } }),
+    el("i", { className: "used", style: { width: wide(used) } }),
+    tick === null ? null : el("i", { className: "tick", style: { left: `min(calc(100% - 3px), ${wide(tick)})` } }));
+}
+
+export async function ask(path, shown) {
+  shown.replaceChildren(el("p", { className: "quiet", role: "status" }, "Reading the cluster and deciding"));
+  try {
+    const answer = await fetch(path);
+    const found = await answer.json();
+    if (!answer.ok) throw new Error(found.error ?? answer.statusText);
+    return found;
+  } catch (error) {
+    shown.replaceChildren(el("p", { className: "bad", role: "alert" }, error.message));
+    return null;
+  }
+}
+
+export function explained(found) {
+  const facts = Object.entries(found.facts).flatMap(([label, text]) => [el("dt", {}, label), el("dd", {}, text)]);
+  const advice = found.advice.map((one) => el("li", {}, one.change, one.command ? el("pre", { tabIndex: 0 }, one.command) : null));
+  const work = (found.work ?? []).map((line) => el("p", {}, line));
+  return [...work, el("p", {}, el("strong", {}, found.headline)), el("dl", {}, ...facts), found.goal ? el("p", {}, found.goal) : null, el("ul", {}, ...advice)].filter(Boolean);
+}
