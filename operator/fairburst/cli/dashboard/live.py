@@ -46,6 +46,7 @@ class Live:
         self._changed: set[str] = set()
         self._pool: dict[str, Any] = {"nodes": 0, "capacity": {}, "shapes": []}
         self._leader: dict[str, Any] = {}
+        self._may_read_nodes = True
         self._pool_changed = asyncio.Event()
         self._readers: set[asyncio.Queue[bytes | None]] = set()
         within = "" if namespace is None else f"/namespaces/{namespace}"
@@ -53,24 +54,23 @@ class Live:
             Informer(client, f"/apis/{GROUP}/{VERSION}{within}/{plural}", QueueObject, _ignored, on_event=self._seen(kind))
             for kind, plural in PLURALS.items()
         ]
-        self._nodes: Informer[Node] | None = Informer(client, "/api/v1/nodes", Node, self._pool_changed.set)
+        self._nodes = Informer(client, "/api/v1/nodes", Node, self._pool_changed.set)
 
     async def start(self) -> None:
         """Read everything once. Raises ApiError where queues may not be read; without the right to nodes, capacity stays unknown."""
         await asyncio.gather(*(informer.read() for informer in self._queues))
-        assert self._nodes is not None
         try:
             await self._nodes.read()
         except Forbidden as error:
-            self._nodes, self._pool["problem"] = None, f"Capacity is unknown: {error.message}"
+            self._may_read_nodes, self._pool["problem"] = False, f"Capacity is unknown: {error.message}"
         self._count_nodes()
         self._leader = await leader(self._client, self._config)
         self._changed.clear()
 
     async def run(self) -> None:
         """Watch, and tell readers what changes."""
-        watched = [*self._queues, *([self._nodes] if self._nodes else [])]
-        await asyncio.gather(*(informer.run() for informer in watched), self._look_at_leader(), self._tell())
+        nodes = [self._nodes.run()] if self._may_read_nodes else []
+        await asyncio.gather(*(informer.run() for informer in self._queues), *nodes, self._look_at_leader(), self._tell())
 
     def follow(self) -> asyncio.Queue[bytes | None]:
         """Return a queue of messages, everything first; None ends it. Give it to `leave` at the end."""
@@ -128,7 +128,7 @@ class Live:
             reader.put_nowait(message)
 
     def _count_nodes(self) -> None:
-        if self._nodes is not None:
+        if self._may_read_nodes:
             pool = self._config.pool
             self._pool = pool_of(self._nodes.store.values(), pool.counted_resources, pool.node_selector)
 

@@ -1,4 +1,4 @@
-"""The local web server of the dashboard. It listens on the loopback interface only, answers GET only, and only who has its secret.
+"""The local web server of the dashboard. It listens on the loopback interface only, answers GET only, and asks for a secret.
 
 The page shows what the kubeconfig of the person who started it may read. So that neither another user of the machine nor a page of
 another site reads it too, the first address carries a secret, which becomes a cookie, and requests by other host names are refused.
@@ -68,7 +68,7 @@ class DashboardServer:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
-        """Refuse foreign hosts (DNS rebinding), other sites, and whoever lacks the secret; say errors as JSON."""
+        """Refuse foreign hosts (DNS rebinding), other sites, and requests without the secret; say errors as JSON."""
         if request.host not in self._hosts or request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
             return web.Response(status=403, text="expected a request by this dashboard's own address", headers=HEADERS)
         given = request.query.get("secret", "") if request.path == "/" else ""

@@ -26,7 +26,7 @@ function draw() {
   if (fresh) scrollTo(0, 0);
 }
 
-// The page is drawn anew, so the keyboard's place on it, by link or by field, is found again.
+// Each drawing replaces the page, so the link or field that had the focus is found again.
 function keepingFocus(work) {
   const was = document.activeElement, inside = main.contains(was), cursor = was?.selectionStart ?? null;
   const scrolled = [...main.querySelectorAll(".scroll")].map((one) => one.scrollLeft);

@@ -70,7 +70,7 @@ function waiting(queues) {
   const found = queues.filter((one) => Object.keys(one.waiting).length).slice(0, ROWS);
   const rows = found.map((one) => el("tr", {}, el("th", { scope: "row" }, queueLink(one)), el("td", { className: "wide" }, amounts(one.waiting)), el("td", {}, one.explanation)));
   if (!rows.length) return card("Waiting work", "", el("p", { className: "quiet" }, "Nothing waits."));
-  return card("Waiting work", `of ${rows.length} queues`, scrolled(["Queue", "Waits", "Why"], rows, "Waiting work"));
+  return card("Waiting work", `of ${rows.length} queues`, scrolled(["Queue", "Waits", "Why"], rows, "What waits in each queue, and why"));
 }
 
 function table(state, queues, again) {
@@ -79,17 +79,19 @@ function table(state, queues, again) {
   const wanted = view.filter.toLowerCase();
   const found = queues.filter((one) => `${queueName(one)} ${one.class} ${one.reason}`.toLowerCase().includes(wanted));
   found.sort((one, other) => part(other.usage, state.pool.capacity) - part(one.usage, state.pool.capacity) || queueName(one).localeCompare(queueName(other)));
-  const rows = found.slice(0, view.rows).map((one) => row(one, state.pool.capacity));
-  const more = found.length > rows.length ? button(`Show all ${found.length}`, () => { view.rows = Infinity; again(); }) : null;
-  const legend = "Bar: used; shaded: guaranteed now; mark: fair share, as parts of the pool.";
+  const shown = found.slice(0, view.rows);
+  const whole = Math.max(0.001, ...shown.flatMap((one) => [one.share ?? 0, part(one.usage, state.pool.capacity), part(one.guaranteed, state.pool.capacity)]));
+  const rows = shown.map((one) => row(one, state.pool.capacity, whole));
+  const more = found.length > shown.length ? button(`Show all ${found.length}`, () => { view.rows = Infinity; again(); }) : null;
+  const legend = `Bar: used; shaded: guaranteed now; mark: fair share. A full bar is ${percent(whole)} of the pool.`;
   return card("Queues", `${found.length} of ${queues.length}`, el("label", {}, "Filter", input), scrolled(["Queue", "Class", "Use against fair share", "Used", "Fair share", "State"], rows, legend), more);
 }
 
-function row(queue, capacity) {
+function row(queue, capacity, whole) {
   const used = part(queue.usage, capacity), kept = part(queue.guaranteed, capacity);
   const label = `${percent(used)} used, ${percent(kept)} guaranteed, fair share ${percent(queue.share)}`;
   const state = queue.ready === "True" ? el("span", { className: "quiet" }, "Ready") : el("span", { className: "bad", title: queue.message }, queue.reason);
-  return el("tr", {}, el("th", { scope: "row" }, queueLink(queue)), el("td", {}, badge(queue)), el("td", { className: "bar-cell" }, bar(label, { used, band: kept, tick: queue.share })),
+  return el("tr", {}, el("th", { scope: "row" }, queueLink(queue)), el("td", {}, badge(queue)), el("td", { className: "bar-cell" }, bar(label, { used: used / whole, band: kept / whole, tick: queue.share === null ? null : queue.share / whole })),
     el("td", { className: "number" }, percent(used)), el("td", { className: "number" }, percent(queue.share)), el("td", {}, state));
 }
 

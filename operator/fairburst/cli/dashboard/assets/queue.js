@@ -31,7 +31,7 @@ export function jobPage() {
     const found = await ask(`/ask/job/${encodeURIComponent(within.value)}/${encodeURIComponent(name.value)}`, shown);
     if (found) shown.replaceChildren(start(found.eta), ...explained(found));
   });
-  return [card("A Job", "why it waits, and when it starts", form, shown)];
+  return [el("h1", {}, "A Job"), card("Why it waits, and when it starts", "", form, shown)];
 }
 
 function start(eta) {

@@ -13,7 +13,7 @@ export function whatIfPage() {
     const found = await ask(`/ask/what-if?${query}`, shown);
     if (found) shown.replaceChildren(result(found));
   });
-  return [card("What if", "decided again with the change; nothing is written", form, shown)];
+  return [el("h1", {}, "What if"), card("Decide again with a change", "nothing is written", form, shown)];
 }
 
 function result(found) {
