@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-slow test-long e2e test-fast lint crds cli-page chart package site image release-check lock bench bench-peers reproduce cluster-build clean fuzz simulate-faults fuzz-objects mutate audit nightly
+.PHONY: demo test test-slow test-long e2e test-fast lint crds cli-page chart package site image release-check lock bench bench-peers reproduce cluster-build browser clean fuzz simulate-faults fuzz-objects mutate audit nightly
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -28,8 +28,12 @@ test: lint cluster-build
 	$(tests) measure -m $(MEASURE)
 
 ## test-slow: the chart on an API server, and the papers' experiments in their quick forms; CI runs it too
-test-slow: $(STAMP) cluster-build
+test-slow: $(STAMP) cluster-build browser
 	$(tests) slow -m slow -n 2 --dist loadfile
+
+## browser: a Chromium for the tests of the dashboard, by apt as root where there is none; they are skipped without one
+browser:
+	@command -v chromium google-chrome > /dev/null || { apt-get update -qq && apt-get install -y -qq chromium > /dev/null; } || echo "no Chromium"
 
 ## test-long: figures that take minutes each on the control plane and want the machine for themselves; half an hour, not in CI
 test-long: $(STAMP) cluster-build

@@ -29,7 +29,11 @@ def entry(kind: str, namespace: str, name: str, obj: Mapping[str, Any]) -> dict[
         **{part: _amounts(status.get(part)) for part in AMOUNTS},
         "share": _part(status.get("share")),
         "explanation": status.get("explanation") or "",
-        "window": window and {"state": window.get("state"), **{each: _seconds(window[each]) for each in TIMES if window.get(each)}},
+        "window": window
+        and {
+            "state": window.get("state"),
+            **{each: datetime.fromisoformat(window[each]).timestamp() for each in TIMES if window.get(each)},
+        },
         "periodSeconds": periodic.get("periodSeconds"),
     }
 
@@ -59,12 +63,5 @@ def _amounts(found: Mapping[str, str] | None) -> dict[str, float]:
 def _part(text: str | None) -> float | None:
     try:
         return float(str(text).removesuffix("%")) / 100
-    except ValueError:
-        return None
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp()
     except ValueError:
         return None
