@@ -1,9 +1,8 @@
 """The realistic engine: virtual time around `policy.decide` (or a baseline behind the same interface).
 
 Events have a total order (time, kind, serial). After all events of one instant there is one round: the policy sees a snapshot, and each
-queue starts tasks, first job first, while its use is below what it was allocated and the next task fits on a node. A queue whose next
-task doesn't fit waits; queues are served in the order hard, soft, others, and among equals by the least part of their
-allocation that they have already.
+queue starts tasks, first job first, while its use is below its allocation and the next task fits on a node; where it doesn't, the queue
+waits. Queues are served in the order hard, soft, others, and among equals by the least part of their allocation that they have already.
 """
 
 from __future__ import annotations
