@@ -24,6 +24,7 @@ from fairburst.cli import (
     manifests,
     metrics,
     plan,
+    recommend,
     replay,
     report,
     reproduce,
@@ -31,6 +32,7 @@ from fairburst.cli import (
     simulate,
     snapshot,
     status,
+    top,
     uninstall,
 )
 from fairburst.cli.dashboard import command
@@ -63,7 +65,10 @@ app = typer.Typer(
 )
 QUESTIONS, OPERATOR, EXPERIMENTS = "Ask a cluster", "Install and run", "Simulate, replay, report"
 for panel, functions in (
-    (QUESTIONS, (status.status, get.get, explain.explain, eta.eta, plan.plan, command.dashboard, doctor.doctor)),
+    (
+        QUESTIONS,
+        (status.status, top.top, get.get, explain.explain, eta.eta, plan.plan, recommend.recommend, command.dashboard, doctor.doctor),
+    ),
     (OPERATOR, (run.run, extender.extender, manifests.manifests, crds.crds, config.config, metrics.metrics, uninstall.uninstall)),
     (EXPERIMENTS, (simulate.simulate, reproduce.reproduce, replay.replay, report.report)),
 ):

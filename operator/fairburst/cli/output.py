@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
     from fairburst.cli.arguments import Form
 
 FLEXIBLE = frozenset({"QUEUE", "WHY", "MESSAGE", "FOUND", "CLASSES"})  # columns that are wrapped where a terminal is narrow
@@ -29,22 +31,32 @@ class Table:
 
 def print_table(table: Table, form: Form = "table") -> None:
     """Print the table: in full where the output is piped, within the width of a terminal otherwise."""
-    shown = [at for at, name in enumerate(table.head) if form == "wide" or name not in table.wide]
     if not sys.stdout.isatty():
-        sys.stdout.write(_plain(table, shown))
+        sys.stdout.write(_plain(table, _shown(table, form)))
         return
     from rich.console import Console  # noqa: PLC0415  only a terminal needs it
-    from rich.table import Table as RichTable  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
 
     console = Console(highlight=False)
-    widths = _fitted(table, shown, console.width)
+    console.print(drawn_table(table, console.width, form))
+
+
+def drawn_table(table: Table, room: int, form: Form = "table") -> RichTable:
+    """Return the table as a terminal of `room` columns shows it."""
+    from rich.table import Table as RichTable  # noqa: PLC0415  only a terminal needs it
+    from rich.text import Text  # noqa: PLC0415
+
+    shown = _shown(table, form)
+    widths = _fitted(table, shown, room)
     drawn = RichTable(box=None, pad_edge=False, header_style="bold")
     for at in shown:
         drawn.add_column(table.head[at], justify="right" if table.head[at] in table.right else "left", overflow="fold", width=widths[at])
     for row in table.rows:
         drawn.add_row(*(Text(row[at], style=STYLES.get(row[at], "")) for at in shown))
-    console.print(drawn)
+    return drawn
+
+
+def _shown(table: Table, form: Form) -> list[int]:
+    return [at for at, name in enumerate(table.head) if form == "wide" or name not in table.wide]
 
 
 def _widths(table: Table, shown: Sequence[int]) -> dict[int, int]:

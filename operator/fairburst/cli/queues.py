@@ -48,7 +48,12 @@ def next_burst(window: Mapping[str, Any] | None, now: float) -> str:
     if not window:
         return "-"
     at = {name: datetime.fromisoformat(window[name]).timestamp() for name in ("armsAt", "opensBy", "deadline") if window.get(name)}
-    match window.get("state"):
+    return burst_in_words(window.get("state"), at, now)
+
+
+def burst_in_words(state: str | None, at: Mapping[str, float], now: float) -> str:
+    """Say the same of a window whose times are in seconds."""
+    match state:
         case "Open" if "deadline" in at:
             return f"open, {seconds_text(at['deadline'] - now)} left"
         case "Overdue":

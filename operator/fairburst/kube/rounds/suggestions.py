@@ -15,7 +15,7 @@ from fairburst.kube.queues.core_values import promise_to_status
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.usage.work_history import WorkHistories
 from fairburst.policy.baselines import Policy
-from fairburst.policy.model import ClusterSnapshot, Memory, Periodic, PolicyConfig, QueueKind, QueueSpec
+from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, Periodic, PolicyConfig, QueueKind, QueueSpec
 from fairburst.policy.tolerance import SMALLEST
 from fairburst.suggestion.bursts import bursts_of
 from fairburst.suggestion.suggest import Suggestion, suggest
@@ -67,20 +67,28 @@ class Suggestions:
         self, found: Suggestion, snapshot: ClusterSnapshot, row: int, memory: Memory, config: PolicyConfig, wall: float
     ) -> dict[str, Any]:
         observed = snapshot.queues[row]
-        burst = replace(found.burst, resources={name: _rounded_up(name, amount) for name, amount in found.burst.resources.items()})
-        spec = QueueSpec(f"{observed.name}-suggested", QueueKind.LATENCY, (wall, observed.name), observed.weight, burst, found.arrival)
-        changed = with_queue(without_queue(snapshot, row), spec)
-        result, _ = self._policy(changed, memory, config, wall)
-        granted = result.classes[-1]
-        written = promise_to_status(spec)
-        verdict = "would be rejected" if granted is None else f"would be {granted.value}"
-        return {
-            "bursts": found.seen,
-            "class": "Rejected" if granted is None else granted.value,
-            "burst": written["burst"],
-            "arrival": written["arrival"],
-            "message": f"{_sentence(found)} A LatencyQueue with this burst and arrival, which hold a margin, {verdict}.",
-        }
+        spec = suggested_queue(found, f"{observed.name}-suggested", observed.weight, wall)
+        result, _ = self._policy(with_queue(without_queue(snapshot, row), spec), memory, config, wall)
+        return suggestion_to_status(found, spec, result.classes[-1])
+
+
+def suggested_queue(found: Suggestion, name: str, weight: float, wall: float) -> QueueSpec:
+    """The suggestion as a queue created at `wall`, its amounts rounded up to sizes that people write."""
+    burst = replace(found.burst, resources={name: _rounded_up(name, amount) for name, amount in found.burst.resources.items()})
+    return QueueSpec(name, QueueKind.LATENCY, (wall, name), weight, burst, found.arrival)
+
+
+def suggestion_to_status(found: Suggestion, spec: QueueSpec, granted: GuaranteeClass | None) -> dict[str, Any]:
+    """The form of status.suggestion: burst, arrival, class (None: rejected) and a message."""
+    verdict = "would be rejected" if granted is None else f"would be {granted.value}"
+    written = promise_to_status(spec)
+    return {
+        "bursts": found.seen,
+        "class": "Rejected" if granted is None else granted.value,
+        "burst": written["burst"],
+        "arrival": written["arrival"],
+        "message": f"{sentence(found)} A LatencyQueue with this burst and arrival, which hold a margin, {verdict}.",
+    }
 
 
 def _rounded_up(resource: str, amount: float) -> float:
@@ -92,7 +100,8 @@ def _rounded_up(resource: str, amount: float) -> float:
     return math.ceil(amount - 1e-6)
 
 
-def _sentence(found: Suggestion) -> str:
+def sentence(found: Suggestion) -> str:
+    """What was seen, in one sentence: "7 bursts were seen: 4 cpu for 30 s, every 300 ± 5 s."."""
     amounts = ", ".join(f"{_amount(name, amount)} {name}" for name, amount in found.typical.items())
     often = f"every {found.every:.0f} ± {found.varies:.0f} s" if isinstance(found.arrival, Periodic) else f"about every {found.every:.0f} s"
     return f"{found.seen} bursts were seen: {amounts} for {found.burst.duration_seconds:.0f} s, {often}."
