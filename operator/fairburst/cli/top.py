@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -37,7 +36,9 @@ def top(
 
 
 async def _show(client: ApiClient, cluster: Cluster, namespace: str | None) -> None:
-    import msgspec  # noqa: PLC0415  keeps `fairburst --help` quick
+    import asyncio  # noqa: PLC0415  keeps `fairburst --help` quick
+
+    import msgspec  # noqa: PLC0415
     from rich.live import Live as Screen  # noqa: PLC0415
 
     from fairburst.cli.dashboard.live import Live  # noqa: PLC0415
