@@ -119,6 +119,7 @@ def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[Site]:
         made.wait_for_pods("steady", 6)
         until(lambda: made.status("LatencyQueue", "bursty").get("class") == "Hard", PATIENCE_SECONDS, "the bystander to be hard")
         until(lambda: admits_one_more(made.hard("steady")), PATIENCE_SECONDS, "the bystander's quota")
+        until(lambda: made.hard("bursty"), PATIENCE_SECONDS, "the hard bystander's quota")  # statuses do not wait for quotas
         yield made
 
 
