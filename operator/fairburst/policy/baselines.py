@@ -115,6 +115,8 @@ POLICIES: Mapping[str, Policy] = {
     "bopf": decide, "drf": drf, "sp": strict_priority, "n-bopf": naive_bopf, "m-bvt": m_bvt, "capacity": capacity_fifo, "dress": dress,
     "static": static_partition,
 }  # fmt: skip
+# Policies without classes that still place the tasks of latency queues before those of others.
+LATENCY_FIRST: frozenset[Policy] = frozenset({strict_priority})
 
 
 def _virtual_times(snapshot: ClusterSnapshot, memory: Memory, awake: np.ndarray, now: float) -> FloatArray:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fairburst.policy.arrays import BoolArray, IntArray
-from fairburst.policy.baselines import POLICIES, Policy, strict_priority
+from fairburst.policy.baselines import LATENCY_FIRST, POLICIES, Policy
 from fairburst.policy.dress.values import DemandCategory, DressConfig, StartMode
 from fairburst.policy.model import ClusterSnapshot, EventKind, GuaranteeClass, Memory, QueueKind, RoundResult, Schedule
 from fairburst.sim.backlog import Backlog, Batch, LiveJob, permitted
@@ -74,7 +74,7 @@ class Simulation:
         self.serial = 0
         self.memory = Memory()
         self.now, self.wake = 0.0, math.inf
-        self.latency_first = policy is strict_priority
+        self.latency_first = policy in LATENCY_FIRST
         self.granted: BoolArray = np.zeros(len(self.queues), dtype=bool)
         self.record_use = record_use
         self.record = Record(self.queues, scenario.cluster.resources, name)
@@ -295,7 +295,7 @@ class Simulation:
         return started
 
     def _rank(self, row: int, result: RoundResult) -> int:
-        """Whose tasks are placed first. Strict Priority knows no classes, but means it of latency queues."""
+        """Return the queue's place in the order in which tasks are placed; 0 is first."""
         return _RANK[GuaranteeClass.HARD if self.latency_first and self.latency[row] else result.classes[row]]
 
     def _start_queue(self, row: int, allocation: IntArray) -> int:
