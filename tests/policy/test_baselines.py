@@ -27,7 +27,7 @@ from tests.support.strategies import START
 
 CONFIG = PolicyConfig()
 HARD, SOFT, ELASTIC = GuaranteeClass.HARD, GuaranteeClass.SOFT, GuaranteeClass.ELASTIC
-WITHOUT_WINDOWS = ("drf", "sp", "capacity", "static", "m-bvt")
+WITHOUT_WINDOWS = ("drf", "sp", "capacity", "static", "m-bvt", "edf")
 
 
 def divided(name: str, queues: tuple[QueueSpec, ...], capacity: list[float], demand: object, unit: object = None) -> list[list[float]]:
@@ -207,6 +207,63 @@ class TestBorrowedVirtualTime:
         assert (entry.promise, entry.guarantee_class, entry.admission_order) == (queues[1], ELASTIC, 1)
         assert (entry.ledger_value, entry.ledger_rate, entry.ledger_as_of) == (0.0, 0.5, START)
         assert memory.next_admission_order == 3
+
+
+class TestEarliestDeadlineFirst:
+    """Liu and Layland (JACM 1973): the burst with the earliest deadline has all that it wants; throughput queues share the rest."""
+
+    def decided(self, queues: tuple[QueueSpec, ...], *rounds: tuple[float, list[list[float]]]) -> list[list[float]]:
+        """Rounds of (seconds after the start, demand) on 10 cores; the allocation of the last."""
+        memory, allocation = Memory(), list[list[float]]()
+        for seconds, demand in rounds:
+            result, memory = POLICIES["edf"](snapshot(queues, [10.0], demand), memory, CONFIG, START + seconds)
+            allocation = [[pytest.approx(amount) for amount in row] for row in result.allocation.tolist()]
+        return allocation
+
+    def bursts(self) -> tuple[QueueSpec, ...]:
+        """Deadlines of 40 s and of 10 s, and two batch queues of weights 1 and 3."""
+        return (
+            latency("slow/q", 0.0, [6.0], 10, Sporadic(100), 40),
+            latency("quick/q", 1.0, [6.0], 10, Sporadic(100)),
+            throughput("one/q", 2.0),
+            throughput("three/q", 3.0, weight=3.0),
+        )
+
+    def test_of_two_bursts_at_once_the_earlier_deadline_has_all_that_it_wants(self) -> None:
+        """10 cores: 6 for the deadline of 10 s, the remaining 4 for that of 40 s, none for batch."""
+        assert self.decided(self.bursts(), (0, [[6.0], [6.0], [10.0], [10.0]])) == [[4.0], [6.0], [0.0], [0.0]]
+
+    def test_what_bursts_leave_is_shared_by_weight(self) -> None:
+        """10 - 6 = 4 cores by weights 1 and 3; without a burst 10."""
+        assert self.decided(self.bursts(), (0, [[0.0], [6.0], [10.0], [10.0]])) == [[0.0], [6.0], [1.0], [3.0]]
+        assert self.decided(self.bursts(), (0, [[0.0], [0.0], [10.0], [10.0]])) == [[0.0], [0.0], [2.5], [7.5]]
+
+    def test_deadlines_count_from_the_beginning_of_each_burst(self) -> None:
+        """The slow burst begins at 0 and is due at 40. A quick one that begins at 29 is due at 39, one that begins at 31 at 41."""
+        slow, both = [[6.0], [0.0], [10.0], [10.0]], [[6.0], [6.0], [10.0], [10.0]]
+        assert self.decided(self.bursts(), (0, slow), (29, both)) == [[4.0], [6.0], [0.0], [0.0]]
+        assert self.decided(self.bursts(), (0, slow), (31, both)) == [[6.0], [4.0], [0.0], [0.0]]
+
+    def test_a_burst_that_ended_leaves_no_deadline_behind(self) -> None:
+        """The slow queue's burst of second 0 ends; its next begins at 60 and is due at 100, after the quick one of 85, due at 95."""
+        slow, none, both = ([[amount], [other], [10.0], [10.0]] for amount, other in ((6.0, 0.0), (0.0, 0.0), (6.0, 6.0)))
+        assert self.decided(self.bursts(), (0, slow), (30, none), (60, slow), (85, both)) == [[4.0], [6.0], [0.0], [0.0]]
+        assert self.decided(self.bursts(), (0, slow), (60, slow), (85, both)) == [[6.0], [4.0], [0.0], [0.0]]
+
+    def test_a_scheduled_burst_has_its_own_deadline(self) -> None:
+        """Bursts at 0, due 5 s later, and at 50, due 90 s later; the sporadic one is due 40 s after its beginning."""
+        schedule = tuple(ScheduledBurst(START + at, Burst({"cpu": 6.0}, 5, deadline)) for at, deadline in ((0, 5), (50, 90)))
+        queues = (
+            latency("slow/q", 0.0, [6.0], 10, Sporadic(100), 40),
+            QueueSpec("s/q", QueueKind.LATENCY, (1.0, "s/q"), arrival=Schedule(schedule)),
+        )
+        both, none = [[6.0], [6.0]], [[0.0], [0.0]]
+        assert self.decided(queues, (0, both)) == [[4.0], [6.0]]
+        assert self.decided(queues, (0, both), (20, none), (50, both)) == [[6.0], [4.0]]
+
+    def test_of_equal_deadlines_the_older_queue_is_first(self) -> None:
+        queues = tuple(latency(f"{name}/q", order, [8.0], 10, Sporadic(100)) for order, name in enumerate("ba"))
+        assert self.decided(queues, (0, [[8.0], [8.0]])) == [[8.0], [2.0]]
 
 
 class TestVariantsOfBopf:

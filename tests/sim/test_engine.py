@@ -102,12 +102,23 @@ def test_with_preemption_it_starts_at_once_and_the_evicted_work_is_done_again() 
     assert record.end == 85.0
 
 
-def test_drf_halves_and_strict_priority_takes_all() -> None:
+def test_drf_halves_and_what_puts_bursts_first_takes_all() -> None:
     queues = (throughput_spec("batch", 0.0), latency_spec("lq", 1.0, ("cpu",), (10.0,), 10.0, 100.0))
     scenario = Scenario(MACHINE, queues, [Submission(0.0, "batch", single(40, 5.0)), Submission(0.0, "lq", single(20, 5.0))])
     assert run(scenario, "drf").of("lq")[0].end == 20.0
     assert run(scenario, "sp").of("lq")[0].end == 10.0
+    assert run(scenario, "edf").of("lq")[0].end == 10.0
     assert run(scenario, "bopf").of("lq")[0].end == 10.0
+
+
+def test_under_earliest_deadline_first_the_burst_that_is_due_first_ends_first() -> None:
+    """Two bursts of 20 tasks of 5 s on 10 cores: each takes 10 s alone. The one that is due in 50 s goes before the one due in 100 s."""
+    queues = tuple(
+        latency_spec(name, order, ("cpu",), (10.0,), due, 100.0) for name, order, due in (("late", 0.0, 100.0), ("soon", 1.0, 50.0))
+    )
+    scenario = Scenario(MACHINE, queues, [Submission(0.0, name, single(20, 5.0)) for name in ("late", "soon")])
+    record = run(scenario, "edf")
+    assert [record.of(name)[0].end for name in ("late", "soon")] == [20.0, 10.0]
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +130,7 @@ def busy() -> Scenario:
     )
 
 
-@pytest.mark.parametrize("policy", ["bopf", "drf", "sp", "n-bopf", "m-bvt", "capacity", "static"])
+@pytest.mark.parametrize("policy", ["bopf", "drf", "sp", "n-bopf", "m-bvt", "capacity", "static", "edf"])
 def test_use_never_exceeds_capacity_under_any_policy(busy: Scenario, policy: str) -> None:
     seen: list[ClusterSnapshot] = []
 

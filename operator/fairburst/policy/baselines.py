@@ -1,7 +1,7 @@
-"""What the paper compares BoPF with (BoPF §2.3, §5.1), behind the interface of `decide`: DRF, Strict Priority, N-BoPF, M-BVT, Capacity
-FIFO and a static partition.
+"""Policies to compare BoPF with, behind the interface of `decide`: the paper's DRF, Strict Priority, N-BoPF, M-BVT and Capacity FIFO
+(BoPF §2.3, §5.1), earliest deadline first and a static partition.
 
-None of them has windows; all but N-BoPF admit everybody. They round to whole units exactly as BoPF does.
+None of them has windows; all but N-BoPF admit every queue. They round to whole units exactly as BoPF does.
 """
 
 from __future__ import annotations
@@ -106,6 +106,31 @@ def m_bvt(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: 
     return result, Memory(remembered, memory.next_admission_order)
 
 
+def earliest_deadline_first(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[RoundResult, Memory]:
+    """Latency queues by the deadline of their burst, each as far as capacity goes (Liu and Layland, JACM 1973); the rest by DRF.
+
+    A burst begins when its queue wants something after it wanted nothing, and ends when it wants nothing: work that is left when the
+    next burst comes keeps its deadline, and goes before every later one. Ties: creation order. The beginning is kept in the memory's
+    `period_started`, infinite for an idle queue.
+    """
+    declared, columns = _admit_all(snapshot, config, now)
+    wanted = _wanted(snapshot, declared)
+    known = [memory.queues.get(spec.name) for spec in snapshot.queues]
+    began = np.array([now if item is None or math.isinf(item.period_started) else item.period_started for item in known])
+    began[~row_any_above(wanted, 0.0)] = math.inf
+    latency = np.flatnonzero(declared.latency)
+    ordered = latency[np.argsort(began[latency] + _deadlines(declared, began)[latency], kind="stable")]
+    first = np.zeros_like(wanted)
+    first[ordered] = wanted[ordered] * take_in_order(wanted[ordered], snapshot.live_capacity, slack_of(snapshot.live_capacity))[:, None]
+    left = np.maximum(snapshot.live_capacity - first.sum(axis=0), 0.0)
+    second = _divide(np.where(declared.latency[:, None], 0.0, wanted), declared, snapshot.live_capacity, left)
+    remembered = {
+        spec.name: QueueMemory(spec, GuaranteeClass.ELASTIC, row, period_started=float(began[row]))
+        for row, spec in enumerate(snapshot.queues)
+    }
+    return _result(snapshot, config, columns, first + second, now), Memory(remembered, memory.next_admission_order)
+
+
 def dress(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[RoundResult, Memory]:
     """BoPF with DRESS among the throughput queues, with its defaults where `config` has no settings for it."""
     return decide(snapshot, memory, config if config.dress is not None else dataclasses.replace(config, dress=DressConfig()), now)
@@ -113,10 +138,10 @@ def dress(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: 
 
 POLICIES: Mapping[str, Policy] = {
     "bopf": decide, "drf": drf, "sp": strict_priority, "n-bopf": naive_bopf, "m-bvt": m_bvt, "capacity": capacity_fifo, "dress": dress,
-    "static": static_partition,
+    "static": static_partition, "edf": earliest_deadline_first,
 }  # fmt: skip
 # Policies without classes that still place the tasks of latency queues before those of others.
-LATENCY_FIRST: frozenset[Policy] = frozenset({strict_priority})
+LATENCY_FIRST: frozenset[Policy] = frozenset({strict_priority, earliest_deadline_first})
 
 
 def _virtual_times(snapshot: ClusterSnapshot, memory: Memory, awake: np.ndarray, now: float) -> FloatArray:
@@ -129,6 +154,17 @@ def _virtual_times(snapshot: ClusterSnapshot, memory: Memory, awake: np.ndarray,
         wakes = awake & ~was_awake
         virtual[wakes] = np.maximum(virtual[wakes], virtual[backlogged].min())
     return virtual
+
+
+def _deadlines(declared: Declared, began: FloatArray) -> FloatArray:
+    """(N,) seconds from a burst's beginning to its deadline; of a schedule, those of the last burst that arrived by `began`."""
+    deadline = declared.deadline.copy()
+    flat = declared.schedules
+    for row in np.flatnonzero(flat.count):
+        whole = slice(flat.start[row], flat.start[row] + flat.count[row])
+        at = np.searchsorted(flat.arrival[whole], began[row] + TIME_STEP_SECONDS, side="right") - 1
+        deadline[row] = flat.deadline[whole][max(at, 0)]
+    return deadline
 
 
 def _warps(declared: Declared, capacity: FloatArray) -> FloatArray:
