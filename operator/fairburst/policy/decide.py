@@ -230,7 +230,7 @@ def _same_units(unit: FloatArray, former: FloatArray | None) -> bool:
 
 
 def _wanted(columns: Columns, snapshot: ClusterSnapshot) -> FloatArray:
-    """(N, K) demand of admitted queues, scaled down as a whole where a throughput queue's limit stops it."""
+    """(N, K) demand of admitted queues, scaled down as a whole where the queue's limit stops it."""
     wanted = snapshot.demand
     admitted = columns.guarantee != NOT_ADMITTED
     if not admitted.all():
@@ -345,14 +345,15 @@ def _charge(
 
 
 def _level(columns: Columns, inputs: AllocationInput, allocation: FloatArray, account: Account) -> FloatArray:
-    """(N, K) what a quota should permit: the allocation, or the whole rate of an armed or open hard queue with budget left."""
+    """(N, K) amounts that quotas should permit: the allocation, or the whole rate of an armed or open hard queue with budget left, which
+    whole pods never raise above the queue's limit."""
     armed = np.flatnonzero((columns.guarantee == HARD) & (columns.state == ARMED) & (account.budget > 0))
     if armed.size == 0 and inputs.hard.size == 0:
         return allocation
     level = allocation.copy(order="K")
     for rows, whole_rate in ((inputs.hard, inputs.whole_rate), (armed, units_up(inputs.rate, inputs.unit, armed))):
         put_rows(level, rows, np.maximum(take_rows(level, rows), whole_rate))
-    return level
+    return level if columns.declared.limit is None else np.minimum(level, columns.declared.limit)
 
 
 def _next_turn(columns: Columns) -> float:

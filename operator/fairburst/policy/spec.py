@@ -77,8 +77,8 @@ class QueueSpec:
     `name` is unique in the pool ("namespace/name") and the last key of every tie-break. `order` is the key of creation
     order (creation time, then name): admission runs in this order. `burst` and `arrival` are None for throughput queues
     (and `burst` is None where the arrival is a Schedule, which carries its own).
-    `limits` caps the allocation of a throughput queue per resource;
-    resources it does not name are uncapped. `suspended` holds all new work: no allocation, no weight in the division.
+    `limits` caps the allocation per resource; resources it does not name are uncapped.
+    `suspended` holds all new work: no allocation, no weight in the division.
     `lead_time`: room is made ahead of a predictable burst (lead_time.py).
     """
 
