@@ -58,8 +58,36 @@ def test_a_throughput_queue_keeps_its_limits() -> None:
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"limits": {"cpu": "400"}}, id="just what the burst needs"),
+        pytest.param({"limits": {"cpu": "400000m"}}, id="in other units"),
+        pytest.param(schedule(scheduled("2026-01-01T00:00:00Z")) | {"limits": {"cpu": 400}}, id="above every scheduled burst"),
+    ],
+)
+def test_a_latency_queue_keeps_limits_that_hold_its_bursts(changes: dict[str, Any]) -> None:
+    spec = to_queue_spec(parse_queue(queue("LatencyQueue", changed(LATENCY_SPEC, changes))))
+    assert spec.limits == {"cpu": 400.0}
+    assert promise_to_status(spec)["limits"] == {"cpu": "400"}
+    assert promise_from_status(promise_to_status(spec)).limits == {"cpu": 400.0}
+
+
+@pytest.mark.parametrize(
     ("changes", "want"),
     [
+        *(
+            pytest.param(changes, "spec.limits: expected limits of at least what each burst needs, and only for resources", id=name)
+            for name, changes in {
+                "a limit below the burst": {"limits": {"cpu": "399999m"}},
+                "a limit on what the burst does not name": {"limits": {"ephemeral-storage": "1Ti"}},
+                "a limit below a scheduled burst": schedule(scheduled("2026-01-01T00:00:00Z")) | {"limits": {"cpu": "500m"}},
+            }.items()
+        ),
+        pytest.param(
+            {"limits": {"cpu": 400}, "uncertainty": {"confidencePercent": 95, "fromHistory": True}},
+            "spec.limits: expected no limits beside uncertainty",
+            id="limits and uncertainty",
+        ),
         pytest.param(
             {"burst/resources/cpu": "-1"},
             "spec.burst.resources.cpu: expected a quantity greater than zero, found '-1'",

@@ -62,6 +62,10 @@ GOOD = [
     ),
     pytest.param("LatencyQueue", LATENCY_SPEC, {"burst/resources": {"cpu": "500m", "ephemeral-storage": "1.5Gi"}}, id="fractions"),
     pytest.param("LatencyQueue", LATENCY_SPEC, {"leadTime": "Auto"}, id="lead time"),
+    pytest.param("LatencyQueue", LATENCY_SPEC, {"limits": {"cpu": "400000m", "memory": "1Ti"}}, id="limits of a burst"),
+    pytest.param(
+        "LatencyQueue", LATENCY_SPEC, schedule(scheduled("2026-01-01T00:00:00Z")) | {"limits": {"cpu": 1}}, id="limits of a schedule"
+    ),
     pytest.param("ThroughputQueue", THROUGHPUT_SPEC, {}, id="limits"),
     pytest.param("ThroughputQueue", {"pool": POOL}, {}, id="nothing but a pool"),
     pytest.param("ThroughputQueue", {"pool": POOL, "elasticity": {}}, {}, id="elasticity, all by default"),
@@ -178,6 +182,25 @@ BAD = [
         "spec.uncertainty",
         "expected standardDeviationPercent, or fromHistory: true",
         id="uncertainty",
+    ),
+    pytest.param(
+        {"limits": {"cpu": "399999m"}}, "spec.limits", "expected limits of at least what each burst needs", id="limit below the burst"
+    ),
+    pytest.param({"limits": {"cpu": "lots"}}, "spec.limits[cpu]", "expected a Kubernetes quantity such as", id="limit that is no quantity"),
+    pytest.param(
+        {"limits": {"ephemeral-storage": "1Ti"}}, "spec.limits", "and only for resources that it names", id="limit on what is not declared"
+    ),
+    pytest.param(
+        schedule(scheduled("2026-01-01T00:00:00Z")) | {"limits": {"cpu": "500m"}},
+        "spec.limits",
+        "expected limits of at least what each burst needs",
+        id="limit below a scheduled burst",
+    ),
+    pytest.param(
+        {"limits": {"cpu": 400}, "uncertainty": {"confidencePercent": 95, "fromHistory": True}},
+        "spec.limits",
+        "expected no limits beside uncertainty",
+        id="limits and uncertainty",
     ),
     pytest.param({"reclaim": "Always"}, "spec.reclaim", 'supported values: "Never", "Evict"', id="reclaim"),
     pytest.param({"leadTime": "Always"}, "spec.leadTime", "Always", id="lead time"),

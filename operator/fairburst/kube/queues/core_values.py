@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from fairburst.kube.queues.bursts import Arrival, Burst, Calendar, Periodic, Schedule, ScheduledBurst, Sporadic
 from fairburst.kube.queues.calendar import part_at
 from fairburst.kube.queues.objects import InvalidQueueError, Queue
-from fairburst.kube.queues.specs import LatencyQueueSpec, ThroughputQueueSpec
+from fairburst.kube.queues.specs import LatencyQueueSpec
 from fairburst.kube.queues.statuses import Promise
 from fairburst.kube.queues.uncertainty import AskedFor, asked_for
 from fairburst.kube.times import from_epoch, to_epoch
@@ -43,7 +43,7 @@ def to_queue_spec(queue: Queue, now: float | None = None, asked: AskedFor | None
         weight=float(spec.weight),
         burst=burst,
         arrival=arrival,
-        limits=_to_units(spec.limits or {}) if isinstance(spec, ThroughputQueueSpec) else {},
+        limits=_to_units(spec.limits or {}),
         suspended=spec.suspended,
         lead_time=isinstance(spec, LatencyQueueSpec) and spec.lead_time != "Off" and spec.arrival.sporadic is None,
     )

@@ -19,6 +19,7 @@ from fairburst.kube.queues.fields import (
     Resources,
 )
 from fairburst.kube.queues.rules import Rule, SpecModel
+from fairburst.quantity import parse_exact
 
 _MAX_CURVE = 16_384  # characters: twice the length of a curve with the most points at full precision
 
@@ -43,6 +44,11 @@ class QueueSettings(SpecModel):
         "gate. Suspend: as Quota, and its Jobs wait suspended until they fit whole. Observe: not at all, decisions are only reported.",
     )
     suspended: bool = Field(default=False, description="True holds the queue: no new work starts, and it has no part in the division.")
+    limits: Resources | None = Field(
+        default=None,
+        description="The most the queue is ever allocated, by resource. A resource that is not named is not limited. On a LatencyQueue: "
+        "at least what each burst needs, for resources of the burst only; idle capacity is lent up to it.",
+    )
 
 
 def _fits_period(spec: Any) -> bool:
@@ -62,6 +68,24 @@ def _fits_interarrival(spec: Any) -> bool:
 
 def _fits_calendar(spec: Any) -> bool:
     return not (spec.burst and spec.arrival.calendar) or spec.burst.deadline <= calendars.shortest_gap(spec.arrival.calendar.times)
+
+
+def _bursts_of(spec: Any) -> list[Burst]:
+    return [spec.burst] if spec.burst else list(spec.arrival.schedule.bursts if spec.arrival.schedule else ())
+
+
+def _within_limits(spec: Any) -> bool:
+    return all(
+        name in burst.resources and parse_exact(burst.resources[name]) <= parse_exact(most)
+        for burst in _bursts_of(spec)
+        for name, most in (spec.limits or {}).items()
+    )
+
+
+def _cel_within_limits(burst: str) -> str:
+    most, needed = "string(self.limits[name])", f"string({burst}.resources[name])"
+    holds = f"!isQuantity({most}) || !isQuantity({needed}) || quantity({most}).compareTo(quantity({needed})) >= 0"
+    return f"self.limits.all(name, name in {burst}.resources && ({holds}))"
 
 
 _CEL_DEADLINE = "(has(self.burst.deadlineSeconds) ? self.burst.deadlineSeconds : self.burst.durationSeconds)"
@@ -111,6 +135,19 @@ class LatencyQueueSpec(QueueSettings):
             cel="",  # CEL cannot read cron expressions
             holds=_fits_calendar,
             found=lambda spec: f"{calendars.shortest_gap(spec.arrival.calendar.times):.0f} < {spec.burst.deadline}",
+        ),
+        Rule(
+            field="limits",
+            expected="expected limits of at least what each burst needs, and only for resources that it names",
+            cel=f"!has(self.limits) || (!has(self.burst) || {_cel_within_limits('self.burst')}) && "
+            f"(!has(self.arrival.schedule) || self.arrival.schedule.bursts.all(b, {_cel_within_limits('b')}))",
+            holds=_within_limits,
+        ),
+        Rule(
+            field="limits",
+            expected="expected no limits beside uncertainty, which may ask for more than the burst",
+            cel="!has(self.limits) || !has(self.uncertainty)",
+            holds=lambda spec: spec.limits is None or spec.uncertainty is None,
         ),
         Rule(
             field="uncertainty",
@@ -209,9 +246,6 @@ class Elasticity(SpecModel):
 class ThroughputQueueSpec(QueueSettings):
     """A queue of long-running work that needs its fair share over time."""
 
-    limits: Resources | None = Field(
-        default=None, description="The most the queue is ever allocated, by resource. A resource that is not named is not limited."
-    )
     small_jobs: SmallJobs | None = Field(
         default=None, description="Which jobs are small; by default the operator's smallJobs.thresholdPercent says so."
     )
