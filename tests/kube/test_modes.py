@@ -1,20 +1,13 @@
-"""The registry of modes and the CRD's values of spec.enforcement are the same list, and a mode's properties agree with each other."""
+"""A mode's properties agree with each other, and a queue is enforced by the mode that it names."""
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from fairburst.kube.modes.mode import Mode
 from fairburst.kube.modes.registry import DEFAULT, MODES, mode_of
-from fairburst.kube.queues.specs import QueueSettings
-
-
-def test_the_crd_permits_exactly_the_registered_modes() -> None:
-    field = QueueSettings.model_fields["enforcement"]
-    assert set(get_args(field.annotation)) == MODES.keys()
-    assert field.default == DEFAULT.name
 
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=lambda mode: mode.name)

@@ -4,4 +4,9 @@ from __future__ import annotations
 
 from fairburst.kube.modes.mode import Mode
 
-MODE = Mode("Observe", "enforcement: Observe; decisions are reported, nothing is written.", enforced=False)
+MODE = Mode(
+    "Observe",
+    "not at all, decisions are only reported.",
+    "enforcement: Observe; decisions are reported, nothing is written.",
+    enforced=False,
+)

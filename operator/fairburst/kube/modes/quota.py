@@ -4,4 +4,6 @@ from __future__ import annotations
 
 from fairburst.kube.modes.mode import Mode
 
-MODE = Mode("Quota", "the namespace's ResourceQuota follows the allocation.", entitled=True, divided=True)
+MODE = Mode(
+    "Quota", "a ResourceQuota in its namespace.", "the namespace's ResourceQuota follows the allocation.", entitled=True, divided=True
+)

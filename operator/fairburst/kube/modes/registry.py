@@ -12,6 +12,14 @@ MODES: dict[str, Mode] = {mode.name: mode for mode in (quota.MODE, gate.MODE, su
 DEFAULT = quota.MODE
 
 
+def registered(name: str) -> str:
+    """Return the name of a mode. Raises ValueError if no mode has it."""
+    if name not in MODES:
+        *names, last = (repr(known) for known in MODES)
+        raise ValueError(f"expected {', '.join(names)} or {last}")
+    return name
+
+
 def mode_of(spec: Any) -> Mode:
     """Return the mode that a queue's spec names, as written; the default if it names none that exists."""
     named = spec.get("enforcement") if isinstance(spec, Mapping) else None

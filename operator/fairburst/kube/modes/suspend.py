@@ -6,6 +6,7 @@ from fairburst.kube.modes.mode import Mode
 
 MODE = Mode(
     "Suspend",
+    "as Quota, and its Jobs wait suspended until they fit whole.",
     "new Jobs wait suspended until they fit the allocation whole; the namespace's ResourceQuota follows it.",
     holds="Jobs",
 )

@@ -6,10 +6,11 @@ honour yet is refused, never silently ignored.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from fairburst.kube.modes.registry import DEFAULT, MODES, registered
 from fairburst.kube.queues import calendar as calendars
 from fairburst.kube.queues.bursts import Arrival, Burst, Uncertainty
 from fairburst.kube.queues.fields import (
@@ -38,10 +39,10 @@ class QueueSettings(SpecModel):
         description="Whether running work of others may be evicted for what this queue is owed: the part of a burst inside its guarantee "
         "while its window is open, or a throughput queue's fair share after the grace time. Never: it waits for work to end.",
     )
-    enforcement: Literal["Quota", "Gate", "Suspend", "Observe"] = Field(
-        default="Quota",
-        description="How the queue is held to its level. Quota: a ResourceQuota in its namespace. Gate: its pods wait behind a scheduling "
-        "gate. Suspend: as Quota, and its Jobs wait suspended until they fit whole. Observe: not at all, decisions are only reported.",
+    enforcement: Annotated[str, AfterValidator(registered)] = Field(
+        default=DEFAULT.name,
+        description=" ".join(["How the queue is held to its level.", *(f"{mode.name}: {mode.declaration}" for mode in MODES.values())]),
+        json_schema_extra={"enum": list(MODES)},
     )
     suspended: bool = Field(default=False, description="True holds the queue: no new work starts, and it has no part in the division.")
     limits: Resources | None = Field(
