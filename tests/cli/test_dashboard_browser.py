@@ -102,7 +102,7 @@ class TestPages:
     def test_now_shows_capacity_bursts_waiting_work_and_queues(self, decided_queues: Served, page: Page) -> None:
         assert decided_queues
         expect(page.get_by_role("heading", level=1)).to_have_text("Pool default")
-        expect(page.locator("section", has_text="Capacity")).to_contain_text("24 cpu of 64 cpu")
+        expect(page.locator("section", has_text="Capacity")).to_contain_text("24 of 64 cores")
         bursts = page.locator("section", has=page.get_by_role("heading", name="Bursts"))
         expect(bursts.get_by_role("img").first).to_have_attribute("aria-label", re.compile(r"open, (300 s|\d min|\d+ s) left"))
         expect(bursts).to_contain_text("4 met, 1 missed")
@@ -178,6 +178,8 @@ def test_no_page_has_a_barrier_or_needs_sideways_scrolling(
         page.wait_for_selector(ready)
         assert barriers(page) == [], where
         assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), where
+        cut = "[...document.querySelectorAll('.scroll')].some((one) => one.scrollWidth > one.clientWidth)"
+        assert not page.evaluate(cut), f"{where}: a table is cut off"
     context.close()
 
 

@@ -27,7 +27,7 @@ COOKIE = "fairburst"
 HEARTBEAT_SECONDS = 10.0
 END_SECONDS = 1.0
 ASSETS = {"index.html": "text/html", "style.css": "text/css", "icon.svg": "image/svg+xml"} | {
-    f"{name}.js": "text/javascript" for name in ("app", "page", "now", "queue", "whatif")
+    f"{name}.js": "text/javascript" for name in ("app", "page", "now", "bursts", "queue", "whatif")
 }
 HEADERS = {
     "Cache-Control": "no-store",

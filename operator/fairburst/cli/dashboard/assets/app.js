@@ -18,11 +18,11 @@ function draw() {
   for (const link of document.querySelectorAll("nav a")) link.toggleAttribute("aria-current", link.hash === `#/${page}`);
   document.title = `${page === "queue" ? rest.slice(1).join("/") : { "": "Now", "what-if": "What if", job: "A Job" }[page] ?? "fairburst"} · fairburst`;
   if (page === "what-if" || page === "job") {
-    if (fresh) main.replaceChildren(...(page === "job" ? jobPage() : whatIfPage()));
+    if (fresh) main.replaceChildren(...(page === "job" ? jobPage(state) : whatIfPage(state)));
   } else if (page === "queue") {
-    if (fresh) main.replaceChildren(el("div"), advice(rest));
+    if (fresh) main.replaceChildren(el("div", { className: "page" }), advice(rest));
     main.firstChild.replaceChildren(...queuePage(state, rest.join("/")));
-  } else keepingFocus(() => main.replaceChildren(el("h1", {}, `Pool ${state.pool.name}`), ...now(state, draw)));
+  } else keepingFocus(() => main.replaceChildren(...now(state, draw)));
   if (fresh) scrollTo(0, 0);
 }
 

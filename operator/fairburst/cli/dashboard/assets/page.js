@@ -12,19 +12,23 @@ export function el(tag, properties = {}, ...children) {
 }
 
 export const card = (title, note, ...children) => el("section", {}, el("h2", {}, title, " ", el("small", {}, note)), ...children);
+export const heading = (text, ...more) => el("div", { className: "heading" }, el("h1", {}, text), ...more);
 
 export function amount(name, value) {
-  if (name === "cpu") return `${round(value)} cpu`;
+  if (name === "cpu") return `${round(value)} ${value === 1 ? "core" : "cores"}`;
   if (name === "memory" || name === "ephemeral-storage") {
     const power = Math.min(6, Math.max(0, Math.floor(Math.log2(Math.max(value, 1)) / 10)));
-    return `${round(value / 1024 ** power)} ${["B", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][power]}${name === "memory" ? "" : ` ${name}`}`;
+    return `${round(value / 1024 ** power)} ${["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"][power]}${name === "memory" ? "" : ` ${name}`}`;
   }
   return `${round(value)} ${name}`;
 }
 
+// Without its unit where the unit follows anyway: "24 of 64 cores".
+export const ofWhole = (name, value, whole) => `${/^(memory|ephemeral-storage)$/.test(name) ? amount(name, value) : round(value)} of ${amount(name, whole)}`;
+
 const round = (value) => (value >= 100 ? Math.round(value) : Math.round(value * 100) / 100).toLocaleString("en");
 export const amounts = (found) => Object.entries(found).filter(([, value]) => value > 0).map(([name, value]) => amount(name, value)).join(", ") || "nothing";
-export const percent = (part) => (part === null || part === undefined ? "–" : `${Math.round(part * 1000) / 10} %`);
+export const percent = (part) => (part === null || part === undefined ? "–" : `${(part * 100).toFixed(1)} %`);
 
 export function span(seconds) {
   const left = Math.max(0, Math.round(seconds));
@@ -40,7 +44,9 @@ export function part(found, capacity) {
 }
 
 export const queueName = (queue) => `${queue.namespace}/${queue.name}`;
-export const queueLink = (queue) => el("a", { href: `#/queue/${queue.kind}/${queueName(queue)}`, title: queueName(queue) }, queueName(queue));
+export const breakable = (name) => name.split("/").flatMap((one, at) => (at ? ["/", el("wbr"), one] : [one]));
+export const queueLink = (queue) => el("a", { href: `#/queue/${queue.kind}/${queueName(queue)}`, title: queueName(queue) }, ...breakable(queueName(queue)));
+export const queueOptions = (state, id) => el("datalist", { id }, ...[...state.queues.values()].map(queueName).sort().map((value) => el("option", { value })));
 export const badge = (queue) => el("span", { className: `badge ${queue.class ?? "warn"}` }, queue.class ?? "Undecided");
 
 export function bar(label, { used, band = 0, tick = null }) {
@@ -69,4 +75,10 @@ export function explained(found) {
   const advice = found.advice.map((one) => el("li", {}, one.change, one.command ? el("pre", { tabIndex: 0 }, one.command) : null));
   const work = (found.work ?? []).map((line) => el("p", {}, line));
   return [...work, el("p", {}, el("strong", {}, found.headline)), el("dl", {}, ...facts), found.goal ? el("p", {}, found.goal) : null, el("ul", {}, ...advice)].filter(Boolean);
+}
+
+export function showAll(count, work) {
+  const made = el("button", { type: "button", className: "more" }, `Show all ${count}`);
+  made.addEventListener("click", work);
+  return made;
 }

@@ -1,15 +1,21 @@
 // A queue's page, live, and a Job's page with its expected start.
-import { amounts, ask, badge, card, el, explained, percent, queueName, span } from "./page.js";
-import { situation } from "./now.js";
+import { timeLine } from "./bursts.js";
+import { amounts, ask, badge, bar, card, el, explained, heading, part, percent, queueName, span } from "./page.js";
 
 export function queuePage(state, key) {
   const queue = state.queues.get(key);
   if (!queue) return [card("Queue", "", el("p", {}, `There is no ${key} now.`))];
-  const facts = [["Kind", `${queue.kind}, weight ${queue.weight}, ${queue.enforcement}`], ["State", queue.ready === "True" ? "Ready" : queue.message], ["Fair share", percent(queue.share)],
+  const { capacity } = state.pool, used = part(queue.usage, capacity), kept = part(queue.guaranteed, capacity), wanted = part(queue.demand, capacity);
+  const whole = Math.max(0.001, queue.share ?? 0, used, kept, wanted);
+  const label = `${percent(used)} of the pool used, ${percent(kept)} guaranteed, ${percent(wanted)} wanted, fair share ${percent(queue.share)}`;
+  const measure = el("div", { className: "meter" }, bar(label, { used: used / whole, band: kept / whole, tick: queue.share === null ? null : queue.share / whole }),
+    el("p", { className: "quiet" }, el("span", {}, `${percent(used)} of the pool used, ${percent(wanted)} wanted`), el("span", {}, `fair share ${percent(queue.share)}`)));
+  const facts = [["Kind", `${queue.kind}, weight ${queue.weight}, ${queue.enforcement}`], ["State", queue.ready === "True" ? "Ready" : queue.message],
     ["Running", amounts(queue.usage)], ["Wanted", amounts(queue.demand)], ["Given", `${amounts(queue.allocation)}; guaranteed of it ${amounts(queue.guaranteed)}`],
     ["Waiting", queue.explanation || "Nothing waits."]];
-  if (queue.kind === "LatencyQueue") facts.push(["Burst", situation(queue.window, state.clock())], ["Bursts so far", `${queue.met} met, ${queue.missed} missed`]);
-  return [el("section", {}, el("h1", {}, queueName(queue), " ", badge(queue)), el("dl", {}, ...facts.flatMap(([label, text]) => [el("dt", {}, label), el("dd", {}, text)])))];
+  const listed = el("dl", {}, ...facts.flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]));
+  const bursts = queue.kind === "LatencyQueue" ? card("Bursts", "from the opening to the deadline", timeLine(state.clock(), [queue], false)) : null;
+  return [heading(queueName(queue), badge(queue)), card("Now", "", measure, listed), bursts].filter(Boolean);
 }
 
 export function advice(queue) {
@@ -22,8 +28,10 @@ export function advice(queue) {
   return card("Why", "decided again with each change", asked, shown);
 }
 
-export function jobPage() {
+export function jobPage(state) {
   const [within, name] = ["Namespace", "Job"].map((label) => el("input", { required: true, ariaLabel: label }));
+  within.setAttribute("list", "namespaces");
+  const namespaces = [...new Set([...state.queues.values()].map((one) => one.namespace))].sort().map((value) => el("option", { value }));
   const shown = el("div", { ariaLive: "polite" });
   const form = el("form", {}, el("label", {}, "Namespace", within), el("label", {}, "Job", name), el("button", { className: "main" }, "When does it start?"));
   form.addEventListener("submit", async (event) => {
@@ -31,7 +39,8 @@ export function jobPage() {
     const found = await ask(`/ask/job/${encodeURIComponent(within.value)}/${encodeURIComponent(name.value)}`, shown);
     if (found) shown.replaceChildren(start(found.eta), ...explained(found));
   });
-  return [el("h1", {}, "A Job"), card("Why it waits, and when it starts", "", form, shown)];
+  const hint = el("p", { className: "quiet" }, "The start is foretold by running the cluster forward from now, many times, with the durations of ended pods.");
+  return [heading("A Job"), card("Why it waits, and when it starts", "", form, el("datalist", { id: "namespaces" }, ...namespaces), hint, shown)];
 }
 
 function start(eta) {

@@ -1,9 +1,15 @@
 // What a change of capacity, weights or queues would do, by deciding again. Nothing is written.
-import { ask, card, el, percent } from "./page.js";
+import { ask, breakable, card, el, heading, percent, queueOptions } from "./page.js";
 
-export function whatIfPage() {
+const HINT = "For example: capacity -25% is a quarter of the nodes gone, cpu=+50% half as many cores more. Several fields together are one change.";
+
+const COLUMNS = [["share", "Share", "number wide"], ["level", "Level", "number"], ["given", "Given now", "number wide"]];
+
+export function whatIfPage(state) {
   const fields = { capacity: "+20%, or cpu=-10%", remove: "namespace/queue", weight: "namespace/queue=3" };
   const inputs = Object.entries(fields).map(([name, hint]) => el("input", { name, placeholder: hint }));
+  inputs[1].setAttribute("list", "queues");
+  inputs[2].setAttribute("list", "queues");
   const labels = ["Capacity", "Without the queue", "Weight"].map((label, at) => el("label", {}, label, inputs[at]));
   const shown = el("div", { ariaLive: "polite" });
   const form = el("form", {}, ...labels, el("button", { className: "main" }, "Try"));
@@ -13,17 +19,21 @@ export function whatIfPage() {
     const found = await ask(`/ask/what-if?${query}`, shown);
     if (found) shown.replaceChildren(result(found));
   });
-  return [el("h1", {}, "What if"), card("Decide again with a change", "nothing is written", form, shown)];
+  const hint = el("p", { className: "quiet" }, HINT);
+  return [heading("What if"), card("Decide again with a change", "nothing is written", form, queueOptions(state, "queues"), hint, shown)];
 }
 
 function result(found) {
-  const changed = found.filter((one) => one.change !== "same");
+  const changed = found.filter((one) => one.change !== "same").sort((one, other) => other.weaker - one.weaker);
   if (!changed.length) return el("p", {}, `No queue of ${found.length} would notice.`);
   const parts = ({ before, after }) => (percent(before) === percent(after) ? percent(after) : `${percent(before)} → ${percent(after)}`);
   const words = ({ before, after }) => (before === after ? after : `${before ?? "new"} → ${after ?? "gone"}`);
-  const rows = changed.map((one) => el("tr", {}, el("th", { scope: "row" }, one.queue), el("td", { className: one.weaker ? "bad" : "" }, words(one.class)),
-    ...["share", "level", "given"].map((each) => el("td", { className: "number" }, parts(one[each])))));
-  const head = el("tr", {}, ...["Queue", "Class", "Share", "Level", "Given now"].map((one, at) => el("th", { scope: "col", className: at > 1 ? "number" : "" }, one)));
-  return el("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Changes" },
-    el("table", {}, el("caption", {}, `${changed.length} of ${found.length} queues change. Parts are of the pool; the level is what a quota admits.`), el("thead", {}, head), el("tbody", {}, ...rows)));
+  const rows = changed.map((one) => el("tr", {}, el("th", { scope: "row" }, ...breakable(one.queue)), el("td", { className: one.weaker ? "bad" : "" }, words(one.class)),
+    ...COLUMNS.map(([each, , style]) => el("td", { className: style }, parts(one[each])))));
+  const titles = [["", "Queue", ""], ["", "Class", ""], ...COLUMNS].map(([, title, style]) => el("th", { scope: "col", className: style }, title));
+  const weaker = changed.filter((one) => one.weaker).length;
+  const verdict = weaker ? `${weaker} of ${found.length} queues would be promised less.` : `No queue would be promised less; ${changed.length} of ${found.length} change.`;
+  const table = el("table", {}, el("caption", { className: "hidden" }, "Changes"), el("thead", {}, el("tr", {}, ...titles)), el("tbody", {}, ...rows));
+  return el("div", {}, el("p", { className: weaker ? "verdict bad" : "verdict good" }, verdict), el("p", { className: "quiet" }, "Parts are of the pool; the level is what a quota admits."),
+    el("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Changes" }, table));
 }
