@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fairburst.forecast.coverage import measure
-from fairburst.forecast.forward import start_samples
 from fairburst.forecast.learned import Arrivals, Durations, size_class
+from fairburst.forecast.samples import start_samples
 from fairburst.forecast.state import JobState, StageState, State
 from fairburst.policy.model import Memory, PolicyConfig
 from fairburst.sim.cluster import one_machine

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fairburst.kube.api.objects import SchedulingGate
 from fairburst.kube.names import GATE, HELD_ANNOTATION
 from fairburst.kube.rounds.work_events import EVENTS_PER_SECOND, FIRST_OBJECTS, QUEUES_A_LOOK, WAITED_SECONDS, WorkEvent, WorkEvents
+from fairburst.kube.views.forecast_view import StartForecast
 from tests.support.objects import World, job, latency_spec, pod, requesting
 
 TQ, LQ = "ThroughputQueue", "LatencyQueue"
@@ -193,3 +194,57 @@ def test_nothing_is_told_where_nothing_waits(mode: str) -> None:
     told = Told(mode)
     told.look()
     assert [told.after(10.0) for _ in range(3)] == [[]] * 3
+
+
+def foreseen(told: Told, low: float, high: float) -> StartForecast:
+    """A forecast made now."""
+    middle = told.world.wall + (low + high) / 2
+    return StartForecast(told.world.wall, middle, {50: (middle, middle), 90: (told.world.wall + low, told.world.wall + high)})
+
+
+def looks(told: Told, starts: dict[str, StartForecast], seconds: float) -> list[WorkEvent]:
+    """Look once a second."""
+    found = []
+    for _ in range(round(seconds)):
+        told.world.after(1.0)
+        world = told.world
+        found += told.events.due(world.round(), world.engine.demands, world.engine.gates.gated.of, world.now, starts, world.wall)
+    return found
+
+
+def test_the_event_says_when_the_object_starts_where_that_is_forecast_and_no_second_one_repeats_it() -> None:
+    told = Told("Quota")
+    work(told, "train", 100)
+    (event,) = looks(told, {"train": foreseen(told, 46, 96)}, 60)
+    assert event.reason == "WaitsForRoom"
+    assert event.message.endswith(". It starts in 40 to 90 s with 90 % confidence, in about 65 s with 50 %.")
+
+
+def test_an_object_that_was_told_without_a_forecast_gets_one_event_with_the_first() -> None:
+    told = Told("Quota")
+    work(told, "train", 100)
+    (event,) = looks(told, {}, 60)
+    assert "It starts in" not in event.message
+    start = foreseen(told, 41, 91)
+    (event,) = looks(told, {"train": start}, 30)
+    assert (event.reason, event.warning, event.involved["name"]) == ("StartForecast", False, "train")
+    assert event.message == "It starts in 40 to 90 s with 90 % confidence, in about 65 s with 50 %."
+
+
+def test_another_forecast_is_told_once_the_told_time_has_passed_and_not_before() -> None:
+    told = Told("Quota")
+    work(told, "train", 100)
+    looks(told, {"train": foreseen(told, 46, 96)}, 10)
+    assert looks(told, {"train": foreseen(told, 400, 900)}, 80) == [], "the first interval has not passed yet"
+    (event,) = looks(told, {"train": foreseen(told, 400, 900)}, 60)
+    assert event.reason == "StartForecast"
+
+
+def test_forecasts_for_all_objects_of_a_queue_cost_one_event_each_at_most() -> None:
+    told = Told("Gate")
+    gated(told, 200)
+    starts = {f"batch/p{number:03}": foreseen(told, 600, 900) for number in range(200)}
+    looks(told, {}, 30)
+    found = looks(told, starts, 120)
+    assert 0 < len(found) <= FIRST_OBJECTS
+    assert {one.reason for one in found} == {"StartForecast"}

@@ -43,9 +43,9 @@ def eta(
 
 async def ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, runs: int, seed: int) -> dict[str, Any]:
     """Return when the Job starts, as -o json prints it. Raises CommandError and ApiError."""
-    from fairburst.forecast.forward import start_samples  # noqa: PLC0415  keeps `fairburst --help` quick
-    from fairburst.forecast.from_cluster import learn, state_of  # noqa: PLC0415
+    from fairburst.forecast.from_cluster import learn, state_of  # noqa: PLC0415  keeps `fairburst --help` quick
     from fairburst.forecast.intervals import Calibration  # noqa: PLC0415
+    from fairburst.forecast.samples import start_samples  # noqa: PLC0415
     from fairburst.kube.look import look  # noqa: PLC0415
 
     seen = await look(client, await cluster.settings(client))

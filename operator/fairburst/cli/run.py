@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from fairburst.cli.arguments import ConfigFile, config_of
 from fairburst.cli.cluster import Context, Kubeconfig
 
@@ -11,4 +13,4 @@ def run(config: ConfigFile = None, kubeconfig: Kubeconfig = None, context: Conte
     chosen = config_of(config, kubeconfig, context)
     from fairburst.kube import process  # noqa: PLC0415  kopf and aiohttp take half a second to load
 
-    return process.run(chosen)
+    return process.run(chosen, forecaster=(sys.executable, "-m", "fairburst.forecast"))

@@ -197,6 +197,29 @@ class ExtenderConfig(Group):
     )
 
 
+class ForecastConfig(Group):
+    """Forecasts of when waiting work starts (docs/forecast.md), made in a process of their own beside the operator."""
+
+    enabled: bool = Field(
+        default=True,
+        description="Whether forecasts are made. True by default: waiting work then says when it starts. The process begins with the first "
+        "work that waits for five seconds, and takes about 70 MB.",
+    )
+    interval_seconds: int = Field(
+        default=30,
+        ge=5,
+        le=3600,
+        description="Shortest time between two forecasts, in seconds. 30: most waits that raise a question are longer.",
+    )
+    core_percent: int = Field(
+        default=5,
+        ge=1,
+        le=100,
+        description="Processor time that forecasts may take in the long run, in percent of one core, at the lowest priority. 5 is below "
+        "what rounds of a busy cluster take; a forecast that costs more is followed by a longer pause.",
+    )
+
+
 class LogConfig(Group):
     """Logging, on standard error."""
 

@@ -12,6 +12,7 @@ from fairburst.config.group import DnsLabel, Group
 from fairburst.config.process import (
     EnforcementConfig,
     ExtenderConfig,
+    ForecastConfig,
     LeaderElectionConfig,
     LogConfig,
     MetricsConfig,
@@ -66,6 +67,9 @@ class Config(Group):
     webhook: WebhookConfig = Field(default_factory=WebhookConfig, description="The admission webhook. Off by default.")
     extender: ExtenderConfig = Field(
         default_factory=ExtenderConfig, description="Where the scheduler extender listens. By default on all addresses."
+    )
+    forecast: ForecastConfig = Field(
+        default_factory=ForecastConfig, description="Forecasts of when waiting work starts. On by default, a twentieth of a core at most."
     )
     log: LogConfig = Field(default_factory=LogConfig, description="Logging. By default key=value lines on standard error.")
     recording: RecordingConfig = Field(default_factory=RecordingConfig, description="Recording of rounds. Off by default.")

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from typing_extensions import override
 
-from fairburst.forecast.forward import RUNS, start_samples
 from fairburst.forecast.intervals import LEVELS, Calibration, Forecast, raw
 from fairburst.forecast.learned import Arrivals, Durations
+from fairburst.forecast.samples import RUNS, start_samples
 from fairburst.forecast.state import JobState, StageState, State
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.decide import decide

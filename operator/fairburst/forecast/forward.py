@@ -1,4 +1,4 @@
-"""One forward run of the simulator from a state, with drawn durations and arrivals; and many of them.
+"""One forward run of the simulator from a state, with drawn durations and arrivals.
 
 Tasks of one stage take equally long, so one duration is drawn for a stage: the one that was seen if a task of it has ended, else one that
 is longer than its running tasks have run already. Jobs that come later are drawn too, as they take room that a waiting job would have.
@@ -7,59 +7,112 @@ is longer than its running tasks have run already. Jobs that come later are draw
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from typing_extensions import override
 
+from fairburst.forecast.budget import Budget
 from fairburst.forecast.learned import Arrivals, Durations
 from fairburst.forecast.state import JobState, State
-from fairburst.policy.arrays import FloatArray
+from fairburst.policy.arrays import IntArray
 from fairburst.policy.decide import decide
 from fairburst.policy.model import RoundResult
 from fairburst.sim.backlog import Batch, LiveJob
-from fairburst.sim.engine import Kind, Simulation
+from fairburst.sim.engine import EPOCH, Kind, Simulation
 from fairburst.sim.scenario import Scenario, Submission
 from fairburst.sim.workload import DagJob, Stage
 
-RUNS = 40
 COARSER = 0.03  # of the time ahead: rounds of a run are at least so far apart, as a forecast of an hour needs no milliseconds
 MOST_EVENTS = 30_000  # of one run; a job that has not started by then starts later than can be said
+JUDGED_AFTER = 1e-3  # seconds after a deadline at which the run looks whether it held
 
 
-class _Forward(Simulation):
-    """A run that begins in the middle."""
+class Asked(NamedTuple):
+    """When does the `place`-th waiting task of this job start?"""
 
-    def __init__(self, state: State, durations: Durations, arrivals: Arrivals, draw: np.random.Generator, guess: float) -> None:
+    job: str
+    place: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ComingBurst:
+    """A burst of a latency queue that comes in a run at this time of the simulator's clock: its job, without the others that may come."""
+
+    queue: str
+    at: float
+    job: DagJob
+    deadline_seconds: float
+
+
+class Forward(Simulation):
+    """A run that begins in the middle. judged: latency queues of which the next deadline is looked at; `held` says by queue whether it was
+    met."""
+
+    def __init__(
+        self, state: State, durations: Durations, arrivals: Arrivals, draw: np.random.Generator, guess: float,
+        burst: ComingBurst | None = None, judged: Collection[str] = (),
+    ) -> None:  # fmt: skip
         scenario = Scenario(state.cluster, state.queues, config=state.config)
         super().__init__(scenario, decide, "bopf")
         self.now, self.memory = state.now, state.memory
         self.begun = self.last_round = state.now
         self.durations, self.draw, self.guess = durations, draw, guess
+        self.whole = {job.name for job in state.jobs if job.whole}
         self.live = {job.name: self._resume(job) for job in state.jobs}
-        self.coming = {queue: arrivals.stream(queue, state.now, draw) for queue in arrivals.queues if queue in self.row_of}
+        self.waiting = {name: sum(job.pending) for name, job in self.live.items()}
+        alone = () if burst is None else (burst.queue,)
+        queues = [queue for queue in arrivals.queues if queue in self.row_of and queue not in alone]
+        self.coming = {queue: arrivals.stream(queue, state.now, draw) for queue in queues}
         for queue in self.coming:
             self._expect_next(queue)
+        self.held: dict[str, bool] = {}
+        self.before = {queue: (entry.met, entry.missed) for queue in judged if (entry := self.memory.queues.get(queue)) is not None}
+        self.fine_from = math.inf
+        self.looks = sorted(at + JUDGED_AFTER for at in map(self._open_deadline, self.before) if at > self.now)
+        if burst is not None:
+            self._push(burst.at, Kind.ARRIVAL, Submission(burst.at, burst.queue, burst.job))
+            self.fine_from = burst.at
+            self.looks = [burst.at, burst.at + burst.deadline_seconds + JUDGED_AFTER]
 
-    def first_starts(self, asked: Collection[str], until: float) -> dict[str, float]:
-        """When each of the jobs `asked` starts its first task; infinite where not by `until`."""
-        open_ = [self.live[name] for name in asked]
+    def first_starts(self, asked: Mapping[str, Asked], until: float, budget: Budget | None = None) -> dict[str, float]:
+        """When each of the tasks `asked` for starts; infinite where not by `until`. Ends once all is known. Raises OutOfTimeError."""
+        starts, open_ = dict.fromkeys(asked, math.inf), dict(asked)
         self._round()
         for _ in range(MOST_EVENTS):
-            open_ = [job for job in open_ if math.isnan(job.record.first_start)]
-            time = min(self.heap[0][0] if self.heap else math.inf, self.wake)
-            if not open_ or time > until:
+            for key in [key for key, one in open_.items() if self.waiting[one.job] - sum(self.live[one.job].pending) >= one.place]:
+                starts[key] = self.now
+                del open_[key]
+            time = min(self.heap[0][0] if self.heap else math.inf, self.wake, self.looks[0] if self.looks else math.inf)
+            if time > until or not (open_ or self.held.keys() < self.before.keys()):
                 break
+            if budget is not None:
+                budget.check()
             self._advance(time)
             self._round_if_due(time)
-        starts = {name: self.live[name].record.first_start for name in asked}
-        return {name: math.inf if math.isnan(at) else at for name, at in starts.items()}
+        return starts
+
+    def _open_deadline(self, queue: str) -> float:
+        """The deadline of the queue's open window, in the simulator's time; negatively infinite without one."""
+        window = self.memory.queues[queue].window
+        return -math.inf if window is None or window.deadline is None else window.deadline - EPOCH
 
     @override
     def _round(self) -> None:
         self.last_round = self.now
         super()._round()
+        for queue in self.before.keys() - self.held.keys():
+            met, missed = self._judged(queue)
+            if met > self.before[queue][0] or missed > self.before[queue][1]:
+                self.held[queue] = met > self.before[queue][0]
+
+    def _judged(self, queue: str) -> tuple[int, int]:
+        columns = self.memory.columns
+        assert columns is not None  # noqa: S101  `decide` returns them
+        row = columns.declared.row_of[queue]
+        return int(columns.met[row]), int(columns.missed[row])
 
     @override
     def _decide(self) -> RoundResult:
@@ -68,7 +121,11 @@ class _Forward(Simulation):
 
     @override
     def _next_round(self, time: float) -> float:
-        return max(time, self.last_round + COARSER * (self.last_round - self.begun))
+        if self.looks and time >= self.looks[0]:
+            self.looks = [at for at in self.looks if at > time]
+            return time
+        begun = self.fine_from if self.last_round >= self.fine_from else self.begun
+        return max(time, self.last_round + COARSER * (self.last_round - begun))
 
     @override
     def _round_if_due(self, time: float) -> bool:
@@ -77,6 +134,28 @@ class _Forward(Simulation):
         if not due:
             self._start(self.result)
         return due
+
+    @override
+    def _start_queue(self, row: int, allocation: IntArray) -> int:
+        """Start jobs in order. A whole job that does not fit holds up the rest, unless it is larger than the allocation."""
+        if not self.whole:
+            return super()._start_queue(row, allocation)
+        offering, started, at = self.work.offering[row], 0, 0
+        while at < len(offering):
+            job = offering[at][1]
+            if job.spec.name in self.whole:
+                need = sum(count * demand for count, demand in zip(job.pending, job.demand, strict=True))
+                if (need > allocation).any():
+                    at += 1
+                    continue
+                if (need > allocation - self.work.usage[row]).any() or (need > self.machines.free.sum(axis=0)).any():
+                    break
+            started += self._start_job(job, allocation, allocation)
+            if job.offered:
+                break
+            offering.pop(at)
+        self.record.tasks_started += started
+        return started
 
     def _resume(self, state: JobState) -> LiveJob:
         """Submit a job, with the tasks running that run."""
@@ -111,7 +190,7 @@ class _Forward(Simulation):
     @override
     def _happen(self, event: tuple[float, int, int, object]) -> None:
         super()._happen(event)
-        if isinstance(event[3], Submission):
+        if isinstance(event[3], Submission) and event[3].queue in self.coming:
             self._expect_next(event[3].queue)
 
     def _expect_next(self, queue: str) -> None:
@@ -120,22 +199,3 @@ class _Forward(Simulation):
         at = self.now + max(wait, 1e-3)
         self._expect(queue, 1)
         self._push(at, Kind.ARRIVAL, Submission(at, queue, replace(job, stages=stages)))
-
-
-def start_samples(
-    state: State, asked: Collection[str], durations: Durations, arrivals: Arrivals, *, seed: int, runs: int = RUNS, guess: float = 60.0,
-    horizon: float = math.inf, tell: Callable[[int], None] | None = None,
-) -> Mapping[str, FloatArray]:  # fmt: skip
-    """(runs,) seconds from now to the start of each of the jobs asked for, ascending; infinite where it lies past the horizon.
-
-    guess: a duration for work of which nothing like it has ended.
-    """
-    found: dict[str, list[float]] = {name: [] for name in asked}
-    for number in range(runs):
-        draw = np.random.default_rng((seed, number))
-        starts = _Forward(state, durations, arrivals, draw, guess).first_starts(asked, state.now + horizon)
-        for name, at in starts.items():
-            found[name].append(at - state.now)
-        if tell is not None:
-            tell(number + 1)
-    return {name: np.sort(np.array(waits)) for name, waits in found.items()}

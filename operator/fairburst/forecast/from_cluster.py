@@ -6,15 +6,14 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from fairburst.forecast.learned import Arrivals, Durations
 from fairburst.forecast.state import JobState, StageState, State
 from fairburst.kube.api.objects import Job, Pod, controller_of
+from fairburst.kube.forecasts.ended_pods import epoch, pods_of, run_of, started_of
 from fairburst.kube.look import Look
 from fairburst.kube.queues.job_annotations import parallelism_of
-from fairburst.kube.times import to_epoch
 from fairburst.kube.usage.effective_requests import effective_requests, template_requests
 from fairburst.sim.cluster import one_machine
 from fairburst.sim.engine import EPOCH
@@ -39,19 +38,19 @@ def learn(seen: Look, ended: Iterable[Mapping[str, Any]]) -> Known:
     queues = {spec.name.partition("/")[0]: spec.name for spec in seen.round.snapshot.queues}
     by_job: dict[tuple[str, str], list[float]] = defaultdict(list)
     for pod in ended:
-        namespace, owner, seconds = _run_of(pod)
-        if owner is not None and seconds is not None and namespace in queues:
-            by_job[namespace, owner].append(seconds)
+        run = run_of(pod)
+        if run is not None and run.job and run.namespace in queues:
+            by_job[run.namespace, run.job].append(run.ended - run.started)
     for (namespace, name), runs in by_job.items():
         job = seen.view.controllers.job(namespace, name)
-        size = len(runs) if job is None else _total(job)
+        size = len(runs) if job is None else pods_of(job)
         for seconds in runs:
             known.durations.ended(queues[namespace], size, seconds)
         known.seconds[namespace, name] = sum(runs) / len(runs)
         known.ended_pods += len(runs)
     for namespace, queue in queues.items():
         for job in _in_order(_jobs(seen, namespace)):
-            stage = Stage("pods", min(parallelism_of(job), _total(job)), 0.0, _demand(template_requests(job.spec.template.spec), seen))
+            stage = Stage("pods", min(parallelism_of(job), pods_of(job)), 0.0, _demand(template_requests(job.spec.template.spec), seen))
             known.arrivals.came(queue, _created(job) - EPOCH, DagJob(job.metadata.name, (stage,)))
     return known
 
@@ -76,12 +75,12 @@ def state_of(seen: Look, known: Known) -> State:
 
 
 def _job(job: Job, queue: str, pods: Sequence[Pod], seen: Look, known: Known) -> JobState:
-    running = tuple((1, _started(pod)) for pod in pods if pod.bound and not pod.ended)
-    left = max(_total(job) - job.status.succeeded, len(running))
+    running = tuple((1, started_of(pod) - EPOCH) for pod in pods if pod.bound and not pod.ended)
+    left = max(pods_of(job) - job.status.succeeded, len(running))
     at_once = max(1, min(parallelism_of(job), left))
     demand = _demand(effective_requests(pods[0]) if pods else template_requests(job.spec.template.spec), seen)
     stage = StageState(
-        tasks=_total(job),
+        tasks=pods_of(job),
         waiting=max(0, at_once - len(running)),
         running=running,
         demand=demand,
@@ -121,35 +120,9 @@ def _in_order(jobs: Iterable[Job]) -> list[Job]:
     return sorted(jobs, key=lambda job: (_created(job), job.metadata.name))
 
 
-def _total(job: Job) -> int:
-    """Pods that the Job is to complete."""
-    return max(1, job.spec.completions if job.spec.completions is not None else parallelism_of(job))
-
-
 def _demand(requests: Mapping[str, float], seen: Look) -> tuple[float, ...]:
     return tuple(requests.get(name, 0.0) for name in seen.round.snapshot.resources)
 
 
 def _created(job: Job) -> float:
-    return _epoch(job.metadata.creation_timestamp)
-
-
-def _started(pod: Pod) -> float:
-    return _epoch(pod.status.start_time or pod.metadata.creation_timestamp) - EPOCH
-
-
-def _epoch(text: str | None) -> float:
-    return to_epoch(datetime.fromisoformat(text)) if text else EPOCH
-
-
-def _run_of(pod: Mapping[str, Any]) -> tuple[str, str | None, float | None]:
-    """Namespace, owning Job and duration of an ended pod; None where it has none."""
-    metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
-    owner = next(
-        (one.get("name") for one in metadata.get("ownerReferences") or [] if one.get("controller") and one.get("kind") == "Job"), None
-    )
-    ends = [((one.get("state") or {}).get("terminated") or {}).get("finishedAt") for one in status.get("containerStatuses") or []]
-    finished = max((_epoch(end) for end in ends if end), default=None)
-    if finished is None or not status.get("startTime"):
-        return metadata.get("namespace", ""), owner, None
-    return metadata.get("namespace", ""), owner, max(0.0, finished - _epoch(status["startTime"]))
+    return epoch(job.metadata.creation_timestamp)

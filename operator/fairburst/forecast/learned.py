@@ -41,6 +41,11 @@ class Durations:
         kinds = ((queue, size_class(tasks)), ("", size_class(tasks)), ("", -1))
         return next((self._seen[kind] for kind in kinds if len(self._seen.get(kind, ())) >= ENOUGH), self._seen.get(("", -1), ()))
 
+    def of_queue(self, queue: str) -> Sequence[float]:
+        """The durations of one queue's work of any size; empty where there are too few."""
+        found = [one for (name, _), seen in self._seen.items() if name == queue for one in seen]
+        return found if queue and len(found) >= ENOUGH else ()
+
     def draw(self, queue: str, tasks: int, elapsed: float, draw: np.random.Generator, guess: float) -> float:
         """A duration of a stage whose longest-running task has run for `elapsed`. guess: what is taken before anything has ended."""
         known = self.samples(queue, tasks)

@@ -28,13 +28,17 @@ class StageState:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """One job that has not ended. stages: those that have not ended; `parents` are indices into them. has_started: any task has run."""
+    """One job that has not ended. stages: those that have not ended; `parents` are indices into them. has_started: any task has run.
+
+    whole: its waiting tasks start together, once all of them fit into the queue's allocation, or not at all.
+    """
 
     name: str
     queue: str
     arrival: float
     stages: tuple[StageState, ...]
     has_started: bool
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -41,6 +41,7 @@ from fairburst.kube.rounds.suggestions import Suggestions
 from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.views.forecast_view import Forecasts, QueueForecast, StartForecast
 from fairburst.kube.views.lead_time_view import LeadTimeForecasts
 from fairburst.kube.views.status_plan import StatusWrite
 from fairburst.kube.wall_clock import WallClock
@@ -100,6 +101,7 @@ class Engine:
         self.changed_namespaces: frozenset[str] = frozenset()
         self._unfinished = True
         self._wall_clock = WallClock()
+        self.forecasts = self._statuses.forecasts = Forecasts()
 
     # Calls of the process ----------------------------------------------------------------------------------------------------------
 
@@ -165,6 +167,11 @@ class Engine:
         if namespace is not None:
             self._statuses.suggestions = suggestions.of
             self._statuses.look_again(namespace, now)
+
+    def forecast(self, starts: Mapping[str, StartForecast], queues: Mapping[str, QueueForecast], wall: float, now: float) -> None:
+        """Take what is forecast of all queues, and look again at the statuses of those for which it says something new."""
+        for queue in self.forecasts.replace(starts, queues, wall):
+            self._statuses.look_again(queue.partition("/")[0], now)
 
     # The round ---------------------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -32,6 +32,7 @@ from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.api.retry import WriteRetries
 from fairburst.kube.apply import Applier
 from fairburst.kube.evict import Evictor
+from fairburst.kube.forecasts.forecaster import Forecaster
 from fairburst.kube.loop import SchedulingLoop
 from fairburst.kube.memories import Memories
 from fairburst.kube.queues.queue_watch import QueueWatch
@@ -60,18 +61,18 @@ NO_CLUSTER = 3  # exit status of every command for a cluster that cannot be reac
 FINISH_SECONDS = 5.0  # for the last round and its statuses; Kubernetes kills the process 30 s after SIGTERM
 
 
-def run(config: Config) -> int:
-    """Run the operator until SIGTERM or SIGINT; return the exit code."""
+def run(config: Config, forecaster: Sequence[str] = ()) -> int:
+    """Run the operator until SIGTERM or SIGINT; return the exit code. forecaster: the command of its forecaster; without one, none runs."""
     set_up(config.log.level, config.log.json_lines)
     try:
-        asyncio.run(_main(config))
+        asyncio.run(_main(config, forecaster))
     except (ApiError, CertificateError, CredentialsError) as error:
         event(logger, logging.ERROR, "cannot run", problem=str(error))
         return 1 if isinstance(error, CertificateError) else NO_CLUSTER
     return 0
 
 
-async def _main(config: Config) -> None:
+async def _main(config: Config, forecaster: Sequence[str]) -> None:
     stop = stopped_by_signal()
     # A pod's name returns after a crash, and all processes of a machine share its name.
     identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
@@ -79,11 +80,11 @@ async def _main(config: Config) -> None:
     async with await ApiClient.connect(config.kubeconfig, config.context, **rates, agent=f"fairburst {identity}") as client:
         await first_answer(client, stop)
         if not config.leader_election.enabled:
-            await Operator(config, client).run(stop)
+            await Operator(config, client, forecaster=forecaster).run(stop)
         else:
             async with ApiClient(client.credentials, agent=f"fairburst {identity}") as lease_client:
                 election = client.fence = election_of(config, lease_client, identity)
-                await Operator(config, client, election).run(stop)
+                await Operator(config, client, election, forecaster).run(stop)
     event(logger, logging.INFO, "stopped")
 
 
@@ -106,8 +107,8 @@ def election_of(config: Config, client: ApiClient, identity: str) -> LeaderElect
 class Operator:
     """One operator process: its caches, its engine and its tasks. Without an `election` it leads as long as it runs."""
 
-    def __init__(self, config: Config, client: ApiClient, election: LeaderElection | None = None) -> None:
-        self._config = config
+    def __init__(self, config: Config, client: ApiClient, election: LeaderElection | None = None, forecaster: Sequence[str] = ()) -> None:
+        self._config, self._forecaster_command = config, forecaster
         self._client = client
         self._election = election
         client.retries = WriteRetries()
@@ -159,6 +160,7 @@ class Operator:
             self._client, self._config.pool.name, self.metrics, self._engine, self._queues, on_failure=self._retry
         )
         self._work_events = WorkEventWriter(self._client, self._config.pool.name, self.metrics, self._engine)
+        self._forecaster = Forecaster(self._forecaster_command, self._client, self._config, self._engine, self._view, self.metrics)
         self._evictor = Evictor(self._client, self._config.pool.name, self._engine.reclaim, self.metrics, on_failure=self._mark)
         self._memories = Memories(self._client, self._config)
         self._loop = SchedulingLoop(self._engine, self._view, self._send, self._config.rounds, self.metrics)
@@ -252,6 +254,7 @@ class Operator:
                     ("memories", functools.partial(self._memories.run, self._engine)),
                     ("evictions", self._evictor.run),
                     ("work events", self._work_events.run),
+                    ("forecaster", self._forecaster.run),
                 ):
                     term.create_task(supervised(name, run, self.metrics), name=name)
         finally:
@@ -314,6 +317,7 @@ class Operator:
         if old is not None and not old.ended and (new is None or new.ended):
             self._engine.pod_ended(namespace, now)
         self._engine.pod_changed(old, new, self._view.pods, time.time(), now)
+        self._forecaster.pod_changed(old, new)
         if namespace in self._engine.slots.namespaces:
             self._engine.slots.runs.pod_changed(old, new, now, watched=self._pods.synced.is_set())
         if self._pods.synced.is_set():  # the first list shows no rate of creation
@@ -358,6 +362,7 @@ class Operator:
             self._show(plan)
         self._memories.note(plan)
         self._work_events.note(plan)
+        self._forecaster.note(plan)
 
     def _show(self, plan: RoundPlan) -> None:
         """Publish metrics of the round and of the queues whose statuses were computed."""

@@ -24,6 +24,7 @@ class WorkEventWriter:
         self._events = WorkEvents()
         self._plan: RoundPlan | None = None
         self._is_new = False
+        self._forecasts = 0
 
     def note(self, plan: RoundPlan) -> None:
         """Take the plan of the last round."""
@@ -33,9 +34,11 @@ class WorkEventWriter:
         """Look every few seconds until cancelled. One Event is in flight at a time."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            if self._plan is None or not (self._is_new or self._events.pending):
+            forecasts = self._engine.forecasts
+            if self._plan is None or not (self._is_new or self._events.pending or forecasts.changes != self._forecasts):
                 continue
-            self._is_new = False
-            for what in self._events.due(self._plan, self._engine.demands, self._engine.gates.gated.of, time.monotonic()):
+            self._is_new, self._forecasts = False, forecasts.changes
+            gated = self._engine.gates.gated.of
+            for what in self._events.due(self._plan, self._engine.demands, gated, time.monotonic(), forecasts.starts, time.time()):
                 creation = create_event(self._client, what.involved, what.reason, what.message, self._pool, warning=what.warning)
                 await succeeded("event", creation, self._metrics)

@@ -40,6 +40,7 @@ class Metrics:
         self._reserve_gauges()
         self._elastic_gauges()
         self._loop_metrics()
+        self._forecast_metrics()
 
     def _capacity_gauges(self) -> None:
         registry = self.registry
@@ -110,6 +111,25 @@ class Metrics:
         )
         self.job_runs_unreadable = Gauge(
             "fairburst_job_runs_unreadable", "1 while the saved runs of job families can't be read: the log says why.", registry=registry
+        )
+
+    def _forecast_metrics(self) -> None:
+        registry = self.registry
+        self.forecasts = Counter(
+            "fairburst_forecasts_total",
+            "Forecasts of when waiting work starts, by result (made; too slow: the limit on processor time left no forward run).",
+            ["result"],
+            registry=registry,
+        )
+        self.forecast_outcomes = Counter(
+            "fairburst_forecast_outcomes_total",
+            "Starts that had been forecast, by interval (50, 90: percent that it is to cover) and outcome (inside, outside). "
+            "inside / (inside + outside) is the coverage.",
+            ["interval", "outcome"],
+            registry=registry,
+        )
+        self.forecast_processor_seconds = Counter(
+            "fairburst_forecast_processor_seconds_total", "Processor time of the forecaster's answers, in seconds.", registry=registry
         )
 
     def _loop_metrics(self) -> None:
@@ -254,6 +274,14 @@ class Metrics:
                 self.elastic_progress.labels(namespace, name, "given").set(figures.given_progress)
             for reason, count in figures.jobs.items():
                 self.elastic_jobs.labels(namespace, name, reason).set(count)
+
+    def show_forecasts(self, outcomes: Mapping[int, tuple[int, int]], processor_seconds: float, *, made: bool) -> None:
+        """Count one answer of the forecaster. outcomes: (inside, outside) by interval in percent, since the last answer."""
+        self.forecasts.labels("made" if made else "too slow").inc()
+        self.forecast_processor_seconds.inc(processor_seconds)
+        for level, (inside, outside) in outcomes.items():
+            self.forecast_outcomes.labels(str(level), "inside").inc(inside)
+            self.forecast_outcomes.labels(str(level), "outside").inc(outside)
 
     def show_families(self, learned: int, refused: int, *, unreadable: bool) -> None:
         """Publish the number of job families with and without a curve, and whether the saved runs were unreadable."""

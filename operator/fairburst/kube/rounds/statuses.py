@@ -31,6 +31,7 @@ from fairburst.kube.usage.burst_sizes import BurstSizes, pods_of
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.views.conditions import conditions_of
 from fairburst.kube.views.elastic_view import condition, status_part
+from fairburst.kube.views.forecast_view import Forecasts, with_forecast
 from fairburst.kube.views.lead_time_view import LeadTimeView
 from fairburst.kube.views.status import StatusInput
 from fairburst.kube.views.status_plan import StatusPlanner
@@ -65,6 +66,7 @@ class StatusRounds:
         self._history = history
         self._bursts = BurstSizes()
         self.suggestions: Mapping[str, Mapping[str, Any]] = {}
+        self.forecasts = Forecasts()
         self._agenda = Agenda()
         self._candidates: set[str] = set()
         self._positions: dict[str, list[int]] = {}
@@ -140,6 +142,7 @@ class StatusRounds:
                 never_start=never_start.get(entry.namespace),
                 contained=self._contained.problems.get(entry.namespace),
             )
+            conditions = with_forecast(conditions, self.forecasts.queues.get(entry.qualified_name))
             elastic = plan.elastic.queues.get(entry.qualified_name)
             inputs.append(
                 StatusInput(

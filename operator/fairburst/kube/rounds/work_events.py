@@ -1,8 +1,9 @@
 """Events on work that waits: for people who have nothing but `kubectl describe`. Pure, apart from what it remembers was told.
 
-An object gets an Event when it has waited for a while, and another one when the cause of its wait changes. Only the first objects of a
-queue get any, and only so many a second in the whole cluster, so that thousands of waiting pods cost no writes. An Event names no other
-queue. docs/decisions/0242-events-on-waiting-work.md tells why.
+An object gets an Event when it has waited for a while, and another one when the cause of its wait changes. An Event says when the object
+starts where that is forecast; an object that was told without a forecast gets one Event with the first, and another one when the told
+interval has passed. Only the first objects of a queue get any, and only so many a second in the whole cluster, so that thousands of waiting
+pods cost no writes. An Event names no other queue. docs/decisions/0242-events-on-waiting-work.md tells why.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, Owner
 from fairburst.kube.usage.gated_pods import GatedPod
 from fairburst.kube.views.explanation import NOTHING_WAITS, cause, explanation
+from fairburst.kube.views.forecast_view import START_FORECAST, StartForecast
 from fairburst.kube.workloads.registry import KINDS
 from fairburst.policy.model import QueueDecision
 from fairburst.quantity import format_quantity
@@ -63,11 +65,12 @@ class WorkEvent:
 
 @dataclass(slots=True)
 class _Told:
-    """What an object has been told: monotonic time since which its present cause holds, and the cause of its last Event."""
+    """What an object has been told: monotonic time since which its present cause holds, and the cause and the forecast of its Events."""
 
     cause: tuple[str, str]
     since: float
     told: tuple[str, str] | None = None
+    forecast: StartForecast | None = None
 
 
 class WorkEvents:
@@ -78,6 +81,8 @@ class WorkEvents:
         self._budget = 0.0
         self._last = -math.inf
         self._turn = 0
+        self._starts: Mapping[str, StartForecast] = {}
+        self._wall = 0.0
 
     @property
     def pending(self) -> bool:
@@ -87,12 +92,14 @@ class WorkEvents:
         )
 
     def due(
-        self, plan: RoundPlan, demands: Mapping[str, NamespaceDemand], gated: Callable[[str], Sequence[GatedPod]], now: float
-    ) -> list[WorkEvent]:
+        self, plan: RoundPlan, demands: Mapping[str, NamespaceDemand], gated: Callable[[str], Sequence[GatedPod]], now: float,
+        starts: Mapping[str, StartForecast] | None = None, wall: float = 0.0,
+    ) -> list[WorkEvent]:  # fmt: skip
         """Return the Events due now, those whose cause is oldest first. `gated`: a namespace's gated pods in their order.
 
-        One look is at `QUEUES_A_LOOK` waiting queues at most; they take turns.
+        One look is at `QUEUES_A_LOOK` waiting queues at most; they take turns. starts: forecasts by uid; wall: seconds since the epoch.
         """
+        self._starts, self._wall = starts or {}, wall
         self._budget = min(self._budget + EVENTS_PER_SECOND * max(0.0, now - self._last), EVENTS_PER_SECOND * WAITED_SECONDS)
         self._last = now
         governing = plan.queue_set.governing
@@ -103,9 +110,14 @@ class WorkEvents:
         ready.sort(key=lambda item: item[0].since)
         chosen = ready[: int(self._budget)]
         self._budget -= len(chosen)
-        for known, _ in chosen:
+        for known, event in chosen:
             known.told = known.cause
+            known.forecast = self._starts.get(event.involved["uid"], known.forecast)
         return [event for _, event in chosen]
+
+    def _is_news(self, start: StartForecast, told: StartForecast | None) -> bool:
+        """Return whether the object was told no forecast, or one whose time has passed."""
+        return told is None or (self._wall > told.intervals[90][1] and not start.same_as(told, self._wall))
 
     def _in_turn(self, rows: list[int]) -> list[int]:
         """Return the rows to look at: those after the last look's, and then from the first."""
@@ -131,10 +143,15 @@ class WorkEvents:
         for place, one in enumerate(objects):
             why, known = queue.cause(one), former.get(one.uid)
             if known is None or known.cause != why:
-                known = _Told(why, now, None if known is None else known.told)
+                known = _Told(why, now) if known is None else _Told(why, now, known.told, known.forecast)
             present[one.uid] = known
-            if known.told != why and why[0] != NOTHING_WAITS and now - known.since >= WAITED_SECONDS:
-                ready.append((known, queue.event(one, place, count, ordered=held is not None)))
+            if why[0] == NOTHING_WAITS or now - known.since < WAITED_SECONDS:
+                continue
+            start = self._starts.get(one.uid)
+            if known.told != why:
+                ready.append((known, queue.event(one, place, count, ordered=held is not None, start=start, wall=self._wall)))
+            elif start is not None and self._is_news(start, known.forecast):
+                ready.append((known, WorkEvent(one.involved, START_FORECAST, start.sentence(self._wall), warning=False)))
         return ready
 
 
@@ -153,7 +170,7 @@ class _QueueSentence:
             return LARGER_THAN_LEVEL, too_large.resource
         return cause(self._decision, self._demand, self._usage, self._resources)
 
-    def event(self, one: WaitingObject, place: int, count: int, *, ordered: bool) -> WorkEvent:
+    def event(self, one: WaitingObject, place: int, count: int, *, ordered: bool, start: StartForecast | None, wall: float) -> WorkEvent:
         reason, resource = self.cause(one)
         where = f"place {place + 1} of {count} in queue {self._queue}" if ordered else f"in queue {self._queue}"
         if reason == LARGER_THAN_LEVEL:
@@ -165,7 +182,8 @@ class _QueueSentence:
             )
         else:
             why = "In the queue, " + _lowered(explanation(self._decision, self._demand, self._usage, self._resources))
-        return WorkEvent(one.involved, reason, f"{_situation(one.of)}, {where}. {why}", reason == LARGER_THAN_LEVEL)
+        when = "" if start is None else f" {start.sentence(wall)}"
+        return WorkEvent(one.involved, reason, f"{_situation(one.of)}, {where}. {why}{when}", reason == LARGER_THAN_LEVEL)
 
 
 def first_waiting(holds: str | None, demand: NamespaceDemand, gated: Sequence[GatedPod]) -> Iterator[WaitingObject]:

@@ -10,6 +10,7 @@ from typing import Any
 from fairburst.kube.containment import Containment
 from fairburst.kube.queues.queue_set import INTERNAL_ERROR, QueueEntry
 from fairburst.kube.views.conditions import ConditionValue
+from fairburst.kube.views.forecast_view import START_FORECAST
 from fairburst.kube.views.status import StatusInput, condition_list, status_of
 
 FIGURES_PER_SECOND = 10.0  # limits status writes of hundreds of busy queues
@@ -143,7 +144,7 @@ def _has_accounts(item: StatusInput, patch: Mapping[str, Any]) -> bool:
 
 def _told_by(item: StatusInput) -> tuple[Any, ...]:
     """Return the published values of the status, without figures that drift."""
-    verdicts = tuple((condition.type, condition.status, condition.reason) for condition in item.conditions)
+    verdicts = tuple((one.type, one.status, one.reason) for one in item.conditions if one.type != START_FORECAST)
     decision, memory = item.decision, item.memory
     if decision is None or memory is None:
         return item.entry.generation, verdicts
@@ -181,4 +182,6 @@ def _is_structural(patch: Mapping[str, Any], current: Mapping[str, Any]) -> bool
 
 
 def _verdicts(conditions: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    return [(one["type"], one["status"], one["reason"], one.get("observedGeneration")) for one in conditions]
+    """Return what of the conditions is news. A forecast is a figure that drifts."""
+    told = (one for one in conditions if one["type"] != START_FORECAST)
+    return [(one["type"], one["status"], one["reason"], one.get("observedGeneration")) for one in told]

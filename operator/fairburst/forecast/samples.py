@@ -1,0 +1,95 @@
+"""Many forward runs from one state: when work starts, and how often deadlines hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairburst.forecast.budget import Budget, OutOfTimeError
+from fairburst.forecast.forward import Asked, ComingBurst, Forward
+from fairburst.forecast.learned import Arrivals, Durations
+from fairburst.forecast.state import State
+from fairburst.policy.arrays import FloatArray
+
+RUNS = 40
+FEWEST_RUNS = 12  # fewer make no interval
+GUESS_SECONDS = 60.0  # a duration for work of which nothing like it has ended
+
+
+@dataclass(slots=True)
+class Samples:
+    """What the forward runs found. waits: (runs,) seconds from now, ascending, by key. met: part of the runs in which the queue's deadline
+    held."""
+
+    runs: int = 0
+    waits: dict[str, FloatArray] = field(default_factory=dict)
+    met: dict[str, float] = field(default_factory=dict)
+
+
+def start_samples(
+    state: State, asked: Collection[str], durations: Durations, arrivals: Arrivals, *, seed: int, runs: int = RUNS,
+    guess: float = GUESS_SECONDS, horizon: float = math.inf, tell: Callable[[int], None] | None = None,
+) -> Mapping[str, FloatArray]:  # fmt: skip
+    """(runs,) seconds from now to the start of each of the jobs asked for, ascending; infinite where it lies past the horizon."""
+    found: dict[str, list[float]] = {name: [] for name in asked}
+    places = {name: Asked(name) for name in asked}
+    for number in range(runs):
+        draw = np.random.default_rng((seed, number))
+        starts = Forward(state, durations, arrivals, draw, guess).first_starts(places, state.now + horizon)
+        for name, at in starts.items():
+            found[name].append(at - state.now)
+        if tell is not None:
+            tell(number + 1)
+    return {name: np.sort(np.array(waits)) for name, waits in found.items()}
+
+
+def samples(
+    state: State, asked: Mapping[str, Asked], queues: Collection[str], durations: Durations, arrivals: Arrivals, *, seed: int,
+    horizon: float, budget: Budget,
+) -> Samples:  # fmt: skip
+    """Run until the tasks asked for have started and the open deadlines of `queues` are judged: as often as the budget allows.
+
+    No runs where the budget does not suffice for `FEWEST_RUNS`.
+    """
+    found: dict[str, list[float]] = {key: [] for key in asked}
+    met: dict[str, list[bool]] = {queue: [] for queue in queues}
+    runs = 0
+    while runs < RUNS and not (runs >= FEWEST_RUNS and budget.enough):
+        run = Forward(state, durations, arrivals, np.random.default_rng((seed, runs)), GUESS_SECONDS, judged=queues)
+        try:
+            starts = run.first_starts(asked, state.now + horizon, budget)
+        except OutOfTimeError:
+            break
+        runs += 1
+        for key, at in starts.items():
+            found[key].append(at - state.now)
+        for queue, outcome in run.held.items():
+            met[queue].append(outcome)
+    if runs < FEWEST_RUNS:
+        return Samples()
+    waits = {key: np.sort(np.array(one)) for key, one in found.items()}
+    return Samples(runs, waits, {queue: sum(one) / len(one) for queue, one in met.items() if one})
+
+
+def part_met(
+    state: State, burst: Callable[[np.random.Generator], ComingBurst], durations: Durations, arrivals: Arrivals, *, seed: int, runs: int,
+    budget: Budget,
+) -> float | None:  # fmt: skip
+    """The part of the runs in which the deadline of a burst that comes holds; None where the budget suffices for no run.
+
+    burst: draws it for one run.
+    """
+    outcomes: list[bool] = []
+    for number in range(runs):
+        draw = np.random.default_rng((seed, number))
+        coming = burst(draw)
+        run = Forward(state, durations, arrivals, draw, GUESS_SECONDS, coming, [coming.queue])
+        try:
+            run.first_starts({}, coming.at + coming.deadline_seconds + 1.0, budget)
+        except OutOfTimeError:
+            break
+        outcomes += run.held.values()
+    return sum(outcomes) / len(outcomes) if outcomes else None

@@ -1,0 +1,102 @@
+"""What the operator and its forecaster say to each other, one JSON object a line: questions on its standard input, answers on its output.
+
+Times are seconds since the epoch, amounts resource units. The forecaster remembers what it has been told, the operator nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+LEVELS = (50, 90)  # percent of outcomes that an interval is to cover
+
+
+class Work(msgspec.Struct, array_like=True, gc=False):
+    """Pods of one controller, or one pod without a controller, in the queue of this index.
+
+    tasks: pods of the whole work. running: (count, time at which they started). demand: of one pod, in the order of the question's
+    resources. waves: how often a place is used, one pod after the other. whole: its waiting pods start together or not at all. endless: a
+    service, whose pods end only when its owner says so.
+    """
+
+    uid: str
+    queue: int
+    created: float
+    tasks: int
+    waiting: int
+    running: list[tuple[int, float]]
+    demand: list[float]
+    waves: int = 1
+    whole: bool = False
+    endless: bool = False
+
+
+class Asked(msgspec.Struct, array_like=True, gc=False):
+    """When will the `place`-th waiting pod of this work start? `uid`: the object that waits for it, such as a gated pod, or the work."""
+
+    uid: str
+    work: str
+    place: int
+
+
+class EndedPod(msgspec.Struct, array_like=True, gc=False):
+    """A pod that has ended since the last question."""
+
+    queue: str
+    work: str
+    tasks: int
+    started: float
+    ended: float
+
+
+class Question(msgspec.Struct, gc=False):
+    """The cluster at one time. queues, memory: as policy/memory.py encodes them. units: by queue, the largest pod it has.
+
+    processor_seconds: after so much, a dozen forward runs are enough. config: as recording/lines.py encodes it.
+    """
+
+    now: float
+    resources: list[str]
+    capacity: list[float]
+    config: str
+    queues: list[dict[str, Any]]
+    memory: dict[str, Any]
+    units: list[list[float]]
+    work: list[Work]
+    asked: list[Asked]
+    ended: list[EndedPod]
+    processor_seconds: float
+
+
+class Start(msgspec.Struct, array_like=True, gc=False):
+    """Seconds from the question to the start: the median, and the ends of the intervals by level. None: later than the runs reached."""
+
+    uid: str
+    median: float | None
+    intervals: dict[int, tuple[float | None, float | None]]
+
+
+class Deadline(msgspec.Struct, array_like=True, gc=False):
+    """How likely the deadline of a burst holds. is_open: of the burst that is under way; else of the next one.
+
+    opens: when the next burst is expected; None for one that may come at any time, which is taken to come now.
+    """
+
+    queue: str
+    probability: float
+    is_open: bool
+    opens: float | None = None
+
+
+class Answer(msgspec.Struct, gc=False):
+    """The answer to the question of that time. outcomes: by level, how many earlier forecasts came out inside and outside of it since the
+    last answer. runs: forward runs; 0 where the limit on processor time left none, and nothing is forecast."""
+
+    asked_at: float
+    runs: int
+    starts: list[Start]
+    deadlines: list[Deadline]
+    outcomes: dict[int, tuple[int, int]]
+    learned: int
+    processor_seconds: float

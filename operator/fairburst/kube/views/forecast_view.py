@@ -1,0 +1,155 @@
+"""A forecast in the form that users read: a sentence for an Event, and conditions of queues. Pure. Names no other queue."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from fairburst.kube.times import from_epoch
+from fairburst.kube.views.conditions import ConditionValue
+
+START_FORECAST = "StartForecast"  # the type of the condition and the reason of the Event
+LONGEST_SECONDS = 7 * 86_400.0  # a start that lies further ahead is not told
+_MATERIAL = 0.25  # of the time ahead: an end of an interval that moves by less is the same answer
+_STEADY_SECONDS = 5.0
+_PROBABILITY_STEP = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class StartForecast:
+    """When work starts, in seconds since the epoch: the median, and (from, to) by level in percent. Infinite: later than was looked."""
+
+    made_at: float
+    median: float
+    intervals: Mapping[int, tuple[float, float]]
+
+    def sentence(self, now: float) -> str:
+        """Return the forecast for an Event that is created now."""
+        low, high = (max(0.0, end - now) for end in self.intervals[90])
+        if math.isinf(high):
+            return f"It starts in {duration(low)} or later, with 90 % confidence." if low > 0 else "Its start cannot be foreseen."
+        if high < 1.0:
+            return "It is expected to start now."
+        middle = tuple(max(0.0, end - now) for end in self.intervals[50])
+        even = "" if math.isinf(middle[1]) else f", in {_span(*middle)} with 50 %"
+        return f"It starts in {_span(low, high)} with 90 % confidence{even}."
+
+    def same_as(self, told: StartForecast, now: float) -> bool:
+        """Return whether a reader of `told` would learn nothing from this one."""
+        if now > told.intervals[90][1]:
+            return False
+        return all(
+            mine == theirs or (math.isfinite(theirs) and abs(mine - theirs) <= max(_STEADY_SECONDS, _MATERIAL * (theirs - now)))
+            for mine, theirs in zip(self.intervals[90], told.intervals[90], strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineForecast:
+    """The part of the forward runs in which a burst's deadline held. `is_open`: the burst is under way; `opens`: the time of the next."""
+
+    probability: float
+    is_open: bool
+    opens: float | None
+
+    @property
+    def sentence(self) -> str:
+        """Return the forecast for a condition. It has no times that run."""
+        which = "the burst under way"
+        if not self.is_open:
+            which = "a burst that came now" if self.opens is None else f"the burst of {clock(self.opens)}"
+        return f"Forward runs say: the deadline of {which} holds with a probability of {100 * self.probability:.0f} %."
+
+    def same_as(self, told: DeadlineForecast) -> bool:
+        """Return whether a reader of `told` would learn nothing from this one."""
+        if (self.is_open, self.opens) != (told.is_open, told.opens) or (self.probability == 1.0) != (told.probability == 1.0):
+            return False
+        return abs(self.probability - told.probability) < _PROBABILITY_STEP
+
+
+@dataclass(frozen=True, slots=True)
+class QueueForecast:
+    """What is forecast for one queue. `first`: of its first waiting object, which `subject` names."""
+
+    subject: str = ""
+    first: StartForecast | None = None
+    deadline: DeadlineForecast | None = None
+
+
+@dataclass(slots=True)
+class Forecasts:
+    """The forecasts that are told. starts: by uid of the waiting object; queues: by namespace/name. changes: calls of `replace`.
+
+    An answer that changes nothing material for a queue leaves its former one, so that it causes no write.
+    """
+
+    starts: Mapping[str, StartForecast] = field(default_factory=dict)
+    queues: dict[str, QueueForecast] = field(default_factory=dict)
+    changes: int = 0
+
+    def replace(self, starts: Mapping[str, StartForecast], queues: Mapping[str, QueueForecast], now: float) -> list[str]:
+        """Take new forecasts of everything; return the queues for which anything material is new."""
+        self.starts, self.changes = starts, self.changes + 1
+        former, self.queues = self.queues, {}
+        for queue, new in queues.items():
+            old = former.get(queue, QueueForecast())
+            first = old.first if _same_start(old, new, now) else new.first
+            deadline = old.deadline if _same_deadline(old.deadline, new.deadline) else new.deadline
+            self.queues[queue] = QueueForecast(new.subject, first, deadline)
+        return [queue for queue in former.keys() | self.queues.keys() if former.get(queue) != self.queues.get(queue)]
+
+
+def _same_start(old: QueueForecast, new: QueueForecast, now: float) -> bool:
+    if old.first is None or new.first is None:
+        return old.first is new.first
+    return old.subject == new.subject and new.first.same_as(old.first, now)
+
+
+def _same_deadline(old: DeadlineForecast | None, new: DeadlineForecast | None) -> bool:
+    return old is new if old is None or new is None else new.same_as(old)
+
+
+def with_forecast(conditions: Sequence[ConditionValue], forecast: QueueForecast | None) -> list[ConditionValue]:
+    """Return the conditions with what is forecast: when the first waiting object starts, and how likely the deadline holds."""
+    if forecast is None:
+        return list(conditions)
+    found = [
+        replace(one, message=f"{one.message.rstrip('.')}. {forecast.deadline.sentence}")
+        if one.type == "Attainable" and forecast.deadline
+        else one
+        for one in conditions
+    ]
+    return found if forecast.first is None else [*found, _start_condition(forecast.subject, forecast.first)]
+
+
+def _start_condition(subject: str, first: StartForecast) -> ConditionValue:
+    low, high = first.intervals[90]
+    if math.isinf(high):
+        return ConditionValue(
+            START_FORECAST, "Unknown", "NotForeseen", f"{subject}, the first that waits, starts later than can be foreseen."
+        )
+    message = (
+        f"{subject}, the first that waits, starts between {clock(low)} and {clock(high)} with 90 % confidence, "
+        f"most likely about {clock(first.median)}."
+    )
+    return ConditionValue(START_FORECAST, "True", "Forecast", message)
+
+
+def clock(time: float) -> str:
+    """Return a time as conditions write it, in whole seconds."""
+    return from_epoch(round(time)).isoformat().replace("+00:00", "Z")
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in the unit that suits it."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _span(low: float, high: float) -> str:
+    first, last = duration(low), duration(high)
+    unit = last.rpartition(" ")[2]
+    return f"about {last}" if first == last else f"{first.removesuffix(f' {unit}') if first.endswith(unit) else first} to {last}"
