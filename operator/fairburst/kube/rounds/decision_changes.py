@@ -1,46 +1,71 @@
-"""Find queues whose decision has changed enough to look at their namespaces. Pure, apart from the last decision looked at."""
+"""Find the queues whose decision has changed enough to look at their namespaces. Pure, apart from the last decision looked at."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from fairburst.kube.containment import Containment
+from fairburst.kube.rounds.view import RoundContext
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.drf import row_any
+from fairburst.policy.entitlement import entitlements
 from fairburst.policy.model import ClusterSnapshot, Memory, RoundResult
 
 ENTITLED_STEP = 1.25  # an entitlement moves with the demand of all other queues; quota_plan.py writes only large differences
 WORTH_A_POD = 0.9  # of a queue's largest pod: a quota whose room an armed burst needs is lowered at once by this much
 
 
+@dataclass(frozen=True, slots=True)
+class Entitlement:
+    """(N, K) amounts that quotas may admit, (N,) whether these exceed the level (`more`), and whether an armed burst bounds them."""
+
+    amounts: FloatArray
+    more: BoolArray
+    bound_by_burst: bool
+
+
 class DecisionChanges:
     """Compares a round's decision, row by row, with that of the last look at each namespace. O(N K) array operations."""
 
-    def __init__(self) -> None:
+    def __init__(self, contained: Containment) -> None:
+        self._contained = contained
         self._level: FloatArray | None = None
         self._entitled = np.zeros((0, 0))
         self._more = np.zeros(0, dtype=np.bool_)
         self._held_back = np.zeros(0, dtype=np.bool_)
         self._promised = np.zeros((0, 2))
 
-    def rows(
-        self, result: RoundResult, snapshot: ClusterSnapshot, memory: Memory, entitled: FloatArray, more: BoolArray, *, bound_by_burst: bool
-    ) -> BoolArray:
-        """Return (N,) whether a row differs. `entitled`: (N, K) amounts that quotas may admit, above the level where `more` (N,)."""
+    def touch(self, round_: RoundContext) -> Entitlement:
+        """Touch the namespaces whose rows differ; return what quotas may admit, which is the levels after a contained error."""
+        amounts, bound = round_.result.level, False
+        with self._contained.object("entitle", ""):
+            amounts, bound = entitlements(round_.result, round_.snapshot, round_.memory)
+        entitled = Entitlement(amounts, row_any(amounts > round_.result.level), bound)
+        governing = round_.queue_set.governing
+        rows = self._differing(round_.result, round_.snapshot, round_.memory, entitled)
+        round_.touched.update(governing[row].namespace for row in np.flatnonzero(rows).tolist())
+        return entitled
+
+    def _differing(self, result: RoundResult, snapshot: ClusterSnapshot, memory: Memory, entitled: Entitlement) -> BoolArray:
+        """Return (N,) whether a row differs."""
         level = result.level
         held_back = np.zeros(len(level), dtype=np.bool_) if result.held_back is None else result.held_back
         columns = memory.columns
         promised = np.zeros((len(level), 2)) if columns is None else np.column_stack([columns.guarantee, columns.index])
         if self._level is None or self._level.shape != level.shape:
             changed: BoolArray = np.ones(len(level), dtype=np.bool_)
-            self._entitled = entitled
+            self._entitled = entitled.amounts
         else:
-            changed = row_any(level != self._level) | (held_back != self._held_back) | (more != self._more)
+            changed = row_any(level != self._level) | (held_back != self._held_back) | (entitled.more != self._more)
             changed |= row_any(promised != self._promised)
             before = self._entitled
-            differs = (entitled > ENTITLED_STEP * before) | (entitled * ENTITLED_STEP < before)
-            if bound_by_burst:
-                differs |= before - entitled > WORTH_A_POD * snapshot.unit
+            amounts = entitled.amounts
+            differs = (amounts > ENTITLED_STEP * before) | (amounts * ENTITLED_STEP < before)
+            if entitled.bound_by_burst:
+                differs |= before - amounts > WORTH_A_POD * snapshot.unit
             changed |= row_any(differs)
-            self._entitled = np.where(changed[:, None], entitled, before)
-        self._level, self._held_back, self._more, self._promised = level, held_back, more, promised
+            self._entitled = np.where(changed[:, None], amounts, before)
+        self._level, self._held_back, self._more, self._promised = level, held_back, entitled.more, promised
         return changed

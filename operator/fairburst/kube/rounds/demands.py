@@ -73,12 +73,10 @@ class DemandTable:
         former, self.uncharged = self.uncharged, uncharged
         return {namespace for namespace in former.keys() | uncharged.keys() if former.get(namespace) != uncharged.get(namespace)}
 
-    def retain(self, namespaces: frozenset[str]) -> set[str]:
-        """Forget every other namespace; return the names of the forgotten ones."""
-        gone = self.by_namespace.keys() - namespaces
-        for namespace in gone:
+    def retain(self, namespaces: frozenset[str]) -> None:
+        """Forget every other namespace."""
+        for namespace in self.by_namespace.keys() - namespaces:
             del self.by_namespace[namespace]
-        return gone
 
     def _write(self, view: ClusterView, namespace: str, row: int) -> None:
         wanted, running, uncharged = self.by_namespace[namespace], view.pods.namespace(namespace), self.uncharged.get(namespace, {})

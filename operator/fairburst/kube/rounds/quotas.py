@@ -18,10 +18,12 @@ from fairburst.kube.enforce.slack import FIRST_PODS, SlackControl
 from fairburst.kube.enforce.slack_use import fewest, use_of
 from fairburst.kube.jobs.reserve import Reserve, left_over
 from fairburst.kube.names import OUR_QUOTAS, PART_QUOTAS, QUOTA_NAME
+from fairburst.kube.rounds.cluster_state import Changes
+from fairburst.kube.rounds.decision_changes import Entitlement
 from fairburst.kube.rounds.differences import Agenda
+from fairburst.kube.rounds.governing import GoverningQueues
 from fairburst.kube.rounds.managed import ManagedNamespaces
 from fairburst.kube.rounds.view import RoundContext, RoundPlan
-from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.table import NOT_ADMITTED, OPEN, OVERDUE
 from fairburst.policy.tolerance import SMALLEST
 from fairburst.quantity import format_quantity
@@ -39,10 +41,20 @@ class QuotaRounds:
         self._contained = contained
         self._reserve = reserve
         self._agenda = agenda
+        self._managed: frozenset[str] = frozenset()
         self._out_of_sync: dict[str, int] = {}
         self.planner = QuotaPlanner(config.pool.name, config.writes.quota_interval_seconds, contained)
         self.slack = SlackControl()
         self.hold_times = HoldTimes()
+
+    def note_holds(self, queues: GoverningQueues, changes: Changes, labels: Mapping[str, Mapping[str, str]], now: float) -> None:
+        """Note since when new work of the changed namespaces is held. `labels`: of every namespace."""
+        governing, rows = queues.queue_set.governing, queues.rows
+        if changes.everything:
+            self.hold_times.retain(rows)
+            self.hold_times.note(governing, labels, now)
+        else:
+            self.hold_times.note((governing[rows[name]] for name in changes.namespaces if name in rows), labels, now)
 
     def steer(self, round_: RoundContext, items: Sequence[ManagedNamespace], uncharged: Mapping[str, Mapping[str, float]]) -> None:
         """Set each namespace's slack, so that its level is used.
@@ -60,11 +72,11 @@ class QuotaRounds:
                 self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
 
     @staticmethod
-    def entitle(items: Sequence[ManagedNamespace], entitled: FloatArray, more: BoolArray, *, bound_by_burst: bool) -> None:
-        """Return (N, K) amounts that queues in Quota mode may use at once, and (N,) whether these exceed their levels."""
+    def entitle(items: Sequence[ManagedNamespace], entitlement: Entitlement) -> None:
+        """Note the amounts that queues in Quota mode may use at once, where these exceed their levels."""
         for item in items:
-            if item.row is not None and more[item.row] and item.mode.entitled:
-                item.entitled, item.bound_by_burst = entitled[item.row], bound_by_burst
+            if item.row is not None and entitlement.more[item.row] and item.mode.entitled:
+                item.entitled, item.bound_by_burst = entitlement.amounts[item.row], entitlement.bound_by_burst
 
     def plan(self, round_: RoundContext, managed: ManagedNamespaces, items: Sequence[ManagedNamespace], plan: RoundPlan) -> None:
         """Return the quota writes of the touched namespaces, and the quotas for small or large jobs to delete."""
@@ -132,10 +144,15 @@ class QuotaRounds:
         self._agenda.put(item.namespace, round_.now + (STEERED_SECONDS if early else RENEWED_SECONDS))
         return replace(target, notes=wanted, renews=renews and quota is not None and not early)
 
-    def forget(self, namespace: str) -> None:
-        """Forget a namespace that is no longer managed."""
-        self.planner.forget(namespace)
-        self._out_of_sync.pop(namespace, None)
+    def retain(self, managed: frozenset[str]) -> None:
+        """Forget every namespace that is no longer managed."""
+        if managed is self._managed:
+            return
+        for namespace in self._managed - managed:
+            self.planner.forget(namespace)
+            self._out_of_sync.pop(namespace, None)
+        self.slack.retain(managed)
+        self._managed = managed
 
 
 def _temporary(round_: RoundContext, item: ManagedNamespace, target: QuotaTarget) -> Temporary | None:

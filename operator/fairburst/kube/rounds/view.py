@@ -115,3 +115,9 @@ class RoundPlan:
         found = {write.namespace for write in self.quota_writes} | {key[0] for key in self.quota_deletions}
         found |= {owner.namespace for owner in self.resyncs} | {start.namespace for start in self.starts}
         return found | {*self.labels, *self.releases}
+
+
+def events_with_queues(queue_set: QueueSet, result: RoundResult) -> list[tuple[QueueEntry, RoundEvent]]:
+    """Return the events of a decision with the governing queues that they are about."""
+    members = {entry.qualified_name: entry for entry in queue_set.governing} if result.events else {}
+    return [(members[event.queue], event) for event in result.events if event.queue in members]

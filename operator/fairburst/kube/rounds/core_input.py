@@ -1,0 +1,103 @@
+"""The core's input: capacity, demand and use of the governing queues, read again only where something has changed. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fairburst.kube.containment import Containment
+from fairburst.kube.enforce.reclaim import Reclaimer
+from fairburst.kube.jobs.elasticity import SlotPlanner
+from fairburst.kube.jobs.reserve import Reserve
+from fairburst.kube.rounds.cluster_state import Changes, ClusterState, vector
+from fairburst.kube.rounds.demands import DemandTable
+from fairburst.kube.rounds.governing import GoverningQueues
+from fairburst.kube.rounds.view import ClusterView
+from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.policy.model import ClusterSnapshot
+
+
+class CoreInput:
+    """Puts the `ClusterSnapshot` of each round together.
+
+    Attributes
+    ----------
+    demands : the demand of each managed namespace.
+    changed_namespaces : those whose work has changed since the round before the last one.
+    """
+
+    def __init__(
+        self, cluster: ClusterState, contained: Containment, reserve: Reserve | None, slots: SlotPlanner, reclaim: Reclaimer
+    ) -> None:  # fmt: skip
+        self._cluster = cluster
+        self._reserve = reserve
+        self._slots = slots
+        self._reclaim = reclaim
+        self._gated: frozenset[str] = frozenset()
+        self.demands = DemandTable(contained)
+        self.changed_namespaces: frozenset[str] = frozenset()
+
+    def read(self, view: ClusterView, changes: Changes, queues: GoverningQueues, wall: float) -> set[str]:
+        """Read changed nodes, namespaces and work; return the namespaces whose demand was read again.
+
+        Sets `changes.everything` if other resources count now.
+        """
+        stale = self._read_nodes(view, changes, queues)
+        self._find_managed(view, changes, queues)
+        view.changed_namespaces |= view.pods.expire(wall)
+        view.changed_namespaces |= self._slots.prepare(view.controllers, view.pods, queues.queue_set, moved=changes.everything)
+        gated, managed, resources = queues.holding["Pods"], self._cluster.managed, self._cluster.resources
+        again = {*stale, *view.changed_namespaces, *(gated ^ self._gated), *(managed - self.demands.by_namespace.keys())} & managed
+        touched = view.changed_namespaces | again
+        self._gated = gated
+        self.demands.refresh(
+            view, again, self._slots.desired_pods, lambda requests: self._cluster.fitting(vector(resources, requests)), gated
+        )  # fmt: skip
+        self.changed_namespaces = frozenset(view.changed_namespaces)
+        view.changed_namespaces.clear()
+        return touched
+
+    def _read_nodes(self, view: ClusterView, changes: Changes, queues: GoverningQueues) -> Collection[str]:
+        """Return the namespaces whose demand depends on a change of nodes or of the counted resources."""
+        self._cluster.read_resources(queues.queue_set, view, again=changes.nodes or changes.everything)
+        resources = self._cluster.resources
+        stale = self.demands.by_namespace.keys() if self._cluster.see_nodes(view, changed=changes.nodes) else set[str]()
+        if view.pods.resources != resources:
+            view.pods = PodIndex.rebuilt(resources, view.stored_pods.values(), by_class=self._reserve is not None)
+        if self.demands.resources != resources:
+            stale, changes.everything, self.demands.resources = self.demands.by_namespace.keys(), True, resources
+        return stale
+
+    def _find_managed(self, view: ClusterView, changes: Changes, queues: GoverningQueues) -> None:
+        """Find the managed namespaces, those of deleted queues among them, and forget all others."""
+        unowned = any(name in self._cluster.labelled and name not in self._cluster.governed for name in changes.namespaces)
+        if changes.everything or changes.objects or unowned:
+            changes.namespaces |= self._cluster.find_orphans(view, queues.queue_set)
+            self.demands.retain(self._cluster.managed)
+
+    def snapshot(
+        self, view: ClusterView, changes: Changes, queues: GoverningQueues, touched: set[str], wall: float, now: float
+    ) -> ClusterSnapshot:
+        """Return the core's input, with new rows where the demand was read again. Namespaces whose charge has changed are touched too."""
+        live, committed = self._cluster.capacity(view, now)
+        table, queue_set = self.demands, queues.queue_set
+        touched |= table.charge_no_more(self._not_running(view, wall))
+        table.lay_out(view, queues.rows, None if changes.everything else touched)
+        snapshot = ClusterSnapshot(
+            self._cluster.resources, live, committed, queue_set.specs, table.demand, table.usage, table.unit, waiting=table.waiting
+        )  # fmt: skip
+        if self._reserve is not None:
+            snapshot = self._reserve.part(
+                snapshot, queue_set, table.by_namespace, touched, view.pods, view.stored_pods.values(), wall, now,
+                moved=changes.everything,
+            )  # fmt: skip
+        return self._slots.part(snapshot)
+
+    def _not_running(self, view: ClusterView, wall: float) -> dict[str, dict[str, float]]:
+        """Return the requests by namespace of bound pods that count for no queue: reclaim evicts them, or their node does not exist."""
+        nodes = {name for _, name in view.nodes}
+        uncharged = view.pods.bound_nowhere(nodes)
+        for namespace, freed in self._reclaim.freed(view.stored_pods, view.pods, nodes, wall).items():
+            known = uncharged.setdefault(namespace, {})
+            for resource, amount in freed.items():
+                known[resource] = known.get(resource, 0.0) + amount
+        return uncharged
