@@ -61,6 +61,7 @@ def _settled(world: World) -> dict[str, Any]:
 def _without_times(value: Any) -> Any:
     if isinstance(value, dict):
         drifting = {"asOf", "lastTransitionTime", "message", "valueMilliseconds", "deliveredMilliseconds", "ledger", "fairShare", "balance"}
+        drifting |= {"week", "lastWeek"}  # sums over the looks, which come at other times
         return {name: _without_times(inner) for name, inner in value.items() if name not in drifting}
     return [_without_times(inner) for inner in value] if isinstance(value, list) else value
 

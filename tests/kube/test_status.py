@@ -13,10 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairburst.kube.install.crd import all_crds
 from fairburst.kube.jobs.reserve import ReserveView
+from fairburst.kube.queues.accounts import InternalStatus
 from fairburst.kube.queues.objects import parse_status, to_status
 from fairburst.kube.queues.queue_set import QueueEntry
+from fairburst.kube.queues.rules import KubeModel
+from fairburst.kube.queues.statuses import QueueStatus
+from fairburst.kube.usage.weekly_use import Week, WeekSums
 from fairburst.kube.views.conditions import ConditionValue
 from fairburst.kube.views.lead_time_view import LeadTimeView
 from fairburst.kube.views.status import StatusInput, status_of
@@ -208,8 +211,6 @@ class TestRoundTrip:
         assert _paths(status) <= _paths(read) | _paths({"promise": {}, "refused": {}})
 
     def test_every_field_of_the_schema_is_written_at_some_time(self) -> None:
-        crd = next(iter(all_crds().values()))
-        known = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
         memory = replace(latency_memory(), residual_level=0.5, waiting_since=WALL, balance_value=0.5, refused=latency_memory().promise)
         reserve = ReserveView(STAMP, {"cpu": 3.0, "memory": 2.0**32}, 0.1, np.array([2.0, 2.0**31]), small_jobs=3, large_jobs=1)
         lead_time = LeadTimeView(None, learning=True)
@@ -221,8 +222,18 @@ class TestRoundTrip:
             lead_time=lead_time,
             suggestion={"message": "None."},
             uncertainty={"bursts": 0},
+            bursts_seen={"of": {}},
+            shares=(0.5, 0.25, 0.0),
+            week=WeekSums(WALL - 600, WALL, (1.0, 2.0, 1.0, 1.0), last=Week(WALL - 9000, 50.0, None)),
         )
-        assert set(known) == set(status_of(item, {}, RESOURCES, WALL))
+        item = replace(item, decision=replace(item.decision, window=replace(memory.window, demanded=True)))  # type: ignore[arg-type, type-var]
+        status = status_of(item, {}, RESOURCES, WALL)
+        assert set(status) == _names(QueueStatus)
+        assert set(status["internal"]) == _names(InternalStatus)
+
+
+def _names(model: type[KubeModel]) -> set[str]:
+    return {field.alias or name for name, field in model.model_fields.items()}
 
 
 def _paths(value: Any, prefix: str = "") -> set[str]:
@@ -250,7 +261,7 @@ class TestSettled:
         stored = through_json(status_of(status_input(memory), {}, RESOURCES, WALL))
         slower = replace(memory, ledger_rate=0.125, ledger_value=2.5, ledger_as_of=WALL + 10)
         patch = merge_difference(stored, status_of(status_input(slower), stored, RESOURCES, WALL + 10))
-        assert patch["ledger"] == {"valueMilliseconds": 2500, "rateMicro": 125000, "asOf": "2026-01-01T00:00:10Z"}
+        assert patch["internal"]["ledger"] == {"valueMilliseconds": 2500, "rateMicro": 125000, "asOf": "2026-01-01T00:00:10Z"}
 
     def test_later_periods_of_an_idle_queue_are_not_written(self) -> None:
         memory = latency_memory()
@@ -265,7 +276,8 @@ class TestSettled:
         memory = latency_memory()
         stored = through_json(status_of(status_input(memory), {}, RESOURCES, WALL))
         busy = replace(memory, period_started=WALL + 600, fair_as_of=WALL + 600, ledger_as_of=WALL + 600, **change)
-        assert "periodStarted" in merge_difference(stored, status_of(status_input(busy), stored, RESOURCES, WALL + 601))
+        patch = merge_difference(stored, status_of(status_input(busy), stored, RESOURCES, WALL + 601))
+        assert "periodStarted" in patch["internal"]
 
 
 def latency_memory() -> QueueMemory:
@@ -378,4 +390,4 @@ class TestPlanner:
         busy = [replace(item, memory=receiving, usage=np.array([1.0, 0.0])) for item in items]
         assert planner.plan(busy, RESOURCES, WALL + 3, 103.0) == ([], {"burst": 104.0})
         writes, _ = planner.plan(busy, RESOURCES, WALL + 4, 104.0)
-        assert [write.patch["ledger"]["valueMilliseconds"] for write in writes] == [1000] * 40
+        assert [write.patch["internal"]["ledger"]["valueMilliseconds"] for write in writes] == [1000] * 40

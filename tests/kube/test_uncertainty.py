@@ -103,7 +103,7 @@ class TestOnTheCluster:
         status = self.learn(world, [8, 12] * 7)
         found = status["uncertainty"]
         assert (found["bursts"], found["learned"]) == (14, True)
-        assert set(found["partsMilli"]["cpu"]) == {800, 1200}
+        assert set(status["internal"]["burstsSeen"]["partsMilli"]["cpu"]) == {800, 1200}
         assert found["extraPercent"]["cpu"] >= 20
         assert found["asked"] == status["promise"]["burst"]["resources"]
         assert parse_quantity(found["asked"]["cpu"]) == pytest.approx(10 * (1 + found["extraPercent"]["cpu"] / 100))

@@ -304,8 +304,10 @@ def test_kubectl_get_and_explain_read_well(installed: Cluster, namespace: Callab
     status = {
         "class": "Hard",
         "share": "25.0%",
-        "window": {"state": "Open", "index": 3, "armsAt": "2026-01-01T00:00:00Z"},
-        "allocation": {"cpu": "270"},
+        "allocatedShare": "42.2%",
+        "usedShare": "31.5%",
+        "waitingShare": "0.0%",
+        "window": {"state": "Armed", "index": 3, "armsAt": "2026-01-01T00:00:00Z", "nextBurst": "2026-01-01T00:05:00Z"},
         "history": {"bursts": 3, "met": 2, "missed": 1},
         "conditions": [
             {
@@ -319,9 +321,8 @@ def test_kubectl_get_and_explain_read_well(installed: Cluster, namespace: Callab
     }
     installed.kubectl("patch", "latq", "burst", "-n", here, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
     header, row = installed.kubectl("get", "latq", "-n", here).splitlines()[:2]
-    assert header.split() == ["NAME", "CLASS", "WINDOW", "FAIR-SHARE", "ALLOCATED", "USED", "WAITING", "MET", "MISSED", "READY", "AGE"]
-    assert row.split()[:5] == ["burst", "Hard", "Open", "25.0%", "270"]
-    assert row.split()[5:8] == ["2", "1", "True"]
+    assert header.split() == [*"NAME CLASS WINDOW NEXT-BURST FAIR-SHARE ALLOCATED USED WAITING MET MISSED READY AGE".split()]
+    assert row.split()[:11] == [*"burst Hard Armed 2026-01-01T00:05:00Z 25.0% 42.2% 31.5% 0.0% 2 1 True".split()]
     both = installed.kubectl("get", "fairburst", "-n", here)
     assert "latencyqueue.fairburst.dev/burst" in both
     assert "throughputqueue.fairburst.dev/batch" in both

@@ -159,7 +159,7 @@ def test_killed_frozen_and_asked_to_stop(fresh_cluster: Callable[..., Cluster], 
         assert not two.leads, "the second is ready, and stands by"
         cluster.kubectl("create", "-f", "-", input=yaml.safe_dump(job("bursts", "burst", 200, 300)))
         until(lambda: running(cluster, "bursts") >= 200, PATIENCE_SECONDS, "the burst to run")
-        until(lambda: statuses(cluster)["bursts"].get("ledger", {}).get("rateMicro", 0) > 200_000, PATIENCE_SECONDS, "its rate")
+        until(lambda: statuses(cluster)["bursts"].get("internal", {}).get("ledger", {}).get("rateMicro", 0) > 200_000, PATIENCE_SECONDS, "its rate")
         promise = statuses(cluster)["bursts"]["promise"]
 
         ledger, read_at = ledger_of(one, "bursts"), time.time()
@@ -169,7 +169,7 @@ def test_killed_frozen_and_asked_to_stop(fresh_cluster: Callable[..., Cluster], 
         print(f"killed: first write of the other after {first_at - killed_at:.2f} s")
         until(lambda: two.metrics().get("fairburst_rounds_total", 0) >= 2 and two.leads, PATIENCE_SECONDS, "rounds")
         status = statuses(cluster)["bursts"]
-        rate = status["ledger"]["rateMicro"] / 1e6
+        rate = status["internal"]["ledger"]["rateMicro"] / 1e6
         expected = ledger + rate * (time.time() - read_at)
         print(f"ledger: {ledger_of(two, 'bursts'):.3f} after the take-over, {expected:.3f} expected at a rate of {rate:.3f}")
         assert abs(ledger_of(two, "bursts") - expected) <= 5 * rate

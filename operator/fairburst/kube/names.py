@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 GROUP = "fairburst.dev"
-VERSION = "v1alpha1"
+VERSION = "v1alpha1"  # the operator reads and writes this version, and the API server stores it (docs/decisions/0251)
+USERS_VERSION = "v1beta1"  # the version of manifests that users keep; the same schema
+SERVED_VERSIONS = (USERS_VERSION, VERSION)
 API_VERSION = f"{GROUP}/{VERSION}"
+USERS_API_VERSION = f"{GROUP}/{USERS_VERSION}"
 MANAGED_LABEL = f"{GROUP}/managed"
 POOL_LABEL = f"{GROUP}/pool"
 PRIORITY_LABEL = f"{GROUP}/pod-priority"  # on a namespace: the priority of its new pods

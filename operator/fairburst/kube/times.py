@@ -18,3 +18,8 @@ def to_epoch(time: datetime) -> float:
 def from_epoch(seconds: float) -> datetime:
     """Return the time, to the microsecond."""
     return _EPOCH + timedelta(microseconds=round(bounded_epoch(seconds) * _MICRO))
+
+
+def to_text(seconds: float) -> str:
+    """Return the time as objects have it, such as 2026-01-01T00:00:00Z."""
+    return from_epoch(seconds).isoformat().replace("+00:00", "Z")

@@ -6,14 +6,15 @@ pydantic writes JSON Schema. A structural schema is stricter: no references, no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import BaseModel
 
-from fairburst.kube.names import GROUP, VERSION
+from fairburst.kube.names import GROUP, SERVED_VERSIONS, VERSION
+from fairburst.kube.queues.former_places import FORMER_PLACES
 from fairburst.kube.queues.objects import LatencyQueue, ThroughputQueue
 from fairburst.kube.queues.rules import KubeModel
 from fairburst.kube.queues.specs import LatencyQueueSpec, ThroughputQueueSpec
@@ -35,11 +36,12 @@ _DATE_TIME_LENGTH = 40  # characters; bounds the CEL cost of a comparison of tim
 
 
 def crd_for(model: type[LatencyQueue] | type[ThroughputQueue]) -> dict[str, Any]:
-    """Return the CustomResourceDefinition of a queue kind."""
+    """Return the CustomResourceDefinition of a queue kind. All versions share one schema, so that the API server converts by renaming."""
     latency = model is LatencyQueue
     kind = model.__name__
     plural = f"{kind.lower()}s"
     spec: type[KubeModel] = LatencyQueueSpec if latency else ThroughputQueueSpec
+    columns, schema = _printer_columns(latency), {"openAPIV3Schema": _object_schema(model.__doc__ or "", spec)}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -55,15 +57,17 @@ def crd_for(model: type[LatencyQueue] | type[ThroughputQueue]) -> dict[str, Any]
                 "shortNames": ["latq" if latency else "thrq"],
                 "categories": ["fairburst"],
             },
+            "conversion": {"strategy": "None"},
             "versions": [
                 {
-                    "name": VERSION,
+                    "name": version,
                     "served": True,
-                    "storage": True,
+                    "storage": version == VERSION,
                     "subresources": {"status": {}},
-                    "additionalPrinterColumns": _printer_columns(latency),
-                    "schema": {"openAPIV3Schema": _object_schema(model.__doc__ or "", spec)},
+                    "additionalPrinterColumns": columns,
+                    "schema": schema,
                 }
+                for version in SERVED_VERSIONS
             ],
         },
     }
@@ -94,22 +98,29 @@ def _printer_columns(latency: bool) -> list[dict[str, Any]]:
     def column(name: str, path: str, kind: str = "string", **more: Any) -> dict[str, Any]:
         return {"name": name, "type": kind, "jsonPath": path} | more
 
-    columns = [column("Class", ".status.class")]
+    columns = [column("Class", ".status.class", description="The promise: Hard, Soft, Elastic or Rejected.")]
     if latency:
-        columns.append(column("Window", ".status.window.state"))
+        columns += [
+            column("Window", ".status.window.state", description="Closed, Armed, Open or Overdue."),
+            column("Next-Burst", ".status.window.nextBurst", description="When the next burst is expected."),
+        ]
     columns += [
-        column("Fair-Share", ".status.share", description="Weight over the sum of admitted weights."),
-        column("Allocated", ".status.allocation.cpu", description="Cpu allocated now."),
-        column("Used", ".status.usage.cpu", description="Cpu used by pods from bound to ended."),
-        column("Waiting", ".status.waiting.cpu", description="Cpu wanted and not running."),
+        column("Fair-Share", ".status.share", description="Fair share of the pool, by weight."),
+        column("Allocated", ".status.allocatedShare", description="Allocated now, of the pool."),
+        column("Used", ".status.usedShare", description="Used now, of the pool."),
+        column("Waiting", ".status.waitingShare", description="Wanted beyond that, of the pool."),
     ]
     if latency:
-        columns += [column("Met", ".status.history.met", "integer"), column("Missed", ".status.history.missed", "integer")]
+        columns += [
+            column("Met", ".status.history.met", "integer", description="Bursts served by their deadline."),
+            column("Missed", ".status.history.missed", "integer", description="Bursts that were not."),
+        ]
     return [
         *columns,
-        column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+        column("Ready", '.status.conditions[?(@.type=="Ready")].status', description="False: a user or administrator must act."),
         column("Weight", ".spec.weight", "integer", priority=1),
-        column("Demand", ".status.demand.cpu", priority=1, description="Cpu wanted now."),
+        column("Cpu", ".status.allocation.cpu", priority=1, description="Cpu allocated now."),
+        column("Week", ".status.week.usedPercent", "integer", priority=1, description="Used this week, in percent of the fair share."),
         *([column("Deadline", ".status.window.deadline", priority=1)] if latency else []),
         column("Reason", '.status.conditions[?(@.type=="Ready")].reason', priority=1),
         column("Explanation", ".status.explanation", priority=1, description="What waits, and why."),
@@ -127,7 +138,7 @@ def _object_schema(description: str, spec: type[KubeModel]) -> Schema:
             "kind": {"type": "string", "description": "Kind of this object."},
             "metadata": {"type": "object"},
             "spec": structural(spec),
-            "status": _without_rules(structural(QueueStatus)),
+            "status": _with_former_places(_without_rules(structural(QueueStatus))),
         },
     }
 
@@ -197,6 +208,21 @@ def _without_rules(schema: Schema) -> Schema:
         for key, value in schema.items()
         if key != "x-kubernetes-validations"
     }
+
+
+def _with_former_places(schema: Schema) -> Schema:
+    """Return the schema of the status with the places that earlier versions write, so that the API server keeps what they hold."""
+    for former, present in FORMER_PLACES.items():
+        part = _part_at(schema, present)
+        moved = {**part, "description": f"Moved to status.{'.'.join(present)} by the next write; written by earlier versions only."}
+        _part_at(schema, former[:-1])["properties"][former[-1]] = moved
+    return schema
+
+
+def _part_at(schema: Schema, place: Iterable[str]) -> Schema:
+    for name in place:
+        schema = schema["properties"][name]
+    return schema
 
 
 def _one_line(text: str) -> str:

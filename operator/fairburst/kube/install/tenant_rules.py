@@ -72,7 +72,7 @@ class _Guard:
 
     def manifests(self, config: Config) -> list[Manifest]:
         name = f"fairburst-tenants-{self.name}.{config.pool.name}"
-        version = {GROUP: "v1alpha1", JOB_SET_GROUP: "*"}.get(self.group, "v1")
+        version = "*" if self.group in {GROUP, JOB_SET_GROUP} else "v1"
         watched = {"apiGroups": [self.group], "apiVersions": [version], "operations": [*self.operations], "resources": [*self.resources]}
         spec = {
             "failurePolicy": "Fail",  # no rule has parameters or reads what may be missing: one that fails has been tampered with

@@ -119,7 +119,7 @@ class BurstHistory:
         queue = self._queues.get(uid)
         if queue is None:
             return None
-        written: dict[str, Any] = {
+        return {
             "confidencePercent": queue.uncertainty.confidence_percent,
             "correlation": queue.asked.correlation.value,
             "extraPercent": {name: percent - 100 for name, percent in queue.asked.percent.items()},
@@ -127,10 +127,16 @@ class BurstHistory:
             "bursts": len(queue.samples),
             "learned": queue.asked.bursts > 0,
         }
-        if queue.samples:
-            written["of"] = {"resources": dict(queue.declared.resources), "durationSeconds": queue.declared.duration_seconds}
-            written["partsMilli"] = {name: [part[at] for part in queue.samples] for at, name in enumerate(queue.declared.resources)}
-        return written
+
+    def internal_part(self, uid: str) -> dict[str, Any] | None:
+        """status.internal.burstsSeen of a queue; None before the first burst."""
+        queue = self._queues.get(uid)
+        if queue is None or not queue.samples:
+            return None
+        return {
+            "of": {"resources": dict(queue.declared.resources), "durationSeconds": queue.declared.duration_seconds},
+            "partsMilli": {name: [part[at] for part in queue.samples] for at, name in enumerate(queue.declared.resources)},
+        }
 
 
 def _asked(declared: Burst, uncertainty: Uncertainty, samples: Sequence[tuple[int, ...]]) -> AskedFor:
@@ -140,13 +146,14 @@ def _asked(declared: Burst, uncertainty: Uncertainty, samples: Sequence[tuple[in
 def _remembered(obj: Mapping[str, Any], declared: Burst) -> list[tuple[int, ...]]:
     """The parts in the object's status, if they are parts of the burst that is declared now."""
     try:
-        status = parse_status(obj).uncertainty
+        internal = parse_status(obj).internal
     except InvalidQueueError:
         return []
-    if status is None or status.of is None or status.parts_milli is None:
+    seen = internal.bursts_seen if internal is not None else None
+    if seen is None or seen.of is None or seen.parts_milli is None:
         return []
-    same = status.of.resources == declared.resources and status.of.duration_seconds == declared.duration_seconds
-    columns = [status.parts_milli.get(name, []) for name in declared.resources]
+    same = seen.of.resources == declared.resources and seen.of.duration_seconds == declared.duration_seconds
+    columns = [seen.parts_milli.get(name, []) for name in declared.resources]
     if not same or len({len(column) for column in columns}) != 1:
         return []
     return list(zip(*columns, strict=True))[-KEPT:]

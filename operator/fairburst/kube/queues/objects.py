@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from fairburst.kube.queues.fields import Timestamp
+from fairburst.kube.queues.former_places import in_present_places
 from fairburst.kube.queues.rules import KubeModel, violations
 from fairburst.kube.queues.specs import LatencyQueueSpec, ThroughputQueueSpec
 from fairburst.kube.queues.statuses import QueueStatus
@@ -76,9 +77,12 @@ def parse_queue(obj: Mapping[str, Any]) -> Queue:
 
 
 def parse_status(obj: Mapping[str, Any]) -> QueueStatus:
-    """Return the status of an object, an empty one if it has none. Raises InvalidQueueError if it is not one that the operator wrote."""
+    """Return the status of an object, an empty one if it has none. Raises InvalidQueueError if it is not one that the operator wrote.
+
+    Values that earlier versions wrote in other places are in their present ones.
+    """
     try:
-        return QueueStatus.model_validate(obj.get("status") or {}, by_alias=True, by_name=False)
+        return QueueStatus.model_validate(in_present_places(obj.get("status") or {}), by_alias=True, by_name=False)
     except ValidationError as error:
         raise InvalidQueueError(problems_of(error, (), prefix="status.")) from error
 

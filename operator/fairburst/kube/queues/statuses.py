@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from fairburst.kube.queues.accounts import InternalStatus
 from fairburst.kube.queues.bursts import Arrival, Burst
 from fairburst.kube.queues.fields import Amounts, GuaranteeClassName, Timestamp
 from fairburst.kube.queues.rules import KubeModel
@@ -61,41 +62,23 @@ class LeadTimeStatus(KubeModel):
 
 
 class WindowStatus(KubeModel):
-    """The queue's open or next window. Consumed and budget in thousandths of a dominant-share-second."""
+    """The queue's open or next window: the time in which its burst is served."""
 
-    state: Literal["Closed", "Armed", "Open", "Overdue"] = Field(description="Where the queue stands in its period.")
+    state: Literal["Closed", "Armed", "Open", "Overdue"] = Field(
+        description="Closed: waits for the next burst. Armed: the burst may begin at any time and is admitted at once. Open: the burst is "
+        "served at its promise. Overdue: past its deadline, and still owed something."
+    )
     index: int = Field(description="Number of the window.")
-    arms_at: Timestamp | None = Field(default=None, description="When the burst quota is written; none after the last scheduled burst.")
+    next_burst: str | None = Field(
+        default=None, max_length=64, description='When the next burst is expected: a time, "from" a time, "any time", or "now" in a window.'
+    )
+    arms_at: Timestamp | None = Field(default=None, description="From when on the burst may begin; none after the last scheduled burst.")
     opens_by: Timestamp | None = Field(default=None, description="Latest opening; none for a sporadic queue.")
     opened: Timestamp | None = Field(default=None, description="When the burst began.")
     deadline: Timestamp | None = Field(default=None, description="When the burst's demand must have been delivered.")
-    consumed: int | None = Field(default=None, description="Delivered in this window.")
-    budget: int | None = Field(default=None, description="Guaranteed in this window.")
-    demanded: bool | None = Field(default=None, description="Whether work was wanted in it at some time.")
-    judged: bool | None = Field(default=None, description="Whether it has been counted as met or missed.")
-
-
-class Ledger(KubeModel):
-    """Dominant-share-seconds received in the current period: value + rate x (now - asOf)."""
-
-    value_milliseconds: int = Field(description="Thousandths of a dominant-share-second received by asOf.")
-    rate_micro: int = Field(description="Rate of growth in millionths of capacity.")
-    delivered_milliseconds: int | None = Field(default=None, description="Used since the window opened, spare included, by asOf.")
-    delivered_rate_micro: int | None = Field(default=None, description="Rate of that in millionths of capacity.")
-    received_milliseconds: Annotated[dict[str, int], Field(max_length=64)] | None = Field(
-        default=None, description="What valueMilliseconds counts, by resource: the guarantee of a window lasts for each of them."
+    used_percent: int | None = Field(
+        default=None, description="How much of what the window guarantees has been used. At 100 the rest comes by fair share."
     )
-    received_rate_micro: Annotated[dict[str, int], Field(max_length=64)] | None = Field(
-        default=None, description="Rates of that in millionths of capacity."
-    )
-    as_of: Timestamp = Field(description="When the value was true.")
-
-
-class LearnedBurst(KubeModel):
-    """The declared burst of which parts were measured."""
-
-    resources: Amounts = Field(description="spec.burst.resources.")
-    duration_seconds: int = Field(description="spec.burst.durationSeconds.")
 
 
 class UncertaintyStatus(KubeModel):
@@ -109,38 +92,6 @@ class UncertaintyStatus(KubeModel):
     asked: Amounts = Field(description="Asked for, by resource.")
     bursts: int = Field(description="Bursts seen, the last hundred at most.")
     learned: bool = Field(description="Whether the amounts come from them.")
-    of: LearnedBurst | None = Field(default=None, description="The declared burst that partsMilli refers to.")
-    parts_milli: (
-        Annotated[
-            dict[str, Annotated[list[int], Field(max_length=100, json_schema_extra={"x-kubernetes-list-type": "atomic"})]],
-            Field(max_length=64),
-        ]
-        | None
-    ) = Field(default=None, description="What each burst seen took, in thousandths of the declared resource-seconds, by resource.")
-
-
-class FairShare(KubeModel):
-    """Part of the period's fair share earned so far: value + rate x (now - asOf)."""
-
-    value_milliseconds: int = Field(description="Thousandths of a dominant-share-second earned by asOf.")
-    rate_micro: int = Field(description="The share in millionths of capacity.")
-    as_of: Timestamp = Field(description="When the value was true.")
-
-
-class Rounding(KubeModel):
-    """The queue's turn if a fair share is less than one pod."""
-
-    waiting_since: Timestamp | None = Field(default=None, description="Since when the queue waits for a whole pod.")
-    held_since: Timestamp | None = Field(default=None, description="Since when it holds one.")
-
-
-class Balance(KubeModel):
-    """How far a throughput queue is behind its fair share; negative if it is ahead: value + rate x (now - asOf)."""
-
-    value_milliseconds: int = Field(description="Thousandths of a dominant-share-second owed by asOf.")
-    rate_micro: int = Field(description="Rate of growth in millionths of capacity.")
-    recent_milliseconds: int = Field(description="The same as the value, with what is long past forgotten.")
-    as_of: Timestamp = Field(description="When the values were true.")
 
 
 class ConditionSides(KubeModel):
@@ -233,10 +184,22 @@ class SuggestionStatus(KubeModel):
     arrival: Arrival | None = Field(default=None, description="For spec.arrival.")
 
 
+class WeekStatus(KubeModel):
+    """What the queue got in a week that begins on Monday at 00:00 UTC."""
+
+    since: Timestamp = Field(description="From when on it is counted: Monday 00:00 UTC, or the queue's admission if that was later.")
+    used_percent: int = Field(
+        description="What the queue used, in percent of its fair share over the same time; above 100 if others left room."
+    )
+    served_percent: int | None = Field(
+        default=None,
+        description="Of what it wanted up to its fair share, the part that it got; 100 if it never waited below its share. None if it "
+        "wanted nothing.",
+    )
+
+
 class QueueStatus(KubeModel):
-    """The operator's decision and observations. The status is also the operator's memory: it contains every value that must survive a
-    restart.
-    """
+    """The operator's answer: the class that it promises, what the queue has and uses now, what waits and why."""
 
     observed_generation: int | None = Field(default=None, description="Generation of the spec that this answers.")
     guarantee_class: GuaranteeClassName | None = Field(
@@ -256,13 +219,24 @@ class QueueStatus(KubeModel):
         default=None, description="A Job whose full request is at most this in every resource is small; decided at its creation."
     )
     promise: Promise | None = Field(default=None, description="The accepted spec in force.")
-    share: str | None = Field(default=None, max_length=16, description="Weight over the sum of admitted weights, in percent.")
-    window: WindowStatus | None = Field(default=None, description="The window that the queue is in or waits for.")
-    ledger: Ledger | None = Field(default=None, description="Amount received in the current period.")
-    debt_milliseconds: int | None = Field(
-        default=None, description="Overrun carried into the period, thousandths of a dominant-share-second."
+    share: str | None = Field(
+        default=None,
+        max_length=16,
+        description="The queue's fair share of the pool: its weight over the sum of admitted weights, in percent.",
     )
-    period_started: Timestamp | None = Field(default=None, description="When the current period began.")
+    allocated_share: str | None = Field(
+        default=None,
+        max_length=16,
+        description="What the queue is allocated now, in percent of the pool, of the resource of which it is most. More than share where "
+        "others leave room.",
+    )
+    used_share: str | None = Field(default=None, max_length=16, description="What the queue uses now, in the same measure.")
+    waiting_share: str | None = Field(
+        default=None, max_length=16, description="What the queue wants beyond what it uses, in the same measure."
+    )
+    week: WeekStatus | None = Field(default=None, description="What the queue got this week, against its fair share.")
+    last_week: WeekStatus | None = Field(default=None, description="What it got in the week before.")
+    window: WindowStatus | None = Field(default=None, description="The window that the queue is in or waits for.")
     allocation: Amounts | None = Field(default=None, description="Allocated now, by resource: guaranteed and spare.")
     guaranteed: Amounts | None = Field(default=None, description="The part of the allocation that is guaranteed.")
     usage: Amounts | None = Field(default=None, description="Used by pods from bound to ended.")
@@ -271,16 +245,10 @@ class QueueStatus(KubeModel):
     explanation: str | None = Field(default=None, max_length=1024, description="What of the queue waits, which resource it lacks, and why.")
     admission: AdmissionStatus | None = Field(default=None, description="The latest admission decision with its arithmetic.")
     history: History | None = Field(default=None, description="Windows that have ended.")
-    fair_share: FairShare | None = Field(default=None, description="Amount earned in the current period.")
     uncertainty: UncertaintyStatus | None = Field(default=None, description="The amounts asked for where the demand is a distribution.")
-    residual_level_micro: int | None = Field(
-        default=None, description="Level of a latency queue outside its windows, in millionths of capacity."
-    )
     suggestion: SuggestionStatus | None = Field(
         default=None, description="For a queue in Observe mode: the declaration that would fit its work."
     )
-    rounding: Rounding | None = Field(default=None, description="Turns of queues whose share is less than one pod.")
-    balance: Balance | None = Field(default=None, description="How far a throughput queue is behind its fair share.")
     refused: Promise | None = Field(default=None, description="A changed spec that was refused; the promise stays.")
     elasticity: ElasticityStatus | None = Field(default=None, description="How slots are divided among elastic jobs.")
     conditions: list[Condition] | None = Field(
@@ -288,4 +256,7 @@ class QueueStatus(KubeModel):
         max_length=32,
         description="Admitted, Guaranteed, Attainable, Enforced, JobsFit, Elastic, Ready: docs/conditions.md lists every reason.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+    internal: InternalStatus | None = Field(
+        default=None, description="The operator's accounts, which outlive a restart. They may change without a new version of the API."
     )

@@ -29,14 +29,17 @@ from fairburst.kube.rounds.managed import ManagedNamespaces, burst_rate
 from fairburst.kube.rounds.view import RoundContext, RoundPlan
 from fairburst.kube.usage.burst_sizes import BurstSizes, pods_of
 from fairburst.kube.usage.demand import NamespaceDemand
+from fairburst.kube.usage.weekly_use import WeeklyUse
 from fairburst.kube.views.conditions import conditions_of
 from fairburst.kube.views.elastic_view import condition, status_part
 from fairburst.kube.views.forecast_view import Forecasts, with_forecast
 from fairburst.kube.views.lead_time_view import LeadTimeView
 from fairburst.kube.views.status import StatusInput
 from fairburst.kube.views.status_plan import StatusPlanner
+from fairburst.policy.admission import shares as fair_shares
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.attainability import Attainability, attainability
+from fairburst.policy.drf import inverse_capacity, largest_share
 from fairburst.policy.model import EventKind, QueueDecision
 from fairburst.policy.table import SOFT
 
@@ -65,6 +68,8 @@ class StatusRounds:
         self._gates = gates
         self._history = history
         self._bursts = BurstSizes()
+        self._weeks = WeeklyUse()
+        self._rows_moved = True
         self.suggestions: Mapping[str, Mapping[str, Any]] = {}
         self.forecasts = Forecasts()
         self._agenda = Agenda()
@@ -93,7 +98,7 @@ class StatusRounds:
             self._positions.setdefault(entry.namespace, []).append(position)
         self.planner.retain({entry.uid for entry in queue_set.entries})
         self._bursts.keep({spec.name for spec in queue_set.specs})
-        self._everything = True
+        self._everything = self._rows_moved = True
 
     def plan_in_time(
         self, round_: RoundContext, managed: ManagedNamespaces, demands: Mapping[str, NamespaceDemand], plan: RoundPlan, *, news: bool
@@ -112,6 +117,9 @@ class StatusRounds:
 
     def _plan(self, round_: RoundContext, managed: ManagedNamespaces, demands: Mapping[str, NamespaceDemand], plan: RoundPlan) -> None:
         queue_set = round_.queue_set
+        with self._contained.object("count the week of", ""):
+            self._count_weeks(round_)
+        inverse = inverse_capacity(round_.snapshot.live_capacity)
         self._used = round_.snapshot.usage.sum(axis=0)
         rows = self._changed_rows(round_)
         namespaces = self._candidates | self._agenda.take(round_.now) | {queue_set.governing[row].namespace for row in rows}
@@ -144,20 +152,28 @@ class StatusRounds:
             )
             conditions = with_forecast(conditions, self.forecasts.queues.get(entry.qualified_name))
             elastic = plan.elastic.queues.get(entry.qualified_name)
+            usage = round_.snapshot.usage[row]
+            demand = np.maximum(amounts_wanted(demands[entry.namespace], round_.snapshot.resources), round_.snapshot.demand[row])
+            allocated, used, waiting = largest_share(
+                np.stack([decision.allocation, usage, np.maximum(demand - usage, 0.0)]), inverse
+            ).tolist()
             inputs.append(
                 StatusInput(
                     entry,
                     conditions if elastic is None else [*conditions, condition(elastic)],
                     decision,
                     round_.memory.entry(entry.qualified_name),
-                    round_.snapshot.usage[row],
-                    np.maximum(amounts_wanted(demands[entry.namespace], round_.snapshot.resources), round_.snapshot.demand[row]),
+                    usage,
+                    demand,
                     None if entry.observed_only else stamp_of(decision.guarantee_class, self._config),
                     entry.mode.holds,
                     reserve=reserve,
                     lead_time=self._lead_time(plan, entry.qualified_name, row),
                     suggestion=self.suggestions.get(entry.qualified_name),
                     uncertainty=self._history.status_part(entry.uid),
+                    bursts_seen=self._history.internal_part(entry.uid),
+                    shares=(allocated, used, waiting),
+                    week=self._weeks.of(entry.uid),
                     elasticity=None
                     if elastic is None
                     else status_part(elastic, round_.snapshot.resources, self._config.elasticity.status_jobs),
@@ -169,6 +185,14 @@ class StatusRounds:
         plan.statuses, dues = self.planner.plan(inputs, round_.snapshot.resources, round_.wall, round_.now)
         for namespace, due in dues.items():
             self._agenda.put(namespace, due)
+
+    def _count_weeks(self, round_: RoundContext) -> None:
+        """Add the time since the last look to each queue's week."""
+        if self._rows_moved:
+            self._weeks.lay_out({entry.uid: entry.obj for entry in round_.queue_set.governing}, round_.wall, round_.now)
+            self._rows_moved = False
+        if round_.memory.columns is not None:
+            self._weeks.look(round_.snapshot, fair_shares(round_.memory.columns), round_.wall, round_.now)
 
     def _in_turn(self, round_: RoundContext, namespaces: Collection[str]) -> list[QueueEntry]:
         """Return the queues of these namespaces to look at now, at most `MOST_AT_ONCE`; the others stay candidates.

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from fairburst.kube.queues.accounts import InternalStatus, Ledger, WindowAccount
 from fairburst.kube.queues.core_values import promise_from_status
 from fairburst.kube.queues.objects import InvalidQueueError, parse_status
-from fairburst.kube.queues.statuses import ConditionSides, Ledger
+from fairburst.kube.queues.statuses import ConditionSides
 from fairburst.kube.times import to_epoch
-from fairburst.kube.views.status import MICRO, MILLI, REJECTED
+from fairburst.kube.views.internal_status import MICRO, MILLI
+from fairburst.kube.views.status import REJECTED
 from fairburst.policy.model import AdmissionDecision, ConditionResult, GuaranteeClass, QueueMemory, Window, WindowState
 
 
@@ -30,8 +32,10 @@ def _memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
         return None
     promise = promise_from_status(raw)
     granted = None if status.guarantee_class == REJECTED else GuaranteeClass(status.guarantee_class)
-    ledger, fair, rounding, refused = status.ledger, status.fair_share, status.rounding, (obj["status"]).get("refused")
-    window, history, admission, balance = status.window, status.history, status.admission, status.balance
+    internal = status.internal or InternalStatus()
+    ledger, fair, rounding, balance = internal.ledger, internal.fair_share, internal.rounding, internal.balance
+    window, history, admission, refused = status.window, status.history, status.admission, (obj["status"]).get("refused")
+    account = internal.window or WindowAccount()
     return QueueMemory(
         promise=promise,
         guarantee_class=granted,
@@ -56,14 +60,14 @@ def _memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
             opens_by=_epoch_or(window.opens_by, math.inf),
             opened=_epoch_or(window.opened, None),
             deadline=_epoch_or(window.deadline, None),
-            demanded=bool(window.demanded),
-            judged=bool(window.judged),
+            demanded=bool(account.demanded),
+            judged=bool(account.judged),
         ),
-        period_started=_epoch_or(status.period_started, 0.0),
+        period_started=_epoch_or(internal.period_started, 0.0),
         ledger_value=ledger.value_milliseconds / MILLI if ledger else 0.0,
         ledger_rate=ledger.rate_micro / MICRO if ledger else 0.0,
         ledger_as_of=to_epoch(ledger.as_of) if ledger else 0.0,
-        debt=(status.debt_milliseconds or 0) / MILLI,
+        debt=(internal.debt_milliseconds or 0) / MILLI,
         bursts=history.bursts if history else 0,
         met=history.met if history else 0,
         missed=history.missed if history else 0,
@@ -73,7 +77,7 @@ def _memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
         fair_value=fair.value_milliseconds / MILLI if fair else 0.0,
         fair_rate=fair.rate_micro / MICRO if fair else 0.0,
         fair_as_of=to_epoch(fair.as_of) if fair else 0.0,
-        residual_level=math.inf if status.residual_level_micro is None else status.residual_level_micro / MICRO,
+        residual_level=math.inf if internal.residual_level_micro is None else internal.residual_level_micro / MICRO,
         waiting_since=_epoch_or(rounding.waiting_since, None) if rounding else None,
         unit_held_since=_epoch_or(rounding.held_since, None) if rounding else None,
         balance_value=balance.value_milliseconds / MILLI if balance else 0.0,

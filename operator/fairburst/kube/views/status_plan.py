@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairburst.kube.containment import Containment
+from fairburst.kube.queues.former_places import FORMER_PLACES
 from fairburst.kube.queues.queue_set import INTERNAL_ERROR, QueueEntry
 from fairburst.kube.views.conditions import ConditionValue
 from fairburst.kube.views.forecast_view import START_FORECAST
@@ -22,25 +23,27 @@ _ACCOUNTS = frozenset({"ledger", "fairShare", "debtMilliseconds"})
 # Fields that admission policies read, and promises. sizeThreshold is excluded: it drifts with capacity and is late whenever figures are.
 _AWAITED = frozenset({"stamp", "smallStamp", "holds", "class", "promise"})
 _DRIFTING = (
-    "ledger",
-    "fairShare",
-    "residualLevelMicro",
     "allocation",
     "guaranteed",
     "usage",
     "demand",
     "waiting",
     "explanation",
-    "rounding",
-    "balance",
-    "debtMilliseconds",
     "share",
+    "allocatedShare",
+    "usedShare",
+    "waitingShare",
+    "week",
+    "lastWeek",
     "elasticity",
     "reserve",
     "sizeThreshold",
     "leadTime",
+    *(place[0] for place in FORMER_PLACES if len(place) == 1),  # moved by the first write of this version, which is no news for users
 )
-_WINDOW_DRIFTING = ("consumed", "budget")
+_WINDOW_DRIFTING = ("usedPercent", "nextBurst", *(place[1] for place in FORMER_PLACES if place[0] == "window"))
+_UNCERTAINTY_MOVED = frozenset(place[1] for place in FORMER_PLACES if place[0] == "uncertainty")
+_NEWS_OF_WINDOW = frozenset({"demanded", "judged"})  # of status.internal.window: they decide whether a burst counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ def _defer(dues: dict[str, float], item: StatusInput | StatusWrite, at: float) -
 
 def _has_accounts(item: StatusInput, patch: Mapping[str, Any]) -> bool:
     """Return whether a patch changes a latency queue's recorded receipts."""
-    return item.entry.key[0] == "LatencyQueue" and not _ACCOUNTS.isdisjoint(patch)
+    return item.entry.key[0] == "LatencyQueue" and not _ACCOUNTS.isdisjoint(patch.get("internal") or ())
 
 
 def _told_by(item: StatusInput) -> tuple[Any, ...]:
@@ -174,6 +177,10 @@ def _is_structural(patch: Mapping[str, Any], current: Mapping[str, Any]) -> bool
         if key in _DRIFTING:
             continue
         if key == "window" and isinstance(value, Mapping) and all(part in _WINDOW_DRIFTING for part in value):
+            continue
+        if key == "uncertainty" and isinstance(value, Mapping) and _UNCERTAINTY_MOVED.issuperset(value):
+            continue
+        if key == "internal" and isinstance(value, Mapping) and _NEWS_OF_WINDOW.isdisjoint(value.get("window") or ()):
             continue
         if key == "conditions" and _verdicts(value) == _verdicts(current.get("conditions") or []):
             continue
