@@ -17,6 +17,7 @@ from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.rounds.work_events import LARGER_THAN_LEVEL
 from fairburst.kube.views.conditions import ConditionValue, conditions_of
 from fairburst.kube.views.explanation import CAUSES
+from fairburst.kube.views.forecast_view import START_FORECAST
 from fairburst.policy.attainability import Attainability, ClusterPace, attainability
 from fairburst.policy.decide import decide
 from fairburst.policy.model import Burst, Memory, PolicyConfig, QueueDecision, QueueKind, QueueSpec, Sporadic
@@ -127,4 +128,4 @@ def test_the_answer_of_admission_names_no_other_queue(one: QueueDecision) -> Non
 
 
 def test_the_page_lists_every_reason_of_an_event_on_waiting_work_and_no_other() -> None:
-    assert {*CAUSES, LARGER_THAN_LEVEL} == CAUSES_LISTED
+    assert {*CAUSES, LARGER_THAN_LEVEL, START_FORECAST} == CAUSES_LISTED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -97,6 +98,19 @@ async def test_an_event_on_the_pod_says_for_what_once_all_evictions_are_sent(sit
     assert told["p3"]["involvedObject"] | {"uid": "uid-3", "kind": "Pod", "namespace": "batch"} == told["p3"]["involvedObject"]
     kinds = ["eviction" if path.endswith("eviction") else "event" for _, path, _ in site.api.requests]
     assert kinds.index("event") >= 40 - 16, "only those at work with their last eviction may have told meanwhile"
+
+
+async def test_one_event_on_the_job_stays_when_its_pods_are_gone(site: Site) -> None:
+    """All evictions are sent before the first Event, so that forty pods of a Job cost one more."""
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "job"}
+    site.evictor.send([replace(eviction(number), controller=job) for number in range(40)])
+    await until(lambda: len(site.events()) >= 41, "the Events")
+    told = [one for one in site.events() if one["involvedObject"]["kind"] == "Job"]
+    assert 1 <= len(told) <= 3, "evictions that end after the first Event are told in another one"
+    assert {one["reason"] for one in told} == {"Reclaimed"}
+    assert told[0]["involvedObject"] == job | {"namespace": "batch"}
+    counts = [re.fullmatch(r"Pod p\d+( and (\d+) more)?: Evicted for \d+\.", one["message"]) for one in told]
+    assert sum(1 + int(found[2] or 0) for found in counts if found) == 40
 
 
 @pytest.mark.parametrize(

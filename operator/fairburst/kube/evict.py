@@ -1,15 +1,18 @@
 """Evicts pods through the Eviction API, one request a pod, concurrently with the rounds. Decides nothing.
 
 The API server applies disruption budgets and grace periods: a refused pod stays, and the next round chooses others. Each eviction is
-followed by an Event on the pod, after the evictions that still wait.
+followed by an Event on the pod, after the evictions that still wait, and several of them by one on the pods' Job or other controller, which
+is there when the pods are gone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import itertools
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,11 +31,19 @@ CONCURRENT_EVICTIONS = 16  # half as many as rounds may write at a time: these c
 REASON = "Reclaimed"
 
 
+class _Step(enum.IntEnum):
+    """What is to be done with an eviction; earlier steps come first."""
+
+    EVICT = 0
+    TELL_POD = 1
+    TELL_CONTROLLER = 2
+
+
 @dataclass(order=True, slots=True)
 class _Task:
-    """An eviction to send, or one whose Event is to be sent (`done`); the latter come last."""
+    """One step of one eviction."""
 
-    done: bool
+    step: _Step
     number: int
     eviction: PodEviction = field(compare=False)
 
@@ -48,12 +59,13 @@ class Evictor:
         self._on_failure = on_failure
         self._queue: asyncio.PriorityQueue[_Task] = asyncio.PriorityQueue()
         self._numbers = itertools.count()
+        self._untold: Counter[str] = Counter()  # evicted pods of each controller that it has not been told of
 
     def send(self, evictions: Sequence[PodEviction]) -> None:
         """Queue these evictions; return at once."""
         self._reclaimer.sent(evictions)
         for one in evictions:
-            self._put(one, done=False)
+            self._put(one, _Step.EVICT)
 
     async def run(self) -> None:
         """Send until cancelled."""
@@ -61,19 +73,26 @@ class Evictor:
             for _ in range(CONCURRENT_EVICTIONS):
                 workers.create_task(self._work())
 
-    def _put(self, eviction: PodEviction, *, done: bool) -> None:
-        self._queue.put_nowait(_Task(done, next(self._numbers), eviction))
+    def _put(self, eviction: PodEviction, step: _Step) -> None:
+        self._queue.put_nowait(_Task(step, next(self._numbers), eviction))
 
     async def _work(self) -> None:
         while True:
             task = await self._queue.get()
-            if task.done:
-                await succeeded("event", self._tell(task.eviction), self._metrics)
+            if task.step is _Step.TELL_POD:
+                await succeeded("event", self._tell_pod(task.eviction), self._metrics)
+                continue
+            if task.step is _Step.TELL_CONTROLLER:
+                await succeeded("event", self._tell_controller(task.eviction), self._metrics)
                 continue
             result = await self._evict(task.eviction)
             self._metrics.evictions.labels(task.eviction.ground.value, result).inc()
             if result == "ok":
-                self._put(task.eviction, done=True)
+                self._put(task.eviction, _Step.TELL_POD)
+                if task.eviction.controller is not None:
+                    self._untold[task.eviction.owner] += 1
+                    if self._untold[task.eviction.owner] == 1:
+                        self._put(task.eviction, _Step.TELL_CONTROLLER)
             elif result != "gone":
                 self._on_failure()
 
@@ -105,7 +124,14 @@ class Evictor:
             return "error"
         return "ok"
 
-    async def _tell(self, one: PodEviction) -> None:
+    async def _tell_pod(self, one: PodEviction) -> None:
         namespace, name = one.key
         involved = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": one.uid}
         await create_event(self._client, involved, REASON, one.message, self._pool, warning=False)
+
+    async def _tell_controller(self, one: PodEviction) -> None:
+        assert one.controller is not None  # noqa: S101  it was queued for it
+        others = self._untold.pop(one.owner, 1) - 1
+        which = f"Pod {one.key[1]}" if not others else f"Pod {one.key[1]} and {others} more"
+        involved = {"namespace": one.key[0], **one.controller}
+        await create_event(self._client, involved, REASON, f"{which}: {one.message}", self._pool, warning=False)

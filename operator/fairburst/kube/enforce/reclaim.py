@@ -57,7 +57,7 @@ class PodEviction:
     """One eviction to send.
 
     owner: uid of the object that a disruption budget's refusal concerns, the pod's controller. grace_seconds: how long the pod is given to
-    end; None leaves it its own grace period. message: for the Event.
+    end; None leaves it its own grace period. message: for the Events. controller: the pod's, as an Event names it; None without one.
     """
 
     key: PodKey
@@ -67,6 +67,7 @@ class PodEviction:
     ground: Ground
     message: str
     grace_seconds: int | None = None
+    controller: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,15 +300,13 @@ def _seconds(text: str) -> float:
 
 
 def _why(one: Owed, snapshot: ClusterSnapshot, result: RoundResult, since: Mapping[str, float]) -> str:
-    """Return the end of the sentence that the victim's owner reads: the reason of the eviction."""
-    queue = snapshot.queues[one.row].name
-    column = int(np.argmax(one.amount / np.maximum(snapshot.live_capacity, 1e-9)))
-    lacking = f"which is owed {one.amount[column]:g} {snapshot.resources[column]} more than it runs"
+    """Return the end of the sentence that the victim's owner reads: the reason. It names no other queue and no size of it."""
+    resource = snapshot.resources[int(np.argmax(one.amount / np.maximum(snapshot.live_capacity, 1e-9)))]
     if one.ground is Ground.FAIR_SHARE:
-        return f"the fair share of queue {queue}, {lacking} since {_time(since[queue])}"
+        return f"the fair share of another queue, which has been owed {resource} since {_time(since[snapshot.queues[one.row].name])}"
     window = result.decisions[one.row].window
     opened = window.opened if window is not None and window.opened is not None else result.now
-    return f"the burst of queue {queue} that came at {_time(opened)}, {lacking}"
+    return f"a burst of another queue that came at {_time(opened)} and is owed {resource}"
 
 
 def _time(seconds: float) -> str:
@@ -317,4 +316,6 @@ def _time(seconds: float) -> str:
 def _eviction(one: Eviction, key: PodKey, cluster: Cluster, why: str, longest_grace: float) -> PodEviction:
     pod, above = cluster.pods[key], "its level" if one.spare else "its fair share"
     message = f"Evicted for {why}. Its own queue uses more than {above}."
-    return PodEviction(key, one.uid, _owner_uid(pod), one.waiting, one.ground, message, grace_to_give(pod, longest_grace))
+    grace, owner = grace_to_give(pod, longest_grace), controller_of(pod.metadata)
+    involved = None if owner is None else {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+    return PodEviction(key, one.uid, _owner_uid(pod), one.waiting, one.ground, message, grace, involved)
