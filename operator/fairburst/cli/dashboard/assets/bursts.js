@@ -12,7 +12,7 @@ export function bursts(state, queues, again) {
   found.sort((one, other) => (URGENCY[one.window?.state] ?? 4) - (URGENCY[other.window?.state] ?? 4) || start(one) - start(other));
   const shown = found.slice(0, view.lanes);
   const more = found.length > shown.length ? showAll(found.length, () => { view.lanes = Infinity; again(); }) : null;
-  return card("Bursts", "from the opening to the deadline; filled while one runs", timeLine(state.clock(), shown), more);
+  return card("Bursts", "from the opening to the deadline, filled while one runs; fading: from when on one may come", timeLine(state.clock(), shown), more);
 }
 
 const start = (one) => one.window?.opened ?? one.window?.opensBy ?? one.window?.armsAt ?? Infinity;
@@ -49,6 +49,10 @@ function lane(queue, at, place, ahead, ticks, named) {
       const left = place(from + shift), right = place(until);
       windows.push(el("i", { className: turn ? "Closed" : queue.window.state, style: { left: `${left}%`, width: `${Math.max(0.5, right - left)}%` } }));
     }
+  }
+  if (queue.window && !queue.window.deadline && queue.window.armsAt) {
+    const left = place(Math.max(at, queue.window.armsAt));
+    windows.push(el("i", { className: "May", style: { left: `${left}%`, width: `${100 - left}%` } }));
   }
   const lines = ticks.map((style) => el("s", { style }));
   const track = el("div", { className: "track", role: "img", "aria-label": told, title: told }, ...lines, ...windows, el("b", { style: { left: `${place(at)}%` } }));

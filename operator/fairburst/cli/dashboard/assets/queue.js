@@ -10,7 +10,7 @@ export function queuePage(state, key) {
   const label = `${percent(used)} of the pool used, ${percent(kept)} guaranteed, ${percent(wanted)} wanted, fair share ${percent(queue.share)}`;
   const measure = el("div", { className: "meter" }, bar(label, { used: used / whole, band: kept / whole, tick: queue.share === null ? null : queue.share / whole }),
     el("p", { className: "quiet" }, el("span", {}, `${percent(used)} of the pool used, ${percent(wanted)} wanted`), el("span", {}, `fair share ${percent(queue.share)}`)));
-  const facts = [["Kind", `${queue.kind}, weight ${queue.weight}, ${queue.enforcement}`], ["State", queue.ready === "True" ? "Ready" : queue.message],
+  const facts = [["Kind", `${queue.kind}, weight ${queue.weight}, ${queue.enforcement}`], ["State", queue.ready === "True" ? "Ready" : `${queue.reason}. ${queue.message}`],
     ["Running", amounts(queue.usage)], ["Wanted", amounts(queue.demand)], ["Given", `${amounts(queue.allocation)}; guaranteed of it ${amounts(queue.guaranteed)}`],
     ["Waiting", queue.explanation || "Nothing waits."]];
   const listed = el("dl", {}, ...facts.flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]));
