@@ -260,7 +260,7 @@ def outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_no_kubeconfig_at_all_says_what_was_expected(outside: Path) -> None:
-    with pytest.raises(CredentialsError, match="expected to run in a pod"):
+    with pytest.raises(CredentialsError, match=r"expected a kubeconfig in --kubeconfig, \$KUBECONFIG or ~/.kube/config, found none"):
         auth.load_credentials(None)
 
 

@@ -87,7 +87,11 @@ def load_credentials(kubeconfig: str | None, context: str | None = None) -> Cred
     chosen = kubeconfig or os.environ.get("KUBECONFIG")
     if not chosen and not (SERVICE_ACCOUNT / "token").exists() and DEFAULT_KUBECONFIG.expanduser().exists():
         chosen = str(DEFAULT_KUBECONFIG)
-    return from_kubeconfig(chosen, context) if chosen else from_service_account()
+    if chosen:
+        return from_kubeconfig(chosen, context)
+    if not os.environ.get("KUBERNETES_SERVICE_HOST"):  # no pod: a person's machine, or a pod that hides its cluster
+        raise CredentialsError(f"expected a kubeconfig in --kubeconfig, $KUBECONFIG or {DEFAULT_KUBECONFIG}, found none")
+    return from_service_account()
 
 
 def from_service_account(directory: Path | None = None) -> Credentials:
