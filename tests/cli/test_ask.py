@@ -98,12 +98,26 @@ def bare(tmp_path: Path) -> Iterator[Served]:
 
 
 COMMANDS = (["get"], ["status"], ["explain", "lq"], ["doctor"])
+MORE_COMMANDS = (["eta", "job", "-n", "batch"], ["plan", "--capacity", "+1%"], ["recommend", "batch"], ["dashboard", "--port", "0"])
 
 
 class TestBadInput:
     """One line each that says what to do."""
 
-    @pytest.mark.parametrize("command", [*COMMANDS], ids=lambda command: command[0])
+    @pytest.mark.parametrize("command", [*COMMANDS, *MORE_COMMANDS], ids=lambda command: command[0])
+    def test_no_kubeconfig(
+        self, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.chdir(tmp_path)
+        assert main(command) == NO_CLUSTER
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == 1
+        assert "expected a kubeconfig in --kubeconfig, $KUBECONFIG or ~/.kube/config, found none" in said[0]
+
+    @pytest.mark.parametrize("command", [*COMMANDS, *MORE_COMMANDS], ids=lambda command: command[0])
     def test_no_cluster(self, command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main([*command, "--kubeconfig", str(kubeconfig(tmp_path, "http://127.0.0.1:9"))]) == NO_CLUSTER
         said = capsys.readouterr().err.splitlines()
