@@ -44,6 +44,7 @@ class OperatorProcess:
     name: distinguishes several operators of one cluster in files and messages.
     command: "extender" runs that instead.
     port: the port it serves, a free one by default.
+    package: the folder to import `fairburst` from, for another version than the installed one.
     subject_user: the user that receives the manifests' rights and runs the operator. None means the kubeconfig's own user, whose rights are
     not changed (external clusters).
     """
@@ -59,9 +60,11 @@ class OperatorProcess:
         subject_user: str | None = "fairburst",
         install: bool = True,
         ready_seconds: float = READY_SECONDS,
+        package: Path | None = None,
     ) -> None:
         self.cluster = cluster
         self.name, self.command = name, command
+        self._environment = None if package is None else os.environ | {"PYTHONPATH": str(package)}
         self.folder = Path(tempfile.mkdtemp(prefix=f"fairburst-{name}-"))
         atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
         self.log = self.folder / "operator.log"
@@ -111,6 +114,7 @@ class OperatorProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                env=self._environment,
                 # A separate process group: Ctrl-C at a terminal reaches only this process, which then stops the operator in order.
                 start_new_session=True,
             )

@@ -39,11 +39,11 @@ class Helm:
             raise HelmError(done.stderr + done.stdout)
         return done.stdout + done.stderr
 
-    def on_chart(self, verb: str, *arguments: str, values: Values | None = None, namespace: str = NAMESPACE) -> str:
-        """`run` on our chart with these values."""
+    def on_chart(self, verb: str, *arguments: str, values: Values | None = None, namespace: str = NAMESPACE, chart: Path = CHART) -> str:
+        """`run` on our chart, or another, with these values."""
         given = self._folder / "values.json"
         given.write_text(json.dumps(values or {}))
-        return self.run(verb, *arguments, str(CHART), "--values", str(given), namespace=namespace)
+        return self.run(verb, *arguments, str(chart), "--values", str(given), namespace=namespace)
 
     def render(self, values: Values | None = None, *arguments: str, namespace: str = NAMESPACE) -> list[dict[str, Any]]:
         """The objects of the chart, for a release called fb."""
