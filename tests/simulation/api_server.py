@@ -131,16 +131,22 @@ class Watch:
         """The watcher has gone."""
         self._server.watches[self.collection].discard(self)
 
-    def event_line(self, kind: str, old: Object | None, new: Object) -> bytes | None:
-        """What this watcher is told of a change, None where it does not concern it."""
+    def event_line(self, kind: str, old: Object | None, new: Object, lines: dict[str, bytes] | None = None) -> bytes | None:
+        """What this watcher is told of a change, None where it does not concern it. `lines`: those of the change so far, by kind."""
+        told = self._told(kind, old, new)
+        if told is None or lines is None:
+            return None if told is None else _line(told, new)
+        return lines.get(told) or lines.setdefault(told, _line(told, new))
+
+    def _told(self, kind: str, old: Object | None, new: Object) -> str | None:
         if self.namespace and new["metadata"].get("namespace") != self.namespace:
             return None
         was = old is not None and self.selects(old)
         if kind == "DELETED":
-            return _line(kind, new) if was else None
+            return kind if was else None
         if self.selects(new):
-            return _line("MODIFIED" if was else "ADDED", new)
-        return _line("DELETED", new) if was else None
+            return "MODIFIED" if was else "ADDED"
+        return "DELETED" if was else None
 
 
 def _line(kind: str, obj: Object) -> bytes:
@@ -381,8 +387,9 @@ class ApiServer:
 
     def _publish(self, collection: str, kind: str, old: Object | None, new: Object) -> None:
         self._history[collection].append((self.version, kind, old, new))
+        lines: dict[str, bytes] = {}
         for watch in list(self.watches[collection]):
-            line = watch.event_line(kind, old, new)
+            line = watch.event_line(kind, old, new, lines)
             if line is not None:
                 watch.put(line)
 

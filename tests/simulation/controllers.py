@@ -6,13 +6,13 @@ back off as in Kubernetes and try again at once when their object changes.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from fairburst.quantity import parse_exact
 from tests.simulation import quotas
 from tests.simulation.api_server import CONFIG_MAPS, EVENTS, JOBS, LEASES, NODES, PODS, QUEUES, QUOTAS, ApiServer, Object, Refused, Write
 
@@ -44,6 +44,8 @@ class Controllers:
     _starts: dict[str, float] = field(default_factory=dict)
     _recounts: dict[tuple[str, str], float] = field(default_factory=dict)
     _numbers: dict[str, int] = field(default_factory=dict)
+    _pods_changed: bool = True
+    _next_of_kubelets: float = 0.0  # when the next pod starts, ends or is gone, unless one changes before
 
     def __post_init__(self) -> None:
         self.server.observers.append(self._on_write)
@@ -73,6 +75,8 @@ class Controllers:
         now = self.server.loop.time()
         if write.collection not in {EVENTS, LEASES, CONFIG_MAPS}:
             self._dirty = True
+        if write.collection == PODS:
+            self._pods_changed = True
         if write.collection == PODS and (write.new is None or quotas.is_released(write.new)):
             pod = write.new or write.old or {}
             for quota in self.server.of(QUOTAS, pod["metadata"]["namespace"]):
@@ -203,19 +207,36 @@ class Controllers:
             self._starts[bound["metadata"]["uid"]] = now + self.source.uniform(0.2, 1.0)
 
     def _kubelets(self, now: float) -> None:
+        if not self._pods_changed and now < self._next_of_kubelets:
+            return
+        self._pods_changed, self._next_of_kubelets = False, math.inf
         for pod in self.server.of(PODS):
-            uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName")
-            if not node:
-                continue
-            if "deletionTimestamp" in pod["metadata"]:
+            if pod["spec"].get("nodeName"):
+                self._next_of_kubelets = min(self._next_of_kubelets, self._kubelet(pod, now))
+
+    def _kubelet(self, pod: Object, now: float) -> float:
+        """Do what is due for one bound pod; when something is."""
+        uid, phase = pod["metadata"]["uid"], _phase(pod)
+        if "deletionTimestamp" in pod["metadata"]:
+            key = f"deleted {uid}"
+            if key not in self._ends:
                 grace = float(pod["metadata"].get("deletionGracePeriodSeconds", 30))
-                if now >= self._ends.setdefault(f"deleted {uid}", now + min(grace, self.source.uniform(0.2, 3.0))):
-                    self.server.remove(PODS, pod, "kubelet")
-            elif _phase(pod) == "Pending" and now >= self._starts.setdefault(uid, now):
+                self._ends[key] = now + min(grace, self.source.uniform(0.2, 3.0))
+            due = self._ends[key]
+            if now >= due:
+                self.server.remove(PODS, pod, "kubelet")
+        elif phase == "Pending":
+            due = self._starts.setdefault(uid, now)
+            if now >= due:
                 self._ends[uid] = now + float((pod["metadata"].get("annotations") or {}).get(SECONDS_ANNOTATION, "10"))
                 self.server.update(PODS, pod, {"status": {"phase": "Running", "startTime": self.server.now()}}, "kubelet")
-            elif _phase(pod) == "Running" and now >= self._ends[uid]:
+        elif phase == "Running":
+            due = self._ends[uid]
+            if now >= due:
                 self.server.update(PODS, pod, {"status": {"phase": "Succeeded"}}, "kubelet")
+        else:
+            due = math.inf
+        return due
 
 
 def _phase(pod: Mapping[str, Any]) -> str:
@@ -233,7 +254,7 @@ def _takes_pods(node: Mapping[str, Any]) -> bool:
 
 
 def _free(node: Mapping[str, Any]) -> dict[str, Fraction]:
-    return {name: Fraction(parse_exact(str(text))) for name, text in node["status"]["allocatable"].items()}
+    return {name: quotas.exact(str(text)) for name, text in node["status"]["allocatable"].items()}
 
 
 def _fits(room: Mapping[str, Fraction], pod: Mapping[str, Any]) -> bool:

@@ -41,7 +41,7 @@ class Invariants:
 
     def __init__(self, server: ApiServer, replicas: Sequence[Replica], tenants: Sequence[Tenant]) -> None:
         self.broken: list[str] = []
-        self.rounds = self.writes = 0
+        self.rounds = self.writes = self.wrong_writes = 0
         self._server, self._replicas = server, replicas
         self._tenants = {tenant.namespace: tenant for tenant in tenants}
         self._changed_at: dict[tuple[str, str, str], float] = {}
@@ -80,6 +80,7 @@ class Invariants:
     def _only_managed(self, write: Write) -> None:
         allowed = self._tenants.keys() if write.collection != CONFIG_MAPS else {OWN_NAMESPACE}
         if write.namespace not in allowed:
+            self.wrong_writes += 1
             self.note(f"a write outside managed namespaces: {write.method} {write.collection} in {write.namespace}")
         if write.collection not in {NAMESPACES, QUOTAS, CONFIG_MAPS, EVENTS, PODS, JOBS, *QUEUES}:
             self.note(f"a write to {write.collection}")
@@ -146,29 +147,40 @@ class Invariants:
 
     # The end ---------------------------------------------------------------------------------------------------------
 
-    def converged(self, seconds: float) -> None:
-        """Everything is as if nothing had happened."""
+    def converged(self) -> None:
+        """Note what is not as if nothing had happened."""
+        for problem in self.amiss():
+            self.note(f"not converged: {problem}")
+
+    def last_round(self, identity: str) -> float:
+        """When a process has ended its last round."""
+        return self._last_round.get(identity, float("-inf"))
+
+    def amiss(self) -> list[str]:
+        """What is not as if nothing had happened."""
+        found: list[str] = []
         leading = [replica for replica in self._replicas if replica.running and replica.operator is not None and replica.operator._leading]
         if len(leading) != 1:
-            self.note(f"not converged: {len(leading)} replicas lead")
+            found.append(f"{len(leading)} replicas lead")
         for replica in self._replicas:
             if not replica.running or replica.operator is None:
-                self.note(f"not converged: {replica.name} does not run")
+                found.append(f"{replica.name} does not run")
                 continue
             problem = replica.operator.unready() or replica.operator.unhealthy()
             if problem:
-                self.note(f"not converged: {replica.identity}: {problem}")
+                found.append(f"{replica.identity}: {problem}")
             for collection, attribute in _CACHES.items():
-                self._cache(replica.identity, collection, getattr(replica.operator, attribute).store)
-            self._cache(replica.identity, JOBS, replica.operator._controllers["Job"].store)
-            self._queues(replica.identity, replica.operator._queues.objects)
+                found += self._cache(replica.identity, collection, getattr(replica.operator, attribute).store)
+            found += self._cache(replica.identity, JOBS, replica.operator._controllers["Job"].store)
+            found += self._queues(replica.identity, replica.operator._queues.objects)
         for replica in leading:
-            idle = self._server.loop.now - self._last_round.get(replica.identity, float("-inf"))
+            idle = self._server.loop.now - self.last_round(replica.identity)
             if idle > replica.operator._config.rounds.interval_seconds + 2:
-                self.note(f"not converged: {replica.identity} ended no round for {idle:.0f} s")
-        self._enforced()
+                found.append(f"{replica.identity} ended no round for {idle:.0f} s")
+        return found + self._enforced()
 
-    def _cache(self, who: str, collection: str, store: dict[Any, Any]) -> None:
+    def _cache(self, who: str, collection: str, store: dict[Any, Any]) -> list[str]:
+        found: list[str] = []
         truth = {
             key: obj
             for key, obj in self._server.objects[collection].items()
@@ -180,30 +192,36 @@ class Invariants:
             true = truth[key]["metadata"]["resourceVersion"] if key in truth else None
             known = store[key].metadata.resource_version if key in store else None
             if true != known:
-                self.note(f"not converged: {who} knows {collection} {key} at {known}, it is at {true}")
+                found.append(f"{who} knows {collection} {key} at {known}, it is at {true}")
 
-    def _queues(self, who: str, known: dict[Any, Object]) -> None:
+        return found
+
+    def _queues(self, who: str, known: dict[Any, Object]) -> list[str]:
+        problems: list[str] = []
         for collection, kind in QUEUES.items():
             for (namespace, name), obj in self._server.objects[collection].items():
                 if self._server.loop.now - self._changed_at[collection, namespace, name] < SETTLED_SECONDS:
                     continue
                 found = known.get((kind, namespace, name))
                 if found is None or found["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
-                    self.note(f"not converged: {who} knows {namespace}/{name} not as it is")
+                    problems.append(f"{who} knows {namespace}/{name} not as it is")
+        return problems
 
-    def _enforced(self) -> None:
+    def _enforced(self) -> list[str]:
+        found: list[str] = []
         for collection in QUEUES:
             for queue in self._server.of(collection):
                 namespace, status = queue["metadata"]["namespace"], queue.get("status") or {}
                 if status.get("observedGeneration") != queue["metadata"]["generation"]:
-                    self.note(f"not converged: {namespace}'s status answers generation {status.get('observedGeneration')}")
+                    found.append(f"{namespace}'s status answers generation {status.get('observedGeneration')}")
                 conditions = {one["type"]: one["status"] for one in status.get("conditions") or ()}
                 if "Ready" not in conditions:
-                    self.note(f"not converged: {namespace} has no condition Ready")
+                    found.append(f"{namespace} has no condition Ready")
                 if queue["spec"].get("enforcement") == "Observe":
                     continue
                 labels = (self._server.objects[NAMESPACES]["", namespace]["metadata"].get("labels")) or {}
                 if labels.get(MANAGED_LABEL) != "true":
-                    self.note(f"not converged: {namespace} is not labelled")
+                    found.append(f"{namespace} is not labelled")
                 if self._server.get(QUOTAS, namespace, QUOTA_NAME) is None:
-                    self.note(f"not converged: {namespace} has no quota")
+                    found.append(f"{namespace} has no quota")
+        return found

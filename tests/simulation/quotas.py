@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -15,20 +16,37 @@ Object = dict[str, Any]
 QUOTAS, PODS = "/api/v1/resourcequotas", "/api/v1/pods"
 ENDED = frozenset({"Succeeded", "Failed"})
 Amounts = dict[str, Fraction]
+_MOST_KNOWN = 5_000
+_known: dict[int, tuple[Mapping[str, Any], Amounts]] = {}  # by the id of a pod's spec, which is kept so that its id stays its own
+
+
+@functools.lru_cache(maxsize=10_000)
+def exact(text: str) -> Fraction:
+    """A quantity's value."""
+    return Fraction(parse_exact(text))
 
 
 def requests_of(pod: Mapping[str, Any]) -> Amounts:
-    """What a pod requests, by resource: its containers' sum, or its largest init container, and overhead."""
+    """What a pod requests, by resource: its containers' sum, or its largest init container, and overhead. Stored specs never change."""
     spec = pod["spec"]
+    known = _known.get(id(spec))
+    if known is None:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        known = _known[id(spec)] = spec, _requests(spec)
+    return known[1]
+
+
+def _requests(spec: Mapping[str, Any]) -> Amounts:
     total: Amounts = {}
     for container in spec.get("containers") or ():
         for name, text in ((container.get("resources") or {}).get("requests") or {}).items():
-            total[name] = total.get(name, Fraction(0)) + parse_exact(str(text))
+            total[name] = total.get(name, Fraction(0)) + exact(str(text))
     for container in spec.get("initContainers") or ():
         for name, text in ((container.get("resources") or {}).get("requests") or {}).items():
-            total[name] = max(total.get(name, Fraction(0)), Fraction(parse_exact(str(text))))
+            total[name] = max(total.get(name, Fraction(0)), exact(str(text)))
     for name, text in (spec.get("overhead") or {}).items():
-        total[name] = total.get(name, Fraction(0)) + parse_exact(str(text))
+        total[name] = total.get(name, Fraction(0)) + exact(str(text))
     return total
 
 
@@ -64,8 +82,8 @@ def charge(server: ApiServer, pod: Mapping[str, Any]) -> None:
             amount = charged(pod, key)
             if amount is None:
                 raise Refused(403, "Forbidden", f"failed quota: {quota['metadata']['name']}: must specify {key}")
-            total = parse_exact(str(used.get(key, "0"))) + amount
-            if total > parse_exact(str(limit)) and amount > 0:
+            total = exact(str(used.get(key, "0"))) + amount
+            if total > exact(str(limit)) and amount > 0:
                 raise Refused(403, "Forbidden", f"exceeded quota: {quota['metadata']['name']}, requested: {key}={float(amount):g}")
             used[key] = text_of(total)
         changes.append((quota, used))

@@ -17,6 +17,7 @@ from tests.simulation import controllers
 from tests.simulation.api_server import BOOKMARK_SECONDS, ApiServer
 from tests.simulation.faults import Chosen, FaultPlan
 from tests.simulation.invariants import Invariants
+from tests.simulation.measures import Measures
 from tests.simulation.replica import PROBE_SECONDS, STAND_INS, Replica
 from tests.simulation.scenario import Scenario
 from tests.simulation.virtual_time import VirtualLoop, stand_ins
@@ -39,6 +40,13 @@ class Result:
     failed_rounds: int = 0
     bursts: int = 0
     missed: int = 0
+    wrong_writes: int = 0
+    # Only where they were measured, as in `Measures`.
+    promised: int = 0
+    late: int = 0
+    lost_seconds: float = 0.0
+    unseen_seconds: float = 0.0
+    recovered_seconds: float = 0.0
     digest: str = ""
 
 
@@ -49,13 +57,14 @@ def simulate(
     chosen: Chosen | None = None,
     converge_seconds: float = CONVERGE_SECONDS,
     shape: Callable[[Scenario], None] = lambda scenario: None,
+    measured: bool = False,
 ) -> Result:
-    """Run one seed. Its faults may be `chosen` instead of drawn, and `shape` may change its cluster."""
+    """Run one seed. Its faults may be `chosen` instead of drawn, and `shape` may change its cluster. `measured`: as in `Measures`."""
     loop = VirtualLoop()
     result = Result(seed)
     try:
         with stand_ins(loop, str(seed), **STAND_INS):
-            loop.run_until_complete(_run(loop, result, chosen, converge_seconds, shape, with_faults=with_faults))
+            loop.run_until_complete(_run(loop, result, chosen, converge_seconds, shape, with_faults=with_faults, measured=measured))
     except Exception:
         result.broken.append(f"the simulation failed: {traceback.format_exc(limit=-6)}")
     finally:
@@ -71,6 +80,7 @@ async def _run(
     shape: Callable[[Scenario], None],
     *,
     with_faults: bool,
+    measured: bool,
 ) -> None:
     def source(part: str) -> random.Random:
         return random.Random(f"{part} {result.seed}")
@@ -89,7 +99,10 @@ async def _run(
     invariants = Invariants(server, replicas, scenario.tenants)
     failures = failed_rounds(replicas)
     plan = FaultPlan(server, replicas, scenario, source("faults"), chosen) if with_faults else None
+    over = plan.over if plan is not None else QUIET_RUN_SECONDS - converge_seconds
     end = plan.over + converge_seconds if plan is not None else QUIET_RUN_SECONDS
+    measures = Measures(server, replicas, invariants, scenario.tenants, over) if measured else None
+    recovery = loop.create_task(measures.recovery(end)) if measures is not None else None
 
     scenario.populate(server)
     controllers.Controllers(server, source("controllers")).start()
@@ -111,7 +124,7 @@ async def _run(
         if loop.now >= next_bookmark:
             next_bookmark += BOOKMARK_SECONDS
             server.bookmark()
-    invariants.converged(end)
+    invariants.converged()
     invariants.failures()
     result.failed_rounds = failures()
     if result.failed_rounds:
@@ -121,7 +134,12 @@ async def _run(
         if (queue.get("status") or {}).get("class") == "Hard":
             result.bursts += history.get("bursts", 0)
             result.missed += history.get("missed", 0)
-    result.broken, result.seconds = invariants.broken, loop.now
+    if measures is not None and recovery is not None:
+        await recovery
+        result.promised, result.late = measures.bursts(end)
+        result.lost_seconds, result.unseen_seconds = measures.lost_seconds, measures.unseen_seconds
+        result.recovered_seconds = measures.recovered_seconds
+    result.broken, result.seconds, result.wrong_writes = invariants.broken, loop.now, invariants.wrong_writes
     result.rounds, result.writes, result.digest = invariants.rounds, invariants.writes, digest.hexdigest()[:16]
 
 

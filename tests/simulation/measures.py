@@ -1,0 +1,178 @@
+"""What a fault costs, measured from the API server's objects, whatever the operator itself counts: rows of docs/reliability.md."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from fairburst.kube.process import Operator
+from fairburst.kube.rounds.view import RoundPlan
+from fairburst.policy.table import OPEN
+from tests.simulation import quotas
+from tests.simulation.api_server import JOBS, LATENCY_QUEUES, PODS, ApiServer, Object, Write
+from tests.simulation.invariants import Invariants
+from tests.simulation.replica import Replica
+from tests.simulation.scenario import Tenant
+from tests.simulation.virtual_time import EPOCH
+
+SAME_SECONDS = 0.01  # windows that open closer to each other are the same
+LOOK_SECONDS = 0.1  # how finely recovery is measured
+
+
+@dataclass
+class _Burst:
+    """One Job of a queue that was promised its bursts when the Job came."""
+
+    deadline: float
+    done_at: float | None = None
+
+
+@dataclass
+class _Use:
+    """The cpu that a namespace's bound pods have used up to each change, in cpu-seconds of virtual time."""
+
+    times: list[float] = field(default_factory=lambda: [0.0])
+    totals: list[float] = field(default_factory=lambda: [0.0])
+    rates: list[float] = field(default_factory=lambda: [0.0])
+
+    def put(self, now: float, rate: float) -> None:
+        """From now on it uses `rate`."""
+        total = self.at(now)
+        self.times.append(now)
+        self.totals.append(total)
+        self.rates.append(rate)
+
+    def at(self, now: float) -> float:
+        """Used until `now`."""
+        last = bisect_right(self.times, now) - 1
+        return self.totals[last] + self.rates[last] * (now - self.times[last])
+
+
+@dataclass(frozen=True)
+class _Account:
+    """What a process knew of an open window after its round."""
+
+    who: str
+    at: float
+    opened: float
+    deadline: float
+    delivered: float
+    rate: float
+
+
+class Measures:
+    """Watches one run. `over`: from when on nothing is left of the faults."""
+
+    def __init__(
+        self, server: ApiServer, replicas: Sequence[Replica], invariants: Invariants, tenants: Sequence[Tenant], over: float
+    ) -> None:
+        self.recovered_seconds = 0.0
+        # Both in seconds of the whole declared burst: what the last process knew of an open window and the next one did not, and the
+        # largest difference between an account and the truth, which no one sees while no process runs.
+        self.lost_seconds = self.unseen_seconds = 0.0
+        self._server, self._replicas, self._invariants, self._over = server, replicas, invariants, over
+        self._deadlines = {one.namespace: one.spec["burst"]["deadlineSeconds"] for one in tenants if one.collection == LATENCY_QUEUES}
+        self._cpu = {one.namespace: float(one.spec["burst"]["resources"]["cpu"]) for one in tenants if one.collection == LATENCY_QUEUES}
+        self._bursts: dict[tuple[str, str], _Burst] = {}
+        self._accounts: dict[str, _Account] = {}
+        self._led_since: dict[str, float] | None = None  # None before the first look, at which all that lead count as settled
+        self._uses = {namespace: _Use() for namespace in self._deadlines}
+        server.observers.append(self._on_write)
+        for replica in replicas:
+            replica.on_start = self._watching(replica.on_start)
+
+    # Bursts ----------------------------------------------------------------------------------------------------------
+
+    def bursts(self, until: float) -> tuple[int, int]:
+        """How many bursts were promised and due by `until`, and how many of them were not done by their deadline."""
+        due = [one for one in self._bursts.values() if one.deadline <= until]
+        return len(due), sum(one.done_at is None or one.done_at > one.deadline for one in due)
+
+    def _on_write(self, write: Write) -> None:
+        if write.collection == JOBS and write.new is not None and write.namespace in self._deadlines:
+            self._on_job(write.namespace, write.new, is_new=write.old is None)
+        elif write.collection == PODS and write.namespace in self._uses:
+            pods = (pod for pod in self._server.of(PODS, write.namespace) if pod["spec"].get("nodeName") and not quotas.is_released(pod))
+            rate = sum(float(quotas.requests_of(pod).get("cpu", 0)) for pod in pods)
+            self._uses[write.namespace].put(self._server.loop.now, rate)
+
+    def _on_job(self, namespace: str, job: Object, *, is_new: bool) -> None:
+        now, key = self._server.loop.now, (namespace, job["metadata"]["name"])
+        if is_new:
+            status = (self._server.get(LATENCY_QUEUES, namespace, "queue") or {}).get("status") or {}
+            if status.get("class") == "Hard":
+                self._bursts[key] = _Burst(now + self._deadlines[namespace])
+        elif key in self._bursts and (job.get("status") or {}).get("completionTime") and self._bursts[key].done_at is None:
+            self._bursts[key].done_at = now
+
+    # Accounts --------------------------------------------------------------------------------------------------------
+
+    def _watching(self, before: Callable[[Replica, Operator], None]) -> Callable[[Replica, Operator], None]:
+        def on_start(replica: Replica, operator: Operator) -> None:
+            before(replica, operator)
+            show = operator._after_round
+
+            def after_round(plan: RoundPlan) -> None:
+                if replica.link.alive:
+                    self._on_round(plan, operator, replica)
+                show(plan)
+
+            operator._after_round = after_round  # type: ignore[method-assign]
+            operator._loop.after_round = after_round
+
+        return on_start
+
+    def _on_round(self, plan: RoundPlan, operator: Operator, replica: Replica) -> None:
+        """Compare what each open window has been delivered with what its pods have used, and with what the last process knew."""
+        columns = operator._engine.memory.columns
+        if columns is None:
+            return
+        now, ahead = self._server.loop.now, replica.clock.ahead
+        delivered = columns.delivered(EPOCH + now + ahead)
+        cpu = plan.snapshot.resources.index("cpu")
+        capacity = plan.snapshot.committed_capacity[cpu] or plan.snapshot.live_capacity[cpu]
+        for row, name in enumerate(columns.declared.names):
+            namespace, use = name.partition("/")[0], self._uses.get(name.partition("/")[0])
+            if use is None:
+                continue
+            rate = self._cpu[namespace] / capacity
+            is_open, former = columns.state[row] == OPEN, self._accounts.pop(namespace, None)
+            opened = float(columns.opened[row]) - EPOCH - ahead
+            if former is not None and former.who != replica.identity and now < former.deadline:
+                expected = former.delivered + former.rate * (now - former.at)
+                late = abs(opened - former.opened)
+                lost = late if late > SAME_SECONDS else abs(expected - float(delivered[row])) / rate
+                self.lost_seconds = max(self.lost_seconds, lost)
+            if is_open:
+                used = (use.at(now) - use.at(opened)) / capacity
+                self.unseen_seconds = max(self.unseen_seconds, abs(used - float(delivered[row])) / rate)
+                deadline = float(columns.deadline[row]) - EPOCH - ahead
+                grows = float(columns.delivered_rate[row])
+                self._accounts[namespace] = _Account(replica.identity, now, opened, deadline, float(delivered[row]), grows)
+
+    # Recovery --------------------------------------------------------------------------------------------------------
+
+    async def recovery(self, until: float) -> None:
+        """Look often from the end of the faults on; what counts is the last look at which anything was amiss."""
+        loop = self._server.loop
+        await asyncio.sleep(max(0.0, self._over - loop.now))
+        while loop.now < until:
+            if self._amiss():
+                self.recovered_seconds = loop.now - self._over + LOOK_SECONDS
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _amiss(self) -> bool:
+        """Whether anything is not as without a fault, or the one that leads has not ended a round."""
+        leading = {one.identity: one.operator for one in self._replicas if one.running and one.operator and one.operator._leading}
+        before, now = self._led_since, self._server.loop.now
+        self._led_since = {who: 0.0 if before is None else before.get(who, now) for who in leading}
+        idle = any(self._invariants.last_round(who) < since for who, since in self._led_since.items())
+        return bool(self._invariants.amiss()) or idle or any(_waiting_writes(one, now) for one in leading.values())
+
+
+def _waiting_writes(operator: Operator, now: float) -> bool:
+    """Whether a write that has failed still waits for its next attempt."""
+    retries = operator._client.retries
+    return retries is not None and any(one.waits_until > now for one in retries._failing.values())
