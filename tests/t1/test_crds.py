@@ -321,8 +321,8 @@ def test_kubectl_get_and_explain_read_well(installed: Cluster, namespace: Callab
     }
     installed.kubectl("patch", "latq", "burst", "-n", here, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
     header, row = installed.kubectl("get", "latq", "-n", here).splitlines()[:2]
-    assert header.split() == [*"NAME CLASS WINDOW NEXT-BURST FAIR-SHARE ALLOCATED USED WAITING MET MISSED READY AGE".split()]
-    assert row.split()[:11] == [*"burst Hard Armed 2026-01-01T00:05:00Z 25.0% 42.2% 31.5% 0.0% 2 1 True".split()]
+    assert " ".join(header.split()) == "NAME CLASS WINDOW NEXT-BURST FAIR-SHARE ALLOCATED USED WAITING MET MISSED READY AGE"
+    assert " ".join(row.split()).startswith("burst Hard Armed 2026-01-01T00:05:00Z 25.0% 42.2% 31.5% 0.0% 2 1 True")
     both = installed.kubectl("get", "fairburst", "-n", here)
     assert "latencyqueue.fairburst.dev/burst" in both
     assert "throughputqueue.fairburst.dev/batch" in both

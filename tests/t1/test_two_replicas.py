@@ -159,7 +159,11 @@ def test_killed_frozen_and_asked_to_stop(fresh_cluster: Callable[..., Cluster], 
         assert not two.leads, "the second is ready, and stands by"
         cluster.kubectl("create", "-f", "-", input=yaml.safe_dump(job("bursts", "burst", 200, 300)))
         until(lambda: running(cluster, "bursts") >= 200, PATIENCE_SECONDS, "the burst to run")
-        until(lambda: statuses(cluster)["bursts"].get("internal", {}).get("ledger", {}).get("rateMicro", 0) > 200_000, PATIENCE_SECONDS, "its rate")
+        until(
+            lambda: statuses(cluster)["bursts"].get("internal", {}).get("ledger", {}).get("rateMicro", 0) > 200_000,
+            PATIENCE_SECONDS,
+            "its rate",
+        )
         promise = statuses(cluster)["bursts"]["promise"]
 
         ledger, read_at = ledger_of(one, "bursts"), time.time()

@@ -18,6 +18,7 @@ import typer
 
 from fairburst.cli.arguments import readable
 from fairburst.cli.errors import WRONG_ARGUMENTS, CommandError
+from fairburst.kube.names import USERS_API_VERSION
 
 imports = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Translate the queues of other systems.")
 LARGEST_WEIGHT = 1000  # weights are whole; finer parts than a thousandth say nothing
@@ -138,7 +139,7 @@ def _queue(
     if stopped:
         spec["suspended"] = True
     return {
-        "apiVersion": "fairburst.dev/v1alpha1",
+        "apiVersion": USERS_API_VERSION,
         "kind": "ThroughputQueue",
         "metadata": {"name": _name(queues[0]), "namespace": namespace},
         "spec": spec,

@@ -14,6 +14,7 @@ from fairburst.cli.arguments import OutputForm
 from fairburst.cli.cluster import SYSTEM_NAMESPACE, Cluster, Context, Kubeconfig, OperatorConfig, SystemNamespace
 from fairburst.cli.errors import FAILED, CommandError
 from fairburst.cli.output import is_data, print_value
+from fairburst.kube.names import USERS_API_VERSION
 
 if TYPE_CHECKING:
     from fairburst.kube.api.client import ApiClient
@@ -82,7 +83,7 @@ def recommendation(namespace: str, pods: Sequence[Mapping[str, Any]], seen: Look
             "message": f"{sentence(found)} Its class is known where fairburst is installed and you may read the cluster.",
         }
     manifest = {
-        "apiVersion": "fairburst.dev/v1alpha1",
+        "apiVersion": USERS_API_VERSION,
         "kind": "LatencyQueue",
         "metadata": {"name": NAME, "namespace": namespace},
         "spec": {"burst": told.pop("burst"), "arrival": told.pop("arrival")},

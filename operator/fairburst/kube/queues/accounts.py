@@ -14,7 +14,7 @@ from fairburst.kube.queues.rules import KubeModel
 
 
 class WindowAccount(KubeModel):
-    """What the open window has used of its guarantee, and whether it counts as a burst."""
+    """Use of the open window's guarantee, and whether the window counts as a burst."""
 
     consumed_milliseconds: int | None = Field(default=None, description="Thousandths of a dominant-share-second delivered in this window.")
     budget_milliseconds: int | None = Field(default=None, description="Thousandths of a dominant-share-second guaranteed in this window.")
@@ -30,7 +30,7 @@ class Ledger(KubeModel):
     delivered_milliseconds: int | None = Field(default=None, description="Used since the window opened, spare included, by asOf.")
     delivered_rate_micro: int | None = Field(default=None, description="Rate of that in millionths of capacity.")
     received_milliseconds: Annotated[dict[str, int], Field(max_length=64)] | None = Field(
-        default=None, description="What valueMilliseconds counts, by resource: the guarantee of a window lasts for each of them."
+        default=None, description="valueMilliseconds by resource: the guarantee of a window lasts for each of them."
     )
     received_rate_micro: Annotated[dict[str, int], Field(max_length=64)] | None = Field(
         default=None, description="Rates of that in millionths of capacity."
@@ -70,7 +70,7 @@ class LearnedBurst(KubeModel):
 
 
 class BurstsSeen(KubeModel):
-    """What each burst took, for a queue with spec.uncertainty."""
+    """Use of each burst, for a queue with spec.uncertainty."""
 
     of: LearnedBurst | None = Field(default=None, description="The declared burst that partsMilli refers to.")
     parts_milli: (
@@ -108,5 +108,5 @@ class InternalStatus(KubeModel):
     window: WindowAccount | None = Field(default=None, description="The account of status.window.")
     rounding: Rounding | None = Field(default=None, description="Turns of queues whose share is less than one pod.")
     balance: Balance | None = Field(default=None, description="How far a throughput queue is behind its fair share.")
-    bursts_seen: BurstsSeen | None = Field(default=None, description="What each burst took, for a queue with spec.uncertainty.")
+    bursts_seen: BurstsSeen | None = Field(default=None, description="Use of each burst, for a queue with spec.uncertainty.")
     week: WeekAccount | None = Field(default=None, description="The sums behind status.week.")

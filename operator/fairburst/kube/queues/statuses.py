@@ -77,7 +77,7 @@ class WindowStatus(KubeModel):
     opened: Timestamp | None = Field(default=None, description="When the burst began.")
     deadline: Timestamp | None = Field(default=None, description="When the burst's demand must have been delivered.")
     used_percent: int | None = Field(
-        default=None, description="How much of what the window guarantees has been used. At 100 the rest comes by fair share."
+        default=None, description="Used part of the guarantee of this window, in percent. At 100 the rest comes by fair share."
     )
 
 
@@ -185,15 +185,13 @@ class SuggestionStatus(KubeModel):
 
 
 class WeekStatus(KubeModel):
-    """What the queue got in a week that begins on Monday at 00:00 UTC."""
+    """Use of a week, which begins on Monday at 00:00 UTC, against the fair share."""
 
     since: Timestamp = Field(description="From when on it is counted: Monday 00:00 UTC, or the queue's admission if that was later.")
-    used_percent: int = Field(
-        description="What the queue used, in percent of its fair share over the same time; above 100 if others left room."
-    )
+    used_percent: int = Field(description="Used, in percent of the fair share over the same time; above 100 if others left room.")
     served_percent: int | None = Field(
         default=None,
-        description="Of what it wanted up to its fair share, the part that it got; 100 if it never waited below its share. None if it "
+        description="Served, in percent of the demand up to the fair share: 100 if the queue never waited below its share. None if it "
         "wanted nothing.",
     )
 
@@ -218,7 +216,7 @@ class QueueStatus(KubeModel):
     size_threshold: Amounts | None = Field(
         default=None, description="A Job whose full request is at most this in every resource is small; decided at its creation."
     )
-    promise: Promise | None = Field(default=None, description="The accepted spec in force.")
+    promise: Promise | None = Field(default=None, description="The accepted spec. It is in force until a changed one is accepted.")
     share: str | None = Field(
         default=None,
         max_length=16,
@@ -227,22 +225,23 @@ class QueueStatus(KubeModel):
     allocated_share: str | None = Field(
         default=None,
         max_length=16,
-        description="What the queue is allocated now, in percent of the pool, of the resource of which it is most. More than share where "
-        "others leave room.",
+        description="Allocated now, in percent of the pool, by the resource of which it is most. More than share where others leave room.",
     )
-    used_share: str | None = Field(default=None, max_length=16, description="What the queue uses now, in the same measure.")
-    waiting_share: str | None = Field(
-        default=None, max_length=16, description="What the queue wants beyond what it uses, in the same measure."
-    )
-    week: WeekStatus | None = Field(default=None, description="What the queue got this week, against its fair share.")
-    last_week: WeekStatus | None = Field(default=None, description="What it got in the week before.")
+    used_share: str | None = Field(default=None, max_length=16, description="Used now, in the same measure.")
+    waiting_share: str | None = Field(default=None, max_length=16, description="Wanted now beyond the use, in the same measure.")
+    week: WeekStatus | None = Field(default=None, description="Use of this week, against the fair share.")
+    last_week: WeekStatus | None = Field(default=None, description="Use of the week before.")
     window: WindowStatus | None = Field(default=None, description="The window that the queue is in or waits for.")
-    allocation: Amounts | None = Field(default=None, description="Allocated now, by resource: guaranteed and spare.")
+    allocation: Amounts | None = Field(
+        default=None, description="Allocated now, by resource: the queue may use this much. Guaranteed and spare together."
+    )
     guaranteed: Amounts | None = Field(default=None, description="The part of the allocation that is guaranteed.")
-    usage: Amounts | None = Field(default=None, description="Used by pods from bound to ended.")
-    demand: Amounts | None = Field(default=None, description="Wanted now: running, pending and not yet created work.")
+    usage: Amounts | None = Field(default=None, description="Requests of the pods that are bound to a node and have not ended.")
+    demand: Amounts | None = Field(default=None, description="Requests of all work that runs, is pending or has yet to be created.")
     waiting: Amounts | None = Field(default=None, description="Wanted and not running, by resource; empty if nothing waits.")
-    explanation: str | None = Field(default=None, max_length=1024, description="What of the queue waits, which resource it lacks, and why.")
+    explanation: str | None = Field(
+        default=None, max_length=1024, description="One sentence: the amounts that wait, the resource that is missing, and the cause."
+    )
     admission: AdmissionStatus | None = Field(default=None, description="The latest admission decision with its arithmetic.")
     history: History | None = Field(default=None, description="Windows that have ended.")
     uncertainty: UncertaintyStatus | None = Field(default=None, description="The amounts asked for where the demand is a distribution.")
