@@ -134,8 +134,11 @@ def _object_schema(description: str, spec: type[KubeModel]) -> Schema:
         "type": "object",
         "required": ["spec"],
         "properties": {
-            "apiVersion": {"type": "string", "description": "Version of the schema of this object."},
-            "kind": {"type": "string", "description": "Kind of this object."},
+            "apiVersion": {
+                "type": "string",
+                "description": f"{' or '.join(f'{GROUP}/{version}' for version in SERVED_VERSIONS)}; both have the same fields.",
+            },
+            "kind": {"type": "string", "description": "LatencyQueue or ThroughputQueue."},
             "metadata": {"type": "object"},
             "spec": structural(spec),
             "status": _with_former_places(_without_rules(structural(QueueStatus))),

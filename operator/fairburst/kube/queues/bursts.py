@@ -66,7 +66,7 @@ class Periodic(SpecModel):
         default=0,
         ge=0,
         le=YEAR_SECONDS,
-        description="By how many seconds an arrival may be early or late. Windows must not overlap for it.",
+        description="By how many seconds an arrival may be early or late. deadlineSeconds + 2 x jitterSeconds is at most periodSeconds.",
     )
 
 
@@ -74,8 +74,8 @@ class Sporadic(SpecModel):
     """Bursts at any time, at most this often."""
 
     min_interarrival_seconds: Seconds = Field(
-        description="Seconds that lie at least between the beginnings of two bursts. At least the deadline. Work that arrives earlier is "
-        "served by fair share until then."
+        description="The shortest time from the beginning of a burst to that of the next, in seconds. At least deadlineSeconds. Work that "
+        "arrives earlier is served by fair share until then."
     )
 
 
