@@ -208,5 +208,3 @@ def test_a_downgrade_to_a_chart_without_v1beta1_keeps_queues_that_were_created_t
     served = f"/apis/{GROUP}/{USERS_VERSION}"
     until(lambda: "latencyqueues" not in operated.kubectl("get", "--raw", served), PATIENCE_SECONDS, "v1beta1 to be gone")
     assert read(operated, "LatencyQueue", VERSION, where) == before
-    operated.kubectl("patch", "latq", "queue", "-n", where, "--type=merge", "-p", '{"spec": {"burst": {"durationSeconds": 26}}}')
-    assert read(operated, "LatencyQueue", VERSION, where)["spec"]["burst"]["durationSeconds"] == 26
