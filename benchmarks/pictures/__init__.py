@@ -1,0 +1,1 @@
+"""The pictures of the documentation, from one real run: `python -m benchmarks.pictures`."""
