@@ -21,6 +21,7 @@ MODULES = (
     "benchmarks.stamping",
     "benchmarks.extender",
     "benchmarks.reclaim",
+    "benchmarks.sizing",
 )
 
 

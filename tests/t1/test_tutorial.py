@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.build import ensure_binaries
-
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
@@ -27,8 +25,7 @@ def test_each_command_of_the_tutorial_works_and_the_burst_is_in_time(tmp_path: P
         (folder / part).symlink_to(ROOT / part)
     (folder / ".venv").symlink_to(Path(sys.executable).parents[1])
     (folder / "Makefile").write_text(".venv/.installed:\n\ttrue\n")  # the reader's first command, done already
-    tools = ensure_binaries(only=("kubectl",))["kubectl"].parent
-    environment = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "NAME": f"tutorial-{os.getpid()}"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "NAME": f"tutorial-{os.getpid()}"}
     environment.pop("KUBECONFIG", None)
     done = subprocess.run(["bash", "-c", script()], capture_output=True, text=True, timeout=380, check=False, cwd=folder, env=environment)
     said = done.stdout + done.stderr

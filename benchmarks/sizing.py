@@ -1,0 +1,206 @@
+"""What the operator's process needs: memory, and processor time at rest and per event, by numbers of queues and pods.
+
+The real `fairburst run` in a process of its own, against a fake API server in another, so that only the operator is
+measured. A tenth of the queues are latency queues, without work. An event is one change of a pod: it ends, its
+successor is created, or bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import multiprocessing
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks.informer import pod_body
+from benchmarks.measure import Measurement, benchmark, figure
+from e2e.harness import free_port, samples_by_name
+from tests.support.fake_api import FakeApi, JsonObject
+from tests.support.objects import latency_spec, stored_queue
+
+QUEUES = [f"/apis/fairburst.dev/v1alpha1/{kind}" for kind in ("latencyqueues", "throughputqueues")]
+CORE = {kind: f"/api/v1/{kind}" for kind in ("namespaces", "nodes", "pods", "resourcequotas", "limitranges", "events", "configmaps")}
+WORK = ["/apis/batch/v1/jobs", *(f"/apis/apps/v1/{kind}" for kind in ("deployments", "replicasets", "statefulsets"))]
+SIZES = ((100, 1_000), (1_000, 10_000))
+PODS_A_NODE = 30
+SETTLE_SECONDS, REST_SECONDS, READY_SECONDS = 10.0, 20.0, 300.0
+EVENTS, EVENTS_A_SECOND = 600, 150
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Server(FakeApi):
+    """A server whose quotas are in force at once, as kube-controller-manager would have it."""
+
+    def put(self, collection: str, obj: JsonObject) -> JsonObject:
+        """Store, a quota with its status."""
+        if collection == CORE["resourcequotas"]:
+            hard = obj.get("spec", {}).get("hard", {})
+            obj = {**obj, "status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
+        return super().put(collection, obj)
+
+
+@benchmark
+def sizing() -> Iterator[Measurement]:
+    """The operator's memory, and its processor time at rest and per event, by queues and pods."""
+    for queues, pods in SIZES:
+        yield from measured(queues, pods, EVENTS, SETTLE_SECONDS, REST_SECONDS)
+
+
+def measured(queues: int, pods: int, events: int, settle: float, rest: float) -> Iterator[Measurement]:
+    """Run the operator over that cluster and yield its figures."""
+    ours, theirs = multiprocessing.Pipe()
+    server = multiprocessing.get_context("spawn").Process(target=serve, args=(queues, pods, theirs), daemon=True)
+    server.start()
+    try:
+        with tempfile.TemporaryDirectory() as folder, operator(Path(folder), ours.recv()) as (pid, port):
+            settled(port, settle)
+            label = f"{queues:,} queues, {pods:,} pods"
+            yield figure(f"sizing {label}: start", processor_seconds(pid), "s")
+            began, used = time.monotonic(), processor_seconds(pid)
+            time.sleep(rest)
+            yield figure(f"sizing {label}: at rest", 1e3 * (processor_seconds(pid) - used) / (time.monotonic() - began), "m cpu")
+            used = processor_seconds(pid)
+            ours.send(events)
+            ours.recv()
+            time.sleep(settle)  # what the changes led to is written meanwhile
+            yield figure(f"sizing {label}: an event", 1e3 * (processor_seconds(pid) - used) / events, "ms")
+            yield figure(f"sizing {label}: memory", resident_mib(pid, "VmRSS"), "MiB")
+            yield figure(f"sizing {label}: memory at most", resident_mib(pid, "VmHWM"), "MiB")
+    finally:
+        server.kill()
+        server.join()
+
+
+@contextlib.contextmanager
+def operator(folder: Path, server: int) -> Iterator[tuple[int, int]]:
+    """Run `fairburst run` until it is ready, and yield its process id and its port."""
+    kubeconfig = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "one",
+        "contexts": [{"name": "one", "context": {"cluster": "one", "user": "one"}}],
+        "users": [{"name": "one", "user": {"token": "one"}}],
+        "clusters": [{"name": "one", "cluster": {"server": f"http://127.0.0.1:{server}"}}],
+    }
+    port = free_port()
+    config = {
+        "kubeconfig": str(folder / "kubeconfig"),
+        "metrics": {"host": "127.0.0.1", "port": port},
+        "leaderElection": {"enabled": False},
+    }
+    (folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig), encoding="utf-8")
+    (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    with (folder / "log").open("wb") as log:
+        command = [sys.executable, "-m", "fairburst", "run", "--config", str(folder / "config.yaml")]
+        running = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + READY_SECONDS
+        while not ready(port):
+            if running.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"expected an operator that is ready, found: {(folder / 'log').read_text()[-1000:]}")
+            time.sleep(0.2)
+        yield running.pid, port
+    finally:
+        running.kill()
+        running.wait()
+
+
+def ready(port: int) -> bool:
+    """Return whether /readyz answers 200."""
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        return asked(port, "/readyz")[0] == 200
+    return False
+
+
+def asked(port: int, path: str) -> tuple[int, str]:
+    """Return status and text of an answer of the operator."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+def settled(port: int, seconds: float) -> None:
+    """Wait until the operator has written nothing for that time."""
+    before = -1.0
+    while (now := written(port)) != before:
+        before = now
+        time.sleep(seconds)
+
+
+def written(port: int) -> float:
+    """Return how many writes the operator has sent."""
+    samples = samples_by_name(asked(port, "/metrics")[1])
+    return sum(value for name, value in samples.items() if name.startswith("fairburst_writes_total"))
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def resident_mib(pid: int, name: str) -> float:
+    """Return VmRSS or VmHWM of a process."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 1024
+
+
+def serve(queues: int, pods: int, pipe: Connection) -> None:
+    """Run the server in this process; for each number received, send so many changes of pods, and answer when they are sent."""
+    asyncio.run(_serve(queues, pods, pipe))
+
+
+async def _serve(queues: int, pods: int, pipe: Connection) -> None:
+    api = Server(*QUEUES, *CORE.values(), *WORK)
+    for number in range(queues):
+        namespace = f"ns-{number}"
+        api.put(CORE["namespaces"], {"metadata": {"name": namespace}, "status": {"phase": "Active"}})
+        spec = latency_spec("4") if number % 10 == 0 else None
+        kind = "ThroughputQueue" if spec is None else "LatencyQueue"
+        api.put(QUEUES[spec is None], stored_queue(kind, namespace, "queue", *([spec] if spec else [])))
+    for number in range(pods // PODS_A_NODE + 1):
+        status = {"allocatable": {"cpu": "16", "memory": "64Gi"}, "conditions": [{"type": "Ready", "status": "True"}]}
+        api.put(CORE["nodes"], {"metadata": {"name": f"node-{number}"}, "status": status})
+    for number in range(pods):
+        api.put(CORE["pods"], pod(number, queues))
+    await api.start()
+    pipe.send(api.port)
+    chance = random.Random(1)
+    while True:
+        count = await asyncio.to_thread(pipe.recv)
+        for turn in range(count // 3):
+            change(api, chance.randrange(pods), pods + turn, queues)
+            await asyncio.sleep(3 / EVENTS_A_SECOND)
+        pipe.send(None)
+
+
+def pod(number: int, queues: int, **changed: Any) -> JsonObject:
+    """Return a pod of the throughput queue that its number gives it, on a node unless `changed` says otherwise."""
+    made = pod_body(number, 1)
+    batch = number % (queues - -(-queues // 10))
+    made["metadata"] |= {"namespace": f"ns-{batch + batch // 9 + 1}", "ownerReferences": []}
+    made["metadata"].pop("resourceVersion")
+    made["spec"] |= {"nodeName": f"node-{number // PODS_A_NODE}"} | changed
+    return made
+
+
+def change(api: FakeApi, ended: int, new: int, queues: int) -> None:
+    """End a pod, create another, and bind it: three events."""
+    api.put(CORE["pods"], {**pod(ended, queues), "status": {"phase": "Succeeded"}})
+    waiting = pod(new, queues)
+    waiting["spec"].pop("nodeName")
+    api.put(CORE["pods"], {**waiting, "status": {"phase": "Pending"}})
+    api.put(CORE["pods"], pod(new, queues, nodeName=f"node-{ended // PODS_A_NODE}"))
