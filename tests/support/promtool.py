@@ -1,4 +1,4 @@
-"""promtool, which checks and tests Prometheus' rules: the one that is installed, or Debian's package, unpacked beside the other caches."""
+"""Prometheus and promtool, which tests its rules: those that are installed, or Debian's package, unpacked beside the other caches."""
 
 from __future__ import annotations
 
@@ -15,15 +15,24 @@ class NoPromtoolError(Exception):
 
 def promtool() -> Path:
     """Return the program. Raises NoPromtoolError."""
-    found = shutil.which("promtool")
+    return _program("promtool")
+
+
+def prometheus() -> Path:
+    """Return the program. Raises NoPromtoolError."""
+    return _program("prometheus")
+
+
+def _program(name: str) -> Path:
+    found = shutil.which(name)
     if found:
         return Path(found)
     folder = cache_folder() / "promtool"
-    program = folder / "usr" / "bin" / "promtool"
+    program = folder / "usr" / "bin" / name
     if not program.exists():
         _unpack_package(folder)
     if not program.exists():
-        raise NoPromtoolError("expected usr/bin/promtool in Debian's package prometheus, found none")
+        raise NoPromtoolError(f"expected usr/bin/{name} in Debian's package prometheus, found none")
     return program
 
 
@@ -37,5 +46,5 @@ def _unpack_package(folder: Path) -> None:
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         problem = error.stderr if isinstance(error, subprocess.CalledProcessError) else error
         raise NoPromtoolError(
-            f"promtool is not installed, and apt-get download prometheus failed: {str(problem).strip()[-200:]}"
+            f"Prometheus is not installed, and apt-get download prometheus failed: {str(problem).strip()[-200:]}"
         ) from error
