@@ -16,7 +16,7 @@ from fairburst.kube.forecasts.ended_pods import Run
 from fairburst.kube.forecasts.messages import Answer, Question, Start
 from fairburst.kube.forecasts.question import encoded, read
 from fairburst.kube.names import GATE, HELD_ANNOTATION
-from tests.support.objects import World, job, latency_spec, pod, requesting
+from tests.support.objects import World, job, latency_spec, node, pod, requesting
 
 TQ, LQ = "ThroughputQueue", "LatencyQueue"
 
@@ -279,3 +279,25 @@ def test_what_it_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(made._open) <= 5
     assert len(made._scored) <= 2 * 5 + 10
     assert math.isfinite(made.calibration.outcomes)
+
+
+def test_bytes_of_a_cluster_of_many_terabytes_can_be_counted() -> None:
+    """The same work on nodes with a hundred thousand times the memory, of which the work asks for as much more."""
+    found = []
+    for memory in ("1Gi", "100000Gi"):
+        site = Site(World("", nodes=0))
+        for number in range(2):
+            site.world.nodes["", f"node-{number}"] = node(f"node-{number}", cpu="32", memory=f"{32 * int(memory[:-2])}Gi")
+        site.world.queue(TQ, "batch")
+        site.world.queue(LQ, "serving", spec=latency_spec())
+        for number in range(64):
+            made = pod("batch", f"r{number}", requesting("1", memory), owner=("Job", "runs"), node="node-0", phase="Running")
+            made.metadata.creation_timestamp = made.status.start_time = stamp(site.world.wall - 40.0)
+            site.world.put(made)
+        site.end("batch", "runs", 10, 100.0)
+        waiting = job("batch", "next", 8, requesting("1", memory), completions=8)
+        waiting.metadata.creation_timestamp = stamp(site.world.wall)
+        site.world.controller("Job", None, waiting)
+        found.append(start(site.ask(), "next").median)
+    assert found[0] is not None
+    assert found[1] == pytest.approx(found[0], abs=0.5)

@@ -17,6 +17,7 @@ from typing_extensions import override
 from fairburst.forecast.budget import Budget
 from fairburst.forecast.learned import Arrivals, Durations
 from fairburst.forecast.state import JobState, State
+from fairburst.forecast.units import scaled
 from fairburst.policy.arrays import IntArray
 from fairburst.policy.decide import decide
 from fairburst.policy.model import RoundResult
@@ -59,7 +60,7 @@ class Forward(Simulation):
         super().__init__(scenario, decide, "bopf")
         self.now, self.memory = state.now, state.memory
         self.begun = self.last_round = state.now
-        self.durations, self.draw, self.guess = durations, draw, guess
+        self.durations, self.draw, self.guess, self.factors = durations, draw, guess, state.factors
         self.whole = {job.name for job in state.jobs if job.whole}
         self.live = {job.name: self._resume(job) for job in state.jobs}
         self.waiting = {name: sum(job.pending) for name, job in self.live.items()}
@@ -195,7 +196,14 @@ class Forward(Simulation):
 
     def _expect_next(self, queue: str) -> None:
         wait, job = next(self.coming[queue])
-        stages = tuple(replace(stage, seconds=self.durations.draw(queue, stage.tasks, 0.0, self.draw, self.guess)) for stage in job.stages)
+        stages = tuple(
+            replace(
+                stage,
+                seconds=self.durations.draw(queue, stage.tasks, 0.0, self.draw, self.guess),
+                demand=scaled(stage.demand, self.factors),
+            )
+            for stage in job.stages
+        )
         at = self.now + max(wait, 1e-3)
         self._expect(queue, 1)
         self._push(at, Kind.ARRIVAL, Submission(at, queue, replace(job, stages=stages)))

@@ -10,6 +10,7 @@ from typing import Any
 
 from fairburst.forecast.learned import Arrivals, Durations
 from fairburst.forecast.state import JobState, StageState, State
+from fairburst.forecast.units import in_countable_units
 from fairburst.kube.api.objects import Job, Pod, controller_of
 from fairburst.kube.forecasts.ended_pods import epoch, pods_of, run_of, started_of
 from fairburst.kube.look import Look
@@ -71,7 +72,8 @@ def state_of(seen: Look, known: Known) -> State:
                 jobs.append(_job(job, queue, pods[namespace, job.metadata.name], seen, known))
     cluster = one_machine(snapshot.resources, snapshot.live_capacity.tolist())
     now = seen.round.now - EPOCH
-    return State(cluster, snapshot.queues, seen.round.config, seen.round.memory, tuple(one for one in jobs if one.stages), now)
+    work = tuple(one for one in jobs if one.stages)
+    return in_countable_units(State(cluster, snapshot.queues, seen.round.config, seen.round.memory, work, now))
 
 
 def _job(job: Job, queue: str, pods: Sequence[Pod], seen: Look, known: Known) -> JobState:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fairburst.forecast.from_cluster import ENDLESS_SECONDS
 from fairburst.forecast.state import JobState, StageState, State
+from fairburst.forecast.units import in_countable_units, scaled
 from fairburst.kube.forecasts.messages import Question, Work
 from fairburst.policy import memory as saved
 from fairburst.policy.model import QueueSpec
@@ -17,7 +18,7 @@ from fairburst.sim.engine import EPOCH
 
 @dataclass(frozen=True, slots=True)
 class AskedState:
-    """A state, the names of its jobs, and the largest pod of each queue by name, in the order of the resources."""
+    """A state in countable units, the names of its jobs, and the largest pod of each queue by name, in the order of the resources."""
 
     state: State
     names: frozenset[str]
@@ -28,12 +29,12 @@ def asked_state(question: Question, means: Mapping[str, float]) -> AskedState:
     """Return the state that a question describes. means: by uid of the work, the mean duration of its ended pods."""
     specs = tuple(saved.decode_spec(spec) for spec in question.queues)
     jobs = tuple(_job(work, specs, means.get(work.uid)) for work in question.work)
-    state = State(
-        one_machine(question.resources, question.capacity), specs, decode_header(question.config), saved.decode(question.memory), jobs,
-        question.now - EPOCH,
-    )  # fmt: skip
-    units = {spec.name: tuple(unit) for spec, unit in zip(specs, question.units, strict=True)}
-    return AskedState(state, frozenset(job.name for job in jobs), units)
+    now = question.now - EPOCH
+    machine, memory = one_machine(question.resources, question.capacity), saved.decode(question.memory)
+    state = State(machine, specs, decode_header(question.config), memory, jobs, now)
+    small = in_countable_units(state)
+    units = {spec.name: scaled(tuple(unit), small.factors) for spec, unit in zip(specs, question.units, strict=True)}
+    return AskedState(small, frozenset(job.name for job in jobs), units)
 
 
 def _job(work: Work, specs: tuple[QueueSpec, ...], mean: float | None) -> JobState:

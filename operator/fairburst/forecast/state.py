@@ -43,7 +43,10 @@ class JobState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
-    """Everything at one time. jobs: in the order in which each queue starts them. now: seconds of the simulator's clock."""
+    """Everything at one time. jobs: in the order in which each queue starts them. now: seconds of the simulator's clock.
+
+    factors: by resource, what amounts elsewhere are multiplied by to be in the units of this state (units.py); none where they are.
+    """
 
     cluster: Cluster
     queues: tuple[QueueSpec, ...]
@@ -51,3 +54,4 @@ class State:
     memory: Memory
     jobs: tuple[JobState, ...]
     now: float
+    factors: tuple[float, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Mapping
 from datetime import datetime
@@ -95,6 +96,7 @@ def run_of(pod: Mapping[str, Any]) -> Run | None:
     return Run(metadata.get("namespace", ""), job, uid, 1, started, max(started, finished))
 
 
+@functools.lru_cache(maxsize=4096)
 def epoch(text: str | None) -> float:
     """Return a time as Kubernetes writes it in seconds since the epoch; 0 without one."""
     return to_epoch(datetime.fromisoformat(text)) if text else 0.0

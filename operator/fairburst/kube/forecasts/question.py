@@ -1,6 +1,6 @@
 """A question for the forecaster, made of what the operator holds: its last round, its memory, and the work of its queues.
 
-Reading all pods would hold up rounds, so the reader gives way to other tasks of the event loop every few hundred pods.
+Reading all pods would hold up rounds, so the reader gives way to other tasks of the event loop every hundred pods.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from fairburst.policy.arrays import BoolArray
 from fairburst.policy.model import Memory, QueueKind
 from fairburst.recording.lines import encode_header
 
-PODS_AT_ONCE = 500  # half a millisecond
+PODS_AT_ONCE = 100  # a millisecond
+QUEUES_AT_ONCE = 5
 SERVICES = frozenset({"ReplicaSet", "StatefulSet", "Deployment", "LeaderWorkerSet"})
 
 
@@ -88,7 +89,7 @@ async def read(
         if objects:
             subjects[entry.qualified_name] = objects
             asked += queue.asked(objects)
-        if index % 50 == 49:
+        if index % QUEUES_AT_ONCE == QUEUES_AT_ONCE - 1:
             await asyncio.sleep(0)
     return Read(plan, memory, rows, work, asked, Subjects(subjects), wall)
 
