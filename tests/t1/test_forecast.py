@@ -81,7 +81,7 @@ def test_the_forecasts_of_twenty_jobs_are_scored_and_no_process_outlives_the_ope
     create(cluster, *(job(number) for number in range(JOBS)))
     until(lambda: forecasters_of(operator.pid), PATIENCE_SECONDS, "the forecaster's process")
     (process,) = forecasters_of(operator.pid)
-    assert os.getpriority(os.PRIO_PROCESS, process) == 19
+    until(lambda: os.getpriority(os.PRIO_PROCESS, process) == 19, PATIENCE_SECONDS, "the lowest priority")
 
     def done() -> bool:
         jobs = json.loads(cluster.kubectl("get", "jobs", "-n", "batch", "-o", "json"))["items"]

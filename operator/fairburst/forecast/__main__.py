@@ -1,5 +1,5 @@
 """`python -m fairburst.forecast`: the forecaster's process, which `fairburst run` starts. Questions on standard input, answers on standard
-output, one a line. It ends with its standard input, even in the middle of an answer, and takes the lowest priority.
+output, one a line. It ends with its standard input, even in the middle of an answer. The operator gives it the lowest priority.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from fairburst.forecast.budget import MOST_PROCESSOR_SECONDS
 from fairburst.forecast.service import Service
 from fairburst.kube.forecasts.messages import Question
 
-NICENESS = 19
 SPARE_PROCESSOR_SECONDS = 60  # beyond what an answer may take: then the kernel ends the process
 
 
 def main() -> None:
     """Answer until standard input ends."""
-    os.nice(NICENESS)
     with contextlib.suppress(OSError):  # where memory runs out, the kernel is to end this process and not the operator
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()

@@ -31,6 +31,7 @@ from fairburst.telemetry.metrics import Metrics
 LOOK_SECONDS = 2.0
 # A forecaster that says nothing for so long is stuck: it stops itself after a part of this (forecast/budget.py).
 ANSWER_SECONDS = 300.0
+NICENESS = 19
 LARGEST_ANSWER = 64 * 2**20  # bytes
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
@@ -74,6 +75,7 @@ class Forecaster:
             start_new_session=True,  # Ctrl-C at a terminal is for the operator
         )
         try:
+            os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)  # before it has loaded its modules
             await self._ask_again(process)
         finally:
             self._forget()
