@@ -101,6 +101,15 @@ async def test_it_asks_once_work_has_waited_and_tells_the_engine_the_answer() ->
         assert made.count("fairburst_forecast_processor_seconds_total") == 0.25
 
 
+async def test_a_queue_that_has_gone_since_the_last_plan_is_no_error() -> None:
+    async with site(script(QUICK)) as made:
+        made.waits()
+        made.world.queues.clear()
+        made.world.round()  # the forecaster has not been told of it yet
+        async with running(made.forecaster.run()):
+            await until(lambda: made.starts, "a forecast")
+
+
 async def test_forecasts_are_forgotten_when_nothing_waits_any_more() -> None:
     async with site(script(QUICK), "forecast: {intervalSeconds: 5, corePercent: 100}") as made, running(made.forecaster.run()):
         made.waits()

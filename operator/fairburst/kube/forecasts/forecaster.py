@@ -50,10 +50,11 @@ class Forecaster:
         self._client, self._config, self._engine, self._view, self._metrics = client, config, engine, view, metrics
         self._ended = EndedPods(view.controllers)
         self._plan: RoundPlan | None = None
+        self._memory = engine.memory
 
     def note(self, plan: RoundPlan) -> None:
-        """Take the plan of the last round."""
-        self._plan = plan
+        """Take the plan of the last round, and the memory after it: a later round may know other queues."""
+        self._plan, self._memory = plan, self._engine.memory
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Note the end of a pod."""
@@ -91,7 +92,7 @@ class Forecaster:
             plan = self._plan
             assert plan is not None  # noqa: S101  work has waited in it
             found = await read(
-                plan, self._engine.memory, self._view, self._engine.demands, self._engine.gates.gated.of, time.time()
+                plan, self._memory, self._view, self._engine.demands, self._engine.gates.gated.of, time.time()
             )  # fmt: skip
             runs = self._ended.take()
             question = await asyncio.to_thread(encoded, found, self._config, runs, chosen.interval_seconds * part)
