@@ -101,8 +101,9 @@ class Measures:
     def _on_job(self, namespace: str, job: Object, *, is_new: bool) -> None:
         now, key = self._server.loop.now, (namespace, job["metadata"]["name"])
         if is_new:
-            status = (self._server.get(LATENCY_QUEUES, namespace, "queue") or {}).get("status") or {}
-            if status.get("class") == "Hard":
+            queue = self._server.get(LATENCY_QUEUES, namespace, "queue") or {}
+            enforced = queue.get("spec", {}).get("enforcement") != "Observe"
+            if enforced and (queue.get("status") or {}).get("class") == "Hard":
                 self._bursts[key] = _Burst(now + self._deadlines[namespace])
         elif key in self._bursts and (job.get("status") or {}).get("completionTime") and self._bursts[key].done_at is None:
             self._bursts[key].done_at = now

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,7 +26,7 @@ from release.chart import CHART
 from tests.support.accounts import account_kubeconfig
 from tests.support.earlier import EARLIER, Version, problem, version_at
 from tests.support.helm import Helm
-from tests.t1.test_restart import job, latency, ledger_of, running, statuses
+from tests.t1.test_restart import job, latency, ledger_of, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -107,16 +108,20 @@ class Site:
         return OperatorProcess(self.cluster, config, name, subject_user=None, install=False, package=package)
 
     def audited(self, since: float) -> list[JsonObject]:
-        """Answered writes by the operator's account since then."""
+        """Answered writes by the operator's account since then, refused ones too."""
         assert self.cluster.audit_log is not None
         entries = [json.loads(line) for line in self.cluster.audit_log.read_text().splitlines()]
         account = f"system:serviceaccount:{HOME}:{RELEASE}"
         return [one for one in entries if one["user"]["username"] == account and received(one) >= since]
 
 
-def received(entry: JsonObject) -> float:
-    from datetime import datetime
+def statuses(cluster: Cluster) -> dict[str, JsonObject]:
+    """By namespace; short names differ between versions."""
+    items = json.loads(cluster.kubectl("get", "latencyqueues,throughputqueues", "-A", "-o", "json"))["items"]
+    return {item["metadata"]["namespace"]: item.get("status") or {} for item in items}
 
+
+def received(entry: JsonObject) -> float:
     return datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp()
 
 
