@@ -97,7 +97,7 @@ class Pool:
         self.now += seconds
         return self.engine.round(self.view, WALL + self.now, self.now)
 
-    def settle(self, seconds: float = 60.0) -> None:
+    def settle(self, seconds: float = 600.0) -> None:
         """Run rounds with all their writes until none remain, for at most `seconds`."""
         until = self.now + seconds
         while self.now < until:
@@ -116,6 +116,10 @@ class Pool:
             self.queues[status.entry.key] = {**obj, "status": dict(status.status)}
             assert not merge_difference(self.queues[status.entry.key]["status"], status.status)  # noqa: S101 (the benchmark relies on it)
             self.engine.status_written(status, self.now)
+        for namespace, changes in plan.labels.items():
+            labels = {**(self.namespaces["", namespace].metadata.labels or {}), **changes}
+            kept = {key: value for key, value in labels.items() if value is not None}
+            self.namespaces["", namespace] = msgspec.convert({"metadata": {"name": namespace, "labels": kept}}, Namespace)
 
     def _take_quota(self, write: QuotaWrite) -> None:
         body = quota_body(write, "default") | {"status": {"hard": dict(write.hard), "used": dict(write.used)}}
