@@ -18,7 +18,7 @@ MODULES = (
     "benchmarks.paf",
     "benchmarks.gate",
     "benchmarks.quota",
-    "benchmarks.stamping",
+    "benchmarks.pod_priority",
     "benchmarks.extender",
     "benchmarks.reclaim",
     "benchmarks.sizing",

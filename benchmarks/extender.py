@@ -55,7 +55,7 @@ def table_of(nodes: int, pods_a_node: int) -> NodeTable:
         "conditions": [{"type": "Ready", "status": "True"}],
     }
     table.set_nodes([msgspec.convert({"metadata": {"name": name}, "status": ready}, Node) for name in names])
-    table.set_classes({namespace: stamped for namespace, stamped in PODS.items() if stamped})
+    table.set_classes({namespace: priority_class for namespace, priority_class in PODS.items() if priority_class})
     table.keep([BURST])
     return table
 

@@ -287,14 +287,14 @@ def test_objects_of_two_releases_for_two_pools_do_not_collide(helm: Helm) -> Non
         pytest.param(["--kube-version", "1.29.0"], "chart requires kubeVersion: >=1.30.0-0", id="far too old"),
     ],
 )
-def test_a_cluster_that_cannot_stamp_is_refused_in_words(helm: Helm, arguments: list[str], want: str) -> None:
-    """Where the webhook, which would stamp there, is switched off; Helm itself refuses what is older than the chart's kubeVersion."""
+def test_a_cluster_that_cannot_set_priorities_is_refused_in_words(helm: Helm, arguments: list[str], want: str) -> None:
+    """Where the webhook is switched off, which would set them; Helm itself refuses what is older than the chart's kubeVersion."""
     with pytest.raises(HelmError) as refused:
         helm.render({"webhook": {"mode": "Off"}}, *arguments)
     assert want in str(refused.value)
 
 
-STAMPING = {"MutatingAdmissionPolicy", "MutatingWebhookConfiguration"}
+PRIORITY_KINDS = {"MutatingAdmissionPolicy", "MutatingWebhookConfiguration"}
 ISSUER = {"name": "ours", "kind": "ClusterIssuer"}
 
 
@@ -307,9 +307,9 @@ ISSUER = {"name": "ours", "kind": "ClusterIssuer"}
         pytest.param({"admissionPolicies": {"install": False}}, "1.34.4", set(), id="not at all"),
     ],
 )
-def test_pods_are_stamped_in_one_way(render: Render, values: dict[str, Any], version: str, want: set[str]) -> None:
+def test_pods_get_their_priority_in_one_way(render: Render, values: dict[str, Any], version: str, want: set[str]) -> None:
     objects = render(values, "--kube-version", version)
-    assert {one["kind"] for one in objects} & STAMPING == want
+    assert {one["kind"] for one in objects} & PRIORITY_KINDS == want
     settings = yaml.safe_load(the(objects, "ConfigMap", "fb-fairburst")["data"]["fairburst.yaml"])
     assert ("webhook" in settings) == ("MutatingWebhookConfiguration" in want)
 

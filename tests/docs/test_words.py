@@ -16,6 +16,10 @@ PAGES = [
 ]
 # Former names of ours, by the word that replaced each.
 FORMER_NAMES = {
+    "stamp": "pod priority",
+    "stamps": "pod priorities",
+    "stamped": "given a priority",
+    "stamping": "setting the priority",
     "Roster": "QueueSet",
     "Teller": "StatusWriter",
     "Gatekeeper": "UngatePlanner",

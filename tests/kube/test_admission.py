@@ -23,12 +23,12 @@ from fairburst.kube.names import GATE, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LAB
 from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import json_patch
 from tests.support.job_sizes import THRESHOLD
+from tests.support.prioritized_objects import HARD, IGNORED, JOB_SETS, JOBS, LARGE, PODS, SELECTOR, SMALL, job, owner, pod
 from tests.support.queues import queue
-from tests.support.stamped_objects import HARD, IGNORED, JOB_SETS, JOBS, LARGE, PODS, SELECTOR, SMALL, job, owner, pod
 
 CONFIG = parse_config(json.dumps({"smallJobs": {"enabled": True}, "pool": {"nodeSelector": SELECTOR}}))
-SIZED = ("ThroughputQueue", {"stamp": LARGE, "smallStamp": SMALL, "sizeThreshold": THRESHOLD})
-PROMISED = ("LatencyQueue", {"stamp": HARD})
+SIZED = ("ThroughputQueue", {"podPriority": LARGE, "smallPodPriority": SMALL, "sizeThreshold": THRESHOLD})
+PROMISED = ("LatencyQueue", {"podPriority": HARD})
 Patch = list[dict[str, Any]]
 
 
@@ -38,14 +38,14 @@ def values(patch: Patch) -> dict[str, Any]:
 
 
 class TestPods:
-    def test_a_stamp_is_written_whole_whatever_the_pod_names(self) -> None:
+    def test_a_priority_is_written_whole_whatever_the_pod_names(self) -> None:
         for case in PODS:
             body = case.values[0]
-            for governed, stamp in ((PROMISED, HARD), (None, LARGE)):
+            for governed, priority in ((PROMISED, HARD), (None, LARGE)):
                 patch = pod_patch(body, governed, CONFIG)
                 if patch:
                     spec = json_patch(body, patch)["spec"]
-                    assert (spec["priorityClassName"], spec["priority"], spec["preemptionPolicy"]) == (*stamp.values(),), case.id
+                    assert (spec["priorityClassName"], spec["priority"], spec["preemptionPolicy"]) == (*priority.values(),), case.id
 
     @pytest.mark.parametrize(
         "body",
@@ -64,13 +64,13 @@ class TestPods:
 
     def test_a_second_call_changes_nothing(self) -> None:
         """The API server calls again after other mutations."""
-        gated = "LatencyQueue", {"stamp": HARD, "holds": "Pods"}
+        gated = "LatencyQueue", {"podPriority": HARD, "holds": "Pods"}
         for case in PODS:
             once = json_patch(case.values[0], pod_patch(case.values[0], gated, CONFIG))
             assert json_patch(once, pod_patch(once, gated, CONFIG)) == once, case.id
 
     def test_the_gate_is_put_beside_others_once_and_never_on_a_pod_that_names_its_node(self) -> None:
-        gated = "LatencyQueue", {"stamp": HARD, "holds": "Pods"}
+        gated = "LatencyQueue", {"podPriority": HARD, "holds": "Pods"}
         for body, want in (
             (pod(), [GATE]),
             (pod(schedulingGates=[{"name": "own"}]), ["own", GATE]),
@@ -121,7 +121,7 @@ class TestJobs:
         assert job_patch(job(suspend=True), job(suspend=True), None, CONFIG) == []
 
     def test_jobs_are_held_unless_somebody_else_starts_them(self) -> None:
-        holding = "ThroughputQueue", {"stamp": LARGE, "holds": "Jobs"}
+        holding = "ThroughputQueue", {"podPriority": LARGE, "holds": "Jobs"}
         held = [
             case.id
             for case in JOBS
@@ -133,33 +133,35 @@ class TestJobs:
 
 
 def test_job_sets_are_held_unless_somebody_else_starts_them() -> None:
-    holding = "ThroughputQueue", {"stamp": LARGE, "holds": "Jobs"}
+    holding = "ThroughputQueue", {"podPriority": LARGE, "holds": "Jobs"}
     held = {case.id: json_patch(case.values[0], held_patch(case.values[0], holding)) for case in JOB_SETS}
     noted = {name for name, body in held.items() if HELD_ANNOTATION in (body["metadata"].get("annotations") or {})}
     assert noted == {name for name, body in held.items() if body["spec"].get("suspend")} == {"plain", "suspended", "a CronJob's"}
 
 
 def test_pods_of_another_pools_namespace_are_left_to_its_operator() -> None:
-    def stamped_in(pool: str) -> dict[str, Any]:
-        return queue("LatencyQueue", {"pool": pool}, "here") | {"status": {"stamp": HARD}}
+    def prioritized_in(pool: str) -> dict[str, Any]:
+        return queue("LatencyQueue", {"pool": pool}, "here") | {"status": {"podPriority": HARD}}
 
-    theirs = {("LatencyQueue", "here", "queue"): stamped_in("another")}
+    theirs = {("LatencyQueue", "here", "queue"): prioritized_in("another")}
     assert another_pools(theirs, "here", "default")
     assert not another_pools(theirs, "there", "default")
     assert not another_pools({}, "here", "default")
-    assert not another_pools(theirs | {("ThroughputQueue", "here", "mine"): stamped_in("default")}, "here", "default")
+    assert not another_pools(theirs | {("ThroughputQueue", "here", "mine"): prioritized_in("default")}, "here", "default")
 
 
-def test_a_queue_governs_in_its_own_namespace_and_pool_once_it_has_a_stamp() -> None:
+def test_a_queue_governs_in_its_own_namespace_and_pool_once_it_has_a_priority() -> None:
     def found(status: dict[str, Any], spec: dict[str, Any] | None = None) -> bool:
         one = queue("LatencyQueue", spec or {}, "here") | {"status": status}
         return governing({("LatencyQueue", "here", "queue"): one}, "here", "default") is not None
 
-    assert found({"stamp": HARD})
+    assert found({"podPriority": HARD})
     assert not found({})
-    assert not found({"stamp": HARD}, {"pool": "another"})
+    assert not found({"podPriority": HARD}, {"pool": "another"})
     assert (
-        governing({("LatencyQueue", "here", "queue"): queue("LatencyQueue", {}, "here") | {"status": {"stamp": HARD}}}, "there", "default")
+        governing(
+            {("LatencyQueue", "here", "queue"): queue("LatencyQueue", {}, "here") | {"status": {"podPriority": HARD}}}, "there", "default"
+        )
         is None
     )
 
@@ -167,9 +169,9 @@ def test_a_queue_governs_in_its_own_namespace_and_pool_once_it_has_a_stamp() -> 
 def test_the_registration_fails_closed_only_where_a_gate_must_not_be_missed() -> None:
     webhooks = mutating_webhook(Config(), {"url": "https://localhost/mutate"})["webhooks"]
     by_name = {one["name"]: one for one in webhooks}
-    stamp, hold = by_name["stamp.default.fairburst.dev"], by_name["hold.default.fairburst.dev"]
-    assert (stamp["failurePolicy"], hold["failurePolicy"]) == ("Ignore", "Fail")
-    for one, holds in ((stamp, "NotIn"), (hold, "In")):
+    priority, hold = by_name["priority.default.fairburst.dev"], by_name["hold.default.fairburst.dev"]
+    assert (priority["failurePolicy"], hold["failurePolicy"]) == ("Ignore", "Fail")
+    for one, holds in ((priority, "NotIn"), (hold, "In")):
         selector = one["namespaceSelector"]
         assert one["timeoutSeconds"] == 2
         assert selector["matchLabels"] == {MANAGED_LABEL: "true"}
@@ -225,7 +227,7 @@ def review(body: dict[str, Any], resource: str = "pods", operation: str = "CREAT
 
 
 async def test_a_review_is_answered_with_a_patch(served: Served) -> None:
-    served.queues = {("LatencyQueue", "here", "queue"): queue("LatencyQueue", {}, "here") | {"status": {"stamp": HARD}}}
+    served.queues = {("LatencyQueue", "here", "queue"): queue("LatencyQueue", {}, "here") | {"status": {"podPriority": HARD}}}
     status, answer = await served.ask(review(pod()))
     assert (status, answer["response"]["uid"], answer["response"]["allowed"]) == (200, "u-1", True)
     assert values(json.loads(base64.b64decode(answer["response"]["patch"])))["priorityClassName"] == "fairburst-hard"

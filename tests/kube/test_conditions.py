@@ -1,4 +1,4 @@
-"""The five conditions of a queue, and the stamp of its class."""
+"""The five conditions of a queue, and the pod priority of its class."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from fairburst.config import Config, parse_config
 from fairburst.kube.enforce.enforceability import Obstacle
 from fairburst.kube.enforce.fifo_admission import Oversize
-from fairburst.kube.enforce.stamp import stamp_of
+from fairburst.kube.enforce.pod_priority import pod_priority_of
 from fairburst.kube.queues.queue_set import Problem, QueueEntry
 from fairburst.kube.views.conditions import conditions_of
 from fairburst.policy.attainability import Attainability, Verdict
@@ -138,9 +138,9 @@ def test_each_fact_is_told_by_one_condition_and_no_condition_that_holds_sounds_l
         (None, ("fairburst-large", -2)),
     ],
 )
-def test_the_stamp_is_the_priority_class_of_the_granted_class(granted: GuaranteeClass | None, want: tuple[str, int]) -> None:
-    assert stamp_of(granted, Config()) == {"className": want[0], "value": want[1], "preemptionPolicy": "Never"}
+def test_the_pod_priority_is_the_priority_class_of_the_granted_class(granted: GuaranteeClass | None, want: tuple[str, int]) -> None:
+    assert pod_priority_of(granted, Config()) == {"className": want[0], "value": want[1], "preemptionPolicy": "Never"}
 
 
-def test_the_stamp_follows_the_configured_ladder() -> None:
-    assert stamp_of(GuaranteeClass.HARD, parse_config("priorityClasses: {hard: 5000}"))["value"] == 5000
+def test_the_pod_priority_follows_the_configured_ladder() -> None:
+    assert pod_priority_of(GuaranteeClass.HARD, parse_config("priorityClasses: {hard: 5000}"))["value"] == 5000

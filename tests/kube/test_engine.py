@@ -55,7 +55,7 @@ def test_the_first_round_labels_the_namespace_and_writes_quota_and_status() -> N
     )
     status = world.status("batch")
     assert (status["class"], status["usage"]["cpu"], status["demand"]["cpu"]) == ("Elastic", "4", "100")
-    assert status["stamp"] == {"className": "fairburst-large", "value": -2, "preemptionPolicy": "Never"}
+    assert status["podPriority"] == {"className": "fairburst-large", "value": -2, "preemptionPolicy": "Never"}
     assert world.condition(TQ, "batch", "Ready")[:2] == ("True", "Ready")
     assert [event.kind.value for _, event in plan.events] == ["Admitted"]
 
@@ -195,7 +195,7 @@ def test_observe_yields_nothing_but_statuses() -> None:
     assert (plan.labels, plan.quota_writes, plan.resyncs) == ({}, [], [])
     assert world.condition(TQ, "batch", "Enforced")[:2] == ("False", "Observe")
     assert world.condition(TQ, "batch", "Ready")[0] == "True"
-    assert "stamp" not in world.status("batch")
+    assert "podPriority" not in world.status("batch")
 
 
 def test_a_queue_that_changes_to_observe_is_let_go_of_once() -> None:
@@ -209,7 +209,7 @@ def test_a_queue_that_changes_to_observe_is_let_go_of_once() -> None:
     assert plan.quota_writes == []
     again = world.plan()
     assert (again.releases, again.labels, again.quota_writes) == ([], {}, [])
-    assert "stamp" not in world.status("batch")
+    assert "podPriority" not in world.status("batch")
 
 
 def test_a_queue_that_changes_to_observe_is_let_go_of_although_its_quota_has_gone_already() -> None:

@@ -45,21 +45,21 @@ class Site:
         self.pods.update(None, new)
         self.table.refresh([where])
 
-    def filter(self, namespace: str, *names: str, stamped: str | None = None) -> tuple[list[str], dict[str, str], Answer]:
-        text, answer = filtered(question(namespace, *names, stamped=stamped), self.table)
+    def filter(self, namespace: str, *names: str, priority_class: str | None = None) -> tuple[list[str], dict[str, str], Answer]:
+        text, answer = filtered(question(namespace, *names, priority_class=priority_class), self.table)
         read = json.loads(text)
         assert read.keys() <= {"NodeNames", "FailedNodes"}
         return read["NodeNames"], read.get("FailedNodes", {}), answer
 
-    def scores(self, namespace: str, *names: str, stamped: str | None = None) -> dict[str, int]:
-        text, _ = prioritized(question(namespace, *names, stamped=stamped), self.table)
+    def scores(self, namespace: str, *names: str, priority_class: str | None = None) -> dict[str, int]:
+        text, _ = prioritized(question(namespace, *names, priority_class=priority_class), self.table)
         return {one["Host"]: one["Score"] for one in json.loads(text)}
 
 
-def question(namespace: str, *names: str, stamped: str | None = None) -> bytes:
+def question(namespace: str, *names: str, priority_class: str | None = None) -> bytes:
     """What kube-scheduler sends."""
     body = {"metadata": {"name": "p", "namespace": namespace}, "spec": {"containers": []}}
-    given = CLASSES.get(namespace) if stamped is None else stamped
+    given = CLASSES.get(namespace) if priority_class is None else priority_class
     body["spec"] |= {"priorityClassName": given} if given else {}  # type: ignore[operator]
     return json.dumps({"Pod": body, "Nodes": None, "NodeNames": list(names)}).encode()
 
@@ -86,7 +86,7 @@ def test_the_table_follows_pods_that_end_nodes_that_change_and_classes_that_chan
     assert site.table.used.tolist() == [0.25, 0.0]
     assert site.scores("burst", "n1", "n2") == {"n2": 10}
     site.table.set_classes({"burst": "fairburst-large"})
-    assert site.scores("burst", "n1", "n2", stamped="fairburst-large") == {"n1": 10}
+    assert site.scores("burst", "n1", "n2", priority_class="fairburst-large") == {"n1": 10}
 
 
 def test_large_batch_pods_are_kept_from_nodes_for_a_burst_and_nobody_else_is() -> None:
@@ -127,20 +127,20 @@ def test_a_burst_without_a_size_keeps_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("namespace", "stamped"),
+    ("namespace", "priority_class"),
     [
         pytest.param("unmanaged", "", id="unmanaged"),
         pytest.param("unmanaged", "fairburst-hard", id="unmanaged, naming a class of ours"),
-        pytest.param("batch", "", id="managed, not stamped"),
+        pytest.param("batch", "", id="managed, without a class"),
         pytest.param("batch", "system-node-critical", id="managed, of the system"),
     ],
 )
-def test_nothing_changes_for_a_pod_that_is_none_of_our_business(namespace: str, stamped: str) -> None:
+def test_nothing_changes_for_a_pod_that_is_none_of_our_business(namespace: str, priority_class: str) -> None:
     site = Site()
     site.bind("batch", "n0", 2)
     site.table.keep([BURST])
-    assert site.filter(namespace, "n3", "n0", "unknown", stamped=stamped) == (["n3", "n0", "unknown"], {}, Answer.NEUTRAL)
-    assert site.scores(namespace, "n3", "n0", stamped=stamped) == {}
+    assert site.filter(namespace, "n3", "n0", "unknown", priority_class=priority_class) == (["n3", "n0", "unknown"], {}, Answer.NEUTRAL)
+    assert site.scores(namespace, "n3", "n0", priority_class=priority_class) == {}
 
 
 def test_unknown_nodes_and_none_at_all() -> None:
@@ -185,16 +185,16 @@ def test_what_kube_scheduler_would_not_send_is_refused_with_what_was_expected(bo
 
 def test_what_is_read_of_queues() -> None:
     holding = {"reason": "Holding", "needed": {"cpu": "8", "memory": "8Gi"}, "podSize": {"cpu": "2", "memory": "2Gi"}}
-    stamp = {"className": "fairburst-hard"}
+    priority = {"className": "fairburst-hard"}
     table: dict[str, dict[str, Any] | None] = {
-        "holding": {"stamp": stamp, "leadTime": holding},
-        "resting": {"stamp": stamp, "leadTime": holding | {"reason": "EnoughExpected"}},
-        "unseen": {"stamp": stamp, "leadTime": {key: value for key, value in holding.items() if key != "podSize"}},
+        "holding": {"podPriority": priority, "leadTime": holding},
+        "resting": {"podPriority": priority, "leadTime": holding | {"reason": "EnoughExpected"}},
+        "unseen": {"podPriority": priority, "leadTime": {key: value for key, value in holding.items() if key != "podSize"}},
         "observed": {"class": "Hard"},
         "new": None,
     }
     queues = [queue(where, status) for where, status in table.items()]
-    queues.append(queue("elsewhere", {"stamp": stamp, "leadTime": holding}, {"pool": "another"}))
+    queues.append(queue("elsewhere", {"podPriority": priority, "leadTime": holding}, {"pool": "another"}))
     assert classes(queues, "default") == dict.fromkeys(("holding", "resting", "unseen"), "fairburst-hard")
     assert expected_bursts(queues, "default") == [ExpectedBurst("holding/queue", BURST.needed, BURST.unit)]
 

@@ -17,7 +17,7 @@ GATES: dict[str, Any] = {"enforcement": "Gate"}
 
 
 def bare(world: World, namespace: str, pods: int, first: int = 0, cpu: str = "1") -> None:
-    """Bare pods as the admission policy has stamped them."""
+    """Bare pods as the admission policy has changed them."""
     for number in range(first, first + pods):
         made = pod(namespace, f"p{number:03}", requesting(cpu, "1Gi"), creationTimestamp="2026-01-01T00:00:00Z")
         made.spec.scheduling_gates = [SchedulingGate(GATE)]

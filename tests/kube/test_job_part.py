@@ -20,12 +20,12 @@ RESOURCES = ("cpu", "memory")
 STAGES = st.sampled_from(["gone", "waits", "bound", "runs", "ends"])
 
 
-def bare_pod(number: int, stage: str, stamped: str, *, grouped: bool) -> Pod:
+def bare_pod(number: int, stage: str, priority_class: str, *, grouped: bool) -> Pod:
     labels: dict[str, Any] = {"labels": {"fairburst.dev/job": "team"}} if grouped else {}
     phase = {"runs": "Running", "ends": "Succeeded"}.get(stage, "Pending")
     made = pod("batch", f"p{number}", requesting(f"{number + 1}"), node="" if stage == "waits" else "node-0", phase=phase, **labels)
     made.metadata.creation_timestamp = "2026-01-01T00:00:00Z"
-    made.spec.priority_class_name = stamped
+    made.spec.priority_class_name = priority_class
     made.status.start_time = "2026-01-01T00:00:00Z" if phase != "Pending" else None
     return made
 
@@ -50,9 +50,9 @@ def test_bare_pods_are_the_jobs_that_a_first_look_would_find(changes: list[tuple
     pods, index, builder = PodIndex(RESOURCES), JobIndex(RESOURCES, keep_seconds=20.0), JobPartBuilder()
     index.follow(frozenset({"batch"}), (), WALL, 0.0)
     stored: dict[int, Pod] = {}
-    for now, (number, stage, stamped, grouped) in enumerate(changes):
+    for now, (number, stage, priority_class, grouped) in enumerate(changes):
         old = stored.pop(number, None)
-        new = None if stage == "gone" else bare_pod(number, stage, stamped, grouped=grouped)
+        new = None if stage == "gone" else bare_pod(number, stage, priority_class, grouped=grouped)
         pods.update(old, new)
         if (changed := new or old) is not None:
             index.update(old, new, pods.requests_of(changed), WALL + now, float(now))

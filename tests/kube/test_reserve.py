@@ -124,15 +124,15 @@ def test_the_core_moves_nothing_between_queues() -> None:
         assert off.hard(namespace) == on.hard(namespace)
 
 
-def test_the_status_carries_threshold_and_both_stamps() -> None:
+def test_the_status_carries_threshold_and_both_priorities() -> None:
     world = World(ON)
     batch(world)
     submit(world, "batch", "small", 4, "small")
     settle(world)
     status = world.status("batch")
     assert status["sizeThreshold"] == {"cpu": "6400m", "memory": str(int(12.8 * GI))}
-    assert status["stamp"] == {"className": "fairburst-large", "value": -2, "preemptionPolicy": "Never"}
-    assert status["smallStamp"] == {"className": "fairburst-small", "value": -1, "preemptionPolicy": "Never"}
+    assert status["podPriority"] == {"className": "fairburst-large", "value": -2, "preemptionPolicy": "Never"}
+    assert status["smallPodPriority"] == {"className": "fairburst-small", "value": -1, "preemptionPolicy": "Never"}
     assert (status["reserve"]["smallJobs"], status["reserve"]["largeJobs"]) == (1, 1)
     assert world.condition(TQ, "batch", "JobsFit")[:2] == ("False", "NeverFits"), "a hundred pods on 64 cpu"
 
@@ -152,7 +152,7 @@ def test_a_queue_without_a_reserve_has_no_quotas_by_size_and_loses_those_it_had(
     world.queue(TQ, "batch", spec=spec, generation=2, status=world.status("batch"))
     settle(world)
     assert not {name for _, name in world.quotas} & set(PARTS)
-    assert "smallStamp" not in world.status("batch")
+    assert "smallPodPriority" not in world.status("batch")
     if "reserve" in spec:
         assert not {"sizeThreshold", "reserve"} & set(world.status("batch"))
 
@@ -163,7 +163,7 @@ def test_latency_queues_and_namespaces_without_a_queue_have_none() -> None:
     world.namespace("left", managed=True)
     settle(world)
     assert {name for _, name in world.quotas} == {"fairburst"}
-    assert "smallStamp" not in world.status("burst", kind=LQ)
+    assert "smallPodPriority" not in world.status("burst", kind=LQ)
 
 
 def test_an_operator_without_a_reserve_removes_what_an_earlier_one_left() -> None:
@@ -176,7 +176,7 @@ def test_an_operator_without_a_reserve_removes_what_an_earlier_one_left() -> Non
     again.controller("Job", None, sized_job("batch", "large", 100, "large"))
     settle(again)
     assert {name for _, name in again.quotas} == {"fairburst"}
-    assert not {"smallStamp", "sizeThreshold", "reserve"} & set(again.status("batch"))
+    assert not {"smallPodPriority", "sizeThreshold", "reserve"} & set(again.status("batch"))
 
 
 def test_without_a_reserve_nothing_is_different_from_what_it_was() -> None:
@@ -187,7 +187,7 @@ def test_without_a_reserve_nothing_is_different_from_what_it_was() -> None:
     for plan in settle(world):
         assert (plan.snapshot.jobs, plan.result.small_level, plan.result.dress) == (None, None, None)
     assert {name for _, name in world.quotas} == {"fairburst"}
-    assert not {"smallStamp", "sizeThreshold", "reserve"} & set(world.status("batch"))
+    assert not {"smallPodPriority", "sizeThreshold", "reserve"} & set(world.status("batch"))
     assert {one["type"] for one in world.status("batch")["conditions"]} == {"Admitted", "Enforced", "Ready"}
 
 
@@ -287,7 +287,7 @@ def test_a_job_that_asks_for_more_than_any_cluster_has_stops_no_round(requests: 
 
 
 def test_a_queue_of_which_no_job_is_labelled_still_runs() -> None:
-    """Jobs from before the policy: their pods are stamped large, and counted so from the first on."""
+    """Jobs from before the policy: their pods have the large class, and counted so from the first on."""
     world = World(ON)
     world.queue(TQ, "batch")
     world.controller("Job", None, job("batch", "old", 5, requesting()))

@@ -48,7 +48,7 @@ from tests.support.queues import full_status
 
 RESOURCES = ("cpu", "memory")
 NAME = "burst/queue"
-STAMP = {"className": "fairburst-hard", "value": 2000, "preemptionPolicy": "Never"}
+PRIORITY = {"className": "fairburst-hard", "value": 2000, "preemptionPolicy": "Never"}
 
 # Times are kept to the microsecond, amounts of dominant-share-seconds to a thousandth, rates to a millionth of capacity.
 times = st.integers(-3_600_000_000, 3_600_000_000).map(lambda micro: WALL + micro / 1e6)
@@ -176,7 +176,7 @@ def status_input(memory: QueueMemory, reason: str = "Ready") -> StatusInput:
         message="y",
     )
     conditions = [ConditionValue("Ready", "True", reason, "the queue is served.")]
-    return StatusInput(entry, conditions, decision, memory, zeros, zeros, STAMP)
+    return StatusInput(entry, conditions, decision, memory, zeros, zeros, PRIORITY)
 
 
 def through_json(status: dict[str, Any]) -> dict[str, Any]:
@@ -212,7 +212,7 @@ class TestRoundTrip:
 
     def test_every_field_of_the_schema_is_written_at_some_time(self) -> None:
         memory = replace(latency_memory(), residual_level=0.5, waiting_since=WALL, balance_value=0.5, refused=latency_memory().promise)
-        reserve = ReserveView(STAMP, {"cpu": 3.0, "memory": 2.0**32}, 0.1, np.array([2.0, 2.0**31]), small_jobs=3, large_jobs=1)
+        reserve = ReserveView(PRIORITY, {"cpu": 3.0, "memory": 2.0**32}, 0.1, np.array([2.0, 2.0**31]), small_jobs=3, large_jobs=1)
         lead_time = LeadTimeView(None, learning=True)
         item = replace(
             status_input(memory),

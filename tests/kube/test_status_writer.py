@@ -94,7 +94,7 @@ async def test_a_round_waits_for_a_status_that_admission_goes_by_and_for_no_othe
     site.api.hold("/status")
     first = asyncio.create_task(site.status_writer.tell(site.plan()))
     await until(lambda: site.api.held == 2, "both statuses to be on their way")
-    assert not first.done(), "the stamp is how the API server admits pods"
+    assert not first.done(), "the priority is how the API server admits pods"
     site.api.release()
     assert await asyncio.wait_for(first, 60)
     await site.status_writer.flush()

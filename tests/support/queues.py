@@ -69,8 +69,8 @@ def full_status() -> QueueStatus:
             "observedGeneration": 7,
             "class": "Hard",
             "holds": "Pods",
-            "stamp": {"className": "fairburst-hard", "value": 2000, "preemptionPolicy": "Never"},
-            "smallStamp": {"className": "fairburst-small", "value": -1, "preemptionPolicy": "Never"},
+            "podPriority": {"className": "fairburst-hard", "value": 2000, "preemptionPolicy": "Never"},
+            "smallPodPriority": {"className": "fairburst-small", "value": -1, "preemptionPolicy": "Never"},
             "sizeThreshold": amounts,
             "leadTime": {
                 "reason": "Holding",

@@ -243,7 +243,7 @@ def test_a_foreign_quota_and_limit_range_below_the_promise_are_named_with_both_n
 
 
 def sidecar_policy() -> list[JsonObject]:
-    """Adds a container to every pod of labelled namespaces; its name makes it run after our stamp."""
+    """Adds a container to every pod of labelled namespaces; its name makes it run after our policy."""
     name = "zz-test-sidecar"
     addition = (
         '[JSONPatch{op: "add", path: "/spec/containers/-", value: {"name": dyn("sidecar"), "image": dyn("sidecar"), '
@@ -266,7 +266,7 @@ def sidecar_policy() -> list[JsonObject]:
     ]
 
 
-def test_a_sidecar_injected_after_the_stamp_is_counted(site: Site) -> None:
+def test_a_sidecar_injected_after_the_policy_is_counted(site: Site) -> None:
     probe = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "namespace": "injected"}}
     probe |= {"spec": {"containers": [container()]}}
     site.apply(*sidecar_policy(), namespace("injected", **{INJECT_LABEL: "true"}))

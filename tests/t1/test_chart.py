@@ -79,7 +79,7 @@ def cluster_wide(cluster: Cluster) -> str:
     """The kinds outside of namespaces that we install and this cluster serves."""
     return (
         CLUSTER_WIDE
-        if stamps(cluster)
+        if priorities(cluster)
         else CLUSTER_WIDE.replace(",mutatingadmissionpolicybinding", "").replace(",mutatingadmissionpolicy", "")
     )
 
@@ -88,8 +88,8 @@ def namespace(name: str, labels: dict[str, str]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
-def stamps(cluster: Cluster) -> bool:
-    """Whether the cluster can stamp pods, so that the chart installs with its defaults."""
+def priorities(cluster: Cluster) -> bool:
+    """Whether the cluster can set the priority of pods, so that the chart installs with its defaults."""
     return tuple(map(int, cluster.kubernetes.split("."))) >= (1, 36, 0)
 
 
@@ -108,25 +108,27 @@ def configuration(cluster: Cluster, home: str, name: str) -> dict[str, Any]:
     return dict(yaml.safe_load(mounted["data"]["fairburst.yaml"]))
 
 
-def require_stamps(cluster: Cluster) -> None:
-    if not stamps(cluster):
-        pytest.skip(f"needs MutatingAdmissionPolicy, which {cluster.kubernetes} does not serve; see test_a_cluster_that_cannot_stamp")
+def require_priorities(cluster: Cluster) -> None:
+    if not priorities(cluster):
+        pytest.skip(
+            f"needs MutatingAdmissionPolicy, which {cluster.kubernetes} does not serve; see test_a_cluster_that_cannot_set_priorities"
+        )
 
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
 def test_the_api_server_accepts_every_object_without_a_warning(chart_cluster: Cluster, helm: Helm, home: str, values: Values) -> None:
     objects = objects_in(helm.on_chart("template", "fb", "--validate", values=values, namespace=home))  # asks the cluster what it can
     assert len(objects) > 15
-    stamped_by = "MutatingAdmissionPolicy" if stamps(chart_cluster) else "MutatingWebhookConfiguration"
-    assert stamped_by in {one["kind"] for one in objects}
+    prioritized_by = "MutatingAdmissionPolicy" if priorities(chart_cluster) else "MutatingWebhookConfiguration"
+    assert prioritized_by in {one["kind"] for one in objects}
     said = chart_cluster.kubectl(
         "apply", "--dry-run=server", "--validate=strict", "--warnings-as-errors", "-f", "-", input=yaml.safe_dump_all(objects), timeout=60
     )
     assert said.count("(server dry run)") == len(objects)
 
 
-def test_a_cluster_that_cannot_stamp_is_refused_and_nothing_is_installed(chart_cluster: Cluster, helm: Helm, home: str) -> None:
-    if stamps(chart_cluster):
+def test_a_cluster_that_cannot_set_priorities_is_refused_and_nothing_is_installed(chart_cluster: Cluster, helm: Helm, home: str) -> None:
+    if priorities(chart_cluster):
         pytest.skip("this one can; without a cluster: tests/chart/test_rendering.py")
     with pytest.raises(HelmError, match=r"expected Kubernetes 1\.36 or newer"):
         helm.on_chart("install", "fb", values={"webhook": {"mode": "Off"}}, namespace=home)
@@ -138,7 +140,7 @@ def test_a_self_signed_certificate_is_kept_and_renewed_by_deleting_it(chart_clus
 
     def certificate() -> tuple[str, str, str]:
         secret = json.loads(chart_cluster.kubectl("get", "secret", "fb-fairburst-webhook", "-n", home, "-o", "json"))["data"]
-        registered = json.loads(chart_cluster.kubectl("get", "mutatingwebhookconfiguration", "fairburst-stamp.default", "-o", "json"))
+        registered = json.loads(chart_cluster.kubectl("get", "mutatingwebhookconfiguration", "fairburst-priority.default", "-o", "json"))
         return secret["tls.crt"], secret["ca.crt"], registered["webhooks"][0]["clientConfig"]["caBundle"]
 
     values = {"webhook": {"mode": "On"}, "cleanup": {"enabled": False}, "crds": {"keep": False}}
@@ -159,7 +161,7 @@ class TestLife:
     """One release from installation to uninstallation."""
 
     def test_install_upgrade_uninstall(self, chart_cluster: Cluster, helm: Helm, home: str, tmp_path: Path) -> None:
-        require_stamps(chart_cluster)
+        require_priorities(chart_cluster)
         cluster = chart_cluster
         said = helm.on_chart("install", "fairburst", values={"config": {"log": {"level": "DEBUG"}}}, namespace=home)
         assert "warning" not in said.lower()
@@ -271,7 +273,7 @@ class TestLife:
 
 
 def test_reinstalling_finds_the_queues_that_were_kept(chart_cluster: Cluster, helm: Helm, home: str) -> None:
-    require_stamps(chart_cluster)
+    require_priorities(chart_cluster)
     values = {"cleanup": {"enabled": False}}
     helm.on_chart("install", "fb", values=values, namespace=home)
     queue = {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "metadata": {"name": "kept"}, "spec": {}}
@@ -295,7 +297,7 @@ class TestRefused:
         return str(refused.value)
 
     def test_foreign_crds(self, chart_cluster: Cluster, helm: Helm, home: str) -> None:
-        require_stamps(chart_cluster)
+        require_priorities(chart_cluster)
         crd = the(helm.render(namespace=home), "CustomResourceDefinition", CRDS[0])
         crd["metadata"] = {"name": CRDS[0]}
         chart_cluster.kubectl("create", "-f", "-", input=json.dumps(crd))
@@ -309,7 +311,7 @@ class TestRefused:
         helm.run("uninstall", "fb", "--no-hooks", namespace=home)
 
     def test_a_second_release_is_told_of_the_first(self, chart_cluster: Cluster, helm: Helm, home: str) -> None:
-        require_stamps(chart_cluster)
+        require_priorities(chart_cluster)
         helm.on_chart("install", "fb", namespace=home)
         assert "cannot re-use a name that is still in use" in self.refusal(chart_cluster, helm, home)
         message = self.refusal(chart_cluster, helm, home, release="other")
@@ -322,7 +324,7 @@ class TestRefused:
             helm.run("uninstall", release, "--no-hooks", namespace=home)
 
     def test_priority_classes_of_other_values(self, chart_cluster: Cluster, helm: Helm, home: str) -> None:
-        require_stamps(chart_cluster)
+        require_priorities(chart_cluster)
         chart_cluster.kubectl("create", "priorityclass", "fairburst-hard", "--value=77", "--preemption-policy=Never")
         try:
             for install in (True, False):
@@ -332,18 +334,18 @@ class TestRefused:
             chart_cluster.kubectl("delete", "priorityclass", "fairburst-hard")
 
     def test_values_of_the_ladder_cannot_change_once_installed(self, chart_cluster: Cluster, helm: Helm, home: str) -> None:
-        require_stamps(chart_cluster)
+        require_priorities(chart_cluster)
         helm.on_chart("install", "fb", namespace=home)
         with pytest.raises(HelmError, match=r"expected config\.priorityClasses\.soft=1000, found 999"):
             helm.on_chart("upgrade", "fb", values={"config": {"priorityClasses": {"soft": 999}}}, namespace=home)
         helm.run("uninstall", "fb", "--no-hooks", namespace=home)
 
     def test_crds_that_are_said_to_be_there_and_are_not(self, chart_cluster: Cluster, helm: Helm, home: str) -> None:
-        require_stamps(chart_cluster)
+        require_priorities(chart_cluster)
         assert "the cluster does not serve fairburst.dev/v1alpha1" in self.refusal(chart_cluster, helm, home, {"crds": {"install": False}})
 
     def test_somebody_without_rights(self, chart_cluster: Cluster, home: str, tmp_path: Path) -> None:
-        require_stamps(chart_cluster)
+        require_priorities(chart_cluster)
         chart_cluster.kubectl("create", "rolebinding", "edit", "--clusterrole=edit", "--user=fairburst", "-n", home)
         nobody = Helm(tmp_path, chart_cluster.user_kubeconfig("fairburst"))
         message = self.refusal(chart_cluster, nobody, home)
@@ -352,7 +354,7 @@ class TestRefused:
 
 def test_what_helm_installs_is_what_it_renders(chart_cluster: Cluster, helm: Helm, home: str) -> None:
     """`helm get manifest` of a live installation against `helm template`: looking things up changes no object."""
-    require_stamps(chart_cluster)
+    require_priorities(chart_cluster)
     helm.on_chart("install", "fb", namespace=home)
     live = objects_in(helm.run("get", "manifest", "fb", namespace=home))
     hooks = [one for one in helm.render(namespace=home) if "helm.sh/hook" not in one["metadata"].get("annotations", {})]

@@ -106,8 +106,8 @@ def test_the_multi_queue_scenario_of_the_paper_comes_out_hard_soft_elastic(clust
     assert found[1]["admission"]["resource"]["holds"] is False
     assert float(found[1]["admission"]["resource"]["left"]) > float(found[1]["admission"]["resource"]["right"])
     assert found[2]["admission"]["fairness"]["holds"] is False
-    stamps = [found[number]["stamp"]["className"] for number in range(3)]
-    assert stamps == ["fairburst-hard", "fairburst-soft", "fairburst-large"]
+    priorities = [found[number]["podPriority"]["className"] for number in range(3)]
+    assert priorities == ["fairburst-hard", "fairburst-soft", "fairburst-large"]
 
 
 def test_a_queue_that_would_break_a_promise_is_rejected_without_names_of_others(cluster_with_operator: Cluster) -> None:
@@ -122,7 +122,7 @@ def test_a_queue_that_would_break_a_promise_is_rejected_without_names_of_others(
     assert float(safety["left"]) > float(safety["right"])
     assert safety["queue"] == "another queue"
     assert "lq-" not in str(status), "the owner of one queue learns no names of others"
-    assert status["stamp"]["className"] == "fairburst-large", "a rejected queue runs in the lowest class, at the floor"
+    assert status["podPriority"]["className"] == "fairburst-large", "a rejected queue runs in the lowest class, at the floor"
 
 
 def test_a_rejected_queue_is_admitted_once_there_is_room(cluster_with_operator: Cluster) -> None:

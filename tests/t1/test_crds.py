@@ -1,4 +1,4 @@
-"""The CRDs and policies on a real API server: what is accepted, what is refused and in which words, and how pods are stamped."""
+"""The CRDs and policies on a real API server: what is accepted, what is refused and in which words, and the priority that pods get."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fairburst.kube.install.mutating_policies import policies
 from fairburst.kube.names import MANAGED_LABEL
 from fairburst.kube.queues.objects import InvalidQueueError, parse_queue, parse_status, to_status
 from tests.support import queues
+from tests.support.prioritized_objects import namespace_labels
 from tests.support.queues import ABSENT, changed, full_status, queue, schedule, scheduled
-from tests.support.stamped_objects import namespace_labels
 
 POOL = "crds-test"  # of its own, so that policies of other tests on the shared cluster stay out of the way
 OPERATOR = "crds-test-operator"
@@ -365,7 +365,7 @@ def test_the_operator_may_do_what_it_does_and_no_more(installed: Cluster, want: 
             installed.kubectl(*ask)
 
 
-class TestStamp:
+class TestPodPriority:
     """Pods of managed namespaces get class, value and preemption policy at creation, by their namespace's label."""
 
     @staticmethod
@@ -383,48 +383,48 @@ class TestStamp:
         return result
 
     @staticmethod
-    def stamped(pod: dict[str, Any]) -> tuple[Any, ...]:
+    def prioritized(pod: dict[str, Any]) -> tuple[Any, ...]:
         return pod.get("priorityClassName"), pod.get("priority"), pod.get("preemptionPolicy")
 
     @staticmethod
     def label(cluster: Cluster, namespace: str, class_name: str, pool: str) -> None:
         """Label a namespace as the operator of a pool does."""
-        labels = namespace_labels({"stamp": {"className": class_name}}, pool)
+        labels = namespace_labels({"podPriority": {"className": class_name}}, pool)
         cluster.kubectl("label", "namespace", namespace, "--overwrite", *(f"{key}={value}" for key, value in labels.items()))
 
-    def wait_for_stamp(self, cluster: Cluster, namespace: str, want: tuple[Any, ...]) -> None:
+    def wait_for_priority(self, cluster: Cluster, namespace: str, want: tuple[Any, ...]) -> None:
         """The API server's policies and their parameters lag behind a write by some milliseconds, the first time by more."""
         deadline = time.monotonic() + 15
-        while (found := self.stamped(self.pod(cluster, namespace, "probe"))) != want:
-            assert time.monotonic() < deadline, f"expected a pod in {namespace} to be stamped {want}, found {found}"
+        while (found := self.prioritized(self.pod(cluster, namespace, "probe"))) != want:
+            assert time.monotonic() < deadline, f"expected a pod in {namespace} to have the priority {want}, found {found}"
             time.sleep(0.1)
 
     @pytest.mark.parametrize("kind", ["LatencyQueue", "ThroughputQueue"])
     def test_the_queue_governs_the_class_and_the_nodes_of_its_pods(
         self, installed: Cluster, namespace: Callable[..., str], kind: str
     ) -> None:
-        here = namespace("stamped", labels={MANAGED_LABEL: "true"})
-        self.wait_for_stamp(installed, here, ("fairburst-large", -2, "Never"))
+        here = namespace("prioritized", labels={MANAGED_LABEL: "true"})
+        self.wait_for_priority(installed, here, ("fairburst-large", -2, "Never"))
         spec = LATENCY_SPEC if kind == "LatencyQueue" else THROUGHPUT_SPEC
         installed.kubectl("create", "-f", "-", input=json.dumps(queue(kind, spec, here)))
         for class_name, value in (("fairburst-hard", 2000), ("fairburst-soft", 1000), ("fairburst-large", -2)):
             self.label(installed, here, class_name, POOL)
-            self.wait_for_stamp(installed, here, (class_name, value, "Never"))
+            self.wait_for_priority(installed, here, (class_name, value, "Never"))
         assert self.pod(installed, here, "probe")["nodeSelector"] == {"kubernetes.io/os": "linux"}
         assert self.pod(installed, here, "probe", nodeSelector={"disk": "fast"})["nodeSelector"] == {
             "disk": "fast",
             "kubernetes.io/os": "linux",
         }
         by_hand = self.pod(installed, here, "probe", priorityClassName="fairburst-hard")
-        assert self.stamped(by_hand) == ("fairburst-large", -2, "Never")
+        assert self.prioritized(by_hand) == ("fairburst-large", -2, "Never")
 
     def test_system_classes_daemonsets_and_unmanaged_namespaces_are_left_alone(
         self, installed: Cluster, namespace: Callable[..., str]
     ) -> None:
         managed = namespace("spared", labels={MANAGED_LABEL: "true"})
-        self.wait_for_stamp(installed, managed, ("fairburst-large", -2, "Never"))
+        self.wait_for_priority(installed, managed, ("fairburst-large", -2, "Never"))
         system = self.pod(installed, managed, "system", priorityClassName="system-node-critical")
-        assert self.stamped(system) == ("system-node-critical", 2_000_001_000, "PreemptLowerPriority")
+        assert self.prioritized(system) == ("system-node-critical", 2_000_001_000, "PreemptLowerPriority")
         owner = {
             "apiVersion": "apps/v1",
             "kind": "DaemonSet",
@@ -432,14 +432,14 @@ class TestStamp:
             "uid": "11111111-1111-1111-1111-111111111111",
             "controller": True,
         }
-        assert self.stamped(self.pod(installed, managed, "daemon", ownerReferences=[owner])) == (None, 0, "PreemptLowerPriority")
-        assert self.stamped(self.pod(installed, namespace("unmanaged"), "free")) == (None, 0, "PreemptLowerPriority")
+        assert self.prioritized(self.pod(installed, managed, "daemon", ownerReferences=[owner])) == (None, 0, "PreemptLowerPriority")
+        assert self.prioritized(self.pod(installed, namespace("unmanaged"), "free")) == (None, 0, "PreemptLowerPriority")
 
-    def test_a_queue_of_another_pool_does_not_stamp(self, installed: Cluster, namespace: Callable[..., str]) -> None:
+    def test_a_queue_of_another_pool_sets_no_priority(self, installed: Cluster, namespace: Callable[..., str]) -> None:
         here = namespace("elsewhere", labels={MANAGED_LABEL: "true"})
         later = namespace("later", labels={MANAGED_LABEL: "true"})
         for where, pool in ((here, "another"), (later, POOL)):
             self.label(installed, where, "fairburst-hard", pool)
-        self.wait_for_stamp(installed, later, ("fairburst-hard", 2000, "Never"))  # by now the earlier label is known as well
-        found = self.stamped(self.pod(installed, here, "probe"))
+        self.wait_for_priority(installed, later, ("fairburst-hard", 2000, "Never"))  # by now the earlier label is known as well
+        found = self.prioritized(self.pod(installed, here, "probe"))
         assert found == (None, 0, "PreemptLowerPriority"), "its own operator's policies give it a class"

@@ -1,4 +1,4 @@
-"""Every example works as it stands: its queues get the class that examples/README.md says, and its pods are stamped and run."""
+"""Every example works as it stands: its queues get the class that examples/README.md says, and its pods get their class and run."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_an_example_works_as_it_stands(operated: Cluster, file: str) -> None:
     until(lambda: {name: status.get("class") for name, status in statuses().items()} == wanted, PATIENCE_SECONDS, f"classes {wanted}")
     until(applied, PATIENCE_SECONDS, "everything to be accepted")
     pods = sum(one["spec"].get("parallelism", one["spec"].get("replicas", 1)) for one in work)
-    until(lambda: [name[:10] for name in running()] == ["fairburst-"] * pods, PATIENCE_SECONDS, f"{pods} stamped pods to run")
+    until(lambda: [name[:10] for name in running()] == ["fairburst-"] * pods, PATIENCE_SECONDS, f"{pods} pods of a class to run")
     # Until bursts have been measured, the whole declared demand counts for `Attainable`, and that takes the whole deadline by itself.
     for name, status in statuses().items():
         conditions = {one["type"]: one["status"] for one in status["conditions"]}

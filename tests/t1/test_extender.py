@@ -25,7 +25,7 @@ QUEUES: dict[str, tuple[str, JsonObject]] = {
     "burst": ("LatencyQueue", {**BURST, "arrival": {"sporadic": {"minInterarrivalSeconds": 600}}}),
     "batch": ("ThroughputQueue", {"reserve": "Off"}),
 }
-STAMPS = {"burst": "fairburst-hard", "batch": "fairburst-large", "unmanaged": None}
+PRIORITIES = {"burst": "fairburst-hard", "batch": "fairburst-large", "unmanaged": None}
 
 
 class Site:
@@ -33,15 +33,15 @@ class Site:
 
     def __init__(self, cluster: Cluster, operator: OperatorProcess, extender: OperatorProcess) -> None:
         self.cluster, self.operator, self.extender = cluster, operator, extender
-        for where in STAMPS:
+        for where in PRIORITIES:
             create(cluster, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": where}})
         for where, (kind, spec) in QUEUES.items():
             queue = {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "metadata": {"name": "queue", "namespace": where}}
             create(cluster, queue | {"spec": spec})
-        for where, stamp in STAMPS.items():
-            until(lambda where=where, stamp=stamp: self.stamp(where) == stamp, PATIENCE_SECONDS, f"the stamp of {where}")  # type: ignore[misc]
+        for where, priority in PRIORITIES.items():
+            until(lambda where=where, priority=priority: self.priority(where) == priority, PATIENCE_SECONDS, f"the priority of {where}")  # type: ignore[misc]
 
-    def stamp(self, where: str) -> str | None:
+    def priority(self, where: str) -> str | None:
         """The class that a new pod gets there."""
         job = task_job(where, "probe", 1, 1)["spec"]["template"]
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe"}, "spec": job["spec"]}

@@ -31,7 +31,7 @@ def bursty(cpu: str, seconds: int) -> tuple[str, JsonObject]:
     return "LatencyQueue", {"burst": burst, "arrival": {"sporadic": {"minInterarrivalSeconds": 600}}}
 
 
-BATCH = ("stamped", "first", "second", "batch", "teams", "shared", "to-quota", "to-observe", "uninstalled")
+BATCH = ("prioritized", "first", "second", "batch", "teams", "shared", "to-quota", "to-observe", "uninstalled")
 # In this order: the first burst is hard, the second does not fit beside it and is soft.
 QUEUES: dict[str, tuple[str, JsonObject]] = {"bursts": bursty("6", 60), "deleted-in-burst": bursty("16", 20)}
 QUEUES |= {where: ("ThroughputQueue", {}) for where in BATCH}
@@ -138,7 +138,7 @@ OWNED = {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "nam
 
 
 def test_new_pods_get_the_gate_once_and_those_of_the_system_do_not(site: Site) -> None:
-    where = "stamped"
+    where = "prioritized"
     ours = [{"name": GATE}]
     table = {
         "plain": (pod(where, "a"), [GATE]),

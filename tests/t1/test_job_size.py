@@ -1,4 +1,4 @@
-"""Sizes of Jobs as the API server writes them, and the stamps of their pods, on a real control plane without the operator."""
+"""Sizes of Jobs as the API server writes them, and the priorities of their pods, on a real control plane without the operator."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import MANAGED_LABEL
 from tests.support.job_sizes import SIZES, THRESHOLD, container, job_manifest
+from tests.support.prioritized_objects import namespace_labels
 from tests.support.queues import queue
-from tests.support.stamped_objects import namespace_labels
 
 POOL = "job-size-test"  # of its own, so that policies of other tests on the shared cluster stay out of the way
-LARGE_STAMP = {"className": "fairburst-large", "value": -2, "preemptionPolicy": "Never"}
-SMALL_STAMP = {"className": "fairburst-small", "value": -1, "preemptionPolicy": "Never"}
-IN_FORCE = {"stamp": LARGE_STAMP, "smallStamp": SMALL_STAMP, "sizeThreshold": THRESHOLD}
+LARGE_PRIORITY = {"className": "fairburst-large", "value": -2, "preemptionPolicy": "Never"}
+SMALL_PRIORITY = {"className": "fairburst-small", "value": -1, "preemptionPolicy": "Never"}
+IN_FORCE = {"podPriority": LARGE_PRIORITY, "smallPodPriority": SMALL_PRIORITY, "sizeThreshold": THRESHOLD}
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_a_size_is_fixed_at_creation_also_for_a_suspended_job_whose_template_may
 @pytest.mark.parametrize(
     "status",
     [
-        pytest.param({"stamp": LARGE_STAMP}, id="a queue without a reserve"),
+        pytest.param({"podPriority": LARGE_PRIORITY}, id="a queue without a reserve"),
         pytest.param(None, id="no queue"),
         pytest.param({}, id="a queue that is not in force"),
     ],
@@ -133,7 +133,7 @@ def test_without_a_threshold_jobs_are_accepted_and_not_labelled(
 
 
 def test_a_label_counts_for_nothing_where_the_queue_keeps_no_reserve(installed: Cluster, governed: Callable[..., str]) -> None:
-    here = governed({"stamp": LARGE_STAMP})
+    here = governed({"podPriority": LARGE_PRIORITY})
     liar = job_manifest()
     liar["spec"]["template"]["metadata"] = {"labels": {SIZE_LABEL: "small"}}
     until(lambda: of_both(stored(installed, here, liar)) == (None, None), PATIENCE_SECONDS, "the label to be taken off")
@@ -155,13 +155,13 @@ def test_pods_of_small_jobs_and_only_they_get_the_small_class(installed: Cluster
         found: list[dict[str, Any]] = json.loads(installed.kubectl("get", "pods", "-n", here, "-o", "json"))["items"]
         return found if len(found) == 3 else None
 
-    stamps = {
+    priorities = {
         pod["metadata"]["labels"].get("batch.kubernetes.io/job-name", "bare"): tuple(
             pod["spec"].get(key) for key in ("priorityClassName", "priority", "preemptionPolicy")
         )
         for pod in until(pods, PATIENCE_SECONDS, "the pods of both Jobs")
     }
-    assert stamps == {
+    assert priorities == {
         "job-0": ("fairburst-small", -1, "Never"),
         "job-1": ("fairburst-large", -2, "Never"),
         "bare": ("fairburst-large", -2, "Never"),

@@ -140,7 +140,7 @@ def test_classes_and_promises_are_the_same_after_a_restart(evidence: Evidence) -
         after = evidence.after[namespace]
         assert after["class"] == before["class"]
         assert after["promise"] == before["promise"]
-        assert after["stamp"] == before["stamp"]
+        assert after["podPriority"] == before["podPriority"]
     window, same = evidence.before["first"]["window"], evidence.after["first"]["window"]
     assert window["state"] == "Open"
     assert (same["opened"], same["deadline"]) == (window["opened"], window["deadline"])

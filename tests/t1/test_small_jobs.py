@@ -132,7 +132,7 @@ def test_small_jobs_wait_at_most_half_as_long_with_a_reserve_as_without(runs: tu
 def test_pods_of_small_jobs_had_their_class_and_the_status_says_how(runs: tuple[Run, Run]) -> None:
     for one in runs:
         assert one.classes == {"fairburst-small", "fairburst-large"}
-        assert one.status["smallStamp"]["className"] == "fairburst-small"
+        assert one.status["smallPodPriority"]["className"] == "fairburst-small"
         assert one.status["sizeThreshold"]["cpu"] == "8"
 
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 JsonObject = dict[str, Any]
 NODES, NODE_CPU = 2, 8
 CPUS = NODES * NODE_CPU
-NAMESPACES = ("stamped", "ordered", "respected", "to-gate", "to-observe", "deleted", "uninstalled")
+NAMESPACES = ("prioritized", "ordered", "respected", "to-gate", "to-observe", "deleted", "uninstalled")
 
 
 def queue(where: str) -> JsonObject:
@@ -90,13 +90,13 @@ def owned(kind: str, api: str) -> JsonObject:
 
 def test_new_jobs_are_suspended_with_our_note_unless_somebody_else_starts_them(site: Site) -> None:
     table = {
-        "plain": (job("stamped", "a", 1), True),
-        "suspended by its user at creation": (job("stamped", "a", 1, suspend=True), True),
-        "with annotations": (job("stamped", "a", 1, {"annotations": {"other": "x"}}), True),
-        "of a CronJob": (job("stamped", "a", 1, owned("CronJob", "batch/v1")), True),
-        "of a JobSet": (job("stamped", "a", 1, owned("JobSet", "jobset.x-k8s.io/v1alpha2")), False),
-        "queued by Kueue": (job("stamped", "a", 1, {"labels": {"kueue.x-k8s.io/queue-name": "q"}}), False),
-        "managed on another cluster": (job("stamped", "a", 1, managedBy="kueue.x-k8s.io/multikueue"), False),
+        "plain": (job("prioritized", "a", 1), True),
+        "suspended by its user at creation": (job("prioritized", "a", 1, suspend=True), True),
+        "with annotations": (job("prioritized", "a", 1, {"annotations": {"other": "x"}}), True),
+        "of a CronJob": (job("prioritized", "a", 1, owned("CronJob", "batch/v1")), True),
+        "of a JobSet": (job("prioritized", "a", 1, owned("JobSet", "jobset.x-k8s.io/v1alpha2")), False),
+        "queued by Kueue": (job("prioritized", "a", 1, {"labels": {"kueue.x-k8s.io/queue-name": "q"}}), False),
+        "managed on another cluster": (job("prioritized", "a", 1, managedBy="kueue.x-k8s.io/multikueue"), False),
         "elsewhere": (job("default", "a", 1), False),
     }
     assert {case: site.would_be_held(obj) for case, (obj, _) in table.items()} == {case: want for case, (_, want) in table.items()}

@@ -24,8 +24,8 @@ from fairburst.kube.names import GATE, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LAB
 from fairburst.kube.queues.job_annotations import ORIGINAL
 from tests.support.job_set_crd import install, job_set
 from tests.support.job_sizes import THRESHOLD, container, job_manifest
+from tests.support.prioritized_objects import namespace_labels
 from tests.support.queues import queue
-from tests.support.stamped_objects import namespace_labels
 
 pytestmark = pytest.mark.slow
 
@@ -167,8 +167,8 @@ def prepared(cluster: Cluster) -> Site:
     cluster.kubectl("create", "clusterrolebinding", "own-namespaces", "--clusterrole=own-namespaces", f"--serviceaccount={OTHERS}:landlord")
     grant(cluster, "steward", "fairburst-queues-admin.default", mine)
     for kind, where, spec, status in (
-        ("ThroughputQueue", BATCH, {}, {"stamp": LARGE, "smallStamp": SMALL, "sizeThreshold": THRESHOLD}),
-        ("LatencyQueue", BURSTS, BURST, {"stamp": HARD}),
+        ("ThroughputQueue", BATCH, {}, {"podPriority": LARGE, "smallPodPriority": SMALL, "sizeThreshold": THRESHOLD}),
+        ("LatencyQueue", BURSTS, BURST, {"podPriority": HARD}),
         ("ThroughputQueue", OTHERS, {}, {}),
     ):
         made.admin("create", "-f", "-", body=queue(kind, spec, where))
@@ -205,7 +205,7 @@ def everything_acts(site: Site) -> bool:
         site.team.patch("thrq", "queue", BATCH, {"metadata": {"labels": {"seen": "yes"}}})
     except ClusterError:
         return False
-    stamped = site.team.create(pod(), BURSTS)["spec"].get("priorityClassName")
+    prioritized = site.team.create(pod(), BURSTS)["spec"].get("priorityClassName")
     floor = site.team.create(pod(class_name="fairburst-hard"), FLOOR)["spec"].get("priorityClassName")
     sized = site.team.create(job_manifest() | {"metadata": {"generateName": "j-"}}, BATCH)["metadata"].get("labels", {}).get(SIZE_LABEL)
     probes: tuple[Callable[[], object], ...] = (
@@ -221,7 +221,7 @@ def everything_acts(site: Site) -> bool:
         site.admin("patch", "thrq", "queue", "-n", BATCH, "--type=merge", "-p", '{"spec": {"weight": 1}}')
         site.admin("label", "namespace", BATCH, f"{MANAGED_LABEL}=true", "--overwrite")
         site.admin("delete", "resourcequota", "fairburst-small", "-n", BATCH, "--ignore-not-found")
-    return (stamped, floor, sized) == ("fairburst-hard", "fairburst-large", "small") and all(refused)
+    return (prioritized, floor, sized) == ("fairburst-hard", "fairburst-large", "small") and all(refused)
 
 
 def refusal(attempt: Callable[[], object]) -> str:
@@ -374,10 +374,12 @@ ATTACKS: list[Any] = [
     pytest.param(lambda s: s.landlord.create(queue("LatencyQueue", BURST, OTHERS, "claim"), OTHERS), FORBIDDEN, id="another's namespace"),
     pytest.param(lambda s: s.landlord.create(queue("LatencyQueue", BURST, "kube-system"), "kube-system"), FORBIDDEN, id="kube-system"),
     pytest.param(
-        lambda s: s.team.patch("latq", "queue", BURSTS, {"status": {"stamp": HARD}}, "status"), FORBIDDEN, id="status, with edit alone"
+        lambda s: s.team.patch("latq", "queue", BURSTS, {"status": {"podPriority": HARD}}, "status"),
+        FORBIDDEN,
+        id="status, with edit alone",
     ),
     pytest.param(lambda s: s.landlord.patch("latq", "queue", BURSTS, {"status": {"class": "Hard"}}, "status"), STATUS, id="status"),
-    pytest.param(lambda s: s.landlord.patch("thrq", "queue", BATCH, {"status": {"stamp": HARD}}, "status"), STATUS, id="stamp"),
+    pytest.param(lambda s: s.landlord.patch("thrq", "queue", BATCH, {"status": {"podPriority": HARD}}, "status"), STATUS, id="podPriority"),
     # Namespaces
     pytest.param(lambda s: s.team("label", "namespace", BATCH, f"{MANAGED_LABEL}-"), FORBIDDEN, id="managed label, with edit alone"),
     pytest.param(lambda s: s.landlord("label", "namespace", BATCH, f"{MANAGED_LABEL}-"), LABEL, id="taking the managed label off"),
@@ -483,7 +485,7 @@ def test_a_size_that_no_queue_has_given_is_taken_off_a_job(site: Site) -> None:
 
 
 def test_a_status_in_a_new_queue_counts_for_nothing(site: Site) -> None:
-    born_hard = queue("LatencyQueue", BURST, FLOOR, "born-hard") | {"status": {"class": "Hard", "stamp": HARD}}
+    born_hard = queue("LatencyQueue", BURST, FLOOR, "born-hard") | {"status": {"class": "Hard", "podPriority": HARD}}
     assert "status" not in site.landlord.create(born_hard, FLOOR)
     site.admin("delete", "latq", "born-hard", "-n", FLOOR)
 
@@ -554,7 +556,7 @@ def operated(site: Site) -> Iterator[Site]:
 
 
 def test_the_operator_does_its_work_under_the_rules(operated: Site) -> None:
-    """It writes the quota in place of what was there, statuses and stamps; a Job's pods start through the controllers."""
+    """It writes the quota in place of what was there, statuses and priorities; a Job's pods start through the controllers."""
     until(lambda: operated.get("latq", "queue", BURSTS)["status"].get("class") == "Hard", PATIENCE_SECONDS, "the burst to be promised")
     until(
         lambda: "requests.cpu" in operated.get("quota", "fairburst", BURSTS)["spec"]["hard"], PATIENCE_SECONDS, "the operator's own quota"

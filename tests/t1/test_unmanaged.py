@@ -43,18 +43,18 @@ class Site:
         self.cluster, self.extender = cluster, extender
 
     def furnish(self, managed: str, unmanaged: str) -> None:
-        """Both namespaces, one with a queue, and the same work in each, once the queue's stamp is given."""
+        """Both namespaces, one with a queue, and the same work in each, once the queue's priority is given."""
         for where in (managed, unmanaged):
             create(self.cluster, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": where}})
         queue = {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "metadata": {"name": "queue", "namespace": managed}}
         create(self.cluster, queue | {"spec": {"reserve": "Off"}})
-        until(lambda: self.stamped(managed), PATIENCE_SECONDS, f"the stamp of {managed}")
+        until(lambda: self.prioritized(managed), PATIENCE_SECONDS, f"the priority of {managed}")
         for where in (managed, unmanaged):
             create(self.cluster, *workloads(where))
         for where in (managed, unmanaged):
             until(lambda where=where: nodes_of(self.cluster, where).total() == 5, PATIENCE_SECONDS, f"the pods of {where} to be bound")  # type: ignore[misc]
 
-    def stamped(self, where: str) -> bool:
+    def prioritized(self, where: str) -> bool:
         pod, _, _ = workloads(where)
         stored = json.loads(self.cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(pod)))
         return bool(stored["spec"].get("priorityClassName"))
@@ -135,5 +135,5 @@ def test_with_the_webhook(site: Site, tmp_path: Path) -> None:
         site.cluster.kubectl("apply", "-f", "-", input=json.dumps(mutating_webhook(config, client)))
         site.furnish("managed-by-webhook", "unmanaged-by-webhook")
         untouched(site, "unmanaged-by-webhook")
-    assert webhooks(site.audited("managed-by-webhook")) == {"stamp.default.fairburst.dev"}, "the log does show calls of the webhook"
+    assert webhooks(site.audited("managed-by-webhook")) == {"priority.default.fairburst.dev"}, "the log does show calls of the webhook"
     assert webhooks(site.audited("unmanaged-by-webhook")) == set()

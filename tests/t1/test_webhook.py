@@ -1,4 +1,4 @@
-"""Stamping by policy and by our webhook, on real API servers: the same objects come out the same."""
+"""Pod priority by policy and by our webhook, on real API servers: the same objects come out the same."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL
 from fairburst.telemetry.metrics import Metrics
 from tests.support import job_set_crd
 from tests.support.job_sizes import THRESHOLD
+from tests.support.prioritized_objects import HARD, JOB_SETS, JOBS, LARGE, PODS, SELECTOR, SMALL, namespace_labels, pod, prioritized
 from tests.support.queues import queue
-from tests.support.stamped_objects import HARD, JOB_SETS, JOBS, LARGE, PODS, SELECTOR, SMALL, namespace_labels, pod, stamped
 
 pytestmark = pytest.mark.slow
 
 JsonObject = dict[str, Any]
 BURST = {"burst": {"resources": {"cpu": 1}, "durationSeconds": 10}, "arrival": {"sporadic": {"minInterarrivalSeconds": 60}}}
-SIZED = {"stamp": LARGE, "smallStamp": SMALL, "sizeThreshold": THRESHOLD}
+SIZED = {"podPriority": LARGE, "smallPodPriority": SMALL, "sizeThreshold": THRESHOLD}
 # Namespaces by what governs them: kind, spec and status of their queue.
 QUEUES: dict[str, tuple[str, JsonObject, JsonObject] | None] = {
     "sized": ("ThroughputQueue", {}, SIZED),
-    "unsized": ("ThroughputQueue", {}, {"stamp": LARGE}),
-    "hard": ("LatencyQueue", BURST, {"stamp": HARD}),
-    "gated": ("LatencyQueue", BURST, {"stamp": HARD, "holds": "Pods"}),
+    "unsized": ("ThroughputQueue", {}, {"podPriority": LARGE}),
+    "hard": ("LatencyQueue", BURST, {"podPriority": HARD}),
+    "gated": ("LatencyQueue", BURST, {"podPriority": HARD, "holds": "Pods"}),
     "held": ("ThroughputQueue", {}, SIZED | {"holds": "Jobs"}),
     "pending": ("LatencyQueue", BURST, {}),
-    "elsewhere": ("LatencyQueue", BURST | {"pool": "another"}, {"stamp": HARD}),
+    "elsewhere": ("LatencyQueue", BURST | {"pool": "another"}, {"podPriority": HARD}),
     "none": None,
 }
-WEBHOOK = "mutatingwebhookconfiguration/fairburst-stamp.default"
+WEBHOOK = "mutatingwebhookconfiguration/fairburst-priority.default"
 
 
 class Webhook(AdmissionServer):
@@ -129,7 +129,7 @@ def outcomes(cluster: Cluster) -> dict[str, JsonObject]:
         listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
         printed = cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=listed, timeout=120)
         bodies = [json.loads("{" + one) for one in ("\n" + printed).split("\n{")[1:]]  # one object after the other
-        found |= {name: stamped(body) for name, body in zip(ids, bodies, strict=True)}
+        found |= {name: prioritized(body) for name, body in zip(ids, bodies, strict=True)}
     return found
 
 
@@ -140,10 +140,10 @@ def class_of(cluster: Cluster, where: str, **spec: Any) -> str | None:
     return given
 
 
-def wait_for_stamps(cluster: Cluster) -> None:
+def wait_for_priorities(cluster: Cluster) -> None:
     """Policies, registrations and queues are noticed each by itself, within a second or so."""
-    until(lambda: class_of(cluster, "hard") == "fairburst-hard", PATIENCE_SECONDS, "the queue's stamp")
-    until(lambda: class_of(cluster, "none") == "fairburst-large", PATIENCE_SECONDS, "the default stamp")
+    until(lambda: class_of(cluster, "hard") == "fairburst-hard", PATIENCE_SECONDS, "the queue's priority")
+    until(lambda: class_of(cluster, "none") == "fairburst-large", PATIENCE_SECONDS, "the default priority")
     until(lambda: outcomes(cluster)["sized: Job small"]["labels"], PATIENCE_SECONDS, "sizes")
     until(lambda: outcomes(cluster)["held: JobSet plain"]["suspend"], PATIENCE_SECONDS, "JobSets to be held")
 
@@ -159,7 +159,7 @@ def by_policy(fresh_cluster: Callable[..., Cluster], certificates: Path) -> tupl
     cluster = fresh_cluster(kubernetes="1.37.1", nodes=1)
     install(cluster, settings(certificates, free_port(), webhook=False))
     furnish(cluster)
-    wait_for_stamps(cluster)
+    wait_for_priorities(cluster)
     found = outcomes(cluster)
     for kind in ("mutatingadmissionpolicybinding", "mutatingadmissionpolicy"):
         cluster.kubectl("delete", kind, "--all")
@@ -171,7 +171,7 @@ def by_policy(fresh_cluster: Callable[..., Cluster], certificates: Path) -> tupl
 def hooked(
     request: pytest.FixtureRequest, fresh_cluster: Callable[..., Cluster], certificates: Path
 ) -> Iterator[tuple[Cluster, Webhook, Config]]:
-    """A cluster whose pods are stamped by the webhook alone."""
+    """A cluster whose pods get their priority from the webhook alone."""
     if missing(tools(request.param)):
         pytest.skip(f"WEBHOOK NOT TESTED ON {request.param}: `python -m e2e.cluster build --kubernetes {request.param}` builds it")
     config = settings(certificates, free_port())
@@ -188,7 +188,7 @@ def hooked(
         queues = furnish(cluster)
     with Webhook(config, queues) as webhook:
         register(cluster, config, certificates)
-        wait_for_stamps(cluster)
+        wait_for_priorities(cluster)
         yield cluster, webhook, config
 
 
@@ -210,7 +210,7 @@ def test_a_job_keeps_its_size_in_updates_under_the_webhook(hooked: tuple[Cluster
     lie = {"labels": {"fairburst.dev/size": "small"}}
     patch = {"metadata": lie, "spec": {"template": {"metadata": lie}, "parallelism": 1}}
     cluster.kubectl("patch", "job", "keeps", "-n", "sized", "--type=merge", "-p", json.dumps(patch))
-    kept = stamped(json.loads(cluster.kubectl("get", "job", "keeps", "-n", "sized", "-o", "json")))
+    kept = prioritized(json.loads(cluster.kubectl("get", "job", "keeps", "-n", "sized", "-o", "json")))
     assert (kept["labels"], kept["template"]) == ({"fairburst.dev/size": "large"}, {"fairburst.dev/size": "large"})
 
 
@@ -228,7 +228,7 @@ def test_the_webhook_is_not_even_asked_about_other_namespaces(hooked: tuple[Clus
     assert set(webhook.asked) == {"hard"}
 
 
-def test_an_expired_certificate_leaves_pods_unstamped_and_refuses_them_only_where_a_gate_must_not_be_missed(
+def test_an_expired_certificate_leaves_pods_without_a_priority_and_refuses_them_only_where_a_gate_must_not_be_missed(
     hooked: tuple[Cluster, Webhook, Config], tmp_path: Path
 ) -> None:
     """The operator says so itself; a good certificate is taken up without a restart of anything else."""
@@ -247,7 +247,9 @@ def test_an_expired_certificate_leaves_pods_unstamped_and_refuses_them_only_wher
         for name, text in good_certificates(tmp_path).items():
             (expired / name).write_text(text)
         register(cluster, config, expired)
-        until(lambda: class_of(cluster, "hard") == "fairburst-large", PATIENCE_SECONDS, "stamps with the new certificate (no queue known)")
+        until(
+            lambda: class_of(cluster, "hard") == "fairburst-large", PATIENCE_SECONDS, "priorities with the new certificate (no queue known)"
+        )
         assert class_of(cluster, "gated") == "fairburst-large"
     cluster.kubectl("label", "namespace", "gated", f"{HOLDS_LABEL}-")
 
@@ -270,7 +272,7 @@ def refusal(cluster: Cluster, where: str) -> str:
 
 
 def test_a_replica_that_stands_by_serves_the_webhook_too(hooked: tuple[Cluster, Webhook, Config], certificates: Path) -> None:
-    """Whole processes: one decides, pods are stamped by the other. While nobody serves, pods are created all the same."""
+    """Whole processes: one decides, pods get their priority from the other. While none serves, pods are created all the same."""
     cluster, _, _ = hooked
     configs = [settings(certificates, free_port()) for _ in range(2)]
     shared = {"smallJobs": {"enabled": True}, "leaderElection": {"enabled": True}}
@@ -284,7 +286,7 @@ def test_a_replica_that_stands_by_serves_the_webhook_too(hooked: tuple[Cluster, 
         register(cluster, configs[1], certificates)
         cluster.kubectl("create", "namespace", "served")
         cluster.kubectl("create", "-f", "-", input=json.dumps(queue("LatencyQueue", BURST, "served")))
-        until(lambda: class_of(cluster, "served") == "fairburst-hard", PATIENCE_SECONDS, "the stamp of a promised queue")
+        until(lambda: class_of(cluster, "served") == "fairburst-hard", PATIENCE_SECONDS, "the priority of a promised queue")
         until(lambda: second.metrics()["fairburst_admission_certificate_valid"] == 1.0, PATIENCE_SECONDS, "the certificate's check")
         assert second.metrics()['fairburst_admission_reviews_total{result="patched"}'] > 0
         second.stop()

@@ -66,13 +66,13 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* Stamping inside the API server needs MutatingAdmissionPolicy. Without a cluster to ask, the Kubernetes version decides. */ -}}
+{{- /* Setting the priority inside the API server needs MutatingAdmissionPolicy. Without a cluster to ask, the Kubernetes version decides. */ -}}
 {{- define "fairburst.servesPolicies" -}}
 {{- if ternary (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy") (semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version) (eq (include "fairburst.live" .) "true") }}true{{ end -}}
 {{- end -}}
 
 {{- define "fairburst.requirePolicies" -}}
 {{- if not (include "fairburst.servesPolicies" .) -}}
-{{- fail (printf "the cluster (Kubernetes %s) does not serve MutatingAdmissionPolicy of admissionregistration.k8s.io/v1, with which pods are stamped: expected Kubernetes 1.36 or newer, or webhook.mode=Auto, with which the operator stamps them itself. With admissionPolicies.install=false quotas are enforced, but pods get no priority from fairburst" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "the cluster (Kubernetes %s) does not serve MutatingAdmissionPolicy of admissionregistration.k8s.io/v1, which sets the priority of pods: expected Kubernetes 1.36 or newer, or webhook.mode=Auto, with which the operator sets it itself. With admissionPolicies.install=false quotas are enforced, but pods get no priority from fairburst" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-{{- /* Whether the webhook stamps: where it is wanted, or no policy can. */ -}}
+{{- /* Whether the webhook sets the priority: where it is wanted, or no policy can. */ -}}
 {{- define "fairburst.webhook" -}}
 {{- $missing := and .Values.admissionPolicies.install (not (include "fairburst.servesPolicies" .)) -}}
 {{- if or (eq .Values.webhook.mode "On") (and (eq .Values.webhook.mode "Auto") $missing) }}true{{ end -}}

@@ -14,7 +14,7 @@ import msgspec
 
 from fairburst.config import Config
 from fairburst.kube.api.objects import DISRUPTION, OWN_CONTROLLERS, Job
-from fairburst.kube.enforce.stamp import lowest_stamp
+from fairburst.kube.enforce.pod_priority import lowest_pod_priority
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, size_of
 from fairburst.kube.names import GATE, HELD_ANNOTATION
 from fairburst.kube.queues.queue_set import ObjectKey, pool_name
@@ -28,14 +28,16 @@ def governing(queues: Mapping[ObjectKey, Object], namespace: str, pool: str) -> 
     """Return kind and status of the namespace's governing queue in this pool, or None."""
     for (kind, where, _), queue in sorted(queues.items()):
         status = queue.get("status") or {}
-        if where == namespace and "stamp" in status and pool_name(queue) == pool:
+        if where == namespace and "podPriority" in status and pool_name(queue) == pool:
             return kind, status
     return None
 
 
 def another_pools(queues: Mapping[ObjectKey, Object], namespace: str, pool: str) -> bool:
     """Return whether only queues of other pools govern in the namespace: their operator's webhook patches its pods."""
-    pools = {pool_name(queue) for (_, where, _), queue in queues.items() if where == namespace and "stamp" in (queue.get("status") or {})}
+    pools = {
+        pool_name(queue) for (_, where, _), queue in queues.items() if where == namespace and "podPriority" in (queue.get("status") or {})
+    }
     return bool(pools) and pool not in pools
 
 
@@ -45,10 +47,14 @@ def pod_patch(pod: Object, queue: tuple[str, Object] | None, config: Config) -> 
     if spec.get("priorityClassName", "").startswith("system-") or _owned_by(pod, "DaemonSet"):
         return []
     if queue is None:
-        return _stamped(lowest_stamp(config))
+        return _prioritized(lowest_pod_priority(config))
     kind, status = queue
-    small = kind == "ThroughputQueue" and config.small_jobs.enabled and "smallStamp" in status and _of_a_small_job(pod)
-    return [*_stamped(status["smallStamp" if small else "stamp"]), *_placed(spec, config.pool.node_selector), *_gated(spec, status)]
+    small = kind == "ThroughputQueue" and config.small_jobs.enabled and "smallPodPriority" in status and _of_a_small_job(pod)
+    return [
+        *_prioritized(status["smallPodPriority" if small else "podPriority"]),
+        *_placed(spec, config.pool.node_selector),
+        *_gated(spec, status),
+    ]
 
 
 def job_patch(job: Object, before: Object | None, queue: tuple[str, Object] | None, config: Config) -> Patch:
@@ -56,9 +62,9 @@ def job_patch(job: Object, before: Object | None, queue: tuple[str, Object] | No
     return [*_sized(job, before, queue, config), *([*held_patch(job, queue), *_forgiving(job)] if before is None else [])]
 
 
-def _stamped(stamp: Object) -> Patch:
+def _prioritized(priority: Object) -> Patch:
     """Set priority class, value and preemption policy together: the API server refuses a pod in which they disagree."""
-    fields = {"priority": stamp["value"], "preemptionPolicy": stamp["preemptionPolicy"], "priorityClassName": stamp["className"]}
+    fields = {"priority": priority["value"], "preemptionPolicy": priority["preemptionPolicy"], "priorityClassName": priority["className"]}
     return [_add(f"/spec/{name}", value) for name, value in fields.items()]
 
 

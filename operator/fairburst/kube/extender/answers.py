@@ -72,13 +72,13 @@ def prioritized(body: bytes, table: NodeTable) -> tuple[bytes, Answer]:
     and priority classes, and leaves out nodes that the table does not have.
     """
     question, names = _read(body)
-    stamped = _class_of(question, table)
-    if stamped is None:
+    priority_class = _class_of(question, table)
+    if priority_class is None:
         return b"[]", Answer.NEUTRAL
     asked = _decoded(names)
     rows: IntArray = np.fromiter(map(table.row_of.get, asked, repeat(-1)), dtype=np.int64, count=len(asked))
     rows = np.sort(rows[rows >= 0])  # in order of names: kube-scheduler starts each request at another node
-    if stamped in SIZE_CLASSES:
+    if priority_class in SIZE_CLASSES:
         scores = packing_scores(table.used[rows], table.kept[rows])
     else:
         scores = spreading_scores(table.share(question.pod.metadata.namespace)[rows])
@@ -105,6 +105,6 @@ def _decoded(names: msgspec.Raw) -> list[str]:
 
 def _class_of(question: _Question, table: NodeTable) -> str | None:
     """Return the pod's priority class if it is one of fairburst's and a queue governs the namespace, otherwise None."""
-    stamped = question.pod.spec.priority_class_name
-    ours = stamped.startswith(PRIORITY_CLASS_PREFIX) and table.class_of(question.pod.metadata.namespace) is not None
-    return stamped if ours else None
+    priority_class = question.pod.spec.priority_class_name
+    ours = priority_class.startswith(PRIORITY_CLASS_PREFIX) and table.class_of(question.pod.metadata.namespace) is not None
+    return priority_class if ours else None

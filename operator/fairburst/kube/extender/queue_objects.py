@@ -14,7 +14,7 @@ from fairburst.quantity import parse_quantity
 PATHS = tuple(f"/apis/{GROUP}/{VERSION}/{plural}" for plural in ("latencyqueues", "throughputqueues"))
 
 
-class Stamp(Struct):
+class PodPriority(Struct):
     """Status field: priority class of the queue's pods."""
 
     class_name: str = ""
@@ -31,7 +31,7 @@ class LeadTime(Struct):
 class QueueStatus(Struct):
     """The status fields that the extender reads. The operator writes them."""
 
-    stamp: Stamp | None = None
+    pod_priority: PodPriority | None = None
     lead_time: LeadTime | None = None
 
 
@@ -59,8 +59,8 @@ class ExpectedBurst:
 
 def classes(queues: Iterable[Queue], pool: str) -> dict[str, str]:
     """Return the pods' priority class by namespace, for namespaces with a queue of this pool that is governing and not in Observe mode."""
-    governing = (queue for queue in queues if queue.spec.pool == pool and queue.status.stamp is not None)
-    return {queue.metadata.namespace: queue.status.stamp.class_name for queue in governing if queue.status.stamp is not None}
+    governing = (queue for queue in queues if queue.spec.pool == pool and queue.status.pod_priority is not None)
+    return {queue.metadata.namespace: queue.status.pod_priority.class_name for queue in governing if queue.status.pod_priority is not None}
 
 
 def expected_bursts(queues: Iterable[Queue], pool: str) -> list[ExpectedBurst]:

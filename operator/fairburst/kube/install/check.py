@@ -124,8 +124,8 @@ async def _classes(client: ApiClient, config: Config) -> Finding:
 
 async def _policies(client: ApiClient, config: Config) -> Finding:
     try:
-        stamps = [] if config.webhook.enabled else policies(config)
-        return await _compared(client, "policies", [*stamps, *tenant_policies(config)], "the admission policies")
+        priorities = [] if config.webhook.enabled else policies(config)
+        return await _compared(client, "policies", [*priorities, *tenant_policies(config)], "the admission policies")
     except NotFound as error:
         return Finding(
             "policies", False, f"the cluster does not serve them: {error.message}", "use the webhook (webhook.mode of the chart)"
@@ -210,14 +210,14 @@ def _of_pool(queues: Queues, config: Config) -> Queues:
 
 async def _tried_pod(client: ApiClient, config: Config) -> Finding:
     """Have the API server admit a pod in a queue's namespace without storing it: its priority shows whether policies are in force."""
-    stamped = [
-        (key[1], (obj.get("status") or {}).get("stamp", {}).get("className"))
+    governed = [
+        (key[1], (obj.get("status") or {}).get("podPriority", {}).get("className"))
         for key, obj in _of_pool(await read_queues(client), config).items()
-        if (obj.get("status") or {}).get("stamp") and mode_of(obj.get("spec")).enforced
+        if (obj.get("status") or {}).get("podPriority") and mode_of(obj.get("spec")).enforced
     ]
-    if not stamped:
+    if not governed:
         return Finding("tried pod", None, "no queue has a namespace in which a pod could be tried", "create a queue")
-    namespace, wanted = stamped[0]
+    namespace, wanted = governed[0]
     try:
         made = await client.create(f"/api/v1/namespaces/{namespace}/pods", _pod(), {"dryRun": "All"})
     except (Forbidden, Invalid) as error:

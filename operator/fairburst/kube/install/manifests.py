@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import yaml
 
 from fairburst.config import Config
-from fairburst.kube.enforce.stamp import class_values
+from fairburst.kube.enforce.pod_priority import class_values
 from fairburst.kube.install.crd import all_crds
 from fairburst.kube.install.mutating_policies import policies
 from fairburst.kube.install.operator_rules import operator_policies
@@ -42,8 +42,8 @@ class Subject:
 
 def all_manifests(config: Config, subject: Subject) -> list[Manifest]:
     """Everything, in an order in which it can be applied."""
-    stamps = [] if config.webhook.enabled else policies(config)  # the webhook is registered by the chart, which knows its certificate
-    rules = [*stamps, *tenant_policies(config), *operator_policies(config, subject.username(config.namespace))]
+    priorities = [] if config.webhook.enabled else policies(config)  # the webhook is registered by the chart, which knows its certificate
+    rules = [*priorities, *tenant_policies(config), *operator_policies(config, subject.username(config.namespace))]
     return [*all_crds().values(), *priority_classes(config), *rules, *access(config, subject), *tenant_roles(config)]
 
 

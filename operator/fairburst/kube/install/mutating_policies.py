@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from fairburst.config import Config
 from fairburst.kube.api.objects import DISRUPTION, OWN_CONTROLLERS
 from fairburst.kube.enforce.namespace_labels import BY_SIZE, HARD, LARGE, PRIORITIES, SOFT
-from fairburst.kube.enforce.stamp import class_values
+from fairburst.kube.enforce.pod_priority import class_values
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
 from fairburst.kube.jobs.job_size import (
     IS_LABELLED,
@@ -38,9 +38,9 @@ from fairburst.kube.names import (
 )
 from fairburst.kube.workloads.job_set import GROUP as JOB_SET_GROUP
 
-STAMPED_PODS: Manifest = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-STAMPED_JOBS: Manifest = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["jobs"]}
-NEW_JOBS: Manifest = STAMPED_JOBS | {"operations": ["CREATE"]}
+PRIORITIZED_PODS: Manifest = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+SIZED_JOBS: Manifest = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["jobs"]}
+NEW_JOBS: Manifest = SIZED_JOBS | {"operations": ["CREATE"]}
 NEW_JOB_SETS: Manifest = {"apiGroups": [JOB_SET_GROUP], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["jobsets"]}
 HELD_JOBS = (NEW_JOBS, NEW_JOB_SETS)
 
@@ -94,7 +94,7 @@ def _priority_policy(priority: str, config: Config, *, gated: bool) -> list[Mani
     selector = config.pool.node_selector
     expression = _class_patches(given, config) + _node_selector_patches(selector) + (f" + {_GATE_PATCHES}" if gated else "")
     done = _has_class(given, config) + _has_node_selector(selector) + (f" && {_GATED}" if gated else "")
-    policy = _policy(name, [STAMPED_PODS], expression, [{"name": "not-done", "expression": f"{_ORDINARY} && !({done})"}])
+    policy = _policy(name, [PRIORITIZED_PODS], expression, [{"name": "not-done", "expression": f"{_ORDINARY} && !({done})"}])
     held = _where(HOLDS_LABEL, "In" if gated else "NotIn", "Pods")
     return [policy, _binding(name, config, _where(POOL_LABEL, "In", config.pool.name), _where(PRIORITY_LABEL, "In", priority), held)]
 
@@ -103,7 +103,7 @@ def _no_queue_policy(config: Config, priorities: Sequence[str]) -> list[Manifest
     """Give the lowest class to new pods of managed namespaces in which no queue governs, whatever class they name."""
     name, given = _name("priority-no-queue", config), _text(LOWEST_CLASS)
     condition = {"name": "not-done", "expression": f"{_ORDINARY} && !({_has_class(given, config)})"}
-    policy = _policy(name, [STAMPED_PODS], _class_patches(given, config), [condition])
+    policy = _policy(name, [PRIORITIZED_PODS], _class_patches(given, config), [condition])
     return [policy, _binding(name, config, _where(PRIORITY_LABEL, "NotIn", *priorities))]
 
 
@@ -119,7 +119,7 @@ def _size_policy(config: Config) -> list[Manifest]:
     name = _name("size", config)
     governed = f"has(params.status) && params.spec.pool == {_text(config.pool.name)}"
     conditions = [{"name": "governed", "expression": governed}, {"name": "new-or-relabelled", "expression": IS_NEW_OR_RELABELLED}]
-    policy = _policy(name, [STAMPED_JOBS], label_patches(), conditions)
+    policy = _policy(name, [SIZED_JOBS], label_patches(), conditions)
     policy["spec"]["variables"] = size_variables("params.?status.?sizeThreshold.orValue({})")
     policy["spec"]["paramKind"] = {"apiVersion": API_VERSION, "kind": "ThroughputQueue"}
     binding = _binding(name, config, _where(PRIORITY_LABEL, "In", BY_SIZE))

@@ -4,7 +4,7 @@ Tenants declare bursts and arrivals; admission control answers those. A client m
 a verb of its own on the queues of that namespace: `weigh`, `enforce`, `reclaim`, `assign` and `remove` for people, `operate` for the
 operator's own changes. Verbs are RBAC's own, so they are granted as any other right, and cluster administrators have all of them.
 
-Priority classes are not asked for here: the stamp overwrites whatever class a pod names (manifests.py). Only pods that are never stamped
+Priority classes are not asked for here: the policies overwrite the class that a pod names (manifests.py). Only pods that never get ours
 are refused for one. Why each rule is there: docs/decisions/0060-what-tenants-may-not-do.md; its attack: tests/t1/test_tenants.py.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fairburst.config import Config
-from fairburst.kube.enforce.stamp import class_values
+from fairburst.kube.enforce.pod_priority import class_values
 from fairburst.kube.install.expiry_policy import expiry_policy
 from fairburst.kube.install.resize_rules import resize_policies
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by

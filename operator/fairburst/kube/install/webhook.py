@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fairburst.config import Config
-from fairburst.kube.install.mutating_policies import NEW_JOB_SETS, NEW_JOBS, STAMPED_JOBS, STAMPED_PODS
+from fairburst.kube.install.mutating_policies import NEW_JOB_SETS, NEW_JOBS, PRIORITIZED_PODS, SIZED_JOBS
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces
 from fairburst.kube.names import HOLDS_LABEL
 
@@ -18,13 +18,13 @@ def mutating_webhook(config: Config, client: Manifest) -> Manifest:
     change of size.
     """
     webhooks = [
-        _webhook("stamp", "Ignore", [STAMPED_PODS, STAMPED_JOBS, NEW_JOB_SETS], "NotIn", config, client),
-        _webhook("hold", "Fail", [STAMPED_PODS, NEW_JOBS], "In", config, client),
+        _webhook("priority", "Ignore", [PRIORITIZED_PODS, SIZED_JOBS, NEW_JOB_SETS], "NotIn", config, client),
+        _webhook("hold", "Fail", [PRIORITIZED_PODS, NEW_JOBS], "In", config, client),
     ]
     return {
         "apiVersion": POLICY_API,
         "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": f"fairburst-stamp.{config.pool.name}"},
+        "metadata": {"name": f"fairburst-priority.{config.pool.name}"},
         "webhooks": webhooks,
     }
 

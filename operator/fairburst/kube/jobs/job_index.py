@@ -352,8 +352,8 @@ def job_key(pod: Pod) -> JobKey:
     """Return the job that a pod belongs to."""
     owner = controller_of(pod.metadata)
     own = owner.uid if owner is not None else pod.metadata.uid
-    stamped = pod.spec.priority_class_name
-    return JobKey(pod.metadata.namespace, group_of(pod.metadata) or own, stamped if stamped in SIZE_CLASSES else "")
+    priority_class = pod.spec.priority_class_name
+    return JobKey(pod.metadata.namespace, group_of(pod.metadata) or own, priority_class if priority_class in SIZE_CLASSES else "")
 
 
 def _is_small(pod: Pod) -> bool:

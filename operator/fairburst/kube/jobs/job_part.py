@@ -119,17 +119,17 @@ class JobPartBuilder:
             return False
         metadata, template = controller.metadata, controller.spec.template.metadata
         name = group_of(template) or metadata.uid
-        for stamped in SIZE_CLASSES:
-            if index.job(JobKey(metadata.namespace, name, stamped)) is not None and not group_of(template):
-                return stamped == SMALL_CLASS
+        for priority_class in SIZE_CLASSES:
+            if index.job(JobKey(metadata.namespace, name, priority_class)) is not None and not group_of(template):
+                return priority_class == SMALL_CLASS
         label = (template.labels or {}).get(SIZE_LABEL)
         if label is not None:
             return label == SMALL
         small = fixed[metadata.uid] if metadata.uid in fixed else size_of(controller, threshold) == SMALL
         kept[metadata.uid] = small
-        unstamped = index.job(JobKey(metadata.namespace, name))
-        if unstamped is not None:
-            unstamped.small = small
+        without_class = index.job(JobKey(metadata.namespace, name))
+        if without_class is not None:
+            without_class.small = small
         return small
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from fairburst.config import Config, natural_units
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.api.quota_objects import ResourceQuota
+from fairburst.kube.enforce.pod_priority import small_pod_priority
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaTarget, pool_of
-from fairburst.kube.enforce.stamp import small_stamp
 from fairburst.kube.enforce.suspend import LevelParts
 from fairburst.kube.jobs.job_index import JobIndex
 from fairburst.kube.jobs.job_part import JobPartBuilder, NamespaceJobs, too_large
@@ -39,10 +39,10 @@ DIVIDED_SECONDS = 60.0
 class ReserveView:
     """The small jobs of a queue, for its status. `threshold` and `level` in resource units, `ratio` a fraction of the elastic pool.
 
-    `small_stamp` is None if no priority class is set on pods.
+    `small_pod_priority` is None if no priority class is set on pods.
     """
 
-    small_stamp: Mapping[str, Any] | None
+    small_pod_priority: Mapping[str, Any] | None
     threshold: Mapping[str, float]
     ratio: float
     level: FloatArray
@@ -216,7 +216,7 @@ class Reserve:
             return None
         jobs = self._jobs.get(entry.namespace, NamespaceJobs())
         return ReserveView(
-            small_stamp=None if observed_only else small_stamp(self.config),
+            small_pod_priority=None if observed_only else small_pod_priority(self.config),
             threshold=self.threshold(entry, snapshot),
             ratio=self._ratio_of(result),
             level=_small_level(result, row),

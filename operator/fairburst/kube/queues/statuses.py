@@ -12,7 +12,7 @@ from fairburst.kube.queues.fields import Amounts, GuaranteeClassName, Timestamp
 from fairburst.kube.queues.rules import KubeModel
 
 
-class Stamp(KubeModel):
+class PodPriority(KubeModel):
     """The values that the admission policy writes into the queue's pods at their creation."""
 
     class_name: str = Field(max_length=253, description="spec.priorityClassName.")
@@ -206,11 +206,13 @@ class QueueStatus(KubeModel):
         description="The promise. Hard: the rate in every window. Soft: the demand by the deadline, as far as hard queues leave room. "
         "Elastic: a fair share. Rejected: nothing beyond the floor, for it would break an earlier promise.",
     )
-    stamp: Stamp | None = Field(default=None, description="The values set on pods of this queue at creation.")
+    pod_priority: PodPriority | None = Field(default=None, description="The values set on pods of this queue at creation.")
     holds: Literal["Pods", "Jobs"] | None = Field(
         default=None, description="The new work that the admission policies hold until the operator releases it."
     )
-    small_stamp: Stamp | None = Field(default=None, description="The values set on pods of small Jobs instead, while there is a reserve.")
+    small_pod_priority: PodPriority | None = Field(
+        default=None, description="The values set on pods of small Jobs instead, while there is a reserve."
+    )
     lead_time: LeadTimeStatus | None = Field(default=None, description="Room ahead of bursts, for a queue with leadTime: Auto.")
     reserve: ReserveStatus | None = Field(default=None, description="The reserve for small jobs (DRESS).")
     size_threshold: Amounts | None = Field(

@@ -18,7 +18,7 @@ from fairburst.config import Config
 from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.gate import UngatePlanner
 from fairburst.kube.enforce.holds import too_large_to_start
-from fairburst.kube.enforce.stamp import stamp_of
+from fairburst.kube.enforce.pod_priority import pod_priority_of
 from fairburst.kube.jobs.reserve import Reserve
 from fairburst.kube.queues.burst_history import BurstHistory
 from fairburst.kube.queues.queue_set import QueueEntry, QueueSet
@@ -165,7 +165,7 @@ class StatusRounds:
                     round_.memory.entry(entry.qualified_name),
                     usage,
                     demand,
-                    None if entry.observed_only else stamp_of(decision.guarantee_class, self._config),
+                    None if entry.observed_only else pod_priority_of(decision.guarantee_class, self._config),
                     entry.mode.holds,
                     reserve=reserve,
                     lead_time=self._lead_time(plan, entry.qualified_name, row),

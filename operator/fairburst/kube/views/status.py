@@ -44,7 +44,7 @@ class StatusInput:
     memory: QueueMemory | None = None
     usage: FloatArray | None = None
     demand: FloatArray | None = None
-    stamp: Mapping[str, Any] | None = None
+    pod_priority: Mapping[str, Any] | None = None
     holds: str | None = None
     elasticity: Mapping[str, Any] | None = None
     reserve: ReserveView | None = None
@@ -87,8 +87,8 @@ def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[st
         status |= week
     if memory.refused is not None:
         status["refused"] = promise_to_status(memory.refused)
-    if item.stamp is not None:
-        status["stamp"] = dict(item.stamp)
+    if item.pod_priority is not None:
+        status["podPriority"] = dict(item.pod_priority)
     if item.holds is not None:
         status["holds"] = item.holds
     if item.elasticity is not None:
@@ -118,8 +118,8 @@ def _suggestion(item: StatusInput, current: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _reserve(view: ReserveView, resources: tuple[str, ...]) -> dict[str, Any]:
-    stamp = {} if view.small_stamp is None else {"smallStamp": dict(view.small_stamp)}
-    return stamp | {
+    small = {} if view.small_pod_priority is None else {"smallPodPriority": dict(view.small_pod_priority)}
+    return small | {
         "sizeThreshold": to_amounts(view.threshold),
         "reserve": {
             "ratioMilli": round(view.ratio * MILLI),

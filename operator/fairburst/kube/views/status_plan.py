@@ -21,7 +21,7 @@ FIGURES_PER_SECOND = 10.0  # limits status writes of hundreds of busy queues
 ACCOUNTS_SECONDS = 4.0
 _ACCOUNTS = frozenset({"ledger", "fairShare", "debtMilliseconds"})
 # Fields that admission policies read, and promises. sizeThreshold is excluded: it drifts with capacity and is late whenever figures are.
-_AWAITED = frozenset({"stamp", "smallStamp", "holds", "class", "promise"})
+_AWAITED = frozenset({"podPriority", "smallPodPriority", "holds", "class", "promise"})
 _DRIFTING = (
     "allocation",
     "guaranteed",

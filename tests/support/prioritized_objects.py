@@ -1,4 +1,4 @@
-"""Pods and Jobs as tenants make them, for whatever stamps them: the policies of the API server, or the webhook on it or alone."""
+"""Pods and Jobs as tenants make them, for whatever sets their priority: the policies of the API server, or the webhook on it or alone."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _OF_CLASS = {"fairburst-large": LARGE_PODS, "fairburst-soft": SOFT_PODS, "fairbu
 
 def namespace_labels(status: JsonObject, pool: str = "default") -> dict[str, str]:
     """Return the labels that the operator gives the namespace of a queue with this status. In these tests no operator runs."""
-    if "stamp" not in status:
+    if "podPriority" not in status:
         return {MANAGED_LABEL: "true", POOL_LABEL: pool}
-    priority = BY_SIZE if "smallStamp" in status else _OF_CLASS[status["stamp"]["className"]]
+    priority = BY_SIZE if "smallPodPriority" in status else _OF_CLASS[status["podPriority"]["className"]]
     held = {HOLDS_LABEL: status["holds"]} if "holds" in status else {}
     return {MANAGED_LABEL: "true", POOL_LABEL: pool, PRIORITY_LABEL: priority} | held
 
@@ -116,8 +116,8 @@ JOB_SETS = [
 ]
 
 
-def stamped(body: JsonObject) -> JsonObject:
-    """The part of a stored object that is stamped or held."""
+def prioritized(body: JsonObject) -> JsonObject:
+    """The part of a stored object that has a priority or is held."""
     metadata, spec = body["metadata"], body["spec"]
     if body["kind"] == "JobSet":
         return {name: metadata.get(name) for name in ("labels", "annotations")} | {"suspend": spec.get("suspend")}

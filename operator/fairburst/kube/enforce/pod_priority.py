@@ -14,8 +14,8 @@ def class_values(config: Config) -> dict[str, int]:
     return {class_name(rung): value for rung, value in config.priority_classes.model_dump(by_alias=False).items()}
 
 
-def stamp_of(guarantee_class: GuaranteeClass | None, config: Config) -> dict[str, Any]:
-    """Return status.stamp for a class; rejected queues run in the lowest. None of the classes preempts."""
+def pod_priority_of(guarantee_class: GuaranteeClass | None, config: Config) -> dict[str, Any]:
+    """Return status.podPriority for a class; rejected queues run in the lowest. None of the classes preempts."""
     match guarantee_class:
         case GuaranteeClass.HARD:
             name = class_name("hard")
@@ -23,18 +23,18 @@ def stamp_of(guarantee_class: GuaranteeClass | None, config: Config) -> dict[str
             name = class_name("soft")
         case GuaranteeClass.ELASTIC | None:
             name = class_name("large")
-    return _stamp(name, config)
+    return _priority(name, config)
 
 
-def small_stamp(config: Config) -> dict[str, Any]:
-    """Return status.smallStamp, for the pods of a throughput queue's small Jobs (kube/jobs/job_size.py)."""
-    return _stamp(class_name("small"), config)
+def small_pod_priority(config: Config) -> dict[str, Any]:
+    """Return status.smallPodPriority, for the pods of a throughput queue's small Jobs (kube/jobs/job_size.py)."""
+    return _priority(class_name("small"), config)
 
 
-def lowest_stamp(config: Config) -> dict[str, Any]:
+def lowest_pod_priority(config: Config) -> dict[str, Any]:
     """Return the priority of pods in a namespace without a queue in force."""
-    return _stamp(LOWEST_CLASS, config)
+    return _priority(LOWEST_CLASS, config)
 
 
-def _stamp(name: str, config: Config) -> dict[str, Any]:
+def _priority(name: str, config: Config) -> dict[str, Any]:
     return {"className": name, "value": class_values(config)[name], "preemptionPolicy": "Never"}

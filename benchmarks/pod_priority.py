@@ -73,7 +73,7 @@ async def in_turns(kubeconfig: Path, what: str) -> tuple[list[float], list[float
         deadline = time.monotonic() + PATIENCE_SECONDS
         while await create(client, MANAGED) is None:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"pods of {MANAGED} were not stamped within {PATIENCE_SECONDS:g} s")
+                raise TimeoutError(f"pods of {MANAGED} had no priority within {PATIENCE_SECONDS:g} s")
             await asyncio.sleep(0.2)
         medians: dict[str, list[float]] = {UNMANAGED: [], MANAGED: []}
         for turn, namespace in itertools.product(range(TURNS), medians):
@@ -91,14 +91,14 @@ def told(way: str, cluster: Cluster, what: str = "pods") -> Iterator[Measurement
         ("managed", managed, "ms"),
         ("managed over unmanaged", ratios, "ratio"),
     ):
-        yield Measurement(f"stamping {what} by {way}: {name}", statistics.median(found), unit, None, len(found), min(found), max(found))
+        yield Measurement(f"priority of {what} by {way}: {name}", statistics.median(found), unit, None, len(found), min(found), max(found))
 
 
 @benchmark
-def stamping() -> Iterator[Measurement]:
+def pod_priority() -> Iterator[Measurement]:
     """Measure creations of pods and Jobs, eight at a time: unmanaged, with the policies, and of pods with our webhook."""
-    with Cluster.start("bench-stamping", nodes=1) as cluster, tempfile.TemporaryDirectory() as folder:
-        with OperatorProcess(cluster, name="stamping-policy"):
+    with Cluster.start("bench-priority", nodes=1) as cluster, tempfile.TemporaryDirectory() as folder:
+        with OperatorProcess(cluster, name="priority-policy"):
             for namespace in (MANAGED, UNMANAGED):
                 cluster.kubectl("create", "namespace", namespace)
             cluster.kubectl("create", "-f", "-", input=json.dumps(QUEUE))
@@ -109,7 +109,7 @@ def stamping() -> Iterator[Measurement]:
         certificates = write_certificates(Path(folder))
         webhook = {"enabled": True, "host": "127.0.0.1", "port": free_port(), "certificates": str(certificates)}
         config = parse_config(json.dumps({"webhook": webhook}))
-        with OperatorProcess(cluster, {"webhook": webhook}, name="stamping-webhook"):
+        with OperatorProcess(cluster, {"webhook": webhook}, name="priority-webhook"):
             bundle = base64.b64encode((certificates / AUTHORITY).read_bytes()).decode()
             client = {"url": f"https://127.0.0.1:{config.webhook.port}{PATH}", "caBundle": bundle}
             cluster.kubectl("apply", "-f", "-", input=json.dumps(mutating_webhook(config, client)))
