@@ -33,6 +33,8 @@ FORMER_NAMES = {
     "rival": "other pool",
     "seated": "governing",
     "born": "created",
+    "let go": "release",
+    "booked": "the job as DRESS knows it",
 }
 # Actors that hide who does something, and a word that technical English does not use.
 HIDDEN_ACTORS = {"nobody": "no queue, no client …", "somebody": "another client …", "whoever": "the client that …", "anew": "again"}

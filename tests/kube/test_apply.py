@@ -202,7 +202,7 @@ async def test_an_empty_plan_sends_nothing(site: Site) -> None:
     assert site.paths() == []
 
 
-async def test_a_namespace_is_let_go_of_although_its_quota_has_gone_already(site: Site) -> None:
+async def test_a_namespace_is_released_although_its_quota_has_gone_already(site: Site) -> None:
     site.api.put(NAMESPACES, {"metadata": {"name": "batch", "labels": {MANAGED_LABEL: "true"}}})
     plan = site.world.plan()
     plan.labels, plan.quota_writes, plan.releases = {}, [], ["batch"]

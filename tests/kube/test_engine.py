@@ -198,7 +198,7 @@ def test_observe_yields_nothing_but_statuses() -> None:
     assert "podPriority" not in world.status("batch")
 
 
-def test_a_queue_that_changes_to_observe_is_let_go_of_once() -> None:
+def test_a_queue_that_changes_to_observe_is_released_once() -> None:
     world = World()
     batch(world, pods=10, spec={})
     world.round()
@@ -212,7 +212,7 @@ def test_a_queue_that_changes_to_observe_is_let_go_of_once() -> None:
     assert "podPriority" not in world.status("batch")
 
 
-def test_a_queue_that_changes_to_observe_is_let_go_of_although_its_quota_has_gone_already() -> None:
+def test_a_queue_that_changes_to_observe_is_released_although_its_quota_has_gone_already() -> None:
     world = World()
     batch(world, pods=10, spec={})
     world.round()

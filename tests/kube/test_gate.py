@@ -1,4 +1,4 @@
-"""Which gated pods are let go: by level and order, groups whole, everybody where no queue holds them. Pure, without a server."""
+"""Which gated pods are released: by level and order, groups whole, everybody where no queue holds them. Pure, without a server."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Keeper:
         self.gates.pod_changed(old, None)
 
     def choice(self, now: float = 0.0, left_alone: tuple[str, ...] = (), **levels: float) -> list[str]:
-        """Names of the pods let go by levels of cpu by namespace, in the order in which the namespaces are named."""
+        """Names of the pods released by levels of cpu by namespace, in the order in which the namespaces are named."""
         found = {
             namespace: GateLevel((2, rank), milli_level([cpu, *[PLENTY] * (len(self.index.resources) - 1)]))
             for rank, (namespace, cpu) in enumerate(levels.items())
@@ -131,7 +131,7 @@ def test_a_namesake_of_a_pod_on_its_way_is_another_pod() -> None:
     assert keeper.choice(batch=1.0) == ["a"]
 
 
-def test_a_gate_removed_by_hand_counts_as_let_go() -> None:
+def test_a_gate_removed_by_hand_counts_as_released() -> None:
     keeper = Keeper(gated("a"), gated("b"))
     assert keeper.choice(batch=0.0) == []
     keeper.put(gated("b", gates=()))

@@ -29,7 +29,7 @@ def gated(world: World, namespace: str) -> int:
 
 
 def bind(world: World, namespace: str) -> None:
-    """Bind what is let go."""
+    """Bind what is released."""
     for (where, name), one in list(world.pods.items()):
         if where == namespace and not one.gated:
             world.put(pod(where, name, node="node-0", phase="Running"))
@@ -187,7 +187,7 @@ def test_a_rejected_queue_runs_in_what_is_idle() -> None:
 
 
 @pytest.mark.parametrize("change", [{"enforcement": "Quota"}, {"enforcement": "Observe"}, None], ids=["to quota", "to observe", "deleted"])
-def test_when_a_queue_leaves_gate_mode_all_its_pods_are_let_go(change: dict[str, Any] | None) -> None:
+def test_when_a_queue_leaves_gate_mode_all_its_pods_are_released(change: dict[str, Any] | None) -> None:
     world = World()
     world.queue(TQ, "batch", spec=GATES)
     bare(world, "batch", 200)

@@ -151,7 +151,7 @@ async def test_gated_pods_are_let_go_as_their_events_come_and_no_more_than_fit()
         await until(lambda: api.objects[THROUGHPUT]["batch", "queue"].get("status", {}).get("holds") == "Pods", "the status")
         for number in range(40):
             api.put(PODS, gated_pod(f"p{number:02}"))
-        await until(lambda: len(left()) == 8, "32 of 40 to be let go")
+        await until(lambda: len(left()) == 8, "32 of 40 to be released")
         before = rounds(made.operator)
         await until(lambda: rounds(made.operator) > before + 2, "more rounds")
         assert left() == [f"p{number}" for number in range(32, 40)]

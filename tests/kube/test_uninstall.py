@@ -76,7 +76,7 @@ async def test_pods_and_jobs_are_let_go_after_the_policies_were_told_to_hold_no_
             undone = (await uninstall(client, parse_config(""))).done
             again = (await uninstall(client, parse_config(""))).done
         patches = [path for method, path, _ in api.requests if method == "PATCH"]
-    assert (undone, again) == (["let go pods nightly/waits", "let go jobs nightly/held"], [])
+    assert (undone, again) == (["released pods nightly/waits", "released jobs nightly/held"], [])
     suspended = {key for key, job in api.objects[JOBS].items() if job["spec"]["suspend"]}
     assert suspended == {("nightly", "theirs"), ("elsewhere", "held"), ("elsewhere", "theirs")}
     assert api.objects[THROUGHPUT]["nightly", "queue"]["status"] == {"class": "Elastic"}

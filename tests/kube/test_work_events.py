@@ -86,7 +86,7 @@ def test_the_first_gated_pods_are_told_their_place() -> None:
     told = Told("Gate")
     gated(told, 100)
     told.look()
-    told.after(1.0)  # 64 are let go
+    told.after(1.0)  # 64 are released
     told.after(1.0)
     found = told.after(WAITED_SECONDS)
     assert len(found) == FIRST_OBJECTS

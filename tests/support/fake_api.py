@@ -43,7 +43,7 @@ class FakeApi:
         self._failures: list[Callable[[], web.StreamResponse]] = []
         self._refused: list[tuple[str, str, int]] = []
         self.held = 0
-        self._slow, self._let_go = "", asyncio.Event()
+        self._slow, self._unheld = "", asyncio.Event()
         self._changed = asyncio.Event()
         self._watches: dict[asyncio.Task[Any], web.Request] = {}
         self._frozen: set[asyncio.Task[Any]] = set()
@@ -169,12 +169,12 @@ class FakeApi:
     def hold(self, suffix: str) -> None:
         """Answer requests whose path ends so only after `release`; `held` counts those that wait."""
         self._slow = suffix
-        self._let_go.clear()
+        self._unheld.clear()
 
     def release(self) -> None:
         """Answer what was held, and everything from now on."""
         self._slow = ""
-        self._let_go.set()
+        self._unheld.set()
 
     # How it answers -----------------------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class FakeApi:
         self.requests.append((request.method, request.path, query))
         if self._slow and request.path.endswith(self._slow):
             self.held += 1
-            await self._let_go.wait()
+            await self._unheld.wait()
             self.held -= 1
         for method, ending, code in self._refused:
             if request.method == method and request.path.endswith(ending):

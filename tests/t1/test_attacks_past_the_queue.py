@@ -67,7 +67,7 @@ def test_a_pod_that_its_gate_has_let_go_does_not_grow(arena: Arena) -> None:
     """In Gate mode the quota is a ceiling many times the pool."""
     cheat, other = arena.tenant(enforcement="Gate"), arena.tenant()
     cheat.create(pod("small", "100m"))
-    arena.wait_running(cheat, 1, "a pod of 100m to be let go")
+    arena.wait_running(cheat, 1, "a pod of 100m to be released")
     report_resources(arena, cheat, "small")
     said = resize(cheat, "small", "8")
     assert "spec.containers: expected requests to stay or to shrink" in said

@@ -181,7 +181,7 @@ def test_a_burst_goes_at_once_while_batch_waits_and_nothing_goes_while_the_opera
     site.create(*(pod(batch, f"b{number:02}") for number in range(CPUS)))
     until(lambda: len(site.running(batch)) == CPUS, PATIENCE_SECONDS, "batch to fill the pool, of which nobody else wants anything")
     site.create(*(pod(bursts, f"u{number}") for number in range(6)))
-    until(lambda: site.gated(bursts) == [], PATIENCE_SECONDS, "the burst to be let go")
+    until(lambda: site.gated(bursts) == [], PATIENCE_SECONDS, "the burst to be released")
     site.create(*(pod(batch, f"c{number:02}") for number in range(4)))
     site.cluster.kubectl("delete", "pod", "-n", batch, *site.running(batch)[:6])
     until(lambda: len(site.running(bursts)) == 6, PATIENCE_SECONDS, "the burst to run in the place of batch pods that ended")
@@ -224,7 +224,7 @@ def test_groups_go_whole_and_half_created_ones_hold_up_nobody(site: Site) -> Non
     site.empty(where)
 
 
-def test_gates_of_others_are_not_touched_and_gates_removed_by_hand_count_as_let_go(site: Site) -> None:
+def test_gates_of_others_are_not_touched_and_gates_removed_by_hand_count_as_released(site: Site) -> None:
     where = "shared"
     site.create(pod(where, "held", spec=OTHERS))
     until(lambda: gates(site.pods(where)["held"]) == ["others.example/hold"], PATIENCE_SECONDS, "our gate to go and theirs to stay")
@@ -279,8 +279,8 @@ def test_uninstalling_lets_all_go_and_new_pods_get_no_gate(site: Site, tmp_path:
     config.write_text(yaml.safe_dump({"kubeconfig": str(site.cluster.kubeconfig)}))
     command = [sys.executable, "-m", "fairburst", "uninstall", "--config", str(config)]
     printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    assert sorted(line for line in printed.splitlines() if line.startswith("let go")) == [
-        f"let go pods {where}/p{CPUS + n}" for n in range(5)
+    assert sorted(line for line in printed.splitlines() if line.startswith("released")) == [
+        f"released pods {where}/p{CPUS + n}" for n in range(5)
     ]
     assert site.gated(where) == []
     assert site.gates_of(pod(where, "new")) == []

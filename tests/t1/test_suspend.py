@@ -167,8 +167,8 @@ def test_uninstalling_starts_all_and_new_jobs_are_not_held(site: Site, tmp_path:
     config.write_text(yaml.safe_dump({"kubeconfig": str(site.cluster.kubeconfig)}))
     command = [sys.executable, "-m", "fairburst", "uninstall", "--config", str(config)]
     printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    told = sorted(line for line in printed.splitlines() if line.startswith("let go"))  # sent concurrently: told as they are answered
-    assert told == [f"let go jobs {where}/b", f"let go jobsets {where}/c"]
+    told = sorted(line for line in printed.splitlines() if line.startswith("released"))  # sent concurrently: told as they are answered
+    assert told == [f"released jobs {where}/b", f"released jobsets {where}/c"]
     assert site.waiting(where) == []
     started = json.loads(site.cluster.kubectl("get", "jobset", "c", "-n", where, "-o", "json"))
     assert (started["spec"]["suspend"], HELD_ANNOTATION in started["metadata"]["annotations"]) == (False, False)

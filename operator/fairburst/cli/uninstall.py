@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def uninstall(config: ConfigFile = None, kubeconfig: Kubeconfig = None, context: Context = None) -> int:
-    """Let go of what a removed operator held, and delete its quotas and its memory."""
+    """Release the work that a removed operator held, and delete its quotas and its memory."""
     import asyncio  # noqa: PLC0415  keeps `fairburst --help` quick
 
     undone = asyncio.run(_undo(config_of(config, kubeconfig, context)))

@@ -61,7 +61,7 @@ class Ungater:
         """Queue these pods; return at once. `since`: monotonic time of the event that released them."""
         if not pods:
             return
-        event(logger, logging.DEBUG, "pods let go", pods=len(pods), decided_ms=(time.monotonic() - since) * 1e3)
+        event(logger, logging.DEBUG, "pods released", pods=len(pods), decided_ms=(time.monotonic() - since) * 1e3)
         self._gates.sent(pods)
         batch = _Batch(since, len(pods))
         for pod in pods:

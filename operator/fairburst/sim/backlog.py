@@ -44,7 +44,7 @@ class Batch:
     node: int
     count: int
     started: float
-    booked: DressTasks | None = None
+    dress_tasks: DressTasks | None = None
 
 
 class Backlog:
@@ -52,15 +52,15 @@ class Backlog:
 
     usage, pending, demand: (N, K) of running tasks, of those that may start, and of both as far as the cluster could hold them.
     unit: (N, K) of the first waiting task. offering: by queue, the jobs with tasks to start, in the order of submission. next_tasks: by
-    queue, what waits as the core sees it. stale: rows to read again before the next round. book: the jobs as DRESS knows them.
+    queue, what waits as the core sees it. stale: rows to read again before the next round. dress_jobs: the jobs as DRESS knows them.
     """
 
-    def __init__(self, queues: int, resources: int, book: DressJobs | None) -> None:
+    def __init__(self, queues: int, resources: int, dress_jobs: DressJobs | None) -> None:
         self.usage, self.pending, self.unit, self.demand = (np.zeros((queues, resources), dtype=np.int64) for _ in range(4))
         self.next_tasks: list[list[tuple[IntArray, int]]] = [[] for _ in range(queues)]
         self.offering: list[list[tuple[int, LiveJob]]] = [[] for _ in range(queues)]
         self.stale = set(range(queues))
-        self.book = book
+        self.dress_jobs = dress_jobs
 
     def offer(self, job: LiveJob, stages: list[int]) -> None:
         """These stages of the job may start."""
@@ -76,13 +76,13 @@ class Backlog:
     def more_pending(self, job: LiveJob, stage: int, count: int) -> None:
         """`count` more (or, below zero, fewer) tasks of the stage wait to be started."""
         self.pending[job.queue] += job.demand[stage] * count
-        booked = self.booked(job)
-        if booked is not None:
-            booked.offered += job.demand[stage] * count
+        dress_job = self.dress_job(job)
+        if dress_job is not None:
+            dress_job.offered += job.demand[stage] * count
 
-    def booked(self, job: LiveJob) -> DressJob | None:
+    def dress_job(self, job: LiveJob) -> DressJob | None:
         """Return the job as DRESS knows it; None for jobs of latency queues, and without DRESS."""
-        return None if self.book is None else self.book.jobs.get(job.serial)
+        return None if self.dress_jobs is None else self.dress_jobs.jobs.get(job.serial)
 
     def start(self, job: LiveJob, stage: int, count: int) -> None:
         """So many tasks of the job's first offered stage start."""

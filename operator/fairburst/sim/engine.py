@@ -82,8 +82,8 @@ class Simulation:
         self.endless = any(plan.count is None for plan in scenario.bursts)
         # whole jobs are known as jobs under every policy
         keeps_jobs = name == "dress" or scenario.whole_jobs
-        self.book = DressJobs(scenario.config.dress or DressConfig(), scenario.small_work_seconds) if keeps_jobs else None
-        self.work = Backlog(len(self.queues), len(scenario.cluster.resources), self.book)
+        self.dress_jobs = DressJobs(scenario.config.dress or DressConfig(), scenario.small_work_seconds) if keeps_jobs else None
+        self.work = Backlog(len(self.queues), len(scenario.cluster.resources), self.dress_jobs)
 
     def run(self) -> Record:
         self._lay_out()
@@ -174,8 +174,8 @@ class Simulation:
             pending=[stage.tasks for stage in spec.stages], unfinished=[stage.tasks for stage in spec.stages],
             waits_for=[len(stage.parents) for stage in spec.stages], stages_left=len(spec.stages),
         )  # fmt: skip
-        if self.book is not None and not self.latency[row]:
-            self.book.submit(job.serial, queue, spec, self.total / MILLIONTHS, EPOCH + self.now)
+        if self.dress_jobs is not None and not self.latency[row]:
+            self.dress_jobs.submit(job.serial, queue, spec, self.total / MILLIONTHS, EPOCH + self.now)
         self.work.offer(job, [index for index, count in enumerate(job.waits_for) if count == 0])
         return job
 
@@ -198,8 +198,8 @@ class Simulation:
         job.stages_left -= 1
         if job.stages_left == 0:
             job.record.end = self.now
-            if self.work.booked(job) is not None and self.book is not None:
-                self.book.leave(job.serial)
+            if self.work.dress_job(job) is not None and self.dress_jobs is not None:
+                self.dress_jobs.leave(job.serial)
             self.jobs_left -= 1
             if not self.latency[job.queue]:
                 self.throughput_left -= 1
@@ -217,8 +217,8 @@ class Simulation:
         demand = batch.job.demand[batch.stage]
         self.machines.release(batch.node, demand, count)
         self.work.leave(batch.job, batch.stage, count)
-        if batch.booked is not None and self.book is not None:
-            self.book.end(batch.booked, demand, count, EPOCH + self.now)
+        if batch.dress_tasks is not None and self.dress_jobs is not None:
+            self.dress_jobs.end(batch.dress_tasks, demand, count, EPOCH + self.now)
         if count == batch.count and self._tracks():
             self.running[batch.job.queue].remove(batch)
 
@@ -260,8 +260,8 @@ class Simulation:
         resources = self.scenario.cluster.resources
         given = snapshot(resources, self.total, self.committed, self.queues, work.demand, work.usage, work.unit)
         given = dataclasses.replace(given, waiting=work.waiting_pods())
-        if self.book is not None:
-            given = dataclasses.replace(given, jobs=self.book.part(len(self.total), EPOCH + self.now))
+        if self.dress_jobs is not None:
+            given = dataclasses.replace(given, jobs=self.dress_jobs.part(len(self.total), EPOCH + self.now))
         result, self.memory = self.policy(given, self.memory, self.scenario.config, EPOCH + self.now)
         self.record.rounds += 1
         if result.events or self.record.rounds == 1:
@@ -289,9 +289,8 @@ class Simulation:
         rows = [row for row in range(len(self.queues)) if self.work.offering[row]]
         rows.sort(key=lambda row: (self._rank(row, result), served[row], row))
         for row in rows:
-            started[row] = (
-                self._start_queue_of_jobs(self.book, row, allocation[row], result) if self.book else self._start_queue(row, allocation[row])
-            )
+            jobs, most = self.dress_jobs, allocation[row]
+            started[row] = self._start_queue_of_jobs(jobs, row, most, result) if jobs else self._start_queue(row, most)
         return started
 
     def _rank(self, row: int, result: RoundResult) -> int:
@@ -309,7 +308,7 @@ class Simulation:
         self.record.tasks_started += started
         return started
 
-    def _start_queue_of_jobs(self, book: DressJobs, row: int, allocation: IntArray, result: RoundResult) -> int:
+    def _start_queue_of_jobs(self, dress_jobs: DressJobs, row: int, allocation: IntArray, result: RoundResult) -> int:
         """Start tasks of a queue whose jobs are known to be small or large, or start whole."""
         if self.latency[row]:
             return self._start_queue(row, allocation)
@@ -320,19 +319,19 @@ class Simulation:
         for _, job in list(self.work.offering[row]):
             if len(blocked) == len(DemandCategory) and not whole:
                 break
-            booked = book.jobs[job.serial]
-            line: object = booked.category if small_level is not None else None
-            if line in blocked and not (whole and booked.started):
+            dress_job = dress_jobs.jobs[job.serial]
+            category: object = dress_job.category if small_level is not None else None
+            if category in blocked and not (whole and dress_job.started):
                 continue
-            if whole and not booked.started and not self._may_start_whole(booked, result):
+            if whole and not dress_job.started and not self._may_start_whole(dress_job, result):
                 if result.dress is None:  # DRESS has its own order, and names every job that may start
-                    blocked.add(line)
+                    blocked.add(category)
                 continue
-            level = allocation if small_level is None or whole else self._part(book, row, booked, allocation, small_level)
+            level = allocation if small_level is None or whole else self._part(dress_jobs, row, dress_job, allocation, small_level)
             given = self._start_job(job, allocation, level)
             started += given
             if job.offered and not whole:
-                blocked.add(line)
+                blocked.add(category)
         self.work.offering[row] = [entry for entry in self.work.offering[row] if entry[1].offered]
         self.record.tasks_started += started
         return started
@@ -346,10 +345,10 @@ class Simulation:
             return job.name in result.dress.startable
         return bool((np.round(job.request * MILLIONTHS) <= self.machines.free.clip(0).sum(axis=0)).all())
 
-    def _part(self, book: DressJobs, row: int, booked: DressJob, allocation: IntArray, small_level: IntArray) -> IntArray:
+    def _part(self, dress_jobs: DressJobs, row: int, dress_job: DressJob, allocation: IntArray, small_level: IntArray) -> IntArray:
         """What jobs of this category may use of the queue's allocation, less what the other jobs of the category use already."""
-        part = small_level if booked.category is DemandCategory.SMALL else allocation - small_level
-        bound: IntArray = part - book.held[booked.queue, booked.category] + self.work.usage[row]
+        part = small_level if dress_job.category is DemandCategory.SMALL else allocation - small_level
+        bound: IntArray = part - dress_jobs.held[dress_job.queue, dress_job.category] + self.work.usage[row]
         return bound
 
     def _start_job(self, job: LiveJob, allocation: IntArray, level: IntArray) -> int:
@@ -375,8 +374,8 @@ class Simulation:
         if math.isnan(job.record.first_start):
             job.record.first_start = self.now
         batch = Batch(job, stage, node, count, self.now)
-        if self.book is not None and self.work.booked(job) is not None:
-            batch.booked = self.book.start(job.serial, stage, job.demand[stage], count, EPOCH + self.now)
+        if self.dress_jobs is not None and self.work.dress_job(job) is not None:
+            batch.dress_tasks = self.dress_jobs.start(job.serial, stage, job.demand[stage], count, EPOCH + self.now)
         if self._tracks():
             self.running.setdefault(job.queue, []).append(batch)
         self._push(self.now + self.scenario.start_delay_seconds + job.spec.stages[stage].seconds, Kind.END, batch)

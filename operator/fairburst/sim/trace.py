@@ -248,9 +248,9 @@ def _read_azure(path: Path) -> Trace:
     jobs, first = [], None
     for number, fields in enumerate(lines[1:], 2):
         try:
-            stamp, context, generated = fields
+            written, context, generated = fields
             # Times have seven decimals. datetime reads six, and 100 ns do not matter.
-            time = dt.datetime.strptime(stamp[:26], "%Y-%m-%d %H:%M:%S.%f").replace(tzinfo=dt.UTC).timestamp()
+            time = dt.datetime.strptime(written[:26], "%Y-%m-%d %H:%M:%S.%f").replace(tzinfo=dt.UTC).timestamp()
             seconds = int(context) / AZURE_CONTEXT_TOKENS_A_SECOND + int(generated) / AZURE_TOKENS_A_SECOND
         except ValueError as error:
             raise TraceError(f"{path}:{number}: expected a time and two counts of tokens, found {','.join(fields)[:60]!r}") from error

@@ -11,16 +11,17 @@ Unit = TypeVar("Unit")
 LOOK_AHEAD = 1_000
 
 
-def served(
-    line: Iterable[tuple[Unit, Sequence[int]]], level: Sequence[int], room: Sequence[int], smallest: Sequence[int] = ()
+def admit_in_order(
+    waiting: Iterable[tuple[Unit, Sequence[int]]], level: Sequence[int], room: Sequence[int], smallest: Sequence[int] = ()
 ) -> list[Unit]:
-    """Return the units of `line` that fit into `room`. Needs and room by resource, in thousandths; no unit needs less than `smallest`.
+    """Return the units of `waiting`, in its order, that fit into `room`.
 
+    Needs and room by resource, in thousandths; no unit needs less than `smallest`.
     The first unit that does not fit keeps its place: later units get neither the resource that it lacks nor its share of the others. A unit
     that is larger than the whole level is skipped.
     """
     left, chosen, misses = list(room), list[Unit](), 0
-    for unit, need in line:
+    for unit, need in waiting:
         if any(free < least for free, least in zip(left, smallest, strict=False) if least) or misses > LOOK_AHEAD:
             break
         if all(amount <= free for amount, free in zip(need, left, strict=True) if amount):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairburst.kube.api.objects import Pod
-from fairburst.kube.enforce.fifo_admission import served
+from fairburst.kube.enforce.fifo_admission import admit_in_order
 from fairburst.kube.names import GATE
 from fairburst.kube.usage.gated_pods import GatedPod, GatedPods, GroupKey, PodGroup, PodKey
 from fairburst.kube.usage.pod_index import PodIndex
@@ -65,7 +65,7 @@ def choose(
     `level`, `room` and `smallest` (no pod takes less): thousandths of a unit by resource. `group`: the group of a pod, or None. A group is
     released whole, once it is complete and fits.
     """
-    return [pod for unit in served(_units(waiting, requests, group), level, room, smallest) for pod in unit]
+    return [pod for unit in admit_in_order(_units(waiting, requests, group), level, room, smallest) for pod in unit]
 
 
 def _units(

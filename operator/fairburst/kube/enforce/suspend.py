@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairburst.kube.enforce.fifo_admission import Oversize, oversize, served
+from fairburst.kube.enforce.fifo_admission import Oversize, admit_in_order, oversize
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
 from fairburst.kube.times import from_epoch
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand
@@ -59,7 +59,7 @@ def starts(
     room = [free - taken for free, taken in zip(whole, _milli(claimed, resources), strict=True)]
     line = [(one, _milli(one.need, resources)) for one in sorted(demand.held, key=by_age)]
     if parts is None:
-        return [_start(one.job) for one in served(line, whole, room)]
+        return [_start(one.job) for one in admit_in_order(line, whole, room)]
     small_claim = _milli(_claimed_by(demand, parts.small_owners), resources)
     large_claim = [total - small for total, small in zip(_milli(claimed, resources), small_claim, strict=True)]
     chosen = list[HeldJob]()
@@ -68,7 +68,7 @@ def starts(
         if not waiting:
             continue
         most = [min(max(own, first), all_) for own, first, all_ in zip(_thousandths(part, early), waiting[0][1], whole, strict=True)]
-        found = served(waiting, most, [min(free, own - taken) for free, own, taken in zip(room, most, claim, strict=True)])
+        found = admit_in_order(waiting, most, [min(free, own - taken) for free, own, taken in zip(room, most, claim, strict=True)])
         chosen += found
         room = [free - sum(column) for free, *column in zip(room, *(_milli(one.need, resources) for one in found), strict=True)]
     return [_start(one.job) for one in chosen]

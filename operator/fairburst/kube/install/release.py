@@ -138,11 +138,11 @@ async def _each(items: Iterable[Item], send: Callable[[Item], Awaitable[None]]) 
 
 async def _ungate(client: ApiClient, pod: GatedPod, report: Undone) -> None:
     namespace, name = pod.key
-    async with report.step("let go", f"pods {namespace}/{name}"):
+    async with report.step("released", f"pods {namespace}/{name}"):
         await client.json_patch(f"/api/v1/namespaces/{namespace}/pods/{name}", ungate_patch(pod))
 
 
 async def _start(client: ApiClient, job: JobStart, report: Undone) -> None:
     kind = KINDS[job.kind]
-    async with report.step("let go", f"{kind.plural} {job.namespace}/{job.name}"):
+    async with report.step("released", f"{kind.plural} {job.namespace}/{job.name}"):
         await client.merge_patch(kind.path(job.namespace, job.name), job.patch(time.time()), {"fieldManager": FIELD_MANAGER})
