@@ -1,4 +1,6 @@
-"""In every page: manifests are valid by our models, and every `fairburst` line in a block of commands is one that the program accepts."""
+"""In every page: manifests are valid by our models, and every `fairburst` line in a block of commands is one that the program accepts.
+Lines of prose are short.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,8 @@ from fairburst.kube.queues.objects import parse_queue
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").glob("*.md"))]
+GENERATED = {ROOT / "docs" / "cli.md", ROOT / "docs" / "metrics.md"}
+PROSE = sorted({*PAGES, *ROOT.glob("*.md"), *(ROOT / "charts").rglob("*.md"), *(ROOT / "e2e").rglob("*.md")} - GENERATED)
 PLACEHOLDER = re.compile(r"[A-Z]{2,}|\.\.\.|\[")
 
 
@@ -79,3 +83,10 @@ def test_a_wrong_command_is_refused() -> None:
 def test_pages_have_something_to_check() -> None:
     assert len(MANIFESTS) >= 5
     assert len(LINES) >= 8
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_line_of_prose_has_at_most_120_characters(page: Path) -> None:
+    """Tables, blocks of code, pictures and lines that are one piece of code keep theirs."""
+    text = re.sub(r"^\s*```.*?^\s*```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    assert [line for line in text.splitlines() if len(line) > 120 and not re.match(r"\s*\||!\[|`[^`]*`\.?$", line)] == []
