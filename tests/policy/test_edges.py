@@ -21,30 +21,16 @@ from fairburst.policy.model import (
     PolicyConfig,
     QueueKind,
     QueueSpec,
-    RoundResult,
     Schedule,
     ScheduledBurst,
     Sporadic,
     WindowState,
 )
-from tests.support.policy import latency, snapshot, throughput
+from tests.support.policy import Pool, latency, snapshot, throughput
 from tests.support.strategies import START, snapshots
 
 HARD, SOFT, ELASTIC = GuaranteeClass.HARD, GuaranteeClass.SOFT, GuaranteeClass.ELASTIC
 CONFIG = PolicyConfig()
-
-
-class Pool:
-    """A cluster of some queues; each call of `at` is a round in which `wants` is wanted and `uses` is used, one number a queue."""
-
-    def __init__(self, *queues: QueueSpec, capacity: float = 10.0) -> None:
-        self.queues, self.capacity, self.memory = queues, capacity, Memory()
-
-    def at(self, seconds: float, wants: list[float] | None = None, uses: list[float] | None = None) -> RoundResult:
-        nothing = [0.0] * len(self.queues)
-        given_snapshot = snapshot(self.queues, [self.capacity], wants or nothing, uses or nothing)
-        result, self.memory = decide(given_snapshot, self.memory, CONFIG, START + seconds)
-        return result
 
 
 def scaled(value: ClusterSnapshot, factor: float) -> ClusterSnapshot:

@@ -30,7 +30,7 @@ HARD, SOFT, ELASTIC = GuaranteeClass.HARD, GuaranteeClass.SOFT, GuaranteeClass.E
 SMALLER = "The smaller promise is in force at once."
 
 
-class Pool:
+class QuietPool:
     """A quiet cluster; each call of `round` decides once more, a second later."""
 
     def __init__(self, *capacity: float, config: PolicyConfig | None = None) -> None:
@@ -62,7 +62,7 @@ def bursting(name: str, order: float, cores: float, seconds: float = 10.0, weigh
 class TestCandidates:
     def test_a_resource_that_is_not_there_and_not_asked_for_decides_nothing(self) -> None:
         queues = (throughput("t/q"), latency("l/q", 1.0, [5.0, 0.0], 10, Sporadic(100)))
-        assert Pool(10.0, 0.0).round(*queues).classes == (ELASTIC, HARD)
+        assert QuietPool(10.0, 0.0).round(*queues).classes == (ELASTIC, HARD)
 
     @pytest.mark.parametrize(
         "last",
@@ -73,18 +73,18 @@ class TestCandidates:
     )
     def test_who_is_rejected_is_so_whoever_comes_after(self, last: QueueSpec) -> None:
         """A burst of 0.4 of a cycle leaves room for a weight of 2.5; the third queue is one too many."""
-        result = Pool(50.0).round(bursting("a/q", 0.0, 50.0, 40.0), throughput("b/q", 1.0), throughput("c/q", 2.0), last)
+        result = QuietPool(50.0).round(bursting("a/q", 0.0, 50.0, 40.0), throughput("b/q", 1.0), throughput("c/q", 2.0), last)
         assert result.classes == (HARD, ELASTIC, None, None)
 
     def test_who_is_rejected_takes_no_share_from_others(self) -> None:
-        result = Pool(50.0).round(bursting("a/q", 0.0, 50.0, 40.0), throughput("b/q", 1.0), throughput("c/q", 2.0))
+        result = QuietPool(50.0).round(bursting("a/q", 0.0, 50.0, 40.0), throughput("b/q", 1.0), throughput("c/q", 2.0))
         assert [decision.share for decision in result.decisions] == [0.5, 0.5, 0.0]
 
     def test_a_lone_queue_has_the_whole_share_whatever_its_weight(self) -> None:
-        assert Pool(10.0).round(throughput("t/q", 0.0, 0.5)).decisions[0].share == 1.0
+        assert QuietPool(10.0).round(throughput("t/q", 0.0, 0.5)).decisions[0].share == 1.0
 
     def test_are_numbered_in_the_order_in_which_they_are_admitted(self) -> None:
-        pool, queues = Pool(10.0), (throughput("a/q"), throughput("b/q", 1.0))
+        pool, queues = QuietPool(10.0), (throughput("a/q"), throughput("b/q", 1.0))
         for demand in (1.0, 2.0):  # the second round has nobody to admit
             value = snapshot(queues, [10.0], [[demand], [demand]])
             _, pool.memory = decide(value, pool.memory, pool.config, pool.now)
@@ -93,7 +93,7 @@ class TestCandidates:
         assert pool.memory.next_admission_order == 4
 
     def test_a_rejection_is_told_once_and_again_when_the_spec_has_changed(self) -> None:
-        pool, others = Pool(50.0), (bursting("a/q", 0.0, 50.0, 40.0), throughput("b/q", 1.0))
+        pool, others = QuietPool(50.0), (bursting("a/q", 0.0, 50.0, 40.0), throughput("b/q", 1.0))
         one, other = throughput("c/q", 2.0), throughput("c/q", 2.0, 2.0)
         counts = [len(told(pool.round(*others, spec), EventKind.REJECTED)) for spec in (one, one, other, other)]
         assert counts == [1, 0, 1, 0]
@@ -105,20 +105,20 @@ class TestWhatAdmissionLooksAt:
     queues = (throughput("t/q"), latency("l/q", 1.0, [10.0, 5.0], 2000, Sporadic(86_400)))
 
     def test_another_cycle_limit(self) -> None:
-        pool = Pool(10.0, 10.0)
+        pool = QuietPool(10.0, 10.0)
         assert pool.again(self.queues).classes == (ELASTIC, ELASTIC)
         pool.config = PolicyConfig(max_cycle_seconds=7200)
         assert pool.again(self.queues).classes == (ELASTIC, HARD)
 
     def test_one_more_resource(self) -> None:
         queues = (self.queues[0], latency("l/q", 1.0, [1.0, 5.0], 1000, Sporadic(3600)))
-        pool = Pool(10.0)
+        pool = QuietPool(10.0)
         assert pool.again(queues).classes == (ELASTIC, None)
         pool.capacity = [10.0, 10.0]
         assert pool.again(queues).classes == (ELASTIC, HARD)
 
     def test_a_settled_share_is_not_written_anew(self) -> None:
-        pool = Pool(10.0)
+        pool = QuietPool(10.0)
         pool.round(throughput("t/q"), bursting("l/q", 1.0, 5.0))
         before = pool.memory.queues["l/q"]
         pool.round(throughput("t/q"), bursting("l/q", 1.0, 5.0))
@@ -129,13 +129,13 @@ class TestKeepingAndComingBack:
     def test_an_earlier_soft_queue_does_not_push_out_a_later_hard_one(self) -> None:
         """Rates of 6, 9 and 4. With 15 cores the second would fit beside the first, but the third was promised its 4 before."""
         queues = (bursting("a/q", 0.0, 6.0), bursting("b/q", 1.0, 9.0), bursting("c/q", 2.0, 4.0))
-        pool = Pool(10.0)
+        pool = QuietPool(10.0)
         assert pool.round(*queues).classes == (HARD, SOFT, HARD)
         pool.capacity = [15.0]
         assert pool.round(*queues).classes == (HARD, SOFT, HARD)
 
     def test_a_queue_that_is_fair_again_is_soft_if_its_rate_does_not_fit(self) -> None:
-        pool, queues = Pool(10.0), (bursting("a/q", 0.0, 6.0, 40.0), bursting("b/q", 1.0, 6.0, 50.0))
+        pool, queues = QuietPool(10.0), (bursting("a/q", 0.0, 6.0, 40.0), bursting("b/q", 1.0, 6.0, 50.0))
         assert pool.round(*queues).classes == (HARD, SOFT)
         pool.capacity = [5.5]
         assert pool.round(*queues).classes == (SOFT, ELASTIC)
@@ -144,7 +144,7 @@ class TestKeepingAndComingBack:
 
     def test_without_a_soft_class_there_is_none_on_the_way_down_or_up(self) -> None:
         """N-BoPF: hard or elastic."""
-        pool = Pool(10.0, config=PolicyConfig(soft_class=False))
+        pool = QuietPool(10.0, config=PolicyConfig(soft_class=False))
         queues = (bursting("a/q", 0.0, 6.0, 40.0), bursting("b/q", 1.0, 6.0, 50.0))
         assert pool.round(*queues).classes == (HARD, ELASTIC)
         pool.capacity = [5.9]  # still fair for the first, but its rate does not fit
@@ -154,7 +154,7 @@ class TestKeepingAndComingBack:
 
     def back(self, *newcomers: QueueSpec, **changes: object) -> RoundResult:
         """The round in which capacity returns; the second queue's burst of 0.3 leaves room for a weight of 3.3."""
-        pool, queues = Pool(10.0), (bursting("a/q", 0.0, 6.0, 20.0), bursting("b/q", 1.0, 6.0, 50.0))
+        pool, queues = QuietPool(10.0), (bursting("a/q", 0.0, 6.0, 20.0), bursting("b/q", 1.0, 6.0, 50.0))
         pool.round(*queues)
         pool.capacity = [5.5]
         assert pool.round(*queues).classes == (SOFT, ELASTIC)
@@ -170,7 +170,7 @@ class TestKeepingAndComingBack:
         assert [(event.queue, event.warning) for event in told(result, EventKind.PROMISE_CHANGE_REJECTED)] == [("a/q", True)]
 
     def test_a_change_of_class_is_told_with_its_direction(self) -> None:
-        pool, queues = Pool(8.0), (bursting("a/q", 0.0, 4.0), bursting("b/q", 1.0, 4.0))
+        pool, queues = QuietPool(8.0), (bursting("a/q", 0.0, 4.0), bursting("b/q", 1.0, 4.0))
         pool.round(*queues)
         messages = []
         for capacity in (7.0, 8.0):
@@ -183,7 +183,7 @@ class TestKeepingAndComingBack:
 class TestChanges:
     def test_are_tested_without_the_old_promise(self) -> None:
         """The burst takes the whole fair share of a weight of 1; of 2, half. Counted beside the old one it would not be fair."""
-        pool, spec = Pool(10.0), bursting("l/q", 0.0, 10.0, 100.0)
+        pool, spec = QuietPool(10.0), bursting("l/q", 0.0, 10.0, 100.0)
         assert pool.round(spec).classes == (HARD,)
         assert pool.round(dataclasses.replace(spec, weight=2.0)).classes == (HARD,)
         assert pool.promise("l/q").weight == 2.0
@@ -191,14 +191,14 @@ class TestChanges:
     def test_are_tested_against_the_windows_of_others_only(self) -> None:
         """Rates of 8 and 8 on 10 cores in windows that never meet; a rate of 9 meets its own old window and no other."""
         first, second = (latency(f"{name}/q", at, [8.0], 10, Periodic(40, START + 20 * at)) for at, name in enumerate("ab"))
-        pool = Pool(10.0)
+        pool = QuietPool(10.0)
         assert pool.round(first, second).classes == (HARD, HARD)
         assert pool.round(first, dataclasses.replace(second, burst=Burst({"cpu": 9.0}, 10, 10))).classes == (HARD, HARD)
 
     def test_to_an_elastic_promise_free_a_second_change_of_the_same_round(self) -> None:
         """A burst of 0.4 leaves room for a weight of 2.5; one of 0.6 is no longer fair, and protects nothing."""
         spec, other = bursting("a/q", 0.0, 10.0, 40.0), throughput("b/q", 1.0)
-        pool = Pool(10.0)
+        pool = QuietPool(10.0)
         assert pool.round(spec, other).classes == (HARD, ELASTIC)
         changed = dataclasses.replace(spec, burst=Burst({"cpu": 10.0}, 60, 60))
         assert pool.round(changed, dataclasses.replace(other, weight=2.0)).classes == (ELASTIC, ELASTIC)
@@ -207,14 +207,14 @@ class TestChanges:
     def test_that_are_refused_cost_nothing(self) -> None:
         """The change would break another promise and be unfair itself; asking for it changes no class."""
         first, spec = bursting("a/q", 0.0, 4.0, 100.0), bursting("l/q", 1.0, 1.0)
-        pool = Pool(10.0)
+        pool = QuietPool(10.0)
         assert pool.round(first, spec).classes == (HARD, HARD)
         result = pool.round(first, dataclasses.replace(spec, weight=3.0, burst=Burst({"cpu": 20.0}, 90, 90)))
         assert result.classes == (HARD, HARD)
         assert [event.kind for event in result.events] == [EventKind.PROMISE_CHANGE_REJECTED]
 
     def test_that_are_all_refused_leave_every_promise_in_force(self) -> None:
-        pool, spec = Pool(10.0), bursting("l/q", 0.0, 5.0)
+        pool, spec = QuietPool(10.0), bursting("l/q", 0.0, 5.0)
         pool.round(spec)
         pool.round(dataclasses.replace(spec, burst=Burst({"tpu": 1.0}, 10, 10)))
         assert pool.promise("l/q") == spec
@@ -228,13 +228,13 @@ class TestChanges:
         ],
     )
     def test_to_a_smaller_burst_are_in_force_at_once(self, before: dict[str, float], after: dict[str, float]) -> None:
-        pool, spec = Pool(10.0, 10.0), dataclasses.replace(bursting("l/q", 0.0, 5.0), burst=Burst(before, 10, 10))
+        pool, spec = QuietPool(10.0, 10.0), dataclasses.replace(bursting("l/q", 0.0, 5.0), burst=Burst(before, 10, 10))
         pool.round(spec)
         changed = told(pool.round(dataclasses.replace(spec, burst=Burst(after, 10, 10))), EventKind.PROMISE_CHANGED)
         assert [(event.queue, event.message) for event in changed] == [("l/q", SMALLER)]
 
     def test_to_the_limits_of_a_throughput_queue_are_in_force_at_once(self) -> None:
-        pool = Pool(10.0)
+        pool = QuietPool(10.0)
         pool.round(throughput("t/q", cpu=5.0))
         assert [event.message for event in pool.round(throughput("t/q", cpu=9.0)).events] == [SMALLER]
 
@@ -243,7 +243,7 @@ class TestChanges:
             bursts = (ScheduledBurst(START + at, Burst({"cpu": cores}, 10, 10)),)
             return QueueSpec("s/q", QueueKind.LATENCY, (0.0, "s/q"), 1.0, None, Schedule(bursts))
 
-        pool = Pool(10.0)
+        pool = QuietPool(10.0)
         pool.round(scheduled(20, 5.0))
         for spec in (scheduled(50, 5.0), scheduled(50, 6.0)):
             assert [event.message for event in pool.round(spec).events] == ["The changed promise is in force."]

@@ -7,46 +7,23 @@ import math
 
 import pytest
 
-from fairburst.policy.decide import decide
 from fairburst.policy.model import (
     Burst,
     EventKind,
     GuaranteeClass,
-    Memory,
     Periodic,
-    PolicyConfig,
     QueueKind,
     QueueSpec,
-    RoundResult,
     Schedule,
     ScheduledBurst,
     Sporadic,
-    Window,
     WindowState,
 )
-from tests.support.policy import latency, snapshot, throughput
+from tests.support.policy import Pool, latency, throughput
 from tests.support.strategies import START
 
 HARD, SOFT, ELASTIC = GuaranteeClass.HARD, GuaranteeClass.SOFT, GuaranteeClass.ELASTIC
 BATCH = throughput("t/q")
-
-
-class Pool:
-    """Some queues on `capacity` cores; each call of `at` is a round, with what every queue wants and uses."""
-
-    def __init__(self, *queues: QueueSpec, capacity: float = 10.0) -> None:
-        self.queues, self.capacity, self.memory = queues, capacity, Memory()
-
-    def at(self, seconds: float, wants: list[float] | None = None, uses: list[float] | None = None) -> RoundResult:
-        nothing = [0.0] * len(self.queues)
-        value = snapshot(self.queues, [self.capacity], wants or nothing, uses or nothing)
-        result, self.memory = decide(value, self.memory, PolicyConfig(), START + seconds)
-        return result
-
-    def window(self, row: int) -> Window:
-        window = self.memory.queues[self.queues[row].name].window
-        assert window is not None
-        return window
 
 
 def scheduled(name: str, *bursts: tuple[float, Burst]) -> QueueSpec:

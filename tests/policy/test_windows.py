@@ -29,7 +29,7 @@ from tests.support.strategies import START
 BATCH = throughput("t/q")
 
 
-class Pool:
+class BurstPool:
     """Ten cores, one backlogged throughput queue, one latency queue under test; each call is a round."""
 
     def __init__(self, queue: QueueSpec, capacity: float = 10.0) -> None:
@@ -52,8 +52,8 @@ class Pool:
         return [event.kind for event in self.result.events if event.queue != "t/q"]
 
 
-def sporadic() -> Pool:
-    return Pool(latency("l/q", 1.0, [8.0], 10, Sporadic(100)))
+def sporadic() -> BurstPool:
+    return BurstPool(latency("l/q", 1.0, [8.0], 10, Sporadic(100)))
 
 
 class TestSporadic:
@@ -123,7 +123,7 @@ class TestSporadic:
 
 class TestPeriodic:
     def test_arms_a_jitter_early_and_opens_a_jitter_late_at_the_latest(self) -> None:
-        pool = Pool(latency("l/q", 1.0, [8.0], 10, Periodic(100, START + 50, 5)))
+        pool = BurstPool(latency("l/q", 1.0, [8.0], 10, Periodic(100, START + 50, 5)))
         assert pool.state(0, 8) is WindowState.CLOSED
         assert pool.result is not None
         assert pool.result.next_boundary == START + 45
@@ -132,14 +132,14 @@ class TestPeriodic:
         assert pool.state(55, 0) is WindowState.OPEN
 
     def test_a_window_without_demand_is_neither_met_nor_missed(self) -> None:
-        pool = Pool(latency("l/q", 1.0, [8.0], 10, Periodic(100, START)))
+        pool = BurstPool(latency("l/q", 1.0, [8.0], 10, Periodic(100, START)))
         for at in (0, 5, 10, 50, 100, 110):
             pool.round(at, 0)
         memory = pool.memory.queues["l/q"]
         assert (memory.bursts, memory.met, memory.missed) == (0, 0, 0)
 
     def test_without_a_first_arrival_the_first_burst_fixes_the_phase(self) -> None:
-        pool = Pool(latency("l/q", 1.0, [8.0], 10, Periodic(100, None, 5)))
+        pool = BurstPool(latency("l/q", 1.0, [8.0], 10, Periodic(100, None, 5)))
         assert pool.state(0, 0) is WindowState.ARMED
         assert pool.state(33, 8) is WindowState.OPEN
         pool.round(43, 0)
@@ -148,7 +148,7 @@ class TestPeriodic:
         assert pool.state(138, 0) is WindowState.OPEN
 
     def test_without_a_first_arrival_a_burst_that_does_not_come_is_waited_for(self) -> None:
-        pool = Pool(latency("l/q", 1.0, [8.0], 10, Periodic(100)))
+        pool = BurstPool(latency("l/q", 1.0, [8.0], 10, Periodic(100)))
         pool.round(0, 8)
         pool.round(10, 0)
         assert pool.state(100, 0) is WindowState.OPEN
@@ -156,7 +156,7 @@ class TestPeriodic:
         assert pool.state(170, 8) is WindowState.OPEN
 
     def test_windows_missed_while_nobody_looked_are_skipped(self) -> None:
-        pool = Pool(latency("l/q", 1.0, [8.0], 10, Periodic(100, START)))
+        pool = BurstPool(latency("l/q", 1.0, [8.0], 10, Periodic(100, START)))
         pool.round(0, 0)
         decision = pool.round(1003, 8)
         assert decision.window is not None
@@ -166,7 +166,7 @@ class TestPeriodic:
 class TestSchedule:
     def test_each_burst_has_its_own_rate_and_the_last_is_the_last(self) -> None:
         bursts = (ScheduledBurst(START + 10, Burst({"cpu": 2.0}, 5, 5)), ScheduledBurst(START + 50, Burst({"cpu": 6.0}, 5, 10)))
-        pool = Pool(QueueSpec("l/q", QueueKind.LATENCY, (1.0, "l/q"), 1.0, None, Schedule(bursts)))
+        pool = BurstPool(QueueSpec("l/q", QueueKind.LATENCY, (1.0, "l/q"), 1.0, None, Schedule(bursts)))
         assert pool.state(0, 9) is WindowState.CLOSED
         assert pool.round(10, 9).level.max() >= 2.0
         pool.round(15, 0)

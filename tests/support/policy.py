@@ -21,8 +21,10 @@ from fairburst.policy.model import (
     RoundEvent,
     RoundResult,
     Sporadic,
+    Window,
 )
 
+START = 1_000_000.0
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu", "ephemeral-storage", "hugepages-2Mi", "example.com/fpga")
 
 
@@ -56,6 +58,24 @@ def snapshot(
         usage=np.zeros(shape) if usage is None else np.array(usage, dtype=np.float64).reshape(shape),
         unit=np.zeros(shape) if unit is None else np.array(unit, dtype=np.float64).reshape(shape),
     )
+
+
+class Pool:
+    """Some queues on `capacity` cores; each call of `at` is a round in which `wants` is wanted and `uses` is used, one number a queue."""
+
+    def __init__(self, *queues: QueueSpec, capacity: float = 10.0) -> None:
+        self.queues, self.capacity, self.memory = queues, capacity, Memory()
+
+    def at(self, seconds: float, wants: list[float] | None = None, uses: list[float] | None = None) -> RoundResult:
+        nothing = [0.0] * len(self.queues)
+        value = snapshot(self.queues, [self.capacity], wants or nothing, uses or nothing)
+        result, self.memory = decide(value, self.memory, PolicyConfig(), START + seconds)
+        return result
+
+    def window(self, row: int) -> Window:
+        window = self.memory.queues[self.queues[row].name].window
+        assert window is not None
+        return window
 
 
 @dataclass

@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fairburst.policy.model import Arrival, ClusterSnapshot, Periodic, QueueSpec, Schedule, ScheduledBurst, Sporadic
-from tests.support.policy import RESOURCES, latency, snapshot, throughput
+from tests.support.policy import RESOURCES, START, latency, snapshot, throughput
 
-START = 1_000_000.0
 WEIGHTS = st.sampled_from([1.0, 1.0, 1.0, 2.0, 3.0, 0.5])
 
 
