@@ -43,7 +43,7 @@ def test_only_view_and_edit_are_parts_of_the_clusters_own_roles() -> None:
 
 def test_every_setting_that_both_kinds_of_queue_share_but_holding_oneself_back_takes_a_verb() -> None:
     """A setting that is new to both kinds weighs queues against each other until somebody says otherwise here."""
-    assert set(QueueSettings.model_fields) - set(SETTING_VERBS) == {"suspended"}
+    assert set(QueueSettings.model_fields) - set(SETTING_VERBS) == {"suspended", "limits"}
 
 
 def test_whatever_is_chosen_at_creation_without_a_verb_is_the_schemas_default() -> None:
