@@ -33,7 +33,7 @@ BARE_GATE = "bare.example/hold"  # the bare loop's gate: the operator would remo
 _FIRST = "/spec/schedulingGates/0"
 BARE_PATCH = [{"op": "test", "path": f"{_FIRST}/name", "value": BARE_GATE}, {"op": "remove", "path": _FIRST}]
 _PATCHED = re.compile(r'fairburst_queue_patch_seconds_bucket\{le="(.+)"\}')
-_DECIDED = re.compile(r"pods let go .*?pods=(\d+) .*?decided_ms=([\d.]+)")
+_DECIDED = re.compile(r"pods released .*?pods=(\d+) .*?decided_ms=([\d.]+)")
 
 
 class _Gate(msgspec.Struct):
@@ -201,7 +201,7 @@ class Site:
                 raise RuntimeError(f"the watch of {namespace} ended after {len(watch.released)} pods")
             return len(watch.released) >= count
 
-        await self.until(done, f"{count} pods of {namespace} to be let go")
+        await self.until(done, f"{count} pods of {namespace} to be released")
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
