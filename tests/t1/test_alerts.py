@@ -26,7 +26,7 @@ from e2e.waiting import until
 from tests.support.prometheus_server import RULES, PrometheusServer
 from tests.support.promtool import NoPromtoolError, prometheus
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 FOR_DIVIDED_BY = 60.0
 FIRES_SECONDS = 120.0  # after the fault
