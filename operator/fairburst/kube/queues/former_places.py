@@ -1,4 +1,4 @@
-"""Where earlier versions of the operator kept what is now in `status.internal`.
+"""Where earlier versions of the operator kept parts of the status, most of which are now in `status.internal`.
 
 Their statuses are read as if every value stood in its present place, and the first write moves the values. The CRDs keep the former places,
 so that the API server does not drop what an earlier version, which may still hold the Lease during an upgrade, writes there.
@@ -22,6 +22,8 @@ FORMER_PLACES: Mapping[Place, Place] = {
     ("window", "judged"): ("internal", "window", "judged"),
     ("uncertainty", "of"): ("internal", "burstsSeen", "of"),
     ("uncertainty", "partsMilli"): ("internal", "burstsSeen", "partsMilli"),
+    ("stamp",): ("podPriority",),
+    ("smallStamp",): ("smallPodPriority",),
 }
 
 

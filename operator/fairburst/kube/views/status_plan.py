@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairburst.kube.containment import Containment
-from fairburst.kube.queues.former_places import FORMER_PLACES
+from fairburst.kube.queues.former_places import FORMER_PLACES, in_present_places
 from fairburst.kube.queues.queue_set import INTERNAL_ERROR, QueueEntry
 from fairburst.kube.views.conditions import ConditionValue
 from fairburst.kube.views.forecast_view import START_FORECAST
@@ -97,7 +97,9 @@ class StatusPlanner:
             status = self._status(item, current, resources, wall)
             patch = merge_difference(current, status)
             write = StatusWrite(item.entry, patch, status)
-            if patch and (_is_structural(patch, current) or (now >= accounts and _has_accounts(item, patch))):
+            if patch and (
+                _is_structural(_changed_values(current, status, patch), current) or (now >= accounts and _has_accounts(item, patch))
+            ):
                 news.append(write)
             elif patch and now >= earliest:
                 figures.append((earliest, write))
@@ -169,6 +171,12 @@ def merge_difference(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> d
         elif have != value:
             patch[key] = value
     return patch
+
+
+def _changed_values(current: Mapping[str, Any], status: Mapping[str, Any], patch: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the patch without values that only move from where an earlier version kept them."""
+    present = in_present_places(current)
+    return patch if present is current else merge_difference(present, status)
 
 
 def _is_structural(patch: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
