@@ -36,6 +36,7 @@ FORMER_NAMES = {
     "let go": "release",
     "booked": "the job as DRESS knows it",
 }
+FORMER_FIELDS = "operator/fairburst/kube/queues/former_places.py"  # fields that earlier versions wrote, by the names that they had
 # Actors that hide who does something, and a word that technical English does not use.
 HIDDEN_ACTORS = {"nobody": "no queue, no client …", "somebody": "another client …", "whoever": "the client that …", "anew": "again"}
 
@@ -43,6 +44,7 @@ HIDDEN_ACTORS = {"nobody": "no queue, no client …", "somebody": "another clien
 @pytest.mark.parametrize("word", FORMER_NAMES)
 def test_a_former_name_is_gone(word: str) -> None:
     found = [str(path.relative_to(ROOT)) for path in (*CODE, *PAGES) if re.search(rf"\b{word}\b", path.read_text(), re.IGNORECASE)]
+    found = [name for name in found if name != FORMER_FIELDS]
     assert not found, f"expected {FORMER_NAMES[word]!r} instead of {word!r}"
 
 

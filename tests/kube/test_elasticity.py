@@ -496,6 +496,17 @@ def test_whatever_the_curves_no_size_is_below_alpha_of_the_fair_progress_and_all
         assert reached >= percent / 100 * one.predicted_fair - 1e-9
 
 
+def test_jobs_that_are_near_their_sizes_do_not_exceed_the_slots_together() -> None:
+    """A size of 16 where 15 are given is within the hysteresis; the other Job's slots are not."""
+    world = cluster(26)
+    queue(world, fairnessPercent=80)
+    for number, steps in enumerate(([1.0] * 15 + [0.25], [1.0] * 11 + [0.25, 0.25, 0.25, 0.5, 1.0])):
+        raised = np.cumsum(steps)
+        elastic(world, f"job-{number}", PointsCurve(tuple(map(float, range(1, 17))), tuple((raised / raised[-1]).tolist())))
+    run_for(world, 130.0)
+    assert sizes(world) == {"job-0": 15, "job-1": 11}
+
+
 def test_status_names_a_few_jobs_and_counts_the_rest() -> None:
     world = cluster(256)
     queue(world)

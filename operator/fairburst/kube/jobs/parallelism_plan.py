@@ -8,6 +8,7 @@ controller deletes the newest pods first, so a lower bound on the pods that stay
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -66,13 +67,17 @@ def plan_parallelism(
     `completing` returns how many of a Job's pods are about to complete. `wall` is in seconds since the epoch.
     """
     writes, wait = [], math.inf
-    for sizing in sizings:
+    changes = [_change(sizing, completing, damping) for sizing in sizings]
+    excess = _excess_slots(changes)
+    for change in changes:
+        sizing, present, wanted = change.sizing, change.present, change.wanted
         job = sizing.candidate.job
-        present, mark = parallelism_of(job), read_mark(job.metadata.annotations)
-        wanted = size_for(sizing.candidate, sizing.decision.given, completing(job))
-        worth_it = abs(wanted - present) >= max(1, math.ceil(damping.hysteresis * present))
-        if not worth_it and not (wanted > present and _below_its_due(sizing, present)):
-            continue
+        mark = read_mark(job.metadata.annotations)
+        if not change.worth_it:
+            gain = min(present - wanted, excess[sizing.decision.queue])
+            if gain <= 0:
+                continue
+            excess[sizing.decision.queue] -= gain
         # After the clock was set back, a recorded time may lie far in the future. It must not block all changes.
         since = abs(wall - mark.changed_at) if mark is not None else math.inf
         if since < damping.interval_seconds:
@@ -80,6 +85,35 @@ def plan_parallelism(
             continue
         writes.append(_write(job, present, wanted, Mark(original_parallelism(job), wanted, wall)))
     return writes, wait
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A Job's present and wanted size. worth_it: whether the change is as large as the hysteresis, or needed for the Job's due."""
+
+    sizing: Sizing
+    present: int
+    wanted: int
+    worth_it: bool
+
+
+def _change(sizing: Sizing, completing: Callable[[Job], int], damping: ResizeDamping) -> _Change:
+    job = sizing.candidate.job
+    present, wanted = parallelism_of(job), size_for(sizing.candidate, sizing.decision.given, completing(job))
+    large = wanted != present and abs(wanted - present) >= damping.hysteresis * present
+    return _Change(sizing, present, wanted, large or (wanted > present and _below_its_due(sizing, present)))
+
+
+def _excess_slots(changes: Iterable[_Change]) -> Counter[str]:
+    """Return by queue how far its Jobs would exceed what they are given together, if only changes that are worth it were made.
+
+    Then smaller reductions are made as well: a Job that keeps a slot for being near its size keeps it from another one.
+    """
+    excess: Counter[str] = Counter()
+    for change in changes:
+        queue = change.sizing.decision.queue
+        excess[queue] += (change.wanted if change.worth_it else change.present) - change.wanted
+    return excess
 
 
 def size_for(candidate: Candidate, given: int, completing: int) -> int:
