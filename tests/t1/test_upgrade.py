@@ -22,6 +22,7 @@ import yaml
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
+from fairburst.kube.queues.former_places import in_present_places
 from release.chart import CHART
 from tests.support.accounts import account_kubeconfig
 from tests.support.earlier import EARLIER, Version, problem, version_at
@@ -116,9 +117,9 @@ class Site:
 
 
 def statuses(cluster: Cluster) -> dict[str, JsonObject]:
-    """By namespace; short names differ between versions."""
+    """By namespace, every value in its present place. Short names differ between versions."""
     items = json.loads(cluster.kubectl("get", "latencyqueues,throughputqueues", "-A", "-o", "json"))["items"]
-    return {item["metadata"]["namespace"]: item.get("status") or {} for item in items}
+    return {item["metadata"]["namespace"]: dict(in_present_places(item.get("status") or {})) for item in items}
 
 
 def received(entry: JsonObject) -> float:
@@ -149,7 +150,7 @@ def move(site: Site, change: Callable[[], object], package: Path | None, number:
         until(lambda: watcher.looks >= 2, PATIENCE_SECONDS, "the first looks")
         before = statuses(cluster)
         ledger, read_at = ledger_of(former, HARD), time.time()
-        rate = before[HARD]["ledger"]["rateMicro"] / 1e6
+        rate = before[HARD]["internal"]["ledger"]["rateMicro"] / 1e6
         began = time.time()
         change()
         changed = time.time()
@@ -223,7 +224,7 @@ def furnish(site: Site) -> None:
     for name in BATCH:
         cluster.kubectl("create", "-f", "-", input=yaml.safe_dump(job(name, "work", 30, 12, completions=9999)))
     until(lambda: sum(running(cluster, name) for name in BATCH) >= 20, PATIENCE_SECONDS, "batch work to fill the cluster")
-    rate = lambda: statuses(cluster)[HARD].get("ledger", {}).get("rateMicro", 0) > 50_000  # noqa: E731
+    rate = lambda: statuses(cluster)[HARD].get("internal", {}).get("ledger", {}).get("rateMicro", 0) > 50_000  # noqa: E731
     until(rate, PATIENCE_SECONDS, "the burst's rate in the status")
 
 
@@ -240,16 +241,17 @@ def test_no_promise_is_lost(moves: tuple[Move, Move]) -> None:
             assert {key: now["promise"].get(key) for key in was["promise"]} == was["promise"], (way, name)
         was, now = one.before[HARD]["window"], one.after[HARD]["window"]
         assert was["state"] == "Open"
-        assert {key: now[key] for key in ("state", "opened", "deadline", "budget")} == {
-            key: was[key] for key in ("state", "opened", "deadline", "budget")
-        }, way
+        assert {key: now[key] for key in ("state", "opened", "deadline")} == {key: was[key] for key in ("state", "opened", "deadline")}, way
+        budgets = [status[HARD]["internal"]["window"]["budgetMilliseconds"] for status in (one.before, one.after)]
+        assert budgets[0] == budgets[1], way
         assert one.burst_missed == 0, f"{way}: the burst that came while versions changed"
 
 
-def test_no_more_than_five_seconds_of_accounts_are_lost(moves: tuple[Move, Move]) -> None:
+def test_an_upgrade_loses_no_more_than_five_seconds_of_accounts(moves: tuple[Move, Move]) -> None:
+    """The way back is only told: a version that knows no status.internal begins the accounts again (decision 0251)."""
     for way, one in each(moves):
         print(f"{way}: {one.lost_seconds:.2f} s of accounts lost, the other version led {one.recovery_seconds:.1f} s after SIGTERM")
-        assert one.lost_seconds <= LOST_SECONDS, way
+    assert moves[0].lost_seconds <= LOST_SECONDS
 
 
 def test_no_namespace_is_without_a_quota(moves: tuple[Move, Move]) -> None:
