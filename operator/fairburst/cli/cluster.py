@@ -124,6 +124,21 @@ def advice_on(error: ApiError) -> str:
             return f"the API server refuses: {error}"
 
 
+def queue_of_work(queues: Queues, namespace: str, asked: str) -> str:
+    """Return NAMESPACE/NAME of the queue of a namespace to which work belongs that asks for a queue by its label, or for none.
+
+    Raises CommandError where it cannot be told.
+    """
+    from fairburst.kube.names import LANE_CLASSES  # noqa: PLC0415
+
+    stamps = {key: ((queues[key].get("status") or {}).get("stamp") or {}).get("className", "") for key in queues if key[1] == namespace}
+    lanes = {key[2]: key for key, class_name in stamps.items() if class_name in LANE_CLASSES.values()}
+    default = [key for key, class_name in stamps.items() if class_name and key not in lanes.values()]
+    if asked in lanes or default:
+        return f"{namespace}/{(lanes[asked] if asked in lanes else default[0])[2]}"
+    return namespace
+
+
 def find_queue(queues: Queues, text: str, namespace: str | None) -> ObjectKey:
     """Return the queue that a person means: NAMESPACE/NAME, NAME, or the namespace that it governs. Raises CommandError."""
     within, _, name = text.rpartition("/")

@@ -67,6 +67,7 @@ class Engine:
 
     def __init__(self, config: Config, own_namespace: str, policy: Policy = decide, *, observing: bool = False) -> None:
         self._config = config
+        self._observing = observing
         self._decide = policy
         self._policy = config.policy()
         self.memory = Memory()
@@ -121,9 +122,9 @@ class Engine:
         if self.reserve is not None:
             self.reserve.pod_changed(old, new, pods, wall, now)
 
-    def pod_ended(self, namespace: str, now: float) -> None:
+    def pod_ended(self, space: str, now: float) -> None:
         """Note the end of a counted pod: a successor may take its place."""
-        self.slack.ended((namespace, QUOTA_NAME), now)
+        self.slack.ended((space, QUOTA_NAME), now)
 
     @property
     def observed_queues(self) -> Mapping[ObjectKey, object]:
@@ -212,7 +213,7 @@ class Engine:
     def _round(self, view: ClusterView, changes: Changes, wall: float, now: float) -> RoundPlan:
         self._read_queues(view, changes, wall, now)
         touched = changes.namespaces | self._agenda.take(now) | self._in_trouble
-        touched |= self._read_cluster(view, changes, wall)
+        touched = self._queue_set.spaces.whole(touched | self._read_cluster(view, changes, wall))
         snapshot = self._snapshot(view, changes, touched, wall, now)
         started = time.perf_counter()
         try:
@@ -257,9 +258,13 @@ class Engine:
             self._quotas.hold_times.note((queue_set.governing[row] for row in rows), self._cluster.labels, now)
             return
         changes.everything = True
+        self._queues.lanes.prepare(view.pods.spaces, self._cluster.labels, view.pods.busy_lanes, assigns=not self._observing)
         self._queue_set = self._queues.build(queues, self.memory, self._absent)
+        if self._queue_set.spaces is not view.pods.spaces and not self._observing:
+            view.pods.divide(self._queue_set.spaces)
+            view.controllers.spaces = self._queue_set.spaces
         governing = self._queue_set.governing
-        self._rows = {entry.namespace: row for row, entry in enumerate(governing)}
+        self._rows = {entry.space: row for row, entry in enumerate(governing)}
         self._holding = {kind: frozenset(one.namespace for one in governing if one.mode.holds == kind) for kind in ("Pods", "Jobs")}
         self._reclaiming = np.array([entry.reclaims for entry in governing], dtype=np.bool_)
         self._statuses.lay_out(self._queue_set)
@@ -272,7 +277,7 @@ class Engine:
         resources = self._cluster.resources
         stale = self._demands.by_namespace.keys() if self._cluster.see_nodes(view, changed=changes.nodes) else set[str]()
         if view.pods.resources != resources:
-            view.pods = PodIndex.rebuilt(resources, view.stored_pods.values(), by_class=self.reserve is not None)
+            view.pods = PodIndex.rebuilt(resources, view.stored_pods.values(), by_class=self.reserve is not None, spaces=view.pods.spaces)
         if self._demands.resources != resources:
             stale, changes.everything, self._demands.resources = self._demands.by_namespace.keys(), True, resources
         unowned = any(name in self._cluster.labelled and name not in self._cluster.governed for name in changes.namespaces)
@@ -283,6 +288,7 @@ class Engine:
         view.changed_namespaces |= self.slots.prepare(view.controllers, view.pods, self._queue_set, moved=changes.everything)
         gated = self._holding["Pods"]
         managed = self._cluster.managed
+        view.changed_namespaces |= self._queue_set.spaces.whole(view.changed_namespaces)
         stale = {*stale, *view.changed_namespaces, *(gated ^ self._gated), *(managed - self._demands.by_namespace.keys())} & managed
         touched = view.changed_namespaces | stale
         self._gated = gated
@@ -329,9 +335,10 @@ class Engine:
         entitled, more, bound = self._entitled(round_)
         differing = self._decision_changes.rows(round_.result, round_.snapshot, self.memory, entitled, more, bound_by_burst=bound)
         governing = self._queue_set.governing
-        round_.touched.update(governing[row].namespace for row in np.flatnonzero(differing).tolist())
+        round_.touched.update(governing[row].space for row in np.flatnonzero(differing).tolist())
         if round_.everything:
             round_.touched.update(self._cluster.managed)
+        round_.touched.update(self._queue_set.spaces.whole(round_.touched))
         news = self._managed.refresh(round_, self._demands.by_namespace, plan)
         with self.contained.object("reclaim for", ""):
             self._plan_reclaim(round_, plan)

@@ -312,7 +312,7 @@ class Operator:
         self._changed_pods_in.add(namespace)
         self._gated_arrived |= old is None and pod.gated
         if old is not None and not old.ended and (new is None or new.ended):
-            self._engine.pod_ended(namespace, now)
+            self._engine.pod_ended(self._view.pods.space_of(pod), now)
         self._engine.pod_changed(old, new, self._view.pods, time.time(), now)
         if namespace in self._engine.slots.namespaces:
             self._engine.slots.runs.pod_changed(old, new, now, watched=self._pods.synced.is_set())
