@@ -138,6 +138,14 @@ class TestStatus:
         stored = self.status(week_parts(self.sums(10, used=0.25), {}))
         assert self.status(week_parts(self.sums(150, used=0.25), stored)) == stored
 
+    @pytest.mark.parametrize("part_of_a_microsecond", [0.0, 2.4e-7, 4.8e-7, 7.2e-7])
+    def test_a_week_that_began_between_two_microseconds_is_not_written_at_each_look(self, part_of_a_microsecond: float) -> None:
+        """A double holds times of today to a quarter of a microsecond, a status to a whole one."""
+        since = MONDAY + 0.361405 + part_of_a_microsecond
+        sums = WeekSums(since, since + 80, (10.0, 40.0, 10.0, 10.0))
+        stored = self.status(week_parts(sums, {}))
+        assert self.status(week_parts(sums.at(since + 85), stored)) == stored
+
     def test_a_change_of_less_than_a_point_is_not_written(self) -> None:
         stored = self.status(week_parts(self.sums(100, used=0.25), {}))
         assert self.status(week_parts(self.sums(101, used=0.2545), stored)) == stored
