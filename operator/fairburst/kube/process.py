@@ -215,7 +215,7 @@ class Operator:
     async def _hand_over(self, election: LeaderElection) -> None:
         """Start no more writes, wait for those in flight, and then give up the Lease."""
         election.resign()
-        await self._client.settled()
+        await self._client.writes_ended()
         await election.release()
 
     async def _run_terms(self) -> None:
@@ -352,7 +352,7 @@ class Operator:
         else:
             self._engine.reclaim.not_done(evictions)
         applied = await self._applier.apply(plan, self._engine.quota_written)
-        return await self._status_writer.tell(plan) and applied
+        return await self._status_writer.write(plan) and applied
 
     def _after_round(self, plan: RoundPlan) -> None:
         for step, count in self._engine.contained.failures.items():
