@@ -1,7 +1,7 @@
-"""From an earlier version to this one, back, and to this one again, on a real control plane, while a promised window is open and batch work runs.
+"""From an earlier version to this one, back, and to this one again, while a promised window is open and batch work runs.
 
-The earlier version is a commit of this repository: its chart by Helm, its operator as a process. Helm changes CRDs, policies, rights and
-configuration at once; the operator of the other version stands by, and takes over as in a rolling update.
+On a real control plane. The earlier version is a commit of this repository: its chart by Helm, its operator as a process. Helm changes
+CRDs, policies, rights and configuration at once; the operator of the other version stands by, and takes over as in a rolling update.
 """
 
 from __future__ import annotations
