@@ -6,7 +6,7 @@ run counts instead. For the time before that, the larger of both counts: of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -20,27 +20,73 @@ from fairburst.policy.tolerance import TOLERANCE
 Piece = tuple[float, FloatArray | None, bool]
 
 
-def charge_absence(memory: Memory, snapshot: ClusterSnapshot, recent: RecentUse, wall: float, now: float) -> Memory:
+def charge_absence(
+    memory: Memory, snapshot: ClusterSnapshot, bound_in: Callable[[str], Mapping[str, float]], recent: RecentUse, wall: float, now: float
+) -> Memory:
     """Return the memory that was read from the cluster, with the accounts of open windows carried to `wall`, or to their deadlines.
 
-    `wall` is seconds since the epoch, `now` monotonic seconds.
+    A window that should have opened meanwhile is opened by the core, at its time. Until `wall` it is charged at the mean rate since then.
+    bound_in: the requests of a namespace's bound pods now. `wall` is seconds since the
+    epoch, `now` monotonic seconds.
     """
     inverse = inverse_capacity(np.where(snapshot.committed_capacity > 0, snapshot.committed_capacity, snapshot.live_capacity))
     charged: dict[str, QueueMemory] = {}
     for row, spec in enumerate(snapshot.queues):
         entry = memory.queues.get(spec.name)
-        window = None if entry is None else entry.window
-        if entry is None or window is None or window.state is not WindowState.OPEN or window.opened is None or window.deadline is None:
+        begun = None if entry is None else _last_window(entry, wall)
+        if entry is None or begun is None:
             continue
-        begin, end = entry.ledger_as_of, min(wall, window.deadline)
-        if begin < end:
-            ago, namespace = now - wall, spec.name.partition("/")[0]
-            pieces = recent.pieces(namespace, snapshot.resources, snapshot.usage[row], begin + ago, end + ago, now)
-            most = _guaranteed(entry, snapshot.resources, snapshot.unit[row]) * inverse
+        (start, end), ago, namespace = begun, now - wall, spec.name.partition("/")[0]
+        bound = np.array([bound_in(namespace).get(resource, 0.0) for resource in snapshot.resources])
+        pieces = recent.pieces(namespace, snapshot.resources, bound, start + ago, end + ago, now)
+        most = _guaranteed(entry, snapshot.resources, snapshot.unit[row]) * inverse
+        if entry.window is not None and entry.window.state is WindowState.OPEN:
             charged[spec.name] = _charged(entry, snapshot.resources, inverse, most, pieces, end)
+        else:
+            before = _carried(entry, start)
+            charged[spec.name] = _at_mean_rates(before, _charged(before, snapshot.resources, inverse, most, pieces, end))
     if not charged:
         return memory
     return Memory({**memory.queues, **charged}, memory.next_admission_order, memory.columns, memory.dress)
+
+
+def _last_window(entry: QueueMemory, wall: float) -> tuple[float, float] | None:
+    """Return from when to when use is to be charged to the window that is open, or should have opened; None without one."""
+    window, burst = entry.window, entry.promise.burst
+    if window is None:
+        return None
+    if window.state is WindowState.OPEN and window.deadline is not None:
+        start, deadline = entry.ledger_as_of, window.deadline
+    elif window.state in {WindowState.CLOSED, WindowState.ARMED} and burst is not None and window.opens_by >= entry.ledger_as_of:
+        start, deadline = window.opens_by, window.opens_by + burst.deadline_seconds
+    else:
+        return None
+    end = min(wall, deadline)
+    return (start, end) if start < end else None
+
+
+def _carried(entry: QueueMemory, at: float) -> QueueMemory:
+    """Return the entry as of a later time, at its own rates."""
+    since = at - entry.ledger_as_of
+    return replace(
+        entry,
+        ledger_value=entry.ledger_value + entry.ledger_rate * since,
+        delivered_value=entry.delivered_value + entry.delivered_rate * since,
+        received={name: (value + rate * since, rate) for name, (value, rate) in entry.received.items()},
+        ledger_as_of=at,
+    )
+
+
+def _at_mean_rates(before: QueueMemory, after: QueueMemory) -> QueueMemory:
+    """Return the entry before, with the rates that lead to the one after."""
+    seconds = after.ledger_as_of - before.ledger_as_of
+    values = {name: before.received.get(name, (0.0, 0.0))[0] for name in after.received}
+    return replace(
+        before,
+        ledger_rate=(after.ledger_value - before.ledger_value) / seconds,
+        delivered_rate=(after.delivered_value - before.delivered_value) / seconds,
+        received={name: (values[name], (value - values[name]) / seconds) for name, (value, _) in after.received.items()},
+    )
 
 
 def _charged(

@@ -33,26 +33,29 @@ class RecentUse:
         self._watched_since = now
 
     def pod_changed(self, old: Pod | None, new: Pod | None, wall: float, now: float) -> None:
-        """Take in one change of a pod."""
-        was, is_ = _counts(old), _counts(new)
-        pod = new if is_ else old
-        if was == is_ or pod is None:
+        """Take in one change of a pod: it was bound, has ended, or was resized."""
+        before, after = _bound_amounts(old), _bound_amounts(new)
+        if before == after:
             return
-        listed = math.isinf(self._watched_since)
-        at = now - _seconds_bound(pod, wall) if listed else now
         while self._changes and self._changes[0][0] < now - KEPT_SECONDS:
             self._changes.popleft()
-        if at >= now - KEPT_SECONDS:
-            self._changes.append((at, pod.metadata.namespace, 1 if is_ else -1, milli_requests(pod)))
+        for pod, sign, amounts in ((old, -1, before), (new, 1, after)):
+            if pod is None or amounts is None:
+                continue
+            listed = old is None and math.isinf(self._watched_since)
+            at = now - _seconds_bound(pod, wall) if listed else now
+            if at >= now - KEPT_SECONDS:
+                self._changes.append((at, pod.metadata.namespace, sign, amounts))
 
     def pieces(
-        self, namespace: str, resources: tuple[str, ...], usage: FloatArray, begin: float, end: float, now: float
+        self, namespace: str, resources: tuple[str, ...], bound: FloatArray, begin: float, end: float, now: float
     ) -> Iterator[tuple[float, FloatArray | None, bool]]:
         """Yield the use of a namespace from `end` back to `begin`, as seconds, (K,) amounts and whether this process saw all of it.
 
-        `usage`: (K,) now. Amounts that were not seen are a lower bound: pods may have ended before. None: not known at all.
+        `bound`: (K,) requests of all bound pods now. Amounts that were not all seen are a lower bound: pods may have ended before. None:
+        not known at all.
         """
-        horizon, level, at = now - KEPT_SECONDS, usage.copy(), now
+        horizon, level, at = now - KEPT_SECONDS, bound.copy(), now
         marks = [(time, sign, amounts) for time, name, sign, amounts in self._changes if name == namespace]
         marks += [(time, 0, {}) for time in (self._watched_since, horizon) if time < now]
         for time, sign, amounts in (*sorted(marks, key=lambda mark: -mark[0]), (-math.inf, 0, {})):
@@ -64,8 +67,9 @@ class RecentUse:
             at = min(at, time)
 
 
-def _counts(pod: Pod | None) -> bool:
-    return pod is not None and pod.bound and not pod.unmanaged
+def _bound_amounts(pod: Pod | None) -> Mapping[str, int] | None:
+    """Return the requests of a bound pod of a queue, in thousandths; None for every other pod."""
+    return milli_requests(pod) if pod is not None and pod.bound and not pod.unmanaged else None
 
 
 def _seconds_bound(pod: Pod, wall: float) -> float:
