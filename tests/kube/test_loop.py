@@ -32,6 +32,7 @@ class Rounds:
         self.due = math.inf
         self.busy = 0.0
         self.problem: Exception | None = None
+        self.lasting: Exception | None = None
         self.sent_well = True
         self.metrics = Metrics()
         self._real = world.engine.round
@@ -46,6 +47,8 @@ class Rounds:
             problem, self.problem = self.problem, None
             raise problem
         time.sleep(self.busy)  # a round holds the event loop
+        if self.lasting is not None:
+            raise self.lasting
         plan = self._real(view, wall, now)
         plan.due = now + self.due
         return plan
@@ -117,6 +120,18 @@ async def test_urgent_events_without_end_leave_other_work_as_long_as_a_round_tak
 async def test_events_without_end_leave_rounds_a_tenth_of_the_time() -> None:
     rounds = Rounds(debounce=1)
     rounds.busy = 0.01
+    async with running(rounds):
+        begun, count = time.monotonic(), len(rounds.at)
+        while time.monotonic() < begun + 1.0:
+            rounds.loop.mark()
+            await asyncio.sleep(0.002)
+        assert 2 <= len(rounds.at) - count <= 11
+
+
+async def test_events_without_end_leave_rounds_that_fail_a_tenth_of_the_time_too() -> None:
+    """Else a fault in every round takes the core that the process needs to renew its Lease and to say that it is unready."""
+    rounds = Rounds(debounce=1)
+    rounds.busy, rounds.lasting = 0.01, RuntimeError("in every round")
     async with running(rounds):
         begun, count = time.monotonic(), len(rounds.at)
         while time.monotonic() < begun + 1.0:

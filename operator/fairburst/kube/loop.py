@@ -112,7 +112,10 @@ class SchedulingLoop:
         return f"the last {self.failed_in_a_row} rounds failed: {self._failure}"
 
     def _failed(self, error: Exception) -> float:
-        """Note a failed round; return the seconds until the next one, which grow with each failure. One traceback for a cause."""
+        """Note a failed round; return the seconds until the next one if no event comes first, which grow with each failure.
+
+        One traceback for a cause.
+        """
         self.failed_in_a_row += 1
         self._metrics.round_failures.inc()
         failure = f"{type(error).__name__}: {error}"[:300]
@@ -152,11 +155,13 @@ class SchedulingLoop:
         self._urgent.clear()
         started = time.monotonic()
         since, self._first_event = min(self._first_event, started), math.inf
-        plan = self._engine.round(self._view, CLOCK(), started)
+        try:
+            plan = self._engine.round(self._view, CLOCK(), started)
+        finally:  # one that fails has held the event loop as well
+            planned = time.monotonic()
+            self._rest_until = planned + min(planned - started, self._config.debounce_milliseconds / 2000)
+            self._paused_until = planned + min(PAUSE_RATIO * (planned - started), LONGEST_PAUSE_SECONDS)
         plan.since = since
-        planned = time.monotonic()
-        self._rest_until = planned + min(planned - started, self._config.debounce_milliseconds / 2000)
-        self._paused_until = planned + min(PAUSE_RATIO * (planned - started), LONGEST_PAUSE_SECONDS)
         ok = await self._send(plan)
         self._observe(plan, started, planned, ok=ok)
         if self.after_round is not None:

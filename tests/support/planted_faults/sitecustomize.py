@@ -22,18 +22,18 @@ def plant(folder: Path) -> None:
     whole, decided = SchedulingLoop._round, Engine.round
 
     async def faulty(loop: SchedulingLoop) -> float:
-        if (folder / "fail").exists():
-            raise RuntimeError("planted by a test")
         while (folder / "hang").exists():  # noqa: ASYNC110  a file is no event
             await asyncio.sleep(0.2)
         return await whole(loop)
 
-    def slow(engine: Engine, *arguments: Any) -> Any:
+    def deciding(engine: Engine, *arguments: Any) -> Any:
+        if (folder / "fail").exists():  # here, because the loop has taken note of all changes by then, as with any real fault
+            raise RuntimeError("planted by a test")
         if (folder / "slow").exists():
             time.sleep(SLOW_SECONDS)
         return decided(engine, *arguments)
 
-    SchedulingLoop._round, Engine.round = faulty, slow  # type: ignore[method-assign]
+    SchedulingLoop._round, Engine.round = faulty, deciding  # type: ignore[method-assign]
 
 
 if FOLDER:
