@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from fairburst.kube.api.objects import Object, ResourceList, Struct
-from fairburst.kube.names import GROUP, VERSION
+from fairburst.kube.names import GROUP, LANE_CLASSES, VERSION
 from fairburst.quantity import parse_quantity
 
 PATHS = tuple(f"/apis/{GROUP}/{VERSION}/{plural}" for plural in ("latencyqueues", "throughputqueues"))
@@ -59,8 +59,10 @@ class ExpectedBurst:
 
 def classes(queues: Iterable[Queue], pool: str) -> dict[str, str]:
     """Return the pods' priority class by namespace, for namespaces with a queue of this pool that is governing and not in Observe mode."""
-    governing = (queue for queue in queues if queue.spec.pool == pool and queue.status.pod_priority is not None)
-    return {queue.metadata.namespace: queue.status.pod_priority.class_name for queue in governing if queue.status.pod_priority is not None}
+    in_pool = [(queue, queue.status.pod_priority) for queue in queues if queue.spec.pool == pool]
+    governing = [(queue, priority) for queue, priority in in_pool if priority is not None]
+    governing.sort(key=lambda pair: pair[1].class_name not in LANE_CLASSES.values())  # where there are several, the default queue's
+    return {queue.metadata.namespace: priority.class_name for queue, priority in governing}
 
 
 def expected_bursts(queues: Iterable[Queue], pool: str) -> list[ExpectedBurst]:

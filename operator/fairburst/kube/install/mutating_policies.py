@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from fairburst.config import Config
 from fairburst.kube.api.objects import DISRUPTION, OWN_CONTROLLERS
-from fairburst.kube.enforce.namespace_labels import BY_SIZE, HARD, LARGE, PRIORITIES, SOFT
+from fairburst.kube.enforce.namespace_labels import BY_QUEUE, BY_SIZE, HARD, LARGE, PRIORITIES, SOFT
 from fairburst.kube.enforce.pod_priority import class_values
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
 from fairburst.kube.jobs.job_size import (
@@ -29,10 +29,14 @@ from fairburst.kube.names import (
     GATE,
     HELD_ANNOTATION,
     HOLDS_LABEL,
+    LANE_CLASSES,
+    LANE_LABELS,
+    LANES,
     LARGE_CLASS,
     LOWEST_CLASS,
     POOL_LABEL,
     PRIORITY_LABEL,
+    QUEUE_LABEL,
     SMALL_CLASS,
     class_name,
 )
@@ -76,7 +80,8 @@ def policies(config: Config) -> list[Manifest]:
     sized = [*_size_policy(config), *_no_size_policy(config)] if by_size else []
     return [
         *(manifest for priority in priorities for gated in (False, True) for manifest in _priority_policy(priority, config, gated=gated)),
-        *_no_queue_policy(config, priorities),
+        *_by_queue_policy(config),
+        *_no_queue_policy(config, (*priorities, *BY_QUEUE.values())),
         *_hold_policy(config),
         *_disruption_policy(config),
         *sized,
@@ -97,6 +102,35 @@ def _priority_policy(priority: str, config: Config, *, gated: bool) -> list[Mani
     policy = _policy(name, [PRIORITIZED_PODS], expression, [{"name": "not-done", "expression": f"{_ORDINARY} && !({done})"}])
     held = _where(HOLDS_LABEL, "In" if gated else "NotIn", "Pods")
     return [policy, _binding(name, config, _where(POOL_LABEL, "In", config.pool.name), _where(PRIORITY_LABEL, "In", priority), held)]
+
+
+def _by_queue_policy(config: Config) -> list[Manifest]:
+    """Give new pods the priority of the queue that they ask for, where further queues have lanes; others that of the default queue.
+
+    The labels that name the lanes are out of reach of a match condition, so the policy is evaluated for every pod of such a namespace.
+    """
+    name, labels = _name("priority-by-queue", config), "namespaceObject.metadata.?labels.orValue({})"
+    defaults = {label: json.loads(_given(priority)) for priority, label in BY_QUEUE.items()}
+    patches = _class_patches("variables.given", config) + _node_selector_patches(config.pool.node_selector)
+    ordinary = {"name": "ordinary", "expression": _ORDINARY}
+    policy = _policy(name, [PRIORITIZED_PODS], f"variables.done ? [] : {patches}", [ordinary])
+    policy["spec"]["variables"] = [
+        {"name": "queue", "expression": f"object.metadata.?labels[?'{QUEUE_LABEL}'].orValue('')"},
+        {"name": "labels", "expression": labels},
+        {
+            "name": "lanes",
+            "expression": f"variables.queue == '' ? [] : {json.dumps([str(lane) for lane in LANES])}"
+            f".filter(lane, variables.labels[?'{LANE_LABELS[1][:-1]}' + lane].orValue('') == variables.queue)",
+        },
+        {
+            "name": "given",
+            "expression": f"size(variables.lanes) > 0 ? {_text(LANE_CLASSES[1][:-1])} + variables.lanes[0] : "
+            f"{json.dumps(defaults)}[?variables.labels[?'{PRIORITY_LABEL}'].orValue('')].orValue({_text(LOWEST_CLASS)})",
+        },
+        {"name": "done", "expression": _has_class("variables.given", config) + _has_node_selector(config.pool.node_selector)},
+    ]
+    where = _where(POOL_LABEL, "In", config.pool.name), _where(PRIORITY_LABEL, "In", *BY_QUEUE.values())
+    return [policy, _binding(name, config, *where)]
 
 
 def _no_queue_policy(config: Config, priorities: Sequence[str]) -> list[Manifest]:
