@@ -40,12 +40,12 @@ class Team:
             body = {"apiVersion": API, "kind": "ThroughputQueue", "metadata": metadata, "spec": {"weight": weight}}
             arena.admin("create", "-f", "-", body=body)
         for name, class_name in CLASSES.items():
-            until(lambda name=name, want=class_name: self.stamp(name) == want, PATIENCE_SECONDS, f"the class of {name}")
+            until(lambda name=name, want=class_name: self.class_given(name) == want, PATIENCE_SECONDS, f"the class of {name}")
             until(lambda want=class_name: want in self.quotas(), PATIENCE_SECONDS, f"the quota of {name}")
 
-    def stamp(self, name: str) -> str:
+    def class_given(self, name: str) -> str:
         found = json.loads(self.arena.admin("get", "throughputqueue", name, "-n", self.tenant.name, "-o", "json"))
-        return str(found.get("status", {}).get("stamp", {}).get("className", ""))
+        return str(found.get("status", {}).get("podPriority", {}).get("className", ""))
 
     def quotas(self) -> dict[str, JsonObject]:
         return {one["metadata"]["name"]: one for one in self.arena.listed("resourcequotas", self.tenant)}
@@ -143,7 +143,8 @@ def test_queues_of_a_namespace_and_a_rival_share_by_weight_and_the_burst_waits_f
 
 
 def test_a_deleted_queue_leaves_its_pods_to_the_default_queue(team: Team) -> None:
-    team.tenant("delete", "jobs", "--all")
+    team.tenant("delete", "jobs,pods", "--all", "--grace-period=0", "--force")
+    until(lambda: not team.arena.listed("pods", team.tenant), PATIENCE_SECONDS, "the pods of the test before to end")
     team.tenant.create(pod("left") | {"metadata": {"name": "left", "labels": {QUEUE: "weekly"}}})
     assert team.class_of("left") == CLASSES["weekly"]
     team.arena.admin("delete", "throughputqueue", "weekly", "-n", team.tenant.name)
