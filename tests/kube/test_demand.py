@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fairburst.kube.api.objects import JOB_TRACKING, Pod
@@ -12,6 +13,7 @@ from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.demand import NamespaceDemand, namespace_demand, waiting_lines, waiting_pods
 from fairburst.kube.usage.pod_index import COUNTED_SECONDS, PodIndex
 from fairburst.kube.workloads.replicas import Deployment, ReplicaSet, StatefulSet
+from fairburst.policy.arrays import FloatArray
 from tests.support.objects import GI, job, pod, replicated, requesting
 
 RESOURCES = ("cpu", "memory")
@@ -226,7 +228,7 @@ class TestWaitingPods:
 
     def listed(self, *things: Any) -> list[tuple[int, list[float], float]]:
         """(row, request, count) of the waiting pods of a namespace beside an empty one."""
-        found = waiting_pods({1: lines} if (lines := waiting_lines(demand(*things), RESOURCES)) is not None else {})
+        found = waiting_pods(None, {1: lines} if (lines := waiting_lines(demand(*things), RESOURCES)) is not None else {})
         if found is None:
             return []
         assert not found.in_order
@@ -254,3 +256,23 @@ def test_pods_of_another_namespace_that_name_a_jobs_uid_take_nothing_from_its_de
     result = demand(job("batch", "j", 4, requesting("2")), *forged)
     assert result.demand["cpu"] == 8.0
     assert [(owner.existing, owner.wanted) for owner in result.lacking] == [(0, 4)]
+
+
+def test_waiting_pods_that_follow_changes_equal_those_read_at_once() -> None:
+    rng = np.random.default_rng(3)
+    lines: dict[int, tuple[FloatArray, FloatArray]] = {}
+    followed = None
+    for _ in range(50):
+        changed: dict[int, tuple[FloatArray, FloatArray] | None] = {}
+        for row in rng.integers(0, 8, 3).tolist():
+            count = int(rng.integers(0, 3))
+            changed[row] = (rng.uniform(1, 9, (count, 2)), rng.uniform(1, 9, count)) if count else None
+        followed = waiting_pods(followed, changed)
+        lines = {row: now for row, now in {**lines, **changed}.items() if now is not None}
+        at_once = waiting_pods(None, {row: lines[row] for row in sorted(lines)})
+        if at_once is None or followed is None:
+            assert followed is at_once
+            continue
+        for one, other in ((followed.row, at_once.row), (followed.request, at_once.request), (followed.count, at_once.count)):
+            assert one.tolist() == other.tolist()
+            assert one.dtype == other.dtype

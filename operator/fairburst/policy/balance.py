@@ -16,8 +16,8 @@ import math
 
 import numpy as np
 
-from fairburst.policy.arrays import BoolArray, FloatArray
-from fairburst.policy.drf import largest_share, row_any_short
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
+from fairburst.policy.drf import largest_share, row_any_short, take_rows
 from fairburst.policy.table import ELASTIC, NO_WINDOW, Columns
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE
 
@@ -37,11 +37,11 @@ def balance(columns: Columns, now: float) -> FloatArray:
     return result
 
 
-def recent(columns: Columns, now: float, half_life: float) -> FloatArray:
-    """(N,) the same with half of it forgotten every `half_life` seconds."""
-    since, speed = np.maximum(0.0, now - columns.balance_as_of), math.log(2) / half_life
+def recent(columns: Columns, rows: IntArray, now: float, half_life: float) -> FloatArray:
+    """(M,) the same of these M rows, with half of it forgotten every `half_life` seconds."""
+    since, speed = np.maximum(0.0, now - columns.balance_as_of.take(rows)), math.log(2) / half_life
     kept = np.exp(-speed * since)
-    result: FloatArray = columns.recent_value * kept + columns.balance_rate * (1.0 - kept) / speed
+    result: FloatArray = columns.recent_value.take(rows) * kept + columns.balance_rate.take(rows) * (1.0 - kept) / speed
     return result
 
 
@@ -56,11 +56,16 @@ def catch_up(columns: Columns, wants: BoolArray, unit: FloatArray, inverse: Floa
     weight = columns.declared.weight
     taking_part = wants & (columns.state == NO_WINDOW) & (columns.guarantee == ELASTIC) & ~columns.declared.latency
     share = weight / max(float(weight[wants].sum()), SMALLEST)
-    lacking = recent(columns, now, half_life) / (share * half_life * FULL_BOOST_AT)
-    factor = np.clip(1.0 + lacking, 1.0 / MOST_BOOST, MOST_BOOST)
     taking_part &= share >= FEWEST_UNITS * largest_share(unit, inverse)
-    factor = np.where(taking_part & (np.abs(factor - 1.0) > BOOST_STEP), np.round(factor / BOOST_STEP) * BOOST_STEP, 1.0)
-    return None if (factor == 1.0).all() else factor
+    rows = np.flatnonzero(taking_part)
+    lacking = recent(columns, rows, now, half_life) / (share.take(rows) * half_life * FULL_BOOST_AT)
+    boost = np.clip(1.0 + lacking, 1.0 / MOST_BOOST, MOST_BOOST)
+    boost = np.where(np.abs(boost - 1.0) > BOOST_STEP, np.round(boost / BOOST_STEP) * BOOST_STEP, 1.0)
+    if (boost == 1.0).all():
+        return None
+    factor = np.ones(len(weight))
+    factor[rows] = boost
+    return factor
 
 
 def settle(
@@ -85,12 +90,12 @@ def settle(
     rows = np.flatnonzero(rate != columns.balance_rate)
     if rows.size == 0:
         return
-    most = MOST_SECONDS * np.max(unit[rows] * inverse, axis=1)
+    most = MOST_SECONDS * largest_share(take_rows(unit, rows), inverse)
     value = np.clip(balance(columns, now)[rows], -most, most)
     forgotten = (columns.balance_rate[rows] == 0) & (now - columns.balance_as_of[rows] > FORGOTTEN_SECONDS)
     value = np.where(forgotten, 0.0, np.where(part[rows], value, np.minimum(value, 0.0)))
     if half_life > 0:
-        columns.recent_value[rows] = recent(columns, now, half_life)[rows]
+        columns.recent_value[rows] = recent(columns, rows, now, half_life)
     columns.balance_value[rows] = value
     columns.balance_as_of[rows] = now
     columns.balance_rate[rows] = rate[rows]
@@ -116,6 +121,10 @@ def _received(usage: FloatArray, allocation: FloatArray, unit: FloatArray, capac
         total = float(more.sum())
         if total > free:
             part = min(part, float(free) / total)
-    unused *= part
-    unused += usage
-    return largest_share(unused, inverse)
+    received, share = np.zeros(len(usage)), np.empty(len(usage))
+    for column, scale in enumerate(inverse):  # one column at a time stays in the processor's cache
+        np.multiply(unused[:, column], part, out=share)
+        share += usage[:, column]
+        share *= scale
+        np.maximum(received, share, out=received)
+    return received

@@ -131,8 +131,13 @@ def seconds_until_spent(columns: Columns, current: Current, account: Account, ro
 
 def _until_all_received(columns: Columns, current: Current, rows: IntArray, now: float) -> FloatArray:
     """Seconds until each resource has received its declared demand; infinite where one receives nothing."""
-    received = columns.received_value[rows] + columns.received_rate[rows] * np.maximum(0.0, now - columns.ledger_as_of[rows])[:, None]
-    short = ~spent(received, current.shares[rows])
+    since = np.maximum(0.0, now - columns.ledger_as_of[rows])
+    longest = np.zeros(len(rows))
     with np.errstate(divide="ignore", invalid="ignore"):
-        longest: FloatArray = np.where(short, (current.shares[rows] - received) / columns.received_rate[rows], 0.0).max(axis=1)
+        for column in range(current.shares.shape[1]):
+            rate, declared = columns.received_rate[:, column].take(rows), current.shares[:, column].take(rows)
+            received = columns.received_value[:, column].take(rows) + rate * since
+            left = (declared - received) / rate
+            left[spent(received, declared)] = 0.0
+            np.maximum(longest, left, out=longest)
     return longest

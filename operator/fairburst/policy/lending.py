@@ -78,7 +78,8 @@ class Lender:
             some = np.flatnonzero(short[self.waiting.row] & (self.waiting.count > 0) & row_any(self.waiting.request > SMALLEST))
             parts.append((self.waiting.row[some], self.waiting.request[some], self.waiting.count[some]))
             listed[self.waiting.row] = True
-        rows = np.flatnonzero(short & ~listed & self._may_borrow(allocation, most))
+        rows = np.flatnonzero(short & ~listed)
+        rows = rows[self._may_borrow(allocation, rows, most)]
         if rows.size:
             request = take_rows(self.unit, rows)
             count = _whole(take_rows(self.wanted, rows) - take_rows(self.usage, rows), request, np.full(rows.size, math.inf))
@@ -90,24 +91,28 @@ class Lender:
         order = np.argsort(row, kind="stable")
         return _Lines.of(row[order], request[order], count[order], listed, self)
 
-    def _may_borrow(self, allocation: FloatArray, most: FloatArray) -> BoolArray:
-        """(N,) queues whose first `unit` beyond their allocation takes at most (K,) `most` beside it, resource by resource."""
-        number = np.full(len(allocation), math.inf)
+    def _may_borrow(self, allocation: FloatArray, rows: IntArray, most: FloatArray) -> BoolArray:
+        """(M,) those of these M queues whose first `unit` beyond their allocation takes at most (K,) `most` beside it, by resource."""
+        number = np.full(len(rows), math.inf)
+        columns = [
+            (allocation[:, column].take(rows), self.usage[:, column].take(rows), self.unit[:, column].take(rows))
+            for column in range(len(most))
+        ]
         with np.errstate(divide="ignore", invalid="ignore"):
-            for column in range(len(most)):
-                times = allocation[:, column] - self.usage[:, column]
+            for given, used, unit in columns:
+                times = given - used
                 np.maximum(times, 0.0, out=times)
-                times /= self.unit[:, column]
+                times /= unit
                 np.fmin(number, times, out=number)  # nothing of nothing is no number, and says nothing
         number += 1.0 + _NEARLY
         np.floor(number, out=number)
         result: BoolArray = np.isfinite(number)
         number[~result] = 0.0
-        for column, available in enumerate(most):
+        for (given, used, unit), available in zip(columns, most, strict=True):
             beyond = number - _NEARLY
-            beyond *= self.unit[:, column]
-            beyond += self.usage[:, column]
-            beyond -= np.maximum(allocation[:, column], self.usage[:, column])
+            beyond *= unit
+            beyond += used
+            beyond -= np.maximum(given, used)
             result &= beyond <= available
         return result
 

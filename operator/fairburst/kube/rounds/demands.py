@@ -24,8 +24,8 @@ class DemandTable:
         self.pods = np.zeros(0)
         self.uncharged: dict[str, dict[str, float]] = {}
         self.waiting: WaitingPods | None = None
-        self._lines: dict[int, tuple[FloatArray, FloatArray]] = {}
-        self._stale = True
+        self._listed: set[int] = set()  # rows with waiting pods
+        self._lines: dict[int, tuple[FloatArray, FloatArray] | None] = {}  # of the rows written in this round, if they have or had any
 
     def refresh(
         self,
@@ -58,8 +58,8 @@ class DemandTable:
             self.demand, self.usage, self.unit = np.zeros(shape), np.zeros(shape), np.zeros(shape)
             self.pods = np.zeros(len(rows))
             namespaces = rows
-            self._lines.clear()
-            self._stale = True
+            self.waiting = None
+            self._listed.clear()
         else:  # a snapshot of an earlier round may still be read
             namespaces = [namespace for namespace in namespaces if namespace in rows]
             if not namespaces:
@@ -67,8 +67,9 @@ class DemandTable:
             self.demand, self.usage, self.unit = self.demand.copy(), self.usage.copy(), self.unit.copy()
         for namespace in namespaces:
             self._write(view, namespace, rows[namespace])
-        if self._stale:
-            self.waiting, self._stale = waiting_pods(self._lines), False
+        if self._lines:
+            self.waiting = waiting_pods(self.waiting, self._lines)
+            self._lines.clear()
 
     def charge_no_more(self, uncharged: dict[str, dict[str, float]]) -> set[str]:
         """Note the requests by namespace of bound pods that count for no queue; return the namespaces where they changed."""
@@ -91,11 +92,12 @@ class DemandTable:
         grows = max(1.0, GROWTH_FRACTION * running.pods) if running.unannounced else 0.0
         self.pods[row] = running.pods + lacking + grows
         lines = waiting_lines(wanted, view.pods.resources)
-        self._stale |= lines is not None or row in self._lines
-        if lines is not None:
+        if lines is not None or row in self._listed:
             self._lines[row] = lines
+        if lines is not None:
+            self._listed.add(row)
         else:
-            self._lines.pop(row, None)
+            self._listed.discard(row)
 
 
 def amounts_wanted(demand: NamespaceDemand, resources: tuple[str, ...]) -> FloatArray:

@@ -78,14 +78,9 @@ def sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> Work:
     A whole job waits until it runs. Task by task, a running job waits for the rest of its tasks, and no job waits for more than the pool.
     Raises InvalidSnapshotError if a job's amounts are not K finite numbers >= 0.
     """
-    takes_part = levels.taking_part.tolist()
-
-    def is_looked_at(job: Job) -> bool:
-        row = levels.row_of.get(job.queue)
-        return row is not None and takes_part[row]
-
-    running = [job for job in jobs.running if is_looked_at(job)]
-    listed = running + [job for job in jobs.pending if is_looked_at(job)]
+    row_of, takes_part = levels.row_of, [*levels.taking_part.tolist(), False]
+    running = [job for job in jobs.running if takes_part[row_of.get(job.queue, -1)]]
+    listed = running + [job for job in jobs.pending if takes_part[row_of.get(job.queue, -1)]]
     width = len(levels.pool)
     is_running = np.arange(len(listed)) < len(running)
     request = _stacked(listed, [job.request for job in listed], width)
@@ -102,7 +97,7 @@ def sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> Work:
         waits &= ~is_running & ~too_large
     else:
         missing = np.minimum(missing, levels.pool)
-    rows = np.array([levels.row_of[job.queue] for job in listed], dtype=np.int64)
+    rows = np.array([row_of[job.queue] for job in listed], dtype=np.int64)
     small_demand = np.zeros_like(levels.level)
     np.add.at(small_demand, rows[small], np.maximum(wanted, held)[small])
     size = _sizes(request, levels.pool) if config.smallest_first else np.zeros(len(listed))
@@ -145,7 +140,9 @@ def _sizes(request: FloatArray, pool: FloatArray) -> FloatArray:
 
 
 def _waiting(jobs: Sequence[Job], missing: FloatArray, which: BoolArray, size: FloatArray) -> Waiting:
-    order = sorted(np.flatnonzero(which).tolist(), key=lambda at: (size[at], jobs[at].submitted, jobs[at].name))
+    places, sizes = np.flatnonzero(which).tolist(), size[which].tolist()
+    keys = sorted((share, jobs[at].submitted, jobs[at].name, at) for share, at in zip(sizes, places, strict=True))
+    order = [key[-1] for key in keys]
     return Waiting([jobs[at] for at in order], missing[order])
 
 
