@@ -18,6 +18,7 @@ QUEUE_LABEL = f"{GROUP}/queue"  # on a pod: the queue that it asks for
 LANES = tuple(range(1, 9))
 LANE_LABELS = {lane: f"{GROUP}/queue-{lane}" for lane in LANES}  # on a namespace: the queue that has the lane
 NAMESPACE_LABELS = (MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL, HOLDS_LABEL, *LANE_LABELS.values())
+NAMESPACE_LABELS_TEXT = f"{', '.join(NAMESPACE_LABELS[:4])}, {LANE_LABELS[1]} to {LANE_LABELS[LANES[-1]]}"
 
 # Holds on new work: a gate on pods, and a note on Jobs that fairburst suspends.
 GATE = f"{GROUP}/queue"
@@ -42,6 +43,7 @@ PART_QUOTAS = (SMALL_QUOTA, LARGE_QUOTA)
 LANE_QUOTAS = {lane: f"{QUOTA_NAME}-queue-{lane}" for lane in LANES}
 OTHER_QUOTAS = (*PART_QUOTAS, *LANE_QUOTAS.values())
 OUR_QUOTAS = frozenset({QUOTA_NAME, *OTHER_QUOTAS})
+OUR_QUOTAS_TEXT = f"{QUOTA_NAME}, {LARGE_QUOTA}, {SMALL_QUOTA}, {LANE_QUOTAS[1]} to {LANE_QUOTAS[LANES[-1]]}"
 CLASS_OF = {SMALL_QUOTA: SMALL_CLASS, LARGE_QUOTA: LARGE_CLASS}  # the pods that a part counts
 
 

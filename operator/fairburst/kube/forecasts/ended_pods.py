@@ -22,12 +22,12 @@ class Run(NamedTuple):
     """A pod's run. `job`: name of the Job that owns it, "" for others; `owner`: uid of its controller, or its own."""
 
     namespace: str
-    priority_class: str
     job: str
     owner: str
     tasks: int
     started: float
     ended: float
+    priority_class: str = ""
 
 
 class EndedPods:
@@ -47,7 +47,7 @@ class EndedPods:
         job = owner.name if owner is not None and owner.kind == "Job" else ""
         uid = metadata.uid if owner is None else owner.uid
         tasks = self._tasks(metadata.namespace, job)
-        self._runs.append(Run(metadata.namespace, old.spec.priority_class_name, job, uid, tasks, started_of(old), wall))
+        self._runs.append(Run(metadata.namespace, job, uid, tasks, started_of(old), wall, old.spec.priority_class_name))
 
     def take(self) -> list[Run]:
         """Return the runs, and forget them."""
@@ -96,7 +96,7 @@ def run_of(pod: Mapping[str, Any]) -> Run | None:
     started = epoch(status["startTime"])
     uid = owner.get("uid") or metadata.get("uid", "")
     priority_class = (pod.get("spec") or {}).get("priorityClassName", "")
-    return Run(metadata.get("namespace", ""), priority_class, job, uid, 1, started, max(started, finished))
+    return Run(metadata.get("namespace", ""), job, uid, 1, started, max(started, finished), priority_class)
 
 
 @functools.lru_cache(maxsize=4096)
