@@ -47,8 +47,13 @@ UNDIVIDED = Spaces()
 
 
 def space_of(namespace: str, queue: str) -> str:
-    """Return the space of a further queue. `namespace_of` is the inverse."""
+    """Return the space of a further queue. `namespace_of` and `queue_of` are the inverse."""
     return f"{namespace}/{queue}"
+
+
+def queue_of(space: str) -> str:
+    """Return the further queue of a space, empty for that of a default queue."""
+    return space.partition("/")[2]
 
 
 def namespace_of(space: str) -> str:
