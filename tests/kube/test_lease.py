@@ -198,15 +198,20 @@ class TestResigning:
 
 class TestWaiting:
     def test_turns_are_a_retry_time_apart_and_up_to_a_fifth_more(self) -> None:
-        assert leader(100.0).pause(100.0, 0.0) == 1.0
-        assert leader(100.0).pause(100.0, 1.0) == 1.2
+        assert leader(100.0).pause(100.0, 100.0, 0.0) == 1.0
+        assert leader(100.0).pause(100.0, 100.0, 1.0) == 1.2
+
+    def test_slow_answers_leave_time_for_other_writes(self) -> None:
+        """The right to write counts from the sending of a renewal, so the next one is not put off by its answer."""
+        assert leader(100.0).pause(100.0, 100.7, 0.0) == pytest.approx(0.3)
+        assert leader(100.0).pause(100.0, 102.0, 1.0) == pytest.approx(0.1)
 
     def test_the_end_of_our_right_and_of_others_is_not_overslept(self) -> None:
-        assert leader(100.0).pause(104.75, 1.0) == 0.25
-        assert standby(100.0).pause(107.5, 1.0) == 0.5
+        assert leader(100.0).pause(104.75, 104.75, 1.0) == 0.25
+        assert standby(100.0).pause(107.5, 107.5, 1.0) == 0.5
 
     def test_what_has_ended_long_ago_is_no_reason_to_hurry(self) -> None:
-        assert standby(100.0).pause(200.0, 0.0) == 1.0
+        assert standby(100.0).pause(200.0, 200.0, 0.0) == 1.0
 
 
 @dataclass
@@ -439,7 +444,10 @@ class FixedFence:
     """A right to write until a given time."""
 
     def __init__(self, seconds: float) -> None:
-        self.server_seconds = 3.0
+        self.server_seconds, self.waits_for_seconds = 3.0, 2.0
+        self._until = time.monotonic() + seconds
+
+    def renew(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
 
     def seconds_left(self) -> float:
@@ -481,3 +489,45 @@ async def test_a_write_ends_with_the_right_to_write_and_the_server_is_told_to_hu
         assert 0.5 <= time.monotonic() - began < 30.0
         await settled
     assert asked == ["3s"]
+
+
+async def test_a_write_for_which_too_little_time_is_left_waits_for_the_renewal() -> None:
+    """It would be cut off, put off as one that failed, and might arrive nevertheless."""
+    answered: list[float] = []
+
+    async def slow(_: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.4)
+        answered.append(time.monotonic())
+        return web.json_response({})
+
+    from fairburst.kube.api.auth import Credentials
+
+    async with Server(slow) as url, ApiClient(Credentials(url)) as client:
+        client.fence = fence = FixedFence(30.0)
+        await client.merge_patch("/first", {})
+        fence.renew(0.3)
+        write = asyncio.create_task(client.merge_patch("/second", {}))
+        await asyncio.sleep(0.1)
+        fence.renew(30.0)
+        await write
+        assert len(answered) == 2
+        fence.renew(0.3)
+        with pytest.raises(NotLeading):
+            await client.merge_patch("/third", {})
+        assert len(answered) == 2, "it was not sent"
+
+
+async def test_with_half_the_right_to_write_left_a_write_is_sent_however_slow_the_server_is() -> None:
+    async def slow(_: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(1.0)
+        return web.json_response({})
+
+    from fairburst.kube.api.auth import Credentials
+
+    async with Server(slow) as url, ApiClient(Credentials(url)) as client:
+        client.fence = fence = FixedFence(30.0)
+        fence.waits_for_seconds = 0.2
+        await client.merge_patch("/first", {})
+        fence.renew(0.5)
+        with pytest.raises(Unavailable, match="no answer in time"):
+            await client.merge_patch("/second", {})

@@ -9,7 +9,13 @@ import pytest
 
 from fairburst.kube.api import retry
 from fairburst.kube.api.errors import ApiError, BackedOff, Conflict, Forbidden, Invalid, NotLeading, TooManyRequests, Unavailable
-from fairburst.kube.api.retry import LEAST_PER_SECOND, LONGEST_PAUSE_AFTER_REFUSAL_SECONDS, LONGEST_PAUSE_SECONDS, WriteRetries
+from fairburst.kube.api.retry import (
+    FULL_PER_SECOND,
+    LEAST_PER_SECOND,
+    LONGEST_PAUSE_AFTER_REFUSAL_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    WriteRetries,
+)
 from tests.support.fake_api import FakeApi, status
 
 QUOTA = "/api/v1/namespaces/{}/resourcequotas/fairburst"
@@ -72,6 +78,17 @@ def test_an_object_that_fails_waits_twice_as_long_each_time(clock: Clock) -> Non
     assert all(0.5 * 2**number - 0.02 <= pause <= 2**number + 0.02 for number, pause in enumerate(pauses[:4]))
     assert all(LONGEST_PAUSE_SECONDS / 2 - 0.02 <= pause <= LONGEST_PAUSE_SECONDS + 0.02 for pause in pauses[4:])
     assert len({round(pause, 1) for pause in pauses[4:]}) > 3, "the pauses have jitter"
+
+
+def test_the_pods_of_a_burst_are_sent_together_to_a_slow_server(clock: Clock) -> None:
+    """Offered in one instant, each of them but one would wait for its next offer otherwise, a second later."""
+    retries = WriteRetries()
+    for number in range(retry.TROUBLE_BEGINS):
+        retries.failed("PATCH", QUOTA.format(f"other-{number}"), BROKEN)
+    for number in range(7):
+        retries.admit(f"/api/v1/namespaces/burst/pods/{number}")
+    paths = [f"/api/v1/namespaces/burst/pods/late-{number}" for number in range(1000)]
+    assert attempts(retries, clock, paths, BROKEN, 1)[0] <= FULL_PER_SECOND / 2
 
 
 def test_others_do_not_wait_for_an_object_that_fails(clock: Clock) -> None:

@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 API_VERSION = "coordination.k8s.io/v1"
 LONGEST_LEASE_SECONDS = 60.0  # upper bound for the duration that another holder's Lease declares
 JITTER = 0.2  # as in client-go, so that replicas that start together do not send their requests together
+LEAST_PAUSE = 0.1  # of the retry time, after a turn that took longer than it
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +127,13 @@ class Candidacy:
             return None
         return LeaseRecord("", 1.0, self._stored.acquired, None, self._stored.transitions, self._stored.version)
 
-    def pause(self, now: float, jitter: float) -> float:
-        """Return the seconds until the next turn, at most until the right to write or the Lease ends. jitter: in [0, 1]."""
-        wait = self._times.retry * (1 + JITTER * jitter)
+    def pause(self, began: float, now: float, jitter: float) -> float:
+        """Return the seconds until the next turn, at most until the right to write or the Lease ends. `began`: time at which the last turn
+        began. jitter: in [0, 1].
+
+        The retry time counts from then: with answers as slow as two seconds, a pause after each would leave no time for other writes.
+        """
+        wait = max(LEAST_PAUSE * self._times.retry, self._times.retry * (1 + JITTER * jitter) - (now - began))
         ends = self.writes_until if self.leads(now) else self.free_at
         return min(wait, ends - now) if ends > now else wait
 
@@ -144,6 +149,7 @@ class LeaderElection:
         self.standing_by.set()
         # A request that has reached the server at the deadline gets this long to end.
         self.server_seconds = times.lease - times.renew_deadline
+        self.waits_for_seconds = times.renew_deadline / 2  # renewals come in time up to answers as slow as that
         self._client, self._name, self._times = client, name, times
         self._collection = f"/apis/{API_VERSION}/namespaces/{namespace}/leases"
         self._candidacy = Candidacy(identity, times)
@@ -168,9 +174,10 @@ class LeaderElection:
             while True:
                 self._changed.clear()
                 async with self._turns:
+                    began = time.monotonic()
                     await self._turn()
                 self._publish()
-                pause = self._candidacy.pause(time.monotonic(), random.random())  # noqa: S311 (jitter, not a secret)
+                pause = self._candidacy.pause(began, time.monotonic(), random.random())  # noqa: S311 (jitter, not a secret)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._changed.wait()

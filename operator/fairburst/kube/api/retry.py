@@ -30,6 +30,7 @@ FREE_CONFLICTS = 2
 LEAST_PER_SECOND = 5.0
 FULL_PER_SECOND = 300.0
 TROUBLE_BEGINS, MOST_TROUBLE = 10, 16  # consecutive failures from which all writes slow down, and their largest count
+TOGETHER_SECONDS = 0.2  # whose writes may be sent at once: the pods of a burst are offered together
 OTHERS_FIRST_SECONDS = 2.0  # for so long a slow API server gets only writes that have not failed yet
 LOG_PAUSE_SECONDS = (10.0, 300.0)
 CAUSE_ENDS_SECONDS = 600.0  # a cause that was absent for so long is logged as a new one
@@ -76,11 +77,11 @@ class WriteRetries:
             raise BackedOff(f"{path}: failed {failing.failures} times, next attempt in {failing.waits_until - now:.1f} s")
         rate = self._rate()
         if rate < FULL_PER_SECOND:
-            if now < self._next_at or (failing is not None and now < self._others_first_until):
+            if now < self._next_at - TOGETHER_SECONDS or (failing is not None and now < self._others_first_until):
                 if failing is None:
                     self._others_first_until = now + OTHERS_FIRST_SECONDS
                 raise BackedOff(f"{path}: the API server fails, {rate:.0f} writes a second are sent")
-            self._next_at = now + 1.0 / rate
+            self._next_at = max(now, self._next_at) + 1.0 / rate
 
     def succeeded(self, path: str) -> None:
         """Note that a write succeeded."""
