@@ -10,7 +10,7 @@ import pytest
 from fairburst.kube.api.objects import Job, Pod
 from fairburst.kube.enforce.quota_plan import amounts
 from fairburst.kube.rounds.view import RoundPlan
-from tests.support.objects import World, job, latency_spec, pod, pod_spec
+from tests.support.objects import World, job, latency_spec, node, pod, pod_spec, requesting
 
 LQ, TQ = "LatencyQueue", "ThroughputQueue"
 NIGHTLY = "fairburst-queue-1"
@@ -175,3 +175,22 @@ def test_another_engine_takes_over_with_the_same_lanes(world: World) -> None:
     assert usage["team/nightly"] == 1.0
     assert not plan.labels
     assert not plan.quota_writes
+
+
+def test_a_change_of_one_queues_places_leaves_the_quotas_of_the_others(world: World) -> None:
+    """Only the rival's Job grows, so only places for pods move, those of one queue of the team and not those of the other."""
+    world.nodes.update({("", name): node(name, pods="30") for _, name in world.nodes})
+    world.controller("Job", None, job("team", "day", 20, requesting("100m", "1Mi")))
+    world.round()
+    before = places(world)
+    for pods in range(1, 60, 3):
+        world.controller("Job", None, job("rival", "work", pods, requesting("100m", "1Mi")))
+        world.after(0.1)
+        assert not world.round().quota_deletions
+    world.after(5.0)
+    world.round()
+    assert places(world) != before
+
+
+def places(world: World) -> list[str | None]:
+    return [(world.quotas["team", name].spec.hard or {}).get("pods") for name in ("fairburst", NIGHTLY)]

@@ -242,7 +242,7 @@ class Engine:
         with self.contained.object("divide places for pods of", ""):
             total = self._cluster.slots(round_.view)
             self._places.divide(round_, self._managed, total, demands.pods, promises_changed=bool(changes.queues))
-        items = self._managed.of(round_.touched)
+        items = self._managed.touched(round_)
         with self.contained.object("steer the quota of", ""):
             self._quotas.steer(round_, items, demands.uncharged)
             self._quotas.entitle(items, entitled)

@@ -45,6 +45,11 @@ class ManagedNamespaces:
         """Return those of these namespaces that are managed."""
         return [self._items[namespace] for namespace in namespaces if namespace in self._items]
 
+    def touched(self, round_: RoundContext) -> list[ManagedNamespace]:
+        """Return the touched ones, and touch all spaces of their namespaces: quotas without a target among them are deleted."""
+        round_.touched.update(round_.queue_set.spaces.whole(round_.touched))
+        return self.of(round_.touched)
+
     def refresh(self, round_: RoundContext, demands: Mapping[str, NamespaceDemand], plan: RoundPlan) -> bool:
         """Compute the touched namespaces again; return whether the obstacles of one have changed.
 
