@@ -173,10 +173,16 @@ class TestOnACluster:
         assert found["new/lq"]["class"]["after"] == "Hard"
         assert found["serving/lq"]["class"] == {"before": "Hard", "after": "Hard"}
 
-    def test_a_second_queue_in_a_namespace_is_refused(self, served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        file = manifest(tmp_path / "new.yaml", "batch/other", "ThroughputQueue")
+    def test_a_second_latency_queue_in_a_namespace_is_refused(
+        self, served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = manifest(tmp_path / "new.yaml", "batch/other", **latency_spec())
         assert main(["plan", *served.arguments, "-f", str(file)]) == WRONG_ARGUMENTS
-        assert "ThroughputQueue tq of pool default already governs namespace batch" in capsys.readouterr().err
+        assert "ThroughputQueue tq already governs namespace batch; beside it only ThroughputQueues" in capsys.readouterr().err
+
+    def test_a_further_queue_of_a_namespace_is_tried(self, served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        found = planned(capsys, *served.arguments, "-f", str(manifest(tmp_path / "new.yaml", "batch/other", "ThroughputQueue")))
+        assert found["batch/other"]["class"] == {"before": None, "after": "Elastic"}
 
     def test_another_pool_is_refused(self, served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         file = manifest(tmp_path / "new.yaml", "new/tq", "ThroughputQueue", pool="gpus")

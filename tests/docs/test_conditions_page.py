@@ -72,6 +72,8 @@ def produced() -> Iterator[ConditionValue]:
     world.queue("LatencyQueue", "n", spec=latency_spec())
     world.queue("LatencyQueue", "n", name="second", spec=latency_spec(), created="2026-02-01T00:00:00Z")
     world.queue("LatencyQueue", "kube-system", spec=latency_spec())
+    for number in range(9):
+        world.queue("ThroughputQueue", "n", name=f"beside-{number}", created=f"2026-03-01T00:00:0{number}Z")
     world.queue("ThroughputQueue", "wrong", spec={"weight": -1})
     plan = world.plan()
     governing = next(one for one in plan.queue_set.entries if one.governs)

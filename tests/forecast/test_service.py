@@ -301,3 +301,24 @@ def test_bytes_of_a_cluster_of_many_terabytes_can_be_counted() -> None:
         found.append(start(site.ask(), "next").median)
     assert found[0] is not None
     assert found[1] == pytest.approx(found[0], abs=0.5)
+
+
+def test_the_work_and_the_ended_pods_of_a_further_queue_are_its_own() -> None:
+    site = Site()
+    site.world.queue(LQ, "team", "bursts", latency_spec(), created="2026-01-01T00:00:00Z")
+    site.world.queue(TQ, "team", "nightly", created="2026-01-01T00:00:01Z")
+    site.world.round()
+    made = job("team", "night", 128, requesting("1", "1Gi"), completions=128)
+    made.metadata.creation_timestamp = stamp(site.world.wall)
+    made.spec.template.metadata.labels = {"fairburst.dev/queue": "nightly"}
+    site.world.controller("Job", None, made)
+    bound = pod("team", "night-0", requesting("1", "1Gi"), owner=("Job", "night"), node="node-0", phase="Running")
+    bound.spec.priority_class_name = "fairburst-queue-1"
+    bound.status.start_time = stamp(site.world.wall)
+    site.world.put(bound)
+    wall = site.world.wall
+    site.ended = [Run("team", "night", "night", 1, wall - 100.0, wall, name) for name in ("fairburst-queue-1", "")]
+    asked = site.question()
+    queues = [spec["name"] for spec in asked.queues]
+    assert {queues[one.queue]: sum(count for count, _ in one.running) for one in asked.work} == {"team/nightly": 1}
+    assert [one.queue for one in asked.ended] == ["team/nightly", "team/bursts"]

@@ -15,7 +15,7 @@ import pytest
 
 from e2e.certificates import write_certificates
 from fairburst.config import Config, parse_config
-from fairburst.kube.admission.mutation import another_pools, governing, held_patch, job_patch, pod_patch
+from fairburst.kube.admission.mutation import another_pools, asked_queue, governing, held_patch, job_patch, pod_patch
 from fairburst.kube.admission.server import PATH, AdmissionServer, CertificateError
 from fairburst.kube.install.webhook import mutating_webhook
 from fairburst.kube.jobs.job_size import SIZE_LABEL
@@ -164,6 +164,23 @@ def test_a_queue_governs_in_its_own_namespace_and_pool_once_it_has_a_priority() 
         )
         is None
     )
+
+
+def test_a_pod_gets_the_class_of_the_further_queue_that_it_asks_for_and_otherwise_the_default_queues() -> None:
+    classes = {"bursts": "fairburst-hard", "nightly": "fairburst-queue-1"}
+    queues = {
+        (kind, "team", name): {"spec": {}, "status": {"podPriority": {"className": classes[name], "value": 1, "preemptionPolicy": "Never"}}}
+        for kind, name in (("LatencyQueue", "bursts"), ("ThroughputQueue", "nightly"))
+    }
+
+    def given(label: str | None, where: str = "team") -> str | None:
+        body = {"metadata": {} if label is None else {"labels": {"fairburst.dev/queue": label}}}
+        found = asked_queue(queues, body, where, "default")
+        return None if found is None else found[1]["podPriority"]["className"]
+
+    assert given("nightly") == "fairburst-queue-1"
+    assert {given(label) for label in (None, "", "nobody", "bursts")} == {"fairburst-hard"}
+    assert given("nightly", "rival") is None, "a queue of another namespace"
 
 
 def test_the_registration_fails_closed_only_where_a_gate_must_not_be_missed() -> None:

@@ -15,7 +15,7 @@ from fairburst.config import ExtenderConfig
 from fairburst.kube.api.objects import Node
 from fairburst.kube.extender.answers import Answer, NotUnderstoodError, filtered, prioritized
 from fairburst.kube.extender.node_table import NodeTable
-from fairburst.kube.extender.queue_objects import ExpectedBurst, Queue, classes, expected_bursts
+from fairburst.kube.extender.queue_objects import ExpectedBurst, Queue, classes, expected_bursts, spaces_of
 from fairburst.kube.extender.server import ExtenderServer
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.telemetry.metrics import ExtenderMetrics
@@ -39,8 +39,9 @@ class Site:
     def set_nodes(self, *nodes: Node) -> None:
         self.table.set_nodes(nodes)
 
-    def bind(self, namespace: str, where: str, cpu: int, **more: Any) -> None:
+    def bind(self, namespace: str, where: str, cpu: int, priority_class: str = "", **more: Any) -> None:
         new = pod(namespace, f"p{self._bound}", requesting(str(cpu), f"{cpu}Gi"), node=where, phase="Running", **more)
+        new.spec.priority_class_name = priority_class
         self._bound += 1
         self.pods.update(None, new)
         self.table.refresh([where])
@@ -199,8 +200,38 @@ def test_what_is_read_of_queues() -> None:
     assert expected_bursts(queues, "default") == [ExpectedBurst("holding/queue", BURST.needed, BURST.unit)]
 
 
-def queue(where: str, status: dict[str, Any] | None, spec: dict[str, Any] | None = None) -> Queue:
-    return msgspec.convert(stored_queue("LatencyQueue", where, "queue", spec, status=status), Queue)
+def test_the_pods_of_a_further_queue_are_batch_work_of_their_own_and_count_for_no_burst() -> None:
+    given = {"queue": "fairburst-hard", "nightly": "fairburst-queue-3"}
+    queues = [queue("burst", {"podPriority": {"className": each}}, name=name) for name, each in given.items()]
+    found = classes(queues, "default")
+    assert found == {"burst": "fairburst-hard", "burst/nightly": "fairburst-queue-3"}
+    site = Site()
+    site.bind("burst", "n0", 4, priority_class="fairburst-queue-3")
+    site.bind("burst", "n1", 4, priority_class="fairburst-hard")
+    site.pods.divide(spaces_of(found))
+    site.table.set_classes(found)
+    assert site.scores("burst", "n0", "n1", priority_class="fairburst-hard") == {"n0": 10}, "spread over nodes without its own pods"
+    assert site.scores("burst", "n0", "n2", priority_class="fairburst-queue-3")["n0"] == 10, "packed with whatever has taken the node"
+    site.pods.divide(spaces_of({"burst": "fairburst-hard"}))
+    site.table.set_classes({"burst": "fairburst-hard"})
+    assert site.scores("burst", "n0", "n2", priority_class="fairburst-hard") == {"n2": 10}, "those of a deleted queue are the default's"
+
+
+def test_a_node_is_kept_where_a_further_queues_pods_end_and_keeps_its_new_ones_off() -> None:
+    site = Site(2)
+    site.bind("burst", "n0", 8, priority_class="fairburst-queue-3")
+    site.bind("burst", "n1", 8, priority_class="fairburst-hard")
+    found = {"burst": "fairburst-hard", "burst/nightly": "fairburst-queue-3"}
+    site.pods.divide(spaces_of(found))
+    site.table.set_classes(found)
+    site.table.keep([BURST])
+    assert set(site.table.kept_by) == {"n0"}
+    assert set(site.filter("burst", "n0", "n1", priority_class="fairburst-queue-3")[1]) == {"n0"}
+    assert not site.filter("burst", "n0", "n1", priority_class="fairburst-hard")[1]
+
+
+def queue(where: str, status: dict[str, Any] | None, spec: dict[str, Any] | None = None, name: str = "queue") -> Queue:
+    return msgspec.convert(stored_queue("LatencyQueue", where, name, spec, status=status), Queue)
 
 
 def test_only_changes_of_a_node_that_matter_concern_the_table() -> None:

@@ -9,7 +9,7 @@ import yaml
 
 from fairburst.cli.main import main
 from fairburst.config import Config, parse_config
-from fairburst.kube.enforce.namespace_labels import PRIORITIES
+from fairburst.kube.enforce.namespace_labels import BY_QUEUE, PRIORITIES
 from fairburst.kube.install.manifests import Subject, access, all_manifests, priority_classes, to_yaml
 from fairburst.kube.install.mutating_policies import policies
 from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
@@ -42,7 +42,7 @@ def test_the_ladder_has_the_configured_values_and_never_preempts() -> None:
         "fairburst-small": -10,
         "fairburst-soft": 10,
         "fairburst-hard": 20,
-    }
+    } | {f"fairburst-queue-{lane}": -20 for lane in range(1, 9)}, "further queues are elastic, as large jobs are"
     assert {one["preemptionPolicy"] for one in classes} == {"Never"}
 
 
@@ -50,7 +50,9 @@ def test_policies_act_in_managed_namespaces_only_and_never_fail_closed() -> None
     manifests = policies(Config())
     bindings = of_kind(manifests, "MutatingAdmissionPolicyBinding")
     assert {policy["spec"]["failurePolicy"] for policy in of_kind(manifests, "MutatingAdmissionPolicy")} == {"Ignore"}
-    assert len(bindings) == 13, "priorities: four, with a gate or without, and that of no queue; Jobs: held, their failures, two for sizes"
+    assert len(bindings) == 14, (
+        "priorities: four, with a gate or without, by queue, and that of no queue; Jobs: held, their failures, two for sizes"
+    )
     for binding in bindings:
         selector = binding["spec"]["matchResources"]["namespaceSelector"]
         assert selector["matchLabels"] == {MANAGED_LABEL: "true"}
@@ -124,12 +126,12 @@ def test_no_policy_for_pods_reads_a_queue() -> None:
     pods = [
         one for one in of_kind(manifests, "MutatingAdmissionPolicy") if any("pods" in rule["resources"] for rule in resource_rules(one))
     ]
-    assert len(pods) == 9
+    assert len(pods) == 10
     assert not [one["metadata"]["name"] for one in pods if "paramKind" in one["spec"]], "copying a queue costs 0.4 ms for each pod"
 
 
 @pytest.mark.parametrize("small_jobs", ["true", "false"])
-@pytest.mark.parametrize("priority", [*PRIORITIES, None, "forged"])
+@pytest.mark.parametrize("priority", [*PRIORITIES, *BY_QUEUE.values(), None, "forged"])
 @pytest.mark.parametrize("holds", ["Pods", "Jobs", None])
 def test_exactly_one_policy_for_pods_is_bound_to_each_managed_namespace(small_jobs: str, priority: str | None, holds: str | None) -> None:
     given = {MANAGED_LABEL: "true", POOL_LABEL: "default", "kubernetes.io/metadata.name": "team"}

@@ -42,12 +42,12 @@ def test_a_queue_governs_its_namespace() -> None:
 
 
 def test_the_first_created_of_two_governs_and_the_second_is_told_which() -> None:
-    queue_set = build(queue("a", created=LATE), queue("b", created=EARLY))
+    queue_set = build(queue("a", kind="LatencyQueue", spec=latency_spec(), created=LATE), queue("b", created=EARLY))
     assert queue_set.by_namespace()["n"].key[2] == "b"
-    problem = entry(queue_set, "a").problem
+    problem = entry(queue_set, "a", "LatencyQueue").problem
     assert problem is not None
     assert problem.reason == "SecondQueue"
-    assert "ThroughputQueue b of pool default already governs namespace n; expected one queue a namespace" in problem.message
+    assert "ThroughputQueue b already governs namespace n; beside it only ThroughputQueues can govern work" in problem.message
 
 
 def test_the_queue_that_already_governs_goes_on_though_an_older_one_becomes_valid() -> None:

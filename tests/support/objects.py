@@ -103,9 +103,10 @@ def quota(
 
 
 def quota_body_of(namespace: str, hard: dict[str, str], pool: str | None, name: str = "fairburst") -> JsonObject:
-    from fairburst.kube.enforce.quota_plan import QuotaWrite, WriteOrder
+    from fairburst.kube.enforce.quota_plan import SCOPES, QuotaWrite, WriteOrder
 
-    write = QuotaWrite(namespace, hard, {}, (), create=True, replace=False, order=WriteOrder.RAISE, size=1.0, name=name)
+    order, scope = WriteOrder.RAISE, SCOPES[name]
+    write = QuotaWrite(namespace, hard, {}, (), create=True, replace=False, order=order, size=1.0, name=name, scope=scope)
     return quota_body(write, pool or "default")
 
 
@@ -192,7 +193,7 @@ class World:
         """A pod ends and leaves the informer's view."""
         old = self.pods.pop((namespace, name))
         self.view.pods.update(old, None)
-        self.engine.pod_ended(namespace, self.now)
+        self.engine.pod_ended(self.view.pods.space_of(old), self.now)
         self.engine.gates.pod_changed(old, None)
         self.engine.pod_changed(old, None, self.view.pods, self.wall, self.now)
         self.view.changed_namespaces.add(namespace)
@@ -256,6 +257,7 @@ class World:
         used = dict(before.status.used or {}) if before is not None else {}
         made = quota(write.namespace, dict(write.hard), {**used, **write.used}, write.name, self.config.pool.name)
         known = {} if before is None else before.metadata.annotations or {}
+        made.spec.scope_selector = msgspec.convert(quota_body(write, "")["spec"]["scopeSelector"], type(made.spec.scope_selector))
         made.metadata.annotations = {name: text for name, text in {**known, **write.notes}.items() if text is not None}
         self.quotas[key] = made
 

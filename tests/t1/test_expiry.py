@@ -13,9 +13,11 @@ from e2e.cluster import Cluster, ClusterError
 from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.config import parse_config
 from fairburst.kube.enforce.expiry import expiry_annotations
+from fairburst.kube.enforce.namespace_labels import BY_QUEUE, HARD
+from fairburst.kube.enforce.quota_plan import SCOPES, Scope, default_scope
 from fairburst.kube.install.expiry_policy import expiry_policy
 from fairburst.kube.install.manifests import to_yaml
-from fairburst.kube.names import MANAGED_LABEL, QUOTA_NAME
+from fairburst.kube.names import LANE_CLASSES, LANE_QUOTAS, MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL, QUOTA_NAME
 from tests.support.job_sizes import container
 
 pytestmark = pytest.mark.t1
@@ -32,29 +34,30 @@ class Namespace:
         cluster.kubectl("create", "namespace", name)
         cluster.kubectl("label", "namespace", name, f"{MANAGED_LABEL}=true")
 
-    def quota(self, expires: float | None) -> None:
+    def quota(self, expires: float | None, name: str = QUOTA_NAME, scope: Scope | None = None) -> None:
         """Write the quota; it is enforced when this returns."""
         annotations = {} if expires is None else expiry_annotations(expires, LASTING)
-        metadata = {"name": QUOTA_NAME, "annotations": annotations}
+        metadata = {"name": name, "annotations": annotations, "labels": {POOL_LABEL: "default"}}
         hard = {"requests.cpu": "10", "requests.memory": "100Gi"}
-        body: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}}
+        spec = {"hard": hard} | ({} if scope is None else {"scopeSelector": scope.body()})
+        body: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": spec}
         self.cluster.kubectl("apply", "-n", self.name, "-f", "-", input=json.dumps(body))
-        until(lambda: "used" in self._quota().get("status", {}), PATIENCE_SECONDS, "the quota to be counted")
+        until(lambda: "used" in self._quota(name).get("status", {}), PATIENCE_SECONDS, "the quota to be counted")
 
-    def _quota(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.cluster.kubectl("get", "resourcequota", QUOTA_NAME, "-n", self.name, "-o", "json"))
+    def _quota(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.cluster.kubectl("get", "resourcequota", name, "-n", self.name, "-o", "json"))
         return found
 
-    def pod(self) -> None:
+    def pod(self, priority_class: str = "") -> None:
         """Create a pod; raises ClusterError with the API server's words."""
-        spec = {"containers": [{"name": "c", "image": "work", **container()}]}
+        spec = {"containers": [{"name": "c", "image": "work", **container()}], "priorityClassName": priority_class}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p-"}, "spec": spec}
         self.cluster.kubectl("create", "-n", self.name, "-f", "-", input=json.dumps(body))
 
-    def refusal(self) -> str:
+    def refusal(self, priority_class: str = "") -> str:
         """What the API server says to another pod; empty if it consents."""
         try:
-            self.pod()
+            self.pod(priority_class)
         except ClusterError as error:
             return str(error)
         return ""
@@ -119,3 +122,18 @@ def test_annotations_that_cannot_be_read_refuse_no_pod(namespace: Namespace) -> 
     time.sleep(1)
     for _ in range(3):
         namespace.pod()
+
+
+def test_where_queues_share_a_namespace_each_ones_quota_expires_for_its_own_pods(cluster: Cluster, namespace: Namespace) -> None:
+    cluster.kubectl("create", "priorityclass", LANE_CLASSES[1], "--value=1")
+    cluster.kubectl("label", "namespace", namespace.name, f"{PRIORITY_LABEL}={BY_QUEUE[HARD]}")
+    namespace.quota(time.time() - 1, scope=default_scope([1]))
+    namespace.quota(time.time() + 600, LANE_QUOTAS[1], SCOPES[LANE_QUOTAS[1]])
+    until(lambda: f"the quota {QUOTA_NAME} of" in namespace.refusal(), PATIENCE_SECONDS, "the default queue's pods to be refused")
+    for _ in range(2):
+        namespace.pod(LANE_CLASSES[1])
+    namespace.quota(time.time() - 1, LANE_QUOTAS[1], SCOPES[LANE_QUOTAS[1]])
+    until(lambda: f"the quota {LANE_QUOTAS[1]} of" in namespace.refusal(LANE_CLASSES[1]), PATIENCE_SECONDS, "those of the lane, too")
+    namespace.quota(time.time() + 600, scope=default_scope([1]))
+    until(lambda: not namespace.refusal(), PATIENCE_SECONDS, "the default queue's pods to be permitted again")
+    assert LANE_QUOTAS[1] in namespace.refusal(LANE_CLASSES[1])

@@ -124,6 +124,22 @@ def advice_on(error: ApiError) -> str:
             return f"the API server refuses: {error}"
 
 
+def queue_of_work(queues: Queues, namespace: str, asked: str) -> str:
+    """Return NAMESPACE/NAME of the queue of a namespace to which work belongs that asks for a queue by its label, or for none.
+
+    Raises CommandError where it cannot be told.
+    """
+    from fairburst.kube.names import LANE_CLASSES  # noqa: PLC0415
+
+    statuses = {key: queue.get("status") or {} for key, queue in queues.items() if key[1] == namespace}
+    classes = {key: (status.get("podPriority") or {}).get("className", "") for key, status in statuses.items()}
+    lanes = {key[2]: key for key, class_name in classes.items() if class_name in LANE_CLASSES.values()}
+    default = [key for key, class_name in classes.items() if class_name and key not in lanes.values()]
+    if asked in lanes or default:
+        return f"{namespace}/{(lanes[asked] if asked in lanes else default[0])[2]}"
+    return namespace
+
+
 def find_queue(queues: Queues, text: str, namespace: str | None) -> ObjectKey:
     """Return the queue that a person means: NAMESPACE/NAME, NAME, or the namespace that it governs. Raises CommandError."""
     within, _, name = text.rpartition("/")

@@ -21,6 +21,7 @@ from fairburst.cli.cluster import (
     SystemNamespace,
     complete_queues,
     find_queue,
+    queue_of_work,
 )
 from fairburst.cli.errors import WRONG_ARGUMENTS, CommandError
 from fairburst.cli.output import is_data, print_value
@@ -86,10 +87,13 @@ async def ask(client: ApiClient, cluster: Cluster, what: str, namespace: str | N
 
     kind, _, name = what.partition("/")
     findings: list[str] = []
+    asked = ""
     if kind in KINDS and name and namespace is not None:
-        findings = await _work(client, KINDS[kind], namespace, name)
+        findings, asked = await _work(client, KINDS[kind], namespace, name)
         what = namespace
     queues = await read_queues(client, namespace)
+    if findings and len(queues) > 1:
+        what = queue_of_work(queues, namespace or "", asked)
     if findings and not queues:
         return findings, Explanation(f"{namespace}", f"No queue governs namespace {namespace}; fairburst does not limit its work.")
     key = find_queue(queues, what, None if findings else namespace)
@@ -105,15 +109,19 @@ async def ask(client: ApiClient, cluster: Cluster, what: str, namespace: str | N
     return findings, of_look(seen, key)
 
 
-async def _work(client: ApiClient, kind: str, namespace: str, name: str) -> list[str]:
+async def _work(client: ApiClient, kind: str, namespace: str, name: str) -> tuple[list[str], str]:
+    """Return sentences on a Job or pod, and the queue that its pods ask for, if any."""
     from fairburst.cli.work_findings import job_findings, pod_findings, read_work  # noqa: PLC0415
     from fairburst.kube.api.errors import NotFound  # noqa: PLC0415
+    from fairburst.kube.queues.lanes import asks_for  # noqa: PLC0415
 
     try:
         obj, events = await read_work(client, kind, namespace, name)
     except NotFound:
         raise CommandError(f"expected {kind} {name} in namespace {namespace}, found none", WRONG_ARGUMENTS) from None
-    return pod_findings(obj, events) if kind == "pod" else job_findings(obj, events)
+    labelled = obj if kind == "pod" else obj.get("spec", {}).get("template", {})
+    asked = asks_for((labelled.get("metadata") or {}).get("labels"))
+    return (pod_findings if kind == "pod" else job_findings)(obj, events), asked
 
 
 def _of_recording(path: Path, name: str) -> Explanation:

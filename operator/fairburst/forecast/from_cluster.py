@@ -15,6 +15,7 @@ from fairburst.kube.api.objects import Job, Pod, controller_of
 from fairburst.kube.forecasts.ended_pods import epoch, pods_of, run_of, started_of
 from fairburst.kube.look import Look
 from fairburst.kube.queues.job_annotations import parallelism_of
+from fairburst.kube.queues.lanes import asks_for
 from fairburst.kube.usage.effective_requests import effective_requests, template_requests
 from fairburst.sim.cluster import one_machine
 from fairburst.sim.engine import EPOCH
@@ -36,7 +37,7 @@ class Known:
 def learn(seen: Look, ended: Iterable[Mapping[str, Any]]) -> Known:
     """Read durations from ended pods (as JSON) and arrivals from the Jobs of each queue."""
     known = Known()
-    queues = {spec.name.partition("/")[0]: spec.name for spec in seen.round.snapshot.queues}
+    queues = _queues(seen)
     by_job: dict[tuple[str, str], list[float]] = defaultdict(list)
     for pod in ended:
         run = run_of(pod)
@@ -46,11 +47,11 @@ def learn(seen: Look, ended: Iterable[Mapping[str, Any]]) -> Known:
         job = seen.view.controllers.job(namespace, name)
         size = len(runs) if job is None else pods_of(job)
         for seconds in runs:
-            known.durations.ended(queues[namespace], size, seconds)
+            known.durations.ended(queues[namespace if job is None else _space(seen, job)], size, seconds)
         known.seconds[namespace, name] = sum(runs) / len(runs)
         known.ended_pods += len(runs)
-    for namespace, queue in queues.items():
-        for job in _in_order(_jobs(seen, namespace)):
+    for space, queue in queues.items():
+        for job in _in_order(_jobs(seen, space)):
             stage = Stage("pods", min(parallelism_of(job), pods_of(job)), 0.0, _demand(template_requests(job.spec.template.spec), seen))
             known.arrivals.came(queue, _created(job) - EPOCH, DagJob(job.metadata.name, (stage,)))
     return known
@@ -59,17 +60,19 @@ def learn(seen: Look, ended: Iterable[Mapping[str, Any]]) -> Known:
 def state_of(seen: Look, known: Known) -> State:
     """The state now. Jobs are named "namespace/name"; pods of other owners run for ever."""
     snapshot = seen.round.snapshot
-    queues = {spec.name.partition("/")[0]: spec.name for spec in snapshot.queues}
     pods: dict[tuple[str, str], list[Pod]] = defaultdict(list)
     for pod in seen.view.stored_pods.values():
         owner = controller_of(pod.metadata)
-        pods[pod.metadata.namespace, owner.name if owner is not None and owner.kind == "Job" else ""].append(pod)
+        if owner is not None and owner.kind == "Job":
+            pods[pod.metadata.namespace, owner.name].append(pod)
+        else:
+            pods[seen.view.pods.space_of(pod), ""].append(pod)
     jobs: list[JobState] = []
-    for namespace, queue in queues.items():
-        jobs += _services(namespace, queue, pods[namespace, ""], seen)
-        for job in _in_order(_jobs(seen, namespace)):
+    for space, queue in _queues(seen).items():
+        jobs += _services(space, queue, pods[space, ""], seen)
+        for job in _in_order(_jobs(seen, space)):
             if not job.finished:
-                jobs.append(_job(job, queue, pods[namespace, job.metadata.name], seen, known))
+                jobs.append(_job(job, queue, pods[job.metadata.namespace, job.metadata.name], seen, known))
     cluster = one_machine(snapshot.resources, snapshot.live_capacity.tolist())
     now = seen.round.now - EPOCH
     work = tuple(one for one in jobs if one.stages)
@@ -113,9 +116,20 @@ def _services(namespace: str, queue: str, pods: Sequence[Pod], seen: Look) -> li
     ]
 
 
-def _jobs(seen: Look, namespace: str) -> Iterable[Job]:
-    jobs: Iterable[Job] = seen.view.controllers.workloads(namespace).of("Job")
-    return jobs
+def _queues(seen: Look) -> dict[str, str]:
+    """Return the queues by the space that they govern."""
+    spaces = seen.view.controllers.spaces
+    named = [spec.name.partition("/") for spec in seen.round.snapshot.queues]
+    return {spaces.of_queue(namespace, queue): f"{namespace}/{queue}" for namespace, _, queue in named}
+
+
+def _space(seen: Look, job: Job) -> str:
+    """Return the space of a Job's next pods."""
+    return seen.view.controllers.spaces.of_queue(job.metadata.namespace, asks_for(job.spec.template.metadata.labels))
+
+
+def _jobs(seen: Look, space: str) -> Iterable[Job]:
+    return [job for job in seen.view.controllers.workloads(space).of("Job") if _space(seen, job) == space]
 
 
 def _in_order(jobs: Iterable[Job]) -> list[Job]:

@@ -125,18 +125,18 @@ class Engine:
         """Read these queues' statuses again once their specs change, instead of what this engine remembers of them."""
         self._queues.forget(keys)
 
-    def kind_of(self, namespace: str) -> QueueKind | None:
-        """Return the kind of the queue that governed the namespace in the last round."""
-        return self._queues.kind_of(namespace)
+    def kind_of(self, space: str) -> QueueKind | None:
+        """Return the kind of the queue that governed the space in the last round."""
+        return self._queues.kind_of(space)
 
     def pod_changed(self, old: Pod | None, new: Pod | None, pods: PodIndex, wall: float, now: float) -> None:
         """Apply one change of a pod that `pods` has seen."""
         if self.reserve is not None:
             self.reserve.pod_changed(old, new, pods, wall, now)
 
-    def pod_ended(self, namespace: str, now: float) -> None:
+    def pod_ended(self, space: str, now: float) -> None:
         """Note the end of a counted pod: a successor may take its place."""
-        self._quotas.slack.ended((namespace, QUOTA_NAME), now)
+        self._quotas.slack.ended((space, QUOTA_NAME), now)
 
     def quota_written(self, write: QuotaWrite, now: float) -> None:
         """Note a quota write that was sent, successful or not."""
@@ -202,7 +202,7 @@ class Engine:
             raise failure.cause from failure
         for entry in failure.members:
             if entry.qualified_name in names:
-                self.contained.note("decide on", entry.namespace, names[entry.qualified_name])
+                self.contained.note("decide on", entry.space, names[entry.qualified_name])
                 self._queues.exclude(entry)
 
     def _round(self, view: ClusterView, changes: Changes, wall: float, now: float) -> RoundPlan:
@@ -211,7 +211,7 @@ class Engine:
             self._statuses.lay_out(self._queues.queue_set)
         self._quotas.note_holds(self._queues, changes, self._cluster.labels, now)
         touched = changes.namespaces | self._agenda.take(now) | self._in_trouble
-        touched |= self._input.read(view, changes, self._queues, wall)
+        touched = self._queues.queue_set.spaces.whole(touched | self._input.read(view, changes, self._queues, wall))
         self._quotas.retain(self._cluster.managed)
         plan, round_ = self._decided(view, changes, touched, wall, now)
         self._enforce(round_, changes, plan)
@@ -254,7 +254,7 @@ class Engine:
         with self.contained.object("divide places for pods of", ""):
             total = self._cluster.slots(round_.view)
             self._places.divide(round_, self._managed, total, demands.pods, promises_changed=bool(changes.queues))
-        items = self._managed.of(round_.touched)
+        items = self._managed.touched(round_)
         with self.contained.object("steer the quota of", ""):
             self._quotas.steer(round_, items, demands.uncharged)
             self._quotas.entitle(items, entitled)

@@ -17,7 +17,7 @@ from fairburst.kube.api.first_answer import first_answer
 from fairburst.kube.api.informer import Informer, silence
 from fairburst.kube.api.objects import LIVE_PODS, Node, Pod
 from fairburst.kube.extender.node_table import NodeTable
-from fairburst.kube.extender.queue_objects import PATHS, Queue, classes, expected_bursts
+from fairburst.kube.extender.queue_objects import PATHS, Queue, classes, expected_bursts, spaces_of
 from fairburst.kube.extender.server import ExtenderServer
 from fairburst.kube.process import NO_CLUSTER, stopped_by_signal
 from fairburst.kube.usage.pod_index import PodIndex
@@ -128,6 +128,10 @@ class Extender:
         self._changed_nodes.clear()
 
     def _take_queues(self) -> None:
-        self.table.set_classes(classes(self._all_queues(), self._pool))
+        found = classes(self._all_queues(), self._pool)
+        spaces = spaces_of(found)
+        if spaces != self._pods.spaces:
+            self._pods.divide(spaces)
+        self.table.set_classes(found)
         if self._ready:
             self._choose()

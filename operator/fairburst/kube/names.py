@@ -12,7 +12,13 @@ MANAGED_LABEL = f"{GROUP}/managed"
 POOL_LABEL = f"{GROUP}/pool"
 PRIORITY_LABEL = f"{GROUP}/pod-priority"  # on a namespace: the priority of its new pods
 HOLDS_LABEL = f"{GROUP}/holds"  # on a namespace: the kind of its new objects that wait for a release
-NAMESPACE_LABELS = (MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL, HOLDS_LABEL)
+
+# Further queues of a namespace, beside its default one. Each has a lane: a number with a priority class, a quota and a label of its own.
+QUEUE_LABEL = f"{GROUP}/queue"  # on a pod: the queue that it asks for
+LANES = tuple(range(1, 9))
+LANE_LABELS = {lane: f"{GROUP}/queue-{lane}" for lane in LANES}  # on a namespace: the queue that has the lane
+NAMESPACE_LABELS = (MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL, HOLDS_LABEL, *LANE_LABELS.values())
+NAMESPACE_LABELS_TEXT = f"{', '.join(NAMESPACE_LABELS[:4])}, {LANE_LABELS[1]} to {LANE_LABELS[LANES[-1]]}"
 
 # Holds on new work: a gate on pods, and a note on Jobs that fairburst suspends.
 GATE = f"{GROUP}/queue"
@@ -29,11 +35,15 @@ LOWEST_CLASS = f"{PRIORITY_CLASS_PREFIX}large"
 # Classes of the pods of elastic queues, by the size of their Job.
 SMALL_CLASS, LARGE_CLASS = f"{PRIORITY_CLASS_PREFIX}small", LOWEST_CLASS
 SIZE_CLASSES = (SMALL_CLASS, LARGE_CLASS)
+LANE_CLASSES = {lane: f"{PRIORITY_CLASS_PREFIX}queue-{lane}" for lane in LANES}
 
 QUOTA_NAME = "fairburst"
 SMALL_QUOTA, LARGE_QUOTA = f"{QUOTA_NAME}-small", f"{QUOTA_NAME}-large"
 PART_QUOTAS = (SMALL_QUOTA, LARGE_QUOTA)
-OUR_QUOTAS = frozenset({QUOTA_NAME, *PART_QUOTAS})
+LANE_QUOTAS = {lane: f"{QUOTA_NAME}-queue-{lane}" for lane in LANES}
+OTHER_QUOTAS = (*PART_QUOTAS, *LANE_QUOTAS.values())
+OUR_QUOTAS = frozenset({QUOTA_NAME, *OTHER_QUOTAS})
+OUR_QUOTAS_TEXT = f"{QUOTA_NAME}, {LARGE_QUOTA}, {SMALL_QUOTA}, {LANE_QUOTAS[1]} to {LANE_QUOTAS[LANES[-1]]}"
 CLASS_OF = {SMALL_QUOTA: SMALL_CLASS, LARGE_QUOTA: LARGE_CLASS}  # the pods that a part counts
 
 

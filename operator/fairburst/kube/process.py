@@ -312,7 +312,7 @@ class Operator:
         pod = new or old
         if pod is None:
             return
-        namespace, now = pod.metadata.namespace, time.monotonic()
+        namespace, space, now = pod.metadata.namespace, self._view.pods.space_of(pod), time.monotonic()
         self._view.pods.update(old, new)
         self._recent.pod_changed(old, new, time.time(), now)
         self._view.changed_namespaces.add(namespace)
@@ -320,13 +320,13 @@ class Operator:
         self._changed_pods_in.add(namespace)
         self._gated_arrived |= old is None and pod.gated
         if old is not None and not old.ended and (new is None or new.ended):
-            self._engine.pod_ended(namespace, now)
+            self._engine.pod_ended(space, now)
         self._engine.pod_changed(old, new, self._view.pods, time.time(), now)
         self._forecaster.pod_changed(old, new)
         if namespace in self._engine.slots.namespaces:
             self._engine.slots.runs.pod_changed(old, new, now, watched=self._pods.synced.is_set())
         if self._pods.synced.is_set():  # the first list shows no rate of creation
-            self._view.pace.observe(old, new, now, elastic=self._engine.kind_of(namespace) is QueueKind.THROUGHPUT)
+            self._view.pace.observe(old, new, now, elastic=self._engine.kind_of(space) is QueueKind.THROUGHPUT)
 
     def _controller_hook(self, kind: str) -> Callable[[str, Any, Any], None]:
         def changed(_: str, old: Any, new: Any) -> None:

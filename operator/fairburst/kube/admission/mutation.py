@@ -16,7 +16,8 @@ from fairburst.config import Config
 from fairburst.kube.api.objects import DISRUPTION, OWN_CONTROLLERS, Job
 from fairburst.kube.enforce.pod_priority import lowest_pod_priority
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, size_of
-from fairburst.kube.names import GATE, HELD_ANNOTATION
+from fairburst.kube.names import GATE, HELD_ANNOTATION, LANE_CLASSES
+from fairburst.kube.queues.lanes import asks_for
 from fairburst.kube.queues.queue_set import ObjectKey, pool_name
 from fairburst.quantity import parse_quantity
 
@@ -25,12 +26,25 @@ Patch = list[dict[str, Any]]
 
 
 def governing(queues: Mapping[ObjectKey, Object], namespace: str, pool: str) -> tuple[str, Object] | None:
-    """Return kind and status of the namespace's governing queue in this pool, or None."""
+    """Return kind and status of the namespace's governing queue in this pool, or None; its default queue where it has several."""
     for (kind, where, _), queue in sorted(queues.items()):
         status = queue.get("status") or {}
-        if where == namespace and "podPriority" in status and pool_name(queue) == pool:
+        if where == namespace and "podPriority" in status and pool_name(queue) == pool and not _has_lane(status):
             return kind, status
     return None
+
+
+def asked_queue(queues: Mapping[ObjectKey, Object], pod: Object, namespace: str, pool: str) -> tuple[str, Object] | None:
+    """Return kind and status of the further queue that a pod asks for by its label, or of the default queue as `governing` does."""
+    queue = queues.get(("ThroughputQueue", namespace, asks_for(pod["metadata"].get("labels"))))
+    status = (queue or {}).get("status") or {}
+    if queue is not None and pool_name(queue) == pool and _has_lane(status):
+        return "ThroughputQueue", status
+    return governing(queues, namespace, pool)
+
+
+def _has_lane(status: Object) -> bool:
+    return (status.get("podPriority") or {}).get("className") in LANE_CLASSES.values()
 
 
 def another_pools(queues: Mapping[ObjectKey, Object], namespace: str, pool: str) -> bool:

@@ -20,7 +20,7 @@ import msgspec
 from aiohttp import web
 
 from fairburst.config import Config
-from fairburst.kube.admission.mutation import Object, Patch, another_pools, governing, held_patch, job_patch, pod_patch
+from fairburst.kube.admission.mutation import Object, Patch, another_pools, asked_queue, governing, held_patch, job_patch, pod_patch
 from fairburst.kube.queues.queue_set import ObjectKey
 from fairburst.telemetry.log import event
 from fairburst.telemetry.metrics import Metrics
@@ -102,12 +102,13 @@ class AdmissionServer:
         queues = self._queues()
         if queues is None:
             return None
-        queue = governing(queues, review["namespace"], self._config.pool.name)
+        namespace, pool = review["namespace"], self._config.pool.name
+        queue = governing(queues, namespace, pool)
         match review["resource"]["resource"], review["operation"]:
-            case "pods", "CREATE" if another_pools(queues, review["namespace"], self._config.pool.name):
+            case "pods", "CREATE" if another_pools(queues, namespace, pool):
                 return []
             case "pods", "CREATE":
-                return pod_patch(review["object"], queue, self._config)
+                return pod_patch(review["object"], asked_queue(queues, review["object"], namespace, pool), self._config)
             case "jobs", "CREATE" | "UPDATE":
                 return job_patch(review["object"], review.get("oldObject"), queue, self._config)
             case "jobsets", "CREATE":

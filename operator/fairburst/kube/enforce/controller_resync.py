@@ -99,15 +99,17 @@ class ResyncPlanner:
         free_places = max(0, MOST_AWAITED - len(self._awaited))
         if not free_places or not self._ready:
             return []
-        candidates = sorted((one for ready in self._ready.values() for one in ready), key=lambda one: (one.state.since, one.owner.uid))
-        for one in candidates[:free_places]:
+        waiting = [(namespace, one) for namespace, ready in self._ready.items() for one in ready]
+        waiting.sort(key=lambda pair: (pair[1].state.since, pair[1].owner.uid))
+        chosen = waiting[:free_places]
+        for _, one in chosen:
             self._note_resync(one.state, one.cause, now)
             self._awaited[one.owner.uid] = now
-        for namespace in {one.owner.namespace for one in candidates[:free_places]}:
+        for namespace in {namespace for namespace, _ in chosen}:
             left = [one for one in self._ready.pop(namespace) if one.state.resynced_at != now]
             if left:
                 self._ready[namespace] = left
-        return [one.owner for one in candidates[:free_places]]
+        return [one.owner for _, one in chosen]
 
     def _choose(self, room: Room, blocked: Mapping[str, _Blocked], due: float, now: float) -> tuple[list[_Ready], float]:
         """Return the controllers for which there is room, and when to look again at those whose turn is later, `due` at the latest."""

@@ -59,7 +59,7 @@ def still_there(asked: Mapping[str, float], pods: Mapping[PodKey, Pod]) -> dict[
 def freed(
     asked: Mapping[str, float], pods: Mapping[PodKey, Pod], index: PodIndex, nodes: Container[str], wall: float
 ) -> dict[str, dict[str, float]]:
-    """Return the requests of the pods on `nodes` that reclaim has evicted, by namespace and resource. `wall`: seconds since the epoch.
+    """Return the requests of the pods on `nodes` that reclaim has evicted, by space and resource. `wall`: seconds since the epoch.
 
     A pod counts for its queue again a minute after the end of the grace period that reclaim gave. Pods that their owner deletes or
     evicts are not included.
@@ -67,7 +67,7 @@ def freed(
     sums: dict[str, dict[str, float]] = {}
     for pod in _ending(asked, pods, wall):
         if pod.bound and pod.spec.node_name in nodes:
-            total = sums.setdefault(pod.metadata.namespace, dict.fromkeys(index.resources, 0.0))
+            total = sums.setdefault(index.space_of(pod), dict.fromkeys(index.resources, 0.0))
             for resource, amount in zip(index.resources, index.requests_of(pod), strict=True):
                 total[resource] += amount / 1000
     return sums

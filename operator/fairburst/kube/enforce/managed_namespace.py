@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fairburst.kube.enforce.enforceability import Obstacle
+from fairburst.kube.enforce.quota_plan import QuotaKey
 from fairburst.kube.enforce.slack import FIRST_PODS
 from fairburst.kube.enforce.suspend import LevelParts
 from fairburst.kube.modes.mode import Mode
 from fairburst.kube.modes.registry import DEFAULT
+from fairburst.kube.names import LANE_QUOTAS, PART_QUOTAS, QUOTA_NAME
 from fairburst.kube.queues.queue_set import QueueEntry
+from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.policy.arrays import FloatArray
 
@@ -19,6 +22,7 @@ from fairburst.policy.arrays import FloatArray
 class ManagedNamespace:
     """A managed namespace in a round: its governing queue and that queue's row, if any, and the level of its quota.
 
+    `namespace`: its name; where it has several queues, the space of one of them. `lanes`: those of the other ones, for the default queue.
     `unit`: the largest pod for which the quota always leaves room, by resource. `held_back`: room is kept from it for another's burst.
     `slack`: pods of that size above its level. `entitled`: amounts that it may use at once if it demands more; `bound_by_burst`: an armed
     burst limits these. `slots`: its greatest number of pods; None: any number.
@@ -38,6 +42,19 @@ class ManagedNamespace:
     bound_by_burst: bool = False
     slots: int | None = None
     parts: LevelParts | None = None
+    lanes: tuple[int, ...] = ()
+
+    @property
+    def quota_key(self) -> QuotaKey:
+        """The quota that holds it: the namespace quota, or that of its queue's lane."""
+        lane = None if self.entry is None else self.entry.lane
+        return namespace_of(self.namespace), QUOTA_NAME if lane is None else LANE_QUOTAS[lane]
+
+    @property
+    def quota_keys(self) -> list[QuotaKey]:
+        """All quotas that its pods count for, if they exist."""
+        namespace, name = self.quota_key
+        return [(namespace, one) for one in ((QUOTA_NAME, *PART_QUOTAS) if name == QUOTA_NAME else (name,))]
 
     @property
     def mode(self) -> Mode:

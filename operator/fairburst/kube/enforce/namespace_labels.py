@@ -1,7 +1,8 @@
 """The labels of a managed namespace. The API server's admission policies are bound by them, so that none reads a queue for a pod.
 
 `managed`: the namespace is fairburst's. `pool`: by which operator. `pod-priority`: which priority its new pods get. `holds`: which of its
-new objects wait for a release. Pure; docs/decisions/0241-policies-are-bound-by-labels.md tells why.
+new objects wait for a release. `queue-1` and so on: its further queues by lane. Pure; docs/decisions/0241-policies-are-bound-by-labels.md
+tells why.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
+from fairburst.kube.queues.lanes import lane_labels
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.policy.model import GuaranteeClass
 
@@ -17,8 +19,10 @@ Labels = Mapping[str, str | None]  # None: the label is absent
 HARD, SOFT, LARGE = "hard", "soft", "large"
 BY_SIZE = "by-size"  # pods of small Jobs get their own priority, the others that of large ones
 PRIORITIES = (HARD, SOFT, LARGE, BY_SIZE)
+# Where further queues have lanes: pods that ask for one of them get its lane's priority, the others that of the default queue.
+BY_QUEUE = {priority: f"{priority}-or-queue" for priority in (HARD, SOFT, LARGE)}
 
-NO_QUEUE: Labels = {PRIORITY_LABEL: None, HOLDS_LABEL: None}
+NO_QUEUE: Labels = {PRIORITY_LABEL: None, HOLDS_LABEL: None, **lane_labels({})}
 UNMANAGED: Labels = {MANAGED_LABEL: None, POOL_LABEL: None, **NO_QUEUE}
 
 
@@ -35,13 +39,18 @@ def pod_priority(guarantee_class: GuaranteeClass | None, *, by_size: bool) -> st
             return LARGE
 
 
-def queue_labels(entry: QueueEntry, guarantee_class: GuaranteeClass | None, pool: str, *, by_size: bool) -> Labels:
-    """Return the labels of a queue's namespace. `by_size`: whether the queue keeps a reserve for small Jobs."""
+def queue_labels(
+    entry: QueueEntry, guarantee_class: GuaranteeClass | None, pool: str, *, by_size: bool, lanes: Mapping[str, int] | None = None
+) -> Labels:
+    """Return the labels of the namespace of a default queue. `by_size`: whether it keeps a reserve for small Jobs. `lanes`: those of the
+    further queues."""
+    priority = pod_priority(guarantee_class, by_size=by_size and not lanes)
     return {
         MANAGED_LABEL: "true",
         POOL_LABEL: pool,
-        PRIORITY_LABEL: pod_priority(guarantee_class, by_size=by_size),
+        PRIORITY_LABEL: BY_QUEUE[priority] if lanes else priority,
         HOLDS_LABEL: entry.mode.holds,
+        **lane_labels(lanes or {}),
     }
 
 

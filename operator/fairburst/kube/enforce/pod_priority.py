@@ -5,17 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from fairburst.config import Config
-from fairburst.kube.names import LOWEST_CLASS, class_name
+from fairburst.kube.names import LANE_CLASSES, LARGE_CLASS, LOWEST_CLASS, class_name
 from fairburst.policy.model import GuaranteeClass
 
 
 def class_values(config: Config) -> dict[str, int]:
-    """Return the value of each PriorityClass by name."""
-    return {class_name(rung): value for rung, value in config.priority_classes.model_dump(by_alias=False).items()}
+    """Return the value of each PriorityClass by name. Further queues are elastic: their pods get the value of large jobs' pods."""
+    values = {class_name(rung): value for rung, value in config.priority_classes.model_dump(by_alias=False).items()}
+    return values | dict.fromkeys(LANE_CLASSES.values(), values[LARGE_CLASS])
 
 
-def pod_priority_of(guarantee_class: GuaranteeClass | None, config: Config) -> dict[str, Any]:
-    """Return status.podPriority for a class; rejected queues run in the lowest. None of the classes preempts."""
+def pod_priority_of(guarantee_class: GuaranteeClass | None, config: Config, lane: int | None = None) -> dict[str, Any]:
+    """Return status.podPriority for a class; rejected queues run in the lowest. None of the classes preempts.
+
+    `lane`: of a further queue.
+    """
+    if lane is not None:
+        return _priority(LANE_CLASSES[lane], config)
     match guarantee_class:
         case GuaranteeClass.HARD:
             name = class_name("hard")

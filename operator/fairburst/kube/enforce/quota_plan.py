@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,18 @@ from fairburst.kube.api.objects import Quantity
 from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.slack import FIRST_PODS
-from fairburst.kube.names import LARGE_CLASS, LARGE_QUOTA, OUR_QUOTAS, PART_QUOTAS, POOL_LABEL, QUOTA_NAME, SMALL_CLASS, SMALL_QUOTA
+from fairburst.kube.names import (
+    LANE_CLASSES,
+    LANE_QUOTAS,
+    LARGE_CLASS,
+    LARGE_QUOTA,
+    OUR_QUOTAS,
+    PART_QUOTAS,
+    POOL_LABEL,
+    QUOTA_NAME,
+    SMALL_CLASS,
+    SMALL_QUOTA,
+)
 from fairburst.quantity import format_quantity, parse_quantity
 
 SYSTEM_CLASSES = ("system-node-critical", "system-cluster-critical")
@@ -74,7 +85,13 @@ SCOPES = {
     QUOTA_NAME: Scope("NotIn", SYSTEM_CLASSES),
     SMALL_QUOTA: Scope("In", (SMALL_CLASS,)),
     LARGE_QUOTA: Scope("In", (LARGE_CLASS,)),
+    **{LANE_QUOTAS[lane]: Scope("In", (LANE_CLASSES[lane],)) for lane in LANE_QUOTAS},
 }
+
+
+def default_scope(lanes: Iterable[int]) -> Scope:
+    """Return the pods that the namespace quota counts where further queues have these lanes: all but theirs."""
+    return Scope("NotIn", (*SYSTEM_CLASSES, *(LANE_CLASSES[lane] for lane in sorted(lanes))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +102,7 @@ class QuotaTarget:
     `entitled`: least amounts to admit before a level follows: never urgent, and `strict` where they must not be exceeded.
     `notes`: annotations that it should carry (None: not), and `renews`: whether they alone are worth a write.
     `counted`: requests of the existing pods, written as `used` with a new key.
-    `pods`: its greatest number of pods; None: any number. `counted_pods`: the existing ones.
+    `pods`: its greatest number of pods; None: any number. `counted_pods`: the existing ones. `scope`: the pods that it counts.
     `latency`: raises of latency queues go first. `exact`: room is kept from this queue, so its quota permits no more than the level, and a
     sinking level is written at once. `opening`: its burst has just begun, so a raise for slack alone waits: no pod of it has ended yet,
     and a write would conflict with the creation of the others.
@@ -106,6 +123,7 @@ class QuotaTarget:
     renews: bool = False
     pods: int | None = None
     counted_pods: int = 0
+    scope: Scope = SCOPES[QUOTA_NAME]
 
     @property
     def key(self) -> QuotaKey:
@@ -139,8 +157,8 @@ class QuotaWrite:
     """One quota to create, patch or replace. `hard` by quota key in canonical text; `used` for keys that are new to the quota.
 
     `notes`: annotations, None for those to take off.
-    `size`: the change as a fraction of the old value, for ordering. `replace`: its scope was changed by hand, which only a new object
-    repairs.
+    `size`: the change as a fraction of the old value, for ordering. `replace`: its scope differs, which only a new object repairs: it was
+    changed by hand, or queues of the namespace have come or gone.
     """
 
     namespace: str
@@ -153,6 +171,7 @@ class QuotaWrite:
     size: float
     name: str = QUOTA_NAME
     notes: Mapping[str, str | None] = field(default_factory=dict)
+    scope: Scope = SCOPES[QUOTA_NAME]
 
     @property
     def key(self) -> QuotaKey:
@@ -221,7 +240,7 @@ class QuotaPlanner:
     def _difference(self, target: QuotaTarget, quota: ResourceQuota | None, now: float) -> QuotaWrite | float | None:
         """Return a write, or the time at which a small surplus becomes worth one, or None if the quota is right."""
         want = {resource: target.hard(resource) for resource in target.level}
-        if quota is None or not SCOPES[target.name].is_of(quota):
+        if quota is None or not target.scope.is_of(quota):
             return self._write(target, want, {}, create=True, replace=quota is not None)
         have, enforced = amounts(quota.spec.hard), amounts(quota.status.hard)
         kept = set() if target.pods is None else {PODS_KEY}
@@ -296,6 +315,7 @@ class QuotaPlanner:
             size=max(growth, shrink),
             name=target.name,
             notes=target.notes,
+            scope=target.scope,
         )
 
 
@@ -311,7 +331,7 @@ def quota_body(write: QuotaWrite, pool: str) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "ResourceQuota",
         "metadata": metadata,
-        "spec": {"hard": dict(write.hard), "scopeSelector": SCOPES[write.name].body()},
+        "spec": {"hard": dict(write.hard), "scopeSelector": write.scope.body()},
     }
 
 

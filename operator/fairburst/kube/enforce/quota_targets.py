@@ -7,24 +7,30 @@ from dataclasses import replace
 
 from fairburst.kube.enforce.gate import ceiling
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
-from fairburst.kube.enforce.quota_plan import QuotaTarget
+from fairburst.kube.enforce.quota_plan import SCOPES, QuotaTarget, default_scope
+from fairburst.kube.names import QUOTA_NAME
 from fairburst.policy.model import ClusterSnapshot
 
 
 def namespace_quota_target(
     item: ManagedNamespace, stored: Mapping[str, float], pods: int, resources: tuple[str, ...], *, opening: bool = False
 ) -> QuotaTarget:
-    """Return the namespace's level as a quota. `stored`: requests of the existing `pods`, by resource. `opening`: its burst just began."""
+    """Return the level of a namespace, or of one of its several queues, as a quota.
+
+    `stored`: requests of the existing `pods`, by resource. `opening`: its burst just began.
+    """
     level = dict(zip(resources, item.level.tolist(), strict=True))
     entitled = {} if item.entitled is None or item.held_back else dict(zip(resources, item.entitled.tolist(), strict=True))
     entry = item.entry
     latency = entry is not None and entry.key[0] == "LatencyQueue"
+    namespace, name = item.quota_key
     return QuotaTarget(
-        item.namespace,
+        namespace,
         level,
         item.unit,
         stored,
         latency,
+        name=name,
         exact=item.held_back,
         opening=opening,
         slack=item.slack,
@@ -32,6 +38,7 @@ def namespace_quota_target(
         strict=item.bound_by_burst,
         pods=item.slots,
         counted_pods=pods,
+        scope=default_scope(item.lanes) if name == QUOTA_NAME else SCOPES[name],
     )
 
 

@@ -21,7 +21,6 @@ from fairburst.kube.enforce.ending import STUCK_SECONDS, asked_key, comes_free, 
 from fairburst.kube.enforce.evictable import evictable
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import QuotaKey, amounts
-from fairburst.kube.names import QUOTA_NAME
 from fairburst.kube.times import from_epoch, to_epoch
 from fairburst.kube.usage.capacity import NodeShapes
 from fairburst.kube.usage.controller_index import ControllerIndex
@@ -91,6 +90,11 @@ class Cluster:
     nodes: Mapping[str, Node]
     shapes: NodeShapes
 
+    def space(self, snapshot: ClusterSnapshot, row: int) -> str:
+        """Return the space of a queue's work."""
+        namespace, _, queue = snapshot.queues[row].name.partition("/")
+        return self.index.spaces.of_queue(namespace, queue)
+
 
 class _Bound(NamedTuple):
     """A pod on a node, by the node's position, that is not about to end by itself."""
@@ -129,9 +133,9 @@ class Reclaimer:
         if room_for_all(claims, free):  # pods that are ending make enough room: search for no victims
             return ReclaimPlan(holding=holding, due=grace_ends - wall)
         giving = {item.namespace: item.row for item in over if item.row is not None}
-        bound = [one for one in bound if one.key[0] in giving and not one.pod.unmanaged]
-        running = [self._running(cluster, one, giving[one.key[0]]) for one in bound if not self._ending(one.key, one.pod)]
-        givers = _standing(snapshot, result, over, [(giving[one.key[0]], one.request) for one in bound], cluster)
+        used = [(giving[space], one) for one in bound if not one.pod.unmanaged and (space := cluster.index.space_of(one.pod)) in giving]
+        running = [self._running(cluster, one, row) for row, one in used if not self._ending(one.key, one.pod)]
+        givers = _standing(snapshot, result, over, [(row, one.request) for row, one in used], cluster)
         outcome, self.memory = make_room(claims, free, running, givers, self.memory, self.rules, wall)
         keys = {pod.metadata.uid: key for key, pod in cluster.pods.items()} if outcome.evictions else {}
         why = {claim.owed.row: _why(claim.owed, snapshot, result, since) for claim in claims}
@@ -179,14 +183,15 @@ class Reclaimer:
     def _claims(self, cluster: Cluster, found: Sequence[Owed], snapshot: ClusterSnapshot) -> list[Claim]:
         """Return the owed amounts with the pods that wait for them, oldest first: pods that the scheduler may place on known nodes."""
         placement = Placement(cluster.nodes.values())
-        by_namespace: dict[str, list[tuple[str, str, WaitingPod]]] = {_namespace(snapshot, one.row): [] for one in found}
+        by_namespace: dict[str, list[tuple[str, str, WaitingPod]]] = {cluster.space(snapshot, one.row): [] for one in found}
         for key, pod in cluster.pods.items() if by_namespace else ():
-            if key[0] in by_namespace and _waits(pod) and not has_rules_of_its_own(pod):
+            space = cluster.index.space_of(pod)
+            if space in by_namespace and _waits(pod) and not has_rules_of_its_own(pod):
                 one = WaitingPod(pod.metadata.uid, _request(cluster, key), placement.nodes_for(pod))
-                by_namespace[key[0]].append((pod.metadata.creation_timestamp or "", key[1], one))
+                by_namespace[space].append((pod.metadata.creation_timestamp or "", key[1], one))
         for waiting in by_namespace.values():
             waiting.sort(key=lambda entry: entry[:2])
-        return [Claim(one, tuple(pod for _, _, pod in by_namespace[_namespace(snapshot, one.row)])) for one in found]
+        return [Claim(one, tuple(pod for _, _, pod in by_namespace[cluster.space(snapshot, one.row)])) for one in found]
 
     def _horizon(self, claims: Sequence[Claim], wall: float) -> float:
         """Return when room is needed (seconds since the epoch): by the waiting bursts' earliest deadline, or after the longest grace."""
@@ -234,7 +239,7 @@ def _is_over(row: int, snapshot: ClusterSnapshot, result: RoundResult) -> bool:
 
 def _refilled(item: ManagedNamespace, cluster: Cluster) -> FloatArray:
     """Return (K,) amounts that the namespace's quota still admits, if that is a pod or more above its level; else zeros."""
-    resources, quota = cluster.index.resources, cluster.quotas.get((item.namespace, QUOTA_NAME))
+    resources, quota = cluster.index.resources, cluster.quotas.get(item.quota_key)
     if item.mode.ceiling:
         return np.zeros(len(resources))
     hard = amounts(quota.status.hard) if quota is not None else {}
@@ -259,10 +264,6 @@ def _standing(
     for item in over:
         refilled[item.row] = _refilled(item, cluster)
     return GiverState(use, result.level, result.guaranteed, refilled, weight, snapshot.live_capacity)
-
-
-def _namespace(snapshot: ClusterSnapshot, row: int) -> str:
-    return snapshot.queues[row].name.partition("/")[0]
 
 
 def _waits(pod: Pod) -> bool:

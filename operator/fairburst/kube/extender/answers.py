@@ -14,7 +14,7 @@ import numpy as np
 
 from fairburst.kube.api.objects import Metadata
 from fairburst.kube.extender.node_table import NodeTable
-from fairburst.kube.names import LARGE_CLASS, PRIORITY_CLASS_PREFIX, SIZE_CLASSES
+from fairburst.kube.names import LANE_CLASSES, LARGE_CLASS, PRIORITY_CLASS_PREFIX, SIZE_CLASSES
 from fairburst.policy.arrays import IntArray
 from fairburst.policy.placement import packing_scores, spreading_scores
 
@@ -104,7 +104,12 @@ def _decoded(names: msgspec.Raw) -> list[str]:
 
 
 def _class_of(question: _Question, table: NodeTable) -> str | None:
-    """Return the pod's priority class if it is one of fairburst's and a queue governs the namespace, otherwise None."""
+    """Return the pod's priority class if it is one of fairburst's and a queue governs the namespace, otherwise None.
+
+    Pods of further queues are batch work.
+    """
     priority_class = question.pod.spec.priority_class_name
+    if priority_class in LANE_CLASSES.values():
+        priority_class = LARGE_CLASS
     ours = priority_class.startswith(PRIORITY_CLASS_PREFIX) and table.class_of(question.pod.metadata.namespace) is not None
     return priority_class if ours else None

@@ -1,4 +1,4 @@
-"""Table of nodes, updated event by event: the used fraction of each node, each namespace's part, and the nodes kept for bursts.
+"""Table of nodes, updated event by event: the used fraction of each node, each space's part, and the nodes kept for bursts.
 
 Requests are answered from its arrays alone. policy/placement.py chooses the nodes to keep.
 """
@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from fairburst.kube.api.objects import Node
 from fairburst.kube.extender.queue_objects import ExpectedBurst
-from fairburst.kube.names import SIZE_CLASSES
+from fairburst.kube.names import LANE_CLASSES, SIZE_CLASSES
 from fairburst.kube.usage.capacity import NodeShapes, counts
 from fairburst.kube.usage.pod_usage import NodeUsage
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.placement import BEST, kept_nodes, whole_pods
+
+BATCH_CLASSES = frozenset({*SIZE_CLASSES, *LANE_CLASSES.values()})
 
 
 class NodeTable:
@@ -65,7 +67,7 @@ class NodeTable:
         self._read_all()
 
     def set_classes(self, classes: Mapping[str, str]) -> None:
-        """Set the priority class of each governed namespace's pods. Does nothing if the classes have not changed."""
+        """Set the priority class of the pods of each governed space. Does nothing if the classes have not changed."""
         if classes != self._classes:
             self._classes = dict(classes)
             self._read_all()
@@ -86,17 +88,17 @@ class NodeTable:
         """Update one node: its used fraction, its batch work's fraction, and the amounts that stay when batch work has ended."""
         parts: dict[str, float] = {}
         total, batch = self._vector(usage.unmanaged), [0.0] * len(self.resources)
-        for namespace, amounts in usage.by_namespace.items():
+        for space, amounts in usage.by_namespace.items():
             taken = self._vector(amounts)
             total = [one + other for one, other in zip(total, taken, strict=True)]
-            if self._classes.get(namespace) in SIZE_CLASSES:
+            if self._classes.get(space) in BATCH_CLASSES:
                 batch = [one + other for one, other in zip(batch, taken, strict=True)]
-            parts[namespace] = self._fraction(row, taken)
+            parts[space] = self._fraction(row, taken)
         self.used[row], self._batch[row] = self._fraction(row, total), self._fraction(row, batch)
         self._lasting[row] = [one - other for one, other in zip(total, batch, strict=True)]
-        for namespace in parts.keys() | self._parts[row].keys():
-            if namespace in self._shares:
-                self._shares[namespace][row] = parts.get(namespace, 0.0)
+        for space in parts.keys() | self._parts[row].keys():
+            if space in self._shares:
+                self._shares[space][row] = parts.get(space, 0.0)
         self._parts[row] = parts
 
     def _fraction(self, row: int, amounts: Sequence[float]) -> float:
@@ -135,14 +137,14 @@ class NodeTable:
     # Reading ---------------------------------------------------------------------------------------------------------
 
     def class_of(self, namespace: str) -> str | None:
-        """Return the priority class of the namespace's pods, or None if no queue governs it."""
+        """Return the priority class of the pods of the namespace's default queue, or None if no queue governs it."""
         return self._classes.get(namespace)
 
-    def share(self, namespace: str) -> FloatArray:
-        """(M,) fraction of each node that the namespace's pods use. Updated with each event after the first call."""
-        if namespace not in self._shares:
-            self._shares[namespace] = np.array([parts.get(namespace, 0.0) for parts in self._parts])
-        return self._shares[namespace]
+    def share(self, space: str) -> FloatArray:
+        """(M,) fraction of each node that the space's pods use. Updated with each event after the first call."""
+        if space not in self._shares:
+            self._shares[space] = np.array([parts.get(space, 0.0) for parts in self._parts])
+        return self._shares[space]
 
 
 def _scored_hosts(names: Sequence[str]) -> NDArray[np.object_]:

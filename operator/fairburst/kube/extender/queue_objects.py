@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from fairburst.kube.api.objects import Object, ResourceList, Struct
-from fairburst.kube.names import GROUP, VERSION
+from fairburst.kube.names import GROUP, LANE_CLASSES, VERSION
+from fairburst.kube.queues.spaces import UNDIVIDED, Spaces, namespace_of, queue_of, space_of
 from fairburst.quantity import parse_quantity
 
+_LANES = {name: lane for lane, name in LANE_CLASSES.items()}
 PATHS = tuple(f"/apis/{GROUP}/{VERSION}/{plural}" for plural in ("latencyqueues", "throughputqueues"))
 
 
@@ -58,9 +60,23 @@ class ExpectedBurst:
 
 
 def classes(queues: Iterable[Queue], pool: str) -> dict[str, str]:
-    """Return the pods' priority class by namespace, for namespaces with a queue of this pool that is governing and not in Observe mode."""
-    governing = (queue for queue in queues if queue.spec.pool == pool and queue.status.pod_priority is not None)
-    return {queue.metadata.namespace: queue.status.pod_priority.class_name for queue in governing if queue.status.pod_priority is not None}
+    """Return the pods' priority class by space, for each queue of this pool that is governing and not in Observe mode."""
+    found = dict[str, str]()
+    for queue in queues:
+        metadata, priority = queue.metadata, queue.status.pod_priority
+        if queue.spec.pool == pool and priority is not None:
+            lane = priority.class_name in _LANES
+            found[space_of(metadata.namespace, metadata.name) if lane else metadata.namespace] = priority.class_name
+    return found
+
+
+def spaces_of(classes_by_space: Mapping[str, str]) -> Spaces:
+    """Return the divided namespaces, by the result of `classes`."""
+    lanes: dict[str, dict[str, int]] = {}
+    for space, class_name in classes_by_space.items():
+        if class_name in _LANES:
+            lanes.setdefault(namespace_of(space), {})[queue_of(space)] = _LANES[class_name]
+    return Spaces(lanes) if lanes else UNDIVIDED
 
 
 def expected_bursts(queues: Iterable[Queue], pool: str) -> list[ExpectedBurst]:

@@ -27,6 +27,7 @@ class Run(NamedTuple):
     tasks: int
     started: float
     ended: float
+    priority_class: str = ""
 
 
 class EndedPods:
@@ -45,7 +46,8 @@ class EndedPods:
         metadata, owner = old.metadata, controller_of(old.metadata)
         job = owner.name if owner is not None and owner.kind == "Job" else ""
         uid = metadata.uid if owner is None else owner.uid
-        self._runs.append(Run(metadata.namespace, job, uid, self._tasks(metadata.namespace, job), started_of(old), wall))
+        tasks = self._tasks(metadata.namespace, job)
+        self._runs.append(Run(metadata.namespace, job, uid, tasks, started_of(old), wall, old.spec.priority_class_name))
 
     def take(self) -> list[Run]:
         """Return the runs, and forget them."""
@@ -93,7 +95,8 @@ def run_of(pod: Mapping[str, Any]) -> Run | None:
         return None
     started = epoch(status["startTime"])
     uid = owner.get("uid") or metadata.get("uid", "")
-    return Run(metadata.get("namespace", ""), job, uid, 1, started, max(started, finished))
+    priority_class = (pod.get("spec") or {}).get("priorityClassName", "")
+    return Run(metadata.get("namespace", ""), job, uid, 1, started, max(started, finished), priority_class)
 
 
 @functools.lru_cache(maxsize=4096)

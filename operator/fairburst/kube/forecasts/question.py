@@ -77,13 +77,13 @@ async def read(
     snapshot, governing = plan.snapshot, plan.queue_set.governing
     wanting: BoolArray = np.any((snapshot.demand > 0) | (snapshot.usage > 0), axis=1)
     rows = [row for row, spec in enumerate(snapshot.queues) if wanting[row] or spec.kind is QueueKind.LATENCY]
-    pods = await _pods(view, frozenset(governing[row].namespace for row in rows))
+    pods = await _pods(view, frozenset(governing[row].space for row in rows))
     order = [view.pods.resources.index(name) if name in view.pods.resources else -1 for name in snapshot.resources]
     work, asked, subjects = list[Work](), list[Asked](), dict[str, Sequence[WaitingObject]]()
     for index, row in enumerate(rows):
         entry = governing[row]
-        demand = demands.get(entry.namespace, NamespaceDemand())
-        queue = _Queue(index, entry, demand, pods.get(entry.namespace, {}), view, snapshot.resources, order)
+        demand = demands.get(entry.space, NamespaceDemand())
+        queue = _Queue(index, entry, demand, pods.get(entry.space, {}), view, snapshot.resources, order)
         work += queue.work()
         objects = list(first_waiting(entry.mode.holds, demand, gated(entry.namespace) if entry.mode.holds == "Pods" else ()))
         if objects:
@@ -94,14 +94,14 @@ async def read(
     return Read(plan, memory, rows, work, asked, Subjects(subjects), wall)
 
 
-async def _pods(view: ClusterView, namespaces: frozenset[str]) -> dict[str, dict[str, _Pods]]:
-    """Return the pods that have not ended by namespace and uid of their controller (or their own)."""
+async def _pods(view: ClusterView, spaces: frozenset[str]) -> dict[str, dict[str, _Pods]]:
+    """Return the pods that have not ended by space and uid of their controller (or their own)."""
     found: dict[str, dict[str, _Pods]] = {}
     for number, pod in enumerate(list(view.stored_pods.values())):
         if number % PODS_AT_ONCE == PODS_AT_ONCE - 1:
             await asyncio.sleep(0)
-        if pod.metadata.namespace in namespaces and not pod.ended and not pod.unmanaged:
-            _add(found.setdefault(pod.metadata.namespace, {}), pod, view)
+        if not pod.ended and not pod.unmanaged and (space := view.pods.space_of(pod)) in spaces:
+            _add(found.setdefault(space, {}), pod, view)
     return found
 
 
@@ -193,7 +193,7 @@ def _counted(pods: _Pods) -> list[tuple[int, float]]:
 def encoded(found: Read, config: Config, runs: Sequence[Run], processor_seconds: float) -> Question:
     """Return the question. It reads values only, so that another thread may call it."""
     snapshot, governing = found.plan.snapshot, found.plan.queue_set.governing
-    by_namespace = {governing[row].namespace: snapshot.queues[row].name for row in found.rows}
+    by_space, space_of = {governing[row].space: snapshot.queues[row].name for row in found.rows}, found.plan.queue_set.spaces.of_class
     specs = [snapshot.queues[row] for row in found.rows]
     entries = {spec.name: found.memory.entry(spec.name) for spec in specs}
     return Question(
@@ -207,9 +207,9 @@ def encoded(found: Read, config: Config, runs: Sequence[Run], processor_seconds:
         work=found.work,
         asked=found.asked,
         ended=[
-            EndedPod(by_namespace[run.namespace], run.owner, run.tasks, run.started, run.ended)
+            EndedPod(by_space[space], run.owner, run.tasks, run.started, run.ended)
             for run in runs
-            if run.namespace in by_namespace
+            if (space := space_of(run.namespace, run.priority_class)) in by_space
         ],
         processor_seconds=processor_seconds,
     )

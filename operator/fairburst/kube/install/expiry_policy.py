@@ -8,14 +8,23 @@ refuses nothing (docs/decisions/0122-a-quota-that-expires.md).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fairburst.config import Config
+from fairburst.kube.enforce.namespace_labels import BY_QUEUE
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces
-from fairburst.kube.names import EXPIRES_ANNOTATION, LASTING_ANNOTATION, QUOTA_NAME
+from fairburst.kube.names import EXPIRES_ANNOTATION, LASTING_ANNOTATION, POOL_LABEL, PRIORITY_LABEL, QUOTA_NAME
 
 _NOTES = "params.metadata.?annotations.orValue({})"
+# Quotas are scoped by priority class; where several queues share a namespace, each has its own.
+_COUNTED = (
+    "params.spec.?scopeSelector.?matchExpressions.orValue([])"
+    ".all(one, (object.spec.?priorityClassName.orValue('') in one.?values.orValue([])) == (one.operator == 'In'))"
+)
 # The API server sets the creation time before it validates. No other clock is readable in an expression.
 _EXPIRED = (
     f"'{EXPIRES_ANNOTATION}' in {_NOTES} && timestamp({_NOTES}['{EXPIRES_ANNOTATION}']) < timestamp(object.metadata.creationTimestamp)"
+    f" && {_COUNTED}"
 )
 # Lasting amounts have the form "requests.cpu=2,requests.memory=4Gi".
 _PAIRS = f"{_NOTES}['{LASTING_ANNOTATION}'].split(',').map(pair, pair.split('='))"
@@ -24,11 +33,11 @@ _ROOM = f"{_PAIRS}.all(one, !(one[0] in {_USED}) || quantity({_USED}[one[0]]).is
 
 
 def expiry_policy(config: Config) -> list[Manifest]:
-    """Return the policy with its binding."""
+    """Return the policy with its bindings: to the namespace quota, and where lanes are given to all quotas of the pool."""
     name = f"fairburst-expiry.{config.pool.name}"
     pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     message = (
-        f"'the quota {QUOTA_NAME} of the namespace has had a temporary part until ' + {_NOTES}['{EXPIRES_ANNOTATION}'] + "
+        f"'the quota ' + params.metadata.name + ' of the namespace has had a temporary part until ' + {_NOTES}['{EXPIRES_ANNOTATION}'] + "
         f"', and now permits no more than ' + {_NOTES}['{LASTING_ANNOTATION}'] + ': no operator has renewed it. Look at the operator'"
     )
     spec = {
@@ -38,13 +47,22 @@ def expiry_policy(config: Config) -> list[Manifest]:
         "matchConditions": [{"name": "expired", "expression": _EXPIRED}],
         "validations": [{"expression": _ROOM, "messageExpression": message, "reason": "Forbidden"}],
     }
-    binding: Manifest = {
-        "policyName": name,
-        "paramRef": {"name": QUOTA_NAME, "parameterNotFoundAction": "Allow"},
-        "validationActions": ["Deny"],
-        "matchResources": {"namespaceSelector": managed_namespaces(config)},
-    }
+    pools = {"selector": {"matchLabels": {POOL_LABEL: config.pool.name}}}
     return [
         {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec},
-        {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": binding},
+        _binding(name, name, {"name": QUOTA_NAME}, "NotIn", config),
+        _binding(f"fairburst-expiry-by-queue.{config.pool.name}", name, pools, "In", config),
     ]
+
+
+def _binding(name: str, policy: str, quotas: Mapping[str, object], operator: str, config: Config) -> Manifest:
+    """Bind the policy to `quotas` of the managed namespaces in which pods get the class of the queue that they ask for, or do not."""
+    selector = managed_namespaces(config)
+    where = {"key": PRIORITY_LABEL, "operator": operator, "values": [*BY_QUEUE.values()]}
+    spec = {
+        "policyName": policy,
+        "paramRef": {**quotas, "parameterNotFoundAction": "Allow"},
+        "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": selector | {"matchExpressions": [*selector["matchExpressions"], where]}},
+    }
+    return {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": spec}

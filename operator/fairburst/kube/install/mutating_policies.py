@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from fairburst.config import Config
 from fairburst.kube.api.objects import DISRUPTION, OWN_CONTROLLERS
-from fairburst.kube.enforce.namespace_labels import BY_SIZE, HARD, LARGE, PRIORITIES, SOFT
+from fairburst.kube.enforce.namespace_labels import BY_QUEUE, BY_SIZE, HARD, LARGE, PRIORITIES, SOFT
 from fairburst.kube.enforce.pod_priority import class_values
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
 from fairburst.kube.jobs.job_size import (
@@ -29,10 +30,14 @@ from fairburst.kube.names import (
     GATE,
     HELD_ANNOTATION,
     HOLDS_LABEL,
+    LANE_CLASSES,
+    LANE_LABELS,
+    LANES,
     LARGE_CLASS,
     LOWEST_CLASS,
     POOL_LABEL,
     PRIORITY_LABEL,
+    QUEUE_LABEL,
     SMALL_CLASS,
     class_name,
 )
@@ -69,6 +74,14 @@ _STARTED_BY_FAIRBURST = [
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """CEL for the class that a policy gives to a pod: its name and its value."""
+
+    name: str
+    value: str
+
+
 def policies(config: Config) -> list[Manifest]:
     """Return the policies with their bindings: priorities of pods, holds and failures of Jobs, sizes of Jobs."""
     by_size = config.small_jobs.enabled
@@ -76,7 +89,8 @@ def policies(config: Config) -> list[Manifest]:
     sized = [*_size_policy(config), *_no_size_policy(config)] if by_size else []
     return [
         *(manifest for priority in priorities for gated in (False, True) for manifest in _priority_policy(priority, config, gated=gated)),
-        *_no_queue_policy(config, priorities),
+        *_by_queue_policy(config),
+        *_no_queue_policy(config, (*priorities, *BY_QUEUE.values())),
         *_hold_policy(config),
         *_disruption_policy(config),
         *sized,
@@ -90,28 +104,71 @@ def _priority_policy(priority: str, config: Config, *, gated: bool) -> list[Mani
     the pod, and the API server calls every policy again after any of them has changed it.
     """
     name = _name(f"priority-{priority}{'-gated' if gated else ''}", config)
-    given = _given(priority)
+    given = _given(priority, config)
     selector = config.pool.node_selector
-    expression = _class_patches(given, config) + _node_selector_patches(selector) + (f" + {_GATE_PATCHES}" if gated else "")
-    done = _has_class(given, config) + _has_node_selector(selector) + (f" && {_GATED}" if gated else "")
+    expression = _class_patches(given) + _node_selector_patches(selector) + (f" + {_GATE_PATCHES}" if gated else "")
+    done = _has_class(given) + _has_node_selector(selector) + (f" && {_GATED}" if gated else "")
     policy = _policy(name, [PRIORITIZED_PODS], expression, [{"name": "not-done", "expression": f"{_ORDINARY} && !({done})"}])
     held = _where(HOLDS_LABEL, "In" if gated else "NotIn", "Pods")
     return [policy, _binding(name, config, _where(POOL_LABEL, "In", config.pool.name), _where(PRIORITY_LABEL, "In", priority), held)]
 
 
+def _by_queue_policy(config: Config) -> list[Manifest]:
+    """Give new pods the priority of the queue that they ask for, where further queues have lanes; others that of the default queue.
+
+    The labels that name the lanes are out of reach of a match condition, so the policy is evaluated for every pod of such a namespace.
+    """
+    name, labels = _name("priority-by-queue", config), "namespaceObject.metadata.?labels.orValue({})"
+    labelled = f"variables.labels[?'{PRIORITY_LABEL}'].orValue('')"
+    defaults = {label: _given(priority, config) for priority, label in BY_QUEUE.items()}
+    names = ", ".join(f"{_text(label)}: {given.name}" for label, given in defaults.items())
+    values = ", ".join(f"{_text(label)}: {given.value}" for label, given in defaults.items())
+    lowest, given = _of_class(LOWEST_CLASS, config), _Given("variables.given", "variables.value")
+    patches = _class_patches(given) + _node_selector_patches(config.pool.node_selector)
+    ordinary = {"name": "ordinary", "expression": _ORDINARY}
+    policy = _policy(name, [PRIORITIZED_PODS], f"variables.done ? [] : {patches}", [ordinary])
+    policy["spec"]["variables"] = [
+        {"name": "queue", "expression": f"object.metadata.?labels[?'{QUEUE_LABEL}'].orValue('')"},
+        {"name": "labels", "expression": labels},
+        {
+            "name": "lanes",
+            "expression": f"variables.queue == '' ? [] : {json.dumps([str(lane) for lane in LANES])}"
+            f".filter(lane, variables.labels[?'{LANE_LABELS[1][:-1]}' + lane].orValue('') == variables.queue)",
+        },
+        {
+            "name": "given",
+            "expression": f"size(variables.lanes) > 0 ? {_text(LANE_CLASSES[1][:-1])} + variables.lanes[0] : "
+            f"{{{names}}}[?{labelled}].orValue({lowest.name})",
+        },
+        {
+            "name": "value",
+            "expression": f"size(variables.lanes) > 0 ? {_of_class(LANE_CLASSES[1], config).value} : "
+            f"{{{values}}}[?{labelled}].orValue({lowest.value})",
+        },
+        {"name": "done", "expression": _has_class(given) + _has_node_selector(config.pool.node_selector)},
+    ]
+    where = _where(POOL_LABEL, "In", config.pool.name), _where(PRIORITY_LABEL, "In", *BY_QUEUE.values())
+    return [policy, _binding(name, config, *where)]
+
+
 def _no_queue_policy(config: Config, priorities: Sequence[str]) -> list[Manifest]:
     """Give the lowest class to new pods of managed namespaces in which no queue governs, whatever class they name."""
-    name, given = _name("priority-no-queue", config), _text(LOWEST_CLASS)
-    condition = {"name": "not-done", "expression": f"{_ORDINARY} && !({_has_class(given, config)})"}
-    policy = _policy(name, [PRIORITIZED_PODS], _class_patches(given, config), [condition])
+    name, given = _name("priority-no-queue", config), _of_class(LOWEST_CLASS, config)
+    condition = {"name": "not-done", "expression": f"{_ORDINARY} && !({_has_class(given)})"}
+    policy = _policy(name, [PRIORITIZED_PODS], _class_patches(given), [condition])
     return [policy, _binding(name, config, _where(PRIORITY_LABEL, "NotIn", *priorities))]
 
 
-def _given(priority: str) -> str:
-    """Return CEL for the name of the class that a priority stands for."""
+def _given(priority: str, config: Config) -> _Given:
+    """Return the class that a priority stands for."""
     if priority == BY_SIZE:
-        return f"({_OF_A_SMALL_JOB} ? {_text(SMALL_CLASS)} : {_text(LARGE_CLASS)})"
-    return _text({HARD: class_name("hard"), SOFT: class_name("soft"), LARGE: LARGE_CLASS}[priority])
+        small, large = _of_class(SMALL_CLASS, config), _of_class(LARGE_CLASS, config)
+        return _Given(*(f"({_OF_A_SMALL_JOB} ? {one} : {other})" for one, other in ((small.name, large.name), (small.value, large.value))))
+    return _of_class({HARD: class_name("hard"), SOFT: class_name("soft"), LARGE: LARGE_CLASS}[priority], config)
+
+
+def _of_class(name: str, config: Config) -> _Given:
+    return _Given(_text(name), str(class_values(config)[name]))
 
 
 def _size_policy(config: Config) -> list[Manifest]:
@@ -203,27 +260,21 @@ def _where(label: str, operator: str, *values: str) -> Manifest:
     return {"key": label, "operator": operator, "values": [*values]}
 
 
-def _class_patches(given: str, config: Config) -> str:
+def _class_patches(given: _Given) -> str:
     """Return CEL that sets class, value and preemption policy together: the Priority plugin has run before and does not run again."""
     return (
-        f'[JSONPatch{{op: "add", path: "/spec/priority", value: {_value(given, config)}}}, '
+        f'[JSONPatch{{op: "add", path: "/spec/priority", value: {given.value}}}, '
         f'JSONPatch{{op: "add", path: "/spec/preemptionPolicy", value: "Never"}}, '
-        f'JSONPatch{{op: "add", path: "/spec/priorityClassName", value: {given}}}]'
+        f'JSONPatch{{op: "add", path: "/spec/priorityClassName", value: {given.name}}}]'
     )
 
 
-def _has_class(given: str, config: Config) -> str:
+def _has_class(given: _Given) -> str:
     """Return CEL for whether the pod has the class with its value and preemption policy."""
     return (
-        f"object.spec.?priorityClassName.orValue('') == {given} && object.spec.?priority.orValue(0) == {_value(given, config)} && "
+        f"object.spec.?priorityClassName.orValue('') == {given.name} && object.spec.?priority.orValue(0) == {given.value} && "
         "object.spec.?preemptionPolicy.orValue('') == 'Never'"
     )
-
-
-def _value(given: str, config: Config) -> str:
-    """Return CEL for the value of a class; `given`: CEL for its name."""
-    values = class_values(config)
-    return str(values[json.loads(given)]) if given.startswith('"') else f"{json.dumps(values)}[{given}]"
 
 
 def _has_node_selector(selector: dict[str, str]) -> str:

@@ -14,7 +14,17 @@ from dataclasses import dataclass
 
 from fairburst.config import Config
 from fairburst.kube.install.scope import POLICY_API, Manifest
-from fairburst.kube.names import GATE, GROUP, HELD_ANNOTATION, MANAGED_LABEL, NAMESPACE_LABELS, OUR_QUOTAS, POOL_LABEL
+from fairburst.kube.names import (
+    GATE,
+    GROUP,
+    HELD_ANNOTATION,
+    MANAGED_LABEL,
+    NAMESPACE_LABELS,
+    NAMESPACE_LABELS_TEXT,
+    OUR_QUOTAS,
+    OUR_QUOTAS_TEXT,
+    POOL_LABEL,
+)
 from fairburst.kube.queues.queue_set import NEVER_MANAGED
 from fairburst.kube.workloads.job_set import GROUP as JOB_SET_GROUP
 
@@ -104,7 +114,7 @@ def _namespaces(config: Config) -> _Confinement:
         ["UPDATE"],
         {
             "expected namespaces of the system and of the operator to stay as they are": f"!(object.metadata.name in {never})",
-            f"expected only the labels {', '.join(NAMESPACE_LABELS)} of a namespace to change": (
+            f"expected only the labels {NAMESPACE_LABELS_TEXT} of a namespace to change": (
                 f"{labels}.all(key, key in {ours} || (key in {before} && {before}[key] == {labels}[key])) && "
                 f"{before}.all(key, key in {ours} || key in {labels}) && "
                 f"{_same('metadata', ('annotations', 'ownerReferences', 'finalizers'))} && {_same('spec', ('finalizers',))}"
@@ -122,7 +132,7 @@ def _quotas() -> _Confinement:
         ["resourcequotas", "resourcequotas/status"],
         ["CREATE", "UPDATE", "DELETE"],
         {
-            f"expected quotas with the names {', '.join(sorted(OUR_QUOTAS))}": named,
+            f"expected quotas with the names {OUR_QUOTAS_TEXT}": named,
             "expected quotas in managed namespaces only; elsewhere only those left behind may be deleted": f"{_MANAGED} || ({left_behind})",
         },
     )

@@ -20,7 +20,16 @@ from fairburst.kube.install.expiry_policy import expiry_policy
 from fairburst.kube.install.resize_rules import resize_policies
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
 from fairburst.kube.jobs.job_size import SIZE_LABEL
-from fairburst.kube.names import GATE, GROUP, HELD_ANNOTATION, NAMESPACE_LABELS, OUR_QUOTAS, POOL_LABEL, RELEASED_ANNOTATION
+from fairburst.kube.names import (
+    GATE,
+    GROUP,
+    HELD_ANNOTATION,
+    NAMESPACE_LABELS,
+    OUR_QUOTAS,
+    OUR_QUOTAS_TEXT,
+    POOL_LABEL,
+    RELEASED_ANNOTATION,
+)
 from fairburst.kube.queues.job_annotations import CHANGED_AT, GIVEN, ORIGINAL
 from fairburst.kube.queues.specs import QueueSettings
 from fairburst.kube.workloads.job_set import GROUP as JOB_SET_GROUP
@@ -218,7 +227,7 @@ def _quotas() -> _Guard:
     )
     rule = _Rule(
         _allowed(OPERATE),
-        f"'expected the quotas {', '.join(sorted(OUR_QUOTAS))} and the label {POOL_LABEL} to be left to the operator, which holds the "
+        f"'expected the quotas {OUR_QUOTAS_TEXT} and the label {POOL_LABEL} to be left to the operator, which holds the "
         "namespace to its queue\\'s level by them'",
     )
     return _Guard(

@@ -19,7 +19,9 @@ from fairburst.kube.jobs.learned_curves import LearnedCurves
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite, ResizeDamping, Sizing, plan_parallelism, plan_restores
 from fairburst.kube.queues.curve_text import MOST_PARALLELISM
 from fairburst.kube.queues.job_annotations import family_of, read_mark
+from fairburst.kube.queues.lanes import asks_for
 from fairburst.kube.queues.queue_set import QueueEntry, QueueSet
+from fairburst.kube.queues.spaces import Spaces
 from fairburst.kube.queues.specs import Elasticity, ThroughputQueueSpec
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
@@ -137,7 +139,7 @@ class SlotPlanner:
             name: candidates(
                 name,
                 queue.elasticity,
-                controllers.workloads(queue.entry.namespace).of("Job"),
+                _jobs_of(controllers, queue.entry.space),
                 pods.owners_in(queue.entry.namespace),
                 pods.resources,
                 self.learned.curves,
@@ -175,7 +177,7 @@ class SlotPlanner:
         found: dict[str, dict[str, int]] = {}
         for name, queue in self._queues.items():
             if queue.resizes:
-                found[queue.entry.namespace] = {one.job.metadata.uid: one.desired for one in self._candidates[name]}
+                found[queue.entry.space] = {one.job.metadata.uid: one.desired for one in self._candidates[name]}
         return found
 
     # After it ---------------------------------------------------------------------------------------------------------------------
@@ -201,27 +203,28 @@ class SlotPlanner:
         sized = [one for name in sorted(queues) for one in self._sized(self._queues[name], queues[name])]
         writes, wait = plan_parallelism(sized, lambda job: self.runs.completing(job, now), self._damping, wall)
         given = {one.candidate.job.metadata.uid for one in sized}
-        orphans = self._orphans(marked, given, _frozen_namespaces(queue_set) | ending) if marked else []
+        orphans = self._orphans(marked, given, _frozen_spaces(queue_set) | ending, queue_set.spaces) if marked else []
         events = self._events(queues.values(), writes, {one.decision.job: one for one in sized})
         return ElasticPlan(writes + plan_restores(orphans), events, queues, wait)
 
-    def _orphans(self, marked: Collection[Job], sized: set[str], frozen: frozenset[str]) -> list[Job]:
+    def _orphans(self, marked: Collection[Job], sized: set[str], frozen: frozenset[str], spaces: Spaces) -> list[Job]:
         """Return the Jobs to restore: those that we have resized and that have no size from us now.
 
         In namespaces whose Jobs are sized, a Job keeps its parallelism if another controller sizes it or it demands no pods (suspended,
         complete).
         """
         resized = {
-            queue.entry.namespace: {one.job.metadata.uid: one for one in self._candidates[name]}
+            queue.entry.space: {one.job.metadata.uid: one for one in self._candidates[name]}
             for name, queue in self._queues.items()
             if queue.resizes
         }
         found = []
         for job in marked:
             namespace, uid = job.metadata.namespace, job.metadata.uid
-            candidate = resized[namespace].get(uid) if namespace in resized else None
-            rests = namespace in resized and (candidate is None or _is_foreign(candidate))
-            if not rests and uid not in sized and namespace not in frozen:
+            space = spaces.of_queue(namespace, asks_for(job.spec.template.metadata.labels))
+            candidate = resized[space].get(uid) if space in resized else None
+            rests = space in resized and (candidate is None or _is_foreign(candidate))
+            if not rests and uid not in sized and frozen.isdisjoint({namespace, space}):
                 found.append(job)
         return found
 
@@ -290,13 +293,19 @@ def _within(job: ElasticJob, capacity: FloatArray) -> ElasticJob:
     return job if job.maximum <= fits else replace(job, maximum=fits, minimum=min(job.minimum, fits))
 
 
-def _frozen_namespaces(queue_set: QueueSet) -> frozenset[str]:
-    """Return the namespaces in which Jobs are neither resized nor restored.
+def _jobs_of(controllers: ControllerIndex, space: str) -> list[Job]:
+    """Return the Jobs of a space."""
+    belongs = controllers.belongs_to(space)
+    return [job for job in controllers.workloads(space).of("Job") if belongs(job.spec.template)]
+
+
+def _frozen_spaces(queue_set: QueueSet) -> frozenset[str]:
+    """Return the spaces in which Jobs are neither resized nor restored.
 
     These are the namespaces of other pools, those whose queue is suspended, and those whose queue has an invalid spec, so that their
     intended sizes are unknown.
     """
-    unknown = {entry.namespace for entry in queue_set.governing if entry.queue is None or (entry.spec is not None and entry.spec.suspended)}
+    unknown = {entry.space for entry in queue_set.governing if entry.queue is None or (entry.spec is not None and entry.spec.suspended)}
     return queue_set.elsewhere | unknown
 
 

@@ -17,11 +17,11 @@ from fairburst.config import Config, natural_units
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.enforce.pod_priority import small_pod_priority
-from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaTarget, pool_of
+from fairburst.kube.enforce.quota_plan import SCOPES, QuotaKey, QuotaTarget, pool_of
 from fairburst.kube.enforce.suspend import LevelParts
 from fairburst.kube.jobs.job_index import JobIndex
 from fairburst.kube.jobs.job_part import JobPartBuilder, NamespaceJobs, too_large
-from fairburst.kube.names import CLASS_OF, LARGE_QUOTA, PART_QUOTAS, SMALL_QUOTA
+from fairburst.kube.names import CLASS_OF, LARGE_QUOTA, OTHER_QUOTAS, SMALL_QUOTA
 from fairburst.kube.queues.objects import ThroughputQueue
 from fairburst.kube.queues.queue_set import QueueEntry, QueueSet
 from fairburst.kube.usage.demand import NamespaceDemand
@@ -200,6 +200,7 @@ class Reserve:
             name=name,
             exact=namespace_quota.exact,
             slack=namespace_quota.slack,
+            scope=SCOPES[name],
         )
 
     def small_owners(self, namespace: str) -> frozenset[str]:
@@ -240,9 +241,9 @@ class Reserve:
 
 def takes_part(entry: QueueEntry) -> bool:
     """Return whether the queue keeps a reserve for its small jobs: throughput queues do unless they say Off (as written, also in an invalid
-    edit).
+    edit). In a namespace with several queues none does: a pod's class says which queue it belongs to, not its Job's size.
     """
-    return entry.key[0] == "ThroughputQueue" and entry.obj["spec"].get("reserve") != "Off"
+    return entry.key[0] == "ThroughputQueue" and not entry.shares and entry.obj["spec"].get("reserve") != "Off"
 
 
 def _divides(entry: QueueEntry, row: int, result: RoundResult) -> bool:
@@ -256,5 +257,5 @@ def _small_level(result: RoundResult, row: int) -> FloatArray:
 
 
 def left_over(quotas: Mapping[QuotaKey, ResourceQuota], wanted: Collection[QuotaKey], pool: str) -> list[QuotaKey]:
-    """Return this pool's quotas for small or large jobs that are no longer needed, in order."""
-    return sorted(key for key, quota in quotas.items() if key[1] in PART_QUOTAS and key not in wanted and pool_of(quota) == pool)
+    """Return this pool's quotas beside the namespace quota that are no longer needed, in order."""
+    return sorted(key for key, quota in quotas.items() if key[1] in OTHER_QUOTAS and key not in wanted and pool_of(quota) == pool)

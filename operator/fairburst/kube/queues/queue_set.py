@@ -1,13 +1,14 @@
 """The governing queue and the spec in force of each namespace. Pure but for a parse cache.
 
-One queue governs a namespace: the one that already governs it, else the first by creation. An invalid edit keeps the last valid spec. An
-invalid object never stops a round: it becomes a problem of that object, and the rest is scheduled.
+One queue governs a namespace: the one that already governs it, else the first by creation. Throughput queues beside it govern the work that
+asks for them (`lanes.py`). An invalid edit keeps the last valid spec. An invalid object never stops a round: it becomes a problem
+of that object, and the rest is scheduled.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,13 +17,16 @@ from fairburst.kube.modes.mode import Mode
 from fairburst.kube.modes.registry import mode_of
 from fairburst.kube.queues.burst_history import BurstHistory
 from fairburst.kube.queues.core_values import listed_until, to_queue_spec
+from fairburst.kube.queues.lanes import Lanes, no_lane, obstacle
 from fairburst.kube.queues.objects import InvalidQueueError, LatencyQueue, ThroughputQueue, parse_queue
+from fairburst.kube.queues.spaces import UNDIVIDED, Spaces, space_of
 from fairburst.policy.model import Memory, QueueKind, QueueSpec
 
 ObjectKey = tuple[str, str, str]  # kind, namespace, name
 Queue = LatencyQueue | ThroughputQueue
 
 KINDS = {"LatencyQueue": QueueKind.LATENCY, "ThroughputQueue": QueueKind.THROUGHPUT}
+SECOND_QUEUE = "SecondQueue"
 INTERNAL_ERROR = "InternalError"  # reason of a problem that fairburst caused, not the object
 NEVER_MANAGED = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 
@@ -41,6 +45,7 @@ class QueueEntry:
 
     governs: whether its spec (or its last valid one) is in force in its namespace.
     queue: None if the object as written is invalid.
+    lane: of a further queue; None for the default queue. shares: whether the namespace has further queues.
     """
 
     key: ObjectKey
@@ -51,11 +56,18 @@ class QueueEntry:
     spec: QueueSpec | None
     problem: Problem | None
     governs: bool
+    lane: int | None = None
+    shares: bool = False
 
     @property
     def namespace(self) -> str:
-        """The namespace that contains it, which it governs if `governs` is true."""
+        """The namespace that contains it."""
         return self.key[1]
+
+    @property
+    def space(self) -> str:
+        """The space that it governs if `governs` is true: its namespace, or the part of it with its lane's class."""
+        return self.namespace if self.lane is None else space_of(self.namespace, self.key[2])
 
     @property
     def mode(self) -> Mode:
@@ -83,7 +95,8 @@ class QueueSet:
     """The pool's queues in this round. `specs` is the previous tuple object if no spec in force changed.
 
     `elsewhere`: namespaces with queues of other pools. `left_as_is`: namespaces that stay unchanged because an internal error prevents a
-    decision on their queue. `observed`: namespaces with queues in Observe mode only, of which this queue set has none.
+    decision on their queue. `observed`: namespaces with queues in Observe mode only, of which this queue set has none. `spaces`: those that
+    the governing queues govern.
     """
 
     entries: tuple[QueueEntry, ...]
@@ -92,10 +105,11 @@ class QueueSet:
     elsewhere: frozenset[str]
     left_as_is: frozenset[str] = frozenset()
     observed: frozenset[str] = frozenset()
+    spaces: Spaces = UNDIVIDED
 
     def by_namespace(self) -> dict[str, QueueEntry]:
-        """The governing queue of each governed namespace."""
-        return {entry.namespace: entry for entry in self.governing}
+        """The governing queue of each governed namespace; its default queue where it has several."""
+        return {entry.namespace: entry for entry in self.governing if entry.lane is None}
 
 
 class QueueSetBuilder:
@@ -122,6 +136,7 @@ class QueueSetBuilder:
         self._history_version = 0
         self._asking: dict[tuple[str, int], tuple[object, QueueSpec]] = {}  # what a parsed queue with uncertainty asks for, and its spec
         self._calendars: dict[tuple[str, int], float] = {}  # until when the listed arrivals of a parsed calendar hold
+        self.lanes = Lanes()
 
     def update(self, objects: Mapping[ObjectKey, Mapping[str, Any]], changed: Collection[ObjectKey], memory: Memory) -> QueueSet | None:
         """Return the last queue set with the present objects of `changed` queues if only their statuses have changed, otherwise None.
@@ -198,18 +213,46 @@ class QueueSetBuilder:
         self._parsed = {cache: self._parsed[cache] for entry in found if (cache := (entry.uid, entry.generation)) in self._parsed}
         self._calendars = {cache: until for cache, until in self._calendars.items() if cache in self._parsed}
         governing: dict[str, QueueEntry] = {}
+        further: dict[str, list[QueueEntry]] = {}
         entries: list[QueueEntry] = []
-        for rank, entry in sorted(((_rank(entry, kinds), entry) for entry in found), key=lambda pair: pair[0]):
+        ranked = [(_rank(entry, kinds), entry) for entry in found]
+        ranked.sort(key=lambda pair: (self.lanes.has(pair[1].namespace, pair[1].key[2]), pair[0]))
+        order = {entry.key: position for position, (_, entry) in enumerate(ranked)}
+        for rank, entry in ranked:
             other = others.get(entry.namespace)
             holder = governing.get(entry.namespace)
             first = other if other is not None and _other_rank(other) < rank else holder.obj if holder is not None else None
             if entry.governs and first is None:
                 governing[entry.namespace] = entry
-                entries.append(entry)
+            elif entry.governs and holder is not None and first is holder.obj:
+                further.setdefault(entry.namespace, []).append(entry)
             else:
                 entries.append(_not_governing(entry, first))
+        for namespace, those in further.items():
+            governing[namespace], *beside = self._divided(governing[namespace], those)
+            further[namespace] = [entry for entry in beside if entry.governs]
+            entries += beside
+        entries += governing.values()
+        entries.sort(key=lambda one: order[one.key])
+        in_force = [*governing.values(), *(entry for beside in further.values() for entry in beside)]
+        self.lanes.keep({name: {one.key[2]: one.lane for one in beside if one.lane} for name, beside in further.items() if beside})
         broken = {one.namespace for one in entries if one.problem is not None and one.problem.reason == INTERNAL_ERROR}
-        return self._keep_identity(entries, sorted(governing.values(), key=_order), frozenset(others), frozenset(broken - governing.keys()))
+        return self._keep_identity(entries, sorted(in_force, key=_order), frozenset(others), frozenset(broken - governing.keys()))
+
+    def _divided(self, default: QueueEntry, beside: Sequence[QueueEntry]) -> list[QueueEntry]:
+        """Return the default queue and those beside it, in their order, with their lanes or the reasons why they have none."""
+        title = f"{default.key[0]} {default.key[2]}"
+        refused = {one.uid: obstacle(one.key[0], one.key[2], one.mode, default.key, default.mode) for one in beside}
+        lanes = self.lanes.give(default.namespace, [one.key[2] for one in beside if refused[one.uid] is None])
+        found = list[QueueEntry]()
+        for one in beside:
+            why = refused[one.uid]
+            if why is None and one.key[2] in lanes:
+                found.append(replace(one, lane=lanes[one.key[2]], shares=True))
+            else:
+                reason, message = (SECOND_QUEUE, why) if why is not None else ("TooManyQueues", no_lane(title))
+                found.append(replace(one, spec=None, problem=one.problem or Problem(reason, message), governs=False))
+        return [replace(default, shares=True) if lanes else default, *found]
 
     def _entry(self, key: ObjectKey, obj: Mapping[str, Any], memory: Memory) -> QueueEntry:
         metadata = obj["metadata"]
@@ -264,7 +307,7 @@ class QueueSetBuilder:
         specs = tuple(entry.spec for entry in governing if entry.spec is not None)
         if specs == self._last.specs:
             specs = self._last.specs
-        self._last = QueueSet(tuple(entries), tuple(governing), specs, elsewhere, left_as_is)
+        self._last = QueueSet(tuple(entries), tuple(governing), specs, elsewhere, left_as_is, spaces=self.lanes.spaces)
         self._last = replace(self._last, observed=self._observed_only())
         self._problems = any(entry.problem is not None for entry in entries)
         among_governing = {entry.key: position for position, entry in enumerate(governing)}
@@ -276,11 +319,11 @@ def _not_governing(entry: QueueEntry, first: Mapping[str, Any] | None) -> QueueE
     problem = entry.problem
     if first is not None and problem is None:
         problem = Problem(
-            "SecondQueue",
+            SECOND_QUEUE,
             f"{first.get('kind')} {first['metadata']['name']} of pool {pool_name(first)} already governs namespace {entry.namespace}; "
             "expected one queue a namespace. Delete one of the two.",
         )
-    return QueueEntry(entry.key, entry.uid, entry.generation, entry.obj, entry.queue, None, problem, governs=False)
+    return replace(entry, spec=None, problem=problem, governs=False)
 
 
 def is_observed(obj: Mapping[str, Any]) -> bool:

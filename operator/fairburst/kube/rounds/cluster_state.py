@@ -140,7 +140,7 @@ class ClusterState:
     def find_orphans(self, view: ClusterView, queue_set: QueueSet) -> frozenset[str]:
         """Find labelled namespaces without a queue and without another pool's operator: they run at the floor. Return those that have come
         or gone since the last call."""
-        self.governed = frozenset(entry.namespace for entry in queue_set.governing)
+        self.governed = frozenset(entry.space for entry in queue_set.governing)
         left = (
             self.labelled
             - self.governed

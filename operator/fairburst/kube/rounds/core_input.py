@@ -45,6 +45,7 @@ class CoreInput:
         self._find_managed(view, changes, queues)
         view.changed_namespaces |= view.pods.expire(wall)
         view.changed_namespaces |= self._slots.prepare(view.controllers, view.pods, queues.queue_set, moved=changes.everything)
+        view.changed_namespaces |= queues.queue_set.spaces.whole(view.changed_namespaces)
         gated, managed, resources = queues.holding["Pods"], self._cluster.managed, self._cluster.resources
         again = {*stale, *view.changed_namespaces, *(gated ^ self._gated), *(managed - self.demands.by_namespace.keys())} & managed
         touched = view.changed_namespaces | again
@@ -62,7 +63,7 @@ class CoreInput:
         resources = self._cluster.resources
         stale = self.demands.by_namespace.keys() if self._cluster.see_nodes(view, changed=changes.nodes) else set[str]()
         if view.pods.resources != resources:
-            view.pods = PodIndex.rebuilt(resources, view.stored_pods.values(), by_class=self._reserve is not None)
+            view.pods = PodIndex.rebuilt(resources, view.stored_pods.values(), by_class=self._reserve is not None, spaces=view.pods.spaces)
         if self.demands.resources != resources:
             stale, changes.everything, self.demands.resources = self.demands.by_namespace.keys(), True, resources
         return stale

@@ -38,14 +38,15 @@ class DecisionChanges:
         self._promised = np.zeros((0, 2))
 
     def touch(self, round_: RoundContext) -> Entitlement:
-        """Touch the namespaces whose rows differ; return what quotas may admit, which is the levels after a contained error."""
+        """Touch the namespaces whose rows differ, all their spaces; return what quotas may admit, which is the levels after an error."""
         amounts, bound = round_.result.level, False
         with self._contained.object("entitle", ""):
             amounts, bound = entitlements(round_.result, round_.snapshot, round_.memory)
         entitled = Entitlement(amounts, row_any(amounts > round_.result.level), bound)
         governing = round_.queue_set.governing
         rows = self._differing(round_.result, round_.snapshot, round_.memory, entitled)
-        round_.touched.update(governing[row].namespace for row in np.flatnonzero(rows).tolist())
+        differing = {governing[row].space for row in np.flatnonzero(rows).tolist()}
+        round_.touched.update(round_.queue_set.spaces.whole(differing))
         return entitled
 
     def _differing(self, result: RoundResult, snapshot: ClusterSnapshot, memory: Memory, entitled: Entitlement) -> BoolArray:

@@ -50,6 +50,8 @@ class DemandTable:
                     desired_pods(namespace),
                     fitting,
                     gated=namespace in gated,
+                    belongs=view.controllers.belongs_to(namespace),
+                    elsewhere=view.pods.elsewhere(namespace),
                 )
             self.by_namespace.setdefault(namespace, NamespaceDemand())
 

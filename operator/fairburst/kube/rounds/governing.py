@@ -21,7 +21,7 @@ class GoverningQueues:
 
     Attributes
     ----------
-    queue_set : the pool's queues. rows : the row of each governed namespace in the core's input.
+    queue_set : the pool's queues. rows : the row of each governed space in the core's input.
     absent : namespaces that are being deleted or no longer exist.
     holding : by what is held ("Pods" or "Jobs"), the namespaces of queues in such a mode.
     reclaiming : (N,) whether the queue evicts for what it is owed.
@@ -29,6 +29,7 @@ class GoverningQueues:
 
     def __init__(self, config: Config, own_namespace: str, contained: Containment, *, observing: bool) -> None:
         self._contained = contained
+        self._observing = observing
         self._builder = QueueSetBuilder(config.pool.name, own_namespace, contained, observing=observing)
         self._recall = QueueRecall(config.pool.name, observing=observing)
         self.queue_set = QueueSet((), (), (), frozenset())
@@ -47,9 +48,9 @@ class GoverningQueues:
         """The pool's queues in Observe mode that are left out, each with a value that changes with its spec."""
         return self._builder.observed
 
-    def kind_of(self, namespace: str) -> QueueKind | None:
-        """Return the kind of the queue that governs the namespace."""
-        row = self.rows.get(namespace)
+    def kind_of(self, space: str) -> QueueKind | None:
+        """Return the kind of the queue that governs the space."""
+        row = self.rows.get(space)
         spec = self.queue_set.governing[row].spec if row is not None else None
         return None if spec is None else spec.kind
 
@@ -59,8 +60,8 @@ class GoverningQueues:
             self._recall.forget(key)
 
     def exclude(self, entry: QueueEntry) -> None:
-        """Leave a queue out until its object changes: the core cannot decide on it, which is its namespace's problem."""
-        self._builder.excluded[entry.uid] = entry.generation, self._contained.problems[entry.namespace]
+        """Leave a queue out until its object changes: the core cannot decide on it, which is its space's problem."""
+        self._builder.excluded[entry.uid] = entry.generation, self._contained.problems[entry.space]
         self._recall.forget(entry.key)
 
     def read(self, view: ClusterView, changes: Changes, cluster: ClusterState, memory: Memory, wall: float) -> Memory:
@@ -75,14 +76,18 @@ class GoverningQueues:
         queue_set = None if changes.everything else self._builder.update(queues, changes.queues, memory)
         if queue_set is None:
             changes.everything = True
+            self._builder.lanes.prepare(view.pods.spaces, cluster.labels, view.pods.busy_lanes, assigns=not self._observing)
             self._lay_out(self._builder.build(queues, memory, self.absent))
+            if not self._observing and self.queue_set.spaces is not view.pods.spaces:
+                view.pods.divide(self.queue_set.spaces)
+                view.controllers.spaces = self.queue_set.spaces
         else:
             self.queue_set = queue_set
         return memory
 
     def _lay_out(self, queue_set: QueueSet) -> None:
         self.queue_set, governing = queue_set, queue_set.governing
-        self.rows = {entry.namespace: row for row, entry in enumerate(governing)}
+        self.rows = {entry.space: row for row, entry in enumerate(governing)}
         self.holding = {kind: frozenset(one.namespace for one in governing if one.mode.holds == kind) for kind in ("Pods", "Jobs")}
         self.reclaiming = np.array([entry.reclaims for entry in governing], dtype=np.bool_)
 

@@ -16,6 +16,7 @@ from fairburst.kube.enforce.quota_plan import pool_of
 from fairburst.kube.jobs.reserve import Reserve, takes_part
 from fairburst.kube.names import QUOTA_NAME
 from fairburst.kube.queues.queue_set import QueueEntry
+from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.cluster_state import ClusterState
 from fairburst.kube.rounds.view import RoundContext, RoundPlan
 from fairburst.kube.usage.demand import NamespaceDemand
@@ -43,6 +44,11 @@ class ManagedNamespaces:
     def of(self, namespaces: Collection[str]) -> list[ManagedNamespace]:
         """Return those of these namespaces that are managed."""
         return [self._items[namespace] for namespace in namespaces if namespace in self._items]
+
+    def touched(self, round_: RoundContext) -> list[ManagedNamespace]:
+        """Return the touched ones, and touch all spaces of their namespaces: quotas without a target among them are deleted."""
+        round_.touched.update(round_.queue_set.spaces.whole(round_.touched))
+        return self.of(round_.touched)
 
     def refresh(self, round_: RoundContext, demands: Mapping[str, NamespaceDemand], plan: RoundPlan) -> bool:
         """Compute the touched namespaces again; return whether the obstacles of one have changed.
@@ -95,9 +101,12 @@ class ManagedNamespaces:
         if entry.observed_only:
             self._items.pop(namespace, None)
             return
-        guarantee_class, by_size = round_.result.classes[row], self._reserve is not None and takes_part(entry)
-        self._label(namespace, queue_labels(entry, guarantee_class, self._pool, by_size=by_size), plan)
+        lanes = round_.queue_set.spaces.lanes.get(namespace, {})
+        if entry.lane is None:
+            guarantee_class, by_size = round_.result.classes[row], self._reserve is not None and takes_part(entry)
+            self._label(namespace, queue_labels(entry, guarantee_class, self._pool, by_size=by_size, lanes=lanes), plan)
         item = self._item(round_, demands[namespace], namespace, entry, row, round_.result.level[row])
+        item.lanes = tuple(lanes.values())
         item.held_back = round_.result.held_back is not None and bool(round_.result.held_back[row])
         self._items[namespace] = item
 
@@ -120,11 +129,11 @@ class ManagedNamespaces:
         unit = {resource: min(demand.unit.get(resource, 0.0), most.get(resource, math.inf)) for resource in resources}
         floor = [max(self._floors.get(resource, 0.0), unit[resource]) for resource in resources]
         promise = dict(zip(resources, np.maximum(level, _burst_rate(entry, round_.memory, resources)).tolist(), strict=True))
-        limits = self._cluster.limits
+        limits, where = self._cluster.limits, namespace_of(namespace)
         blocked = obstacles(
             unrequested=[*round_.view.pods.namespace(namespace).pods_without_requests, *demand.unrequested],
-            foreign_quotas=limits.quotas.get(namespace, ()),
-            limit_ranges=limits.limit_ranges.get(namespace, ()),
+            foreign_quotas=limits.quotas.get(where, ()),
+            limit_ranges=limits.limit_ranges.get(where, ()),
             promise=promise,
             unit=demand.unit,
         )

@@ -17,7 +17,8 @@ from fairburst.kube.enforce.quota_targets import gated_target, namespace_quota_t
 from fairburst.kube.enforce.slack import FIRST_PODS, SlackControl
 from fairburst.kube.enforce.slack_use import fewest, use_of
 from fairburst.kube.jobs.reserve import Reserve, left_over
-from fairburst.kube.names import OUR_QUOTAS, PART_QUOTAS, QUOTA_NAME
+from fairburst.kube.names import OTHER_QUOTAS, QUOTA_NAME
+from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.cluster_state import Changes
 from fairburst.kube.rounds.decision_changes import Entitlement
 from fairburst.kube.rounds.differences import Agenda
@@ -65,7 +66,7 @@ class QuotaRounds:
         room = dict(zip(snapshot.resources, (snapshot.live_capacity - snapshot.usage.sum(axis=0)).tolist(), strict=True))
         for item in items:
             level = dict(zip(snapshot.resources, item.level.tolist(), strict=True))
-            quotas = [quota for name in OUR_QUOTAS if (quota := round_.view.quotas.get((item.namespace, name))) is not None]
+            quotas = [quota for key in item.quota_keys if (quota := round_.view.quotas.get(key)) is not None]
             use = use_of(item, level, round_.view.pods.namespace(item.namespace), quotas, room, uncharged.get(item.namespace, {}))
             item.slack = self.slack.observe((item.namespace, QUOTA_NAME), fewest(level, item.unit), use, round_.now)
             if self.slack.steers((item.namespace, QUOTA_NAME)):
@@ -79,7 +80,7 @@ class QuotaRounds:
                 item.entitled, item.bound_by_burst = entitlement.amounts[item.row], entitlement.bound_by_burst
 
     def plan(self, round_: RoundContext, managed: ManagedNamespaces, items: Sequence[ManagedNamespace], plan: RoundPlan) -> None:
-        """Return the quota writes of the touched namespaces, and the quotas for small or large jobs to delete."""
+        """Return the quota writes of the touched namespaces, and the quotas beside the namespace quota to delete."""
         targets = list[QuotaTarget]()
         for item in items:
             with self._contained.object("enforce", item.namespace):
@@ -87,12 +88,12 @@ class QuotaRounds:
         plan.quota_writes, dues = self.planner.plan(targets, round_.view.quotas, round_.now)
         for namespace, due in dues.items():
             self._agenda.put(namespace, due)
-        kept = round_.queue_set.left_as_is | self._contained.problems.keys()
+        kept = round_.queue_set.left_as_is | {namespace_of(space) for space in self._contained.problems}
         wanted = {target.key for target in targets}
         if round_.everything:
             found = left_over(round_.view.quotas, wanted, self._pool)
         else:
-            parts = {(namespace, name) for namespace in round_.touched for name in PART_QUOTAS} & round_.view.quotas.keys()
+            parts = {(namespace, name) for namespace in round_.touched for name in OTHER_QUOTAS} & round_.view.quotas.keys()
             found = left_over({key: round_.view.quotas[key] for key in parts}, wanted, self._pool)
         plan.quota_deletions = [key for key in found if key[0] not in kept]
         self._count(round_, managed)
@@ -106,7 +107,7 @@ class QuotaRounds:
         for namespace in round_.touched:
             self._out_of_sync.pop(namespace, None)
         for item in touched:
-            quotas = [quota for name in OUR_QUOTAS if (quota := round_.view.quotas.get((item.namespace, name))) is not None]
+            quotas = [quota for key in item.quota_keys if (quota := round_.view.quotas.get(key)) is not None]
             count = sum(quota.spec.hard != quota.status.hard and amounts(quota.spec.hard) != amounts(quota.status.hard) for quota in quotas)
             if count:
                 self._out_of_sync[item.namespace] = count
@@ -114,7 +115,7 @@ class QuotaRounds:
     def _targets(self, round_: RoundContext, item: ManagedNamespace, plan: RoundPlan) -> list[QuotaTarget]:
         """Return the targets of a namespace's quotas; none where an obstacle prevents the first quota."""
         usage = round_.view.pods.namespace(item.namespace)
-        quota = round_.view.quotas.get((item.namespace, QUOTA_NAME))
+        quota = round_.view.quotas.get(item.quota_key)
         if quota is None and any(obstacle.blocks for obstacle in item.obstacles):
             return []
         namespace_quota = namespace_quota_target(

@@ -9,7 +9,7 @@ from fairburst.kube.enforce.controller_resync import ResyncPlanner, Room
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, amounts
 from fairburst.kube.jobs.reserve import Reserve
-from fairburst.kube.names import CLASS_OF, LARGE_QUOTA, OUR_QUOTAS, QUOTA_NAME, SMALL_QUOTA
+from fairburst.kube.names import CLASS_OF, LARGE_QUOTA, SMALL_QUOTA
 from fairburst.kube.rounds.differences import Agenda
 from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan
 from fairburst.kube.usage.pod_usage import NamespaceUsage
@@ -38,9 +38,9 @@ class ResyncRounds:
 
     def _rooms(self, view: ClusterView, item: ManagedNamespace, written: Mapping[QuotaKey, QuotaWrite]) -> list[Room]:
         usage = view.pods.namespace(item.namespace)
-        free = _room(view, written, (item.namespace, QUOTA_NAME), usage.stored)
-        cause = _figures(view, written, item.namespace)
-        if self._reserve is None:
+        free = _room(view, written, item.quota_key, usage.stored)
+        cause = _figures(view, written, item.quota_keys)
+        if self._reserve is None or (item.entry is not None and item.entry.shares):
             return [Room(free, item.demand.lacking, cause)]
         return _rooms_by_size(self._reserve.small_owners(item.namespace), view, written, item, usage, free, cause)
 
@@ -52,15 +52,15 @@ def _room(view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], key: QuotaK
     return {name: limit - stored.get(name, 0.0) for name, limit in hard.items()}
 
 
-def _figures(view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], namespace: str) -> Hashable:
-    """Return the limits and the use of the namespace's quotas after this round's writes."""
+def _figures(view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], keys: Collection[QuotaKey]) -> Hashable:
+    """Return the limits and the use of these quotas after this round's writes."""
     figures = []
-    for name in OUR_QUOTAS:
-        quota, write = view.quotas.get((namespace, name)), written.get((namespace, name))
+    for key in keys:
+        quota, write = view.quotas.get(key), written.get(key)
         if quota is not None or write is not None:
             hard = amounts(write.hard if write is not None else quota.status.hard if quota is not None else {})
             used = amounts(quota.status.used if quota is not None else {})
-            figures.append((name, tuple(sorted(hard.items())), tuple(sorted(used.items()))))
+            figures.append((key, tuple(sorted(hard.items())), tuple(sorted(used.items()))))
     return tuple(figures)
 
 

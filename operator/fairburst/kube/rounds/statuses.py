@@ -124,12 +124,12 @@ class StatusRounds:
         rows = self._changed_rows(round_)
         namespaces = self._candidates | self._agenda.take(round_.now) | {queue_set.governing[row].namespace for row in rows}
         members = self._in_turn(round_, self._positions.keys() if self._everything else namespaces)
-        namespaces = {entry.namespace for entry in members}
-        never_start = too_large_to_start(managed.of(namespaces), self._gates.gated, round_.view.pods)
-        blocked = {item.namespace: item.obstacles for item in managed.of(namespaces)}
+        items = managed.of({entry.space for entry in members})
+        never_start = too_large_to_start(items, self._gates.gated, round_.view.pods)
+        blocked = {item.namespace: item.obstacles for item in items}
         inputs, shown = [], []
         for entry in members:
-            row = round_.rows.get(entry.namespace) if entry.governs else None
+            row = round_.rows.get(entry.space) if entry.governs else None
             if row is None:
                 inputs.append(StatusInput(entry, conditions_of(entry, None, None, (), observed_only=False)))
                 continue
@@ -144,16 +144,16 @@ class StatusRounds:
                 entry,
                 decision,
                 attainable,
-                blocked.get(entry.namespace, ()),
+                blocked.get(entry.space, ()),
                 observed_only=entry.observed_only,
                 too_large=too_large,
-                never_start=never_start.get(entry.namespace),
-                contained=self._contained.problems.get(entry.namespace),
+                never_start=never_start.get(entry.space),
+                contained=self._contained.problems.get(entry.space),
             )
             conditions = with_forecast(conditions, self.forecasts.queues.get(entry.qualified_name))
             elastic = plan.elastic.queues.get(entry.qualified_name)
             usage = round_.snapshot.usage[row]
-            demand = np.maximum(amounts_wanted(demands[entry.namespace], round_.snapshot.resources), round_.snapshot.demand[row])
+            demand = np.maximum(amounts_wanted(demands[entry.space], round_.snapshot.resources), round_.snapshot.demand[row])
             allocated, used, waiting = largest_share(
                 np.stack([decision.allocation, usage, np.maximum(demand - usage, 0.0)]), inverse
             ).tolist()
@@ -165,7 +165,7 @@ class StatusRounds:
                     round_.memory.entry(entry.qualified_name),
                     usage,
                     demand,
-                    None if entry.observed_only else pod_priority_of(decision.guarantee_class, self._config),
+                    None if entry.observed_only else pod_priority_of(decision.guarantee_class, self._config, entry.lane),
                     entry.mode.holds,
                     reserve=reserve,
                     lead_time=self._lead_time(plan, entry.qualified_name, row),

@@ -104,7 +104,7 @@ class WorkEvents:
         self._last = now
         governing = plan.queue_set.governing
         rows = np.flatnonzero((plan.snapshot.demand > plan.snapshot.usage).any(axis=1)).tolist()
-        for namespace in self._known.keys() - {governing[row].namespace for row in rows}:
+        for namespace in self._known.keys() - {governing[row].space for row in rows}:
             del self._known[namespace]
         ready = [found for row in self._in_turn(rows) for found in self._look(plan, row, demands, gated, now)]
         ready.sort(key=lambda item: item[0].since)
@@ -131,15 +131,15 @@ class WorkEvents:
     ) -> list[tuple[_Told, WorkEvent]]:
         """Return the Events that one queue's waiting objects should get, with what is remembered of them."""
         entry = plan.queue_set.governing[row]
-        held, demand = entry.mode.holds, demands.get(entry.namespace, NamespaceDemand())
+        held, demand = entry.mode.holds, demands.get(entry.space, NamespaceDemand())
         behind_gates = gated(entry.namespace) if held == "Pods" else ()
-        former, ready = self._known.pop(entry.namespace, {}), list[tuple[_Told, WorkEvent]]()
+        former, ready = self._known.pop(entry.space, {}), list[tuple[_Told, WorkEvent]]()
         objects = list(first_waiting(held, demand, behind_gates))
         if not objects:
             return []
         count = len(behind_gates) + len(demand.lacking) + (len(demand.held) if held == "Jobs" else 0)
         queue = _QueueSentence(entry.qualified_name, plan.result.decisions[row], plan, row)
-        present = self._known[entry.namespace] = dict[str, _Told]()
+        present = self._known[entry.space] = dict[str, _Told]()
         for place, one in enumerate(objects):
             why, known = queue.cause(one), former.get(one.uid)
             if known is None or known.cause != why:

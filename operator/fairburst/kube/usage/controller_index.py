@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
-from fairburst.kube.api.objects import Job
+from fairburst.kube.api.objects import Job, PodTemplate
 from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.queues.job_annotations import read_mark
+from fairburst.kube.queues.lanes import asks_for
+from fairburst.kube.queues.spaces import UNDIVIDED, namespace_of
 from fairburst.kube.workloads.kind import Controllers, Suspendable
 from fairburst.kube.workloads.registry import KINDS
 
 
 class ControllerIndex:
-    """The controllers of every kind, by namespace. O(1) a change."""
+    """The controllers of every kind, by namespace. O(1) a change. `spaces`: the divided namespaces."""
 
     def __init__(self) -> None:
+        self.spaces = UNDIVIDED
         self._by_namespace: dict[str, dict[str, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
         self._marked: dict[tuple[str, str], Job] = {}
         self._noted: dict[tuple[str, str, str], Suspendable] = {}
@@ -56,6 +59,13 @@ class ControllerIndex:
         job: Job | None = None if kinds is None else kinds["Job"].get(name)
         return job
 
-    def workloads(self, namespace: str) -> Controllers:
-        """Return the controllers of one namespace; empty where there are none."""
-        return Controllers(self._by_namespace.get(namespace, {}))
+    def workloads(self, space: str) -> Controllers:
+        """Return the controllers of the space's namespace; empty where there are none. `belongs_to` finds those of the space."""
+        return Controllers(self._by_namespace.get(namespace_of(space), {}))
+
+    def belongs_to(self, space: str) -> Callable[[PodTemplate], bool]:
+        """Return a function of a pod template: whether its new pods belong to the space."""
+        namespace, spaces = namespace_of(space), self.spaces
+        if namespace not in spaces.lanes:
+            return lambda _: True
+        return lambda template: spaces.of_queue(namespace, asks_for(template.metadata.labels)) == space

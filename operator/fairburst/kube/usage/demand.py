@@ -101,18 +101,24 @@ def namespace_demand(
     fitting: Callable[[Mapping[str, float]], float] = lambda _: math.inf,
     *,
     gated: bool = False,
+    belongs: Callable[[PodTemplate], bool] = lambda _: True,
+    elsewhere: Callable[[str], int] = lambda _: 0,
 ) -> NamespaceDemand:
-    """Return the demand of one namespace.
+    """Return the demand of one space.
 
     `owner_usage` answers by the uid of a pod's controller. `elastic`: by uid, the pods of a Job before it was made smaller, so that its
     present size is not taken for its demand. `fitting`: how many pods of some requests the empty nodes hold. `unrequested` names
     controllers whose template requests less than a quota on cpu and memory demands. `gated`: pods wait behind gates and none is refused, so
-    the existing pods are the whole demand.
+    the existing pods are the whole demand. `belongs`: whether a template's pods belong to the space; `elsewhere`: how many of a
+    controller's pods belong to other spaces of its namespace: their controller's template has changed since, or the queues have.
     """
     result = NamespaceDemand(unit=dict(usage.largest))
     announced: dict[str, float] = {}
     for owner, controller in _owners(controllers, owner_usage):
         template = controller.spec.template
+        if not belongs(template):
+            continue
+        apart = elsewhere(owner.uid)
         requests = owner.requests or _counted(template_requests(template.spec), resources)
         priced = Owner(owner.kind, owner.namespace, owner.name, owner.uid, owner.wanted, owner.existing, requests)
         pods = max(owner.wanted, owner.existing, (elastic or {}).get(owner.uid, 0))
@@ -121,9 +127,9 @@ def namespace_demand(
             result.created.add(controller.metadata.creation_timestamp)
         placeable = max(owner.existing, min(pods, fitting(requests)))
         for resource, amount in requests.items():
-            result.demand[resource] = result.demand.get(resource, 0.0) + pods * amount
-            result.placeable[resource] = result.placeable.get(resource, 0.0) + placeable * amount
-            announced[resource] = announced.get(resource, 0.0) + owner.existing * amount
+            result.demand[resource] = result.demand.get(resource, 0.0) + (pods - apart) * amount
+            result.placeable[resource] = result.placeable.get(resource, 0.0) + (placeable - apart) * amount
+            announced[resource] = announced.get(resource, 0.0) + (owner.existing - apart) * amount
             if pods:
                 result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
         if KINDS[owner.kind].suspends and is_held(controller):
@@ -134,7 +140,7 @@ def namespace_demand(
         if owner.wanted > owner.existing:
             result.lacking.append(priced)
             result.unrequested += [f"{owner.kind} {owner.name}"] if _lacks_requests(owner, template, resources) else []
-    _add_to_come(result, controllers, resources, fitting)
+    _add_to_come(result, controllers, resources, fitting, belongs)
     _add_unannounced(result, usage, announced, grows=not gated)
     if usage.unannounced:
         result.waiting.clear()
@@ -156,14 +162,15 @@ def _owners(controllers: Controllers, owner_usage: Callable[[str], OwnerUsage]) 
 
 
 def _add_to_come(
-    result: NamespaceDemand, controllers: Controllers, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float]
-) -> None:
+    result: NamespaceDemand, controllers: Controllers, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float],
+    belongs: Callable[[PodTemplate], bool],
+) -> None:  # fmt: skip
     """Add the pods that controllers will create through other objects, held ones whole."""
     for kind in KINDS.values():
         for controller in () if kind.to_come is None else controllers.of(kind.name):
             assert kind.to_come is not None  # noqa: S101
             held, need = kind.suspends and is_held(controller), dict[str, float]()
-            for coming in kind.to_come(controller, controllers, held):
+            for coming in filter(lambda one: belongs(one.template), kind.to_come(controller, controllers, held)):
                 requests = _counted(template_requests(coming.template.spec), resources)
                 result.created.add(controller.metadata.creation_timestamp)
                 for resource, amount in requests.items():

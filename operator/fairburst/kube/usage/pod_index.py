@@ -1,8 +1,7 @@
-"""Sums over all pods, kept up to date event by event: per namespace, per owner, per node.
+"""Sums over all pods, kept up to date event by event: per space (a namespace, if it has one queue), per owner, per node.
 
-Each event costs the same however many pods there are. Amounts are kept as whole thousandths, so a sum kept for a week
-equals one computed from scratch. Readers get natural units. Pods of the system (priority class system-*, DaemonSets) take
-capacity but belong to no queue: they are counted apart.
+Each event costs the same however many pods there are. Amounts are kept as whole thousandths, so a sum kept for a week equals one computed
+from scratch. Readers get natural units. Pods of the system (priority class system-*, DaemonSets) belong to no queue and are counted apart.
 """
 
 from __future__ import annotations
@@ -16,13 +15,16 @@ from dataclasses import replace
 
 from fairburst.bounds import MOST_AMOUNT
 from fairburst.kube.api.objects import JOB_TRACKING, Pod, controller_of
-from fairburst.kube.names import GATE, SIZE_CLASSES
+from fairburst.kube.names import GATE, LANE_CLASSES, SIZE_CLASSES
+from fairburst.kube.queues.spaces import UNDIVIDED, Spaces, namespace_of
 from fairburst.kube.usage.effective_requests import containers_without_requests, counted_until, milli_requests
+from fairburst.kube.usage.lane_pods import LanePods
 from fairburst.kube.usage.pod_sums import NamespaceSums, OwnerSums, PodFacts
 from fairburst.kube.usage.pod_usage import Amounts, ClassUsage, NamespaceUsage, NodeUsage, OwnerUsage, RequestVector
 from fairburst.kube.usage.vector_sums import VectorBag, VectorSum
 from fairburst.kube.workloads.registry import ANNOUNCED_KINDS
 
+_LANE_CLASSES = frozenset(LANE_CLASSES.values())
 # The requests of an owner's newest pod are kept after its end, for a Job whose next pod a quota refuses; so many are kept.
 REMEMBERED_OWNERS = 10_000
 # The Job controller counts ended pods in batches of a second. Those that a failure policy ignores, it never counts.
@@ -36,11 +38,14 @@ class PodIndex:
     ----------
     resources : the counted resources, the order of every vector. A change of them means a new index.
     by_class : whether to add up small and large jobs' pods apart.
+    spaces : the divided namespaces.
     """
 
-    def __init__(self, resources: Sequence[str], *, by_class: bool = False) -> None:
+    def __init__(self, resources: Sequence[str], *, by_class: bool = False, spaces: Spaces = UNDIVIDED) -> None:
         self.resources = tuple(resources)
         self.by_class = by_class
+        self.spaces = spaces
+        self._lanes = LanePods()
         self._facts: dict[tuple[str, str], PodFacts] = {}
         self._namespaces: dict[str, NamespaceSums] = {}
         self._owners: dict[tuple[str, str], OwnerSums] = {}  # by namespace and uid
@@ -55,9 +60,9 @@ class PodIndex:
         self._outside_changes = 0
 
     @classmethod
-    def rebuilt(cls, resources: Sequence[str], pods: Iterable[Pod], *, by_class: bool = False) -> PodIndex:
+    def rebuilt(cls, resources: Sequence[str], pods: Iterable[Pod], *, by_class: bool = False, spaces: Spaces = UNDIVIDED) -> PodIndex:
         """Return a new index of these pods."""
-        index = cls(resources, by_class=by_class)
+        index = cls(resources, by_class=by_class, spaces=spaces)
         for pod in pods:
             index.update(None, pod)
         return index
@@ -101,6 +106,16 @@ class PodIndex:
             changed.add(facts.namespace)
         return changed
 
+    def divide(self, spaces: Spaces) -> None:
+        """Divide namespaces otherwise."""
+        self.spaces = spaces
+        for facts in self._lanes.all():
+            space = spaces.of_class(facts.namespace, facts.lane_class)
+            if space != facts.space:
+                self._account(facts, -1)
+                self._facts[facts.namespace, facts.name] = moved = replace(facts, space=space)
+                self._account(moved, +1)
+
     def forget_owner(self, namespace: str, uid: str) -> None:
         """Forget an owner that has been deleted."""
         if self._idle_owners.pop((namespace, uid), "absent") is None:
@@ -109,7 +124,7 @@ class PodIndex:
     # Reading ---------------------------------------------------------------------------------------------------------
 
     def namespace(self, namespace: str) -> NamespaceUsage:
-        """Return the usage of one namespace; zeros without pods. Do not change it: it is shared until a pod there changes."""
+        """Return the usage of one space; zeros without pods. Do not change it: it is shared until a pod there changes."""
         entry = self._namespaces.get(namespace)
         if entry is None:
             return self._usage_of(NamespaceSums(len(self.resources)))
@@ -159,7 +174,7 @@ class PodIndex:
         return entry.stored.smallest if entry is not None else ()
 
     def namespaces(self) -> Collection[str]:
-        """Return the namespaces that have pods."""
+        """Return the spaces that have pods."""
         return self._namespaces.keys()
 
     def owner(self, namespace: str, uid: str) -> OwnerUsage:
@@ -171,9 +186,29 @@ class PodIndex:
         newest = self._amounts(entry.newest_requests, empty=True)
         return OwnerUsage(entry.kind, entry.active, entry.bound, entry.terminating, entry.ended, entry.ended - entry.settled, newest)
 
-    def owners_in(self, namespace: str) -> Callable[[str], OwnerUsage]:
-        """Return `owner` for one namespace."""
-        return functools.partial(self.owner, namespace)
+    def owners_in(self, space: str) -> Callable[[str], OwnerUsage]:
+        """Return `owner` for the namespace of a space."""
+        return functools.partial(self.owner, namespace_of(space))
+
+    def elsewhere(self, space: str) -> Callable[[str], int]:
+        """Return a function of a controller's uid: how many of its live pods are in other spaces of its namespace."""
+        namespace = namespace_of(space)
+
+        def count(uid: str) -> int:
+            if space == namespace:
+                return sum(self._lanes.live(one, uid) for one in self.spaces.within(namespace)[1:])
+            known = self._owners.get((namespace, uid), OwnerSums(""))
+            return known.active - known.terminating - self._lanes.live(space, uid)
+
+        return count
+
+    def space_of(self, pod: Pod) -> str:
+        """Return the space of a pod."""
+        return self.spaces.of_class(pod.metadata.namespace, pod.spec.priority_class_name)
+
+    def busy_lanes(self, namespace: str) -> set[int]:
+        """Return the lanes whose class a pod of the namespace has."""
+        return self._lanes.busy(namespace)
 
     def on_node(self, node: str) -> NodeUsage:
         """Return the usage of one node; empty without pods."""
@@ -233,8 +268,10 @@ class PodIndex:
         amounts = milli_requests(pod)
         requests = tuple([amounts.get(resource, 0) for resource in self.resources])
         ended = pod.ended
+        lane_class = pod.spec.priority_class_name if pod.spec.priority_class_name in _LANE_CLASSES else ""
         return PodFacts(
             namespace=metadata.namespace,
+            space=self.spaces.of_class(metadata.namespace, lane_class) if lane_class else metadata.namespace,
             name=metadata.name,
             uid=metadata.uid,
             node=pod.spec.node_name,
@@ -243,6 +280,7 @@ class PodIndex:
             created=(metadata.creation_timestamp or "", metadata.name),
             requests=self._vectors.setdefault(requests, requests),
             size_class=pod.spec.priority_class_name if self.by_class and pod.spec.priority_class_name in SIZE_CLASSES else "",
+            lane_class=lane_class,
             ended=ended,
             tracked=JOB_TRACKING in (metadata.finalizers or ()),
             bound=pod.bound,
@@ -257,10 +295,12 @@ class PodIndex:
         """Add a pod's contribution to every sum it belongs to (+1), or take it out again (-1)."""
         self._account_namespace(facts, sign)
         self._account_owner(facts, sign)
+        if facts.lane_class:
+            self._lanes.account(facts, sign)
         if facts.bound:
-            self._outside_changes += facts.unmanaged or facts.namespace not in self._managed
+            self._outside_changes += facts.unmanaged or facts.space not in self._managed
             sums = self._nodes.setdefault(facts.node, {})
-            name = None if facts.unmanaged else facts.namespace
+            name = None if facts.unmanaged else facts.space
             each = sums.setdefault(name, VectorSum(len(self.resources)))
             each.add(facts.requests, sign)
             if not each.count:
@@ -269,9 +309,9 @@ class PodIndex:
                 del self._nodes[facts.node]
 
     def _account_namespace(self, facts: PodFacts, sign: int) -> None:
-        entry = self._namespaces.get(facts.namespace)
+        entry = self._namespaces.get(facts.space)
         if entry is None:
-            entry = self._namespaces[facts.namespace] = NamespaceSums(len(self.resources))
+            entry = self._namespaces[facts.space] = NamespaceSums(len(self.resources))
         entry.total += sign
         entry.usage = None
         if facts.unmanaged:
@@ -291,7 +331,7 @@ class PodIndex:
             if facts.owner_kind not in ANNOUNCED_KINDS and not facts.ended:
                 _mark(entry.unannounced, facts.name, sign)
         if not entry.total:
-            del self._namespaces[facts.namespace]
+            del self._namespaces[facts.space]
 
     def _account_class(self, entry: NamespaceSums, facts: PodFacts, sign: int) -> None:
         each = entry.by_class.get(facts.size_class)

@@ -1,4 +1,4 @@
-"""The mutable sums inside the pod index: by namespace, by owner, and what one pod contributes to them."""
+"""The mutable sums inside the pod index: by space, by owner, and what one pod contributes to them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fairburst.kube.usage.vector_sums import VectorBag, VectorSum
 
 
 class NamespaceSums:
-    """The sums over one namespace's pods."""
+    """The sums over one space's pods."""
 
     __slots__ = ("bound", "by_class", "gated", "stored", "total", "unannounced", "unmanaged_bound", "usage", "without_requests")
 
@@ -40,9 +40,13 @@ class OwnerSums:
 
 @dataclass(slots=True)
 class PodFacts:
-    """One pod's contribution and the sums that contain it: read once when the pod is created, and undone exactly at its end."""
+    """One pod's contribution and the sums that contain it: read once when the pod is created, and undone exactly at its end.
+
+    lane_class: its priority class if that is one of a lane's, empty otherwise.
+    """
 
     namespace: str
+    space: str
     name: str
     uid: str
     node: str
@@ -51,6 +55,7 @@ class PodFacts:
     created: tuple[str, str]
     requests: RequestVector
     size_class: str
+    lane_class: str
     ended: bool
     tracked: bool
     bound: bool

@@ -1,0 +1,113 @@
+"""The lanes of further queues: which queues beside a namespace's default one govern work of their own, and by which numbers. Pure, apart
+from the lanes given before.
+
+A lane names the priority class of its queue's pods and the quota that counts them. Labels of the namespace say which queue has which lane;
+the admission policy reads them, and so does a new operator (docs/decisions/0250-several-queues-in-a-namespace.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from fairburst.kube.modes.mode import Mode
+from fairburst.kube.modes.registry import DEFAULT
+from fairburst.kube.names import LANE_LABELS, LANES, QUEUE_LABEL
+from fairburst.kube.queues.spaces import UNDIVIDED, Spaces
+
+LONGEST_LABEL = 63  # characters of a label's value
+
+
+class Lanes:
+    """The lanes by namespace and queue. A queue keeps its lane while it is a further queue.
+
+    `spaces`: those that they make.
+    """
+
+    def __init__(self) -> None:
+        self._assigns = True
+        self._busy: Callable[[str], Collection[int]] = lambda _: ()
+        self._known: dict[str, dict[str, int]] = {}
+        self.spaces = UNDIVIDED
+
+    def prepare(
+        self, present: Spaces, labels: Mapping[str, Mapping[str, str]], busy: Callable[[str], Collection[int]], *, assigns: bool
+    ) -> None:
+        """Read the lanes that were given before.
+
+        `assigns`: further queues get lanes. Those that an earlier process gave are in the `labels` of the namespaces; known ones win.
+        `busy` returns the lanes of a namespace in which pods still live. Without `assigns` exactly the `present` lanes hold: another
+        decision gives them.
+        """
+        self._assigns, self._busy = assigns, busy
+        if not assigns:
+            self._known = {namespace: dict(lanes) for namespace, lanes in present.lanes.items()}
+            return
+        for namespace, present_labels in labels.items():
+            if namespace not in self._known:
+                found = {queue: lane for lane, label in LANE_LABELS.items() if (queue := present_labels.get(label))}
+                if found:
+                    self._known[namespace] = found
+
+    def has(self, namespace: str, queue: str) -> bool:
+        """Return whether the queue has a lane, so that it is not the default queue."""
+        return queue in self._known.get(namespace, {})
+
+    def give(self, namespace: str, queues: Iterable[str]) -> Mapping[str, int]:
+        """Return the lanes of the namespace's further queues, which are given in their order."""
+        known = self._known.get(namespace, {})
+        return lanes_for(queues, known, self._busy(namespace)) if self._assigns else {one: known[one] for one in queues if one in known}
+
+    def keep(self, given: Mapping[str, Mapping[str, int]]) -> None:
+        """Forget every other lane."""
+        self._known = {namespace: dict(lanes) for namespace, lanes in given.items()}
+        if self._known != self.spaces.lanes:
+            self.spaces = Spaces(self._known) if self._known else UNDIVIDED
+
+
+def lanes_for(queues: Iterable[str], known: Mapping[str, int], busy: Collection[int]) -> dict[str, int]:
+    """Return a lane for each queue, the first of them if there are more queues than lanes.
+
+    A queue keeps its `known` lane. Others get the lowest free one, and only at last one that is `busy`: in which pods of a former queue
+    still live, which would count for the new one.
+    """
+    wanted = list(queues)
+    found = {queue: known[queue] for queue in wanted if queue in known}
+    free = sorted(set(LANES) - set(found.values()), key=lambda lane: (lane in busy, lane))
+    found |= dict(zip([queue for queue in wanted if queue not in found], free, strict=False))
+    return {queue: found[queue] for queue in sorted(found)}
+
+
+def obstacle(kind: str, name: str, mode: Mode, default_key: tuple[str, str, str], default_mode: Mode) -> str | None:
+    """Return why a queue cannot govern work beside the namespace's default queue, as a sentence with the remedy; None if it can."""
+    default = f"{default_key[0]} {default_key[2]}"
+    if kind != "ThroughputQueue":
+        return (
+            f"{default} already governs namespace {default_key[1]}; beside it only ThroughputQueues can govern work of their own. "
+            "Delete one of the two."
+        )
+    if name == default_key[2]:
+        return f"{default} already governs namespace {default_key[1]} under this name; create the queue again under another one."
+    if len(name) > LONGEST_LABEL:
+        return f"expected a name of at most {LONGEST_LABEL} characters beside {default}, found {len(name)}: pods name it in a label."
+    for whose, found in (("a queue beside another one", mode), (f"{default}, which has another queue beside it,", default_mode)):
+        if found is not DEFAULT:
+            return (
+                f"expected {whose} to have enforcement: {DEFAULT.name}, found {found.name}. Change it, or use a namespace for each queue."
+            )
+    return None
+
+
+def no_lane(default: str) -> str:
+    """Return the sentence for a further queue for which no lane is left."""
+    return f"expected at most {len(LANES)} queues beside {default}. Delete one of them, or use another namespace."
+
+
+def asks_for(labels: Mapping[str, str] | None) -> str:
+    """Return the queue that a pod with these labels asks for; empty if it asks for none."""
+    return (labels or {}).get(QUEUE_LABEL, "")
+
+
+def lane_labels(lanes: Mapping[str, int]) -> dict[str, str | None]:
+    """Return the labels of a namespace with these further queues."""
+    names = {lane: queue for queue, lane in lanes.items()}
+    return {label: names.get(lane) for lane, label in LANE_LABELS.items()}

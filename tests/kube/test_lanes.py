@@ -1,0 +1,143 @@
+"""Lanes of further queues, and the spaces that they divide a namespace into."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fairburst.kube.names import LANES
+from fairburst.kube.queues.lanes import lane_labels, lanes_for
+from fairburst.kube.queues.queue_set import ObjectKey, QueueSet, QueueSetBuilder
+from fairburst.kube.queues.spaces import Spaces, namespace_of
+from fairburst.policy.model import Memory
+from tests.support.objects import latency_spec, stored_queue
+
+LQ, TQ = "LatencyQueue", "ThroughputQueue"
+TEAM = Spaces({"team": {"nightly": 1, "weekly": 3}})
+
+
+def made(*queues: tuple[str, str, dict[str, Any] | None]) -> dict[ObjectKey, dict[str, Any]]:
+    """Queues of one namespace, each created a second after the one before it."""
+    return {
+        (kind, "team", name): stored_queue(kind, "team", name, spec, created=f"2026-01-01T00:00:{second:02}Z")
+        for second, (kind, name, spec) in enumerate(queues)
+    }
+
+
+def build(objects: dict[ObjectKey, dict[str, Any]], labels: dict[str, str] | None = None) -> QueueSet:
+    builder = QueueSetBuilder("default", "fairburst-system")
+    builder.lanes.prepare(Spaces(), {"team": labels or {}}, lambda _: (), assigns=True)
+    return builder.build(objects, Memory(), frozenset())
+
+
+BURSTS = (LQ, "bursts", latency_spec())
+
+
+def problem(queue_set: QueueSet, name: str) -> tuple[str, str]:
+    found = next(entry.problem for entry in queue_set.entries if entry.key[2] == name)
+    assert found is not None
+    return found.reason, found.message
+
+
+def test_a_pod_belongs_to_the_queue_of_its_class_and_any_other_to_the_default_queue() -> None:
+    assert TEAM.of_class("team", "fairburst-queue-3") == "team/weekly"
+    assert TEAM.of_class("team", "fairburst-queue-2") == "team", "a lane that no queue has"
+    assert TEAM.of_class("team", "fairburst-hard") == "team"
+    assert TEAM.of_class("rival", "fairburst-queue-3") == "rival", "a lane of another namespace"
+
+
+def test_a_label_asks_for_a_queue_of_its_own_namespace_only() -> None:
+    assert TEAM.of_queue("team", "weekly") == "team/weekly"
+    assert TEAM.of_queue("team", "nobody") == TEAM.of_queue("team", "") == "team"
+    assert TEAM.of_queue("rival", "weekly") == "rival"
+
+
+def test_a_touched_space_touches_all_of_its_namespace() -> None:
+    assert TEAM.whole({"team/weekly", "rival"}) == {"team", "team/nightly", "team/weekly", "rival"}
+    assert namespace_of("team/weekly") == namespace_of("team") == "team"
+
+
+def test_a_queue_keeps_its_lane_and_another_gets_the_lowest_free_one() -> None:
+    assert lanes_for(["a", "b", "c"], {"b": 1}, ()) == {"a": 2, "b": 1, "c": 3}
+
+
+def test_a_lane_in_which_pods_of_a_former_queue_live_is_given_last() -> None:
+    assert lanes_for(["a"], {}, {1, 2}) == {"a": 3}
+    assert lanes_for(["a"], {}, set(LANES)) == {"a": 1}
+
+
+def test_labels_name_the_queue_of_each_lane_and_take_off_the_others() -> None:
+    labels = lane_labels({"nightly": 2})
+    assert labels["fairburst.dev/queue-2"] == "nightly"
+    assert [value for label, value in labels.items() if label != "fairburst.dev/queue-2"] == [None] * (len(LANES) - 1)
+
+
+def test_throughput_queues_beside_a_latency_queue_get_spaces_of_their_own() -> None:
+    queue_set = build(made(BURSTS, (TQ, "nightly", None), (TQ, "weekly", None)))
+    assert {entry.qualified_name: (entry.space, entry.lane) for entry in queue_set.governing} == {
+        "team/bursts": ("team", None),
+        "team/nightly": ("team/nightly", 1),
+        "team/weekly": ("team/weekly", 2),
+    }
+    assert queue_set.by_namespace()["team"].key[2] == "bursts"
+    assert all(entry.shares for entry in queue_set.governing)
+
+
+def test_one_queue_divides_nothing() -> None:
+    queue_set = build(made(BURSTS))
+    assert not queue_set.spaces.lanes
+    assert [(entry.space, entry.shares) for entry in queue_set.governing] == [("team", False)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        pytest.param((TQ, "batch", None), BURSTS, "beside it only ThroughputQueues can govern work", id="a second latency queue"),
+        pytest.param(BURSTS, (TQ, "nightly", {"enforcement": "Gate"}), "enforcement: Quota, found Gate", id="another mode"),
+        pytest.param(
+            (LQ, "bursts", latency_spec(enforcement="Suspend")),
+            (TQ, "nightly", None),
+            "enforcement: Quota, found Suspend",
+            id="the default queue in another mode",
+        ),
+        pytest.param(BURSTS, (TQ, "n" * 64, None), "at most 63 characters", id="a name that no label holds"),
+        pytest.param(BURSTS, (TQ, "bursts", None), "under this name", id="the default queue's name"),
+    ],
+)
+def test_a_queue_that_can_govern_no_work_beside_another_is_told_why(first: Any, second: Any, says: str) -> None:
+    queue_set = build(made(first, second))
+    told = next(entry.problem for entry in queue_set.entries if entry.key[0] == second[0] and entry.key[2] == second[1])
+    assert told is not None
+    assert told.reason == "SecondQueue"
+    assert says in told.message
+    assert len(queue_set.governing) == 1
+    assert not queue_set.spaces.lanes
+
+
+def test_more_queues_than_lanes_leave_the_youngest_out() -> None:
+    queue_set = build(made(BURSTS, *((TQ, f"batch-{n}", None) for n in range(9))))
+    assert len(queue_set.governing) == 9
+    reason, message = problem(queue_set, "batch-8")
+    assert reason == "TooManyQueues"
+    assert "expected at most 8 queues beside LatencyQueue bursts" in message
+
+
+def test_a_restarted_operator_keeps_default_queue_and_lanes_by_the_labels_of_the_namespace() -> None:
+    older = made((TQ, "nightly", None), BURSTS)
+    queue_set = build(older, {"fairburst.dev/queue-4": "nightly"})
+    assert queue_set.by_namespace()["team"].key[2] == "bursts", "the older queue was invalid once, and so it has a lane"
+    assert queue_set.spaces.lanes == {"team": {"nightly": 4}}
+
+
+def test_a_further_queue_becomes_the_default_queue_when_that_is_deleted() -> None:
+    queue_set = build(made((TQ, "nightly", None)), {"fairburst.dev/queue-1": "nightly"})
+    assert [(entry.space, entry.lane) for entry in queue_set.governing] == [("team", None)]
+    assert not queue_set.spaces.lanes
+
+
+def test_a_queue_set_that_only_observes_gives_no_lanes() -> None:
+    builder = QueueSetBuilder("default", "fairburst-system", observing=True)
+    builder.lanes.prepare(Spaces({"team": {"nightly": 5}}), {}, lambda _: (), assigns=False)
+    queue_set = builder.build(made(BURSTS, (TQ, "nightly", None), (TQ, "weekly", None)), Memory(), frozenset())
+    assert {entry.space for entry in queue_set.governing} == {"team", "team/nightly"}

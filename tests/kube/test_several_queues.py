@@ -1,0 +1,196 @@
+"""Several queues in one namespace: the whole engine against what the API server would make of its plans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairburst.kube.api.objects import Job, Pod
+from fairburst.kube.enforce.quota_plan import amounts
+from fairburst.kube.rounds.view import RoundPlan
+from tests.support.objects import World, job, latency_spec, node, pod, pod_spec, requesting
+
+LQ, TQ = "LatencyQueue", "ThroughputQueue"
+NIGHTLY = "fairburst-queue-1"
+ASKING = {"fairburst.dev/queue": "nightly"}
+
+
+def of_class(name: str, class_name: str, **more: Any) -> Pod:
+    """A running pod of the team with a priority class."""
+    found = pod("team", name, node="node-0", **more)
+    return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, priority_class_name=class_name))
+
+
+def in_queue(name: str) -> Pod:
+    """A running pod of the queue `nightly`, as the policy makes it."""
+    return of_class(name, NIGHTLY, labels=ASKING)
+
+
+def asking(name: str, pods: int, queue: str) -> Job:
+    """A Job whose pods ask for a queue."""
+    template = {"metadata": {"labels": {"fairburst.dev/queue": queue}}, "spec": pod_spec()}
+    return job("team", name, pods, template=template)
+
+
+def column(plan: RoundPlan, what: str) -> dict[str, float]:
+    """Cpu by queue of one of the round's inputs."""
+    return dict(zip([spec.name for spec in plan.snapshot.queues], getattr(plan.snapshot, what)[:, 0].tolist(), strict=True))
+
+
+@pytest.fixture
+def world() -> World:
+    """A namespace with a latency queue and a throughput queue, and another team's namespace. Two nodes."""
+    found = World()
+    found.queue(LQ, "team", "bursts", latency_spec(cpu="16"), created="2026-01-01T00:00:00Z")
+    found.queue(TQ, "team", "nightly", created="2026-01-01T00:00:01Z")
+    found.queue(TQ, "rival", "batch", created="2026-01-01T00:00:02Z")
+    found.round()
+    found.after(1.0)
+    return found
+
+
+def hard(world: World, name: str) -> float:
+    return amounts(world.quotas["team", name].spec.hard)["cpu"]
+
+
+def scope(world: World, name: str) -> tuple[str, set[str]]:
+    selector = world.quotas["team", name].spec.scope_selector
+    assert selector is not None
+    (term,) = selector.match_expressions or []
+    return term.operator, set(term.values or ())
+
+
+def test_each_queue_of_a_namespace_has_a_quota_and_no_pod_counts_for_two(world: World) -> None:
+    assert scope(world, "fairburst") == ("NotIn", {"system-node-critical", "system-cluster-critical", NIGHTLY})
+    assert scope(world, "fairburst-queue-1") == ("In", {NIGHTLY})
+    assert {name for namespace, name in world.quotas if namespace == "rival"} == {"fairburst"}
+
+
+def test_the_namespace_says_which_queue_has_which_lane(world: World) -> None:
+    labels = world.namespaces["", "team"].metadata.labels or {}
+    assert labels["fairburst.dev/queue-1"] == "nightly"
+    assert labels["fairburst.dev/pod-priority"].endswith("-or-queue")
+
+
+def test_pods_are_charged_by_their_class_not_by_their_label(world: World) -> None:
+    world.put(in_queue("nightly"))
+    world.put(of_class("liar", "fairburst-hard", labels=ASKING))
+    world.put(of_class("stray", "fairburst-queue-7", labels={"fairburst.dev/queue": "nobody"}))
+    plan = world.round()
+    assert column(plan, "usage") == {"team/bursts": 2.0, "team/nightly": 1.0, "rival/batch": 0.0}
+
+
+def test_demand_is_that_of_the_controllers_whose_pods_ask_for_the_queue(world: World) -> None:
+    world.controller("Job", None, asking("night", 40, "nightly"))
+    world.controller("Job", None, job("team", "day", 8))
+    world.controller("Job", None, asking("lost", 4, "nobody"))
+    plan = world.round()
+    assert column(plan, "demand") == {"team/bursts": 12.0, "team/nightly": 40.0, "rival/batch": 0.0}
+    world.after(5.0)
+    world.round()
+    assert hard(world, "fairburst-queue-1") >= 40.0 - 1e-6
+
+
+def test_pods_from_before_their_queue_count_once(world: World) -> None:
+    """They have the class of the default queue until they end, and their Job asks for the further queue."""
+    world.controller("Job", None, asking("night", 10, "nightly"))
+    for number in range(4):
+        world.put(of_class(f"night-{number}", "fairburst-large", owner=("Job", "night"), labels=ASKING))
+    plan = world.round()
+    demand = column(plan, "demand")
+    assert demand["team/bursts"] == 4.0
+    assert demand["team/nightly"] == 6.0
+
+
+def test_a_settled_namespace_with_several_queues_gets_no_writes(world: World) -> None:
+    world.put(in_queue("nightly"))
+    for _ in range(30):
+        world.round()
+        world.after(2.0)
+    plan = world.round()
+    assert not plan.quota_writes
+    assert not plan.labels
+    assert not plan.quota_deletions
+
+
+def test_statuses_name_the_class_of_each_queues_pods(world: World) -> None:
+    assert world.status("team", "nightly")["podPriority"]["className"] == NIGHTLY
+    assert world.condition(TQ, "team", "Ready", "nightly")[0] == "True"
+    assert world.status("team", "bursts", kind=LQ)["podPriority"]["className"] != NIGHTLY
+
+
+def test_a_deleted_queues_pods_fall_to_the_default_queue_and_its_quota_goes(world: World) -> None:
+    world.put(in_queue("nightly"))
+    world.round()
+    del world.queues[TQ, "team", "nightly"]
+    world.after(1.0)
+    plan = world.round()
+    assert column(plan, "usage") == {"team/bursts": 1.0, "rival/batch": 0.0}
+    assert {name for namespace, name in world.quotas if namespace == "team"} == {"fairburst"}
+    assert scope(world, "fairburst")[1] == {"system-node-critical", "system-cluster-critical"}
+    labels = world.namespaces["", "team"].metadata.labels or {}
+    assert "fairburst.dev/queue-1" not in labels
+    assert not labels["fairburst.dev/pod-priority"].endswith("-or-queue")
+
+
+def test_a_new_queue_gets_no_lane_with_another_ones_pods(world: World) -> None:
+    world.put(in_queue("nightly"))
+    world.round()
+    del world.queues[TQ, "team", "nightly"]
+    world.after(1.0)
+    world.round()
+    world.queue(TQ, "team", "hourly", created="2026-01-01T00:01:00Z", uid="new")
+    world.after(1.0)
+    plan = world.round()
+    assert (world.namespaces["", "team"].metadata.labels or {})["fairburst.dev/queue-2"] == "hourly"
+    usage = column(plan, "usage")
+    assert usage["team/hourly"] == 0.0
+    assert usage["team/bursts"] == 1.0
+
+
+def test_an_observed_queue_beside_several_changes_none_of_them(world: World) -> None:
+    world.put(in_queue("nightly"))
+    before = world.round()
+    world.queue(TQ, "watched", "shadow", {"enforcement": "Observe"}, created="2026-01-01T00:00:03Z")
+    world.queue(TQ, "team", "shadow", {"enforcement": "Observe"}, created="2025-12-31T00:00:00Z", uid="shadow")
+    world.after(1.0)
+    after = world.round()
+    assert [spec.name for spec in after.snapshot.queues] == [spec.name for spec in before.snapshot.queues]
+    assert (after.snapshot.usage == before.snapshot.usage).all()
+    assert not world.engine.contained.failures
+
+
+def test_another_engine_takes_over_with_the_same_lanes(world: World) -> None:
+    world.put(in_queue("nightly"))
+    world.round()
+    other = World()
+    other.queues, other.wall, other.now = world.queues, world.wall, world.now
+    other.namespaces.update(world.namespaces)
+    other.quotas.update(world.quotas)
+    other.put(in_queue("nightly"))
+    plan = other.round()
+    usage = column(plan, "usage")
+    assert usage["team/nightly"] == 1.0
+    assert not plan.labels
+    assert not plan.quota_writes
+
+
+def test_a_change_of_one_queues_places_leaves_the_quotas_of_the_others(world: World) -> None:
+    """Only the rival's Job grows, so only places for pods move, those of one queue of the team and not those of the other."""
+    world.nodes.update({("", name): node(name, pods="30") for _, name in world.nodes})
+    world.controller("Job", None, job("team", "day", 20, requesting("100m", "1Mi")))
+    world.round()
+    before = places(world)
+    for pods in range(1, 60, 3):
+        world.controller("Job", None, job("rival", "work", pods, requesting("100m", "1Mi")))
+        world.after(0.1)
+        assert not world.round().quota_deletions
+    world.after(5.0)
+    world.round()
+    assert places(world) != before
+
+
+def places(world: World) -> list[str | None]:
+    return [(world.quotas["team", name].spec.hard or {}).get("pods") for name in ("fairburst", NIGHTLY)]
