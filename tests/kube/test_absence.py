@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from fairburst.kube.api.objects import Pod
+from fairburst.kube.names import LANE_CLASSES
+from fairburst.kube.queues.spaces import UNDIVIDED, Spaces
 from fairburst.kube.rounds.absence import charge_absence
 from fairburst.kube.times import to_text
+from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.usage.recent_use import KEPT_SECONDS, RecentUse
 from fairburst.policy.decide import decide
 from fairburst.policy.model import Memory, Periodic, PolicyConfig, QueueMemory, QueueSpec, Sporadic, WindowState
@@ -39,9 +42,16 @@ def history(*changes: tuple[float, Pod | None, Pod | None], watched_from: float 
     return recent
 
 
-def pieces(recent: RecentUse, begin: float, end: float, used: float = 0.0) -> list[tuple[float, float | None, bool]]:
+def using(cpu: float) -> PodIndex:
+    """The pods of namespace l now."""
+    return PodIndex.rebuilt(("cpu",), [bound(f"{cpu:g}")] if cpu else [])
+
+
+def pieces(
+    recent: RecentUse, begin: float, end: float, used: float = 0.0, spaces: Spaces = UNDIVIDED
+) -> list[tuple[float, float | None, bool]]:
     """From `begin` to now, which is `end`, in order."""
-    found = recent.pieces("l", ("cpu",), np.array([used]), NOW + begin, NOW + end, NOW + end)
+    found = recent.pieces("l", spaces, ("cpu",), np.array([used]), NOW + begin, NOW + end, NOW + end)
     return [(seconds, None if usage is None else float(usage[0]), seen) for seconds, usage, seen in found][::-1]
 
 
@@ -61,6 +71,14 @@ class TestRecentUse:
         system.spec.priority_class_name = "system-node-critical"
         recent = history((10, None, bound(namespace="m")), (10, None, system), (11, None, waiting), (12, waiting, None))
         assert pieces(recent, 0, 30) == [(30, 0.0, True)]
+
+    def test_pods_of_another_queue_of_the_namespace_do_not_count(self) -> None:
+        nightly = bound()
+        nightly.spec.priority_class_name = LANE_CLASSES[3]
+        recent = history((10, None, bound()), (10, None, nightly), (20, bound(), None), (25, nightly, None))
+        lanes = Spaces({"l": {"nightly": 3}})
+        assert pieces(recent, 0, 30, spaces=lanes) == [(10, 0.0, True), (10, 2.0, True), (10, 0.0, True)]
+        assert pieces(recent, 0, 30) == [(10, 0.0, True), (10, 4.0, True), (5, 2.0, True), (5, 0.0, True)], "without lanes all are its own"
 
     def test_a_new_process_knows_since_when_the_pods_run_that_it_finds(self) -> None:
         """Before its first list it may have missed others."""
@@ -97,7 +115,7 @@ def after_absence(memory: Memory, recent: RecentUse, at: float, wants: float, us
     """The next leader's first round."""
     read = Memory(dict(memory.queues), memory.next_admission_order)
     given = snapshot((BATCH, queue), [CAPACITY], [[100.0], [wants]], [[CAPACITY - uses], [uses]])
-    return decide(given, charge_absence(read, given, lambda _: {"cpu": uses}, recent, START + at, NOW + at), PolicyConfig(), START + at)[1]
+    return decide(given, charge_absence(read, given, using(uses), recent, START + at, NOW + at), PolicyConfig(), START + at)[1]
 
 
 def figures(memory: Memory, at: float) -> dict[str, Any]:
@@ -153,7 +171,7 @@ class TestChargeAbsence:
         opened = round_(Memory(), 0, 8, 0, self.queue)
         read = Memory(dict(opened.queues), opened.next_admission_order)
         given = snapshot((BATCH, self.queue), [CAPACITY], [[100.0], [8.0]], [[8.0], [8.0]])
-        entry = charge_absence(read, given, lambda _: {"cpu": 8.0}, history((2, None, bound("8"))), START + 10, NOW + 10).queues["l/q"]
+        entry = charge_absence(read, given, using(8.0), history((2, None, bound("8"))), START + 10, NOW + 10).queues["l/q"]
         assert entry.ledger(START + 10) == pytest.approx(4 / CAPACITY * 8)
         assert entry.delivered_value == pytest.approx(8 / CAPACITY * 8)
 
@@ -172,7 +190,7 @@ class TestChargeAbsence:
         memory = round_(Memory(), 0, 0, 0, self.queue)
         read = Memory(dict(memory.queues), memory.next_admission_order)
         given = snapshot((BATCH, self.queue), [CAPACITY], [[100.0], [1.0]], [[8.0], [1.0]])
-        assert charge_absence(read, given, lambda _: {"cpu": 1.0}, history((2, None, bound("1"))), START + 10, NOW + 10) is read
+        assert charge_absence(read, given, using(1.0), history((2, None, bound("1"))), START + 10, NOW + 10) is read
 
     @pytest.mark.parametrize("state", [WindowState.OPEN, WindowState.OVERDUE])
     def test_accounts_of_the_future_are_left_alone(self, state: WindowState) -> None:
@@ -182,4 +200,4 @@ class TestChargeAbsence:
         ahead: QueueMemory = replace(entry, ledger_as_of=START + 60, window=replace(entry.window, state=state, deadline=START + 80))
         read = Memory({**opened.queues, "l/q": ahead}, opened.next_admission_order)
         given = snapshot((BATCH, self.queue), [CAPACITY], [[100.0], [4.0]], [[8.0], [4.0]])
-        assert charge_absence(read, given, lambda _: {"cpu": 4.0}, history((2, None, bound("4"))), START + 10, NOW + 10) is read
+        assert charge_absence(read, given, using(4.0), history((2, None, bound("4"))), START + 10, NOW + 10) is read

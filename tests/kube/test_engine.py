@@ -481,7 +481,7 @@ def test_the_engine_tells_of_what_kind_a_namespaces_queue_is() -> None:
     batch(world)
     world.queue(LQ, "burst", spec=latency_spec())
     world.plan()
-    assert [world.engine.kind_of(name) for name in ("batch", "burst", "none")] == [QueueKind.THROUGHPUT, QueueKind.LATENCY, None]
+    assert [world.engine.queues.kind_of(name) for name in ("batch", "burst", "none")] == [QueueKind.THROUGHPUT, QueueKind.LATENCY, None]
 
 
 def test_head_room_and_unmanaged_pods_lower_capacity() -> None:

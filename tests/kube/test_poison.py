@@ -162,7 +162,7 @@ def test_every_poison_at_once_stops_no_queue() -> None:
         world.round()
         world.after(7.0)
     served(world)
-    assert world.engine.kind_of("bystander") is QueueKind.THROUGHPUT
+    assert world.engine.queues.kind_of("bystander") is QueueKind.THROUGHPUT
 
 
 def test_pods_that_together_use_more_than_a_quantity_can_say_leave_their_queue_a_status() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from fairburst.config import Config
 from fairburst.kube.api.objects import Pod
@@ -21,8 +21,7 @@ from fairburst.kube.enforce.reclaim import Reclaimer
 from fairburst.kube.jobs.elasticity import SlotPlanner
 from fairburst.kube.jobs.reserve import Reserve
 from fairburst.kube.names import QUOTA_NAME
-from fairburst.kube.queues.queue_set import ObjectKey
-from fairburst.kube.rounds.absence import charge_absence
+from fairburst.kube.rounds.absence import Absence
 from fairburst.kube.rounds.cluster_state import Changes, ClusterState
 from fairburst.kube.rounds.core_input import CoreInput
 from fairburst.kube.rounds.decision_changes import DecisionChanges
@@ -39,7 +38,6 @@ from fairburst.kube.rounds.suggestions import Suggestions
 from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan, events_with_queues
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.pod_index import PodIndex
-from fairburst.kube.usage.recent_use import RecentUse
 from fairburst.kube.views.forecast_view import Forecasts, QueueForecast, StartForecast
 from fairburst.kube.views.lead_time_view import LeadTimeForecasts
 from fairburst.kube.views.status_plan import StatusWrite
@@ -49,7 +47,7 @@ from fairburst.policy.baselines import Policy
 from fairburst.policy.clock_step import shifted, shifted_reclaim
 from fairburst.policy.decide import decide
 from fairburst.policy.dress.memory import DressMemory
-from fairburst.policy.model import Memory, QueueKind
+from fairburst.policy.model import Memory
 from fairburst.telemetry.log import event
 
 logger = logging.getLogger(__name__)
@@ -74,7 +72,7 @@ class Engine:
         self.reclaim = Reclaimer(config.reclaim.rules())
         self._agenda = Agenda()
         self._cluster = ClusterState(config, own_namespace)
-        self._queues = GoverningQueues(config, own_namespace, self.contained, observing=observing)
+        self.queues = GoverningQueues(config, own_namespace, self.contained, observing=observing)
         self._input = CoreInput(self._cluster, self.contained, self.reserve, self.slots, self.reclaim)
         self._decision_changes = DecisionChanges(self.contained)
         self._lead_times = LeadTimeForecasts(learning=self.reserve is not None)
@@ -84,12 +82,12 @@ class Engine:
         self._releases = ReleaseRounds(self.gates, self.reserve, self._agenda)
         self._resyncs = ResyncRounds(self.reserve, self._agenda)
         self._statuses = StatusRounds(
-            config, self._cluster, self.contained, self.reserve, self.gates, self._queues.history, observing=observing
+            config, self._cluster, self.contained, self.reserve, self.gates, self.queues.history, observing=observing
         )
         self._in_trouble: set[str] = set()
         self._unfinished = True
         self._wall_clock = WallClock()
-        self._recent: RecentUse | None = None
+        self.absence = Absence(self.contained)
         self.forecasts = self._statuses.forecasts = Forecasts()
 
     # Calls of the process ----------------------------------------------------------------------------------------------------------
@@ -104,11 +102,6 @@ class Engine:
         """The namespaces whose work the last round read again."""
         return self._input.changed_namespaces
 
-    @property
-    def observed_queues(self) -> Mapping[ObjectKey, object]:
-        """The pool's queues in Observe mode, which this engine leaves out, each with a value that changes with its spec."""
-        return self._queues.observed
-
     def remember_committed(self, resources: tuple[str, ...], committed: FloatArray, as_of_monotonic: float) -> None:
         """Restore the low-water mark of an earlier process."""
         self._cluster.low_water.observe(resources, committed, as_of_monotonic)
@@ -116,18 +109,6 @@ class Engine:
     def remember_reserve(self, memory: DressMemory) -> None:
         """Restore the reserve ratio and the learned durations of an earlier process."""
         self.memory = Memory(self.memory.queues, self.memory.next_admission_order, self.memory.columns, memory)
-
-    def begin_after(self, recent: RecentUse) -> None:
-        """Charge the accounts that the first round reads for what ran since they were written."""
-        self._recent = recent
-
-    def recall(self, keys: Iterable[ObjectKey]) -> None:
-        """Read these queues' statuses again once their specs change, instead of what this engine remembers of them."""
-        self._queues.forget(keys)
-
-    def kind_of(self, space: str) -> QueueKind | None:
-        """Return the kind of the queue that governed the space in the last round."""
-        return self._queues.kind_of(space)
 
     def pod_changed(self, old: Pod | None, new: Pod | None, pods: PodIndex, wall: float, now: float) -> None:
         """Apply one change of a pod that `pods` has seen."""
@@ -203,15 +184,15 @@ class Engine:
         for entry in failure.members:
             if entry.qualified_name in names:
                 self.contained.note("decide on", entry.space, names[entry.qualified_name])
-                self._queues.exclude(entry)
+                self.queues.exclude(entry)
 
     def _round(self, view: ClusterView, changes: Changes, wall: float, now: float) -> RoundPlan:
-        self.memory = self._queues.read(view, changes, self._cluster, self.memory, wall)
+        self.memory = self.queues.read(view, changes, self._cluster, self.memory, wall)
         if changes.everything:
-            self._statuses.lay_out(self._queues.queue_set)
-        self._quotas.note_holds(self._queues, changes, self._cluster.labels, now)
+            self._statuses.lay_out(self.queues.queue_set)
+        self._quotas.note_holds(self.queues, changes, self._cluster.labels, now)
         touched = changes.namespaces | self._agenda.take(now) | self._in_trouble
-        touched = self._queues.queue_set.spaces.whole(touched | self._input.read(view, changes, self._queues, wall))
+        touched = self.queues.queue_set.spaces.whole(touched | self._input.read(view, changes, self.queues, wall))
         self._quotas.retain(self._cluster.managed)
         plan, round_ = self._decided(view, changes, touched, wall, now)
         self._enforce(round_, changes, plan)
@@ -222,24 +203,20 @@ class Engine:
 
     def _decided(self, view: ClusterView, changes: Changes, touched: set[str], wall: float, now: float) -> tuple[RoundPlan, RoundContext]:
         """Return a plan with the decision, and the round as every later step reads it."""
-        snapshot, queue_set = self._input.snapshot(view, changes, self._queues, touched, wall, now), self._queues.queue_set
-        if self._recent is not None:
-            recent, self._recent = self._recent, None
-            with self.contained.object("charge the absence of", ""):
-                bound_in = lambda namespace: view.pods.namespace(namespace).bound  # noqa: E731
-                self.memory = charge_absence(self.memory, snapshot, bound_in, recent, wall, now)
+        snapshot, queue_set = self._input.snapshot(view, changes, self.queues, touched, wall, now), self.queues.queue_set
+        self.memory = self.absence.charge(self.memory, snapshot, view.pods, wall, now)
         started = time.perf_counter()
         try:
             result, self.memory = self._decide(snapshot, self.memory, self._policy, wall)
         except Exception as error:
             raise UndecidableError(snapshot, queue_set.governing, error) from error
         plan = RoundPlan(result, snapshot, queue_set, time.perf_counter() - started, events=events_with_queues(queue_set, result))
-        self._queues.watch_bursts(snapshot, self.memory, wall)
+        self.queues.watch_bursts(snapshot, self.memory, wall)
         plan.due = min(now + max(0.0, result.next_boundary - wall), self._cluster.low_water.next_expiry())
-        plan.elastic = self.slots.plan(result, view.controllers.marked_jobs(), queue_set, self._queues.absent, wall, now)
+        plan.elastic = self.slots.plan(result, view.controllers.marked_jobs(), queue_set, self.queues.absent, wall, now)
         plan.lead_times = self._lead_times.views(snapshot, result)
-        left_alone = queue_set.elsewhere | queue_set.left_as_is | self._queues.absent | self._cluster.never_managed
-        rows, everything = self._queues.rows, changes.everything
+        left_alone = queue_set.elsewhere | queue_set.left_as_is | self.queues.absent | self._cluster.never_managed
+        rows, everything = self.queues.rows, changes.everything
         return plan, RoundContext(view, queue_set, snapshot, result, self.memory, rows, touched, everything, left_alone, wall, now)
 
     def _enforce(self, round_: RoundContext, changes: Changes, plan: RoundPlan) -> None:
@@ -250,7 +227,7 @@ class Engine:
             round_.touched.update(self._cluster.managed)
         news = self._managed.refresh(round_, demands.by_namespace, plan)
         with self.contained.object("reclaim for", ""):
-            plan_reclaim(round_, self.reclaim, self._cluster, self._managed, self._queues.reclaiming, plan)
+            plan_reclaim(round_, self.reclaim, self._cluster, self._managed, self.queues.reclaiming, plan)
         with self.contained.object("divide places for pods of", ""):
             total = self._cluster.slots(round_.view)
             self._places.divide(round_, self._managed, total, demands.pods, promises_changed=bool(changes.queues))
@@ -259,7 +236,7 @@ class Engine:
             self._quotas.steer(round_, items, demands.uncharged)
             self._quotas.entitle(items, entitled)
         with self.contained.object("release work of", ""):
-            self._releases.plan(round_, self._managed, items, plan, suspending=self._queues.holding["Jobs"])
+            self._releases.plan(round_, self._managed, items, plan, suspending=self.queues.holding["Jobs"])
         self._quotas.plan(round_, self._managed, items, plan)
         with self.contained.object("resync the controllers of", ""):
             self._resyncs.plan(round_, items, plan)

@@ -155,7 +155,7 @@ class Operator:
     def _prepare_term(self) -> None:
         """Create the parts of a term: an engine without memory, the saved memory, the loop and the writers."""
         self._engine = ObservingEngine(self._config, self._namespace, decide if self._recorder is None else self._recorder.decide)
-        self._engine.begin_after(self._recent)
+        self._engine.absence.begin(self._recent)
         for pod in self._pods.store.values():
             self._engine.gates.pod_changed(None, pod)
         self._ungater = Ungater(self._client, self._engine.gates, self.metrics, pod_seen=self._pod_answered, on_failure=self._mark)
@@ -326,7 +326,7 @@ class Operator:
         if namespace in self._engine.slots.namespaces:
             self._engine.slots.runs.pod_changed(old, new, now, watched=self._pods.synced.is_set())
         if self._pods.synced.is_set():  # the first list shows no rate of creation
-            self._view.pace.observe(old, new, now, elastic=self._engine.kind_of(space) is QueueKind.THROUGHPUT)
+            self._view.pace.observe(old, new, now, elastic=self._engine.queues.kind_of(space) is QueueKind.THROUGHPUT)
 
     def _controller_hook(self, kind: str) -> Callable[[str, Any, Any], None]:
         def changed(_: str, old: Any, new: Any) -> None:

@@ -78,7 +78,7 @@ class ObservingEngine(Engine):
 
     def _observe(self, view: ClusterView, wall: float, now: float, plan: RoundPlan) -> None:
         """Add the statuses and events of observed queues to the plan, if they are due."""
-        observed = self.observed_queues
+        observed = self.queues.observed
         if not observed:
             self._shadow, self._last_observed = None, {}
             self._missed.clear()
@@ -92,7 +92,8 @@ class ObservingEngine(Engine):
         started = time.perf_counter()
         if observed != self._last_observed:
             self._suggestions.watch(frozenset(namespace for _, namespace, _ in observed), wall)
-            self._shadow.recall(observed.keys() - self._last_observed.keys())  # what was counted while they were enforced stays counted
+            # What was counted while they were enforced stays counted.
+            self._shadow.queues.forget(observed.keys() - self._last_observed.keys())
         shadow = self._shadow.round(replace(view, changed_namespaces=self._missed), wall, now)
         self._shadow.suggest(self._suggestions, shadow, wall, now)
         self._missed, self._last_observed = set(), observed

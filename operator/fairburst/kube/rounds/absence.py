@@ -6,11 +6,13 @@ run counts instead. For the time before that, the larger of both counts: of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
+from fairburst.kube.containment import Containment
+from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.usage.recent_use import RecentUse
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.drf import inverse_capacity
@@ -20,14 +22,31 @@ from fairburst.policy.tolerance import TOLERANCE
 Piece = tuple[float, FloatArray | None, bool]
 
 
-def charge_absence(
-    memory: Memory, snapshot: ClusterSnapshot, bound_in: Callable[[str], Mapping[str, float]], recent: RecentUse, wall: float, now: float
-) -> Memory:
+class Absence:
+    """Charges once per term, before its first decision. `begin` says by what this process has seen."""
+
+    def __init__(self, contained: Containment) -> None:
+        self._contained = contained
+        self._recent: RecentUse | None = None
+
+    def begin(self, recent: RecentUse) -> None:
+        """Charge the accounts that the first round reads for what ran since they were written."""
+        self._recent = recent
+
+    def charge(self, memory: Memory, snapshot: ClusterSnapshot, pods: PodIndex, wall: float, now: float) -> Memory:
+        """Return the memory with the accounts that `charge_absence` charges; as it is after the first round."""
+        recent, self._recent = self._recent, None
+        if recent is not None:
+            with self._contained.object("charge the absence of", ""):
+                return charge_absence(memory, snapshot, pods, recent, wall, now)
+        return memory
+
+
+def charge_absence(memory: Memory, snapshot: ClusterSnapshot, pods: PodIndex, recent: RecentUse, wall: float, now: float) -> Memory:
     """Return the memory that was read from the cluster, with the accounts of open windows carried to `wall`, or to their deadlines.
 
     A window that should have opened meanwhile is opened by the core, at its time. Until `wall` it is charged at the mean rate since then.
-    bound_in: the requests of a namespace's bound pods now. `wall` is seconds since the
-    epoch, `now` monotonic seconds.
+    `wall` is seconds since the epoch, `now` monotonic seconds.
     """
     inverse = inverse_capacity(np.where(snapshot.committed_capacity > 0, snapshot.committed_capacity, snapshot.live_capacity))
     charged: dict[str, QueueMemory] = {}
@@ -36,9 +55,9 @@ def charge_absence(
         begun = None if entry is None else _last_window(entry, wall)
         if entry is None or begun is None:
             continue
-        (start, end), ago, namespace = begun, now - wall, spec.name.partition("/")[0]
-        bound = np.array([bound_in(namespace).get(resource, 0.0) for resource in snapshot.resources])
-        pieces = recent.pieces(namespace, snapshot.resources, bound, start + ago, end + ago, now)
+        (start, end), ago, space = begun, now - wall, pods.spaces.of_queue(*spec.name.split("/"))
+        bound = np.array([pods.namespace(space).bound.get(resource, 0.0) for resource in snapshot.resources])
+        pieces = recent.pieces(space, pods.spaces, snapshot.resources, bound, start + ago, end + ago, now)
         most = _guaranteed(entry, snapshot.resources, snapshot.unit[row]) * inverse
         if entry.window is not None and entry.window.state is WindowState.OPEN:
             charged[spec.name] = _charged(entry, snapshot.resources, inverse, most, pieces, end)
