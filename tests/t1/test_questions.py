@@ -82,6 +82,8 @@ def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[Site]:
             listed = ["get", "namespace", "-l", f"fairburst.dev/{label}", "-o", "name"]
             until(lambda where=where, listed=listed: where in made.cluster.kubectl(*listed), PATIENCE_SECONDS, label)  # type: ignore[misc]
         until(lambda: is_suspended(made, "suspend"), PATIENCE_SECONDS, "the policies to hold Jobs")
+        made.create(job("suspend", "small", 1))  # the others there are larger than the level, and a week in which nothing ran is 0 %
+        until(lambda: "small" in made.get("pods", "suspend"), PATIENCE_SECONDS, "the small Job to start")
         made.create(job(OTHERS, "salaries", 16))
         for where in MODES:
             made.create(job(where, "first", 6), job(where, "second", 6), job(where, "third", 6))
@@ -163,6 +165,11 @@ def test_what_may_the_queue_use_now_and_what_waits(site: Site, where: str) -> No
 
     until(lambda: "cpu" in status().get("waiting", {}), PATIENCE_SECONDS, "work that waits")
     assert set(status()["allocation"]) >= {"cpu", "memory"}
+    header, row = (line.split() for line in site.get("thrq", where).splitlines())
+    told = {name: row[header.index(name)] for name in ("FAIR-SHARE", "ALLOCATED", "USED", "WAITING")}
+    assert all(re.fullmatch(r"\d+\.\d%", share) for share in told.values()), told
+    assert float(told["ALLOCATED"][:-1]) > 0
+    assert float(told["WAITING"][:-1]) > 0
     said = site.describe("thrq", "queue", where, "Explanation:")
     assert re.search(r"cpu, [\w.]+ memory wait: the queue has [\d.m]+ of \d+ cpu, its fair share and what others leave", said)
 
@@ -175,6 +182,31 @@ def test_is_fairburst_alive(site: Site) -> None:
     assert age < PATIENCE_SECONDS
     with pytest.raises(ClusterError, match="forbidden"):
         site.cluster.kubectl("delete", *lease, "--as=tenant")
+
+
+def test_is_what_the_queue_says_current(site: Site) -> None:
+    """The answer is to the present spec: both generations are in one describe."""
+    site.cluster.kubectl("patch", "thrq", "queue", "-n", "gate", "--type=merge", "-p", '{"spec": {"weight": 2}}')
+    until(lambda: same_generations(site.describe("thrq", "queue", "gate")), PATIENCE_SECONDS, "an answer to the changed spec")
+
+
+def same_generations(said: str) -> bool:
+    spec, answered = re.search(r"(?<!Observed )Generation: (\d+)", said), re.findall(r"Observed Generation: (\d+)", said)
+    return spec is not None and spec.group(1) == "2" and set(answered) == {"2"}
+
+
+@pytest.mark.parametrize("where", list(MODES))
+def test_what_did_the_queue_get_this_week_against_its_share(site: Site, where: str) -> None:
+    """Its figures come after a minute."""
+    until(lambda: "Used Percent:" in site.describe("thrq", "queue", where), 3 * PATIENCE_SECONDS, "a week")
+    said = site.describe("thrq", "queue", where)
+    found = re.search(r" Week: (Served Percent: (?P<served>\d+) )?Since: (?P<since>\S+) Used Percent: (?P<used>\d+)", said)
+    assert found is not None, said
+    assert 0 < int(found["used"]) <= 700, "a seventh of the pool at least is its fair share"
+    assert 0 < int(found["served"]) <= 100
+    since = datetime.fromisoformat(found["since"].replace("Z", "+00:00"))
+    assert since <= datetime.now(UTC)
+    assert int(site.get("thrq", where, "-o", "jsonpath={.items[0].status.week.usedPercent}")) > 0
 
 
 def test_an_object_that_waits_is_told_once(site: Site) -> None:

@@ -16,24 +16,26 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess, install_manifests
 from e2e.waiting import PATIENCE_SECONDS, until
+from fairburst.kube.names import GATE, HELD_ANNOTATION
 from tests.support.attacks import bursty
 from tests.support.attacks import job as endless_job
 from tests.support.queues import queue
-from tests.t1.test_tenants import ATTACKS, BATCH, BURSTS, FLOOR, FORBIDDEN, OTHERS, Attack, Site, prepared, refusal
+from tests.t1.test_tenants import ATTACKS, BATCH, BURSTS, FLOOR, FORBIDDEN, OTHERS, Attack, Site, gated, job, prepared, refusal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 JsonObject = dict[str, Any]
 VICTIM, BURST_PODS, NODES, NODE_CPU = "victim", 4, 2, 8
 ATTACKERS, OWNERS = (BATCH, BURSTS, FLOOR), (BATCH, BURSTS, OTHERS, VICTIM)
-# In Quota mode the operator holds nothing: it has let go what was held, so that nothing is left to take off.
-LET_GO = {
-    "gate, by JSON patch",
-    "all gates, by merge patch",
-    "gate, by replacing the pod",
-    "resuming a held Job",
-    "making a held Job one's own",
+# The mode in which the operator holds what the attack would let go. In Quota mode nothing is held, and these find nothing to take off.
+HELD_IN = {
+    "gate, by JSON patch": "Gate",
+    "all gates, by merge patch": "Gate",
+    "gate, by replacing the pod": "Gate",
+    "resuming a held Job": "Suspend",
+    "making a held Job one's own": "Suspend",
 }
+OWN_GATE = "example.com/own"
 
 
 @dataclass(frozen=True)
@@ -158,19 +160,58 @@ def settled(operated: Operated) -> bool:
 def test_an_attack_gains_nothing_and_costs_no_one_a_promise(
     operated: Operated, request: pytest.FixtureRequest, attack: Attack, want_message: str
 ) -> None:
+    assert_harmless(operated, attack, None if request.node.callspec.id in HELD_IN else want_message)
+
+
+def assert_harmless(operated: Operated, attack: Attack, want_message: str | None) -> None:
     site = operated.site
     before, held = standing(site), holds(site)
     said = refusal(lambda: attack(site))
-    if request.node.callspec.id not in LET_GO:
+    if want_message is not None:
         assert re.search(r"cannot \w+ resource" if want_message is FORBIDDEN else re.escape(want_message), said), said or "it went through"
     operated.rounds(2)
     assert standing(site) == before, "what the others lost, or the attacker was given"
     assert gained(held, holds(site)) == {}
 
 
+@pytest.fixture
+def holding(operated: Operated, request: pytest.FixtureRequest) -> None:
+    """The attacker's queue in a mode that holds work, with a pod or a Job that is held."""
+    enforce(operated.site, request.param)
+    until(lambda: is_held(operated.site, request.param), PATIENCE_SECONDS, "something to be held")
+    until(lambda: settled(operated), PATIENCE_SECONDS, "the cluster to be full and calm")
+
+
+def enforce(site: Site, mode: str) -> None:
+    site.admin("patch", "thrq", "queue", "-n", BATCH, "--type=merge", "-p", json.dumps({"spec": {"enforcement": mode}}))
+
+
+def is_held(site: Site, mode: str) -> bool:
+    """Make the pod or the Job again until the operator's policy holds it, which takes a moment after the mode has changed."""
+    kind, name, body = ("pod", "waiting", gated("waiting", OWN_GATE)) if mode == "Gate" else ("job", "held", job("held"))
+    site.admin("delete", kind, name, "-n", BATCH, "--ignore-not-found", "--grace-period=0", "--force")
+    if refusal(lambda: site.admin("create", "-n", BATCH, "-f", "-", body=body)):  # by the quota of the mode before
+        return False
+    stored = site.get(kind, name, BATCH)
+    if mode == "Gate":
+        return bool(stored["spec"]["schedulingGates"] == [{"name": OWN_GATE}, {"name": GATE}])
+    return stored["spec"].get("suspend") is True and HELD_ANNOTATION in stored["metadata"].get("annotations", {})
+
+
+@pytest.mark.parametrize(
+    ("holding", "attack", "want_message"),
+    [pytest.param(HELD_IN[one.id], *one.values, id=one.id) for one in ATTACKS if one.id in HELD_IN],
+    indirect=["holding"],
+)
+@pytest.mark.usefixtures("holding")
+def test_nothing_that_the_operator_holds_is_let_go_by_its_tenant(operated: Operated, attack: Attack, want_message: str) -> None:
+    assert_harmless(operated, attack, want_message)
+
+
 def test_the_operator_did_its_work_through_all_of_it(operated: Operated) -> None:
     """Last: the check above would also hold where nothing moves any more."""
     site = operated.site
+    enforce(site, "Quota")
     site.admin("delete", "job", "work", "-n", OTHERS)
     site.admin("delete", "pod", "-l", "batch.kubernetes.io/job-name=work", "-n", OTHERS, "--grace-period=0", "--force")
     wanted = NODES * NODE_CPU - BURST_PODS - 3
