@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME...] [--json]`: run the measurements, print one line each, exit with 1 if a target is missed."""
+"""`python -m benchmarks [NAME...]`: run the measurements, print one line each, exit with 1 if a target is missed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import sys
 
 from benchmarks.measure import REGISTRY, Measurement
+from benchmarks.results import RESULTS, Circumstances, save
 
 MODULES = (
     "benchmarks.policy",
@@ -29,6 +30,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", nargs="*", help="measurements to run (prefixes; all by default)")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--save", action="store_true", help="keep the figures for docs/benchmarks.md (python -m benchmarks.page)")
     parser.add_argument("--list", action="store_true", help="only say what there is")
     arguments = parser.parse_args()
     for module in MODULES:
@@ -42,9 +44,13 @@ def main() -> int:
         if arguments.list:
             print(name, "-", (run.__doc__ or "").strip().splitlines()[0])
             continue
+        when, results = Circumstances.now(), []
         for result in run():
+            results.append(result)
             failed |= not result.ok
             print(json.dumps(result.as_json()) if arguments.json else line(result), flush=True)
+        if arguments.save:
+            save(RESULTS, name, results, when)
     return 1 if failed else 0
 
 

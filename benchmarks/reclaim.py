@@ -232,7 +232,7 @@ def waits_of(nodes: int, pods: int, repeats: int) -> Iterator[Measurement]:
     name = f"reclaim: {pods} pods wait for room that comes free on {nodes} nodes"
     yield timed(f"{name}, seen", lambda: room_for_all(claims, free), repeats=repeats)
     yield timed(
-        f"{name}, nobody chosen", lambda: make_room(claims, free, running, giving, ReclaimMemory(), UNLIMITED, 0.0), repeats=repeats
+        f"{name}, no pod chosen", lambda: make_room(claims, free, running, giving, ReclaimMemory(), UNLIMITED, 0.0), repeats=repeats
     )
 
 

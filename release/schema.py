@@ -130,7 +130,7 @@ _VALUES = _object(
     ),
     tenantPolicies=_object(install=_SWITCH),
     operatorPolicies=_object(install=_SWITCH),
-    rbac=_object(create=_SWITCH, aggregateView=_SWITCH, aggregateEdit=_SWITCH, queueAdmins=_SWITCH),
+    rbac=_object(create=_SWITCH, aggregateView=_SWITCH, aggregateEdit=_SWITCH, queueAdmins=_SWITCH, readHeartbeat=_SWITCH),
     serviceAccount=_object(create=_SWITCH, name=_TEXT, annotations=_TEXTS_BY_NAME),
     resources=_object(requests=_QUANTITIES, limits=_QUANTITIES, claims=_OBJECTS),
     priorityClassName=_TEXT,

@@ -7,6 +7,8 @@ import json
 import os
 import sys
 
+from benchmarks.measure import Measurement, figure
+from benchmarks.results import RESULTS, Circumstances, save
 from benchmarks.scale.run import Outcome, busy, run
 from benchmarks.scale.scenarios import Workload, burst, many_queues, small_jobs, work
 
@@ -21,14 +23,55 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=80.0, help="of the scenario work")
     parser.add_argument("--mode", action="append", choices=("Quota", "Gate", "Suspend"), help="again for several; Quota by default")
     parser.add_argument("--busy", type=int, default=0, help="processes beside it that use a core each")
+    parser.add_argument("--save", action="store_true", help="keep the ratios for docs/benchmarks.md (python -m benchmarks.page)")
     arguments = parser.parse_args()
+    when, figures = Circumstances.now(), []
     with busy(arguments.busy):
         bare = run(f"scale-{os.getpid()}-bare", workload(arguments), None, arguments.seconds)
         print(line("bare", bare, bare), flush=True)
         for mode in arguments.mode or ["Quota"]:
             found = run(f"scale-{os.getpid()}-{mode.lower()}", workload(arguments), mode, arguments.seconds)
             print(line(mode, found, bare), flush=True)
+            figures += measurements(title(arguments, mode), found, bare)
+    if arguments.save:
+        save(RESULTS, benchmark_name(arguments), figures, when)
     return 0
+
+
+def benchmark_name(arguments: argparse.Namespace) -> str:
+    """Return the name under which the ratios are saved."""
+    parts = ["scale", arguments.scenario, str(arguments.queues)]
+    parts += [f"{arguments.task_seconds:g}s"] if arguments.scenario == "work" else []
+    parts += [str(arguments.jobs)] if arguments.scenario == "jobs" else []
+    parts += [f"busy{arguments.busy}"] if arguments.busy else []
+    return "-".join(parts)
+
+
+def title(arguments: argparse.Namespace, mode: str) -> str:
+    """Return what a run is about."""
+    about = {
+        "work": f"tasks of {arguments.task_seconds:g} s",
+        "queues": "one Job in nine of ten queues",
+        "burst": "a burst of 400 pods",
+        "jobs": f"{arguments.jobs} Jobs of one pod and one second",
+    }[arguments.scenario]
+    beside = f", beside {arguments.busy} busy processes" if arguments.busy else ""
+    return f"{arguments.queues} queues, {about}{beside}, {mode}"
+
+
+def measurements(about: str, found: Outcome, bare: Outcome) -> list[Measurement]:
+    """Return a run's ratios to the bare one, and the operator's processor time."""
+    if found.bound_seconds is None or bare.bound_seconds is None:
+        figures = [
+            figure(f"{about}: cluster in use, relative to bare", found.used / bare.used, "ratio", 0.98, at_least=True),
+            figure(f"{about}: tasks finished, relative to bare", found.tasks / max(1, bare.tasks), "ratio"),
+        ]
+    else:
+        figures = [
+            figure(f"{about}: bare, until all are bound", bare.bound_seconds, "s"),
+            figure(f"{about}: until all are bound, relative to bare", found.bound_seconds / bare.bound_seconds, "ratio", 1.15),
+        ]
+    return [*figures, figure(f"{about}: operator's processor time", found.operator_seconds, "s")]
 
 
 def workload(arguments: argparse.Namespace) -> Workload:

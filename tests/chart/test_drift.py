@@ -23,6 +23,7 @@ CASES = [
     pytest.param({}, id="defaults"),
     pytest.param({"pool.name": "gpu"}, id="another pool"),
     pytest.param({"pool.nodeSelector": SELECTOR}, id="a node selector of several labels"),
+    pytest.param({"pool.name": "gpu", "leaderElection.leaseName": "mine"}, id="a Lease of another name"),
     pytest.param({path: forms[1] for path, forms in SWITCHES.items()} | {"pool.nodeSelector": {}}, id="every switch on"),
     pytest.param(
         {path: forms[1] for path, forms in SWITCHES.items()}

@@ -239,6 +239,14 @@ def test_tenants_read_queues_and_never_write_a_status(render: Render) -> None:
     assert tenants({"rbac": {"aggregateView": False, "aggregateEdit": False}}) == []
 
 
+def test_the_lease_is_read_by_all_unless_an_administrator_refuses(render: Render) -> None:
+    def readers(values: dict[str, Any]) -> list[dict[str, Any]]:
+        return [one for one in render(values) if one["metadata"]["name"] == "fairburst-heartbeat.default"]
+
+    assert {one["kind"] for one in readers({})} == {"Role", "RoleBinding"}
+    assert readers({"rbac": {"readHeartbeat": False}}) == []
+
+
 def test_without_the_policies_tenants_cannot_change_queues_for_that_would_include_their_weight(render: Render) -> None:
     objects = render({"tenantPolicies": {"install": False}})
     assert [one["metadata"]["name"] for one in objects if one["metadata"]["name"].startswith("fairburst-tenants-")] == []

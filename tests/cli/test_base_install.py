@@ -20,7 +20,7 @@ sys.exit(main(sys.argv[1:]))
 
 def without_extras(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", RUN, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, cwd=ROOT)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -14,7 +15,7 @@ from fairburst.kube.usage.demand import NamespaceDemand, namespace_demand, waiti
 from fairburst.kube.usage.pod_index import COUNTED_SECONDS, PodIndex
 from fairburst.kube.workloads.replicas import Deployment, ReplicaSet, StatefulSet
 from fairburst.policy.arrays import FloatArray
-from tests.support.objects import GI, job, pod, replicated, requesting
+from tests.support.objects import GI, WALL, job, pod, replicated, requesting
 
 RESOURCES = ("cpu", "memory")
 
@@ -106,6 +107,37 @@ def test_a_job_with_all_its_pods_lacks_none() -> None:
     result = demand(job("batch", "j", 3), *pods_of("j", 3))
     assert result.demand == {"cpu": 3.0, "memory": 3 * GI}
     assert result.lacking == []
+
+
+def created(thing: Any, at: str) -> Any:
+    """The object, created at this second."""
+    metadata = msgspec.structs.replace(thing.metadata, creation_timestamp=f"2026-01-01T00:00:{at}Z")
+    return msgspec.structs.replace(thing, metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    ("things", "want"),
+    [
+        pytest.param([], None, id="no work"),
+        pytest.param([created(job("batch", "j", 3), "07")], 7.0, id="a Job that lacks its pods"),
+        pytest.param([created(job("batch", "j", 3), "07"), created(job("batch", "k", 3), "09")], 7.0, id="the older of two"),
+        pytest.param(
+            [created(job("batch", "j", 3, status={"conditions": [{"type": "Complete", "status": "True"}]}), "07"),
+             created(job("batch", "k", 3), "09")], 9.0, id="a Job that is done does not count",
+        ),
+        pytest.param(
+            [created(job("batch", "j", 1), "07"), *[created(one, "30") for one in pods_of("j", 1)]], 7.0, id="a pod that was made again",
+        ),
+        pytest.param([created(job("batch", "j", 3), "07"), created(pod("batch", "p"), "09")], None, id="a pod of no controller"),
+        pytest.param([job("batch", "j", 3)], None, id="a controller of unknown age"),
+        pytest.param(
+            [created(job("batch", "j", 3, suspend=True), "07"), created(job("batch", "k", 3), "09")], 9.0,
+            id="suspended by its owner: it is not wanted",
+        ),
+    ],
+)  # fmt: skip
+def test_the_age_of_the_oldest_work(things: list[Any], want: float | None) -> None:
+    assert demand(*things).oldest == (None if want is None else WALL + want)
 
 
 @pytest.mark.parametrize(

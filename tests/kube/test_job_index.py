@@ -226,7 +226,7 @@ def test_a_pod_that_names_a_bare_pod_as_its_controller_joins_it(first_runs: bool
         jobs.update(old, new, SHAPE, WALL, 0.0)
     (both,) = jobs.jobs("batch")
     assert (both.active, both.running, both.used, both.alone) == (2, 2, [2000, 4000], False)
-    assert jobs.settled("batch") == []
+    assert jobs.bare_running("batch") == []
     for gone in (bare[1], claims[1]):
         jobs.update(gone, None, SHAPE, WALL + 1.0, 1.0)
     assert list(jobs.jobs("batch")) == [both]

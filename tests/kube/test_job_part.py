@@ -35,13 +35,13 @@ def summary(index: JobIndex, builder: JobPartBuilder, demand: NamespaceDemand, q
     found = builder.jobs_of("batch", queue, demand, index, {})
     return [
         sorted((j.name, j.queue, j.category.name, j.submitted, j.request.tolist(), j.wanted.tolist(), j.used.tolist()) for j in jobs)
-        for jobs in (found.pending, found.running, found.settled)
+        for jobs in (found.pending, found.running, found.bare_running)
     ]
 
 
 def settled(jobs: NamespaceJobs) -> list[tuple[str, int, float]]:
     """Category, how many bare pods run, and their cpu, one for each size."""
-    return sorted((job.category.name, job.count, float(job.used[0])) for job in jobs.settled if job.category is not None)
+    return sorted((job.category.name, job.count, float(job.used[0])) for job in jobs.bare_running if job.category is not None)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), STAGES, st.sampled_from(["", "fairburst-small", "fairburst-large"]), st.booleans())))

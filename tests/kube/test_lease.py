@@ -481,13 +481,13 @@ async def test_a_write_ends_with_the_right_to_write_and_the_server_is_told_to_hu
         began = time.monotonic()
         write = asyncio.create_task(client.merge_patch("/x", {}))
         await until(lambda: asked, "the request")
-        settled = asyncio.create_task(client.settled())
+        ended = asyncio.create_task(client.writes_ended())
         await asyncio.sleep(0)
-        assert not settled.done()
+        assert not ended.done()
         with pytest.raises(Unavailable, match="no answer in time"):
             await write
         assert 0.5 <= time.monotonic() - began < 30.0
-        await settled
+        await ended
     assert asked == ["3s"]
 
 

@@ -83,8 +83,16 @@ def test_a_selector_with_hostile_text_stays_text() -> None:
 def test_rights_go_to_the_subject(subject: Subject, want: str) -> None:
     manifests = all_manifests(Config(), subject)
     bindings = of_kind(manifests, "ClusterRoleBinding") + of_kind(manifests, "RoleBinding")
-    assert [binding["subjects"][0]["kind"] for binding in bindings] == [want, want]
+    assert [one["subjects"][0]["kind"] for one in bindings if "heartbeat" not in one["metadata"]["name"]] == [want, want]
     assert len(of_kind(manifests, "ServiceAccount")) == (want == "ServiceAccount")
+
+
+def test_every_client_may_read_the_lease_of_this_pool_and_nothing_else() -> None:
+    manifests = all_manifests(Config.model_validate({"leaderElection": {"leaseName": "mine"}}, by_alias=True, by_name=False), Subject())
+    everyone = [one for one in manifests if any(to["kind"] == "Group" for to in one.get("subjects", ()))]
+    (binding,) = everyone
+    (role,) = [one for one in of_kind(manifests, "Role") if one["metadata"]["name"] == binding["roleRef"]["name"]]
+    assert role["rules"] == [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"], "resourceNames": ["mine"]}]
 
 
 def test_the_printed_documents_are_all_manifests(capsys: pytest.CaptureFixture[str]) -> None:

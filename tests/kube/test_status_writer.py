@@ -53,7 +53,7 @@ class Site:
 
     async def told(self, plan: RoundPlan) -> bool:
         async with asyncio.timeout(60):
-            answer = await self.status_writer.tell(plan)
+            answer = await self.status_writer.write(plan)
             await self.status_writer.flush()
         return answer
 
@@ -92,7 +92,7 @@ async def test_statuses_are_on_the_server_and_in_the_cache_and_events_come_after
 
 async def test_a_round_waits_for_a_status_that_admission_goes_by_and_for_no_other(site: Site) -> None:
     site.api.hold("/status")
-    first = asyncio.create_task(site.status_writer.tell(site.plan()))
+    first = asyncio.create_task(site.status_writer.write(site.plan()))
     await until(lambda: site.api.held == 2, "both statuses to be on their way")
     assert not first.done(), "the priority is how the API server admits pods"
     site.api.release()
@@ -101,7 +101,7 @@ async def test_a_round_waits_for_a_status_that_admission_goes_by_and_for_no_othe
     site.api.hold("/status")
     plan = changed(site)
     assert [write.is_awaited for write in plan.statuses] == [False]
-    assert await asyncio.wait_for(site.status_writer.tell(plan), 60)
+    assert await asyncio.wait_for(site.status_writer.write(plan), 60)
     await until(lambda: site.api.held == 1, "it to be on its way")
     assert site.status("ThroughputQueue", "batch").get("demand", {}).get("cpu") != "4"
 
@@ -120,7 +120,7 @@ async def test_while_a_write_is_under_way_only_the_latest_status_waits_and_it_is
     site.api.hold("/status")
     before = site.patches("batch")
     for _ in range(3):
-        await site.status_writer.tell(changed(site))
+        await site.status_writer.write(changed(site))
         await until(lambda: site.api.held == 1, "the first one to be on its way")
     assert site.patches("batch") == before + 1
     site.api.release()
@@ -176,12 +176,12 @@ async def test_no_more_writes_are_under_way_at_a_time_than_there_are_workers() -
         site = Site(api, client, queues=2 * CONCURRENT_WRITES)
         task = asyncio.create_task(site.status_writer.run())
         api.hold("/status")
-        telling = asyncio.create_task(site.status_writer.tell(site.plan()))
+        writing = asyncio.create_task(site.status_writer.write(site.plan()))
         await until(lambda: api.held >= CONCURRENT_WRITES, "every worker to be at work")
         await asyncio.sleep(0.2)
         assert api.held == CONCURRENT_WRITES
         api.release()
-        assert await asyncio.wait_for(telling, 60)
+        assert await asyncio.wait_for(writing, 60)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task

@@ -82,6 +82,13 @@ def test_a_quiet_round_too_refuses_a_shape_that_disagrees(field: str) -> None:
         decide(dataclasses.replace(value, **{field: getattr(value, field)[None]}), memory, CONFIG, START + 1)
 
 
+@pytest.mark.parametrize("oldest", [{1: START}, {-1: START}, {0: float("nan")}, {0: float("inf")}], ids=str)
+def test_the_age_of_work_of_no_queue_and_an_age_that_is_no_time_are_refused(oldest: dict[int, float]) -> None:
+    value = dataclasses.replace(snapshot((throughput("t/q"),), [4.0], [[1.0]]), oldest_work=oldest)
+    with pytest.raises(InvalidSnapshotError, match="oldest_work: expected rows of 1 queues"):
+        decide(value, Memory(), CONFIG, START)
+
+
 class TestAccountingPeriods:
     def test_a_queue_that_never_bursts_has_periods_too(self) -> None:
         """A trickle below the opening threshold: what it uses counts in its own period only, and F begins anew with each."""

@@ -36,8 +36,10 @@ class BurstPool:
         self.queues, self.capacity, self.memory = (BATCH, queue), capacity, Memory()
         self.result: RoundResult | None = None
 
-    def round(self, at: float, wants: float, uses: float = 0.0, batch: float = 100.0) -> QueueDecision:
+    def round(self, at: float, wants: float, uses: float = 0.0, batch: float = 100.0, oldest: float | None = None) -> QueueDecision:
+        """`oldest`: when the oldest work that is not done was created; None: unknown."""
         given = snapshot(self.queues, [self.capacity], [[batch], [wants]], [[0.0], [uses]])
+        given = dataclasses.replace(given, oldest_work={} if oldest is None else {1: START + oldest})
         self.result, self.memory = decide(given, self.memory, PolicyConfig(), START + at)
         return self.result.decisions[1]
 
@@ -241,3 +243,45 @@ def test_when_capacity_falls_the_earliest_promises_are_kept_whole() -> None:
     lost = dataclasses.replace(given, live_capacity=np.array([6.0]))
     result, _ = decide(lost, memory, PolicyConfig(), START + 1)
     assert result.allocation[:, 0].tolist() == [4.0, 2.0]
+
+
+class TestNoProcessLooked:
+    """The operator is away over the end of a window, and the next burst's work is there when it comes back."""
+
+    def away(self, back: float, oldest: float | None, wants: float = 8.0) -> BurstPool:
+        """A burst comes at 5 s and is due at 15 s; nothing of it runs at the last look. The next window arms at 105 s."""
+        pool = sporadic()
+        pool.round(0, 0)
+        pool.round(5, 8, oldest=5)
+        pool.round(back, wants, oldest=oldest)
+        return pool
+
+    def counted(self, pool: BurstPool) -> tuple[int, int]:
+        memory = pool.memory.queues["l/q"]
+        return memory.met, memory.missed
+
+    def test_a_burst_is_not_missed_if_all_work_that_waits_came_later(self) -> None:
+        """Nothing that waits now was there at the deadline; a burst whose work is gone counts as met, as without the next one's work."""
+        pool = self.away(back=110, oldest=105)
+        assert self.counted(pool) == self.counted(self.away(back=110, oldest=None, wants=0.0)) == (1, 0)
+        assert pool.told[-1] is EventKind.BURST_OPENED
+
+    def test_work_that_came_later_takes_over_no_claim(self) -> None:
+        """An early next burst waits for its own window: it is not served from what the last one did not use."""
+        assert self.away(back=50, oldest=40).state(51, 8) is WindowState.CLOSED
+
+    @pytest.mark.parametrize(
+        "oldest",
+        [
+            pytest.param(5, id="the burst's own work"),
+            pytest.param(14, id="work that came in the window"),
+            pytest.param(None, id="unknown"),
+            pytest.param(200, id="not created yet: the clocks differ"),
+        ],
+    )
+    def test_a_real_miss_is_counted(self, oldest: float | None) -> None:
+        assert self.counted(self.away(back=110, oldest=oldest)) == (0, 1)
+
+    def test_at_the_deadline_itself_only_work_of_this_very_moment_is_later(self) -> None:
+        assert self.counted(self.away(back=15, oldest=15)) == (1, 0)
+        assert self.counted(self.away(back=15, oldest=14.9)) == (0, 1)

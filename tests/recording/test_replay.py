@@ -162,6 +162,23 @@ class TestFurtherParts:
         again, _ = decide(recorded.snapshot, Memory(), PolicyConfig(), START)
         assert again.slots == result.slots != ()
 
+    def test_the_age_of_work_is_kept(self, tmp_path: Path) -> None:
+        """It decides whether a burst counts as missed."""
+        queues, recorder, memory = (
+            (latency("l/q", 0.0, [8.0], 10, Sporadic(100)),),
+            Recorder(tmp_path / "rounds.jsonl", MEGABYTE, 1),
+            Memory(),
+        )
+        recorder.start()
+        for at, oldest in ((0.0, 0.0), (110.0, 105.0)):
+            given = replace(snapshot(queues, [8.0], [[8.0]]), oldest_work={0: START + oldest})
+            _, memory = recorder.decide(given, memory, PolicyConfig(), START + at)
+        recorder.stop()
+        assert memory.queues["l/q"].met == 1
+        reader = RecordingReader(tmp_path / "rounds.jsonl")
+        assert [dict(recorded.snapshot.oldest_work) for _, recorded in reader.rounds()] == [{0: START}, {0: START + 105.0}]
+        assert replay(reader).differences == []
+
     @pytest.mark.parametrize(
         ("value", "want"),
         [

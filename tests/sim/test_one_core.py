@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fairburst.kube.times import to_text
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, RoundResult
 from fairburst.sim.cluster import one_machine
 from fairburst.sim.engine import EPOCH, run
@@ -34,6 +35,7 @@ def show(world: World, given: ClusterSnapshot, now: float, shown: dict[str, int]
         if now >= arrival and wanted:
             old = world.view.controllers.workloads(namespace)
             new = job(namespace, name, wanted, pod_resources(), completions=tasks, status={"succeeded": tasks - wanted})
+            new.metadata.creation_timestamp = to_text(world.wall - now + arrival)
             world.controller("Job", None if not old else LAST.get(namespace), new)
             LAST[namespace] = new
         elif namespace in LAST:
@@ -77,9 +79,12 @@ def test_operator_and_simulator_decide_alike() -> None:
         possible = np.minimum(given.demand[:, :1], 64.0) * TASK
         np.testing.assert_allclose(have.snapshot.demand, possible, err_msg=str(now))
         np.testing.assert_allclose(have.snapshot.usage, given.usage, err_msg=str(now))
+        ages = {row: time - EPOCH for row, time in given.oldest_work.items()}
+        assert {row: time - start for row, time in have.snapshot.oldest_work.items()} == pytest.approx(ages)
         assert have.result.classes == want.classes
         for part in ("allocation", "guaranteed", "level", "charge_rate"):
             np.testing.assert_allclose(getattr(have.result, part), getattr(want, part), rtol=1e-6, err_msg=f"{part} at {now}")
         assert have.result.next_boundary - world.wall == pytest.approx(want.next_boundary - EPOCH - now, abs=0.05)
+    assert any(given.oldest_work for _, given, _ in seen)
     assert GuaranteeClass.HARD in seen[-1][2].classes
     assert {event.kind.value for _, _, result in seen for event in result.events} >= {"BurstOpened", "BurstMet"}

@@ -52,14 +52,11 @@ class _Use:
 
 @dataclass(frozen=True)
 class _Account:
-    """What a process knew of an open window after its round."""
+    """The open window that a process knew after its round."""
 
     who: str
-    at: float
     opened: float
     deadline: float
-    delivered: float
-    rate: float
 
 
 class Measures:
@@ -69,7 +66,7 @@ class Measures:
         self, server: ApiServer, replicas: Sequence[Replica], invariants: Invariants, tenants: Sequence[Tenant], over: float
     ) -> None:
         self.recovered_seconds = 0.0
-        # Both in seconds of the whole declared burst: what the last process knew of an open window and the next one did not, and the
+        # Both in seconds of the whole declared burst: by how much the next process is wrong about a window that the last one knew, and the
         # largest difference between an account and the truth, which no one sees while no process runs.
         self.lost_seconds = self.unseen_seconds = 0.0
         self._server, self._replicas, self._invariants, self._over = server, replicas, invariants, over
@@ -126,7 +123,7 @@ class Measures:
         return on_start
 
     def _on_round(self, plan: RoundPlan, operator: Operator, replica: Replica) -> None:
-        """Compare what each open window has been delivered with what its pods have used, and with what the last process knew."""
+        """Compare what each open window has been delivered with what its pods have used, first of all where another process knew it."""
         columns = operator._engine.memory.columns
         if columns is None:
             return
@@ -142,16 +139,14 @@ class Measures:
             is_open, former = columns.state[row] == OPEN, self._accounts.pop(namespace, None)
             opened = float(columns.opened[row]) - EPOCH - ahead
             if former is not None and former.who != replica.identity and now < former.deadline:
-                expected = former.delivered + former.rate * (now - former.at)
-                late = abs(opened - former.opened)
-                lost = late if late > SAME_SECONDS else abs(expected - float(delivered[row])) / rate
+                late, used = abs(opened - former.opened), (use.at(min(now, former.deadline)) - use.at(former.opened)) / capacity
+                lost = late if late > SAME_SECONDS else abs(used - float(delivered[row])) / rate
                 self.lost_seconds = max(self.lost_seconds, lost)
             if is_open:
                 used = (use.at(now) - use.at(opened)) / capacity
                 self.unseen_seconds = max(self.unseen_seconds, abs(used - float(delivered[row])) / rate)
                 deadline = float(columns.deadline[row]) - EPOCH - ahead
-                grows = float(columns.delivered_rate[row])
-                self._accounts[namespace] = _Account(replica.identity, now, opened, deadline, float(delivered[row]), grows)
+                self._accounts[namespace] = _Account(replica.identity, opened, deadline)
 
     # Recovery --------------------------------------------------------------------------------------------------------
 

@@ -209,3 +209,7 @@ def test_a_downgrade_to_a_chart_without_v1beta1_keeps_queues_that_were_created_t
     served = f"/apis/{GROUP}/{USERS_VERSION}"
     until(lambda: "latencyqueues" not in operated.kubectl("get", "--raw", served), PATIENCE_SECONDS, "v1beta1 to be gone")
     assert read(operated, "LatencyQueue", VERSION, where) == before
+    # By its full name: kubectl remembers for a while which versions were served.
+    change = ["--type=merge", "-p", '{"spec": {"burst": {"durationSeconds": 26}}}']
+    operated.kubectl("patch", f"latencyqueues.{VERSION}.{GROUP}", "queue", "-n", where, *change)
+    assert read(operated, "LatencyQueue", VERSION, where)["spec"]["burst"]["durationSeconds"] == 26

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster import Cluster
+from e2e.cluster import Cluster, ClusterError
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
 
@@ -168,9 +168,13 @@ def test_what_may_the_queue_use_now_and_what_waits(site: Site, where: str) -> No
 
 
 def test_is_fairburst_alive(site: Site) -> None:
-    renewed = site.cluster.kubectl("get", "lease", "-n", "fairburst-system", "-o", "jsonpath={.items[0].spec.renewTime}")
+    """Asked by a tenant without any right: the Lease can be read, and nothing beside it."""
+    lease = ["lease", "fairburst-default", "-n", "fairburst-system"]
+    renewed = site.cluster.kubectl("get", *lease, "-o", "jsonpath={.spec.renewTime}", "--as=tenant")
     age = (datetime.now(UTC) - datetime.fromisoformat(renewed.replace("Z", "+00:00"))).total_seconds()
     assert age < PATIENCE_SECONDS
+    with pytest.raises(ClusterError, match="forbidden"):
+        site.cluster.kubectl("delete", *lease, "--as=tenant")
 
 
 def test_an_object_that_waits_is_told_once(site: Site) -> None:

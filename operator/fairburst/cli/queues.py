@@ -75,8 +75,10 @@ def trouble(status: Mapping[str, Any]) -> str:
     """Return why a queue is not ready: the message of the condition whose reason Ready repeats, else that of Ready."""
     ready = condition(status, "Ready")
     conditions = status.get("conditions") or []
-    told = [one for one in conditions if one["type"] != "Ready" and one["status"] == "False" and one.get("reason") == ready.get("reason")]
-    return str((told[0] if told else ready).get("message", ""))
+    false_ones = [
+        one for one in conditions if one["type"] != "Ready" and one["status"] == "False" and one.get("reason") == ready.get("reason")
+    ]
+    return str((false_ones[0] if false_ones else ready).get("message", ""))
 
 
 def summaries(queues: Queues, now: float) -> list[dict[str, Any]]:

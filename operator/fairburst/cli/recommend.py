@@ -76,9 +76,9 @@ def recommendation(namespace: str, pods: Sequence[Mapping[str, Any]], seen: Look
         text = f"no LatencyQueue fits namespace {namespace}, of which {len(pods)} pods are known: {found}; {ENDED_ARE_FORGOTTEN}"
         raise CommandError(text, FAILED)
     spec = suggested_queue(found, f"{namespace}/{NAME}", 1.0, wall)
-    told = suggestion_to_status(found, spec, None if seen is None else _class_of(spec, seen))
+    fields = suggestion_to_status(found, spec, None if seen is None else _class_of(spec, seen))
     if seen is None:
-        told |= {
+        fields |= {
             "class": None,
             "message": f"{sentence(found)} Its class is known where fairburst is installed and you may read the cluster.",
         }
@@ -86,9 +86,9 @@ def recommendation(namespace: str, pods: Sequence[Mapping[str, Any]], seen: Look
         "apiVersion": USERS_API_VERSION,
         "kind": "LatencyQueue",
         "metadata": {"name": NAME, "namespace": namespace},
-        "spec": {"burst": told.pop("burst"), "arrival": told.pop("arrival")},
+        "spec": {"burst": fields.pop("burst"), "arrival": fields.pop("arrival")},
     }
-    return {"namespace": namespace, **told, "manifest": manifest}
+    return {"namespace": namespace, **fields, "manifest": manifest}
 
 
 def _class_of(spec: QueueSpec, seen: Look) -> GuaranteeClass | None:

@@ -113,7 +113,7 @@ def _all(options: Options, save: Path, jobs: int) -> int:
     with ProcessPoolExecutor(jobs, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_DFL)) as executor:
         for name, outcome in suite.run_all(names, options, save, executor):
             failed |= isinstance(outcome, str)
-            told = outcome if isinstance(outcome, str) else ", ".join(f"{count} {verdict}" for verdict, count in sorted(outcome.items()))
-            sys.stdout.write(f"{name}: {told}\n")
+            text = outcome if isinstance(outcome, str) else ", ".join(f"{count} {verdict}" for verdict, count in sorted(outcome.items()))
+            sys.stdout.write(f"{name}: {text}\n")
             sys.stdout.flush()
     return int(failed)

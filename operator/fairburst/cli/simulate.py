@@ -179,10 +179,10 @@ def _realistic(given: Given) -> None:
     with ProgressLine() as progress:
         for number, policy in enumerate(given.policies):
 
-            def tell(part: float, done: int = number, name: str = policy) -> None:
+            def show(part: float, done: int = number, name: str = policy) -> None:
                 progress((done + part) / len(given.policies), name)
 
-            records[policy] = run(scenario, policy, record_use=given.save is not None, progress=tell)
+            records[policy] = run(scenario, policy, record_use=given.save is not None, progress=show)
     if is_data(given.output):
         print_value(_as_json(given, records), given.output)
     else:

@@ -1,4 +1,4 @@
-"""What a pod or a Job says of itself: its state, and the events that explain it. The queue's part is told by `explain QUEUE`."""
+"""What a pod or a Job says of itself: its state, and the events that explain it. The queue's part comes from `explain QUEUE`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from fairburst.kube.api.client import ApiClient
 
 EVENTS_SHOWN = 3
-_TELLING = frozenset({"FailedCreate", "FailedScheduling", "Preempted", "Evicted", "TaintManagerEviction", "Suspended", "Held", "NeverFits"})
+_EXPLAINING = frozenset(
+    {"FailedCreate", "FailedScheduling", "Preempted", "Evicted", "TaintManagerEviction", "Suspended", "Held", "NeverFits"}
+)
 
 
 async def read_work(client: ApiClient, kind: str, namespace: str, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -48,7 +50,7 @@ def pod_findings(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) ->
         found = [f"{reason}: the quota admitted the pod, and the scheduler finds no node for it: {message}"]
     else:
         found = ["The pod exists, so the quota admitted it; the scheduler has not looked at it yet."]
-    return found + _told(events)
+    return found + _explanations(events)
 
 
 def job_findings(job: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -69,11 +71,11 @@ def job_findings(job: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) ->
         found = [f"The Job has {active} of {wanted} pods; the Job controller has not created the others yet."]
     else:
         found = [f"The Job has all {wanted} pods that it wants at once, {int(status.get('ready') or 0)} of them ready."]
-    return found + _told(events)
+    return found + _explanations(events)
 
 
-def _told(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the last event of each kind that tells why work waits or went."""
-    telling = sorted(events, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
-    last = {one.get("reason"): " ".join(str(one.get("message")).split()) for one in telling if one.get("reason") in _TELLING}
+def _explanations(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the last event of each kind that says why work waits or went."""
+    ordered = sorted(events, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
+    last = {one.get("reason"): " ".join(str(one.get("message")).split()) for one in ordered if one.get("reason") in _EXPLAINING}
     return [f"Event {reason}: {message}" for reason, message in list(last.items())[-EVENTS_SHOWN:]]

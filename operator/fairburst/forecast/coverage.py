@@ -56,10 +56,10 @@ class _Replay(Simulation):
     """The true course of events, which asks for forecasts from time to time."""
 
     def __init__(
-        self, scenario: Scenario, every: float, jobs_at_once: int, runs: int, seed: int, tell: Callable[[float], None] | None
+        self, scenario: Scenario, every: float, jobs_at_once: int, runs: int, seed: int, progress: Callable[[float], None] | None
     ) -> None:
         super().__init__(scenario, decide, "bopf")
-        self.every, self.jobs_at_once, self.runs, self.seed, self.tell = every, jobs_at_once, runs, seed, tell
+        self.every, self.jobs_at_once, self.runs, self.seed, self.progress = every, jobs_at_once, runs, seed, progress
         self.choice = np.random.default_rng(seed)
         self.durations, self.arrivals = Durations(), Arrivals()
         self.alive: dict[int, LiveJob] = {}
@@ -105,8 +105,8 @@ class _Replay(Simulation):
             runs=self.runs, horizon=self.scenario.until,
         )  # fmt: skip
         self.open += [(self.now, waits[str(job.serial)], job) for job in chosen]
-        if self.tell is not None:
-            self.tell(self.now)
+        if self.progress is not None:
+            self.progress(self.now)
 
     def _state(self) -> State:
         batches: dict[int, list[Batch]] = {}
@@ -132,13 +132,13 @@ class _Replay(Simulation):
 
 def measure(
     scenario: Scenario, *, every: float, jobs_at_once: int = 5, runs: int = RUNS, seed: int = 1, most: int = 400,
-    tell: Callable[[float], None] | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> tuple[Coverage, list[Asked]]:  # fmt: skip
     """Replay the scenario under BoPF, ask every so many seconds, and compare."""
-    replay = _Replay(scenario, every, jobs_at_once, runs, seed, tell)
+    replay = _Replay(scenario, every, jobs_at_once, runs, seed, progress)
     replay.run()
-    told = [Asked(time, waits, job.record.first_start - time) for time, waits, job in replay.open]
-    asked = [one for one in told if math.isfinite(one.wait) and one.wait > 0][:most]
+    started = [Asked(time, waits, job.record.first_start - time) for time, waits, job in replay.open]
+    asked = [one for one in started if math.isfinite(one.wait) and one.wait > 0][:most]
     return compared(asked), asked
 
 
@@ -151,13 +151,13 @@ def compared(asked: list[Asked]) -> Coverage:
     for number, one in enumerate(asked):
         while open_ and open_[0][0] <= one.time:
             _resolve(calibration, heapq.heappop(open_))
-        told = calibration.forecast(one.waits)
-        low, high = told.intervals[0.9]
+        forecast = calibration.forecast(one.waits)
+        low, high = forecast.intervals[0.9]
         widths.append(high - low)
-        errors.append(abs(told.median - one.wait))
+        errors.append(abs(forecast.median - one.wait))
         for level in LEVELS:
             plain[level] += raw(one.waits).covers(level, one.wait)
-        heapq.heappush(open_, (one.time + one.wait, number, one, told))
+        heapq.heappush(open_, (one.time + one.wait, number, one, forecast))
     while open_:
         _resolve(calibration, heapq.heappop(open_))
     count = max(len(asked), 1)
@@ -169,5 +169,5 @@ def compared(asked: list[Asked]) -> Coverage:
 
 
 def _resolve(calibration: Calibration, item: tuple[float, int, Asked, Forecast]) -> None:
-    _, _, one, told = item
-    calibration.came_out(one.waits, told, one.wait)
+    _, _, one, forecast = item
+    calibration.came_out(one.waits, forecast, one.wait)

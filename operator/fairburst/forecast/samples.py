@@ -31,7 +31,7 @@ class Samples:
 
 def start_samples(
     state: State, asked: Collection[str], durations: Durations, arrivals: Arrivals, *, seed: int, runs: int = RUNS,
-    guess: float = GUESS_SECONDS, horizon: float = math.inf, tell: Callable[[int], None] | None = None,
+    guess: float = GUESS_SECONDS, horizon: float = math.inf, progress: Callable[[int], None] | None = None,
 ) -> Mapping[str, FloatArray]:  # fmt: skip
     """(runs,) seconds from now to the start of each of the jobs asked for, ascending; infinite where it lies past the horizon."""
     found: dict[str, list[float]] = {name: [] for name in asked}
@@ -41,8 +41,8 @@ def start_samples(
         starts = Forward(state, durations, arrivals, draw, guess).first_starts(places, state.now + horizon)
         for name, at in starts.items():
             found[name].append(at - state.now)
-        if tell is not None:
-            tell(number + 1)
+        if progress is not None:
+            progress(number + 1)
     return {name: np.sort(np.array(waits)) for name, waits in found.items()}
 
 

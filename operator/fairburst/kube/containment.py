@@ -48,10 +48,10 @@ class Containment:
     def note(self, step: str, namespace: str, error: Exception) -> None:
         """Count the error and make it the namespace's problem; log it where its cause is new."""
         self.failures[step] += 1
-        told = f"{type(error).__name__}: {error}"[:LONGEST_TEXT]
-        self.problems[namespace] = f"fairburst could not {step} this queue and left it as it was: {told}. Please report this as a bug."
+        problem = f"{type(error).__name__}: {error}"[:LONGEST_TEXT]
+        self.problems[namespace] = f"fairburst could not {step} this queue and left it as it was: {problem}. Please report this as a bug."
         where = "".join(f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-1:])
         cause = (step, type(error).__name__, where)
         if cause not in self._logged and len(self._logged) < REMEMBERED_CAUSES:
             self._logged.add(cause)
-            logger.error("an object's error is contained", extra={"step": step, "namespace": namespace, "problem": told}, exc_info=error)
+            logger.error("an object's error is contained", extra={"step": step, "namespace": namespace, "problem": problem}, exc_info=error)

@@ -22,6 +22,7 @@ from fairburst.kube.jobs.elasticity import SlotPlanner
 from fairburst.kube.jobs.reserve import Reserve
 from fairburst.kube.names import QUOTA_NAME
 from fairburst.kube.queues.queue_set import ObjectKey
+from fairburst.kube.rounds.absence import charge_absence
 from fairburst.kube.rounds.cluster_state import Changes, ClusterState
 from fairburst.kube.rounds.core_input import CoreInput
 from fairburst.kube.rounds.decision_changes import DecisionChanges
@@ -38,6 +39,7 @@ from fairburst.kube.rounds.suggestions import Suggestions
 from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan, events_with_queues
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.usage.recent_use import RecentUse
 from fairburst.kube.views.forecast_view import Forecasts, QueueForecast, StartForecast
 from fairburst.kube.views.lead_time_view import LeadTimeForecasts
 from fairburst.kube.views.status_plan import StatusWrite
@@ -87,6 +89,7 @@ class Engine:
         self._in_trouble: set[str] = set()
         self._unfinished = True
         self._wall_clock = WallClock()
+        self._recent: RecentUse | None = None
         self.forecasts = self._statuses.forecasts = Forecasts()
 
     # Calls of the process ----------------------------------------------------------------------------------------------------------
@@ -113,6 +116,10 @@ class Engine:
     def remember_reserve(self, memory: DressMemory) -> None:
         """Restore the reserve ratio and the learned durations of an earlier process."""
         self.memory = Memory(self.memory.queues, self.memory.next_admission_order, self.memory.columns, memory)
+
+    def begin_after(self, recent: RecentUse) -> None:
+        """Charge the accounts that the first round reads for what ran since they were written."""
+        self._recent = recent
 
     def recall(self, keys: Iterable[ObjectKey]) -> None:
         """Read these queues' statuses again once their specs change, instead of what this engine remembers of them."""
@@ -216,6 +223,11 @@ class Engine:
     def _decided(self, view: ClusterView, changes: Changes, touched: set[str], wall: float, now: float) -> tuple[RoundPlan, RoundContext]:
         """Return a plan with the decision, and the round as every later step reads it."""
         snapshot, queue_set = self._input.snapshot(view, changes, self._queues, touched, wall, now), self._queues.queue_set
+        if self._recent is not None:
+            recent, self._recent = self._recent, None
+            with self.contained.object("charge the absence of", ""):
+                bound_in = lambda namespace: view.pods.namespace(namespace).bound  # noqa: E731
+                self.memory = charge_absence(self.memory, snapshot, bound_in, recent, wall, now)
         started = time.perf_counter()
         try:
             result, self.memory = self._decide(snapshot, self.memory, self._policy, wall)

@@ -43,6 +43,7 @@ from fairburst.kube.supervision import supervised
 from fairburst.kube.ungate import Ungater
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.usage.recent_use import RecentUse
 from fairburst.kube.views.elastic_view import figures
 from fairburst.kube.work_event_writer import WorkEventWriter
 from fairburst.kube.workloads.registry import KINDS
@@ -144,6 +145,7 @@ class Operator:
             job_seen=self._job_seen,
             on_answer=self._progressed,
         )
+        self._recent = RecentUse()
         self._changed_pods_in: set[str] = set()
         self._gated_arrived = False
         self._ready = self._leading = False
@@ -153,6 +155,7 @@ class Operator:
     def _prepare_term(self) -> None:
         """Create the parts of a term: an engine without memory, the saved memory, the loop and the writers."""
         self._engine = ObservingEngine(self._config, self._namespace, decide if self._recorder is None else self._recorder.decide)
+        self._engine.begin_after(self._recent)
         for pod in self._pods.store.values():
             self._engine.gates.pod_changed(None, pod)
         self._ungater = Ungater(self._client, self._engine.gates, self.metrics, pod_seen=self._pod_answered, on_failure=self._mark)
@@ -215,7 +218,7 @@ class Operator:
     async def _hand_over(self, election: LeaderElection) -> None:
         """Start no more writes, wait for those in flight, and then give up the Lease."""
         election.resign()
-        await self._client.settled()
+        await self._client.writes_ended()
         await election.release()
 
     async def _run_terms(self) -> None:
@@ -223,6 +226,7 @@ class Operator:
         for informer in self._informers():
             await informer.synced.wait()
         await self._queues.start()
+        self._recent.watch_from(time.monotonic())
         gc.freeze()  # the cached objects live long: keep them out of garbage collections
         self._ready = True
         event(logger, logging.INFO, "ready", pods=len(self._pods.store), nodes=len(self._nodes.store), queues=len(self._queues.objects))
@@ -310,6 +314,7 @@ class Operator:
             return
         namespace, space, now = pod.metadata.namespace, self._view.pods.space_of(pod), time.monotonic()
         self._view.pods.update(old, new)
+        self._recent.pod_changed(old, new, time.time(), now)
         self._view.changed_namespaces.add(namespace)
         self._engine.gates.pod_changed(old, new)
         self._changed_pods_in.add(namespace)
@@ -352,7 +357,7 @@ class Operator:
         else:
             self._engine.reclaim.not_done(evictions)
         applied = await self._applier.apply(plan, self._engine.quota_written)
-        return await self._status_writer.tell(plan) and applied
+        return await self._status_writer.write(plan) and applied
 
     def _after_round(self, plan: RoundPlan) -> None:
         for step, count in self._engine.contained.failures.items():

@@ -65,7 +65,7 @@ class StatusWriter:
         self._all_told = asyncio.Event()
         self._all_told.set()
 
-    async def tell(self, plan: RoundPlan) -> bool:
+    async def write(self, plan: RoundPlan) -> bool:
         """Queue a plan's statuses and events. Return once the awaited ones have been answered: True if all succeeded."""
         awaited = []
         for write in plan.statuses:

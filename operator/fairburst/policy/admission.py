@@ -98,7 +98,7 @@ class _Settlement:
             state, released = self._decide_candidates(state)
             if not released:
                 break
-        self._tell(before)
+        self._record_changes(before)
         return self._finish()
 
     def _recall(self) -> None:
@@ -287,7 +287,7 @@ class _Settlement:
             windows.postpone(self.columns, row, self.in_force, self.now)
         return without
 
-    def _tell(self, before: CodeArray) -> None:
+    def _record_changes(self, before: CodeArray) -> None:
         """One event for each queue that was admitted, rejected or refused a change, or whose class is not the one it had."""
         after = self.columns.guarantee
         for row in self._admitted().tolist():

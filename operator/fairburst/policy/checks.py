@@ -45,6 +45,9 @@ def check(snapshot: ClusterSnapshot, config: PolicyConfig, now: float) -> None:
         raise InvalidSnapshotError(f"now: expected seconds since the epoch, at most {LONGEST_SECONDS:g}, found {now}")
     if snapshot.waiting is not None:
         check_waiting(snapshot.waiting, count, width)
+    for row, time in snapshot.oldest_work.items():
+        if not (0 <= row < count and abs(time) <= LONGEST_SECONDS):
+            raise InvalidSnapshotError(f"oldest_work: expected rows of {count} queues and seconds since the epoch, found {row}: {time}")
     for name, least, most in SETTINGS:
         found = getattr(config, name)
         if not least <= found <= most:

@@ -90,7 +90,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     current = current_bursts(columns, inverse)
     fair = fair_share_of_period(columns, current)
     spending = _Spending.of(columns, current, fair)
-    events += windows.advance(columns, current, fair, inverse, wants, now)
+    events += windows.advance(columns, current, fair, inverse, wants, snapshot.oldest_work, now)
     current = current_bursts(columns, inverse, current)
     hold = holds(columns, snapshot, memory.dress, config, current, wanted, now)
     limits = None if hold is None else limit_growth(wanted, snapshot, columns, hold)

@@ -103,6 +103,7 @@ class ClusterSnapshot:
     unit: (N, K) charge of the queue's largest pod; whole units of it are what the queue can use. Zero rows: unknown, divisible.
     jobs: jobs and tasks for DRESS; None: DRESS is off.
     waiting: the pods that wait, as far as they are known; queues without any in it are taken to wait with pods of the size `unit`.
+    oldest_work: by row, when the oldest of the queue's unfinished work was created; rows without one: unknown.
     elastic_jobs: jobs among which PAF divides the slots of their queues, and elastic_rules how; none: PAF is off.
     """
 
@@ -117,6 +118,7 @@ class ClusterSnapshot:
     elastic_jobs: tuple[ElasticJob, ...] = ()
     elastic_rules: SlotRules | None = None
     waiting: WaitingPods | None = None
+    oldest_work: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

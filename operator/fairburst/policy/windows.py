@@ -8,6 +8,8 @@ Choices where the design is silent:
   ended without any demand, the phase is forgotten and the queue is armed until work arrives; bursts stay at least a period apart, because
   the unused window was no burst.
 - A window that opened on schedule and saw no demand counts neither as met nor as missed.
+- Work that was created after the end of a window was not wanted in it. This matters where no process looked at the end: the next burst's
+  work then says nothing about the last burst. A burst whose work is gone by the next look counts as met: it may have ended in time.
 - A window that lies wholly in the past when it is looked at (the operator was away) is skipped, uncounted. One that began in the past and
   still runs opens with the time it has left.
 - Without an opening the accounting period rolls over after one interarrival time, so that a queue that never bursts has periods too.
@@ -16,6 +18,7 @@ Choices where the design is silent:
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -89,17 +92,19 @@ def _place(columns: Columns, rows: IntArray, now: FloatArray) -> None:
 
 
 def advance(
-    columns: Columns, current: Current, fair: FloatArray, inverse: FloatArray, wants: BoolArray, now: float
+    columns: Columns, current: Current, fair: FloatArray, inverse: FloatArray, wants: BoolArray, oldest_work: Mapping[int, float],
+    now: float,
 ) -> list[RoundEvent]:  # fmt: skip
     """Carry every window and accounting period forward to `now`.
 
-    current, fair: as they are before, F as in `Account`. wants: (N,) whether the queue wants anything at all now.
+    current, fair: as they are before, F as in `Account`. wants: (N,) whether the queue wants anything at all now. oldest_work: as in
+    `ClusterSnapshot`.
     """
     events: list[RoundEvent] = []
     if not (columns.state != NO_WINDOW).any():
         return events
     for _ in range(8):  # each pass takes every row through all its transitions once; a second finds rows that skipped windows
-        moved = _judge(columns, current, fair, wants, now, events)
+        moved = _judge(columns, current, fair, wants, oldest_work, now, events)
         moved |= _arm(columns, current, now)
         moved |= _open_on_schedule(columns, current_bursts(columns, inverse, current) if moved else current, now, events)
         _roll_over(columns, current, now)
@@ -110,7 +115,10 @@ def advance(
     return events
 
 
-def _judge(columns: Columns, current: Current, fair: FloatArray, wants: BoolArray, now: float, events: list[RoundEvent]) -> bool:
+def _judge(
+    columns: Columns, current: Current, fair: FloatArray, wants: BoolArray, oldest_work: Mapping[int, float], now: float,
+    events: list[RoundEvent],
+) -> bool:  # fmt: skip
     """End windows at their deadline; count each burst once, as soon as the answer is known."""
     rows = np.flatnonzero((columns.state == OPEN) | (columns.state == OVERDUE))
     if rows.size == 0:
@@ -123,6 +131,7 @@ def _judge(columns: Columns, current: Current, fair: FloatArray, wants: BoolArra
     delivered = columns.delivered_value[rows] + columns.delivered_rate[rows] * np.maximum(0.0, until - as_of)
     pending = is_open & demanded & ~columns.judged[rows]
     ended = is_open & (now >= deadline)
+    wanting = wanting & ~_came_later(rows, ended & wanting, deadline, oldest_work, now)
     met = pending & (spent(delivered, burst) | (ended & ~wanting))
     missed = pending & ended & ~met
     columns.judged[rows] |= met | missed
@@ -141,6 +150,17 @@ def _judge(columns: Columns, current: Current, fair: FloatArray, wants: BoolArra
     over[rows[ended | done]] = True
     _after_end(columns, current, over)
     return bool(over.any())
+
+
+def _came_later(rows: IntArray, asked: BoolArray, deadline: FloatArray, oldest_work: Mapping[int, float], now: float) -> BoolArray:
+    """Return for which of the `asked` rows all work that waits was created at its deadline or later. No if that is not known.
+
+    A time after `now` is one of another clock. A round at the deadline itself, as almost all are, leaves nothing between the two.
+    """
+    later = np.zeros(len(rows), dtype=bool)
+    for at in np.flatnonzero(asked) if oldest_work else ():
+        later[at] = deadline[at] <= oldest_work.get(int(rows[at]), -math.inf) <= now
+    return later
 
 
 def _tell_judged(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairburst.policy.arrays import IntArray
+from fairburst.policy.arrays import BoolArray, IntArray
 from fairburst.policy.model import WaitingPods
 from fairburst.sim.cluster import MILLIONTHS
 from fairburst.sim.dress_jobs import DressJob, DressJobs, DressTasks
@@ -59,6 +59,7 @@ class Backlog:
         self.usage, self.pending, self.unit, self.demand = (np.zeros((queues, resources), dtype=np.int64) for _ in range(4))
         self.next_tasks: list[list[tuple[IntArray, int]]] = [[] for _ in range(queues)]
         self.offering: list[list[tuple[int, LiveJob]]] = [[] for _ in range(queues)]
+        self._unfinished: list[dict[int, LiveJob]] = [{} for _ in range(queues)]  # by serial, oldest first; ended ones behind the first
         self.stale = set(range(queues))
         self.dress_jobs = dress_jobs
 
@@ -66,6 +67,8 @@ class Backlog:
         """These stages of the job may start."""
         if not stages:
             return
+        self._unfinished[job.queue][job.serial] = job
+        self._oldest_job(job.queue)
         if not job.offered:
             bisect.insort(self.offering[job.queue], (job.serial, job), key=lambda item: item[0])
         for stage in stages:
@@ -79,6 +82,22 @@ class Backlog:
         dress_job = self.dress_job(job)
         if dress_job is not None:
             dress_job.offered += job.demand[stage] * count
+
+    def oldest_jobs(self, queues: BoolArray) -> Iterator[tuple[int, float]]:
+        """Yield the row of each of the `queues` with jobs that have not ended, and when the oldest of them came."""
+        for row in np.flatnonzero(queues).tolist():
+            if (job := self._oldest_job(row)) is not None:
+                yield row, job.record.arrival
+
+    def _oldest_job(self, row: int) -> LiveJob | None:
+        """Return the first job that has not ended, and forget those before it."""
+        jobs = self._unfinished[row]
+        while jobs:
+            serial, job = next(iter(jobs.items()))
+            if job.stages_left:
+                return job
+            del jobs[serial]
+        return None
 
     def dress_job(self, job: LiveJob) -> DressJob | None:
         """Return the job as DRESS knows it; None for jobs of latency queues, and without DRESS."""

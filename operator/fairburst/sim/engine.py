@@ -259,7 +259,8 @@ class Simulation:
         work.refresh(self.total)
         resources = self.scenario.cluster.resources
         given = snapshot(resources, self.total, self.committed, self.queues, work.demand, work.usage, work.unit)
-        given = dataclasses.replace(given, waiting=work.waiting_pods())
+        oldest = {row: EPOCH + time for row, time in work.oldest_jobs(self.latency)}
+        given = dataclasses.replace(given, waiting=work.waiting_pods(), oldest_work=oldest)
         if self.dress_jobs is not None:
             given = dataclasses.replace(given, jobs=self.dress_jobs.part(len(self.total), EPOCH + self.now))
         result, self.memory = self.policy(given, self.memory, self.scenario.config, EPOCH + self.now)

@@ -54,10 +54,10 @@ def outcomes(seed: int, progress: Callable[[float, str], None]) -> list[Outcome]
     found = []
     for number, (times, policy) in enumerate(cases):
 
-        def tell(part: float, done: int = number, name: str = policy) -> None:
+        def show(part: float, done: int = number, name: str = policy) -> None:
             progress((done + part) / len(cases), POLICIES[name])
 
-        record = run(scenario(times, seed), policy, progress=tell)
+        record = run(scenario(times, seed), policy, progress=show)
         latency = {spec.name for spec in record.queues if spec.kind is QueueKind.LATENCY}
         bursts = [job for name in latency for job in record.ended(name)]
         batch = [job for spec in record.queues if spec.name not in latency for job in record.ended(spec.name)]

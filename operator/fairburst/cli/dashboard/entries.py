@@ -20,12 +20,12 @@ TIMES = ("armsAt", "opensBy", "opened", "deadline")
 def entry(kind: str, namespace: str, name: str, obj: Mapping[str, Any]) -> dict[str, Any]:
     """Return one queue: amounts in resource units (cores, bytes), times in seconds since the epoch, `share` as a part of 1 or None."""
     status, spec = obj.get("status") or {}, obj.get("spec") or {}
-    (told,) = summaries({(kind, namespace, name): obj}, 0.0)
+    (summary,) = summaries({(kind, namespace, name): obj}, 0.0)
     window = status.get("window")
     periodic = (spec.get("arrival") or {}).get("periodic") or {}
     return {
-        **{part: told[part] for part in ("namespace", "name", "kind", "pool", "weight", "enforcement", "class", "met", "missed")},
-        **{part: told[part] for part in ("ready", "reason", "message")},
+        **{part: summary[part] for part in ("namespace", "name", "kind", "pool", "weight", "enforcement", "class", "met", "missed")},
+        **{part: summary[part] for part in ("ready", "reason", "message")},
         **{part: _amounts(status.get(part)) for part in AMOUNTS},
         "share": _part(status.get("share")),
         "explanation": status.get("explanation") or "",

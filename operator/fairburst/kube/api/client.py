@@ -101,8 +101,8 @@ class ApiClient:
         self.fence: Fence | None = None
         self.retries: WriteRetries | None = None
         self._answers = _Answers()
-        self._settled = asyncio.Event()
-        self._settled.set()
+        self._all_answered = asyncio.Event()
+        self._all_answered.set()
         self._writing = 0
         self._token = TokenCache(credentials.read_token)
         self._ssl = credentials.ssl_context()
@@ -255,20 +255,20 @@ class ApiClient:
             await asyncio.sleep(NEXT_LOOK_SECONDS)
         raise NotLeading(f"{what}: not sent, another replica may hold the lease")
 
-    async def settled(self) -> None:
+    async def writes_ended(self) -> None:
         """Wait until no write that passed the fence is under way."""
-        await self._settled.wait()
+        await self._all_answered.wait()
 
     @contextmanager
     def _under_way(self) -> Iterator[None]:
         self._writing += 1
-        self._settled.clear()
+        self._all_answered.clear()
         try:
             yield
         finally:
             self._writing -= 1
             if not self._writing:
-                self._settled.set()
+                self._all_answered.set()
 
     async def _send(
         self,

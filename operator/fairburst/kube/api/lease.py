@@ -156,7 +156,7 @@ class LeaderElection:
         self._changed = asyncio.Event()
         self._turns = asyncio.Lock()
         self._problem: str | None = None
-        self._told: object = None
+        self._published: object = None
 
     @property
     def unread(self) -> str | None:
@@ -265,9 +265,9 @@ class LeaderElection:
         leads = self._candidacy.leads(time.monotonic())
         for flag, value in ((self.leading, leads), (self.standing_by, not leads)):
             flag.set() if value else flag.clear()
-        told = leads, self._candidacy.holder
-        if self._candidacy.known and told != self._told:
-            self._told = told
+        published = leads, self._candidacy.holder
+        if self._candidacy.known and published != self._published:
+            self._published = published
             event(logger, logging.INFO, "leading" if leads else "standing by", lease=self._name, holder=self._candidacy.holder)
 
     def _note(self, problem: str | None) -> None:

@@ -94,7 +94,7 @@ class HoldTimes:
         """Drop every other namespace."""
         self._since = {namespace: since for namespace, since in self._since.items() if namespace in namespaces}
 
-    def settled(self, namespace: str, now: float) -> bool:
+    def reach_all_pods(self, namespace: str, now: float) -> bool:
         """Return whether every new pod of the namespace is sure to get the gate."""
         return self._since.get(namespace, math.inf) + HOLD_SETTLES_SECONDS <= now
 

@@ -43,11 +43,11 @@ def namespace_quota_target(
 
 
 def gated_target(
-    target: QuotaTarget, item: ManagedNamespace, snapshot: ClusterSnapshot, present: Mapping[str, float], *, settled: bool
+    target: QuotaTarget, item: ManagedNamespace, snapshot: ClusterSnapshot, present: Mapping[str, float], *, certain: bool
 ) -> QuotaTarget:
-    """Return the quota of a namespace in Gate mode: a ceiling far above its use, once new pods are sure to get the gate (`settled`)."""
+    """Return the quota of a namespace in Gate mode: a ceiling far above its use, once new pods are sure to get the gate (`certain`)."""
     existing = {resource: max(amount, target.counted.get(resource, 0.0)) for resource, amount in target.level.items()}
-    if not settled:
+    if not certain:
         lowest = {resource: max(amount, present.get(resource, 0.0)) for resource, amount in existing.items()}
         return replace(target, level=lowest, entitled={}, unit={} if present else target.unit, exact=False, pods=None)
     capacity = dict(zip(snapshot.resources, snapshot.committed_capacity.tolist(), strict=True))

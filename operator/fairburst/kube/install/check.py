@@ -89,12 +89,12 @@ async def _version(client: ApiClient) -> Finding:
     try:
         found = await client.get_json("/version")
     except (Forbidden, NotFound) as error:
-        return Finding("version", None, f"the API server does not tell its version: {error.message}", "ask again as another user")
+        return Finding("version", None, f"the API server does not report its version: {error.message}", "ask again as another user")
     minor = int(re.sub(r"\D.*", "", str(found.get("minor", "0"))) or 0)
-    told = f"Kubernetes {found.get('gitVersion', 'unknown')}"
+    message = f"Kubernetes {found.get('gitVersion', 'unknown')}"
     if int(re.sub(r"\D.*", "", str(found.get("major", "1"))) or 1) == 1 and minor < OLDEST_MINOR:
-        return Finding("version", False, f"{told}; expected 1.{OLDEST_MINOR} or newer", "upgrade the cluster")
-    return Finding("version", True, told)
+        return Finding("version", False, f"{message}; expected 1.{OLDEST_MINOR} or newer", "upgrade the cluster")
+    return Finding("version", True, message)
 
 
 async def _rights(client: ApiClient, _: Config) -> Finding:
@@ -109,8 +109,8 @@ async def _rights(client: ApiClient, _: Config) -> Finding:
     allowed = await asyncio.gather(*(may(*one) for one in _NEEDED))
     missing = [f"{verb} {resource}" for (verb, _, resource), yes in zip(_NEEDED, allowed, strict=True) if not yes]
     if missing:
-        told = f"this user may not {', '.join(missing)} in all namespaces: `explain` and `plan` then know less"
-        return Finding("rights", None, told, "ask for a role that may list these, such as the cluster role `view` with nodes")
+        message = f"this user may not {', '.join(missing)} in all namespaces: `explain` and `plan` then know less"
+        return Finding("rights", None, message, "ask for a role that may list these, such as the cluster role `view` with nodes")
     return Finding("rights", True, "this user may read all that commands look at")
 
 
@@ -227,12 +227,12 @@ async def _tried_pod(client: ApiClient, config: Config) -> Finding:
     found = (made.get("spec") or {}).get("priorityClassName")
     created = (made.get("metadata") or {}).get("creationTimestamp")
     if found != wanted:
-        told = f"a pod in {namespace} would get the priority class {found}, expected {wanted}: the policies are not in force"
-        return Finding("tried pod", False, told, APPLY)
+        message = f"a pod in {namespace} would get the priority class {found}, expected {wanted}: the policies are not in force"
+        return Finding("tried pod", False, message, APPLY)
     apart = 0.0 if created is None else abs(time.time() - datetime.fromisoformat(created).timestamp())
     if apart > LARGEST_CLOCK_DIFFERENCE_SECONDS:
-        told = f"the API server's clock and this one are {apart:.0f} s apart"
-        return Finding("clock", False, told, "set the clocks by NTP: windows and deadlines are read from them")
+        message = f"the API server's clock and this one are {apart:.0f} s apart"
+        return Finding("clock", False, message, "set the clocks by NTP: windows and deadlines are read from them")
     return Finding("tried pod", True, f"a pod in {namespace} would get {wanted}; the clocks agree to {max(1.0, apart):.0f} s")
 
 

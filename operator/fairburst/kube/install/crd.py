@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel
 
 from fairburst.kube.names import GROUP, SERVED_VERSIONS, VERSION
-from fairburst.kube.queues.former_places import FORMER_PLACES
+from fairburst.kube.queues.former_places import COPIES, FORMER_PLACES
 from fairburst.kube.queues.objects import LatencyQueue, ThroughputQueue
 from fairburst.kube.queues.rules import KubeModel
 from fairburst.kube.queues.specs import LatencyQueueSpec, ThroughputQueueSpec
@@ -214,11 +214,13 @@ def _without_rules(schema: Schema) -> Schema:
 
 
 def _with_former_places(schema: Schema) -> Schema:
-    """Return the schema of the status with the places that earlier versions write, so that the API server keeps what they hold."""
+    """Return the schema of the status with the places that earlier versions read and write, so that the API server keeps what they hold."""
     for former, present in FORMER_PLACES.items():
-        part = _part_at(schema, present)
-        moved = {**part, "description": f"Moved to status.{'.'.join(present)} by the next write; written by earlier versions only."}
-        _part_at(schema, former[:-1])["properties"][former[-1]] = moved
+        place = f"status.{'.'.join(present)}"
+        copied = f"A copy of {place} for a way back: an earlier version goes on from it. Read {place} instead."
+        moved = f"Moved to {place} by the next write; written by earlier versions only."
+        part = {**_part_at(schema, present), "description": copied if former in COPIES else moved}
+        _part_at(schema, former[:-1])["properties"][former[-1]] = part
     return schema
 
 

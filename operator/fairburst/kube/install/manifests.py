@@ -84,8 +84,19 @@ def access(config: Config, subject: Subject) -> list[Manifest]:
 
 
 def tenant_roles(config: Config) -> list[Manifest]:
-    """Roles about queues, for people: parts of view, edit and admin, and one that weighs tenants against each other."""
-    return [view_role(config), edit_role(config), admin_role(config)]
+    """Roles for people: parts of view, edit and admin about queues, one that weighs tenants against each other, and who reads the Lease."""
+    return [view_role(config), edit_role(config), admin_role(config), *heartbeat_roles(config)]
+
+
+def heartbeat_roles(config: Config) -> list[Manifest]:
+    """Return the role by which every authenticated client reads the operator's Lease, whose renewTime says whether it runs."""
+    name, namespace = f"fairburst-heartbeat.{config.pool.name}", config.namespace
+    rule = _rule("coordination.k8s.io", ["leases"], ["get"]) | {"resourceNames": [config.lease_name]}
+    everyone = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}
+    return [
+        _named(RBAC_API, "Role", name, namespace) | {"rules": [rule]},
+        _named(RBAC_API, "RoleBinding", name, namespace) | _grant("Role", name, everyone),
+    ]
 
 
 def cluster_rules() -> list[Manifest]:

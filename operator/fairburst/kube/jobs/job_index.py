@@ -133,7 +133,7 @@ class JobIndex:
         self._pods: dict[tuple[str, str], _Known] = {}
         self._jobs: dict[JobKey, JobPods] = {}
         self._by_namespace: dict[str, dict[JobKey, JobPods]] = {}
-        self._settled: dict[tuple[str, bool], JobPods] = {}  # by namespace and whether they are small
+        self._bare_running: dict[tuple[str, bool], JobPods] = {}  # by namespace and whether they are small
         self._by_number: dict[int, JobPods] = {}
         self._free_numbers: list[int] = []
         self._columns = _Columns(len(self.resources))
@@ -231,16 +231,18 @@ class JobIndex:
     def _settle(self, job: JobPods, requests: RequestVector, sign: int) -> None:
         """Add a running bare pod to the merged ones (+1), or remove it from them (-1)."""
         at = job.key.namespace, job.small
-        total = self._settled.get(at)
+        total = self._bare_running.get(at)
         if total is None:
             nothing = [0] * len(job.used)
-            total = self._settled[at] = replace(job, number=-1, name="*", wanted=nothing, used=nothing.copy(), active=0, running=0, rows=0)
+            total = self._bare_running[at] = replace(
+                job, number=-1, name="*", wanted=nothing, used=nothing.copy(), active=0, running=0, rows=0
+            )
         total.active += sign
         total.running += sign
         _sum(total.wanted, requests, sign)
         _sum(total.used, requests, sign)
         if not total.active:
-            del self._settled[at]
+            del self._bare_running[at]
 
     def _remove(self, key: tuple[str, str], now: float, *, natural: bool) -> None:
         """Remove a pod. If it ran to its end it is kept as an ended task; the run time of a deleted pod is not representative."""
@@ -294,12 +296,12 @@ class JobIndex:
     # Reading ---------------------------------------------------------------------------------------------------------
 
     def jobs(self, namespace: str) -> Collection[JobPods]:
-        """Return the jobs of a namespace that have or recently had pods, except running bare pods, which `settled` returns."""
+        """Return the jobs of a namespace that have or recently had pods, except running bare pods, which `bare_running` returns."""
         return self._by_namespace.get(namespace, {}).values()
 
-    def settled(self, namespace: str) -> Collection[JobPods]:
+    def bare_running(self, namespace: str) -> Collection[JobPods]:
         """Return the namespace's running bare pods without a group, merged by size: there may be thousands, and none waits."""
-        return [total for small in (False, True) if (total := self._settled.get((namespace, small))) is not None]
+        return [total for small in (False, True) if (total := self._bare_running.get((namespace, small))) is not None]
 
     def job(self, key: JobKey) -> JobPods | None:
         """Return one job's pods, or None if it has none."""

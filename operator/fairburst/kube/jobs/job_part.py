@@ -36,7 +36,7 @@ class NamespaceJobs:
 
     pending: tuple[Job, ...] = ()
     running: tuple[Job, ...] = ()
-    settled: tuple[Job, ...] = ()
+    bare_running: tuple[Job, ...] = ()
     small_owners: frozenset[str] = frozenset()
     small_unit: Mapping[str, float] = field(default_factory=dict)
     large_unit: Mapping[str, float] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class NamespaceJobs:
         return sum(job.count for job in self._all() if job.category is not DemandCategory.SMALL)
 
     def _all(self) -> Iterable[Job]:
-        return (*self.pending, *self.running, *self.settled)
+        return (*self.pending, *self.running, *self.bare_running)
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class JobPartBuilder:
         return NamespaceJobs(
             pending=(*(job for running, job in jobs if not running), *alone),
             running=tuple(job for running, job in jobs if running),
-            settled=tuple(_settled_job(pods, queue) for pods in index.settled(namespace)),
+            bare_running=tuple(_job_of_bare_pods(pods, queue) for pods in index.bare_running(namespace)),
             small_owners=frozenset(small_owners),
             small_unit=units[True],
             large_unit=units[False],
@@ -178,7 +178,7 @@ def _job_of_one(pods: JobPods, queue: str) -> Job:
     return pods.seen
 
 
-def _settled_job(pods: JobPods, queue: str) -> Job:
+def _job_of_bare_pods(pods: JobPods, queue: str) -> Job:
     """Return running bare pods as one job: none waits, so their usage describes them fully."""
     return replace(_job_of(pods, queue), count=pods.running)
 

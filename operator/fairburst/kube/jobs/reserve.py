@@ -108,7 +108,7 @@ class Reserve:
         if stale or moved:
             found = self._jobs.values()
             self._pending = [job for one in found for job in one.pending]
-            self._running = [job for one in found for job in (*one.running, *one.settled)]
+            self._running = [job for one in found for job in (*one.running, *one.bare_running)]
         jobs = JobsPart(pending=self._pending, running=self._running, tasks=self.index.tasks(wall, now), taking_part=self._taking_part)
         return replace(snapshot, jobs=jobs)
 

@@ -1,43 +1,84 @@
 """Where earlier versions of the operator kept parts of the status, most of which are now in `status.internal`.
 
-Their statuses are read as if every value stood in its present place, and the first write moves the values. The CRDs keep the former places,
-so that the API server does not drop what an earlier version, which may still hold the Lease during an upgrade, writes there.
+Statuses are read as if every value stood in its present place. Accounts are written in both places for one version, so that an earlier
+operator goes on after a downgrade where this one stopped (docs/decisions/0251). All other values are moved by the first write. The CRDs
+have the former places, so that the API server does not drop what is written there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 Place = tuple[str, ...]
 
-FORMER_PLACES: Mapping[Place, Place] = {
+# Accounts that this version writes in their former places too.
+COPIES: Mapping[Place, Place] = {
     **{
         (name,): ("internal", name)
         for name in ("ledger", "debtMilliseconds", "periodStarted", "fairShare", "residualLevelMicro", "rounding", "balance")
     },
-    ("window", "consumed"): ("internal", "window", "consumedMilliseconds"),
-    ("window", "budget"): ("internal", "window", "budgetMilliseconds"),
     ("window", "demanded"): ("internal", "window", "demanded"),
     ("window", "judged"): ("internal", "window", "judged"),
     ("uncertainty", "of"): ("internal", "burstsSeen", "of"),
     ("uncertainty", "partsMilli"): ("internal", "burstsSeen", "partsMilli"),
+}
+FORMER_PLACES: Mapping[Place, Place] = {
+    **COPIES,
+    ("window", "consumed"): ("internal", "window", "consumedMilliseconds"),
+    ("window", "budget"): ("internal", "window", "budgetMilliseconds"),
     ("stamp",): ("podPriority",),
     ("smallStamp",): ("smallPodPriority",),
 }
+_LEDGER = ("ledger",)  # every version writes one, with its time
 
 
 def in_present_places(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a status with every value in its present place, which wins over a former one. The status itself if nothing has to move."""
+    """Return a status with every value in its present place only. The status itself if nothing has to move.
+
+    The present place wins over the former one, except for accounts that an earlier version has written since.
+    """
     found = {place: value for place in FORMER_PLACES if (value := _at(status, place)) is not None}
     if not found:
         return status
+    went_on = _went_on(status)
     moved = dict(status)
     for former, value in found.items():
         moved = _without(moved, former)
-        if _at(status, FORMER_PLACES[former]) is None:
+        if (went_on and former in COPIES) or _at(status, FORMER_PLACES[former]) is None:
             moved = _with(moved, FORMER_PLACES[former], value)
+    if went_on:  # an account that the earlier version does not have any more is gone
+        for former, present in COPIES.items():
+            if former not in found and former[0] != "uncertainty" and _at(moved, present) is not None:
+                moved = _without(moved, present)
     return moved
+
+
+def with_copies(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a status that has its accounts in their former places too, as far as the parts around these exist."""
+    copied = dict(status)
+    for former, present in COPIES.items():
+        value = _at(status, present)
+        if value is not None and (len(former) == 1 or former[0] in status):
+            copied = _with(copied, former, value)
+    return copied
+
+
+def _went_on(status: Mapping[str, Any]) -> bool:
+    """Return whether an earlier version has written its accounts since this version wrote both.
+
+    Every write of this version makes both equal, so one that differs was written by another version. The ledger's time says which is newer.
+    """
+    written, kept = _at(status, _LEDGER), _at(status, COPIES[_LEDGER])
+    if written is None or kept is None:
+        return False
+    if all(_at(status, former) == _at(status, present) for former, present in COPIES.items() if former[0] != "uncertainty"):
+        return False
+    try:
+        return datetime.fromisoformat(written["asOf"]) >= datetime.fromisoformat(kept["asOf"])
+    except (KeyError, TypeError, ValueError):  # unreadable: the status of another writer
+        return False
 
 
 def _at(part: Any, place: Place) -> Any:

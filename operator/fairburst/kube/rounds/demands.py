@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -10,11 +10,14 @@ from fairburst.kube.containment import Containment
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.usage.demand import GROWTH_FRACTION, NamespaceDemand, namespace_demand, waiting_lines, waiting_pods
 from fairburst.policy.arrays import FloatArray
-from fairburst.policy.model import WaitingPods
+from fairburst.policy.model import QueueKind, QueueSpec, WaitingPods
 
 
 class DemandTable:
-    """The demand of each managed namespace, and (N, K) arrays of the governing queues' rows; (N,) `pods` that they have or want."""
+    """The demand of each managed namespace, and (N, K) arrays of the governing queues' rows; (N,) `pods` that they have or want.
+
+    oldest: by row of a latency queue, when the oldest of its work was created, if that is known.
+    """
 
     def __init__(self, contained: Containment) -> None:
         self._contained = contained
@@ -22,6 +25,7 @@ class DemandTable:
         self.resources: tuple[str, ...] = ()
         self.demand = self.usage = self.unit = np.zeros((0, 0))
         self.pods = np.zeros(0)
+        self.oldest: dict[int, float] = {}
         self.uncharged: dict[str, dict[str, float]] = {}
         self.waiting: WaitingPods | None = None
         self._listed: set[int] = set()  # rows with waiting pods
@@ -51,12 +55,14 @@ class DemandTable:
                 )
             self.by_namespace.setdefault(namespace, NamespaceDemand())
 
-    def lay_out(self, view: ClusterView, rows: Mapping[str, int], namespaces: Iterable[str] | None) -> None:
+    def lay_out(
+        self, view: ClusterView, rows: Mapping[str, int], queues: Sequence[QueueSpec], namespaces: Iterable[str] | None
+    ) -> None:  # fmt: skip
         """Write the rows of these namespaces, or all of them (None) if rows have moved."""
         if namespaces is None:
             shape = len(rows), len(view.pods.resources)
             self.demand, self.usage, self.unit = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-            self.pods = np.zeros(len(rows))
+            self.pods, self.oldest = np.zeros(len(rows)), {}
             namespaces = rows
             self.waiting = None
             self._listed.clear()
@@ -65,8 +71,15 @@ class DemandTable:
             if not namespaces:
                 return
             self.demand, self.usage, self.unit = self.demand.copy(), self.usage.copy(), self.unit.copy()
+            self.oldest = dict(self.oldest)
         for namespace in namespaces:
-            self._write(view, namespace, rows[namespace])
+            row = rows[namespace]
+            self._write(view, namespace, row)
+            oldest = self.by_namespace[namespace].oldest if queues[row].kind is QueueKind.LATENCY else None
+            if oldest is None:
+                self.oldest.pop(row, None)
+            else:
+                self.oldest[row] = oldest
         if self._lines:
             self.waiting = waiting_pods(self.waiting, self._lines)
             self._lines.clear()

@@ -124,10 +124,10 @@ class QuotaRounds:
         namespace_quota = self._expiring(round_, item, namespace_quota, quota)
         if item.mode.ceiling:
             present = amounts(quota.spec.hard) if quota is not None else {}
-            settled = self.hold_times.settled(item.namespace, round_.now)
-            if not settled:
+            gated = self.hold_times.reach_all_pods(item.namespace, round_.now)
+            if not gated:
                 self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
-            return [gated_target(namespace_quota, item, round_.snapshot, present, settled=settled)]
+            return [gated_target(namespace_quota, item, round_.snapshot, present, certain=gated)]
         parts = list[QuotaTarget]()
         if self._reserve is not None and item.entry is not None and item.row is not None and item.mode.divided:
             parts = self._reserve.targets(namespace_quota, item.entry, item.row, round_.snapshot, plan.result, usage.by_class, round_.now)

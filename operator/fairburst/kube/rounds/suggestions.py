@@ -37,7 +37,7 @@ class Suggestions:
     def watch(self, namespaces: frozenset[str], wall: float) -> None:
         """Keep the history of these namespaces and of no other."""
         self.histories.watch(namespaces, wall)
-        self.of = {name: told for name, told in self.of.items() if name.partition("/")[0] in namespaces}
+        self.of = {name: suggestion for name, suggestion in self.of.items() if name.partition("/")[0] in namespaces}
         self._looked_at = {name: at for name, at in self._looked_at.items() if name in namespaces}
 
     def look(self, plan: RoundPlan, memory: Memory, config: PolicyConfig, wall: float, now: float) -> str | None:
@@ -51,19 +51,19 @@ class Suggestions:
         snapshot, row = plan.snapshot, rows[namespace]
         history = self.histories.read(namespace, snapshot.resources, wall)
         found = suggest(bursts_of(history, snapshot.committed_capacity.clip(min=SMALLEST)), snapshot.resources)
-        told: Mapping[str, Any] = {"message": f"No declaration is suggested: {found}."}
+        suggestion: Mapping[str, Any] = {"message": f"No declaration is suggested: {found}."}
         if isinstance(found, Suggestion):
-            told = self._told(found, snapshot, row, memory, config, wall)
+            suggestion = self._suggested(found, snapshot, row, memory, config, wall)
         name = snapshot.queues[row].name
-        if self.of.get(name) == told:
+        if self.of.get(name) == suggestion:
             return None
-        self.of[name] = told
+        self.of[name] = suggestion
         return namespace
 
     def _at(self, namespace: str) -> float:
         return self._looked_at.get(namespace, -math.inf)
 
-    def _told(
+    def _suggested(
         self, found: Suggestion, snapshot: ClusterSnapshot, row: int, memory: Memory, config: PolicyConfig, wall: float
     ) -> dict[str, Any]:
         observed = snapshot.queues[row]

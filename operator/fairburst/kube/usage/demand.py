@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 
 from fairburst.bounds import MOST_AMOUNT, bounded_amount
 from fairburst.kube.api.objects import PodTemplate
+from fairburst.kube.times import to_epoch
 from fairburst.kube.usage.effective_requests import template_lacks_requests, template_requests
 from fairburst.kube.usage.pod_usage import NamespaceUsage, OwnerUsage
 from fairburst.kube.workloads.job import is_held
@@ -66,7 +68,7 @@ class NamespaceDemand:
     placeable: the demand without pods that no node could hold next to the rest of their controller's: a level for them would be idle.
     desired_pods: every controller that wants or has pods. held: Jobs that fairburst has to start; `demand` includes them. waiting: pods
     without a node, future ones included, by the requests of one; a held Job counts as one, because it starts whole. The list is empty where
-    pods wait that no object announces.
+    pods wait that no object announces. created: when each controller with such work was created, None for work of unknown age.
     """
 
     demand: dict[str, float] = field(default_factory=dict)
@@ -77,6 +79,17 @@ class NamespaceDemand:
     desired_pods: list[DesiredPods] = field(default_factory=list)
     held: list[HeldJob] = field(default_factory=list)
     waiting: list[tuple[Mapping[str, float], float]] = field(default_factory=list)
+    created: set[str | None] = field(default_factory=set)
+
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest of this work was created, in seconds since the epoch. None if that is not known.
+
+        The controller's age counts: its pods may have been lost and made again.
+        """
+        if not self.created or None in self.created:
+            return None
+        return to_epoch(datetime.fromisoformat(min(time for time in self.created if time is not None)))
 
 
 def namespace_demand(
@@ -111,6 +124,7 @@ def namespace_demand(
         pods = max(owner.wanted, owner.existing, (elastic or {}).get(owner.uid, 0))
         if pods:
             result.desired_pods.append(DesiredPods(priced, controller))
+            result.created.add(controller.metadata.creation_timestamp)
         placeable = max(owner.existing, min(pods, fitting(requests)))
         for resource, amount in requests.items():
             result.demand[resource] = result.demand.get(resource, 0.0) + (pods - apart) * amount
@@ -158,6 +172,7 @@ def _add_to_come(
             held, need = kind.suspends and is_held(controller), dict[str, float]()
             for coming in filter(lambda one: belongs(one.template), kind.to_come(controller, controllers, held)):
                 requests = _counted(template_requests(coming.template.spec), resources)
+                result.created.add(controller.metadata.creation_timestamp)
                 for resource, amount in requests.items():
                     need[resource] = bounded_amount(need.get(resource, 0.0) + coming.pods * amount)
                     result.placeable[resource] = result.placeable.get(resource, 0.0) + min(coming.pods, fitting(requests)) * amount
@@ -187,6 +202,7 @@ def _add_unannounced(result: NamespaceDemand, usage: NamespaceUsage, announced: 
     for resource, stored in usage.stored.items():
         unannounced = stored - announced.get(resource, 0.0)
         if unannounced > 1e-9 * stored:
+            result.created.add(None)
             step = max(result.unit.get(resource, 0.0), GROWTH_FRACTION * unannounced) if usage.unannounced and grows else 0.0
             for amounts in (result.demand, result.placeable):
                 amounts[resource] = amounts.get(resource, 0.0) + unannounced + step

@@ -10,7 +10,7 @@ from fairburst.kube.times import from_epoch
 from fairburst.kube.views.conditions import ConditionValue
 
 START_FORECAST = "StartForecast"  # the type of the condition and the reason of the Event
-LONGEST_SECONDS = 7 * 86_400.0  # a start that lies further ahead is not told
+LONGEST_SECONDS = 7 * 86_400.0  # a start that lies further ahead is not published
 _MATERIAL = 0.25  # of the time ahead: an end of an interval that moves by less is the same answer
 _STEADY_SECONDS = 5.0
 _PROBABILITY_STEP = 0.1
@@ -35,13 +35,13 @@ class StartForecast:
         even = "" if math.isinf(middle[1]) else f", in {_span(*middle)} with 50 %"
         return f"It starts in {_span(low, high)} with 90 % confidence{even}."
 
-    def same_as(self, told: StartForecast, now: float) -> bool:
-        """Return whether a reader of `told` would learn nothing from this one."""
-        if now > told.intervals[90][1]:
+    def same_as(self, former: StartForecast, now: float) -> bool:
+        """Return whether a reader of `former` would learn nothing from this one."""
+        if now > former.intervals[90][1]:
             return False
         return all(
             mine == theirs or (math.isfinite(theirs) and abs(mine - theirs) <= max(_STEADY_SECONDS, _MATERIAL * (theirs - now)))
-            for mine, theirs in zip(self.intervals[90], told.intervals[90], strict=True)
+            for mine, theirs in zip(self.intervals[90], former.intervals[90], strict=True)
         )
 
 
@@ -61,11 +61,11 @@ class DeadlineForecast:
             which = "a burst that came now" if self.opens is None else f"the burst of {clock(self.opens)}"
         return f"Forward runs say: the deadline of {which} holds with a probability of {100 * self.probability:.0f} %."
 
-    def same_as(self, told: DeadlineForecast) -> bool:
-        """Return whether a reader of `told` would learn nothing from this one."""
-        if (self.is_open, self.opens) != (told.is_open, told.opens) or (self.probability == 1.0) != (told.probability == 1.0):
+    def same_as(self, former: DeadlineForecast) -> bool:
+        """Return whether a reader of `former` would learn nothing from this one."""
+        if (self.is_open, self.opens) != (former.is_open, former.opens) or (self.probability == 1.0) != (former.probability == 1.0):
             return False
-        return abs(self.probability - told.probability) < _PROBABILITY_STEP
+        return abs(self.probability - former.probability) < _PROBABILITY_STEP
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class QueueForecast:
 
 @dataclass(slots=True)
 class Forecasts:
-    """The forecasts that are told. starts: by uid of the waiting object; queues: by namespace/name. changes: calls of `replace`.
+    """The forecasts that are published. starts: by uid of the waiting object; queues: by namespace/name. changes: calls of `replace`.
 
     An answer that changes nothing material for a queue leaves its former one, so that it causes no write.
     """

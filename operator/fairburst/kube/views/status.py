@@ -13,7 +13,7 @@ from typing import Any
 
 from fairburst.kube.jobs.reserve import ReserveView
 from fairburst.kube.queues.core_values import promise_to_status, to_amounts
-from fairburst.kube.queues.former_places import in_present_places
+from fairburst.kube.queues.former_places import in_present_places, with_copies
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.times import to_text
 from fairburst.kube.usage.weekly_use import WeekSums
@@ -107,7 +107,7 @@ def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[st
             "window": _window(decision),
             "history": {"bursts": memory.bursts, "met": memory.met, "missed": memory.missed},
         }
-    return status
+    return with_copies(status)
 
 
 def _suggestion(item: StatusInput, current: Mapping[str, Any]) -> dict[str, Any]:

@@ -86,14 +86,14 @@ class StatusPlanner:
         figures: list[tuple[float, StatusWrite]] = []
         dues: dict[str, float] = {}
         for item in inputs:
-            uid, current, told = item.entry.uid, item.entry.obj.get("status") or {}, _told_by(item)
+            uid, current, published = item.entry.uid, item.entry.obj.get("status") or {}, _published_by(item)
             written_at = self._written_at.get(uid, -math.inf)
             earliest = written_at + self._interval
             accounts = min(earliest, written_at + ACCOUNTS_SECONDS) if item.entry.key[0] == "LatencyQueue" else earliest
-            if now < accounts and self._last_published.get(uid) == told:
+            if now < accounts and self._last_published.get(uid) == published:
                 _defer(dues, item, accounts)
                 continue
-            self._last_published[uid] = told
+            self._last_published[uid] = published
             status = self._status(item, current, resources, wall)
             patch = merge_difference(current, status)
             write = StatusWrite(item.entry, patch, status)
@@ -134,7 +134,7 @@ class StatusPlanner:
     def retain(self, uids: Container[str]) -> None:
         """Forget every other queue."""
         self._written_at = {uid: at for uid, at in self._written_at.items() if uid in uids}
-        self._last_published = {uid: told for uid, told in self._last_published.items() if uid in uids}
+        self._last_published = {uid: published for uid, published in self._last_published.items() if uid in uids}
 
 
 def _defer(dues: dict[str, float], item: StatusInput | StatusWrite, at: float) -> None:
@@ -147,16 +147,16 @@ def _has_accounts(item: StatusInput, patch: Mapping[str, Any]) -> bool:
     return item.entry.key[0] == "LatencyQueue" and not _ACCOUNTS.isdisjoint(patch.get("internal") or ())
 
 
-def _told_by(item: StatusInput) -> tuple[Any, ...]:
+def _published_by(item: StatusInput) -> tuple[Any, ...]:
     """Return the published values of the status, without figures that drift."""
     verdicts = tuple((one.type, one.status, one.reason) for one in item.conditions if one.type != START_FORECAST)
     decision, memory = item.decision, item.memory
     if decision is None or memory is None:
         return item.entry.generation, verdicts
     counted = memory.bursts, memory.met, memory.missed, memory.refused
-    told = item.entry.generation, verdicts, decision.guarantee_class, decision.window, memory.promise, counted, decision.admission
+    published = item.entry.generation, verdicts, decision.guarantee_class, decision.window, memory.promise, counted, decision.admission
     bursts = None if item.uncertainty is None else item.uncertainty["bursts"]
-    return (*told, item.reserve is not None, item.holds, item.suggestion, bursts)
+    return (*published, item.reserve is not None, item.holds, item.suggestion, bursts)
 
 
 def merge_difference(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,5 +198,5 @@ def _is_structural(patch: Mapping[str, Any], current: Mapping[str, Any]) -> bool
 
 def _verdicts(conditions: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Return what of the conditions is news. A forecast is a figure that drifts."""
-    told = (one for one in conditions if one["type"] != START_FORECAST)
-    return [(one["type"], one["status"], one["reason"], one.get("observedGeneration")) for one in told]
+    published = (one for one in conditions if one["type"] != START_FORECAST)
+    return [(one["type"], one["status"], one["reason"], one.get("observedGeneration")) for one in published]

@@ -33,22 +33,22 @@ def week_parts(sums: WeekSums, current: Mapping[str, Any]) -> dict[str, Any]:
     idle = not account and not sums.values[USED] and not sums.values[WANTED]
     if week is None or idle or sums.as_of - sums.since < FIRST_SECONDS:
         return kept
-    told = {} if sums.last is None else {"lastWeek": _told(sums.last)}
-    return {"week": _told(week), **told, "account": sums_to_account(sums)}
+    last = {} if sums.last is None else {"lastWeek": _figures(sums.last)}
+    return {"week": _figures(week), **last, "account": sums_to_account(sums)}
 
 
 def _is_good(sums: WeekSums, account: Mapping[str, Any], shown: Any) -> bool:
     """Return whether the stored figures may stand."""
     try:
         stored = sums_of(WeekAccount.model_validate(account, by_alias=True, by_name=False))
-        told = WeekStatus.model_validate(shown, by_alias=True, by_name=False)
+        shown_week = WeekStatus.model_validate(shown, by_alias=True, by_name=False)
     except ValidationError:
         return False
     if to_text(stored.since) != to_text(sums.since):  # a status holds microseconds, a clock has finer steps
         return False
     if 0.0 <= sums.as_of - stored.as_of < MOST_OFTEN_SECONDS:
         return True
-    return _near(sums.week, Week(sums.since, told.used_percent, told.served_percent))
+    return _near(sums.week, Week(sums.since, shown_week.used_percent, shown_week.served_percent))
 
 
 def _near(one: Week | None, other: Week | None) -> bool:
@@ -59,6 +59,6 @@ def _near(one: Week | None, other: Week | None) -> bool:
     return one.served is None or other.served is None or abs(one.served - other.served) < POINT
 
 
-def _told(week: Week) -> dict[str, Any]:
+def _figures(week: Week) -> dict[str, Any]:
     served = {} if week.served is None else {"servedPercent": round(week.served)}
     return {"since": to_text(week.since), "usedPercent": round(week.used), **served}

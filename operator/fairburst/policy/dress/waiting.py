@@ -85,9 +85,9 @@ def sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> Work:
     is_running = np.arange(len(listed)) < len(running)
     request = _stacked(listed, [job.request for job in listed], width)
     wanted = _stacked(listed, [job.request if job.wanted is None else job.wanted for job in listed], width)
-    told = np.array([job.used is not None for job in listed], dtype=np.bool_)
+    reported = np.array([job.used is not None for job in listed], dtype=np.bool_)
     held = _stacked(listed, [job.request if job.used is None else job.used for job in listed], width)
-    held = np.where(told[:, None], held, np.where(is_running[:, None], wanted, 0.0))
+    held = np.where(reported[:, None], held, np.where(is_running[:, None], wanted, 0.0))
     small = _fixed_or_now(listed, is_small(request, levels.pool, config.size_threshold))
     whole = config.start_mode is StartMode.WHOLE_JOBS
     too_large = ~is_running & (request > levels.live_capacity + slack_of(levels.live_capacity)).any(axis=1)

@@ -1,0 +1,127 @@
+"""Charge open windows for what ran since their accounts were written: the first step of a replica that begins to lead. Pure.
+
+An account goes on at its last rate, and the leader that wrote it may have been killed before it wrote another. What this process has seen
+run counts instead. For the time before that, the larger of both counts: of the pods that run now it is known since when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from fairburst.kube.usage.recent_use import RecentUse
+from fairburst.policy.arrays import FloatArray
+from fairburst.policy.drf import inverse_capacity
+from fairburst.policy.model import ClusterSnapshot, Memory, QueueMemory, WindowState
+from fairburst.policy.tolerance import TOLERANCE
+
+Piece = tuple[float, FloatArray | None, bool]
+
+
+def charge_absence(
+    memory: Memory, snapshot: ClusterSnapshot, bound_in: Callable[[str], Mapping[str, float]], recent: RecentUse, wall: float, now: float
+) -> Memory:
+    """Return the memory that was read from the cluster, with the accounts of open windows carried to `wall`, or to their deadlines.
+
+    A window that should have opened meanwhile is opened by the core, at its time. Until `wall` it is charged at the mean rate since then.
+    bound_in: the requests of a namespace's bound pods now. `wall` is seconds since the
+    epoch, `now` monotonic seconds.
+    """
+    inverse = inverse_capacity(np.where(snapshot.committed_capacity > 0, snapshot.committed_capacity, snapshot.live_capacity))
+    charged: dict[str, QueueMemory] = {}
+    for row, spec in enumerate(snapshot.queues):
+        entry = memory.queues.get(spec.name)
+        begun = None if entry is None else _last_window(entry, wall)
+        if entry is None or begun is None:
+            continue
+        (start, end), ago, namespace = begun, now - wall, spec.name.partition("/")[0]
+        bound = np.array([bound_in(namespace).get(resource, 0.0) for resource in snapshot.resources])
+        pieces = recent.pieces(namespace, snapshot.resources, bound, start + ago, end + ago, now)
+        most = _guaranteed(entry, snapshot.resources, snapshot.unit[row]) * inverse
+        if entry.window is not None and entry.window.state is WindowState.OPEN:
+            charged[spec.name] = _charged(entry, snapshot.resources, inverse, most, pieces, end)
+        else:
+            before = _carried(entry, start)
+            charged[spec.name] = _at_mean_rates(before, _charged(before, snapshot.resources, inverse, most, pieces, end))
+    if not charged:
+        return memory
+    return Memory({**memory.queues, **charged}, memory.next_admission_order, memory.columns, memory.dress)
+
+
+def _last_window(entry: QueueMemory, wall: float) -> tuple[float, float] | None:
+    """Return from when to when use is to be charged to the window that is open, or should have opened; None without one."""
+    window, burst = entry.window, entry.promise.burst
+    if window is None:
+        return None
+    if window.state is WindowState.OPEN and window.deadline is not None:
+        start, deadline = entry.ledger_as_of, window.deadline
+    elif window.state in {WindowState.CLOSED, WindowState.ARMED} and burst is not None and window.opens_by >= entry.ledger_as_of:
+        start, deadline = window.opens_by, window.opens_by + burst.deadline_seconds
+    else:
+        return None
+    end = min(wall, deadline)
+    return (start, end) if start < end else None
+
+
+def _carried(entry: QueueMemory, at: float) -> QueueMemory:
+    """Return the entry as of a later time, at its own rates."""
+    since = at - entry.ledger_as_of
+    return replace(
+        entry,
+        ledger_value=entry.ledger_value + entry.ledger_rate * since,
+        delivered_value=entry.delivered_value + entry.delivered_rate * since,
+        received={name: (value + rate * since, rate) for name, (value, rate) in entry.received.items()},
+        ledger_as_of=at,
+    )
+
+
+def _at_mean_rates(before: QueueMemory, after: QueueMemory) -> QueueMemory:
+    """Return the entry before, with the rates that lead to the one after."""
+    seconds = after.ledger_as_of - before.ledger_as_of
+    values = {name: before.received.get(name, (0.0, 0.0))[0] for name in after.received}
+    return replace(
+        before,
+        ledger_rate=(after.ledger_value - before.ledger_value) / seconds,
+        delivered_rate=(after.delivered_value - before.delivered_value) / seconds,
+        received={name: (values[name], (value - values[name]) / seconds) for name, (value, _) in after.received.items()},
+    )
+
+
+def _charged(
+    entry: QueueMemory, resources: tuple[str, ...], inverse: FloatArray, most: FloatArray, pieces: Iterator[Piece], end: float
+) -> QueueMemory:
+    """Return the entry with its counters as of `end`. most: (K,) shares that count as guaranteed at once."""
+    received, rates = np.array([entry.received.get(resource, (0.0, 0.0)) for resource in resources]).T
+    part = min(entry.ledger_rate / entry.delivered_rate, 1.0) if entry.delivered_rate > 0 else 1.0  # the rest was spare
+    ledger, delivered, last = entry.ledger_value, entry.delivered_value, (rates, entry.ledger_rate, entry.delivered_rate)
+    for number, (seconds, usage, seen) in enumerate(pieces):
+        shares = np.zeros(len(resources)) if usage is None else usage * inverse
+        charges = np.minimum(shares * part, most)
+        use, charge = float(shares.max()), float(charges.max())
+        if not seen:
+            use, charge, charges = max(use, entry.delivered_rate), max(charge, entry.ledger_rate), np.maximum(charges, rates)
+        ledger, delivered, received = ledger + charge * seconds, delivered + use * seconds, received + charges * seconds
+        if number == 0:
+            last = charges, charge, use
+    return replace(
+        entry,
+        ledger_value=ledger,
+        ledger_rate=last[1],
+        delivered_value=delivered,
+        delivered_rate=last[2],
+        ledger_as_of=end,
+        received={name: (float(received[at]), float(last[0][at])) for at, name in enumerate(resources)},
+    )
+
+
+def _guaranteed(entry: QueueMemory, resources: tuple[str, ...], unit: FloatArray) -> FloatArray:
+    """Return (K,) the most that counts at once: the rate of the declared burst in whole pods. Infinite where nothing is declared."""
+    burst = entry.promise.burst
+    if burst is None:
+        return np.full(len(resources), np.inf)
+    speed = burst.duration_seconds / burst.deadline_seconds
+    rate = np.array([burst.resources.get(resource, np.inf) * speed for resource in resources])
+    whole = np.where(unit > 0, unit, 1.0)
+    return np.where(unit > 0, np.ceil(rate / whole - TOLERANCE) * whole, rate)

@@ -1,0 +1,177 @@
+"""The attacks of test_tenants.py while the operator runs: after each, one check of what the attacker gained and what the others lost.
+
+The cluster is full: the attacker's batch queue and another tenant's want all of it, and a third has a hard queue whose burst runs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from e2e.cluster import Cluster
+from e2e.harness import OperatorProcess, install_manifests
+from e2e.waiting import PATIENCE_SECONDS, until
+from tests.support.attacks import bursty
+from tests.support.attacks import job as endless_job
+from tests.support.queues import queue
+from tests.t1.test_tenants import ATTACKS, BATCH, BURSTS, FLOOR, FORBIDDEN, OTHERS, Attack, Site, prepared, refusal
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+JsonObject = dict[str, Any]
+VICTIM, BURST_PODS, NODES, NODE_CPU = "victim", 4, 2, 8
+ATTACKERS, OWNERS = (BATCH, BURSTS, FLOOR), (BATCH, BURSTS, OTHERS, VICTIM)
+# In Quota mode the operator holds nothing: it has let go what was held, so that nothing is left to take off.
+LET_GO = {
+    "gate, by JSON patch",
+    "all gates, by merge patch",
+    "gate, by replacing the pod",
+    "resuming a held Job",
+    "making a held Job one's own",
+}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What must be the same after an attack: by namespace what is promised and granted, what runs of the others, what is labelled."""
+
+    granted: dict[str, JsonObject]
+    running: dict[str, int]
+    labels: dict[str, JsonObject]
+
+
+@dataclass(frozen=True)
+class Operated:
+    site: Site
+    operator: OperatorProcess
+
+    def rounds(self, count: int) -> None:
+        """Wait for the end of so many more rounds that begin from now on; a change of the victim's annotations starts each."""
+        for number in range(count + 1):  # the first may have begun before
+            ended = self.operator.metrics()["fairburst_rounds_total"]
+            self.site.admin("annotate", "latq", "queue", "-n", VICTIM, f"example.com/look={number}-{ended}", "--overwrite")
+            until(lambda ended=ended: self.operator.metrics()["fairburst_rounds_total"] > ended, PATIENCE_SECONDS, "a round")  # type: ignore[misc]
+
+
+def objects(site: Site, kinds: str) -> list[JsonObject]:
+    found: list[JsonObject] = json.loads(site.admin("get", kinds, "-A", "-o", "json"))["items"]
+    return found
+
+
+def running(pods: list[JsonObject], where: str) -> list[JsonObject]:
+    """Pods of a namespace that occupy a node."""
+    mine = [one for one in pods if one["metadata"]["namespace"] == where and one["spec"].get("nodeName")]
+    return [one for one in mine if one["status"]["phase"] in {"Pending", "Running"}]
+
+
+def standing(site: Site) -> Standing:
+    queues = {one["metadata"]["namespace"]: one for one in objects(site, "latq,thrq") if one["metadata"]["namespace"] in OWNERS}
+    granted = {}
+    for where, one in queues.items():
+        status, spec = one.get("status") or {}, one["spec"]
+        window = {key: (status.get("window") or {}).get(key) for key in ("index", "opened", "deadline")}
+        asked = {key: spec.get(key) for key in ("weight", "enforcement", "reclaim", "pool")}
+        granted[where] = {key: status.get(key) for key in ("class", "podPriority", "promise")} | asked | {"window": window}
+    pods = objects(site, "pods")
+    labels = {one["metadata"]["name"]: one["metadata"]["labels"] for one in objects(site, "namespaces")}
+    others = {where: len(running(pods, where)) for where in (OTHERS, VICTIM)}
+    return Standing(granted, others, {where: labels[where] for where in (*ATTACKERS, OTHERS, VICTIM)})
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Cpu that an attacker occupies, and its bound: its queue's level (without a queue: the quota) and one pod."""
+
+    occupied: float
+    bound: float
+
+
+def holds(site: Site) -> dict[str, Hold]:
+    queues = {one["metadata"]["namespace"]: one for one in objects(site, "latq,thrq")}
+    quotas = {one["metadata"]["namespace"]: one for one in objects(site, "resourcequota") if one["metadata"]["name"] == "fairburst"}
+    pods, found = objects(site, "pods"), {}
+    for where in ATTACKERS:
+        sizes = [cores(one["spec"]["containers"][0]["resources"]["requests"]["cpu"]) for one in running(pods, where)]
+        hard = cores(quotas[where]["spec"]["hard"]["requests.cpu"])
+        level = cores(queues[where]["status"].get("allocation", {}).get("cpu", "0")) if where in queues else hard
+        found[where] = Hold(sum(sizes), level + max(sizes, default=0.0))
+    return found
+
+
+def gained(before: dict[str, Hold], after: dict[str, Hold]) -> dict[str, Hold]:
+    """Attackers that occupy more than before and more than their bound. A level that falls takes no pod that runs."""
+    return {where: one for where, one in after.items() if one.occupied > max(before[where].occupied, one.bound) + 1e-6}
+
+
+def beyond(site: Site) -> list[str]:
+    return [where for where, one in holds(site).items() if one.occupied > one.bound + 1e-6]
+
+
+def cores(text: str) -> float:
+    return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
+
+
+@pytest.fixture(scope="module")
+def operated(fresh_cluster: Callable[..., Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operated]:
+    cluster = fresh_cluster(nodes=NODES, node_cpu=str(NODE_CPU), node_memory="64Gi")
+    config = tmp_path_factory.mktemp("operated") / "config.yaml"
+    config.write_text("smallJobs: {enabled: true}")
+    install_manifests(cluster, config)
+    site = prepared(cluster)
+    with OperatorProcess(cluster, {"smallJobs": {"enabled": True}}, name="operated", install=False) as operator:
+        site.admin("create", "namespace", VICTIM)
+        site.admin("create", "-f", "-", body=queue("LatencyQueue", bursty(BURST_PODS, 600), VICTIM))
+        until(lambda: promised(site), PATIENCE_SECONDS, "the victim's promise")
+        site.admin("create", "-n", VICTIM, "-f", "-", body=endless_job("burst", BURST_PODS))
+        until(lambda: standing(site).running[VICTIM] == BURST_PODS, PATIENCE_SECONDS, "the victim's burst to run")
+        for where in (BATCH, OTHERS):
+            site.admin("create", "-n", where, "-f", "-", body=endless_job("work", NODES * NODE_CPU))
+        made = Operated(site, operator)
+        until(lambda: settled(made), PATIENCE_SECONDS, "the cluster to be full and calm")
+        yield made
+
+
+def promised(site: Site) -> bool:
+    granted = standing(site).granted[VICTIM]
+    return bool(granted["class"] == "Hard" and granted["podPriority"]["className"] == "fairburst-hard")
+
+
+def settled(operated: Operated) -> bool:
+    """Pods that an attacker was lent before the others had work are ended here, as they would end by themselves where work ends."""
+    site = operated.site
+    pods = objects(site, "pods")
+    for where in beyond(site):
+        spare = max(running(pods, where), key=lambda one: one["metadata"]["name"].startswith("work"))["metadata"]["name"]
+        site.admin("delete", "pod", spare, "-n", where, "--grace-period=0", "--force")
+    full = sum(len(running(pods, where)) for where in (BATCH, OTHERS, VICTIM)) >= NODES * NODE_CPU - 3
+    before = standing(site)
+    operated.rounds(2)
+    return full and not beyond(site) and standing(site) == before and before.granted[VICTIM]["window"]["opened"] is not None
+
+
+@pytest.mark.parametrize(("attack", "want_message"), ATTACKS)
+def test_an_attack_gains_nothing_and_costs_no_one_a_promise(
+    operated: Operated, request: pytest.FixtureRequest, attack: Attack, want_message: str
+) -> None:
+    site = operated.site
+    before, held = standing(site), holds(site)
+    said = refusal(lambda: attack(site))
+    if request.node.callspec.id not in LET_GO:
+        assert re.search(r"cannot \w+ resource" if want_message is FORBIDDEN else re.escape(want_message), said), said or "it went through"
+    operated.rounds(2)
+    assert standing(site) == before, "what the others lost, or the attacker was given"
+    assert gained(held, holds(site)) == {}
+
+
+def test_the_operator_did_its_work_through_all_of_it(operated: Operated) -> None:
+    """Last: the check above would also hold where nothing moves any more."""
+    site = operated.site
+    site.admin("delete", "job", "work", "-n", OTHERS)
+    site.admin("delete", "pod", "-l", "batch.kubernetes.io/job-name=work", "-n", OTHERS, "--grace-period=0", "--force")
+    wanted = NODES * NODE_CPU - BURST_PODS - 3
+    until(lambda: len(running(objects(site, "pods"), BATCH)) >= wanted, PATIENCE_SECONDS, "the attacker to be lent what came free")
