@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fairburst.kube.api.objects import Pod
+from fairburst.kube.queues.spaces import Spaces
 from fairburst.kube.rounds.absence import charge_absence
 from fairburst.kube.times import to_text
 from fairburst.kube.usage.recent_use import KEPT_SECONDS, RecentUse
@@ -80,6 +81,15 @@ class TestRecentUse:
         recent = history((0, None, bound("1")), (10, None, bound("8")), (20, bound("8"), bound("1")), (25, bound("1"), None))
         want = [(5, 1.0, True), (10, 9.0, True), (5, 2.0, True), (5, 1.0, True)]
         assert pieces(recent, 5, 30, used=1.0) == want
+
+    def test_pods_of_a_further_queue_count_for_its_own_space(self) -> None:
+        nightly = bound("8")
+        nightly.spec.priority_class_name = "fairburst-queue-1"
+        recent = history((5, None, nightly), (10, None, bound()), (15, nightly, None), (20, bound(), None))
+        spaces = Spaces({"l": {"nightly": 1}})
+        for space, want in (("l", [0.0, 2.0, 0.0]), ("l/nightly", [0.0, 8.0, 0.0])):
+            found = recent.pieces(space, ("cpu",), np.array([0.0]), NOW, NOW + 30, NOW + 30, spaces)
+            assert [float(usage[0]) for _, usage, _ in found if usage is not None] == want
 
     def test_what_was_longer_ago_is_not_known(self) -> None:
         recent = history((0, None, bound()), (100, bound(), None), (100 + KEPT_SECONDS, None, bound()))

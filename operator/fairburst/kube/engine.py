@@ -226,8 +226,8 @@ class Engine:
         if self._recent is not None:
             recent, self._recent = self._recent, None
             with self.contained.object("charge the absence of", ""):
-                bound_in = lambda namespace: view.pods.namespace(namespace).bound  # noqa: E731
-                self.memory = charge_absence(self.memory, snapshot, bound_in, recent, wall, now)
+                bound_in = lambda space: view.pods.namespace(space).bound  # noqa: E731
+                self.memory = charge_absence(self.memory, snapshot, bound_in, recent, wall, now, queue_set.spaces)
         started = time.perf_counter()
         try:
             result, self.memory = self._decide(snapshot, self.memory, self._policy, wall)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fairburst.kube.queues.spaces import UNDIVIDED, Spaces
 from fairburst.kube.usage.recent_use import RecentUse
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.drf import inverse_capacity
@@ -21,13 +22,14 @@ Piece = tuple[float, FloatArray | None, bool]
 
 
 def charge_absence(
-    memory: Memory, snapshot: ClusterSnapshot, bound_in: Callable[[str], Mapping[str, float]], recent: RecentUse, wall: float, now: float
-) -> Memory:
+    memory: Memory, snapshot: ClusterSnapshot, bound_in: Callable[[str], Mapping[str, float]], recent: RecentUse, wall: float, now: float,
+    spaces: Spaces = UNDIVIDED,
+) -> Memory:  # fmt: skip
     """Return the memory that was read from the cluster, with the accounts of open windows carried to `wall`, or to their deadlines.
 
     A window that should have opened meanwhile is opened by the core, at its time. Until `wall` it is charged at the mean rate since then.
-    bound_in: the requests of a namespace's bound pods now. `wall` is seconds since the
-    epoch, `now` monotonic seconds.
+    bound_in: the requests of a space's bound pods now. `wall` is seconds since the epoch, `now` monotonic seconds. spaces: the divided
+    namespaces.
     """
     inverse = inverse_capacity(np.where(snapshot.committed_capacity > 0, snapshot.committed_capacity, snapshot.live_capacity))
     charged: dict[str, QueueMemory] = {}
@@ -36,9 +38,9 @@ def charge_absence(
         begun = None if entry is None else _last_window(entry, wall)
         if entry is None or begun is None:
             continue
-        (start, end), ago, namespace = begun, now - wall, spec.name.partition("/")[0]
-        bound = np.array([bound_in(namespace).get(resource, 0.0) for resource in snapshot.resources])
-        pieces = recent.pieces(namespace, snapshot.resources, bound, start + ago, end + ago, now)
+        (start, end), ago, space = begun, now - wall, spaces.of_queue(*spec.name.split("/"))
+        bound = np.array([bound_in(space).get(resource, 0.0) for resource in snapshot.resources])
+        pieces = recent.pieces(space, snapshot.resources, bound, start + ago, end + ago, now, spaces)
         most = _guaranteed(entry, snapshot.resources, snapshot.unit[row]) * inverse
         if entry.window is not None and entry.window.state is WindowState.OPEN:
             charged[spec.name] = _charged(entry, snapshot.resources, inverse, most, pieces, end)

@@ -14,6 +14,7 @@ from datetime import datetime
 import numpy as np
 
 from fairburst.kube.api.objects import Pod
+from fairburst.kube.queues.spaces import UNDIVIDED, Spaces
 from fairburst.kube.times import to_epoch
 from fairburst.kube.usage.effective_requests import milli_requests
 from fairburst.policy.arrays import FloatArray
@@ -26,7 +27,7 @@ class RecentUse:
 
     def __init__(self) -> None:
         self._watched_since = math.inf
-        self._changes: deque[tuple[float, str, int, Mapping[str, int]]] = deque()
+        self._changes: deque[tuple[float, str, str, int, Mapping[str, int]]] = deque()
 
     def watch_from(self, now: float) -> None:
         """From now on this process sees every change."""
@@ -45,18 +46,20 @@ class RecentUse:
             listed = old is None and math.isinf(self._watched_since)
             at = now - _seconds_bound(pod, wall) if listed else now
             if at >= now - KEPT_SECONDS:
-                self._changes.append((at, pod.metadata.namespace, sign, amounts))
+                self._changes.append((at, pod.metadata.namespace, pod.spec.priority_class_name, sign, amounts))
 
     def pieces(
-        self, namespace: str, resources: tuple[str, ...], bound: FloatArray, begin: float, end: float, now: float
+        self, space: str, resources: tuple[str, ...], bound: FloatArray, begin: float, end: float, now: float, spaces: Spaces = UNDIVIDED
     ) -> Iterator[tuple[float, FloatArray | None, bool]]:
-        """Yield the use of a namespace from `end` back to `begin`, as seconds, (K,) amounts and whether this process saw all of it.
+        """Yield the use of a space from `end` back to `begin`, as seconds, (K,) amounts and whether this process saw all of it.
 
-        `bound`: (K,) requests of all bound pods now. Amounts that were not all seen are a lower bound: pods may have ended before. None:
-        not known at all.
+        `spaces`: the namespaces as they are divided now. `bound`: (K,) requests of all bound pods now. Amounts that were not all seen are a
+        lower bound: pods may have ended before. None: not known at all.
         """
         horizon, level, at = now - KEPT_SECONDS, bound.copy(), now
-        marks = [(time, sign, amounts) for time, name, sign, amounts in self._changes if name == namespace]
+        marks = [
+            (time, sign, amounts) for time, name, class_name, sign, amounts in self._changes if spaces.of_class(name, class_name) == space
+        ]
         marks += [(time, 0, {}) for time in (self._watched_since, horizon) if time < now]
         for time, sign, amounts in (*sorted(marks, key=lambda mark: -mark[0]), (-math.inf, 0, {})):
             seconds = min(at, end) - max(time, begin)
