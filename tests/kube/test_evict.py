@@ -142,7 +142,7 @@ async def test_who_has_changed_meanwhile_may_be_chosen_again_at_once(site: Site)
 
 
 class ExpiredFence:
-    server_seconds = waits_for_seconds = 1.0
+    server_seconds = 1.0
 
     def seconds_left(self) -> float:
         return 0.0

@@ -399,18 +399,6 @@ async def test_the_answer_to_a_write_does_not_bring_back_what_was_deleted_meanwh
             assert not informer.store
 
 
-async def test_of_two_answers_about_one_object_the_newer_one_stays_whichever_comes_first() -> None:
-    async with FakeApi(PODS) as api, api.client() as client:
-        api.put(PODS, pod("a"))
-        older = await client.get_json("/api/v1/namespaces/a/pods/a")
-        async with running(api) as (informer, _, _):
-            await watching(api)
-            newer = await client.merge_patch("/api/v1/namespaces/a/pods/a", {"metadata": {"labels": {"new": "yes"}}})
-            for answer in (newer, older):
-                informer.observe(msgspec.convert(answer, Pod))
-            assert informer.store["a", "a"].metadata.resource_version == newer["metadata"]["resourceVersion"]
-
-
 async def test_a_watch_that_is_taken_up_again_is_contact_although_nothing_happens() -> None:
     """After an outage quiet collections said nothing for up to a minute, and the process looked stuck."""
     async with FakeApi(PODS) as api:

@@ -444,10 +444,7 @@ class FixedFence:
     """A right to write until a given time."""
 
     def __init__(self, seconds: float) -> None:
-        self.server_seconds, self.waits_for_seconds = 3.0, 2.0
-        self._until = time.monotonic() + seconds
-
-    def renew(self, seconds: float) -> None:
+        self.server_seconds = 3.0
         self._until = time.monotonic() + seconds
 
     def seconds_left(self) -> float:
@@ -489,45 +486,3 @@ async def test_a_write_ends_with_the_right_to_write_and_the_server_is_told_to_hu
         assert 0.5 <= time.monotonic() - began < 30.0
         await ended
     assert asked == ["3s"]
-
-
-async def test_a_write_for_which_too_little_time_is_left_waits_for_the_renewal() -> None:
-    """It would be cut off, put off as one that failed, and might arrive nevertheless."""
-    answered: list[float] = []
-
-    async def slow(_: web.Request) -> web.StreamResponse:
-        await asyncio.sleep(0.4)
-        answered.append(time.monotonic())
-        return web.json_response({})
-
-    from fairburst.kube.api.auth import Credentials
-
-    async with Server(slow) as url, ApiClient(Credentials(url)) as client:
-        client.fence = fence = FixedFence(30.0)
-        await client.merge_patch("/first", {})
-        fence.renew(0.3)
-        write = asyncio.create_task(client.merge_patch("/second", {}))
-        await asyncio.sleep(0.1)
-        fence.renew(30.0)
-        await write
-        assert len(answered) == 2
-        fence.renew(0.3)
-        with pytest.raises(NotLeading):
-            await client.merge_patch("/third", {})
-        assert len(answered) == 2, "it was not sent"
-
-
-async def test_with_half_the_right_to_write_left_a_write_is_sent_however_slow_the_server_is() -> None:
-    async def slow(_: web.Request) -> web.StreamResponse:
-        await asyncio.sleep(1.0)
-        return web.json_response({})
-
-    from fairburst.kube.api.auth import Credentials
-
-    async with Server(slow) as url, ApiClient(Credentials(url)) as client:
-        client.fence = fence = FixedFence(30.0)
-        fence.waits_for_seconds = 0.2
-        await client.merge_patch("/first", {})
-        fence.renew(0.5)
-        with pytest.raises(Unavailable, match="no answer in time"):
-            await client.merge_patch("/second", {})

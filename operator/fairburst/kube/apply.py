@@ -96,32 +96,26 @@ class Applier:
         await self._label((namespace, UNMANAGED))
 
     async def _quota(self, write: QuotaWrite) -> None:
-        """Write spec.hard and status.hard: admission enforces the latter, and kube-controller-manager copies slowly when many change.
+        """Write spec.hard, then status.hard: admission enforces the latter, and kube-controller-manager copies slowly when many change.
 
-        Neither waits for the other: until both are there, that controller does what the missing one would.
+        Never side by side: that controller would put the former spec.hard over a status that came first.
         """
         collection = f"/api/v1/namespaces/{write.namespace}/resourcequotas"
         path = f"{collection}/{write.name}"
         if write.replace:
             await self._client.delete(path)
         stale = dict.fromkeys(write.stale_keys)
+        if write.create:
+            await self._client.create(collection, quota_body(write, self._pool))
+        else:
+            metadata: dict[str, Any] = {"labels": {POOL_LABEL: self._pool}, "ownerReferences": None}
+            if write.notes:
+                metadata["annotations"] = dict(write.notes)
+            await self._client.merge_patch(path, {"metadata": metadata, "spec": {"hard": {**write.hard, **stale}}})
         enforced: dict[str, Any] = {"hard": {**write.hard, **stale}}
         if write.used or stale:
             enforced["used"] = {**write.used, **stale}
-        if write.create:
-            await self._client.create(collection, quota_body(write, self._pool))
-            self._quota_seen(await self._client.merge_patch(f"{path}/status", {"status": enforced}))
-            return
-        metadata: dict[str, Any] = {"labels": {POOL_LABEL: self._pool}, "ownerReferences": None}
-        if write.notes:
-            metadata["annotations"] = dict(write.notes)
-        spec = self._client.merge_patch(path, {"metadata": metadata, "spec": {"hard": {**write.hard, **stale}}})
-        status = self._client.merge_patch(f"{path}/status", {"status": enforced})
-        answers = await asyncio.gather(spec, status, return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-            self._quota_seen(answer)
+        self._quota_seen(await self._client.merge_patch(f"{path}/status", {"status": enforced}))
 
     async def _delete_quota(self, key: QuotaKey) -> None:
         namespace, name = key

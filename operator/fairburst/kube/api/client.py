@@ -26,36 +26,19 @@ CONNECT_TIMEOUT_SECONDS = 10.0
 # Bookmarks arrive about once a minute, so a watch that is silent for longer has lost its connection.
 INACTIVITY_TIMEOUT_SECONDS = 70.0
 CONNECTIONS = 64
-NEXT_LOOK_SECONDS = 0.05  # between two looks whether the right to write was renewed
 
 JsonObject = dict[str, Any]
 Params = Mapping[str, str]
 
 
 class Fence(Protocol):
-    """Decides whether this process may write.
-
-    server_seconds: how long the server may work on a request that has reached it. waits_for_seconds: with so much time left a write is
-    sent, whatever it may take.
-    """
+    """Decides whether this process may write. server_seconds: how long the server may work on a request that has reached it."""
 
     server_seconds: float
-    waits_for_seconds: float
 
     def seconds_left(self) -> float:
         """Return how long this process may still write; zero or less if it may not."""
         ...
-
-
-class _Answers:
-    """How long writes have lately taken to be answered: the longest time, of which a tenth is forgotten with each shorter one."""
-
-    def __init__(self) -> None:
-        self.expected = 0.0
-
-    def took(self, seconds: float) -> None:
-        """Note one answer, or a write that was cut off after `seconds`."""
-        self.expected = max(seconds, 0.9 * self.expected)
 
 
 class RateLimiter:
@@ -100,7 +83,6 @@ class ApiClient:
         self.writes = writes or RateLimiter(300.0, 1000)
         self.fence: Fence | None = None
         self.retries: WriteRetries | None = None
-        self._answers = _Answers()
         self._all_answered = asyncio.Event()
         self._all_answered.set()
         self._writing = 0
@@ -232,28 +214,14 @@ class ApiClient:
         headers = {"Content-Type": content_type}
         if self.fence is None:
             return _object(await self._send(method, path, params, body=body, headers=headers))
-        left = await self._time_to_write(self.fence, f"{method} {path}")
+        left = self.fence.seconds_left()
+        if left <= 0:
+            raise NotLeading(f"{method} {path}: not sent, another replica may hold the lease")
         # The server must give up in time too: a request may wait there, in a queue or behind a webhook, for longer than the client waits.
         limited = {**(params or {}), "timeout": f"{self.fence.server_seconds:g}s"}
-        sent_at = time.monotonic()
-        try:
-            with self._under_way(), _translated(method, path):
-                async with asyncio.timeout(left):
-                    return _object(await self._send(method, path, limited, body=body, headers=headers))
-        finally:
-            self._answers.took(time.monotonic() - sent_at)
-
-    async def _time_to_write(self, fence: Fence, what: str) -> float:
-        """Return how long this process may still write, once that is long enough for an answer; raise NotLeading if it may not.
-
-        With slow answers the rest of a lease may be too short. A write cut off then may still arrive, and its object would be put off as
-        one that failed: the next renewal comes sooner.
-        """
-        while (left := fence.seconds_left()) > 0:
-            if left >= min(self._answers.expected, fence.waits_for_seconds):
-                return left
-            await asyncio.sleep(NEXT_LOOK_SECONDS)
-        raise NotLeading(f"{what}: not sent, another replica may hold the lease")
+        with self._under_way(), _translated(method, path):
+            async with asyncio.timeout(left):
+                return _object(await self._send(method, path, limited, body=body, headers=headers))
 
     async def writes_ended(self) -> None:
         """Wait until no write that passed the fence is under way."""

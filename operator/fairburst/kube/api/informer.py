@@ -172,16 +172,15 @@ class Informer(Generic[T]):
     def observe(self, new: T) -> None:
         """Store an object from the answer to a write, ahead of the watch. Older events of the watch are then ignored.
 
-        An object that is not in the store, although the watch is past its version, was deleted meanwhile and stays out. An answer older
-        than another to the same object is left out: two writes may be under way. Does not call `on_change`, because the writer already
-        knows the change.
+        An object that is not in the store, although the watch is past its version, was deleted meanwhile and stays out. Does not call
+        `on_change`, because the writer already knows the change.
         """
-        key, version, seen = _key(new), _number(new.metadata.resource_version), _number(self._version or "")
+        version, seen = _number(new.metadata.resource_version), _number(self._version or "")
+        if _key(new) not in self.store and version is not None and seen is not None and version <= seen:
+            return
         if version is not None:
-            if (key not in self.store and seen is not None and version <= seen) or version < self._ahead.get(key, version):
-                return
-            self._ahead[key] = version
-        self._put(key, new)
+            self._ahead[_key(new)] = version
+        self._put(_key(new), new)
 
     async def _list(self) -> None:
         """Replace the store by the server's list and report only the differences."""

@@ -149,7 +149,6 @@ class LeaderElection:
         self.standing_by.set()
         # A request that has reached the server at the deadline gets this long to end.
         self.server_seconds = times.lease - times.renew_deadline
-        self.waits_for_seconds = times.renew_deadline / 2  # renewals come in time up to answers as slow as that
         self._client, self._name, self._times = client, name, times
         self._collection = f"/apis/{API_VERSION}/namespaces/{namespace}/leases"
         self._candidacy = Candidacy(identity, times)
