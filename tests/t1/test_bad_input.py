@@ -194,7 +194,7 @@ def test_the_largest_allowed_spec_is_taken_in(site: Site) -> None:
 def test_a_second_queue_in_a_namespace_is_told_of_the_first(site: Site) -> None:
     site.apply(queue("LatencyQueue", "steady", burst(), "another"))
     ready = site.wait_for_condition("LatencyQueue", "steady", "Ready", "SecondQueue", "another")
-    assert "ThroughputQueue queue of pool default already governs namespace steady" in ready["message"]
+    assert "ThroughputQueue queue already governs namespace steady; beside it only ThroughputQueues" in ready["message"]
     site.delete("latencyqueue", "another", "steady")
     until(lambda: not site.get("latencyqueue", "another", "steady"), PATIENCE_SECONDS, "the second queue to go")
 
