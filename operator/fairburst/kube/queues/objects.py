@@ -36,7 +36,7 @@ class ObjectMeta(KubeModel):
 
 
 class LatencyQueue(KubeModel):
-    """A queue of bursty, latency-sensitive work: it declares its bursts, and is told what can be promised. One queue a namespace."""
+    """A queue of bursty, latency-sensitive work: it declares its bursts, and is told what can be promised. At most one in a namespace."""
 
     kind: Literal["LatencyQueue"]
     metadata: ObjectMeta
