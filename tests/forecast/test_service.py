@@ -52,8 +52,8 @@ class Site:
         plan = world.round()
         found = asyncio.run(read(plan, world.engine.memory, world.view, world.engine.demands, world.engine.gates.gated.of, world.wall))
         runs, self.ended = self.ended, []
-        line = msgspec.json.encode(encoded(found, world.config, runs, seconds))
-        return msgspec.json.decode(line, type=Question)
+        asked = msgspec.structs.replace(encoded(found, world.config, runs), processor_seconds=seconds, pace=1.0)
+        return msgspec.json.decode(msgspec.json.encode(asked), type=Question)
 
     def ask(self) -> Answer:
         return self.service.answer(self.question())

@@ -216,7 +216,7 @@ class ForecastConfig(Group):
         ge=1,
         le=100,
         description="Processor time that forecasts may take in the long run, in percent of one core, at the lowest priority. 5 is below "
-        "what rounds of a busy cluster take; a forecast that costs more is followed by a longer pause.",
+        "what rounds of a busy cluster take; a forecast that costs more takes at most twice this at once, and a longer pause follows it.",
     )
 
 

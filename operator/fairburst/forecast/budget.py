@@ -1,4 +1,8 @@
-"""How much time a forecast may take: processor time, and time by the clock on a busy machine."""
+"""How much time a forecast may take: processor time, and time by the clock on a busy machine.
+
+A priority is no bound: Linux weighs it within a control group only, so beside the processes of other groups the forecaster would count as
+much as they do. A forecast that takes long therefore sleeps between its steps.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import time
 from collections.abc import Callable
 
 MOST_PROCESSOR_SECONDS = 20.0
-MOST_SECONDS = 120.0  # by the clock; the operator waits for longer (kube/forecasts/forecaster.py)
+MOST_SECONDS = 240.0  # by the clock; the operator waits for longer (kube/forecasts/forecaster.py)
 
 
 class OutOfTimeError(Exception):
@@ -14,14 +18,19 @@ class OutOfTimeError(Exception):
 
 
 class Budget:
-    """Begins with its creation. enough_seconds: of processor time, after which no further run is begun if there are enough of them."""
+    """Begins with its creation.
+
+    enough_seconds: of processor time, after which no further run is begun if there are enough of them. pace: seconds of processor time per
+    second for what a forecast takes beyond that.
+    """
 
     def __init__(
-        self, enough_seconds: float, *, processor: Callable[[], float] = time.process_time, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._processor, self._clock = processor, clock
+        self, enough_seconds: float, pace: float = 1.0, *, processor: Callable[[], float] = time.process_time,
+        clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
+    ) -> None:  # fmt: skip
+        self._processor, self._clock, self._sleep = processor, clock, sleep
         self._began, self._began_at = processor(), clock()
-        self._enough = enough_seconds
+        self._enough, self._pace = enough_seconds, pace
 
     @property
     def spent(self) -> float:
@@ -34,6 +43,11 @@ class Budget:
         return self.spent >= self._enough
 
     def check(self) -> None:
-        """Raise OutOfTimeError once a run must be given up."""
-        if self.spent >= MOST_PROCESSOR_SECONDS or self._clock() - self._began_at >= MOST_SECONDS:
+        """Wait until so much time may have been spent. Raise OutOfTimeError once a run must be given up."""
+        spent, elapsed = self.spent, self._clock() - self._began_at
+        early = (spent - self._enough) / self._pace - elapsed
+        if early > 0:
+            self._sleep(min(early, MOST_SECONDS))
+            elapsed = self._clock() - self._began_at
+        if spent >= MOST_PROCESSOR_SECONDS or elapsed >= MOST_SECONDS:
             raise OutOfTimeError

@@ -59,7 +59,7 @@ class Service:
 
     def answer(self, question: Question) -> Answer:
         """Return the answer to one question."""
-        budget = Budget(question.processor_seconds)
+        budget = Budget(question.processor_seconds, question.pace)
         outcomes = self._resolve(question)
         self._learn(question)
         state = asked_state(question, {uid: seconds / count for uid, (seconds, count) in self._means.items()})

@@ -30,7 +30,7 @@ from fairburst.telemetry.metrics import Metrics
 
 LOOK_SECONDS = 2.0
 # A forecaster that says nothing for so long is stuck: it stops itself after a part of this (forecast/budget.py).
-ANSWER_SECONDS = 300.0
+ANSWER_SECONDS = 480.0
 NICENESS = 19
 LARGEST_ANSWER = 64 * 2**20  # bytes
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -95,7 +95,7 @@ class Forecaster:
                 plan, self._memory, self._view, self._engine.demands, self._engine.gates.gated.of, time.time()
             )  # fmt: skip
             runs = self._ended.take()
-            question = await asyncio.to_thread(encoded, found, self._config, runs, chosen.interval_seconds * part)
+            question = await asyncio.to_thread(encoded, found, self._config, runs)
             answer = await self._answer(process, question)
             self._take(answer, found.subjects)
             await asyncio.sleep(max(chosen.interval_seconds, answer.processor_seconds / part) - (time.time() - found.wall))

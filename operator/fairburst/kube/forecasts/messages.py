@@ -53,7 +53,8 @@ class EndedPod(msgspec.Struct, array_like=True, gc=False):
 class Question(msgspec.Struct, gc=False):
     """The cluster at one time. queues, memory: as policy/memory.py encodes them. units: by queue, the largest pod it has.
 
-    processor_seconds: after so much, a dozen forward runs are enough. config: as recording/lines.py encodes it.
+    processor_seconds: after so much, a dozen forward runs are enough. pace: cores for what they take beyond that. config: as
+    recording/lines.py encodes it.
     """
 
     now: float
@@ -67,6 +68,7 @@ class Question(msgspec.Struct, gc=False):
     asked: list[Asked]
     ended: list[EndedPod]
     processor_seconds: float
+    pace: float
 
 
 class Start(msgspec.Struct, array_like=True, gc=False):

@@ -190,11 +190,15 @@ def _counted(pods: _Pods) -> list[tuple[int, float]]:
     return [(count, at) for at, count in sorted(pods.running.items())]
 
 
-def encoded(found: Read, config: Config, runs: Sequence[Run], processor_seconds: float) -> Question:
+PACE = 2.0  # in shares of `corePercent`: a long forecast takes half of the time that it is allowed for, and costs no one more than this
+
+
+def encoded(found: Read, config: Config, runs: Sequence[Run]) -> Question:
     """Return the question. It reads values only, so that another thread may call it."""
     snapshot, governing = found.plan.snapshot, found.plan.queue_set.governing
     by_space, space_of = {governing[row].space: snapshot.queues[row].name for row in found.rows}, found.plan.queue_set.spaces.of_class
     specs = [snapshot.queues[row] for row in found.rows]
+    part = config.forecast.core_percent / 100
     entries = {spec.name: found.memory.entry(spec.name) for spec in specs}
     return Question(
         now=found.wall,
@@ -211,7 +215,8 @@ def encoded(found: Read, config: Config, runs: Sequence[Run], processor_seconds:
             for run in runs
             if (space := space_of(run.namespace, run.priority_class)) in by_space
         ],
-        processor_seconds=processor_seconds,
+        processor_seconds=config.forecast.interval_seconds * part,
+        pace=min(1.0, PACE * part),
     )
 
 
