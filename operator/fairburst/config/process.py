@@ -215,8 +215,8 @@ class ForecastConfig(Group):
         default=5,
         ge=1,
         le=100,
-        description="Processor time that forecasts may take in the long run, in percent of one core, at the lowest priority. 5 is below "
-        "what rounds of a busy cluster take; a forecast that costs more takes at most twice this at once, and a longer pause follows it.",
+        description="Processor time that forecasts may take, in percent of one core, after a quarter of a second at once. 5 is below what "
+        "rounds of a busy cluster take; a forecast that costs more comes later.",
     )
 
 

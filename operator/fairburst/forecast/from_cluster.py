@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairburst.forecast.learned import Arrivals, Durations
-from fairburst.forecast.state import JobState, StageState, State
+from fairburst.forecast.state import ENDLESS_SECONDS, JobState, StageState, State
 from fairburst.forecast.units import in_countable_units
 from fairburst.kube.api.objects import Job, Pod, controller_of
 from fairburst.kube.forecasts.ended_pods import epoch, pods_of, run_of, started_of
@@ -20,8 +20,6 @@ from fairburst.kube.usage.effective_requests import effective_requests, template
 from fairburst.sim.cluster import one_machine
 from fairburst.sim.engine import EPOCH
 from fairburst.sim.workload import DagJob, Stage
-
-ENDLESS_SECONDS = 1e9  # pods of services: they hold their room for as long as anyone looks ahead
 
 
 @dataclass(slots=True)

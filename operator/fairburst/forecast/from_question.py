@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fairburst.forecast.from_cluster import ENDLESS_SECONDS
-from fairburst.forecast.state import JobState, StageState, State
+from fairburst.forecast.state import ENDLESS_SECONDS, JobState, StageState, State
 from fairburst.forecast.units import in_countable_units, scaled
 from fairburst.kube.forecasts.messages import Question, Work
 from fairburst.policy import memory as saved

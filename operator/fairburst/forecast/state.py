@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fairburst.policy.model import Memory, PolicyConfig, QueueSpec
 from fairburst.sim.cluster import Cluster
 
+ENDLESS_SECONDS = 1e9  # pods of services: they hold their room for as long as anyone looks ahead
+
 
 @dataclass(frozen=True, slots=True)
 class StageState:

@@ -30,7 +30,7 @@ from fairburst.telemetry.metrics import Metrics
 
 LOOK_SECONDS = 2.0
 # A forecaster that says nothing for so long is stuck: it stops itself after a part of this (forecast/budget.py).
-ANSWER_SECONDS = 480.0
+ANSWER_SECONDS = 600.0
 NICENESS = 19
 LARGEST_ANSWER = 64 * 2**20  # bytes
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}

@@ -53,7 +53,7 @@ class EndedPod(msgspec.Struct, array_like=True, gc=False):
 class Question(msgspec.Struct, gc=False):
     """The cluster at one time. queues, memory: as policy/memory.py encodes them. units: by queue, the largest pod it has.
 
-    processor_seconds: after so much, a dozen forward runs are enough. pace: cores for what they take beyond that. config: as
+    processor_seconds: after so much, a dozen forward runs are enough. pace: seconds of it per second. config: as
     recording/lines.py encodes it.
     """
 

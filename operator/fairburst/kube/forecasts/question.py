@@ -190,9 +190,6 @@ def _counted(pods: _Pods) -> list[tuple[int, float]]:
     return [(count, at) for at, count in sorted(pods.running.items())]
 
 
-PACE = 2.0  # in shares of `corePercent`: a long forecast takes half of the time that it is allowed for, and costs no one more than this
-
-
 def encoded(found: Read, config: Config, runs: Sequence[Run]) -> Question:
     """Return the question. It reads values only, so that another thread may call it."""
     snapshot, governing = found.plan.snapshot, found.plan.queue_set.governing
@@ -216,7 +213,7 @@ def encoded(found: Read, config: Config, runs: Sequence[Run]) -> Question:
             if (space := space_of(run.namespace, run.priority_class)) in by_space
         ],
         processor_seconds=config.forecast.interval_seconds * part,
-        pace=min(1.0, PACE * part),
+        pace=part,
     )
 
 
