@@ -73,10 +73,21 @@ async def start_work(client: ApiClient, prefix: str, queues: int, *, cpu: int, p
     await in_groups([client.create("/api/v1/namespaces", {"metadata": {"name": name}}) for name in names])
     if managed:
         await in_groups([client.create(_queues(name), _queue(name)) for name in names])
-        await asyncio.sleep(3.0)  # quotas first: the work is to meet them from its first pod on
+        await quotas_stand(client, set(names))
     pool = "managed" if managed else "plain"
     jobs = [client.create(_jobs(name), job(name, pool, cpu=cpu, parallelism=parallelism)) for name in names]
     await in_groups(jobs)
+
+
+async def quotas_stand(client: ApiClient, namespaces: set[str]) -> None:
+    """Return a while after each namespace has its quota: the work is to meet them from its first pod on."""
+    async with asyncio.timeout(120):
+        while True:
+            quotas = msgspec.json.decode(await client.get("/api/v1/resourcequotas"), type=_List).items
+            if namespaces <= {quota.metadata.namespace for quota in quotas}:
+                break
+            await asyncio.sleep(0.5)
+    await asyncio.sleep(3.0)
 
 
 async def stop_work(client: ApiClient, prefix: str, queues: int) -> None:
