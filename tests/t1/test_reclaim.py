@@ -135,9 +135,9 @@ class Site:
         until(lambda: self.operator.metrics()["fairburst_rounds_total"] >= before + count, PATIENCE_SECONDS, f"{count} rounds")
 
     def told(self, where: str) -> dict[str, str]:
-        """Why pods of the namespace were evicted, by name."""
-        events = json.loads(self.cluster.kubectl("get", "events", "-n", where, "-o", "json"))["items"]
-        return {one["involvedObject"]["name"]: one["message"] for one in events if one["reason"] == "Reclaimed"}
+        """Why pods of the namespace were evicted, by name. Their Jobs are told, too."""
+        told = self.cluster.kubectl("get", "events", "-n", where, "--field-selector=reason=Reclaimed,involvedObject.kind=Pod", "-o", "json")
+        return {one["involvedObject"]["name"]: one["message"] for one in json.loads(told)["items"]}
 
     def finish_one(self, where: str) -> None:
         """A pod of the namespace's Job succeeds. Until one does, the Job controller waits ten seconds before it replaces failed pods,

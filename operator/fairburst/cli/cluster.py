@@ -129,11 +129,11 @@ def queue_of_work(queues: Queues, namespace: str, asked: str) -> str:
 
     Raises CommandError where it cannot be told.
     """
-    from fairburst.kube.names import LANE_CLASSES  # noqa: PLC0415
+    from fairburst.kube.names import LANE_OF_CLASS  # noqa: PLC0415
 
     statuses = {key: queue.get("status") or {} for key, queue in queues.items() if key[1] == namespace}
     classes = {key: (status.get("podPriority") or {}).get("className", "") for key, status in statuses.items()}
-    lanes = {key[2]: key for key, class_name in classes.items() if class_name in LANE_CLASSES.values()}
+    lanes = {key[2]: key for key, class_name in classes.items() if class_name in LANE_OF_CLASS}
     default = [key for key, class_name in classes.items() if class_name and key not in lanes.values()]
     if asked in lanes or default:
         return f"{namespace}/{(lanes[asked] if asked in lanes else default[0])[2]}"

@@ -16,7 +16,7 @@ from fairburst.config import Config
 from fairburst.kube.api.objects import DISRUPTION, OWN_CONTROLLERS, Job
 from fairburst.kube.enforce.pod_priority import lowest_pod_priority
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, size_of
-from fairburst.kube.names import GATE, HELD_ANNOTATION, LANE_CLASSES
+from fairburst.kube.names import GATE, HELD_ANNOTATION, LANE_OF_CLASS
 from fairburst.kube.queues.lanes import asks_for
 from fairburst.kube.queues.queue_set import ObjectKey, pool_name
 from fairburst.quantity import parse_quantity
@@ -44,7 +44,7 @@ def asked_queue(queues: Mapping[ObjectKey, Object], pod: Object, namespace: str,
 
 
 def _has_lane(status: Object) -> bool:
-    return (status.get("podPriority") or {}).get("className") in LANE_CLASSES.values()
+    return (status.get("podPriority") or {}).get("className") in LANE_OF_CLASS
 
 
 def another_pools(queues: Mapping[ObjectKey, Object], namespace: str, pool: str) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fairburst.kube.api.objects import Metadata
 from fairburst.kube.extender.node_table import NodeTable
-from fairburst.kube.names import LANE_CLASSES, LARGE_CLASS, PRIORITY_CLASS_PREFIX, SIZE_CLASSES
+from fairburst.kube.names import LANE_OF_CLASS, LARGE_CLASS, PRIORITY_CLASS_PREFIX, SIZE_CLASSES
 from fairburst.policy.arrays import IntArray
 from fairburst.policy.placement import packing_scores, spreading_scores
 
@@ -109,7 +109,7 @@ def _class_of(question: _Question, table: NodeTable) -> str | None:
     Pods of further queues are batch work.
     """
     priority_class = question.pod.spec.priority_class_name
-    if priority_class in LANE_CLASSES.values():
+    if priority_class in LANE_OF_CLASS:
         priority_class = LARGE_CLASS
     ours = priority_class.startswith(PRIORITY_CLASS_PREFIX) and table.class_of(question.pod.metadata.namespace) is not None
     return priority_class if ours else None

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import msgspec
 
 from fairburst.kube.api.objects import Object, ResourceList, Struct
-from fairburst.kube.names import GROUP, LANE_CLASSES, VERSION
+from fairburst.kube.names import GROUP, LANE_OF_CLASS, VERSION
 from fairburst.kube.queues.spaces import UNDIVIDED, Spaces, namespace_of, queue_of, space_of
 from fairburst.quantity import parse_quantity
 
-_LANES = {name: lane for lane, name in LANE_CLASSES.items()}
 PATHS = tuple(f"/apis/{GROUP}/{VERSION}/{plural}" for plural in ("latencyqueues", "throughputqueues"))
 
 
@@ -65,7 +64,7 @@ def classes(queues: Iterable[Queue], pool: str) -> dict[str, str]:
     for queue in queues:
         metadata, priority = queue.metadata, queue.status.pod_priority
         if queue.spec.pool == pool and priority is not None:
-            lane = priority.class_name in _LANES
+            lane = priority.class_name in LANE_OF_CLASS
             found[space_of(metadata.namespace, metadata.name) if lane else metadata.namespace] = priority.class_name
     return found
 
@@ -74,8 +73,8 @@ def spaces_of(classes_by_space: Mapping[str, str]) -> Spaces:
     """Return the divided namespaces, by the result of `classes`."""
     lanes: dict[str, dict[str, int]] = {}
     for space, class_name in classes_by_space.items():
-        if class_name in _LANES:
-            lanes.setdefault(namespace_of(space), {})[queue_of(space)] = _LANES[class_name]
+        if class_name in LANE_OF_CLASS:
+            lanes.setdefault(namespace_of(space), {})[queue_of(space)] = LANE_OF_CLASS[class_name]
     return Spaces(lanes) if lanes else UNDIVIDED
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from fairburst.kube.names import LANE_CLASSES
+from fairburst.kube.names import LANE_OF_CLASS
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,9 @@ class Spaces:
 
     def of_class(self, namespace: str, class_name: str) -> str:
         """Return the space of a pod of this priority class."""
+        wanted = LANE_OF_CLASS.get(class_name)
         for queue, lane in self.lanes.get(namespace, {}).items():
-            if LANE_CLASSES[lane] == class_name:
+            if lane == wanted:
                 return space_of(namespace, queue)
         return namespace
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from fairburst.kube.names import LANE_CLASSES
+from fairburst.kube.names import LANE_OF_CLASS
 from fairburst.kube.usage.pod_sums import PodFacts
 
 
@@ -37,7 +37,7 @@ class LanePods:
     def busy(self, namespace: str) -> set[int]:
         """Return the lanes whose class a pod of the namespace has."""
         named = {facts.lane_class for facts in self._by_namespace.get(namespace, {}).values()}
-        return {lane for lane, name in LANE_CLASSES.items() if name in named}
+        return {LANE_OF_CLASS[name] for name in named if name}
 
     def live(self, space: str, owner: str) -> int:
         """Return how many live pods a controller has in a further queue's space."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from fairburst.bounds import MOST_AMOUNT
 from fairburst.kube.api.objects import JOB_TRACKING, Pod, controller_of
-from fairburst.kube.names import GATE, LANE_CLASSES, SIZE_CLASSES
+from fairburst.kube.names import GATE, LANE_OF_CLASS, SIZE_CLASSES
 from fairburst.kube.queues.spaces import UNDIVIDED, Spaces, namespace_of
 from fairburst.kube.usage.effective_requests import containers_without_requests, counted_until, milli_requests
 from fairburst.kube.usage.lane_pods import LanePods
@@ -24,7 +24,6 @@ from fairburst.kube.usage.pod_usage import Amounts, ClassUsage, NamespaceUsage, 
 from fairburst.kube.usage.vector_sums import VectorBag, VectorSum
 from fairburst.kube.workloads.registry import ANNOUNCED_KINDS
 
-_LANE_CLASSES = frozenset(LANE_CLASSES.values())
 # The requests of an owner's newest pod are kept after its end, for a Job whose next pod a quota refuses; so many are kept.
 REMEMBERED_OWNERS = 10_000
 # The Job controller counts ended pods in batches of a second. Those that a failure policy ignores, it never counts.
@@ -268,7 +267,7 @@ class PodIndex:
         amounts = milli_requests(pod)
         requests = tuple([amounts.get(resource, 0) for resource in self.resources])
         ended = pod.ended
-        lane_class = pod.spec.priority_class_name if pod.spec.priority_class_name in _LANE_CLASSES else ""
+        lane_class = pod.spec.priority_class_name if pod.spec.priority_class_name in LANE_OF_CLASS else ""
         return PodFacts(
             namespace=metadata.namespace,
             space=self.spaces.of_class(metadata.namespace, lane_class) if lane_class else metadata.namespace,

@@ -97,9 +97,7 @@ class StatusPlanner:
             status = self._status(item, current, resources, wall)
             patch = merge_difference(current, status)
             write = StatusWrite(item.entry, patch, status)
-            if patch and (
-                _is_structural(_changed_values(current, status, patch), current) or (now >= accounts and _has_accounts(item, patch))
-            ):
+            if patch and (_is_news(current, status, patch) or (now >= accounts and _has_accounts(item, patch))):
                 news.append(write)
             elif patch and now >= earliest:
                 figures.append((earliest, write))
@@ -173,10 +171,9 @@ def merge_difference(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> d
     return patch
 
 
-def _changed_values(current: Mapping[str, Any], status: Mapping[str, Any], patch: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the patch without values that only move from where an earlier version kept them."""
-    present = in_present_places(current)
-    return patch if present is current else merge_difference(present, status)
+def _is_news(current: Mapping[str, Any], status: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
+    """Return whether the patch tells users something. A value that only moves from where an earlier version kept it does not."""
+    return _is_structural(patch, current) and _is_structural(merge_difference(in_present_places(current), status), current)
 
 
 def _is_structural(patch: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
