@@ -106,7 +106,7 @@ def complete_queues(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def advice_on(error: ApiError) -> str:
-    """What happened, and what to do."""
+    """Return what happened, and what to do."""
     from fairburst.kube.api.errors import Forbidden, NotFound, Unauthorized, Unavailable  # noqa: PLC0415
     from fairburst.kube.names import GROUP  # noqa: PLC0415
 

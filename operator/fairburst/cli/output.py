@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON and YAML for programs. Colours and the terminal's width on a terminal only."""
+"""Output of the commands: tables for people, JSON and YAML for programs. Colours and the terminal's width on a terminal only."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _PAIR = re.compile(r"(?P<queue>[^=]+)=(?P<value>[^=]+)")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be tried. objects: queue manifests; factors: of capacity by resource, "" for all."""
+    """The change to try. objects: queue manifests; factors: of capacity by resource, "" for all."""
 
     objects: tuple[Mapping[str, Any], ...]
     factors: Mapping[str, float]

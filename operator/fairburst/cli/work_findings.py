@@ -1,4 +1,4 @@
-"""What a pod or a Job says of itself: its state, and the events that explain it. The queue's part comes from `explain QUEUE`."""
+"""State of a pod or a Job, and the events that explain it. The queue's part comes from `explain QUEUE`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much time a forecast may take: processor time, and time by the clock on a busy machine.
+"""Limits of a forecast's time: processor time, and time by the clock on a busy machine.
 
 A priority is no bound: Linux weighs it within a control group only, so beside the processes of other groups the forecaster would count as
 much as they do. A forecast that takes long therefore sleeps between its steps.

@@ -1,4 +1,4 @@
-"""How often forecasts come true: replay a scenario, ask for the start of waiting jobs on the way, and compare with what then happened.
+"""Coverage of forecasts: replay a scenario, ask for the start of waiting jobs on the way, and compare with what then happened.
 
 A forecast uses only what an operator could know at that time: the jobs that are there and their numbers of tasks, the durations of work
 that has ended, and when earlier jobs came. Its calibration uses only jobs that have started by then.
@@ -39,7 +39,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Coverage:
-    """What came of the questions of one replay. raw, calibrated: part of the outcomes in the interval, by level.
+    """Outcome of the questions of one replay. raw, calibrated: part of the outcomes in the interval, by level.
 
     median_wait: of the outcomes; median_width: of the calibrated intervals of 90 %; median_error: of the medians. Seconds.
     """

@@ -24,7 +24,7 @@ from fairburst.sim.workload import DagJob, Stage
 
 @dataclass(slots=True)
 class Known:
-    """What a cluster teaches. ended_pods: durations it rests on. seconds: mean duration of a Job's ended pods, by namespace and name."""
+    """Durations learned from a cluster. ended_pods: their number. seconds: mean duration of a Job's ended pods, by namespace and name."""
 
     durations: Durations = field(default_factory=Durations)
     arrivals: Arrivals = field(default_factory=Arrivals)

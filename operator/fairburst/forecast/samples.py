@@ -21,7 +21,7 @@ GUESS_SECONDS = 60.0  # a duration for work of which nothing like it has ended
 
 @dataclass(slots=True)
 class Samples:
-    """What the forward runs found. waits: (runs,) seconds from now, ascending, by key. met: part of the runs in which the queue's deadline
+    """Results of the forward runs. waits: (runs,) seconds from now, ascending, by key. met: part of the runs in which the queue's deadline
     held."""
 
     runs: int = 0

@@ -74,7 +74,7 @@ class Service:
             deadlines += self._next_bursts(state, question, budget)
         return Answer(question.now, found.runs, starts, deadlines, outcomes, self.learned, budget.spent)
 
-    # What has come out -----------------------------------------------------------------------------------------------
+    # Results ---------------------------------------------------------------------------------------------------------
 
     def _resolve(self, question: Question) -> dict[int, tuple[int, int]]:
         """Score the forecasts whose work has started; return how many came out inside and outside, by level."""
@@ -113,7 +113,7 @@ class Service:
         ends = {level: tuple(map(_told, forecast.intervals[level / 100])) for level in LEVELS}
         return Start(uid, _told(forecast.median), {level: (low, high) for level, (low, high) in ends.items()})
 
-    # What is learned -------------------------------------------------------------------------------------------------
+    # Learning --------------------------------------------------------------------------------------------------------
 
     def _learn(self, question: Question) -> None:
         for pod in question.ended:

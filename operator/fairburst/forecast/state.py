@@ -12,7 +12,7 @@ ENDLESS_SECONDS = 1e9  # pods of services: they hold their room for as long as a
 
 @dataclass(frozen=True, slots=True)
 class StageState:
-    """What is left of a stage of a job (a Kubernetes Job has one).
+    """Rest of a stage of a job (a Kubernetes Job has one).
 
     tasks: of the whole stage. waiting: not started. running: (count, time at which they started). seconds: of one task, known once a task
     of the stage has ended; None before. waves: how often a place of it is used, one task after the other (a Job with fewer pods at once

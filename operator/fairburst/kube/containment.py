@@ -20,7 +20,7 @@ REMEMBERED_CAUSES = 1000
 
 
 class Containment:
-    """What went wrong with which object, by namespace.
+    """Problems with objects, by namespace.
 
     Attributes
     ----------

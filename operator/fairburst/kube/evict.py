@@ -32,7 +32,7 @@ REASON = "Reclaimed"
 
 
 class _Step(enum.IntEnum):
-    """What is to be done with an eviction; earlier steps come first."""
+    """Next step of an eviction; earlier steps come first."""
 
     EVICT = 0
     TELL_POD = 1

@@ -87,7 +87,7 @@ class Extender:
         return None if self._ready else "caches are not complete yet"
 
     def unhealthy(self) -> str | None:
-        """What is wrong, or None."""
+        """Return the problem, or None."""
         return silence(self._informers) if self._ready else None
 
     async def _keep_choosing(self) -> None:
@@ -109,7 +109,7 @@ class Extender:
     def _all_queues(self) -> list[Queue]:
         return [queue for informer in self._queues for queue in informer.store.values()]
 
-    # What changes ----------------------------------------------------------------------------------------------------
+    # Changes ---------------------------------------------------------------------------------------------------------
 
     def _on_node(self, _: str, old: Node | None, new: Node | None) -> None:
         self._nodes_changed |= self.table.concerns(old, new)

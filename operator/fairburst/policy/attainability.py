@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ClusterPace:
-    """What was measured on the cluster lately. None: not enough seen yet, counted as no delay.
+    """Recent measurements of the cluster. None: not enough seen yet, counted as no delay.
 
     release_seconds: time within which running work of others ends (95th percentile of ended pods).
     creation_rate, bind_rate: pods a second. startup_seconds: from bound to running.
@@ -26,7 +26,7 @@ class ClusterPace:
 
 
 class Verdict(enum.Enum):
-    """What can be said of a deadline; the value is the condition's reason."""
+    """Verdict on a deadline; the value is the condition's reason."""
 
     IN_TIME = "InTime"
     TOO_LATE = "TooLate"

@@ -1,4 +1,4 @@
-"""How far each backlogged throughput queue is behind its fair share, over time: what turns and catching up go by.
+"""Balance of each backlogged throughput queue: how far it is behind its fair share. Turns and catching up go by it.
 
 A queue's balance grows at the rate (fair share - what it receives), in dominant shares, while it or another queue waits: positive for a
 queue that is owed something, negative for one that has had more. Over the queues that take part the rates add up to zero. Two integrals
@@ -25,7 +25,7 @@ from fairburst.policy.tolerance import SMALLEST, TOLERANCE
 FORGOTTEN_SECONDS = 3600.0
 MOST_SECONDS = 86_400.0
 MOST_BOOST = 2.0  # of the weight of a queue that catches up; one that has had more keeps at least half of its own
-FULL_BOOST_AT = 0.25  # of a half-life's fair share: who lacks so much has the most weight, for else half of it is forgotten on the way
+FULL_BOOST_AT = 0.25  # of a half-life's fair share: a queue that lacks so much has the most weight, or half would be forgotten on the way
 FEWEST_UNITS = 4.0
 BOOST_STEP = 0.1  # weights move in steps, so that levels rest between them
 _NEARLY_NOTHING = 1e-9

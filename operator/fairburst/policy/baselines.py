@@ -51,7 +51,7 @@ def strict_priority(snapshot: ClusterSnapshot, memory: Memory, config: PolicyCon
 
 
 def naive_bopf(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[RoundResult, Memory]:
-    """BoPF without the soft class: who fails the resource condition is elastic (BoPF §5.1)."""
+    """BoPF without the soft class: a queue that fails the resource condition is elastic (BoPF §5.1)."""
     return decide(snapshot, memory, dataclasses.replace(config, soft_class=False), now)
 
 
@@ -79,7 +79,7 @@ def m_bvt(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: 
 
     Effective virtual time E = A - W. A is raised to the least virtual time of backlogged queues when a queue wakes, and advances by
     dominant share x dt / weight. The warp W of a latency queue is max_k d_k / (C_k w), of others zero. Queues of least E share everything
-    by DRF; who has a larger E gets what those leave. A is kept in the memory's `ledger` (value, rate, as of).
+    by DRF; queues with a larger E get what those leave. A is kept in the memory's `ledger` (value, rate, as of).
     """
     declared, columns = _admit_all(snapshot, config, now)
     wanted = _wanted(snapshot, declared)

@@ -31,7 +31,7 @@ from fairburst.policy.tolerance import SMALLEST, TOLERANCE, slack_of
 
 @dataclass(frozen=True, slots=True)
 class AllocationInput:
-    """Where the queues stand in this round. N queues, K resources; row sets are ascending unless said otherwise.
+    """State of the queues in this round. N queues, K resources; row sets are ascending unless said otherwise.
 
     wanted: (N, K) demand after limits, zero for queues that get nothing. rate: (N, K) guaranteed rates.
     whole_rate: the rates of the rows `hard`, rounded up to whole units.
@@ -194,7 +194,7 @@ def _serve_without_windows(inputs: AllocationInput, capacity: FloatArray, left: 
 
 
 def _serve_spare(inputs: AllocationInput, guaranteed: FloatArray, capacity: FloatArray) -> FloatArray:
-    """What is left goes to unmet demand by weighted DRF (Pareto efficiency)."""
+    """Divide the rest among unmet demand by weighted DRF (Pareto efficiency)."""
     left = np.maximum(capacity - column_sum(guaranteed), 0.0)
     blocked = left <= slack_of(capacity)
     if blocked.all():

@@ -35,7 +35,7 @@ class Current:
 
 
 def current_bursts(columns: Columns, inverse: FloatArray, former: Current | None = None) -> Current:
-    """What the declared burst of each row is at its present index; `former`, if nothing is scheduled: only schedules change."""
+    """Return the declared burst of each row at its present index; `former`, if nothing is scheduled: only schedules change."""
     declared = columns.declared
     flat = declared.schedules
     if flat.arrival.size == 0 and former is not None:
@@ -57,7 +57,7 @@ def current_bursts(columns: Columns, inverse: FloatArray, former: Current | None
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What each row has received in its period as of one moment. (N,) each, dominant-share-seconds.
+    """Amounts that each row has received in its period as of one moment. (N,) each, dominant-share-seconds.
 
     fair: F of the period. budget: min(d, F - debt). unspent: whether the guarantee of an open or overdue window goes on.
     """

@@ -1,4 +1,4 @@
-"""What a round's inputs must be: shapes that agree, finite amounts, settings within bounds. Decides nothing."""
+"""Checks of a round's inputs: shapes agree, amounts are finite, settings are within bounds. Decides nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
 from fairburst.policy.model import ClusterSnapshot, PolicyConfig, WaitingPods
 from fairburst.policy.tolerance import LARGEST, LONGEST_SECONDS, TIME_STEP_SECONDS
 
-# What the settings may be. A cycle below a time step would divide by next to nothing; no cluster expects more weight than LARGEST.
+# Bounds of the settings. A cycle below a time step would divide by next to nothing; no cluster expects more weight than LARGEST.
 SETTINGS = (
     ("expected_queues", 0.0, LARGEST), ("max_cycle_seconds", TIME_STEP_SECONDS, LONGEST_SECONDS), ("level_dead_band", 0.0, LARGEST),
     ("max_profile_events", 0, LARGEST), ("batch_memory_seconds", 0.0, LONGEST_SECONDS),

@@ -1,4 +1,4 @@
-"""The conditions of admission (BoPF §3.3), and who has passed them, in a form that answers one candidate in O(K).
+"""The conditions of admission (BoPF §3.3), and the queues that have passed them, in a form that answers one candidate in O(K).
 
 With weights (equal weights give the paper): (1) safety, no admitted latency queue's burst exceeds its fair share of its interarrival time
 once the candidate is counted; (2) fairness, the same for the candidate itself; (3) resource (profile.py). Conditions (1) and (2) need one
@@ -36,7 +36,7 @@ def loads(declared: Declared, capacity: FloatArray) -> FloatArray:
 
 @dataclass
 class AdmissionState:
-    """What admission needs to know about those admitted so far, in a form that answers one candidate in O(K).
+    """State of the queues admitted so far, in a form that answers one candidate in O(K).
 
     The invariant: `hard` fits, and `total_weight`, `guaranteed_load` and its largest always belong to those entered.
     """

@@ -44,7 +44,7 @@ class BurstRows:
 
 @dataclass(frozen=True)
 class Declared:
-    """What N specs declare, over K resources.
+    """Declarations of N specs, over K resources.
 
     kind: arrival code. demand: (N, K) d. rate: (N, K) d / deadline. gap: (N,) interarrival, infinite for the last scheduled burst.
     first_arrival: (N,) NaN where the phase isn't known. worst: (N, K) max_n d(n) / min(gap(n), max_cycle). highest_rate: (N, K), over n.
@@ -78,7 +78,7 @@ class Declared:
 
     @cached_property
     def phases(self) -> Phases:
-        """Where windows that repeat at known times lie."""
+        """Places of the windows that repeat at known times."""
         return Phases.of(self.kind == PERIODIC, self.first_arrival, self.gap, self.jitter, self.deadline)
 
     @cached_property
@@ -112,7 +112,7 @@ class Declared:
 
     @cached_property
     def kept(self) -> dict[str, Any]:
-        """What others work out from these declarations and keep as long as these are in force."""
+        """Values that other modules derive from these declarations and keep as long as the declarations are in force."""
         return {}
 
     @cached_property

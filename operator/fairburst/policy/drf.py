@@ -1,6 +1,6 @@
 """Dominant shares and weighted dominant-resource fairness (Ghodsi et al., NSDI 2011), divisible and task by task.
 
-Decides how an amount is divided among queues that all rank equal; who ranks where is bopf.py's business.
+Divides an amount among queues of equal rank; bopf.py ranks them.
 
 Arrays are (queues, resources) and lie in memory resource by resource (`by_resource`): with few resources and many queues every pass over
 such an array is then a handful of long vector loops instead of one short loop a queue, which is two to forty times faster. All functions

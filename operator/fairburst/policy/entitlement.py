@@ -19,7 +19,7 @@ _STEPS = 100
 
 
 def entitlements(result: RoundResult, snapshot: ClusterSnapshot, memory: Memory | None = None) -> tuple[FloatArray, bool]:
-    """What each queue's quota may admit beside its level.
+    """Amounts that each queue's quota may admit beyond its level.
 
     Returns
     -------

@@ -350,7 +350,7 @@ def _words_without_admission(view: Round, row: int, spec: QueueSpec) -> tuple[st
 
 
 def _given(view: Round, row: int) -> tuple[str, bool]:
-    """What the queue gets, in words, and whether it wanted more."""
+    """Return what the queue gets, in words, and whether it wanted more."""
     demand, given = view.snapshot.demand[row], view.allocation[row]
     spare = given - view.guaranteed[row]
     part = f", of it {_amounts(view, spare)} spare" if (spare > TOLERANCE * given).any() else ""

@@ -38,7 +38,7 @@ def holds(
     columns: Columns, snapshot: ClusterSnapshot, memory: DressMemory | None, config: PolicyConfig, current: Current,
     wanted: FloatArray, now: float,
 ) -> Held | None:  # fmt: skip
-    """What is held in this round; None where no queue asks for lead time or no jobs are known (both without a look at the arrays)."""
+    """Return the hold of this round; None where no queue asks for lead time or no jobs are known (both without a look at the arrays)."""
     if snapshot.jobs is None or config.dress is None:
         return None
     rows = [row for row, spec in enumerate(snapshot.queues) if spec.lead_time and columns.guarantee[row] == HARD]
@@ -74,7 +74,7 @@ def holds(
 def lead_times(
     columns: Columns, snapshot: ClusterSnapshot, memory: DressMemory, held: Held | None, current: Current, now: float
 ) -> Mapping[str, LeadTimeRecord]:
-    """What lead time has cost and gained, by queue that asks for it."""
+    """Return the cost and the gain of lead time, by queue that asks for it."""
     asking = [row for row, spec in enumerate(snapshot.queues) if spec.lead_time]
     decisions = {} if held is None else {decision.queue: decision for decision in held.decisions}
     delivered, found = columns.delivered(now) if asking else current.burst, dict[str, LeadTimeRecord]()
@@ -113,8 +113,11 @@ def _free(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Limits:
-    """What a hold leaves to others. wanted: (N, K) what queues may want. held_back: (N,) those that the room is kept from. closed: (N,)
-    those of them of which not even one more pod fits the room; entry: (N, K) the level at which their quotas let in nothing but `extra`."""
+    """Amounts that a hold leaves to other queues.
+
+    wanted: (N, K) what queues may want. held_back: (N,) those that the room is kept from. closed: (N,) those of them of which
+    not even one more pod fits the room. entry: (N, K) the level at which their quotas let in nothing but `extra`.
+    """
 
     wanted: FloatArray
     held_back: BoolArray
@@ -128,10 +131,12 @@ class Limits:
 
 
 def limit_growth(wanted: FloatArray, snapshot: ClusterSnapshot, columns: Columns, held: Held) -> Limits | None:
-    """What queues may want while room is held: guaranteed queues what they want; throughput queues what they use, and beyond it
-    whole units as far as the room goes, and small jobs that end in time. None where nothing is held.
+    """Return the demand that counts while room is held. None where nothing is held.
 
-    All of them grow by the same part of what they want more; who deserves it most is fair sharing's business once the hold is over.
+    Guaranteed queues keep what they want. Throughput queues keep what they use, and beyond it whole units as far as the room
+    goes, and small jobs that end in time.
+
+    All of them grow by the same part of what they want more; fair sharing orders them once the hold is over.
     """
     if not any(decision.holding for decision in held.decisions):
         return None

@@ -53,7 +53,7 @@ def plan_holds(
     bursts: Sequence[Expected], free: FloatArray, capacity: FloatArray, outlook: Outlook | None, pending: Sequence[Job], now: float,
     max_lead_seconds: float,
 ) -> Hold:  # fmt: skip
-    """What may still be handed out so that expected bursts find their rates free.
+    """Return how much may still be handed out so that expected bursts find their rates free.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ _NEARLY = 1e-6  # of a pod: sums of amounts in bytes are not exact
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lender:
-    """What `lend` looks at. N queues, K resources.
+    """Input of `lend`. N queues, K resources.
 
     wanted, usage, unit: (N, K) as in the round. weight: (N,). capacity: (K,). limit: (N, K) or None. waiting: the pods that wait, as
     the snapshot has them; for queues without any in it, pods of the size `unit`. keeps: (N,) queues whose allocation is not lent.
@@ -252,7 +252,7 @@ class _Borrower:
         return max((used / most for used, most in zip(self.used, capacity, strict=True) if most > SMALLEST), default=0.0) / self.weight
 
     def pods(self, pool: Sequence[float]) -> float:
-        """How many pods of its next line that can start fit; 0: none of any line, now or later, for a pool only shrinks."""
+        """Return how many pods of its next line that can start fit; 0: none of any line, now or later, for a pool only shrinks."""
         while self.line < len(self.counts):
             count = math.floor(self.counts[self.line])
             for column, need in enumerate(self.requests[self.line]):
@@ -269,7 +269,7 @@ class _Borrower:
         return 0
 
     def pods_until(self, share: float, capacity: Sequence[float]) -> float:
-        """How many pods bring its dominant share per weight above `share`; at least one."""
+        """Return how many pods bring its dominant share per weight above `share`; at least one."""
         if math.isinf(share):
             return math.inf
         return 1 + max(0, min(

@@ -56,7 +56,7 @@ class PolicyConfig:
     max_cycle_seconds: an upper limit on the inter-arrival time that counts in (1) and (2) (BPF §1), so that a burst a day
         cannot save up a day's fair share.
     max_profile_events: ON windows that the exact profile of (3b) may enumerate before the pairwise bound (3c) is used.
-    soft_class: False makes it N-BoPF, the baseline of BoPF §5.1: who fails the resource condition is elastic.
+    soft_class: False makes it N-BoPF, the baseline of BoPF §5.1: a queue that fails the resource condition is elastic.
     soft_ends_at_deadline: BoPF's Algorithm 1, line 34, to the letter: the turn of a soft queue ends with its deadline, served or not. False
         keeps it, behind every queue that is in time, until the declared demand is served or the next window arms.
     level_dead_band: relative change of an out-of-window latency queue's residual level below which it keeps the old one.
@@ -176,7 +176,7 @@ class RoundEvent:
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """What one round decided, as arrays over the snapshot's queues (N rows, K columns) and per-queue views on demand.
+    """The decision of one round, as arrays over the snapshot's queues (N rows, K columns) and per-queue views on demand.
 
     next_boundary: the earliest time after `now` at which something changes by itself (a window arms, opens or ends, a budget
     runs out); infinite if nothing does.

@@ -1,4 +1,4 @@
-"""Where in time the ON windows of latency queues can lie, in whole microseconds, and which of them can overlap.
+"""Possible times of the ON windows of latency queues, in whole microseconds, and which windows can overlap.
 
 Decides nothing. An ON window is half-open and reaches from the earliest to the latest moment at which a burst may be on: the deadline, and
 the jitter on both sides. A queue is in one window at a time, so where its own windows touch they are one, and its rate counts once.

@@ -16,7 +16,7 @@ BEST = 10  # the highest score that kube-scheduler takes from an extender; the l
 
 
 def whole_pods(room: FloatArray, unit: FloatArray) -> IntArray:
-    """How many pods of one size each node's room holds.
+    """Return how many pods of one size each node's room holds.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a burst needs of resources that its owner did not declare: as much as its pods request of them.
+"""Demand of a burst for resources that its owner did not declare: as much as its pods request of them.
 
 A burst that declares cpu only can't run without the memory of its pods, so a guarantee of cpu alone would be none. The burst is taken to be
 whole pods like the queue's largest; their demand for the undeclared resources counts as if it had been declared, in admission and in the
@@ -167,6 +167,6 @@ def _pods(declared: FloatArray, unit: FloatArray) -> FloatArray:
 
 
 def _changes(need: FloatArray, counted: FloatArray) -> BoolArray:
-    """Where what pods need is more than is counted, or so much less that it is worth a change."""
+    """Return the mask of needs that exceed the counted amount, or are so much smaller that a change is worth it."""
     changes: BoolArray = (need > counted * (1 + TOLERANCE)) | (need < counted / MOST_TOO_MUCH)
     return changes

@@ -1,4 +1,4 @@
-"""What the core answers one queue and remembers of it: class, conditions, window, ledger. Frozen values; nothing is decided.
+"""The core's answer to one queue and its memory of it: class, conditions, window, ledger. Frozen values; nothing is decided.
 
 Dominant shares are fractions of capacity, time is in seconds since the epoch. `memory.py` writes them as JSON, `table.py` as columns.
 """
@@ -22,7 +22,7 @@ class GuaranteeClass(enum.Enum):
 
 
 class WindowState(enum.Enum):
-    """Where a latency queue stands in its period.
+    """Position of a latency queue in its period.
 
     CLOSED: before the next burst may begin. ARMED: its burst quota is written, the burst may begin at any time.
     OPEN: within [opened, deadline). OVERDUE: past the deadline with part of the declared demand not yet delivered;
@@ -88,7 +88,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class QueueMemory:
-    """What must survive a restart for one queue. All of it is saved in the queue's status.
+    """Memory of one queue that must survive a restart. All of it is saved in the queue's status.
 
     promise: the accepted spec that is in force (a changed spec is a new candidate until decided). For a queue that is not
         admitted: the spec that was refused or is held.

@@ -1,4 +1,4 @@
-"""What the core remembers from one round to the next: all queues, by name or as columns, and DRESS's part. Decides nothing."""
+"""The core's memory between rounds: all queues, by name or as columns, and DRESS's part. Decides nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Memory:
         return {name: entry.promise.kind for name, entry in self.queues.items()}
 
     def promised(self, name: str) -> Promised | None:
-        """What one queue is promised, without building what else is remembered of it; None for a queue that is not known."""
+        """Return the promise of one queue without building the rest of its memory; None for an unknown queue."""
         if self.columns is not None:
             row = self.columns.declared.row_of.get(name)
             return None if row is None else self.columns.promised(row)

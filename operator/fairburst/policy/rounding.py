@@ -20,7 +20,7 @@ from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.drf import add_to_rows, column_sum, dominant_share, fill, put_rows, row_any, row_any_above, row_any_short, take_rows
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE, slack_of
 
-# How long a queue whose turn it is keeps the unit: long enough to start and run something, short beside a batch job.
+# Time for which a queue keeps the unit of its turn: long enough to start and run something, short beside a batch job.
 TURN_SECONDS = 60.0
 # A queue keeps its further unit until another is ahead of it by a minute of a unit for each unit it has anyway, up to so many: the more
 # it has, the less a turn matters to it.
@@ -48,7 +48,7 @@ def _where_unknown(unit: FloatArray) -> BoolArray | None:
 
 
 def _in_units(amount: FloatArray, unit: FloatArray, unknown: BoolArray | None) -> FloatArray:
-    """How many units each amount is; zero where the unit is nothing."""
+    """Return each amount in units; zero where the unit is nothing."""
     number: FloatArray = amount / (unit if unknown is None else np.where(unknown, math.inf, unit))
     return number
 
@@ -63,7 +63,7 @@ def _as_amount(number: FloatArray, amount: FloatArray, unit: FloatArray, unknown
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Who waits at zero for a whole unit, and who holds one that others wait for: absolute times, NaN where neither. (N,) each.
+    """Queues that wait at zero for a whole unit, and queues that hold one that others wait for: absolute times, else NaN. (N,) each.
 
     owed: (N,) dominant-share-seconds that each queue is behind its fair share.
     """
@@ -80,7 +80,7 @@ class Turns:
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """What is to be rounded. N queues, K resources.
+    """Input of the rounding. N queues, K resources.
 
     guaranteed: (N, K) part of the total; in the rows of the mask `firm` (N,), hard queues, it is whole already and never lowered.
     wanted: (N, K) upper bound. first: rows that come before all others, in order (soft queues at their turn). yields: (N,) rows that make
@@ -121,7 +121,7 @@ class Rounding:
         return rounded, _take_turns(offer, rounded, turns, now)
 
     def _served(self, total: FloatArray, offer: _Offer, line: _Line, order: IntArray) -> tuple[FloatArray, FloatArray]:
-        """(rounded, left) once each row has its floor and, in this order, those that it fits their step; who is far behind has more."""
+        """Return (rounded, left): each row has its floor and, in `order`, its step where that fits. Rows far behind have more."""
         rounded = total.copy(order="K")
         put_rows(rounded, offer.rows, offer.floor)
         left = self.capacity + slack_of(self.capacity) - column_sum(rounded)
@@ -213,7 +213,7 @@ def _empty(count: int, width: int) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Where the offered rows stand in line for a further unit. (M,) each.
+    """Order of the offered rows for a further unit. (M,) each.
 
     owed: units of which a minute each is owed, more for who holds its turn. held: since when it holds one; infinite: in its first minute.
     is_due: whether a minute of a unit is owed, or a turn that began so lasts. further: units beyond the step that it may have before others
@@ -329,7 +329,7 @@ def _give(rows: IntArray, step: FloatArray, given: FloatArray, left: FloatArray)
 
 
 def _prefix_that_fits(step: FloatArray, left: FloatArray) -> int:
-    """How many of the first rows of `step` fit into `left` together."""
+    """Return how many of the first rows of `step` fit into `left` together."""
     count = len(step)
     for column in np.flatnonzero(column_sum(step) > left):
         count = min(count, int(np.searchsorted(np.cumsum(step[:count, column]), left[column], side="right")))
@@ -337,7 +337,7 @@ def _prefix_that_fits(step: FloatArray, left: FloatArray) -> int:
 
 
 def _take_turns(offer: _Offer, rounded: FloatArray, turns: Turns, now: float) -> Turns:
-    """Note who waits at zero and who holds a unit, if any queue waits for one at all."""
+    """Return the turns: queues that wait at zero and queues that hold a unit, if any queue waits for one."""
     count, rows = len(rounded), offer.rows
     parts = offer.fraction > 0
     given = take_rows(rounded, rows)

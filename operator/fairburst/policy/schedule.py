@@ -85,7 +85,7 @@ class BurstTable(Sequence[ScheduledBurst]):
 
     @cached_property
     def problem(self) -> str:
-        """What is wrong with the numbers, empty if nothing: checked once, so that no NaN gets further."""
+        """The problem with the numbers, empty if there is none. Checked once, so that no NaN gets further."""
         if len(self) == 0:
             return "expected at least one scheduled burst, found none"
         if self.amounts.size and not (self.amounts.min() >= 0 and self.amounts.max() <= LARGEST):

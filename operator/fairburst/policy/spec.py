@@ -1,4 +1,4 @@
-"""What owners declare of their queues, already validated: bursts, arrivals, weights, limits. Frozen values; nothing is decided.
+"""Validated declarations of queues: bursts, arrivals, weights, limits. Frozen values; nothing is decided.
 
 Resource units are the natural ones (cores, bytes, whole devices), time is in seconds since the epoch.
 """
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 
 class QueueKind(enum.Enum):
-    """What a queue's owner cares about."""
+    """Kind of a queue: its owner cares about latency or about throughput."""
 
     LATENCY = "Latency"
     THROUGHPUT = "Throughput"
@@ -72,7 +72,7 @@ Arrival: TypeAlias = Periodic | Sporadic | Schedule
 
 @dataclass(frozen=True, slots=True)
 class QueueSpec:
-    """What a queue's owner declared, already validated.
+    """Validated declaration of one queue.
 
     `name` is unique in the pool ("namespace/name") and the last key of every tie-break. `order` is the key of creation
     order (creation time, then name): admission runs in this order. `burst` and `arrival` are None for throughput queues

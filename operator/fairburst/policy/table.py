@@ -44,7 +44,7 @@ class Quiet:
 
 @dataclass(frozen=True)
 class Columns:
-    """What is remembered, one row a queue of `declared` (the specs in force). Field by field as in QueueMemory; None is NaN.
+    """Memory as columns, one row a queue of `declared` (the specs in force). Field by field as in QueueMemory; None is NaN.
 
     `seen` are the specs of the snapshot this was made for: the same tuple again needs no admission. `refused`: changed specs that were
     refused, by row. `classes` spells out `guarantee`. The arrays are rows of `blocks`. `quiet`: see there. `pod_demand`: resources that
@@ -100,11 +100,11 @@ class Columns:
         return replace(self, blocks=blocks, quiet=None, received_value=self.received_value.copy(order="K"), **_views(blocks))
 
     def promised(self, row: int) -> Promised:
-        """What the queue of one row is promised."""
+        """Return the promise of the queue of one row."""
         return Promised(self.declared.queues[row], self.classes[row], int(self.index[row]))
 
     def entry(self, row: int) -> QueueMemory:
-        """What is remembered of the queue of one row, without its admission decision."""
+        """Return the memory of the queue of one row, without its admission decision."""
         return queue_memory(self, row, None)
 
     def delivered(self, now: float) -> FloatArray:
@@ -190,7 +190,7 @@ def queue_memory(columns: Columns, row: int, decision: AdmissionDecision | None)
 
 
 def _received(columns: Columns, row: int) -> dict[str, tuple[float, float]]:
-    """What the row has received of each resource, without those of which it neither has nor gets any."""
+    """Return the amounts that the row has received, without resources of which it neither has nor gets any."""
     pairs = zip(columns.declared.resources, columns.received_value[row].tolist(), columns.received_rate[row].tolist(), strict=True)
     return {name: (value, rate) for name, value, rate in pairs if value or rate}
 

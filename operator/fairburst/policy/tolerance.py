@@ -15,7 +15,7 @@ TOLERANCE = 1e-9
 # two, products and quotients of amounts stay far inside float64.
 SMALLEST = 1e-9
 LARGEST = 1e24
-# What grows more slowly than this never gets anywhere: LARGEST divided by it is just inside float64.
+# A value that grows more slowly than this never gets anywhere: LARGEST divided by it is just inside float64.
 SLOWEST = 1e-283
 
 # Time moves in steps no finer than this: epoch seconds in float64 have a resolution of 0.24 microseconds, and a round

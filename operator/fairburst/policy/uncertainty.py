@@ -18,7 +18,7 @@ from fairburst.policy.extras import scipy
 
 
 class Correlation(enum.Enum):
-    """What is assumed about the demands of different resources in one burst."""
+    """Assumed correlation between the demands of different resources in one burst."""
 
     INDEPENDENT = "Independent"
     PERFECT = "Perfect"
@@ -75,7 +75,7 @@ def request_empirical(samples: FloatArray, confidence: float, assumption: Correl
 
 
 def compare_assumptions(mean: FloatArray, deviation: FloatArray, confidence: float, correlation: FloatArray) -> dict[Correlation, Request]:
-    """What each assumption would request: the cost of not knowing the correlation."""
+    """Return the request under each assumption: the cost of not knowing the correlation."""
     return {assumption: request_normal(mean, deviation, confidence, assumption, correlation) for assumption in Correlation}
 
 

@@ -1,4 +1,4 @@
-"""What a remembered value is read from: JSON with a version, refused as a whole when it is damaged or newer than this program."""
+"""Versioned JSON of remembered values. A damaged value, or one newer than this program, is refused as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each queue used, was entitled to, lent and borrowed over recorded rounds, and its bursts. Nothing is decided again.
+"""Use, entitlement, lent and borrowed amounts of each queue over recorded rounds, and its bursts. Nothing is decided again.
 
 A queue is entitled to its weight's part of the capacity. What it does not use is lent as far as other queues use more than theirs at that
 moment; the rest of it is idle. Amounts are dominant shares of the live capacity times seconds.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 class ChartKind(enum.Enum):
-    """How the series are drawn. STACK: stacked areas, steps in time. CDF: series of samples. BARS: x holds category names."""
+    """Form in which series are drawn. STACK: stacked areas, steps in time. CDF: series of samples. BARS: x holds category names."""
 
     LINES = "lines"
     STEPS = "steps"

@@ -347,7 +347,7 @@ class Simulation:
         return bool((np.round(job.request * MILLIONTHS) <= self.machines.free.clip(0).sum(axis=0)).all())
 
     def _part(self, dress_jobs: DressJobs, row: int, dress_job: DressJob, allocation: IntArray, small_level: IntArray) -> IntArray:
-        """What jobs of this category may use of the queue's allocation, less what the other jobs of the category use already."""
+        """Return the part of the queue's allocation for jobs of this category, less the use of its other jobs."""
         part = small_level if dress_job.category is DemandCategory.SMALL else allocation - small_level
         bound: IntArray = part - dress_jobs.held[dress_job.queue, dress_job.category] + self.work.usage[row]
         return bound

@@ -25,7 +25,7 @@ MOST_MISSED = 0.5  # of the bursts that a period would have had
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """What a queue could declare. seen: bursts that it is drawn from.
+    """A declaration that a queue could make. seen: bursts that it is drawn from.
 
     burst, arrival: the declaration, with the margin. typical: what a usual burst needs while it runs, by resource. every: seconds
     between bursts, and varies: by how many seconds that differs; for sporadic bursts the median, and no more than that.

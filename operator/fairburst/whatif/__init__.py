@@ -1,1 +1,1 @@
-"""What a change would do: a round decided again with other queues, weights or capacity. Pure, on the decision core alone."""
+"""Effects of a change: a round decided again with other queues, weights or capacity. Pure, on the decision core alone."""

@@ -46,7 +46,7 @@ class Advice:
 
     @property
     def size(self) -> float:
-        """How large the change is, for comparison of knobs: the logarithm of the factor."""
+        """Size of the change, to compare knobs: the logarithm of the factor."""
         return abs(math.log(self.factor)) if self.factor > 0 else 0.0
 
 

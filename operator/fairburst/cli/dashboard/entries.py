@@ -1,4 +1,4 @@
-"""What the page shows of a queue and of the nodes, from the objects alone: no decision is made here. Pure."""
+"""The dashboard's view of a queue and of the nodes, from the objects alone: no decision is made here. Pure."""
 
 from __future__ import annotations
 

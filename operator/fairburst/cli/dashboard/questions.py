@@ -38,7 +38,7 @@ class Questions:
         return {**explain.as_data(findings, found), "eta": start}
 
     async def what_if(self, capacity: Sequence[str], removed: Sequence[str], weights: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-        """What changes of capacity, queues and weights would do to every queue."""
+        """Return the effect of changed capacity, queues and weights on every queue."""
         try:
             asked = plan.Asked(
                 (), dict(plan.factor(text) for text in capacity), tuple(removed),

@@ -36,7 +36,7 @@ class JobStart:
 
 @dataclass(frozen=True, slots=True)
 class LevelParts:
-    """How a level is divided between small and large Jobs.
+    """Division of a level between small and large Jobs.
 
     small, large: the parts by resource, in resource units. small_owners: uids of the controllers whose pods are small.
     """

@@ -1,4 +1,4 @@
-"""What the operator and its forecaster say to each other, one JSON object a line: questions on its standard input, answers on its output.
+"""Messages between the operator and its forecaster, one JSON object a line: questions on its standard input, answers on its output.
 
 Times are seconds since the epoch, amounts resource units. The forecaster remembers what it has been told, the operator nothing.
 """
@@ -80,7 +80,7 @@ class Start(msgspec.Struct, array_like=True, gc=False):
 
 
 class Deadline(msgspec.Struct, array_like=True, gc=False):
-    """How likely the deadline of a burst holds. is_open: of the burst that is under way; else of the next one.
+    """Probability that the deadline of a burst holds. is_open: of the burst that is under way; else of the next one.
 
     opens: when the next burst is expected; None for one that may come at any time, which is taken to come now.
     """

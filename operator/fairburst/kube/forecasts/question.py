@@ -58,7 +58,7 @@ class Subjects:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What one reading found, ready to be encoded in another thread. rows: of the round, those of queues that take part."""
+    """Result of one reading, ready to be encoded in another thread. rows: of the round, those of queues that take part."""
 
     plan: RoundPlan
     memory: Memory

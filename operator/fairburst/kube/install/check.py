@@ -35,7 +35,7 @@ _COLLECTIONS = {
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
     "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
 }
-# What commands need of the user: verb, group, resource. The operator's own rights are checked by its readiness.
+# Rights that the commands need: verb, group, resource. The operator's own rights are checked by its readiness.
 _NEEDED = (
     ("list", GROUP, "latencyqueues"), ("list", GROUP, "throughputqueues"), ("list", "", "pods"), ("list", "", "nodes"),
     ("list", "", "namespaces"), ("list", "", "resourcequotas"), ("list", "", "limitranges"), ("list", "batch", "jobs"),

@@ -1,4 +1,4 @@
-"""What an installation needs besides the operator's process: CRDs, priority classes, admission policies, RBAC. Values, written as YAML.
+"""Objects of an installation besides the operator's process: CRDs, priority classes, admission policies, RBAC. Values, written as YAML.
 
 The admission policies are in `mutating_policies.py`, `tenant_rules.py` and `operator_rules.py`.
 """
@@ -25,7 +25,7 @@ _READ = ["get", "list", "watch"]
 
 @dataclass(frozen=True)
 class Subject:
-    """Who the operator is to the API server: a user by name, or (None) the service account that comes with the manifests."""
+    """Identity of the operator at the API server: a user by name, or (None) the service account that comes with the manifests."""
 
     user: str | None = None
 
@@ -100,7 +100,7 @@ def heartbeat_roles(config: Config) -> list[Manifest]:
 
 
 def cluster_rules() -> list[Manifest]:
-    """What the operator may do in every namespace."""
+    """Return the rights of the operator in every namespace."""
     queues = ["latencyqueues", "throughputqueues"]
     return [
         _rule("", ["nodes", "limitranges"], _READ),
@@ -125,7 +125,7 @@ def _workload_rules() -> list[Manifest]:
 
 
 def own_namespace_rules() -> list[Manifest]:
-    """What the operator may do in its own namespace, where its memory is kept."""
+    """Return the rights of the operator in its own namespace, where its memory is kept."""
     return [
         _rule("", ["configmaps"], ["get", "create", "update", "patch"]),
         _rule("coordination.k8s.io", ["leases"], ["get", "watch", "create", "update"]),

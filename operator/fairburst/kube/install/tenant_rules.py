@@ -1,4 +1,4 @@
-"""What tenants may not do, asked inside the API server: ValidatingAdmissionPolicies, and the roles that go with them. Values, as YAML.
+"""Rules for tenants, enforced by the API server: ValidatingAdmissionPolicies, and the roles that go with them. Values, as YAML.
 
 Tenants declare bursts and arrivals; admission control answers those. A client may change a field that decides between tenants only with
 a verb of its own on the queues of that namespace: `weigh`, `enforce`, `reclaim`, `assign` and `remove` for people, `operate` for the

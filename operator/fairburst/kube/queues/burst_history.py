@@ -1,4 +1,4 @@
-"""What each burst of a queue with spec.uncertainty took of its declared demand, learned by watching, and kept in the queue's status.
+"""Part of its declared demand that each burst of a queue with spec.uncertainty took. It is measured, and kept in the queue's status.
 
 A burst is all that the queue uses from the opening of one window to the next, or to the time at which it uses and wants nothing more. One
 that began before this process watched is left out. The parts are kept as thousandths of the declared resource-seconds.
@@ -57,7 +57,7 @@ class BurstHistory:
     _queues: dict[str, _Queue] = field(default_factory=dict)
 
     def asked(self, uid: str, queue: LatencyQueue | ThroughputQueue, obj: Mapping[str, Any]) -> AskedFor | None:
-        """What a queue asks for, None for one without uncertainty. A queue that is new here brings what its status remembers."""
+        """Return the demand to request for a queue, None for one without uncertainty. A new queue brings the samples of its status."""
         spec = queue.spec
         if not isinstance(spec, LatencyQueueSpec) or spec.uncertainty is None or spec.burst is None:
             self._queues.pop(uid, None)

@@ -45,7 +45,7 @@ class Part:
 
 
 def cron_problem(expression: str) -> str:
-    """What is wrong with a cron expression; empty if nothing."""
+    """Return the problem with a cron expression; empty if there is none."""
     try:
         CronSim(expression, _REFERENCE)
     except CronSimError as error:

@@ -1,4 +1,4 @@
-"""Where earlier versions of the operator kept parts of the status, most of which are now in `status.internal`.
+"""Places where earlier versions of the operator kept parts of the status, most of which are now in `status.internal`.
 
 Statuses are read as if every value stood in its present place. Accounts are written in both places for one version, so that an earlier
 operator goes on after a downgrade where this one stopped (docs/decisions/0251). All other values are moved by the first write. The CRDs

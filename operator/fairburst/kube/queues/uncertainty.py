@@ -40,7 +40,7 @@ class AskedFor:
 
 
 def asked_for(declared: Burst, uncertainty: Uncertainty, samples: Sequence[Sequence[float]]) -> AskedFor:
-    """What to ask for, given what each of the bursts seen so far took of the declared demand.
+    """Return the demand to request, given the part of the declared demand that each burst seen so far took.
 
     samples: (n, K) parts of the declared resource-seconds, resources in the order of `declared`.
     """

@@ -101,7 +101,7 @@ def _rounded_up(resource: str, amount: float) -> float:
 
 
 def sentence(found: Suggestion) -> str:
-    """What was seen, in one sentence: "7 bursts were seen: 4 cpu for 30 s, every 300 ± 5 s."."""
+    """Return the observation in one sentence: "7 bursts were seen: 4 cpu for 30 s, every 300 ± 5 s."."""
     amounts = ", ".join(f"{_amount(name, amount)} {name}" for name, amount in found.typical.items())
     often = f"every {found.every:.0f} ± {found.varies:.0f} s" if isinstance(found.arrival, Periodic) else f"about every {found.every:.0f} s"
     return f"{found.seen} bursts were seen: {amounts} for {found.burst.duration_seconds:.0f} s, {often}."

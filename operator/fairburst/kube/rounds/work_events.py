@@ -65,7 +65,7 @@ class WorkEvent:
 
 @dataclass(slots=True)
 class _Told:
-    """What an object has been told: monotonic time since which its present cause holds, and the cause and the forecast of its Events."""
+    """Last published Events of an object: monotonic time since which its present cause holds, and the cause and the forecast published."""
 
     cause: tuple[str, str]
     since: float

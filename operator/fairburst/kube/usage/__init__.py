@@ -1,1 +1,1 @@
-"""What there is, what is used and what is wanted: capacity, pods, controllers."""
+"""Capacity, use and demand: nodes, pods, controllers."""

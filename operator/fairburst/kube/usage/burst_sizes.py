@@ -45,6 +45,6 @@ class BurstSizes:
 
 
 def pods_of(rate: FloatArray, unit: FloatArray) -> float:
-    """How many pods of the (K,) size `unit` run at a time at the (K,) `rate`; 0 where no pod has been seen, else at least one."""
+    """Return how many pods of the (K,) size `unit` run at a time at the (K,) `rate`; 0 where no pod has been seen, else at least one."""
     sized = (rate > 0) & (unit > 0)
     return max(1.0, float(np.floor(np.min(rate[sized] / unit[sized]) + 1e-9))) if sized.any() else 0.0

@@ -1,4 +1,4 @@
-"""What ran in each queue's space in the last minute, as this process has seen it. A replica that takes over charges by it.
+"""Use of each queue's space in the last minute, as this process has seen it. A replica that takes over charges by it.
 
 A process that leads tells its accounts to the cluster seconds later, and one that is killed no more. The replica that stands by sees pods
 being bound and ending all along; one that has just started learns from its first list when the pods that run were bound.

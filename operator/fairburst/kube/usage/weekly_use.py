@@ -1,4 +1,4 @@
-"""What each queue used this week against its fair share: sums over time, which its status remembers (`views/week_view.py`).
+"""Use of each queue this week against its fair share: sums over time, which its status remembers (`views/week_view.py`).
 
 A week begins on Monday at 00:00 UTC. Four dominant shares are summed: used; fair, the share by weight; wanted, at most the fair share; and
 served, the used part of the wanted one. Rates are constant between two looks. A remembered sum goes on at its mean rate, so that figures

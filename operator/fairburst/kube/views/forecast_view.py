@@ -70,7 +70,7 @@ class DeadlineForecast:
 
 @dataclass(frozen=True, slots=True)
 class QueueForecast:
-    """What is forecast for one queue. `first`: of its first waiting object, which `subject` names."""
+    """Forecast for one queue. `first`: of its first waiting object, which `subject` names."""
 
     subject: str = ""
     first: StartForecast | None = None

@@ -1,4 +1,4 @@
-"""What fairburst knows of a kind of controller: where its objects are, and how many pods they want. One value a kind, no state."""
+"""A kind of controller as fairburst knows it: the path of its objects, and how many pods they want. One value a kind, no state."""
 
 from __future__ import annotations
 

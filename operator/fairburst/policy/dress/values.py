@@ -24,7 +24,7 @@ class DemandCategory(enum.Enum):
 
 
 class StartMode(enum.Enum):
-    """How pending jobs start.
+    """Order and manner in which pending jobs start.
 
     TASK_BY_TASK: a job starts as many tasks as fit, and each category lends what it leaves to the other.
     WHOLE_JOBS: the paper's model. A job starts when its full demand fits its category's part, in order within the category. Capacity is
