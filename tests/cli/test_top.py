@@ -89,6 +89,7 @@ def test_in_a_terminal_it_follows_the_cluster_until_interrupted(served: Served) 
         assert running.wait(20) == 130
     finally:
         running.kill()
+        running.wait()  # or its warning fails another test
         os.close(ours)
 
 

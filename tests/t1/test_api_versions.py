@@ -102,7 +102,8 @@ def test_a_queue_of_either_version_is_served_and_a_change_through_the_other_too(
     kind = f"throughputqueues.{other(version)}.{GROUP}"
     operated.kubectl("patch", kind, "queue", "-n", where, "--type=merge", "-p", '{"spec": {"weight": 7}}')
     until(lambda: status()["promise"]["weight"] == 7, PATIENCE_SECONDS, "the changed weight")
-    assert operated.kubectl("get", "resourcequota", "fairburst", "-n", where, "-o", "name").strip()
+    quota = ("get", "resourcequota", "fairburst", "-n", where, "--ignore-not-found", "-o", "name")
+    until(lambda: operated.kubectl(*quota).strip(), PATIENCE_SECONDS, "the quota")
 
 
 @pytest.mark.parametrize("kind", KINDS)
