@@ -86,8 +86,9 @@ def asked_to_end(site: Site, namespace: str) -> list[JsonObject]:
 
 
 def told(site: Site, namespace: str) -> dict[str, str]:
-    """Return why pods of a namespace were evicted, by name."""
-    return {one["involvedObject"]["name"]: one["message"] for one in site.list("events", namespace) if one["reason"] == "Reclaimed"}
+    """Return why pods of a namespace were evicted, by name. Their Jobs have such Events, too."""
+    events = [one for one in site.list("events", namespace) if one["reason"] == "Reclaimed"]
+    return {one["involvedObject"]["name"]: one["message"] for one in events if one["involvedObject"]["kind"] == "Pod"}
 
 
 def end(site: Site, namespace: str, *stubborn: str) -> None:
