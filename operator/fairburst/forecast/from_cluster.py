@@ -24,7 +24,10 @@ from fairburst.sim.workload import DagJob, Stage
 
 @dataclass(slots=True)
 class Known:
-    """Durations learned from a cluster. ended_pods: their number. seconds: mean duration of a Job's ended pods, by namespace and name."""
+    """Durations and arrivals learned from a cluster.
+
+    ended_pods: number of the durations. seconds: mean duration of a Job's ended pods, by namespace and name.
+    """
 
     durations: Durations = field(default_factory=Durations)
     arrivals: Arrivals = field(default_factory=Arrivals)

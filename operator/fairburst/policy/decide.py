@@ -140,7 +140,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
 
 
 def _promised(inputs: AllocationInput, guaranteed: FloatArray) -> FloatArray | None:
-    """Guarantees of hard queues in their windows at their rates, where these are less than their whole guarantees."""
+    """Return the guarantees with those of hard queues in their windows lowered to their rates; None where that lowers none."""
     rows = inputs.hard
     if rows.size == 0 or not row_any_short(inputs.whole_rate, take_rows(guaranteed, rows)).any():
         return None

@@ -19,7 +19,7 @@ _STEPS = 100
 
 
 def entitlements(result: RoundResult, snapshot: ClusterSnapshot, memory: Memory | None = None) -> tuple[FloatArray, bool]:
-    """Amounts that each queue's quota may admit beyond its level.
+    """Return the amounts that each queue's quota may admit, its level included.
 
     Returns
     -------

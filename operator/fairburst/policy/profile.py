@@ -181,7 +181,7 @@ class HardQueues:
         return self._largest[resource]
 
     def _span(self, candidate: HardQueue | None) -> _Span | None:
-        """Return the windows that the exact profile of the set and the candidate covers; None if there are too many."""
+        """Return the time that the exact profile of the set and the candidate covers; None if that holds too many windows."""
         periods = self._periods.copy()
         schedules = list(self._schedules.values())
         if candidate is not None and candidate.scheduled:

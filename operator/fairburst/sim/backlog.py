@@ -164,7 +164,7 @@ class Backlog:
 
 
 def permitted(allocation: list[int], usage: list[int], demand: list[int], most: int) -> int:
-    """Return how many more tasks may start: while use is below the allocation in everything that the task needs, so one over it at most."""
+    """Return how many more tasks may start. They may while use is below the allocation in all that a task needs: one may exceed it."""
     count = most
     for allowed, used, need in zip(allocation, usage, demand, strict=True):
         if need > 0:

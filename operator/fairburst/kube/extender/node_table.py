@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from fairburst.kube.api.objects import Node
 from fairburst.kube.extender.queue_objects import ExpectedBurst
-from fairburst.kube.names import LANE_CLASSES, SIZE_CLASSES
+from fairburst.kube.names import LANE_OF_CLASS, SIZE_CLASSES
 from fairburst.kube.usage.capacity import NodeShapes, counts
 from fairburst.kube.usage.pod_usage import NodeUsage
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.placement import BEST, kept_nodes, whole_pods
 
-BATCH_CLASSES = frozenset({*SIZE_CLASSES, *LANE_CLASSES.values()})
+BATCH_CLASSES = frozenset({*SIZE_CLASSES, *LANE_OF_CLASS})
 
 
 class NodeTable:
