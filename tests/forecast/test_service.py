@@ -322,3 +322,16 @@ def test_the_work_and_the_ended_pods_of_a_further_queue_are_its_own() -> None:
     queues = [spec["name"] for spec in asked.queues]
     assert {queues[one.queue]: sum(count for count, _ in one.running) for one in asked.work} == {"team/nightly": 1}
     assert [one.queue for one in asked.ended] == ["team/nightly", "team/bursts"]
+
+
+def test_a_held_job_that_needs_the_whole_cluster_is_foreseen_in_its_queues_turn() -> None:
+    site = Site()
+    site.world.queue(TQ, "batch", spec={"enforcement": "Suspend"})
+    site.world.queue(TQ, "rival")
+    site.run("rival", "runs", 64, ago=10.0)
+    site.job("rival", "runs", 1000)
+    site.end("rival", "runs", 10, 20.0)
+    site.job("batch", "whole", 64, held=True)
+    median = start(site.ask(), "whole").median
+    assert median is not None
+    assert 60.0 <= median <= 240.0, "once it is owed a minute of the cluster, which takes two, and the last of the tasks have ended"

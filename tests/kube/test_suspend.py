@@ -243,16 +243,19 @@ def test_a_job_larger_than_the_queues_level_is_named_with_both_numbers_and_the_c
     assert world.condition(TQ, "batch", "JobsFit")[:2] == ("True", "Fit")
 
 
-def test_a_job_that_fits_the_pool_but_not_the_queues_share_of_it_is_named_too() -> None:
+def test_a_job_that_fits_the_pool_but_not_the_queues_share_of_it_waits_for_its_turn_and_one_beyond_the_queues_limit_is_named() -> None:
     world = world_with_batch()
-    world.queue(TQ, "other", spec=SUSPENDS)
+    world.queue(TQ, "other", spec=SUSPENDS | {"limits": {"cpu": "39"}})
     held(world, "wide", 40)
     held(world, "wide", 40, namespace="other")
+    held(world, "fits", 38, namespace="other", created=1)
     settle(world)
     first, second = (world.condition(TQ, where, "JobsFit") for where in ("batch", "other"))
-    assert first[1] == "Fit"  # idle capacity is lent to one of them, and the other waits for it
+    assert first[1] == "Fit"
     assert second[1] == "LargerThanLevel"
-    assert "needs 40 cpu, the queue's level is 24" in second[2]
+    assert second[2].startswith("Job other/wide starts whole and needs 40 cpu, the queue's level is 38. It waits"), (
+        "in the turn of the next"
+    )
 
 
 def test_small_jobs_start_first_as_far_as_their_part_goes_and_no_quota_of_the_parts_refuses_their_pods() -> None:

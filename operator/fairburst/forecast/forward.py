@@ -18,10 +18,11 @@ from fairburst.forecast.budget import Budget
 from fairburst.forecast.learned import Arrivals, Durations
 from fairburst.forecast.state import JobState, State
 from fairburst.forecast.units import scaled
-from fairburst.policy.arrays import IntArray
+from fairburst.policy.arrays import FloatArray, IntArray
 from fairburst.policy.decide import decide
 from fairburst.policy.model import RoundResult
 from fairburst.sim.backlog import Batch, LiveJob
+from fairburst.sim.cluster import MILLIONTHS
 from fairburst.sim.engine import EPOCH, Kind, Simulation
 from fairburst.sim.scenario import Scenario, Submission
 from fairburst.sim.workload import DagJob, Stage
@@ -61,7 +62,7 @@ class Forward(Simulation):
         self.now, self.memory = state.now, state.memory
         self.begun = self.last_round = state.now
         self.durations, self.draw, self.guess, self.factors = durations, draw, guess, state.factors
-        self.whole = {job.name for job in state.jobs if job.whole}
+        self.some_whole = any(job.whole for job in state.jobs)
         self.live = {job.name: self._resume(job) for job in state.jobs}
         self.waiting = {name: sum(job.pending) for name, job in self.live.items()}
         alone = () if burst is None else (burst.queue,)
@@ -121,6 +122,21 @@ class Forward(Simulation):
         return self.result
 
     @override
+    def _must_count(self, started: IntArray) -> bool:
+        """What others use while a whole job waits is what its queue is owed."""
+        return super()._must_count(started) or bool(started.any() and self._next_starts())
+
+    @override
+    def _next_starts(self) -> dict[int, FloatArray]:
+        """As the operator tells the core: the smallest waiting job of each throughput queue of which all jobs start whole."""
+        found = dict[int, FloatArray]()
+        for row, offering in enumerate(self.work.offering) if self.some_whole else ():
+            if offering and not self.latency[row] and all(job.whole for _, job in offering):
+                needs = np.stack([job.need for _, job in offering])
+                found[row] = needs[int(np.argmin((needs / np.maximum(self.total, 1)).max(axis=1)))] / MILLIONTHS
+        return found
+
+    @override
     def _next_round(self, time: float) -> float:
         if self.looks and time >= self.looks[0]:
             self.looks = [at for at in self.looks if at > time]
@@ -139,13 +155,13 @@ class Forward(Simulation):
     @override
     def _start_queue(self, row: int, allocation: IntArray) -> int:
         """Start jobs in order. A whole job that does not fit holds up the rest, unless it is larger than the allocation."""
-        if not self.whole:
+        if not self.some_whole:
             return super()._start_queue(row, allocation)
         offering, started, at = self.work.offering[row], 0, 0
         while at < len(offering):
             job = offering[at][1]
-            if job.spec.name in self.whole:
-                need = sum(count * demand for count, demand in zip(job.pending, job.demand, strict=True))
+            if job.whole:
+                need = job.need
                 if (need > allocation).any():
                     at += 1
                     continue
@@ -173,6 +189,7 @@ class Forward(Simulation):
             for number, (stage, tasks, length) in enumerate(zip(state.stages, left, seconds, strict=True))
         )
         job = self._arrive(state.queue, DagJob(state.name, stages))
+        job.whole = state.whole
         for number, stage in enumerate(state.stages):
             for count, started in stage.running:
                 self._run_on(job, number, count, max(started + seconds[number], self.now))

@@ -48,6 +48,9 @@ def check(snapshot: ClusterSnapshot, config: PolicyConfig, now: float) -> None:
     for row, time in snapshot.oldest_work.items():
         if not (0 <= row < count and abs(time) <= LONGEST_SECONDS):
             raise InvalidSnapshotError(f"oldest_work: expected rows of {count} queues and seconds since the epoch, found {row}: {time}")
+    for row, need in snapshot.next_start.items():
+        if not (0 <= row < count and need.shape == (width,) and ((need >= 0) & (need <= LARGEST)).all()):
+            raise InvalidSnapshotError(f"next_start: expected rows of {count} queues and {width} amounts each, found {row}: {need}")
     for name, least, most in SETTINGS:
         found = getattr(config, name)
         if not least <= found <= most:

@@ -16,6 +16,7 @@ from fairburst.policy.leftover import give_leftover
 from fairburst.policy.lending import Lender
 from fairburst.policy.model import ClusterSnapshot, PolicyConfig
 from fairburst.policy.rounding import Rounding, Turns
+from fairburst.policy.starts import Starts
 from fairburst.policy.table import ELASTIC, NO_WINDOW, Columns
 
 
@@ -27,7 +28,8 @@ def divide_into_pods(
     also what is left over for queues that are not admitted."""
     some_spare = bool(spare.any())
     total = guaranteed + spare if some_spare else guaranteed
-    allocation, guaranteed = _whole_units(columns, snapshot, inputs, guaranteed, spare if some_spare else None, total, now)
+    starts = Starts.of(snapshot, inputs.wanted, inputs.elastic & (columns.state == NO_WINDOW) & (columns.guarantee == ELASTIC))
+    allocation, guaranteed = _whole_units(columns, snapshot, inputs, starts, guaranteed, spare if some_spare else None, total, now)
     if lends and not _starts_whole(snapshot, config):
         lender = Lender(
             inputs.wanted, snapshot.usage, snapshot.unit, inputs.weight, snapshot.live_capacity, columns.declared.limit,
@@ -39,8 +41,9 @@ def divide_into_pods(
     fair = largest_share(total, inverse)
     if inputs.weight is not columns.declared.weight:
         fair *= columns.declared.weight / inputs.weight
+    unit = snapshot.unit if starts is None else starts.in_place_of(snapshot.unit)
     balance.settle(
-        columns, fair, inputs.wanted, snapshot.usage, allocation, snapshot.unit, snapshot.live_capacity, inverse,
+        columns, fair, inputs.wanted, snapshot.usage, allocation, unit, snapshot.live_capacity, inverse,
         config.batch_memory_seconds, now,
     )  # fmt: skip
     return give_leftover(columns, snapshot, allocation) if lends else allocation, guaranteed
@@ -52,8 +55,8 @@ def _starts_whole(snapshot: ClusterSnapshot, config: PolicyConfig) -> bool:
 
 
 def _whole_units(
-    columns: Columns, snapshot: ClusterSnapshot, inputs: AllocationInput, guaranteed: FloatArray, spare: FloatArray | None,
-    total: FloatArray, now: float,
+    columns: Columns, snapshot: ClusterSnapshot, inputs: AllocationInput, starts: Starts | None, guaranteed: FloatArray,
+    spare: FloatArray | None, total: FloatArray, now: float,
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
     """(allocation, guaranteed), both in whole units where the unit is known. spare: what of `total` is not guaranteed, None for nothing."""
     firm = np.zeros(len(total), dtype=bool)
@@ -61,7 +64,7 @@ def _whole_units(
     yields = inputs.elastic & (columns.state == NO_WINDOW) & (columns.guarantee == ELASTIC)
     rounding = Rounding(
         guaranteed, firm, inputs.wanted, snapshot.unit, snapshot.live_capacity, inputs.soft, columns.declared.name_rank, yields,
-        inputs.weight,
+        inputs.weight, starts,
     )  # fmt: skip
     turns = Turns(columns.waiting_since, columns.unit_held_since, balance.balance(columns, now))
     rounded, turns = rounding.round_to_units(total, turns, now)

@@ -104,6 +104,8 @@ class ClusterSnapshot:
     jobs: jobs and tasks for DRESS; None: DRESS is off.
     waiting: the pods that wait, as far as they are known; queues without any in it are taken to wait with pods of the size `unit`.
     oldest_work: by row, when the oldest of the queue's unfinished work was created; rows without one: unknown.
+    next_start: by row of a throughput queue whose jobs start whole: (K,) what it needs beyond its usage to start the next one, or for the
+        pods that the last start still lacks; other rows use single pods.
     elastic_jobs: jobs among which PAF divides the slots of their queues, and elastic_rules how; none: PAF is off.
     """
 
@@ -119,6 +121,7 @@ class ClusterSnapshot:
     elastic_rules: SlotRules | None = None
     waiting: WaitingPods | None = None
     oldest_work: Mapping[int, float] = field(default_factory=dict)
+    next_start: Mapping[int, FloatArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ A queue's unit is its largest pod; amounts are rounded resource by resource, so 
 its largest. What rounding down frees goes, unit by unit, to the queues that are owed most (balance.py), and among equals first to those
 that would sit at zero, then to those that lost the largest part of a unit. So queues take turns, and each keeps its unit for a minute at
 least. Where a queue's unit is larger than what rounding frees, the queue has its turn too once it is owed a minute of that unit: the others
-divide what its unit leaves, until the queue has had what it was owed (docs/decisions/0111).
+divide what its unit leaves, until the queue has had what it was owed (docs/decisions/0111). A job that starts whole is such a unit too, as
+far as its queue's share does not hold it (starts.py).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.drf import add_to_rows, column_sum, dominant_share, fill, put_rows, row_any, row_any_above, row_any_short, take_rows
+from fairburst.policy.starts import Starts
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE, slack_of
 
 # Time for which a queue keeps the unit of its turn: long enough to start and run something, short beside a batch job.
@@ -85,6 +87,7 @@ class Rounding:
     guaranteed: (N, K) part of the total; in the rows of the mask `firm` (N,), hard queues, it is whole already and never lowered.
     wanted: (N, K) upper bound. first: rows that come before all others, in order (soft queues at their turn). yields: (N,) rows that make
     room for a unit larger than what rounding frees, and may have one; `weight` (N,) says how the others of them then divide the rest.
+    starts: the next jobs of queues whose jobs start whole; None: there are none.
     """
 
     guaranteed: FloatArray
@@ -96,6 +99,7 @@ class Rounding:
     name_rank: IntArray
     yields: BoolArray
     weight: FloatArray
+    starts: Starts | None = None
 
     def round_to_units(self, total: FloatArray, turns: Turns, now: float) -> tuple[FloatArray, Turns]:
         """Round `total` (N, K) to whole units. Returns the rounded (N, K), whose sum stays within capacity, and the turns."""
@@ -105,10 +109,12 @@ class Rounding:
         rows = np.flatnonzero(lowered)
         if rows.size == 0:
             return total, Turns.none(len(total))
-        offer = _Offer.of(rows, total, self.guaranteed, self.firm, self.wanted, self.unit)
-        line = _Line.of(offer, take_rows(self.unit, rows), self.capacity, turns, now)
+        offer, unit = _Offer.of(rows, total, self.guaranteed, self.firm, self.wanted, self.unit), self.unit
+        if self.starts is not None:
+            offer, unit = offer.to_start(self.starts), self.starts.in_place_of(unit)
+        line = _Line.of(offer, take_rows(unit, rows), self.capacity, turns, now)
         order = line.order(offer, len(total), self.first, self.name_rank)
-        rounded, left = self._served(total, offer, line, order)
+        rounded, left = self._served(total, offer, line, order, unit)
         taking = self._large_turns(total, rounded, offer, line, order)
         if taking.size:
             claims = offer.floor[taking] + offer.step[taking]
@@ -120,7 +126,9 @@ class Rounding:
             _give_more(rows[order], rounded, self.wanted, self.unit, left)
         return rounded, _take_turns(offer, rounded, turns, now)
 
-    def _served(self, total: FloatArray, offer: _Offer, line: _Line, order: IntArray) -> tuple[FloatArray, FloatArray]:
+    def _served(
+        self, total: FloatArray, offer: _Offer, line: _Line, order: IntArray, unit: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
         """Return (rounded, left): each row has its floor and, in `order`, its step where that fits. Rows far behind have more."""
         rounded = total.copy(order="K")
         put_rows(rounded, offer.rows, offer.floor)
@@ -128,7 +136,7 @@ class Rounding:
         behind = order[line.further[order] > 0][:MOST_LARGE_TURNS]
         if behind.size:
             left = _give(offer.rows[behind], take_rows(offer.step, behind), rounded, left)
-            left = _give_further(offer.rows[behind], line.further[behind], rounded, self.wanted, self.unit, left)
+            left = _give_further(offer.rows[behind], line.further[behind], rounded, self.wanted, unit, left)
             order = order[~np.isin(order, behind)]
         return rounded, _give(offer.rows[order], take_rows(offer.step, order), rounded, left)
 
@@ -205,6 +213,19 @@ class _Offer:
             up -= down
             np.maximum(up, 0.0, out=up)
         return cls(rows, floor, step, fraction, ~row_any_above(floor, 0.0))
+
+    def to_start(self, starts: Starts) -> _Offer:
+        """Return the offer with the rest of the next job as the step of each queue whose floor does not hold it."""
+        at = np.searchsorted(self.rows, starts.rows)
+        known = (at < self.rows.size) & (self.rows[np.minimum(at, self.rows.size - 1)] == starts.rows)
+        at, target = at[known], starts.target[known]
+        missing = target - take_rows(self.floor, at)
+        short = np.flatnonzero((missing > slack_of(target)).any(axis=1))
+        at, target, missing = at[short], target[short], np.maximum(missing[short], 0.0)
+        step, fraction = self.step.copy(order="K"), self.fraction.copy()
+        put_rows(step, at, missing)
+        fraction[at] = np.divide(missing, target, out=np.zeros_like(target), where=target > 0).max(axis=1)
+        return replace(self, step=step, fraction=fraction)
 
 
 def _empty(count: int, width: int) -> FloatArray:

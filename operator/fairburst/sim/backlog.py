@@ -6,6 +6,7 @@ Decides nothing: the engine starts and ends tasks, and this keeps the sums that 
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -21,7 +22,8 @@ from fairburst.sim.workload import DagJob
 
 @dataclass(slots=True, eq=False)
 class LiveJob:
-    """A job in the cluster. `serial`: its place in its queue. `offered`: stages with tasks to start, in the order they became runnable."""
+    """A job in the cluster. `serial`: its place in its queue. `offered`: stages with tasks to start, in the order they became runnable.
+    `whole`: its tasks start together or not at all."""
 
     spec: DagJob
     queue: int
@@ -33,6 +35,17 @@ class LiveJob:
     waits_for: list[int]
     stages_left: int
     offered: list[int] = field(default_factory=list)
+    whole: bool = False
+
+    @property
+    def need(self) -> IntArray:
+        """(K,) what all of its waiting tasks need at once."""
+        need: IntArray = np.sum([count * demand for count, demand in zip(self.pending, self.demand, strict=True)], axis=0)
+        return need
+
+    def waiting(self) -> list[tuple[IntArray, int]]:
+        """Return what each of its waiting tasks needs, and their number, by stage. A job that starts whole waits as one task."""
+        return [(self.need, 1)] if self.whole else [(self.demand[stage], self.pending[stage]) for stage in self.offered]
 
 
 @dataclass(slots=True, eq=False)
@@ -145,22 +158,17 @@ class Backlog:
     def _refresh(self, row: int, total: IntArray) -> None:
         """A queue's demand: what runs, and what waits as far as the whole cluster could hold it, first come first."""
         wanted, lines = self.usage[row].copy(), []
-        for demand, count in self._waiting(row):
+        for demand, count in itertools.chain.from_iterable(job.waiting() for _, job in self.offering[row]):
             wanted += demand * count
             lines.append((demand, count))
             if (wanted >= total).any():
                 break
         self.demand[row], self.next_tasks[row] = wanted, lines
-        first = next(self._waiting(row), None)
-        if first is not None:
-            self.unit[row] = first[0]
+        if self.offering[row]:
+            first = self.offering[row][0][1]
+            self.unit[row] = first.demand[first.offered[0]]
         elif not self.usage[row].any():
             self.unit[row] = 0
-
-    def _waiting(self, row: int) -> Iterator[tuple[IntArray, int]]:
-        for _, job in self.offering[row]:
-            for stage in job.offered:
-                yield job.demand[stage], job.pending[stage]
 
 
 def permitted(allocation: list[int], usage: list[int], demand: list[int], most: int) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fairburst.policy.arrays import BoolArray, IntArray
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.baselines import LATENCY_FIRST, POLICIES, Policy
 from fairburst.policy.dress.values import DemandCategory, DressConfig, StartMode
 from fairburst.policy.model import ClusterSnapshot, EventKind, GuaranteeClass, Memory, QueueKind, RoundResult, Schedule
@@ -249,10 +249,14 @@ class Simulation:
         if self.scenario.preemptive:
             self._evict(result)
         started = self._start(result)
-        if started[self.latency & self.granted].any():
+        if self._must_count(started):
             result = self._decide()  # what now runs is charged from this instant, as on a cluster where binding is an event
         boundary = result.next_boundary - EPOCH
         self.wake = boundary if boundary > self.now else self.now + 1e-3
+
+    def _must_count(self, started: IntArray) -> bool:
+        """Return whether the tasks `started` (N,) are to be charged before the next event."""
+        return bool(started[self.latency & self.granted].any())
 
     def _decide(self) -> RoundResult:
         work = self.work
@@ -260,7 +264,7 @@ class Simulation:
         resources = self.scenario.cluster.resources
         given = snapshot(resources, self.total, self.committed, self.queues, work.demand, work.usage, work.unit)
         oldest = {row: EPOCH + time for row, time in work.oldest_jobs(self.latency)}
-        given = dataclasses.replace(given, waiting=work.waiting_pods(), oldest_work=oldest)
+        given = dataclasses.replace(given, waiting=work.waiting_pods(), oldest_work=oldest, next_start=self._next_starts())
         if self.dress_jobs is not None:
             given = dataclasses.replace(given, jobs=self.dress_jobs.part(len(self.total), EPOCH + self.now))
         result, self.memory = self.policy(given, self.memory, self.scenario.config, EPOCH + self.now)
@@ -270,6 +274,10 @@ class Simulation:
         if self.observer is not None:
             self.observer(self.now, given, result)
         return result
+
+    def _next_starts(self) -> dict[int, FloatArray]:
+        """Return by row what a queue needs beyond its usage for its next job that starts whole. Tasks start singly here."""
+        return {}
 
     def _note(self, result: RoundResult) -> None:
         self.record.classes = {spec.name: granted for spec, granted in zip(self.queues, result.classes, strict=True)}

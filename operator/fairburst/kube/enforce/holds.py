@@ -13,13 +13,13 @@ from fairburst.kube.enforce.fifo_admission import Oversize, oversize
 from fairburst.kube.enforce.gate import GateLevel, milli_level
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.slack import FIRST_PODS
-from fairburst.kube.enforce.suspend import JobStart, starts, too_large, unheld_starts
+from fairburst.kube.enforce.suspend import JobStart, highest_level, starts, too_large, unheld_starts
 from fairburst.kube.names import HOLDS_LABEL
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.usage.gated_pods import GatedPods
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.workloads.kind import Suspendable
-from fairburst.policy.model import GuaranteeClass, RoundResult, WindowState
+from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, RoundResult, WindowState
 
 HOLD_SETTLES_SECONDS = 1.0  # until every API server's policies have seen a changed label; measured: at most 157 ms
 
@@ -56,12 +56,18 @@ def _early(item: ManagedNamespace, resources: Sequence[str]) -> list[float]:
     return [pods * item.unit[name] for name in resources]
 
 
-def too_large_to_start(enforced: Collection[ManagedNamespace], gated: GatedPods, pods: PodIndex) -> dict[str, list[Oversize]]:
+def too_large_to_start(
+    enforced: Collection[ManagedNamespace], snapshot: ClusterSnapshot, gated: GatedPods, pods: PodIndex
+) -> dict[str, list[Oversize]]:  # fmt: skip
     """Return the work that starts whole and is larger than its queue's level, by namespace of queues in Suspend and Gate mode.
 
     Such work never runs, so the queue's condition names it. The list is empty for a queue without such work.
     """
-    found = {item.namespace: too_large(item.demand, pods.resources, item.level.tolist()) for item in enforced if item.mode.holds == "Jobs"}
+    found = {
+        item.namespace: too_large(item.demand, pods.resources, highest_level(item.demand, item.row, item.level, snapshot))
+        for item in enforced
+        if item.mode.holds == "Jobs" and item.row is not None
+    }
     levels = {item.namespace: item.level.tolist() for item in enforced if item.mode.holds == "Pods"}
     found |= {namespace: [] for namespace in levels}
     for (namespace, _), group in gated.groups():

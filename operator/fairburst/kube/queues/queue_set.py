@@ -85,6 +85,11 @@ class QueueEntry:
         return self.obj["spec"].get("reclaim") == "Evict" and not self.observed_only
 
     @property
+    def starts_whole(self) -> bool:
+        """Whether all Jobs of a throughput queue start whole, and none is given another size."""
+        return self.key[0] == "ThroughputQueue" and self.mode.holds == "Jobs" and self.obj["spec"].get("elasticity") is None
+
+    @property
     def qualified_name(self) -> str:
         """The core's name of the queue: "namespace/name"."""
         return f"{self.key[1]}/{self.key[2]}"

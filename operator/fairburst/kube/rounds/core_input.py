@@ -82,10 +82,10 @@ class CoreInput:
         live, committed = self._cluster.capacity(view, now)
         table, queue_set = self.demands, queues.queue_set
         touched |= table.charge_no_more(self._not_running(view, wall))
-        table.lay_out(view, queues.rows, queue_set.specs, None if changes.everything else touched)
+        table.lay_out(view, queues, live, None if changes.everything else touched)
         snapshot = ClusterSnapshot(
             self._cluster.resources, live, committed, queue_set.specs, table.demand, table.usage, table.unit, waiting=table.waiting,
-            oldest_work=table.oldest,
+            oldest_work=table.oldest, next_start=table.next_start,
         )  # fmt: skip
         if self._reserve is not None:
             snapshot = self._reserve.part(

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from fairburst.kube.containment import Containment
+from fairburst.kube.enforce.suspend import next_start
+from fairburst.kube.rounds.governing import GoverningQueues
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.usage.demand import GROWTH_FRACTION, NamespaceDemand, namespace_demand, waiting_lines, waiting_pods
 from fairburst.policy.arrays import FloatArray
-from fairburst.policy.model import QueueKind, QueueSpec, WaitingPods
+from fairburst.policy.model import QueueKind, WaitingPods
 
 
 class DemandTable:
     """The demand of each managed namespace, and (N, K) arrays of the governing queues' rows; (N,) `pods` that they have or want.
 
-    oldest: by row of a latency queue, when the oldest of its work was created, if that is known.
+    oldest: by row of a latency queue, when the oldest of its work was created, if that is known. next_start: by row of a queue whose Jobs
+    start whole, as in ClusterSnapshot.
     """
 
     def __init__(self, contained: Containment) -> None:
@@ -26,6 +29,7 @@ class DemandTable:
         self.demand = self.usage = self.unit = np.zeros((0, 0))
         self.pods = np.zeros(0)
         self.oldest: dict[int, float] = {}
+        self.next_start: dict[int, FloatArray] = {}
         self.uncharged: dict[str, dict[str, float]] = {}
         self.waiting: WaitingPods | None = None
         self._listed: set[int] = set()  # rows with waiting pods
@@ -55,14 +59,13 @@ class DemandTable:
                 )
             self.by_namespace.setdefault(namespace, NamespaceDemand())
 
-    def lay_out(
-        self, view: ClusterView, rows: Mapping[str, int], queues: Sequence[QueueSpec], namespaces: Iterable[str] | None
-    ) -> None:  # fmt: skip
-        """Write the rows of these namespaces, or all of them (None) if rows have moved."""
+    def lay_out(self, view: ClusterView, queues: GoverningQueues, capacity: FloatArray, namespaces: Iterable[str] | None) -> None:
+        """Write the rows of these namespaces, or all of them (None) if rows have moved. `capacity`: (K,) of the pool, resource units."""
+        rows, specs = queues.rows, queues.queue_set.specs
         if namespaces is None:
             shape = len(rows), len(view.pods.resources)
             self.demand, self.usage, self.unit = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-            self.pods, self.oldest = np.zeros(len(rows)), {}
+            self.pods, self.oldest, self.next_start = np.zeros(len(rows)), {}, {}
             namespaces = rows
             self.waiting = None
             self._listed.clear()
@@ -71,11 +74,13 @@ class DemandTable:
             if not namespaces:
                 return
             self.demand, self.usage, self.unit = self.demand.copy(), self.usage.copy(), self.unit.copy()
-            self.oldest = dict(self.oldest)
+            self.oldest, self.next_start = dict(self.oldest), dict(self.next_start)
         for namespace in namespaces:
             row = rows[namespace]
             self._write(view, namespace, row)
-            oldest = self.by_namespace[namespace].oldest if queues[row].kind is QueueKind.LATENCY else None
+            if queues.starting_whole[row]:
+                self._note_next_start(namespace, row, view.pods.resources, capacity, specs[row].limits)
+            oldest = self.by_namespace[namespace].oldest if specs[row].kind is QueueKind.LATENCY else None
             if oldest is None:
                 self.oldest.pop(row, None)
             else:
@@ -83,6 +88,15 @@ class DemandTable:
         if self._lines:
             self.waiting = waiting_pods(self.waiting, self._lines)
             self._lines.clear()
+
+    def _note_next_start(
+        self, namespace: str, row: int, resources: tuple[str, ...], capacity: FloatArray, limits: Mapping[str, float]
+    ) -> None:  # fmt: skip
+        need = next_start(self.by_namespace[namespace], self.usage[row], resources, capacity, limits)
+        if need is None:
+            self.next_start.pop(row, None)
+        else:
+            self.next_start[row] = need
 
     def charge_no_more(self, uncharged: dict[str, dict[str, float]]) -> set[str]:
         """Note the requests by namespace of bound pods that count for no queue; return the namespaces where they changed."""

@@ -25,6 +25,7 @@ class GoverningQueues:
     absent : namespaces that are being deleted or no longer exist.
     holding : by what is held ("Pods" or "Jobs"), the namespaces of queues in such a mode.
     reclaiming : (N,) whether the queue evicts for what it is owed.
+    starting_whole : (N,) whether all Jobs of the throughput queue start whole, and keep their sizes.
     """
 
     def __init__(self, config: Config, own_namespace: str, contained: Containment, *, observing: bool) -> None:
@@ -36,7 +37,7 @@ class GoverningQueues:
         self.rows: dict[str, int] = {}
         self.absent: frozenset[str] = frozenset()
         self.holding: dict[str, frozenset[str]] = {}
-        self.reclaiming = np.zeros(0, dtype=np.bool_)
+        self.reclaiming = self.starting_whole = np.zeros(0, dtype=np.bool_)
 
     @property
     def history(self) -> BurstHistory:
@@ -90,6 +91,7 @@ class GoverningQueues:
         self.rows = {entry.space: row for row, entry in enumerate(governing)}
         self.holding = {kind: frozenset(one.namespace for one in governing if one.mode.holds == kind) for kind in ("Pods", "Jobs")}
         self.reclaiming = np.array([entry.reclaims for entry in governing], dtype=np.bool_)
+        self.starting_whole = np.array([entry.starts_whole for entry in governing], dtype=np.bool_)
 
     def watch_bursts(self, snapshot: ClusterSnapshot, memory: Memory, wall: float) -> None:
         """Learn from the bursts of queues that declare uncertainty."""

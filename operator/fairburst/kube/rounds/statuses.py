@@ -125,7 +125,7 @@ class StatusRounds:
         namespaces = self._candidates | self._agenda.take(round_.now) | {queue_set.governing[row].namespace for row in rows}
         members = self._in_turn(round_, self._positions.keys() if self._everything else namespaces)
         items = managed.of({entry.space for entry in members})
-        never_start = too_large_to_start(items, self._gates.gated, round_.view.pods)
+        never_start = too_large_to_start(items, round_.snapshot, self._gates.gated, round_.view.pods)
         blocked = {item.namespace: item.obstacles for item in items}
         inputs, shown = [], []
         for entry in members:

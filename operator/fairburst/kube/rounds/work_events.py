@@ -18,14 +18,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairburst.kube.enforce.fifo_admission import oversize
-from fairburst.kube.enforce.suspend import by_age, kind_of
+from fairburst.kube.enforce.suspend import by_age, highest_level, kind_of
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, Owner
 from fairburst.kube.usage.gated_pods import GatedPod
 from fairburst.kube.views.explanation import NOTHING_WAITS, cause, explanation
 from fairburst.kube.views.forecast_view import START_FORECAST, StartForecast
 from fairburst.kube.workloads.registry import KINDS
-from fairburst.policy.model import QueueDecision
 from fairburst.quantity import format_quantity
 
 WAITED_SECONDS = 5.0  # shorter waits raise no question
@@ -138,7 +137,7 @@ class WorkEvents:
         if not objects:
             return []
         count = len(behind_gates) + len(demand.lacking) + (len(demand.held) if held == "Jobs" else 0)
-        queue = _QueueSentence(entry.qualified_name, plan.result.decisions[row], plan, row)
+        queue = _QueueSentence(entry.qualified_name, demand, plan, row)
         present = self._known[entry.space] = dict[str, _Told]()
         for place, one in enumerate(objects):
             why, known = queue.cause(one), former.get(one.uid)
@@ -158,10 +157,10 @@ class WorkEvents:
 class _QueueSentence:
     """Why the work of one queue waits."""
 
-    def __init__(self, queue: str, decision: QueueDecision, plan: RoundPlan, row: int) -> None:
-        self._queue, self._decision, self._resources = queue, decision, plan.snapshot.resources
+    def __init__(self, queue: str, demand: NamespaceDemand, plan: RoundPlan, row: int) -> None:
+        self._queue, self._decision, self._resources = queue, plan.result.decisions[row], plan.snapshot.resources
         self._demand, self._usage = plan.snapshot.demand[row], plan.snapshot.usage[row]
-        self._level = plan.result.level[row].tolist()
+        self._level = highest_level(demand, row, plan.result.level[row], plan.snapshot)
 
     def cause(self, one: WaitingObject) -> tuple[str, str]:
         """Return the reason and the scarce resource. A figure that moves is no new cause."""

@@ -1,0 +1,44 @@
+"""Jobs that start whole: what a queue's allocation must reach for the next one, where its share does not. Decides nothing.
+
+Such a queue uses nothing of a share that is smaller than its next job. So rounding offers it the rest of that job as one unit, and it has
+its turn like a queue of large pods (docs/decisions/0256).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
+from fairburst.policy.drf import put_rows, take_rows
+from fairburst.policy.model import ClusterSnapshot
+from fairburst.policy.tolerance import slack_of
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """The next starts of queues. rows: (M,) ascending; target: (M, K) the allocation that it takes; need: (M, K) that without usage."""
+
+    rows: IntArray
+    target: FloatArray
+    need: FloatArray
+
+    @classmethod
+    def of(cls, snapshot: ClusterSnapshot, wanted: FloatArray, elastic: BoolArray) -> Starts | None:
+        """Return the starts that can be: of `elastic` (N,) queues, within what is `wanted` (N, K) and what the pool has. None: none can."""
+        rows = np.array(sorted(row for row in snapshot.next_start if elastic[row]), dtype=np.int64)
+        if rows.size == 0:
+            return None
+        need = np.stack([snapshot.next_start[row] for row in rows.tolist()])
+        target = take_rows(snapshot.usage, rows) + need
+        possible = need.any(axis=1)
+        for most in (take_rows(wanted, rows), np.broadcast_to(snapshot.live_capacity, target.shape)):
+            possible &= (target <= most + slack_of(most)).all(axis=1)
+        return cls(rows[possible], target[possible], need[possible]) if possible.any() else None
+
+    def in_place_of(self, unit: FloatArray) -> FloatArray:
+        """Return (N, K) `unit` with the needs in the rows of these queues."""
+        result = unit.copy(order="K")
+        put_rows(result, self.rows, self.need)
+        return result

@@ -1,0 +1,119 @@
+"""A queue whose Jobs start whole and are all larger than its fair share is served in turns, beside queues that could use all places."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from fairburst.kube.api.objects import Job
+from fairburst.kube.names import HELD_ANNOTATION
+from tests.support.objects import World, job, pod, requesting
+
+TQ = "ThroughputQueue"
+STEP_SECONDS = 2.0
+TASK_SECONDS = 20.0
+PLACES = 64
+JOBS = 120
+
+
+class Contest:
+    """Two nodes of 32 places. `batch`: whole Jobs of `size` pods that end together, `run_seconds` after the last of them was bound.
+    `rivals`: queues of single pods without end."""
+
+    def __init__(self, size: int, run_seconds: float, rivals: int) -> None:
+        self.world = World()
+        self.world.queue(TQ, "batch", spec={"enforcement": "Suspend"})
+        self.rivals = [f"rival-{number}" for number in range(rivals)]
+        for rival in self.rivals:
+            self.world.queue(TQ, rival)
+            self.world.controller("Job", None, job(rival, f"filler-{rival}", 1000, requesting()))
+        for number in range(JOBS):
+            self.hold(f"whole-{number:03}", size)
+        self.run_seconds = run_seconds
+        self.served: Counter[str] = Counter()  # place-seconds by namespace
+        self.starting = dict[str, float]()  # Jobs of which some pods are not bound yet, since when
+        self.seconds_to_run = list[float]()  # of each Job, from its start until all its pods were bound
+        self._ends = dict[tuple[str, str], float]()
+        self._pods = 0
+
+    @property
+    def share(self) -> float:
+        """The part of all place-seconds that `batch` has had."""
+        return self.served["batch"] / self.served.total()
+
+    def hold(self, name: str, size: int) -> None:
+        """Create a Job as the admission policy leaves it."""
+        made = job("batch", name, size, requesting(), suspend=True)
+        made.metadata.annotations = {HELD_ANNOTATION: "true"}
+        made.metadata.creation_timestamp = "2026-01-01T00:00:00Z"
+        made.metadata.resource_version = "1"
+        self.world.controller("Job", None, made)
+
+    def run(self, minutes: float) -> None:
+        until = self.world.now + 60.0 * minutes
+        while self.world.now < until:
+            self.world.round()
+            self._end_pods()
+            for one in self._started():
+                self._run_job(one)
+            for rival in self.rivals:
+                self._create(rival, f"filler-{rival}", 1000)
+                self._bind(rival, TASK_SECONDS)
+            for namespace, _ in self._ends:
+                self.served[namespace] += STEP_SECONDS
+            self.world.after(STEP_SECONDS)
+
+    def jobs(self) -> list[Job]:
+        return list(self.world.view.controllers.workloads("batch").of("Job"))
+
+    def _started(self) -> list[Job]:
+        return [one for one in self.jobs() if not one.spec.suspend]
+
+    def _run_job(self, one: Job) -> None:
+        name = one.metadata.name
+        since = self.starting.setdefault(name, self.world.now)
+        size = one.spec.parallelism or 1
+        self._create("batch", name, size)
+        self._bind("batch", 1e9)
+        bound = [key for key in self._ends if key[1].startswith(f"{name}.")]
+        if len(bound) == size and self._ends[bound[0]] > 1e8:
+            self.seconds_to_run.append(self.world.now - since)
+            self._ends.update(dict.fromkeys(bound, self.world.now + self.run_seconds))
+
+    def _create(self, namespace: str, owner: str, most: int) -> None:
+        """The Job controller creates pods as far as the quota lets it."""
+        mine = sum(name.startswith(f"{owner}.") for where, name in self.world.pods if where == namespace)
+        room = float(self.world.hard(namespace)["requests.cpu"]) - sum(where == namespace for where, _ in self.world.pods)
+        for _ in range(int(min(most - mine, room))):
+            self._pods += 1
+            self.world.put(pod(namespace, f"{owner}.{self._pods}", owner=("Job", owner)))
+
+    def _bind(self, namespace: str, seconds: float) -> None:
+        for where, name in sorted(self.world.pods):
+            if where == namespace and (where, name) not in self._ends and len(self._ends) < PLACES:
+                on = Counter(one.spec.node_name for one in self.world.pods.values())
+                node = "node-0" if on["node-0"] < PLACES // 2 else "node-1"
+                self.world.put(pod(where, name, owner=("Job", name.split(".")[0]), node=node, phase="Running"))
+                self._ends[where, name] = self.world.now + seconds
+
+    def _end_pods(self) -> None:
+        for key in [key for key, end in self._ends.items() if end <= self.world.now]:
+            del self._ends[key]
+            self.world.end(*key)
+        for one in self._started():
+            name = one.metadata.name
+            if name in self.starting and not any(key[1].startswith(f"{name}.") for key in self.world.pods):
+                del self.starting[name]
+                self.world.controller("Job", one, None)
+
+
+@pytest.mark.parametrize(("size", "run_seconds", "rivals"), [(40, 60.0, 1), (64, 120.0, 1), (20, 60.0, 1), (30, 60.0, 7)])
+def test_jobs_larger_than_the_fair_share_start_in_turns_and_whole(size: int, run_seconds: float, rivals: int) -> None:
+    """A ThroughputQueue has its fair share of the time where it cannot have it of the places. Beside queues that fill all others, a Job of
+    more than twice its share used to wait for ever."""
+    contest = Contest(size, run_seconds, rivals)
+    contest.run(60.0)
+    assert max(contest.seconds_to_run) <= 60.0, "a started Job gets all of its pods within the turn"
+    assert len(contest.starting) <= 2, "no Job is left with a part of its pods"
+    assert contest.share == pytest.approx(1 / (1 + rivals), rel=0.1)

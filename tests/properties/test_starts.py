@@ -1,0 +1,77 @@
+"""Jobs that start whole have their turn, and take it from nobody who is promised something (docs/decisions/0256)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairburst.policy.decide import decide
+from fairburst.policy.errors import InvalidSnapshotError
+from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, QueueKind
+from tests.support.policy import snapshot, throughput
+from tests.support.strategies import START, snapshots
+
+CONFIG = PolicyConfig()
+
+
+@st.composite
+def with_starts(draw: st.DrawFn) -> ClusterSnapshot:
+    """A snapshot in which any queues say that they wait for any amount more."""
+    value = draw(snapshots())
+    rows = draw(st.sets(st.integers(0, len(value.queues) - 1)))
+    amounts = st.lists(st.integers(0, 40), min_size=len(value.resources), max_size=len(value.resources))
+    return dataclasses.replace(value, next_start={row: np.array(draw(amounts), dtype=np.float64) for row in rows})
+
+
+@given(with_starts())
+def test_a_turn_stays_within_capacity_and_demand_and_takes_nothing_from_a_promise(value: ClusterSnapshot) -> None:
+    """BPF section 3.2: what a hard or soft queue has in its window does not depend on how others' jobs start."""
+    memory, latency = Memory(), [row for row, spec in enumerate(value.queues) if spec.kind is QueueKind.LATENCY]
+    for seconds in (0, 30, 100, 200, 400, 900, 901):
+        now = START + seconds
+        plain, _ = decide(dataclasses.replace(value, next_start={}), memory, CONFIG, now)
+        result, memory = decide(value, memory, CONFIG, now)
+        assert (result.allocation.sum(axis=0) <= value.live_capacity * (1 + 1e-9) + 1e-9).all()
+        assert (result.allocation <= value.demand * (1 + 1e-9) + 1e-9).all()
+        assert result.classes == plain.classes
+        assert result.guaranteed[latency] == pytest.approx(plain.guaranteed[latency])
+        value = dataclasses.replace(value, usage=np.minimum(result.allocation, value.demand))
+
+
+def levels(need: float, *, limits: dict[str, float] | None = None, minutes: int = 5) -> list[float]:
+    """The level of a queue that waits for `need` of ten places, each ten seconds, beside one of single pods that uses all others."""
+    queues = dataclasses.replace(throughput("t/whole", 0.0), limits=limits or {}), throughput("t/single", 1.0)
+    memory, found = Memory(), list[float]()
+    for number in range(minutes * 6):
+        value = snapshot(queues, [10.0], [[100.0], [100.0]], [[0.0], [10.0]], [[1.0], [1.0]])
+        result, memory = decide(dataclasses.replace(value, next_start={0: np.array([need])}), memory, CONFIG, START + 10 * number)
+        found.append(float(result.level[0, 0]))
+    return found
+
+
+def test_a_job_has_its_turn_once_it_is_owed_a_minute_of_its_need() -> None:
+    """It is owed five places a second, so ten places for a minute after two."""
+    found = levels(10.0)
+    assert found[12:] == [pytest.approx(10.0)] * (len(found) - 12)
+    assert max(found[:12]) < 10.0
+
+
+def test_a_job_that_the_share_holds_needs_no_turn() -> None:
+    assert levels(5.0) == levels(0.0)
+
+
+@pytest.mark.parametrize(("need", "limits"), [(11.0, {}), (8.0, {"cpu": 7.0})], ids=["beyond the pool", "beyond the queue's limit"])
+def test_a_job_that_can_never_start_has_no_turn(need: float, limits: dict[str, float]) -> None:
+    assert max(levels(need, limits=limits)) < min(need, 10.0)
+
+
+@pytest.mark.parametrize("amounts", [[math.nan], [-1.0], [math.inf], [1.0, 1.0], [[1.0]]], ids=str)
+def test_amounts_that_are_none_are_a_named_error(amounts: list[float]) -> None:
+    value = snapshot((throughput("t/q", 0.0),), [10.0], [[100.0]])
+    with pytest.raises(InvalidSnapshotError, match="next_start: expected rows of 1 queues and 1 amounts"):
+        decide(dataclasses.replace(value, next_start={0: np.array(amounts)}), Memory(), CONFIG, START)
