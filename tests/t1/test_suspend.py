@@ -23,7 +23,8 @@ pytestmark = pytest.mark.slow
 JsonObject = dict[str, Any]
 NODES, NODE_CPU = 2, 8
 CPUS = NODES * NODE_CPU
-NAMESPACES = ("prioritized", "ordered", "respected", "to-gate", "to-observe", "deleted", "uninstalled")
+NAMESPACES = ("prioritized", "ordered", "respected", "in-turn", "to-gate", "to-observe", "deleted", "uninstalled")
+OWED_SECONDS = 120.0  # until a queue of two equal ones is owed a minute of all places
 
 
 def queue(where: str) -> JsonObject:
@@ -133,6 +134,20 @@ def test_a_users_own_suspension_is_respected(site: Site) -> None:
     assert site.waiting(where) == ["a"]
     site.patch("job", "a", where, {"spec": {"suspend": False}})
     until(lambda: site.running(where) == 5, PATIENCE_SECONDS, "it to go on when its user says so")
+    site.empty(where)
+
+
+def test_a_job_that_needs_every_place_starts_in_its_queues_turn_beside_one_that_could_use_them_all(site: Site) -> None:
+    where, rival = "in-turn", "rival"
+    site.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": rival}}, queue(rival) | {"spec": {"enforcement": "Quota"}})
+    busy = job(rival, "busy", 2 * CPUS, completions=100_000)
+    busy["spec"]["template"]["metadata"] = {"annotations": {"run-seconds": "5s"}}
+    site.create(busy)
+    until(lambda: site.running(rival) > CPUS // 2, PATIENCE_SECONDS, "the other queue to use the places")
+    site.create(job(where, "whole", CPUS))
+    until(lambda: site.waiting(where) == [], OWED_SECONDS + PATIENCE_SECONDS, "the Job to start, although half of the places are its share")
+    until(lambda: site.running(where) == CPUS, PATIENCE_SECONDS, "all of its pods to run at once")
+    site.empty(rival)
     site.empty(where)
 
 
