@@ -35,19 +35,27 @@ class Queue:
 
 
 def run(
-    queues: list[Queue], places: int, seconds: float, *, measured_from: float, head_room: int = 0, fixed: int | None = None
-) -> tuple[float, list[float]]:
-    """Mean use as a part of the levels' sum, and the slack of one of the queues over time. `fixed`: that many pods instead of feedback."""
+    queues: list[Queue], places: int, seconds: float, *, measured_from: float, head_room: int = 0, fixed: int | None = None,
+    burst: tuple[float, float] | None = None,
+) -> tuple[float, list[float]]:  # fmt: skip
+    """Mean use as a part of the levels' sum, and the slack of one of the queues over time. `fixed`: that many pods instead of feedback.
+    `burst`: every so many seconds others have half of every level, for so many seconds, which do not count."""
     chance, control, slack = random.Random(1), SlackControl(), list[float]()
+    whole_levels, whole_places, wanted = [queue.level for queue in queues], places, 0.0
     for number, queue in enumerate(queues):
         queue.number, queue.hard = number, queue.level + 1
     for step in range(round(seconds / STEP)):
         now = step * STEP
+        part = 2 if burst is not None and now % burst[0] >= burst[0] - burst[1] else 1
+        places = whole_places // part
+        counts = now >= measured_from and part == 1
+        wanted += STEP * places if counts else 0.0
         for queue in queues:
+            queue.level = whole_levels[queue.number] // part
             for _ in range(_end(queue, now)):
                 control.ended(queue.number, now)
             _create(queue, now, chance)
-            free = places + head_room - sum(len(other.ends) for other in queues)
+            free = max(0, places + head_room - sum(len(other.ends) for other in queues))
             bound = min(queue.waiting, free)
             queue.waiting -= bound
             spread = 0.0 if queue.waves else 0.4
@@ -60,11 +68,10 @@ def run(
                 queue.hard, queue.written = queue.level + int(pods), now
             if queue.number == 0:
                 slack.append(pods)
-            if now >= measured_from:
+            if counts:
                 queue.used += running * STEP
         queues.append(queues.pop(0))  # the scheduler favours none of them
-    whole = sum(queue.level for queue in queues) * (seconds - measured_from)
-    return sum(queue.used for queue in queues) / whole, slack
+    return sum(queue.used for queue in queues) / wanted, slack
 
 
 def _end(queue: Queue, now: float) -> int:

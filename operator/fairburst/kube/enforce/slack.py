@@ -123,10 +123,11 @@ class SlackControl:
 
     @staticmethod
     def _follow_level(state: _Slack, level: float) -> None:
-        """Scale the slack to a new level: half the level has half the ends; a level that has risen is not full yet."""
-        if level < state.level and state.level > 0:
+        """Scale the slack to a new level: half the level has half the ends, twice the level twice as many. One that has risen is not full
+        yet."""
+        if state.level > 0:
             state.pods = max(state.pods * level / state.level, min(state.pods, FIRST_PODS))
-        elif level >= state.level + 1:
+        if level >= state.level + 1:
             state.full_at = -math.inf
         state.level = level
 
