@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from fairburst.kube.enforce.fifo_admission import Oversize, oversize
 from fairburst.kube.enforce.gate import GateLevel, milli_level
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
+from fairburst.kube.enforce.next_start import group_need, highest_level, whole_work
 from fairburst.kube.enforce.slack import FIRST_PODS
-from fairburst.kube.enforce.suspend import JobStart, highest_level, starts, too_large, unheld_starts
+from fairburst.kube.enforce.suspend import JobStart, starts, too_large, unheld_starts
 from fairburst.kube.names import HOLDS_LABEL
 from fairburst.kube.queues.queue_set import QueueEntry
-from fairburst.kube.usage.gated_pods import GatedPods
+from fairburst.kube.usage.gated_pods import GatedPods, PodGroup
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.workloads.kind import Suspendable
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, RoundResult, WindowState
@@ -63,21 +64,25 @@ def too_large_to_start(
 
     Such work never runs, so the queue's condition names it. The list is empty for a queue without such work.
     """
-    found = {
-        item.namespace: too_large(item.demand, pods.resources, highest_level(item.demand, item.row, item.level, snapshot))
-        for item in enforced
-        if item.mode.holds == "Jobs" and item.row is not None
-    }
-    levels = {item.namespace: item.level.tolist() for item in enforced if item.mode.holds == "Pods"}
-    found |= {namespace: [] for namespace in levels}
-    for (namespace, _), group in gated.groups():
-        if namespace in levels and group.complete and not group.started:
-            vectors = zip(*(pods.requests(key) for key in group.gated), strict=True)
-            need = {resource: sum(column) / 1000 for resource, column in zip(pods.resources, vectors, strict=True)}
-            name = f"the group of {len(group.gated)} pods with {namespace}/{min(key[1] for key in group.gated)}"
-            one = oversize(name, need, pods.resources, levels[namespace])
-            found[namespace] += [one] if one is not None else []
+    found = dict[str, list[Oversize]]()
+    for item in enforced:
+        if item.row is None or item.mode.holds is None:
+            continue
+        work = whole_work(item.mode.holds, item.namespace, item.demand, gated, pods)
+        level = highest_level(item.row, item.level, work, snapshot)
+        if item.mode.holds == "Jobs":
+            found[item.namespace] = too_large(item.demand, pods.resources, level)
+        else:
+            groups = (_too_large_group(item.namespace, group, level, pods) for group in gated.groups_of(item.namespace))
+            found[item.namespace] = [one for one in groups if one is not None]
     return found
+
+
+def _too_large_group(namespace: str, group: PodGroup, level: Sequence[float], pods: PodIndex) -> Oversize | None:
+    if not group.complete or group.started:
+        return None
+    name = f"the group of {len(group.gated)} pods with {namespace}/{min(key[1] for key in group.gated)}"
+    return oversize(name, dict(zip(pods.resources, group_need(group, pods).tolist(), strict=True)), pods.resources, level)
 
 
 @dataclass(slots=True)

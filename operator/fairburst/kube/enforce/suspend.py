@@ -1,7 +1,5 @@
 """Choose the held Jobs to start: whole, in order, when their full demand fits the queue's level. Pure; `apply.py` sends.
 
-A queue whose share does not hold its next Job has its level raised to it in turns (docs/decisions/0256).
-
 The admission policy holds a Job at its creation by `spec.suspend` and a note of ours. A Job that its user suspends later has no note and
 is left alone. All held Jobs start in a namespace whose queue has left Suspend mode.
 """
@@ -13,18 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from fairburst.kube.enforce.fifo_admission import Oversize, admit_in_order, oversize
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
 from fairburst.kube.times import from_epoch
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand
 from fairburst.kube.workloads.job import is_held
 from fairburst.kube.workloads.kind import Suspendable
-from fairburst.kube.workloads.registry import KINDS
-from fairburst.policy.arrays import FloatArray
-from fairburst.policy.drf import dominant_share
-from fairburst.policy.model import ClusterSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,56 +85,11 @@ def _claimed_by(demand: NamespaceDemand, owners: frozenset[str]) -> dict[str, fl
     return total
 
 
-def highest_level(demand: NamespaceDemand, row: int, level: FloatArray, snapshot: ClusterSnapshot) -> list[float]:
-    """Return the (K,) level that a queue has now or in the turn of its next Job, if it has turns, in resource units."""
-    if row in snapshot.next_start:
-        smallest = smallest_held(demand, snapshot.resources, snapshot.live_capacity, snapshot.queues[row].limits)
-        level = level if smallest is None else np.maximum(level, smallest)
-    highest: list[float] = level.tolist()
-    return highest
-
-
 def too_large(demand: NamespaceDemand, resources: Sequence[str], level: Iterable[float]) -> list[Oversize]:
     """Return the held Jobs that are larger than the queue's level: they are skipped until it has grown. `level` in resource units."""
     whole = list(level)
     found = [oversize(_name(one.job), one.need, resources, whole) for one in demand.held]
     return [one for one in found if one is not None]
-
-
-def next_start(
-    demand: NamespaceDemand, usage: FloatArray, resources: Sequence[str], capacity: FloatArray, limits: Mapping[str, float]
-) -> FloatArray | None:  # fmt: skip
-    """Return what a namespace needs beyond its `usage` for the next start of a whole Job: (K,) resource units, as are all amounts.
-
-    That is what started Jobs still lack, and if they lack nothing the need of the smallest held one, by dominant share. None where there is
-    neither, and where other work is among them. Jobs that need more than the `capacity` (K,) of the pool or the `limits` of the queue, by
-    resource, are left out.
-    """
-    if not demand.held and not demand.lacking and not demand.desired_pods:
-        return None
-    if None in demand.created or not all(KINDS[one.owner.kind].suspends for one in demand.desired_pods):
-        return None
-    held = sum((_vector(one.need, resources) for one in demand.held), np.zeros(len(resources)))
-    lacking: FloatArray = _vector(demand.demand, resources) - held - usage
-    if (lacking > 1e-3).any():  # levels are in thousandths
-        return np.maximum(lacking, 0.0)
-    return smallest_held(demand, resources, capacity, limits)
-
-
-def smallest_held(
-    demand: NamespaceDemand, resources: Sequence[str], capacity: FloatArray, limits: Mapping[str, float]
-) -> FloatArray | None:  # fmt: skip
-    """Return the (K,) need of the smallest held Job, by dominant share, of those that the pool and the queue's limits can hold."""
-    most = np.minimum(capacity, [limits.get(name, math.inf) for name in resources])
-    needs = [_vector(one.need, resources) for one in demand.held]
-    possible = [need for need in needs if need.any() and (need <= most).all()]
-    if not possible:
-        return None
-    return possible[int(np.argmin(dominant_share(np.stack(possible), capacity)))]
-
-
-def _vector(amounts: Mapping[str, float], resources: Sequence[str]) -> FloatArray:
-    return np.array([amounts.get(name, 0.0) for name in resources])
 
 
 def unheld_starts(noted: Iterable[Suspendable], holding: Iterable[str], left_alone: Iterable[str]) -> list[JobStart]:

@@ -86,8 +86,8 @@ class QueueEntry:
 
     @property
     def starts_whole(self) -> bool:
-        """Whether all Jobs of a throughput queue start whole, and none is given another size."""
-        return self.key[0] == "ThroughputQueue" and self.mode.holds == "Jobs" and self.obj["spec"].get("elasticity") is None
+        """Whether a throughput queue may have work that starts whole: it is held, and no Job is given another size."""
+        return self.key[0] == "ThroughputQueue" and self.mode.holds is not None and self.obj["spec"].get("elasticity") is None
 
     @property
     def qualified_name(self) -> str:

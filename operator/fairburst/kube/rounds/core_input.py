@@ -12,6 +12,7 @@ from fairburst.kube.rounds.cluster_state import Changes, ClusterState, vector
 from fairburst.kube.rounds.demands import DemandTable
 from fairburst.kube.rounds.governing import GoverningQueues
 from fairburst.kube.rounds.view import ClusterView
+from fairburst.kube.usage.gated_pods import GatedPods
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.policy.model import ClusterSnapshot
 
@@ -26,14 +27,15 @@ class CoreInput:
     """
 
     def __init__(
-        self, cluster: ClusterState, contained: Containment, reserve: Reserve | None, slots: SlotPlanner, reclaim: Reclaimer
+        self, cluster: ClusterState, contained: Containment, reserve: Reserve | None, slots: SlotPlanner, reclaim: Reclaimer,
+        gated: GatedPods,
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._reserve = reserve
         self._slots = slots
         self._reclaim = reclaim
         self._gated: frozenset[str] = frozenset()
-        self.demands = DemandTable(contained)
+        self.demands = DemandTable(contained, gated)
         self.changed_namespaces: frozenset[str] = frozenset()
 
     def read(self, view: ClusterView, changes: Changes, queues: GoverningQueues, wall: float) -> set[str]:

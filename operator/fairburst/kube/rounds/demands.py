@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from fairburst.kube.containment import Containment
-from fairburst.kube.enforce.suspend import next_start
+from fairburst.kube.enforce.next_start import next_start, whole_work
+from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.rounds.governing import GoverningQueues
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.usage.demand import GROWTH_FRACTION, NamespaceDemand, namespace_demand, waiting_lines, waiting_pods
+from fairburst.kube.usage.gated_pods import GatedPods
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import QueueKind, WaitingPods
 
@@ -22,8 +24,9 @@ class DemandTable:
     start whole, as in ClusterSnapshot.
     """
 
-    def __init__(self, contained: Containment) -> None:
+    def __init__(self, contained: Containment, gated: GatedPods) -> None:
         self._contained = contained
+        self._gated = gated
         self.by_namespace: dict[str, NamespaceDemand] = {}
         self.resources: tuple[str, ...] = ()
         self.demand = self.usage = self.unit = np.zeros((0, 0))
@@ -79,7 +82,7 @@ class DemandTable:
             row = rows[namespace]
             self._write(view, namespace, row)
             if queues.starting_whole[row]:
-                self._note_next_start(namespace, row, view.pods.resources, capacity, specs[row].limits)
+                self._note_next_start(view, queues.queue_set.governing[row], row, capacity)
             oldest = self.by_namespace[namespace].oldest if specs[row].kind is QueueKind.LATENCY else None
             if oldest is None:
                 self.oldest.pop(row, None)
@@ -89,10 +92,11 @@ class DemandTable:
             self.waiting = waiting_pods(self.waiting, self._lines)
             self._lines.clear()
 
-    def _note_next_start(
-        self, namespace: str, row: int, resources: tuple[str, ...], capacity: FloatArray, limits: Mapping[str, float]
-    ) -> None:  # fmt: skip
-        need = next_start(self.by_namespace[namespace], self.usage[row], resources, capacity, limits)
+    def _note_next_start(self, view: ClusterView, entry: QueueEntry, row: int, capacity: FloatArray) -> None:
+        demand, pods, limits = self.by_namespace[entry.space], view.pods, {} if entry.spec is None else entry.spec.limits
+        work = whole_work(entry.mode.holds, entry.space, demand, self._gated, pods)
+        wanted = amounts_wanted(demand, pods.resources)
+        need = None if work is None else next_start(work, wanted, self.usage[row], capacity, limits, pods.resources)
         if need is None:
             self.next_start.pop(row, None)
         else:

@@ -25,7 +25,7 @@ class GoverningQueues:
     absent : namespaces that are being deleted or no longer exist.
     holding : by what is held ("Pods" or "Jobs"), the namespaces of queues in such a mode.
     reclaiming : (N,) whether the queue evicts for what it is owed.
-    starting_whole : (N,) whether all Jobs of the throughput queue start whole, and keep their sizes.
+    starting_whole : (N,) whether it is a throughput queue that may have work which starts whole.
     """
 
     def __init__(self, config: Config, own_namespace: str, contained: Containment, *, observing: bool) -> None:

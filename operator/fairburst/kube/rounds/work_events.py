@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairburst.kube.enforce.fifo_admission import oversize
-from fairburst.kube.enforce.suspend import by_age, highest_level, kind_of
+from fairburst.kube.enforce.next_start import WholeWork, held_jobs, highest_level
+from fairburst.kube.enforce.suspend import by_age, kind_of
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, Owner
 from fairburst.kube.usage.gated_pods import GatedPod
@@ -137,7 +138,7 @@ class WorkEvents:
         if not objects:
             return []
         count = len(behind_gates) + len(demand.lacking) + (len(demand.held) if held == "Jobs" else 0)
-        queue = _QueueSentence(entry.qualified_name, demand, plan, row)
+        queue = _QueueSentence(entry.qualified_name, held_jobs(demand, plan.snapshot.resources) if held == "Jobs" else None, plan, row)
         present = self._known[entry.space] = dict[str, _Told]()
         for place, one in enumerate(objects):
             why, known = queue.cause(one), former.get(one.uid)
@@ -157,10 +158,10 @@ class WorkEvents:
 class _QueueSentence:
     """Why the work of one queue waits."""
 
-    def __init__(self, queue: str, demand: NamespaceDemand, plan: RoundPlan, row: int) -> None:
+    def __init__(self, queue: str, work: WholeWork | None, plan: RoundPlan, row: int) -> None:
         self._queue, self._decision, self._resources = queue, plan.result.decisions[row], plan.snapshot.resources
         self._demand, self._usage = plan.snapshot.demand[row], plan.snapshot.usage[row]
-        self._level = highest_level(demand, row, plan.result.level[row], plan.snapshot)
+        self._level = highest_level(row, plan.result.level[row], work, plan.snapshot)
 
     def cause(self, one: WaitingObject) -> tuple[str, str]:
         """Return the reason and the scarce resource. A figure that moves is no new cause."""

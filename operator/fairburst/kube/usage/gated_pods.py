@@ -6,7 +6,7 @@ Updated by every event in all namespaces, so that no gate is overlooked. `enforc
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 from fairburst.kube.api.objects import Pod, controller_of
@@ -58,6 +58,7 @@ class GatedPods:
         self._pods: dict[PodKey, GatedPod] = {}
         self._by_namespace: dict[str, list[GatedPod]] = {}
         self._groups: dict[GroupKey, PodGroup] = {}
+        self._groups_in: dict[str, dict[GroupKey, None]] = {}  # by namespace, in the order of their first pods
         self._group_of: dict[PodKey, GroupKey] = {}
 
     def update(self, new: Pod | None, key: PodKey) -> None:
@@ -85,9 +86,9 @@ class GatedPods:
         """Return the namespaces with gated pods."""
         return self._by_namespace.keys()
 
-    def groups(self) -> Collection[tuple[GroupKey, PodGroup]]:
-        """Return every group of pods that have not ended."""
-        return self._groups.items()
+    def groups_of(self, namespace: str) -> Iterator[PodGroup]:
+        """Yield the namespace's groups of pods that have not ended."""
+        return (self._groups[key] for key in self._groups_in.get(namespace, ()))
 
     def group(self, key: GroupKey) -> PodGroup:
         """Return the group of a gated pod."""
@@ -95,6 +96,7 @@ class GatedPods:
 
     def _join(self, name: GroupKey, size: int, key: PodKey, held: GatedPod | None) -> None:
         group = self._groups.setdefault(name, PodGroup())
+        self._groups_in.setdefault(name[0], {})[name] = None
         self._group_of[key] = name
         group.sizes[key] = size
         if held is None:
@@ -117,6 +119,9 @@ class GatedPods:
             group.gated.pop(key, None)
             if not group.sizes:
                 del self._groups[name]
+                del self._groups_in[name[0]][name]
+                if not self._groups_in[name[0]]:
+                    del self._groups_in[name[0]]
 
 
 def gated_pod(pod: Pod, group: GroupKey | None = None) -> GatedPod | None:

@@ -1,4 +1,4 @@
-"""A queue whose Jobs start whole and are all larger than its fair share is served in turns, beside queues that could use all places."""
+"""A queue whose Jobs or groups start whole and are larger than its fair share has turns, beside queues that could use all places."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from fairburst.kube.api.objects import Job
-from fairburst.kube.names import HELD_ANNOTATION
+from fairburst.kube.api.objects import Job, Pod, SchedulingGate
+from fairburst.kube.names import GATE, HELD_ANNOTATION
 from tests.support.objects import World, job, pod, requesting
 
 TQ = "ThroughputQueue"
@@ -21,16 +21,18 @@ class Contest:
     """Two nodes of 32 places. `batch`: whole Jobs of `size` pods that end together, `run_seconds` after the last of them was bound.
     `rivals`: queues of single pods without end."""
 
+    MODE = "Suspend"
+
     def __init__(self, size: int, run_seconds: float, rivals: int) -> None:
         self.world = World()
-        self.world.queue(TQ, "batch", spec={"enforcement": "Suspend"})
+        self.world.queue(TQ, "batch", spec={"enforcement": self.MODE})
         self.rivals = [f"rival-{number}" for number in range(rivals)]
         for rival in self.rivals:
             self.world.queue(TQ, rival)
             self.world.controller("Job", None, job(rival, f"filler-{rival}", 1000, requesting()))
         for number in range(JOBS):
             self.hold(f"whole-{number:03}", size)
-        self.run_seconds = run_seconds
+        self.size, self.run_seconds, self.groups = size, run_seconds, 0
         self.served: Counter[str] = Counter()  # place-seconds by namespace
         self.starting = dict[str, float]()  # Jobs of which some pods are not bound yet, since when
         self.seconds_to_run = list[float]()  # of each Job, from its start until all its pods were bound
@@ -91,29 +93,79 @@ class Contest:
 
     def _bind(self, namespace: str, seconds: float) -> None:
         for where, name in sorted(self.world.pods):
-            if where == namespace and (where, name) not in self._ends and len(self._ends) < PLACES:
+            waits = where == namespace and (where, name) not in self._ends and not self.world.pods[where, name].spec.scheduling_gates
+            if waits and len(self._ends) < PLACES:
                 on = Counter(one.spec.node_name for one in self.world.pods.values())
                 node = "node-0" if on["node-0"] < PLACES // 2 else "node-1"
-                self.world.put(pod(where, name, owner=("Job", name.split(".")[0]), node=node, phase="Running"))
+                self.world.put(self._bound(self.world.pods[where, name], node))
                 self._ends[where, name] = self.world.now + seconds
+
+    def _bound(self, old: Pod, node: str) -> Pod:
+        metadata = old.metadata
+        return pod(metadata.namespace, metadata.name, owner=("Job", metadata.name.split(".")[0]), node=node, phase="Running")
 
     def _end_pods(self) -> None:
         for key in [key for key, end in self._ends.items() if end <= self.world.now]:
             del self._ends[key]
             self.world.end(*key)
-        for one in self._started():
-            name = one.metadata.name
-            if name in self.starting and not any(key[1].startswith(f"{name}.") for key in self.world.pods):
+        for name in list(self.starting):
+            if not any(key[1].startswith(f"{name}.") for key in self.world.pods):
                 del self.starting[name]
-                self.world.controller("Job", one, None)
+                self._ended(name)
+
+    def _ended(self, name: str) -> None:
+        self.world.controller("Job", next(one for one in self.jobs() if one.metadata.name == name), None)
 
 
+class GroupContest(Contest):
+    """The same with groups of gated pods: two wait or run at any time."""
+
+    MODE = "Gate"
+
+    def hold(self, name: str, size: int) -> None:
+        """Groups are created as others end."""
+
+    def run(self, minutes: float) -> None:
+        self._create_group()
+        self._create_group()
+        super().run(minutes)
+
+    def _create_group(self) -> None:
+        self.groups += 1
+        name, size = f"whole-{self.groups:03}", self.size
+        for number in range(size):
+            made = pod("batch", f"{name}.{number:02}", creationTimestamp="2026-01-01T00:00:00Z")
+            made.metadata.labels = {"fairburst.dev/group": name, "fairburst.dev/group-size": str(size)}
+            made.spec.scheduling_gates = [SchedulingGate(GATE)]
+            self.world.put(made)
+
+    def _started(self) -> list[Job]:
+        """A Job for each group that has been released, so that the rest of the contest need not know the difference."""
+        found = Counter(key[1].split(".")[0] for key, one in self.world.pods.items() if key[0] == "batch" and not one.spec.scheduling_gates)
+        return [job("batch", name, size) for name, size in found.items()]
+
+    def _create(self, namespace: str, owner: str, most: int) -> None:
+        if namespace != "batch":
+            super()._create(namespace, owner, most)
+
+    def _bound(self, old: Pod, node: str) -> Pod:
+        made = super()._bound(old, node)
+        made.metadata.labels = old.metadata.labels
+        return made
+
+    def _ended(self, name: str) -> None:
+        self._create_group()
+
+
+@pytest.mark.parametrize("contest", [Contest, GroupContest])
 @pytest.mark.parametrize(("size", "run_seconds", "rivals"), [(40, 60.0, 1), (64, 120.0, 1), (20, 60.0, 1), (30, 60.0, 7)])
-def test_jobs_larger_than_the_fair_share_start_in_turns_and_whole(size: int, run_seconds: float, rivals: int) -> None:
-    """A ThroughputQueue has its fair share of the time where it cannot have it of the places. Beside queues that fill all others, a Job of
+def test_work_larger_than_the_fair_share_starts_in_turns_and_whole(
+    contest: type[Contest], size: int, run_seconds: float, rivals: int
+) -> None:  # fmt: skip
+    """A ThroughputQueue has its fair share of the time where it cannot have it of the places. Beside queues that fill all others, work of
     more than twice its share used to wait for ever."""
-    contest = Contest(size, run_seconds, rivals)
-    contest.run(60.0)
-    assert max(contest.seconds_to_run) <= 60.0, "a started Job gets all of its pods within the turn"
-    assert len(contest.starting) <= 2, "no Job is left with a part of its pods"
-    assert contest.share == pytest.approx(1 / (1 + rivals), rel=0.1)
+    found = contest(size, run_seconds, rivals)
+    found.run(60.0)
+    assert max(found.seconds_to_run) <= 60.0, "what has started gets all of its pods within the turn"
+    assert len(found.starting) <= 2, "nothing is left with a part of its pods"
+    assert found.share == pytest.approx(1 / (1 + rivals), rel=0.1)
