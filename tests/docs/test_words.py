@@ -35,6 +35,7 @@ FORMER_NAMES = {
     "born": "created",
     "let go": "release",
     "booked": "the job as DRESS knows it",
+    "woken-at": "resynced-at",
 }
 FORMER_FIELDS = "operator/fairburst/kube/queues/former_places.py"  # fields that earlier versions wrote, by the names that they had
 # Actors that hide who does something, and a word that technical English does not use.

@@ -184,7 +184,7 @@ async def test_a_quota_of_another_scope_is_deleted_and_created(site: Site) -> No
     assert "scopeSelector" in site.api.objects[QUOTAS]["batch", "fairburst"]["spec"]
 
 
-async def test_a_blocked_job_is_woken_by_an_annotation(site: Site) -> None:
+async def test_a_blocked_job_is_resynced_by_an_annotation(site: Site) -> None:
     world = site.world
     world.round()
     world.put(pod("batch", "other", owner=("ReplicaSet", "rs")))
@@ -192,7 +192,7 @@ async def test_a_blocked_job_is_woken_by_an_annotation(site: Site) -> None:
     plan = world.plan()
     assert [owner.name for owner in plan.resyncs] == ["work"]
     await site.apply(plan)
-    assert "fairburst.dev/woken-at" in site.api.objects[JOBS]["batch", "work"]["metadata"]["annotations"]
+    assert "fairburst.dev/resynced-at" in site.api.objects[JOBS]["batch", "work"]["metadata"]["annotations"]
 
 
 async def test_an_empty_plan_sends_nothing(site: Site) -> None:

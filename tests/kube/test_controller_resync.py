@@ -1,4 +1,4 @@
-"""Which blocked controllers are woken, and how often."""
+"""Which blocked controllers are resynced, and how often."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def quota(*owners: Owner, free: float, cause: object = 0) -> list[Room]:
 
 def plan(planner: ResyncPlanner, rooms: list[Room], now: float) -> tuple[list[Owner], float]:
     """Whom a planner resyncs in the one namespace that there is, and when it looks again."""
-    woken, dues = planner.plan({"batch": rooms}, now)
-    return woken, min((planner.due(now), *dues.values()))
+    resynced, dues = planner.plan({"batch": rooms}, now)
+    return resynced, min((planner.due(now), *dues.values()))
 
 
 def resyncs(
     planner: ResyncPlanner, until: float, *, room: bool = True, existing: int = 2, start: float = 0.0, changing: bool = True
 ) -> list[float]:
-    """Times at which the controller is woken if a round runs every tenth of a second; its quota's figures change in each, or never."""
+    """Times at which the controller is resynced if a round runs every tenth of a second; its quota's figures change in each, or never."""
     times = [start + step / 10 for step in range(round((until - start) * 10))]
     return [
         now for now in times if plan(planner, quota(lacking(existing), free=1.0 if room else 0.5, cause=now if changing else 0), now)[0]
@@ -37,8 +37,8 @@ def resyncs(
 def test_a_controller_that_creates_its_pods_by_itself_is_not_woken() -> None:
     planner = ResyncPlanner()
     for step in range(40):
-        woken, _ = plan(planner, quota(lacking(existing=step), free=1.0), step * 0.5)
-        assert not woken
+        resynced, _ = plan(planner, quota(lacking(existing=step), free=1.0), step * 0.5)
+        assert not resynced
 
 
 def test_a_controller_that_is_merely_full_is_never_woken() -> None:
@@ -50,8 +50,8 @@ def test_a_controller_that_is_merely_full_is_never_woken() -> None:
 def test_it_is_woken_at_once_when_its_quota_grows() -> None:
     planner = ResyncPlanner()
     resyncs(planner, 20.0, room=False)
-    woken, due = plan(planner, quota(lacking(), free=1.0), 20.0)
-    assert [owner.uid for owner in woken] == ["a"]
+    resynced, due = plan(planner, quota(lacking(), free=1.0), 20.0)
+    assert [owner.uid for owner in resynced] == ["a"]
     assert due == math.inf, "nothing is to be done until something changes"
 
 
@@ -87,8 +87,8 @@ def test_one_free_place_wakes_one_of_many_controllers() -> None:
     planner = ResyncPlanner()
     owners = [lacking(uid=uid) for uid in "abc"]
     plan(planner, quota(*owners, free=0.0), 0.0)
-    woken, _ = plan(planner, quota(*owners, free=1.0), 10.0)
-    assert [owner.uid for owner in woken] == ["a"]
+    resynced, _ = plan(planner, quota(*owners, free=1.0), 10.0)
+    assert [owner.uid for owner in resynced] == ["a"]
 
 
 def test_a_controller_that_cannot_use_the_room_hands_its_turn_on() -> None:
@@ -96,22 +96,22 @@ def test_a_controller_that_cannot_use_the_room_hands_its_turn_on() -> None:
     owners = [lacking(uid=uid) for uid in "abc"]
     plan(planner, quota(*owners, free=0.0), 0.0)
     turns = [plan(planner, quota(*owners, free=1.0), 10.0 + step)[0] for step in range(3)]
-    assert [[owner.uid for owner in woken] for woken in turns] == [["a"], ["b"], ["c"]]
+    assert [[owner.uid for owner in resynced] for resynced in turns] == [["a"], ["b"], ["c"]]
 
 
 def test_no_more_controllers_are_woken_at_a_time_than_can_be_served() -> None:
     planner = ResyncPlanner()
     owners = [lacking(uid=f"{number:03}") for number in range(50)]
 
-    def woken(now: float) -> list[str]:
+    def resynced(now: float) -> list[str]:
         rooms = [room for owner in owners for room in quota(owner, free=1.0)]
         return [owner.uid for owner in plan(planner, rooms, now)[0]]
 
-    woken(0.0)
-    assert woken(10.0) == [owner.uid for owner in owners[:MOST_AWAITED]]
-    assert woken(11.0) == [], "as long as the first ones may still answer"
+    resynced(0.0)
+    assert resynced(10.0) == [owner.uid for owner in owners[:MOST_AWAITED]]
+    assert resynced(11.0) == [], "as long as the first ones may still answer"
     owners[0] = lacking(existing=3, uid="000")
-    assert woken(11.5) == ["020"], "one has answered: the next one's turn"
+    assert resynced(11.5) == ["020"], "one has answered: the next one's turn"
 
 
 def test_a_wake_is_not_repeated_while_its_cause_has_not_changed() -> None:

@@ -441,7 +441,7 @@ def test_a_burst_whose_pods_fit_the_pool_only_in_sum_is_told_so_with_the_numbers
     assert world.condition(LQ, "burst", "Guaranteed")[:2] == ("False", "NotAttainable")
 
 
-def test_a_job_blocked_by_its_quota_is_woken_when_the_quota_grows() -> None:
+def test_a_job_blocked_by_its_quota_is_resynced_when_the_quota_grows() -> None:
     world = World()
     batch(world, "a", pods=32, wanted=100)
     batch(world, "b", pods=32, wanted=100)

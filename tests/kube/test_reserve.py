@@ -222,8 +222,8 @@ def test_a_small_job_that_a_full_namespace_has_blocked_is_woken_when_there_is_ro
     for number in range(4):
         world.end("batch", f"large-{number}")
     plans = settle(world, 8.0)
-    woken = [owner.name for plan in plans for owner in plan.resyncs]
-    assert "small" in woken
+    resynced = [owner.name for plan in plans for owner in plan.resyncs]
+    assert "small" in resynced
 
 
 def test_a_job_without_a_label_is_sized_by_the_operators_own_arithmetic_and_keeps_its_size() -> None:

@@ -92,7 +92,7 @@ def thief(fresh_cluster: Callable[..., Cluster]) -> Thief:
 def acts(thief: Thief) -> bool:
     """Whether every policy refuses: each is noticed by itself. What is tried changes nothing."""
     tries = [
-        lambda: thief.patch("deployment", "web", OUTSIDE, {"metadata": {"annotations": {"fairburst.dev/woken-at": "now"}}}),
+        lambda: thief.patch("deployment", "web", OUTSIDE, {"metadata": {"annotations": {"fairburst.dev/resynced-at": "now"}}}),
         lambda: thief.patch("job", "work", OUTSIDE, {"metadata": {"annotations": {"fairburst.dev/x": "y"}}}),
         lambda: thief.patch("pod", "free", OUTSIDE, {"metadata": {"annotations": {"x": "y"}}}),
         lambda: thief.patch("namespace", "kube-public", None, {"metadata": {"labels": {"x": "y"}}}),
@@ -192,13 +192,13 @@ def test_whatever_the_operator_does_not_do_is_refused_by_rbac(thief: Thief, argu
 def test_what_the_operator_does_is_let_through(thief: Thief) -> None:
     """Its writes in a managed namespace, and elsewhere the release of what it held."""
     own_gate = [{"op": "remove", "path": "/spec/schedulingGates/1"}]
-    woken = {"metadata": {"annotations": {"fairburst.dev/woken-at": "now"}}}
+    resynced = {"metadata": {"annotations": {"fairburst.dev/resynced-at": "now"}}}
     start = {"metadata": {"annotations": {HELD_ANNOTATION: None}}, "spec": {"suspend": False}}
     for namespace in (MANAGED, OUTSIDE):
         thief.patch("pod", "gated", namespace, own_gate, "json")
         thief.patch("job", "held", namespace, start)
         thief("delete", "resourcequota", "fairburst", "-n", namespace)
-    thief.patch("deployment", "web", MANAGED, woken)
-    thief.patch("job", "work", MANAGED, {"spec": {"suspend": False, "parallelism": 2}} | woken)
+    thief.patch("deployment", "web", MANAGED, resynced)
+    thief.patch("job", "work", MANAGED, {"spec": {"suspend": False, "parallelism": 2}} | resynced)
     thief("create", "-n", MANAGED, "-f", "-", body=quota("fairburst", **{POOL_LABEL: "default"}))
     thief.patch("namespace", MANAGED, None, {"metadata": {"labels": {"fairburst.dev/holds": "Pods"}}})

@@ -54,7 +54,7 @@ class Service:
         self._last_came: dict[str, float] = {}
         self._open: OrderedDict[tuple[str, float], _Open] = OrderedDict()  # by uid of the object, and time of the question
         self._scored: dict[str, float] = {}
-        self._told: dict[str, tuple[Candidate, Deadline]] = {}
+        self._published: dict[str, tuple[Candidate, Deadline]] = {}
         self._turn = 0
 
     def answer(self, question: Question) -> Answer:
@@ -110,8 +110,8 @@ class Service:
                 self._open.popitem(last=False)
             if len(self._scored) > 2 * KEPT_FORECASTS:
                 self._scored = dict(self._open.keys())
-        ends = {level: tuple(map(_told, forecast.intervals[level / 100])) for level in LEVELS}
-        return Start(uid, _told(forecast.median), {level: (low, high) for level, (low, high) in ends.items()})
+        ends = {level: tuple(map(_or_none, forecast.intervals[level / 100])) for level in LEVELS}
+        return Start(uid, _or_none(forecast.median), {level: (low, high) for level, (low, high) in ends.items()})
 
     # Learning --------------------------------------------------------------------------------------------------------
 
@@ -141,7 +141,8 @@ class Service:
     def _next_bursts(self, asked: AskedState, question: Question, budget: Budget) -> list[Deadline]:
         """Ask for the next burst of one latency queue, in turn; return what was found of each whose next burst is still the same."""
         possible = list(candidates(asked, question.now))
-        self._told = {one.queue: self._told[one.queue] for one in possible if one.queue in self._told and self._told[one.queue][0] == one}
+        last = {one.queue: self._published[one.queue] for one in possible if one.queue in self._published}
+        self._published = {one.queue: last[one.queue] for one in possible if one.queue in last and last[one.queue][0] == one}
         if possible:
             self._turn += 1
             chosen = possible[self._turn % len(possible)]
@@ -150,8 +151,8 @@ class Service:
                 seed=int(question.now), runs=SHORT_RUNS, budget=budget,
             )  # fmt: skip
             if part is not None:
-                self._told[chosen.queue] = chosen, Deadline(chosen.queue, part, is_open=False, opens=chosen.opens)
-        return [deadline for _, deadline in self._told.values()]
+                self._published[chosen.queue] = chosen, Deadline(chosen.queue, part, is_open=False, opens=chosen.opens)
+        return [deadline for _, deadline in self._published.values()]
 
 
 def _middle(time: float) -> float:
@@ -159,7 +160,7 @@ def _middle(time: float) -> float:
     return time + 0.5 if time == int(time) else time
 
 
-def _told(seconds: float) -> float | None:
+def _or_none(seconds: float) -> float | None:
     return round(seconds, 2) if math.isfinite(seconds) else None
 
 

@@ -73,7 +73,7 @@ class Applier:
         done &= await self._each("quota", plan.quota_deletions, self._delete_quota)
         done &= await self._each("parallelism", [write for write in resized if not write.shrinks], self._parallelism)
         done &= await self._each("start", plan.starts, self._start)
-        return await self._each("wake", plan.resyncs, self._wake) and done
+        return await self._each("resync", plan.resyncs, self._resync) and done
 
     async def _each(self, kind: str, items: Iterable[Item], send: Callable[[Item], Awaitable[None]]) -> bool:
         """Send items concurrently; return whether none failed."""
@@ -131,6 +131,6 @@ class Applier:
         path = KINDS[start.kind].path(start.namespace, start.name)
         self._job_seen(await self._client.merge_patch(path, start.patch(time.time()), {"fieldManager": FIELD_MANAGER}))
 
-    async def _wake(self, owner: Owner) -> None:
+    async def _resync(self, owner: Owner) -> None:
         path = KINDS[owner.kind].path(owner.namespace, owner.name)
         await self._client.merge_patch(path, {"metadata": {"annotations": {RESYNC_ANNOTATION: from_epoch(time.time()).isoformat()}}})

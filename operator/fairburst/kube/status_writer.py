@@ -62,8 +62,8 @@ class StatusWriter:
         self._on_failure = on_failure
         self._untold: dict[ObjectKey, _Untold] = {}
         self._turns: asyncio.Queue[ObjectKey] = asyncio.Queue()  # each object with something unpublished is here, or in a worker's hands
-        self._all_told = asyncio.Event()
-        self._all_told.set()
+        self._all_written = asyncio.Event()
+        self._all_written.set()
 
     async def write(self, plan: RoundPlan) -> bool:
         """Queue a plan's statuses and events. Return once the awaited ones have been answered: True if all succeeded."""
@@ -92,13 +92,13 @@ class StatusWriter:
 
     async def flush(self) -> None:
         """Return once everything has been published."""
-        await self._all_told.wait()
+        await self._all_written.wait()
 
     def _of(self, key: ObjectKey) -> _Untold:
         if key not in self._untold:
             self._untold[key] = _Untold()
             self._turns.put_nowait(key)
-            self._all_told.clear()
+            self._all_written.clear()
         return self._untold[key]
 
     async def _work(self) -> None:
@@ -111,7 +111,7 @@ class StatusWriter:
                 continue
             del self._untold[key]
             if not self._untold:
-                self._all_told.set()
+                self._all_written.set()
 
     async def _next(self, unpublished: _Untold) -> None:
         """One write."""

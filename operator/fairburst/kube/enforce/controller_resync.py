@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from fairburst.kube.usage.demand import Owner
 
-RESYNC_ANNOTATION = "fairburst.dev/woken-at"
+RESYNC_ANNOTATION = "fairburst.dev/resynced-at"
 GRACE_SECONDS = 3.0  # a controller tries again within a second of the end of one of its pods; on a busy cluster later
 SERVED_A_SECOND = 20.0  # controllers that have not been reached yet wait in their workers' queue; a resync lengthens it
 FIRST_REPEAT_SECONDS = 2.0

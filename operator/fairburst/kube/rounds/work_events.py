@@ -1,9 +1,9 @@
-"""Events on work that waits: for people who have nothing but `kubectl describe`. Pure, apart from what it remembers was told.
+"""Events on work that waits: for people who have nothing but `kubectl describe`. Pure, apart from its memory of published Events.
 
 An object gets an Event when it has waited for a while, and another one when the cause of its wait changes. An Event says when the object
-starts where that is forecast; an object that was told without a forecast gets one Event with the first, and another one when the told
-interval has passed. Only the first objects of a queue get any, and only so many a second in the whole cluster, so that thousands of waiting
-pods cost no writes. An Event names no other queue. docs/decisions/0242-events-on-waiting-work.md tells why.
+starts where that is forecast. If its first Event had no forecast, the object gets one with the first forecast, and another one when the
+forecast interval has passed. Only the first objects of a queue get any, and only so many a second in the whole cluster, so that thousands
+of waiting pods cost no writes. An Event names no other queue. docs/decisions/0242-events-on-waiting-work.md tells why.
 """
 
 from __future__ import annotations
@@ -64,20 +64,20 @@ class WorkEvent:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Published:
     """Last published Events of an object: monotonic time since which its present cause holds, and the cause and the forecast published."""
 
     cause: tuple[str, str]
     since: float
-    told: tuple[str, str] | None = None
+    published: tuple[str, str] | None = None
     forecast: StartForecast | None = None
 
 
 class WorkEvents:
-    """See the module. One per term; after a restart each waiting object is told once more."""
+    """See the module. One per term; after a restart each waiting object gets its Event once more."""
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[str, _Told]] = {}  # by namespace and uid
+        self._known: dict[str, dict[str, _Published]] = {}  # by namespace and uid
         self._budget = 0.0
         self._last = -math.inf
         self._turn = 0
@@ -88,7 +88,9 @@ class WorkEvents:
     def pending(self) -> bool:
         """Return whether an object waits for its Event, so that another look is needed although no round has ended."""
         return any(
-            known.told != known.cause and known.cause[0] != NOTHING_WAITS for objects in self._known.values() for known in objects.values()
+            known.published != known.cause and known.cause[0] != NOTHING_WAITS
+            for objects in self._known.values()
+            for known in objects.values()
         )
 
     def due(
@@ -111,13 +113,13 @@ class WorkEvents:
         chosen = ready[: int(self._budget)]
         self._budget -= len(chosen)
         for known, event in chosen:
-            known.told = known.cause
+            known.published = known.cause
             known.forecast = self._starts.get(event.involved["uid"], known.forecast)
         return [event for _, event in chosen]
 
-    def _is_news(self, start: StartForecast, told: StartForecast | None) -> bool:
-        """Return whether the object was told no forecast, or one whose time has passed."""
-        return told is None or (self._wall > told.intervals[90][1] and not start.same_as(told, self._wall))
+    def _is_news(self, start: StartForecast, published: StartForecast | None) -> bool:
+        """Return whether no forecast was published for the object, or one whose time has passed."""
+        return published is None or (self._wall > published.intervals[90][1] and not start.same_as(published, self._wall))
 
     def _in_turn(self, rows: list[int]) -> list[int]:
         """Return the rows to look at: those after the last look's, and then from the first."""
@@ -128,27 +130,27 @@ class WorkEvents:
 
     def _look(
         self, plan: RoundPlan, row: int, demands: Mapping[str, NamespaceDemand], gated: Callable[[str], Sequence[GatedPod]], now: float
-    ) -> list[tuple[_Told, WorkEvent]]:
+    ) -> list[tuple[_Published, WorkEvent]]:
         """Return the Events that one queue's waiting objects should get, with what is remembered of them."""
         entry = plan.queue_set.governing[row]
         held, demand = entry.mode.holds, demands.get(entry.space, NamespaceDemand())
         behind_gates = gated(entry.namespace) if held == "Pods" else ()
-        former, ready = self._known.pop(entry.space, {}), list[tuple[_Told, WorkEvent]]()
+        former, ready = self._known.pop(entry.space, {}), list[tuple[_Published, WorkEvent]]()
         objects = list(first_waiting(held, demand, behind_gates))
         if not objects:
             return []
         count = len(behind_gates) + len(demand.lacking) + (len(demand.held) if held == "Jobs" else 0)
         queue = _QueueSentence(entry.qualified_name, held_jobs(demand, plan.snapshot.resources) if held == "Jobs" else None, plan, row)
-        present = self._known[entry.space] = dict[str, _Told]()
+        present = self._known[entry.space] = dict[str, _Published]()
         for place, one in enumerate(objects):
             why, known = queue.cause(one), former.get(one.uid)
             if known is None or known.cause != why:
-                known = _Told(why, now) if known is None else _Told(why, now, known.told, known.forecast)
+                known = _Published(why, now) if known is None else _Published(why, now, known.published, known.forecast)
             present[one.uid] = known
             if why[0] == NOTHING_WAITS or now - known.since < WAITED_SECONDS:
                 continue
             start = self._starts.get(one.uid)
-            if known.told != why:
+            if known.published != why:
                 ready.append((known, queue.event(one, place, count, ordered=held is not None, start=start, wall=self._wall)))
             elif start is not None and self._is_news(start, known.forecast):
                 ready.append((known, WorkEvent(one.involved, START_FORECAST, start.sentence(self._wall), warning=False)))
