@@ -59,10 +59,12 @@ class Calibration:
         if math.isinf(median):
             return Forecast(median, dict.fromkeys(LEVELS, (_quantile(waits, 0.05), math.inf)))
         known = np.array([*self.scores, *_prior()])
+        more = 1 + 1 / len(known)  # a further score lies beyond the largest of n with the chance 1 / (n + 1)
         intervals: dict[float, tuple[float, float]] = {}
         inner = (math.inf, 0.0)
         for level in LEVELS:
-            low, high = np.quantile(known, [(1 - self.asked[level]) / 2, (1 + self.asked[level]) / 2])
+            part = min(self.asked[level] * more, _SUREST)
+            low, high = np.quantile(known, [(1 - part) / 2, (1 + part) / 2])
             inner = min(inner[0], _wait(median + low * width)), max(inner[1], _wait(median + high * width))
             intervals[level] = inner  # each holds the narrower ones
         return Forecast(_wait(median), intervals)
