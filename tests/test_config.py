@@ -25,7 +25,7 @@ def test_every_key_of_the_file_reaches_its_setting() -> None:
         pool: {name: gpu, nodeSelector: {pool: gpu}, declaredCapacity: {cpu: 640, memory: 1280Gi}, autoscaled: true,
                headRoom: {cpu: 500m}, countedResources: [cpu, memory, nvidia.com/gpu]}
         admission: {expectedQueues: 4, maxCycleSeconds: 600, maxProfileEvents: 10}
-        allocation: {levelDeadBandPercent: 10, batchMemorySeconds: 0}
+        allocation: {levelDeadBandPercent: 10, batchMemorySeconds: 0, largestTurnPercent: 40}
         log: {level: DEBUG, json: true}
         """
     )
@@ -40,6 +40,7 @@ def test_every_key_of_the_file_reaches_its_setting() -> None:
         level_dead_band=0.1,
         dress=DressConfig(min_reserve=0.1),
         batch_memory_seconds=0.0,
+        largest_turn=0.4,
     )
     assert (config.log.level, config.log.json_lines) == ("DEBUG", True)
 

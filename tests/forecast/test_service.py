@@ -325,7 +325,7 @@ def test_the_work_and_the_ended_pods_of_a_further_queue_are_its_own() -> None:
 
 
 def test_a_held_job_that_needs_the_whole_cluster_is_foreseen_in_its_queues_turn() -> None:
-    site = Site()
+    site = Site(World("allocation: {largestTurnPercent: 100}"))
     site.world.queue(TQ, "batch", spec={"enforcement": "Suspend"})
     site.world.queue(TQ, "rival")
     site.run("rival", "runs", 64, ago=10.0)

@@ -243,8 +243,20 @@ def test_a_job_larger_than_the_queues_level_is_named_with_both_numbers_and_the_c
     assert world.condition(TQ, "batch", "JobsFit")[:2] == ("True", "Fit")
 
 
-def test_a_job_that_fits_the_pool_but_not_the_queues_share_of_it_waits_for_its_turn_and_one_beyond_the_queues_limit_is_named() -> None:
+def test_a_job_that_fits_the_pool_but_neither_the_queues_share_nor_a_turn_is_named_too() -> None:
     world = world_with_batch()
+    world.queue(TQ, "other", spec=SUSPENDS)
+    held(world, "wide", 40)
+    held(world, "wide", 40, namespace="other")
+    settle(world)
+    first, second = (world.condition(TQ, where, "JobsFit") for where in ("batch", "other"))
+    assert first[1] == "Fit"  # idle capacity is lent to one of them, and the other waits for it
+    assert second[1] == "LargerThanLevel"
+    assert "needs 40 cpu, the queue's level is 24" in second[2]
+
+
+def test_a_job_that_a_turn_holds_waits_for_it_and_one_beyond_the_queues_limit_is_named() -> None:
+    world = world_with_batch(config="allocation: {largestTurnPercent: 70}")
     world.queue(TQ, "other", spec=SUSPENDS | {"limits": {"cpu": "39"}})
     held(world, "wide", 40)
     held(world, "wide", 40, namespace="other")

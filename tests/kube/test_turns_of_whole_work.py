@@ -24,7 +24,7 @@ class Contest:
     MODE = "Suspend"
 
     def __init__(self, size: int, run_seconds: float, rivals: int) -> None:
-        self.world = World()
+        self.world = World("allocation: {largestTurnPercent: 100}")
         self.world.queue(TQ, "batch", spec={"enforcement": self.MODE})
         self.rivals = [f"rival-{number}" for number in range(rivals)]
         for rival in self.rivals:

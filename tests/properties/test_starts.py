@@ -16,7 +16,7 @@ from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, QueueK
 from tests.support.policy import snapshot, throughput
 from tests.support.strategies import START, snapshots
 
-CONFIG = PolicyConfig()
+CONFIG = PolicyConfig(largest_turn=1.0)
 
 
 @st.composite
@@ -43,13 +43,13 @@ def test_a_turn_stays_within_capacity_and_demand_and_takes_nothing_from_a_promis
         value = dataclasses.replace(value, usage=np.minimum(result.allocation, value.demand))
 
 
-def levels(need: float, *, limits: dict[str, float] | None = None, minutes: int = 5) -> list[float]:
+def levels(need: float, config: PolicyConfig = CONFIG, *, limits: dict[str, float] | None = None, minutes: int = 5) -> list[float]:
     """The level of a queue that waits for `need` of ten places, each ten seconds, beside one of single pods that uses all others."""
     queues = dataclasses.replace(throughput("t/whole", 0.0), limits=limits or {}), throughput("t/single", 1.0)
     memory, found = Memory(), list[float]()
     for number in range(minutes * 6):
         value = snapshot(queues, [10.0], [[100.0], [100.0]], [[0.0], [10.0]], [[1.0], [1.0]])
-        result, memory = decide(dataclasses.replace(value, next_start={0: np.array([need])}), memory, CONFIG, START + 10 * number)
+        result, memory = decide(dataclasses.replace(value, next_start={0: np.array([need])}), memory, config, START + 10 * number)
         found.append(float(result.level[0, 0]))
     return found
 
@@ -68,6 +68,14 @@ def test_a_job_that_the_share_holds_needs_no_turn() -> None:
 @pytest.mark.parametrize(("need", "limits"), [(11.0, {}), (8.0, {"cpu": 7.0})], ids=["beyond the pool", "beyond the queue's limit"])
 def test_a_job_that_can_never_start_has_no_turn(need: float, limits: dict[str, float]) -> None:
     assert max(levels(need, limits=limits)) < min(need, 10.0)
+
+
+def test_a_turn_takes_no_more_than_the_largest_part_of_the_pool() -> None:
+    """No running pod is evicted for others' shares, so a job that never ends keeps what its turn gave it. Catching up gives twice the
+    weight, and half to who is ahead: four fifths of the pool here, without a turn."""
+    half = PolicyConfig(largest_turn=0.5)
+    assert max(levels(10.0, half)) == pytest.approx(8.0)
+    assert max(levels(10.0, PolicyConfig(largest_turn=0.0))) == max(levels(10.0, half))
 
 
 @pytest.mark.parametrize("amounts", [[math.nan], [-1.0], [math.inf], [1.0, 1.0], [[1.0]]], ids=str)

@@ -81,7 +81,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[Site]:
     cluster = fresh_cluster(nodes=NODES, node_cpu=str(NODE_CPU), node_memory="64Gi")
-    with OperatorProcess(cluster, {"log": {"level": "DEBUG"}}, "suspend") as operator:
+    with OperatorProcess(cluster, {"log": {"level": "DEBUG"}, "allocation": {"largestTurnPercent": 100}}, "suspend") as operator:
         yield Site(cluster, operator)
 
 

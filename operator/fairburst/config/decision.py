@@ -119,6 +119,14 @@ class AllocationConfig(Group):
         "while it had work waiting has up to twice its weight until it has caught up, and none falls below a quarter of its share. "
         "600 is longer than most tasks run. 0 turns it off.",
     )
+    largest_turn_percent: int = Field(
+        default=50,
+        ge=0,
+        le=100,
+        description="The largest part of the pool, in percent, that a throughput queue has in the turn of a Job or group that starts whole "
+        "and that its share does not hold. While such work runs, other queues may have less than their shares, and no running pod is "
+        "evicted for a queue without reclaim: Evict. 50 leaves them half of the pool; 0 turns such turns off.",
+    )
 
 
 class ReclaimConfig(Group):

@@ -88,6 +88,7 @@ class Config(Group):
             level_dead_band=self.allocation.level_dead_band_percent / 100,
             soft_ends_at_deadline=self.allocation.soft_ends_at_deadline,
             batch_memory_seconds=float(self.allocation.batch_memory_seconds),
+            largest_turn=self.allocation.largest_turn_percent / 100,
             dress=self.small_jobs.policy(),
         )
 

@@ -73,7 +73,9 @@ class Engine:
         self._agenda = Agenda()
         self._cluster = ClusterState(config, own_namespace)
         self.queues = GoverningQueues(config, own_namespace, self.contained, observing=observing)
-        self._input = CoreInput(self._cluster, self.contained, self.reserve, self.slots, self.reclaim, self.gates.gated)
+        self._input = CoreInput(
+            self._cluster, self.contained, self.reserve, self.slots, self.reclaim, self.gates.gated, self._policy.largest_turn
+        )
         self._decision_changes = DecisionChanges(self.contained)
         self._lead_times = LeadTimeForecasts(learning=self.reserve is not None)
         self._managed = ManagedNamespaces(config, self._cluster, self.contained, self.reserve)

@@ -28,7 +28,8 @@ def divide_into_pods(
     also what is left over for queues that are not admitted."""
     some_spare = bool(spare.any())
     total = guaranteed + spare if some_spare else guaranteed
-    starts = Starts.of(snapshot, inputs.wanted, inputs.elastic & (columns.state == NO_WINDOW) & (columns.guarantee == ELASTIC))
+    elastic = inputs.elastic & (columns.state == NO_WINDOW) & (columns.guarantee == ELASTIC)
+    starts = Starts.of(snapshot, inputs.wanted, elastic, config.largest_turn)
     allocation, guaranteed = _whole_units(columns, snapshot, inputs, starts, guaranteed, spare if some_spare else None, total, now)
     if lends and not _starts_whole(snapshot, config):
         lender = Lender(

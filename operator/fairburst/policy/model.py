@@ -63,6 +63,7 @@ class PolicyConfig:
     dress: settings of DRESS; None: off, and no level is divided between small and large jobs.
     batch_memory_seconds: half-life of what throughput queues are remembered to lack of their fair shares or to have had beyond them; they
         catch up within about as long. Ten minutes is longer than most tasks run. 0: off, every moment is divided by itself.
+    largest_turn: part of the pool, from 0 to 1, that a queue has at most in the turn of a job that starts whole; 0: no such turns.
     max_lead_seconds: how far ahead of a burst room may begin to be held; ten minutes is longer than most tasks run.
     """
 
@@ -75,6 +76,7 @@ class PolicyConfig:
     dress: DressConfig | None = None
     max_lead_seconds: float = 600.0
     batch_memory_seconds: float = 600.0
+    largest_turn: float = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)

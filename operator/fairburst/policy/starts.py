@@ -25,15 +25,16 @@ class Starts:
     need: FloatArray
 
     @classmethod
-    def of(cls, snapshot: ClusterSnapshot, wanted: FloatArray, elastic: BoolArray) -> Starts | None:
-        """Return the starts that can be: of `elastic` (N,) queues, within what is `wanted` (N, K) and what the pool has. None: none can."""
+    def of(cls, snapshot: ClusterSnapshot, wanted: FloatArray, elastic: BoolArray, largest: float) -> Starts | None:
+        """Return the starts that can be: of `elastic` (N,) queues, within what is `wanted` (N, K) and the part `largest` of the pool. None:
+        none can."""
         rows = np.array(sorted(row for row in snapshot.next_start if elastic[row]), dtype=np.int64)
         if rows.size == 0:
             return None
         need = np.stack([snapshot.next_start[row] for row in rows.tolist()])
         target = take_rows(snapshot.usage, rows) + need
         possible = need.any(axis=1)
-        for most in (take_rows(wanted, rows), np.broadcast_to(snapshot.live_capacity, target.shape)):
+        for most in (take_rows(wanted, rows), np.broadcast_to(largest * snapshot.live_capacity, target.shape)):
             possible &= (target <= most + slack_of(most)).all(axis=1)
         return cls(rows[possible], target[possible], need[possible]) if possible.any() else None
 

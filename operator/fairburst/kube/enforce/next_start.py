@@ -65,7 +65,8 @@ def next_start(
 ) -> FloatArray | None:  # fmt: skip
     """Return what a queue needs beyond its `usage` for its next start: what has been started and lacks pods, else the smallest part.
 
-    demand, usage, capacity: (K,) resource units. None: nothing waits that could ever start.
+    demand, usage: (K,) resource units; capacity: the same of the part of the pool that a turn may take. None: nothing waits that may have
+    a turn.
     """
     lacking = demand - work.waits - usage
     if (lacking > 1e-3).any():  # levels are in thousandths

@@ -28,14 +28,14 @@ class CoreInput:
 
     def __init__(
         self, cluster: ClusterState, contained: Containment, reserve: Reserve | None, slots: SlotPlanner, reclaim: Reclaimer,
-        gated: GatedPods,
+        gated: GatedPods, largest_turn: float,
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._reserve = reserve
         self._slots = slots
         self._reclaim = reclaim
         self._gated: frozenset[str] = frozenset()
-        self.demands = DemandTable(contained, gated)
+        self.demands = DemandTable(contained, gated, largest_turn)
         self.changed_namespaces: frozenset[str] = frozenset()
 
     def read(self, view: ClusterView, changes: Changes, queues: GoverningQueues, wall: float) -> set[str]:

@@ -24,9 +24,10 @@ class DemandTable:
     start whole, as in ClusterSnapshot.
     """
 
-    def __init__(self, contained: Containment, gated: GatedPods) -> None:
+    def __init__(self, contained: Containment, gated: GatedPods, largest_turn: float) -> None:
         self._contained = contained
         self._gated = gated
+        self._largest_turn = largest_turn  # part of the pool
         self.by_namespace: dict[str, NamespaceDemand] = {}
         self.resources: tuple[str, ...] = ()
         self.demand = self.usage = self.unit = np.zeros((0, 0))
@@ -96,7 +97,7 @@ class DemandTable:
         demand, pods, limits = self.by_namespace[entry.space], view.pods, {} if entry.spec is None else entry.spec.limits
         work = whole_work(entry.mode.holds, entry.space, demand, self._gated, pods)
         wanted = amounts_wanted(demand, pods.resources)
-        need = None if work is None else next_start(work, wanted, self.usage[row], capacity, limits, pods.resources)
+        need = None if work is None else next_start(work, wanted, self.usage[row], self._largest_turn * capacity, limits, pods.resources)
         if need is None:
             self.next_start.pop(row, None)
         else:
