@@ -59,7 +59,7 @@ class Evictor:
         self._on_failure = on_failure
         self._queue: asyncio.PriorityQueue[_Task] = asyncio.PriorityQueue()
         self._numbers = itertools.count()
-        self._untold: Counter[str] = Counter()  # evicted pods of each controller that it has not been told of
+        self._unreported: Counter[str] = Counter()  # evicted pods of each controller of which no Event has told yet
 
     def send(self, evictions: Sequence[PodEviction]) -> None:
         """Queue these evictions; return at once."""
@@ -90,8 +90,8 @@ class Evictor:
             if result == "ok":
                 self._put(task.eviction, _Step.TELL_POD)
                 if task.eviction.controller is not None:
-                    self._untold[task.eviction.owner] += 1
-                    if self._untold[task.eviction.owner] == 1:
+                    self._unreported[task.eviction.owner] += 1
+                    if self._unreported[task.eviction.owner] == 1:
                         self._put(task.eviction, _Step.TELL_CONTROLLER)
             elif result != "gone":
                 self._on_failure()
@@ -131,7 +131,7 @@ class Evictor:
 
     async def _tell_controller(self, one: PodEviction) -> None:
         assert one.controller is not None  # noqa: S101  it was queued for it
-        others = self._untold.pop(one.owner, 1) - 1
+        others = self._unreported.pop(one.owner, 1) - 1
         which = f"Pod {one.key[1]}" if not others else f"Pod {one.key[1]} and {others} more"
         involved = {"namespace": one.key[0], **one.controller}
         await create_event(self._client, involved, REASON, f"{which}: {one.message}", self._pool, warning=False)

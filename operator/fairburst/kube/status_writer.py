@@ -40,7 +40,7 @@ class _Event:
 
 
 @dataclass(slots=True)
-class _Untold:
+class _Unpublished:
     """The unpublished status and events of one object. `answers`: futures that wait for the status, which is the latest one by then."""
 
     status: StatusWrite | None = None
@@ -60,7 +60,7 @@ class StatusWriter:
         self._engine = engine
         self._queues = queues
         self._on_failure = on_failure
-        self._untold: dict[ObjectKey, _Untold] = {}
+        self._unpublished: dict[ObjectKey, _Unpublished] = {}
         self._turns: asyncio.Queue[ObjectKey] = asyncio.Queue()  # each object with something unpublished is here, or in a worker's hands
         self._all_written = asyncio.Event()
         self._all_written.set()
@@ -94,26 +94,26 @@ class StatusWriter:
         """Return once everything has been published."""
         await self._all_written.wait()
 
-    def _of(self, key: ObjectKey) -> _Untold:
-        if key not in self._untold:
-            self._untold[key] = _Untold()
+    def _of(self, key: ObjectKey) -> _Unpublished:
+        if key not in self._unpublished:
+            self._unpublished[key] = _Unpublished()
             self._turns.put_nowait(key)
             self._all_written.clear()
-        return self._untold[key]
+        return self._unpublished[key]
 
     async def _work(self) -> None:
         while True:
             key = await self._turns.get()
-            unpublished = self._untold[key]
+            unpublished = self._unpublished[key]
             await self._next(unpublished)
             if unpublished.status is not None or unpublished.events:
                 self._turns.put_nowait(key)
                 continue
-            del self._untold[key]
-            if not self._untold:
+            del self._unpublished[key]
+            if not self._unpublished:
                 self._all_written.set()
 
-    async def _next(self, unpublished: _Untold) -> None:
+    async def _next(self, unpublished: _Unpublished) -> None:
         """One write."""
         write, answers = unpublished.status, unpublished.answers
         if write is None:

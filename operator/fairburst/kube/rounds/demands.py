@@ -83,7 +83,8 @@ class DemandTable:
             row = rows[namespace]
             self._write(view, namespace, row)
             if queues.starting_whole[row]:
-                self._note_next_start(view, queues.queue_set.governing[row], row, capacity)
+                with self._contained.object("read the next start of", namespace):
+                    self._note_next_start(view, queues.queue_set.governing[row], row, capacity)
             oldest = self.by_namespace[namespace].oldest if specs[row].kind is QueueKind.LATENCY else None
             if oldest is None:
                 self.oldest.pop(row, None)
@@ -94,13 +95,12 @@ class DemandTable:
             self._lines.clear()
 
     def _note_next_start(self, view: ClusterView, entry: QueueEntry, row: int, capacity: FloatArray) -> None:
+        self.next_start.pop(row, None)
         demand, pods, limits = self.by_namespace[entry.space], view.pods, {} if entry.spec is None else entry.spec.limits
         work = whole_work(entry.mode.holds, entry.space, demand, self._gated, pods)
         wanted = amounts_wanted(demand, pods.resources)
         need = None if work is None else next_start(work, wanted, self.usage[row], self._largest_turn * capacity, limits, pods.resources)
-        if need is None:
-            self.next_start.pop(row, None)
-        else:
+        if need is not None:
             self.next_start[row] = need
 
     def charge_no_more(self, uncharged: dict[str, dict[str, float]]) -> set[str]:
