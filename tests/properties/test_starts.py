@@ -1,4 +1,4 @@
-"""Jobs that start whole have their turn, and take it from nobody who is promised something (docs/decisions/0256)."""
+"""A turn lets a queue start a whole job, and leaves every promise to other queues as it is (docs/decisions/0256)."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from fairburst.forecast.state import JobState, State
 from fairburst.forecast.units import scaled
 from fairburst.policy.arrays import FloatArray, IntArray
 from fairburst.policy.decide import decide
+from fairburst.policy.drf import dominant_share
 from fairburst.policy.model import RoundResult
 from fairburst.sim.backlog import Batch, LiveJob
 from fairburst.sim.cluster import MILLIONTHS
@@ -123,17 +124,17 @@ class Forward(Simulation):
 
     @override
     def _must_count(self, started: IntArray) -> bool:
-        """What others use while a whole job waits is what its queue is owed."""
+        """Return True also while a whole job waits: its queue is owed what the others use."""
         return super()._must_count(started) or bool(started.any() and self._next_starts())
 
     @override
     def _next_starts(self) -> dict[int, FloatArray]:
-        """As the operator tells the core: the smallest waiting job of each throughput queue of which all jobs start whole."""
+        """Return by row the need of the smallest waiting job of each throughput queue whose waiting jobs all start whole."""
         found = dict[int, FloatArray]()
         for row, offering in enumerate(self.work.offering) if self.some_whole else ():
             if offering and not self.latency[row] and all(job.whole for _, job in offering):
-                needs = np.stack([job.need for _, job in offering])
-                found[row] = needs[int(np.argmin((needs / np.maximum(self.total, 1)).max(axis=1)))] / MILLIONTHS
+                needs = np.stack([job.need for _, job in offering]) / MILLIONTHS
+                found[row] = needs[int(np.argmin(dominant_share(needs, self.total / MILLIONTHS)))]
         return found
 
     @override

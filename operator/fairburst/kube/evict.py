@@ -59,7 +59,7 @@ class Evictor:
         self._on_failure = on_failure
         self._queue: asyncio.PriorityQueue[_Task] = asyncio.PriorityQueue()
         self._numbers = itertools.count()
-        self._unreported: Counter[str] = Counter()  # evicted pods of each controller of which no Event has told yet
+        self._unreported: Counter[str] = Counter()  # by controller, the evicted pods that no Event on it has named yet
 
     def send(self, evictions: Sequence[PodEviction]) -> None:
         """Queue these evictions; return at once."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairburst.policy import balance
-from fairburst.policy.arrays import FloatArray
+from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.bopf import AllocationInput
 from fairburst.policy.dress.values import StartMode
 from fairburst.policy.drf import largest_share
@@ -28,9 +28,9 @@ def divide_into_pods(
     also what is left over for queues that are not admitted."""
     some_spare = bool(spare.any())
     total = guaranteed + spare if some_spare else guaranteed
-    elastic = inputs.elastic & (columns.state == NO_WINDOW) & (columns.guarantee == ELASTIC)
-    starts = Starts.of(snapshot, inputs.wanted, elastic, config.largest_turn)
-    allocation, guaranteed = _whole_units(columns, snapshot, inputs, starts, guaranteed, spare if some_spare else None, total, now)
+    yields = inputs.elastic & (columns.state == NO_WINDOW) & (columns.guarantee == ELASTIC)
+    starts = Starts.of(snapshot, inputs.wanted, yields, config.largest_turn)
+    allocation, guaranteed = _whole_units(columns, snapshot, inputs, yields, starts, guaranteed, spare if some_spare else None, total, now)
     if lends and not _starts_whole(snapshot, config):
         lender = Lender(
             inputs.wanted, snapshot.usage, snapshot.unit, inputs.weight, snapshot.live_capacity, columns.declared.limit,
@@ -42,7 +42,7 @@ def divide_into_pods(
     fair = largest_share(total, inverse)
     if inputs.weight is not columns.declared.weight:
         fair *= columns.declared.weight / inputs.weight
-    unit = snapshot.unit if starts is None else starts.in_place_of(snapshot.unit)
+    unit = snapshot.unit if starts is None else starts.unit
     balance.settle(
         columns, fair, inputs.wanted, snapshot.usage, allocation, unit, snapshot.live_capacity, inverse,
         config.batch_memory_seconds, now,
@@ -56,13 +56,12 @@ def _starts_whole(snapshot: ClusterSnapshot, config: PolicyConfig) -> bool:
 
 
 def _whole_units(
-    columns: Columns, snapshot: ClusterSnapshot, inputs: AllocationInput, starts: Starts | None, guaranteed: FloatArray,
+    columns: Columns, snapshot: ClusterSnapshot, inputs: AllocationInput, yields: BoolArray, starts: Starts | None, guaranteed: FloatArray,
     spare: FloatArray | None, total: FloatArray, now: float,
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
     """(allocation, guaranteed), both in whole units where the unit is known. spare: what of `total` is not guaranteed, None for nothing."""
     firm = np.zeros(len(total), dtype=bool)
     firm[inputs.hard] = True
-    yields = inputs.elastic & (columns.state == NO_WINDOW) & (columns.guarantee == ELASTIC)
     rounding = Rounding(
         guaranteed, firm, inputs.wanted, snapshot.unit, snapshot.live_capacity, inputs.soft, columns.declared.name_rank, yields,
         inputs.weight, starts,

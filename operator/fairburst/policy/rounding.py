@@ -111,7 +111,7 @@ class Rounding:
             return total, Turns.none(len(total))
         offer, unit = _Offer.of(rows, total, self.guaranteed, self.firm, self.wanted, self.unit), self.unit
         if self.starts is not None:
-            offer, unit = offer.to_start(self.starts), self.starts.in_place_of(unit)
+            offer, unit = offer.to_start(self.starts), self.starts.unit
         line = _Line.of(offer, take_rows(unit, rows), self.capacity, turns, now)
         order = line.order(offer, len(total), self.first, self.name_rank)
         rounded, left = self._served(total, offer, line, order, unit)

@@ -18,11 +18,12 @@ from fairburst.policy.tolerance import slack_of
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """The next starts of queues. rows: (M,) ascending; target: (M, K) the allocation that it takes; need: (M, K) that without usage."""
+    """The next starts of queues. rows: (M,) ascending; target: (M, K) the allocation that each takes. unit: (N, K) that of the round, and
+    in these rows what the start needs beyond usage."""
 
     rows: IntArray
     target: FloatArray
-    need: FloatArray
+    unit: FloatArray
 
     @classmethod
     def of(cls, snapshot: ClusterSnapshot, wanted: FloatArray, elastic: BoolArray, largest: float) -> Starts | None:
@@ -36,10 +37,8 @@ class Starts:
         possible = need.any(axis=1)
         for most in (take_rows(wanted, rows), np.broadcast_to(largest * snapshot.live_capacity, target.shape)):
             possible &= (target <= most + slack_of(most)).all(axis=1)
-        return cls(rows[possible], target[possible], need[possible]) if possible.any() else None
-
-    def in_place_of(self, unit: FloatArray) -> FloatArray:
-        """Return (N, K) `unit` with the needs in the rows of these queues."""
-        result = unit.copy(order="K")
-        put_rows(result, self.rows, self.need)
-        return result
+        if not possible.any():
+            return None
+        unit = snapshot.unit.copy(order="K")
+        put_rows(unit, rows[possible], need[possible])
+        return cls(rows[possible], target[possible], unit)

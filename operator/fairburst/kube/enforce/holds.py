@@ -68,19 +68,19 @@ def too_large_to_start(
     for item in enforced:
         if item.row is None or item.mode.holds is None:
             continue
-        work = whole_work(item.mode.holds, item.namespace, item.demand, gated, pods)
+        has_turns = item.row in snapshot.next_start
+        work = whole_work(item.mode.holds, item.namespace, item.demand, gated, pods) if has_turns else None
         level = highest_level(item.row, item.level, work, snapshot)
         if item.mode.holds == "Jobs":
             found[item.namespace] = too_large(item.demand, pods.resources, level)
         else:
-            groups = (_too_large_group(item.namespace, group, level, pods) for group in gated.groups_of(item.namespace))
+            whole = (group for group in gated.groups_of(item.namespace) if group.waits_whole)
+            groups = (_too_large_group(item.namespace, group, level, pods) for group in whole)
             found[item.namespace] = [one for one in groups if one is not None]
     return found
 
 
 def _too_large_group(namespace: str, group: PodGroup, level: Sequence[float], pods: PodIndex) -> Oversize | None:
-    if not group.complete or group.started:
-        return None
     name = f"the group of {len(group.gated)} pods with {namespace}/{min(key[1] for key in group.gated)}"
     return oversize(name, dict(zip(pods.resources, group_need(group, pods).tolist(), strict=True)), pods.resources, level)
 

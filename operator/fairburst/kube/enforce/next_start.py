@@ -45,11 +45,11 @@ def held_jobs(demand: NamespaceDemand, resources: Sequence[str]) -> WholeWork | 
 
 def gated_groups(namespace: str, gated: GatedPods, pods: PodIndex) -> WholeWork | None:
     """Return the groups of a namespace behind our gate; None where it has other pods, which use any share."""
-    groups = list(gated.groups_of(namespace))
+    groups = gated.groups_of(namespace)
     if sum(len(group.sizes) for group in groups) != pods.namespace(namespace).pods:
         return None
     needs = np.array([group_need(group, pods) for group in groups]).reshape(-1, len(pods.resources))
-    may_start = np.array([group.complete and not group.started for group in groups], dtype=bool)
+    may_start = np.array([group.waits_whole for group in groups], dtype=bool)
     return WholeWork(needs[may_start], needs.sum(axis=0))
 
 
@@ -75,8 +75,8 @@ def next_start(
 
 
 def highest_level(row: int, level: FloatArray, work: WholeWork | None, snapshot: ClusterSnapshot) -> list[float]:
-    """Return the level that a queue has now or in the turn of its next start, if it has turns, (K,) resource units."""
-    if row in snapshot.next_start and work is not None:
+    """Return the level that a queue has now or in the turn of its next start, (K,) resource units. `work`: None where it has no turns."""
+    if work is not None:
         smallest = work.smallest(snapshot.live_capacity, snapshot.queues[row].limits, snapshot.resources)
         level = level if smallest is None else np.maximum(level, smallest)
     highest: list[float] = level.tolist()

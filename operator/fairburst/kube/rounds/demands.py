@@ -65,7 +65,7 @@ class DemandTable:
 
     def lay_out(self, view: ClusterView, queues: GoverningQueues, capacity: FloatArray, namespaces: Iterable[str] | None) -> None:
         """Write the rows of these namespaces, or all of them (None) if rows have moved. `capacity`: (K,) of the pool, resource units."""
-        rows, specs = queues.rows, queues.queue_set.specs
+        rows, specs, governing = queues.rows, queues.queue_set.specs, queues.queue_set.governing
         if namespaces is None:
             shape = len(rows), len(view.pods.resources)
             self.demand, self.usage, self.unit = np.zeros(shape), np.zeros(shape), np.zeros(shape)
@@ -82,9 +82,9 @@ class DemandTable:
         for namespace in namespaces:
             row = rows[namespace]
             self._write(view, namespace, row)
-            if queues.starting_whole[row]:
+            if governing[row].starts_whole:
                 with self._contained.object("read the next start of", namespace):
-                    self._note_next_start(view, queues.queue_set.governing[row], row, capacity)
+                    self._note_next_start(view, governing[row], row, capacity, specs[row].limits)
             oldest = self.by_namespace[namespace].oldest if specs[row].kind is QueueKind.LATENCY else None
             if oldest is None:
                 self.oldest.pop(row, None)
@@ -94,9 +94,11 @@ class DemandTable:
             self.waiting = waiting_pods(self.waiting, self._lines)
             self._lines.clear()
 
-    def _note_next_start(self, view: ClusterView, entry: QueueEntry, row: int, capacity: FloatArray) -> None:
+    def _note_next_start(
+        self, view: ClusterView, entry: QueueEntry, row: int, capacity: FloatArray, limits: Mapping[str, float]
+    ) -> None:  # fmt: skip
         self.next_start.pop(row, None)
-        demand, pods, limits = self.by_namespace[entry.space], view.pods, {} if entry.spec is None else entry.spec.limits
+        demand, pods = self.by_namespace[entry.space], view.pods
         work = whole_work(entry.mode.holds, entry.space, demand, self._gated, pods)
         wanted = amounts_wanted(demand, pods.resources)
         need = None if work is None else next_start(work, wanted, self.usage[row], self._largest_turn * capacity, limits, pods.resources)

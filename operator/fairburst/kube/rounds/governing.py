@@ -25,7 +25,6 @@ class GoverningQueues:
     absent : namespaces that are being deleted or no longer exist.
     holding : by what is held ("Pods" or "Jobs"), the namespaces of queues in such a mode.
     reclaiming : (N,) whether the queue evicts for what it is owed.
-    starting_whole : (N,) whether it is a throughput queue that may have work which starts whole.
     """
 
     def __init__(self, config: Config, own_namespace: str, contained: Containment, *, observing: bool) -> None:
@@ -37,7 +36,7 @@ class GoverningQueues:
         self.rows: dict[str, int] = {}
         self.absent: frozenset[str] = frozenset()
         self.holding: dict[str, frozenset[str]] = {}
-        self.reclaiming = self.starting_whole = np.zeros(0, dtype=np.bool_)
+        self.reclaiming = np.zeros(0, dtype=np.bool_)
 
     @property
     def history(self) -> BurstHistory:
@@ -91,7 +90,6 @@ class GoverningQueues:
         self.rows = {entry.space: row for row, entry in enumerate(governing)}
         self.holding = {kind: frozenset(one.namespace for one in governing if one.mode.holds == kind) for kind in ("Pods", "Jobs")}
         self.reclaiming = np.array([entry.reclaims for entry in governing], dtype=np.bool_)
-        self.starting_whole = np.array([entry.starts_whole for entry in governing], dtype=np.bool_)
 
     def watch_bursts(self, snapshot: ClusterSnapshot, memory: Memory, wall: float) -> None:
         """Learn from the bursts of queues that declare uncertainty."""

@@ -140,7 +140,8 @@ class WorkEvents:
         if not objects:
             return []
         count = len(behind_gates) + len(demand.lacking) + (len(demand.held) if held == "Jobs" else 0)
-        queue = _QueueSentence(entry.qualified_name, held_jobs(demand, plan.snapshot.resources) if held == "Jobs" else None, plan, row)
+        has_turns = held == "Jobs" and row in plan.snapshot.next_start  # only held Jobs are compared with the level
+        queue = _QueueSentence(entry.qualified_name, held_jobs(demand, plan.snapshot.resources) if has_turns else None, plan, row)
         present = self._known[entry.space] = dict[str, _Published]()
         for place, one in enumerate(objects):
             why, known = queue.cause(one), former.get(one.uid)

@@ -6,7 +6,7 @@ Updated by every event in all namespaces, so that no gate is overlooked. `enforc
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass, field
 
 from fairburst.kube.api.objects import Pod, controller_of
@@ -50,6 +50,11 @@ class PodGroup:
         """Return whether all pods of the group exist."""
         return len(self.sizes) >= max(self.sizes.values(), default=0)
 
+    @property
+    def waits_whole(self) -> bool:
+        """Return whether the group is complete and none of its pods has been released."""
+        return self.complete and not self.started
+
 
 class GatedPods:
     """See the module. `update` it with every change of the pod informer's store, then read."""
@@ -57,8 +62,7 @@ class GatedPods:
     def __init__(self) -> None:
         self._pods: dict[PodKey, GatedPod] = {}
         self._by_namespace: dict[str, list[GatedPod]] = {}
-        self._groups: dict[GroupKey, PodGroup] = {}
-        self._groups_in: dict[str, dict[GroupKey, None]] = {}  # by namespace, in the order of their first pods
+        self._groups: dict[str, dict[GroupKey, PodGroup]] = {}  # by namespace
         self._group_of: dict[PodKey, GroupKey] = {}
 
     def update(self, new: Pod | None, key: PodKey) -> None:
@@ -86,17 +90,16 @@ class GatedPods:
         """Return the namespaces with gated pods."""
         return self._by_namespace.keys()
 
-    def groups_of(self, namespace: str) -> Iterator[PodGroup]:
-        """Yield the namespace's groups of pods that have not ended."""
-        return (self._groups[key] for key in self._groups_in.get(namespace, ()))
+    def groups_of(self, namespace: str) -> Collection[PodGroup]:
+        """Return the namespace's groups of pods that have not ended."""
+        return self._groups.get(namespace, {}).values()
 
     def group(self, key: GroupKey) -> PodGroup:
         """Return the group of a gated pod."""
-        return self._groups[key]
+        return self._groups[key[0]][key]
 
     def _join(self, name: GroupKey, size: int, key: PodKey, held: GatedPod | None) -> None:
-        group = self._groups.setdefault(name, PodGroup())
-        self._groups_in.setdefault(name[0], {})[name] = None
+        group = self._groups.setdefault(name[0], {}).setdefault(name, PodGroup())
         self._group_of[key] = name
         group.sizes[key] = size
         if held is None:
@@ -113,15 +116,14 @@ class GatedPods:
                 del self._by_namespace[key[0]]
         name = self._group_of.pop(key, None)
         if name is not None:
-            group = self._groups[name]
+            group = self.group(name)
             del group.sizes[key]
             group.started.discard(key)
             group.gated.pop(key, None)
             if not group.sizes:
-                del self._groups[name]
-                del self._groups_in[name[0]][name]
-                if not self._groups_in[name[0]]:
-                    del self._groups_in[name[0]]
+                del self._groups[name[0]][name]
+                if not self._groups[name[0]]:
+                    del self._groups[name[0]]
 
 
 def gated_pod(pod: Pod, group: GroupKey | None = None) -> GatedPod | None:
