@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 import pytest
@@ -19,11 +20,11 @@ JOBS = 120
 
 class Contest:
     """Two nodes of 32 places. `batch`: whole Jobs of `size` pods that end together, `run_seconds` after the last of them was bound.
-    `rivals`: queues of single pods without end."""
+    `rivals`: queues of single pods without end. The scheduler favours none of them, or always rivals (`rivals_first`)."""
 
     MODE = "Suspend"
 
-    def __init__(self, size: int, run_seconds: float, rivals: int) -> None:
+    def __init__(self, size: int, run_seconds: float, rivals: int, *, rivals_first: bool = False) -> None:
         self.world = World("allocation: {largestTurnPercent: 100}")
         self.world.queue(TQ, "batch", spec={"enforcement": self.MODE})
         self.rivals = [f"rival-{number}" for number in range(rivals)]
@@ -38,6 +39,13 @@ class Contest:
         self.seconds_to_run = list[float]()  # of each Job, from its start until all its pods were bound
         self._ends = dict[tuple[str, str], float]()
         self._pods = 0
+        self._chance = None if rivals_first else random.Random(1)
+
+    @property
+    def incomplete(self) -> dict[str, float]:
+        """Since when Jobs have had a part of their pods only."""
+        bound = Counter(name.split(".")[0] for where, name in self._ends if where == "batch")
+        return {name: since for name, since in self.starting.items() if bound[name] < self.size}
 
     @property
     def share(self) -> float:
@@ -57,11 +65,14 @@ class Contest:
         while self.world.now < until:
             self.world.round()
             self._end_pods()
-            for one in self._started():
-                self._run_job(one)
-            for rival in self.rivals:
-                self._create(rival, f"filler-{rival}", 1000)
-                self._bind(rival, TASK_SECONDS)
+            line: list[str | Job] = [*self.rivals, *self._started()]
+            if self._chance is not None:
+                self._chance.shuffle(line)
+            for one in line:
+                if isinstance(one, str):
+                    self._run_rival(one)
+                else:
+                    self._run_job(one)
             for namespace, _ in self._ends:
                 self.served[namespace] += STEP_SECONDS
             self.world.after(STEP_SECONDS)
@@ -71,6 +82,10 @@ class Contest:
 
     def _started(self) -> list[Job]:
         return [one for one in self.jobs() if not one.spec.suspend]
+
+    def _run_rival(self, rival: str) -> None:
+        self._create(rival, f"filler-{rival}", 1000)
+        self._bind(rival, TASK_SECONDS)
 
     def _run_job(self, one: Job) -> None:
         name = one.metadata.name
@@ -166,6 +181,18 @@ def test_work_larger_than_the_fair_share_starts_in_turns_and_whole(
     more than twice its share used to wait for ever."""
     found = contest(size, run_seconds, rivals)
     found.run(60.0)
-    assert max(found.seconds_to_run) <= 60.0, "what has started gets all of its pods within the turn"
-    assert len(found.starting) <= 2, "nothing is left with a part of its pods"
+    # Where the share holds one Job, the next one may start early: its last pods then wait for the end of the one before.
+    longest = 60.0 if size > PLACES / (1 + rivals) else run_seconds + TASK_SECONDS
+    assert max(found.seconds_to_run) <= longest, "what has started gets all of its pods within the turn"
+    assert all(found.world.now - since <= longest for since in found.incomplete.values()), "nothing is left with a part of its pods"
     assert found.share == pytest.approx(1 / (1 + rivals), rel=0.1)
+
+
+def test_work_that_needs_every_place_gets_the_last_ones_though_the_scheduler_prefers_others() -> None:
+    """While it lacks pods it keeps its turn, and the others create none, not even the pod that each may have otherwise: a Job with a part
+    of its pods would use its places for nothing."""
+    found = Contest(PLACES, 120.0, 1, rivals_first=True)
+    found.run(20.0)
+    assert found.seconds_to_run
+    assert max(found.seconds_to_run) <= TASK_SECONDS + 5 * STEP_SECONDS, "as soon as what ran has ended"
+    assert not found.incomplete

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fairburst.policy.decide import decide
 from fairburst.policy.errors import InvalidSnapshotError
-from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, QueueKind
+from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, QueueKind, RoundResult
 from tests.support.policy import snapshot, throughput
 from tests.support.strategies import START, snapshots
 
@@ -25,7 +25,8 @@ def with_starts(draw: st.DrawFn) -> ClusterSnapshot:
     value = draw(snapshots())
     rows = draw(st.sets(st.integers(0, len(value.queues) - 1)))
     amounts = st.lists(st.integers(0, 40), min_size=len(value.resources), max_size=len(value.resources))
-    return dataclasses.replace(value, next_start={row: np.array(draw(amounts), dtype=np.float64) for row in rows})
+    starting = frozenset(draw(st.sets(st.sampled_from(sorted(rows))))) if rows else frozenset()
+    return dataclasses.replace(value, next_start={row: np.array(draw(amounts), dtype=np.float64) for row in rows}, starting=starting)
 
 
 @given(with_starts())
@@ -34,7 +35,7 @@ def test_a_turn_stays_within_capacity_and_demand_and_takes_nothing_from_a_promis
     memory, latency = Memory(), [row for row, spec in enumerate(value.queues) if spec.kind is QueueKind.LATENCY]
     for seconds in (0, 30, 100, 200, 400, 900, 901):
         now = START + seconds
-        plain, _ = decide(dataclasses.replace(value, next_start={}), memory, CONFIG, now)
+        plain, _ = decide(dataclasses.replace(value, next_start={}, starting=frozenset()), memory, CONFIG, now)
         result, memory = decide(value, memory, CONFIG, now)
         assert (result.allocation.sum(axis=0) <= value.live_capacity * (1 + 1e-9) + 1e-9).all()
         assert (result.allocation <= value.demand * (1 + 1e-9) + 1e-9).all()
@@ -76,6 +77,50 @@ def test_a_turn_takes_no_more_than_the_largest_part_of_the_pool() -> None:
     half = PolicyConfig(largest_turn=0.5)
     assert max(levels(10.0, half)) == pytest.approx(8.0)
     assert max(levels(10.0, PolicyConfig(largest_turn=0.0))) == max(levels(10.0, half))
+
+
+def started(lacking: float, minutes: int, *, begun: bool) -> list[RoundResult]:
+    """A job of nine places of ten has had its turn; then it runs with all but `lacking` of its pods, beside pods that end and come."""
+    queues = throughput("t/whole", 0.0), throughput("t/single", 1.0)
+    memory, found = Memory(), list[RoundResult]()
+    for number in range(6 * (minutes + 4)):
+        used = 0.0 if number < 24 else 9.0 - lacking
+        value = snapshot(queues, [10.0], [[100.0], [100.0]], [[used], [10.0 - used]], [[1.0], [1.0]])
+        starting = frozenset({0} if begun and used else ())
+        value = dataclasses.replace(value, next_start={0: np.array([9.0 - used])}, starting=starting)
+        result, memory = decide(value, memory, CONFIG, START + 10 * number)
+        found.append(result)
+    return found[24:]
+
+
+@pytest.mark.parametrize("lacking", [1.0, 2.0, 6.0])
+def test_a_start_that_has_begun_keeps_its_turn_until_it_has_all_its_pods(lacking: float) -> None:
+    """What the queue is owed runs out meanwhile. A job with a part of its pods would use its places for nothing."""
+    assert [float(result.level[0, 0]) for result in started(lacking, 9, begun=True)] == [pytest.approx(9.0)] * 54
+
+
+def test_a_start_that_never_gets_all_its_pods_keeps_its_turn_for_ten_minutes() -> None:
+    """Pods that fit on no node, or a job that is made larger again and again, don't take others' shares for ever."""
+    levels = [float(result.level[0, 0]) for result in started(1.0, 40, begun=True)]
+    assert levels[:54] == [pytest.approx(9.0)] * 54
+    assert np.mean(levels[60:]) < 6.0
+
+
+def test_queues_that_have_nothing_in_a_jobs_turn_are_held_to_it() -> None:
+    queues = throughput("t/whole", 0.0), throughput("t/single", 1.0), throughput("t/idle", 2.0)
+    memory = Memory()
+    for number in range(30):
+        value = snapshot(queues, [10.0], [[100.0], [100.0], [0.0]], [[0.0], [10.0], [0.0]], [[1.0], [1.0], [1.0]])
+        result, memory = decide(dataclasses.replace(value, next_start={0: np.array([10.0])}), memory, CONFIG, START + 10 * number)
+    assert result.level[:, 0] == pytest.approx([10.0, 0.0, 0.0])
+    assert result.held_back is not None
+    assert result.held_back.tolist() == [False, True, False]
+
+
+def test_rows_that_start_without_a_next_start_are_a_named_error() -> None:
+    value = dataclasses.replace(snapshot((throughput("t/q", 0.0),), [10.0], [[100.0]]), starting=frozenset({0}))
+    with pytest.raises(InvalidSnapshotError, match=r"starting: expected rows of next_start, found \[0\]"):
+        decide(value, Memory(), CONFIG, START)
 
 
 @pytest.mark.parametrize("amounts", [[math.nan], [-1.0], [math.inf], [1.0, 1.0], [[1.0]]], ids=str)

@@ -63,8 +63,9 @@ class EnforcementConfig(Group):
 
     floors: dict[str, QuantityText] = Field(
         default_factory=lambda: {"cpu": "1", "memory": "1Gi"},
-        description="Level, by resource, below which no managed namespace's quota ever goes. One small pod: never zero, so that a "
-        "waiting user sees progress, and small enough not to matter in the division.",
+        description="Level, by resource, below which no managed namespace's quota goes, except while room is kept from its queue for a "
+        "burst or for a Job that starts whole. One small pod: not zero, so that a waiting user sees progress, and small enough not to "
+        "matter in the division.",
     )
 
 

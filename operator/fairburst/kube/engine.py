@@ -212,6 +212,7 @@ class Engine:
             result, self.memory = self._decide(snapshot, self.memory, self._policy, wall)
         except Exception as error:
             raise UndecidableError(snapshot, queue_set.governing, error) from error
+        self._input.demands.next_starts.note_granted(queue_set.governing, snapshot.usage, result.level)
         plan = RoundPlan(result, snapshot, queue_set, time.perf_counter() - started, events=events_with_queues(queue_set, result))
         self.queues.watch_bursts(snapshot, self.memory, wall)
         plan.due = min(now + max(0.0, result.next_boundary - wall), self._cluster.low_water.next_expiry())

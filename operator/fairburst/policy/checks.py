@@ -49,13 +49,20 @@ def check(snapshot: ClusterSnapshot, config: PolicyConfig, now: float) -> None:
     for row, time in snapshot.oldest_work.items():
         if not (0 <= row < count and abs(time) <= LONGEST_SECONDS):
             raise InvalidSnapshotError(f"oldest_work: expected rows of {count} queues and seconds since the epoch, found {row}: {time}")
-    for row, need in snapshot.next_start.items():
-        if not (0 <= row < count and need.shape == (width,) and ((need >= 0) & (need <= LARGEST)).all()):
-            raise InvalidSnapshotError(f"next_start: expected rows of {count} queues and {width} amounts each, found {row}: {need}")
+    _check_starts(snapshot)
     for name, least, most in SETTINGS:
         found = getattr(config, name)
         if not least <= found <= most:
             raise InvalidConfigError(f"expected {name} between {least:g} and {most:g}, found {found}")
+
+
+def _check_starts(snapshot: ClusterSnapshot) -> None:
+    count, width = snapshot.demand.shape
+    for row, need in snapshot.next_start.items():
+        if not (0 <= row < count and need.shape == (width,) and ((need >= 0) & (need <= LARGEST)).all()):
+            raise InvalidSnapshotError(f"next_start: expected rows of {count} queues and {width} amounts each, found {row}: {need}")
+    if not snapshot.starting <= snapshot.next_start.keys():
+        raise InvalidSnapshotError(f"starting: expected rows of next_start, found {sorted(snapshot.starting - snapshot.next_start.keys())}")
 
 
 def check_waiting(waiting: WaitingPods, count: int, width: int) -> None:

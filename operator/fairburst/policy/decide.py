@@ -96,7 +96,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     limits = None if hold is None else limit_growth(wanted, snapshot, columns, hold)
     wanted = wanted if limits is None else limits.wanted
     guaranteed, spare, inputs, account = _grant(columns, snapshot, config, current, wanted, wants, inverse, now, events)
-    allocation, guaranteed = divide_into_pods(
+    allocation, guaranteed, making_room = divide_into_pods(
         columns, snapshot, config, inputs, guaranteed, spare, inverse, now,
         lends=limits is None,  # what is held for a burst is not idle
     )  # fmt: skip
@@ -132,11 +132,16 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     lead_time = () if hold is None else hold.decisions
     new_memory = Memory(RememberedQueues(columns, AdmissionDecisions(view)), next_order, columns, dress_memory)
     result = _result(view, told, boundary, dress, slots)
-    held_back = None if limits is None else limits.held_back
+    held_back = _either(None if limits is None else limits.held_back, making_room)
     promised = _promised(inputs, guaranteed)
-    if lead_time or promised is not None:
+    if lead_time or promised is not None or held_back is not None:
         result = replace(result, lead_time=lead_time, held_back=held_back, promised=promised)
     return result, new_memory
+
+
+def _either(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
+    """Return a mask of the rows that are in either; None for none."""
+    return one | other if one is not None and other is not None else one if other is None else other
 
 
 def _promised(inputs: AllocationInput, guaranteed: FloatArray) -> FloatArray | None:

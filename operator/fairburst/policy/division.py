@@ -23,14 +23,16 @@ from fairburst.policy.table import ELASTIC, NO_WINDOW, Columns
 def divide_into_pods(
     columns: Columns, snapshot: ClusterSnapshot, config: PolicyConfig, inputs: AllocationInput, guaranteed: FloatArray, spare: FloatArray,
     inverse: FloatArray, now: float, *, lends: bool,
-) -> tuple[FloatArray, FloatArray]:  # fmt: skip
-    """(allocation, guaranteed), both (N, K): whole units where the unit is known, and what is lent, as spare, where the round `lends`; then
-    also what is left over for queues that are not admitted."""
+) -> tuple[FloatArray, FloatArray, BoolArray | None]:  # fmt: skip
+    """(allocation, guaranteed, making_room). The first two (N, K): whole units where the unit is known, and what is lent, as spare, where
+    the round `lends`; then also what is left over for queues that are not admitted. making_room: (N,) queues that have nothing now, or too
+    much, because it is the turn of a job that starts whole; None: of no such job."""
     some_spare = bool(spare.any())
     total = guaranteed + spare if some_spare else guaranteed
     yields = inputs.elastic & (columns.state == NO_WINDOW) & (columns.guarantee == ELASTIC)
     starts = Starts.of(snapshot, inputs.wanted, yields, config.largest_turn)
     allocation, guaranteed = _whole_units(columns, snapshot, inputs, yields, starts, guaranteed, spare if some_spare else None, total, now)
+    making_room = None if starts is None else starts.making_room(allocation, total, snapshot.usage, yields)
     if lends and not _starts_whole(snapshot, config):
         lender = Lender(
             inputs.wanted, snapshot.usage, snapshot.unit, inputs.weight, snapshot.live_capacity, columns.declared.limit,
@@ -47,7 +49,7 @@ def divide_into_pods(
         columns, fair, inputs.wanted, snapshot.usage, allocation, unit, snapshot.live_capacity, inverse,
         config.batch_memory_seconds, now,
     )  # fmt: skip
-    return give_leftover(columns, snapshot, allocation) if lends else allocation, guaranteed
+    return give_leftover(columns, snapshot, allocation) if lends else allocation, guaranteed, making_room
 
 
 def _starts_whole(snapshot: ClusterSnapshot, config: PolicyConfig) -> bool:

@@ -107,7 +107,7 @@ class ClusterSnapshot:
     waiting: the pods that wait, as far as they are known; queues without any in it are taken to wait with pods of the size `unit`.
     oldest_work: by row, when the oldest of the queue's unfinished work was created; rows without one: unknown.
     next_start: by row of a throughput queue whose jobs start whole: (K,) what it needs beyond its usage to start the next one, or for the
-        pods that the last start still lacks; other rows use single pods.
+        pods that the last start still lacks; other rows use single pods. starting: the rows that lack such pods.
     elastic_jobs: jobs among which PAF divides the slots of their queues, and elastic_rules how; none: PAF is off.
     """
 
@@ -124,6 +124,7 @@ class ClusterSnapshot:
     waiting: WaitingPods | None = None
     oldest_work: Mapping[int, float] = field(default_factory=dict)
     next_start: Mapping[int, FloatArray] = field(default_factory=dict)
+    starting: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,8 @@ class RoundResult:
     runs out); infinite if nothing does.
     small_level: (N, K) the part of `level` for small jobs of elastic queues, the rest is for large ones; None: DRESS is off.
     reserve_ratio: δ; None: DRESS is off. dress: its numbers and reasons. lead_time: what is held for expected bursts, and why.
-    held_back: (N,) the queues that the held room is kept from: their quotas permit just `level`, without slack. None: nothing is held.
+    held_back: (N,) the queues that room is kept from, for an expected burst or in the turn of a job that starts whole: their quotas permit
+        just `level`, without floor and slack. None: nothing is held.
     promised: (N, K) the part of `guaranteed` that hard queues have at their rates; None: all of it. The rest is their fair share.
     slots: what PAF gives each of the snapshot's elastic jobs. moved: (K,) by queue what came from other queues by it (negative: went to
         them); `level` contains it, `allocation` does not: it counts as the giver's.

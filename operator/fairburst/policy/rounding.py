@@ -5,7 +5,8 @@ its largest. What rounding down frees goes, unit by unit, to the queues that are
 that would sit at zero, then to those that lost the largest part of a unit. So queues take turns, and each keeps its unit for a minute at
 least. Where a queue's unit is larger than what rounding frees, the queue has its turn too once it is owed a minute of that unit: the others
 divide what its unit leaves, until the queue has had what it was owed (docs/decisions/0111). A job that starts whole is such a unit too, as
-far as its queue's share does not hold it (starts.py).
+far as its queue's share does not hold it (starts.py). One that has begun to start keeps its turn until it has all its pods: with a part of
+them it would use its places for nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ TURN_SECONDS = 60.0
 # it has, the less a turn matters to it.
 MOST_UNITS_OF_A_TURN = 10.0
 FAR_BEHIND_SECONDS = 600.0
+# A start that still lacks pods then does so for another reason than its queue's level: nodes are too full for one of them, or missing.
+BEGUN_SECONDS = 600.0
 MOST_LARGE_TURNS = 100  # of queues that are served one after the other in one round
 _SAME_UNIT_PASSES = 8
 
@@ -112,7 +115,7 @@ class Rounding:
         offer, unit = _Offer.of(rows, total, self.guaranteed, self.firm, self.wanted, self.unit), self.unit
         if self.starts is not None:
             offer, unit = offer.to_start(self.starts), self.starts.unit
-        line = _Line.of(offer, take_rows(unit, rows), self.capacity, turns, now)
+        line = _Line.of(offer, take_rows(unit, rows), self.capacity, turns, now, self.starts)
         order = line.order(offer, len(total), self.first, self.name_rank)
         rounded, left = self._served(total, offer, line, order, unit)
         taking = self._large_turns(total, rounded, offer, line, order)
@@ -124,7 +127,7 @@ class Rounding:
             rounded, _ = again.round_to_units(total, turns, now)
         else:
             _give_more(rows[order], rounded, self.wanted, self.unit, left)
-        return rounded, _take_turns(offer, rounded, turns, now)
+        return rounded, _take_turns(offer, rounded, turns, line.begun, now, others_wait=taking.size > 0)
 
     def _served(
         self, total: FloatArray, offer: _Offer, line: _Line, order: IntArray, unit: FloatArray
@@ -238,7 +241,8 @@ class _Line:
 
     owed: units of which a minute each is owed, more for who holds its turn. held: since when it holds one; infinite: in its first minute.
     is_due: whether a minute of a unit is owed, or a turn that began so lasts. further: units beyond the step that it may have before others
-    have their step: one for each ten minutes of a unit that it is owed. claim: as `owed`, without a first minute.
+    have their step: one for each ten minutes of a unit that it is owed, none for a job that starts whole. claim: as `owed`, without a first
+    minute. begun: whether its turn is that of a job that lacks some pods.
     """
 
     owed: FloatArray
@@ -246,23 +250,29 @@ class _Line:
     is_due: BoolArray
     further: FloatArray
     claim: FloatArray
+    begun: BoolArray
 
     @classmethod
-    def of(cls, offer: _Offer, unit: FloatArray, capacity: FloatArray, turns: Turns, now: float) -> _Line:
+    def of(cls, offer: _Offer, unit: FloatArray, capacity: FloatArray, turns: Turns, now: float, starts: Starts | None) -> _Line:
         share = dominant_share(unit, capacity)
         owed = np.divide(turns.owed[offer.rows], share, out=np.zeros(len(share)), where=share > 0)
         held = turns.unit_held_since[offer.rows]
         holding = ~np.isnan(held)
         if not (holding.any() or owed.any()):
-            return cls(owed, np.full(len(owed), -math.inf), np.zeros(len(owed), dtype=bool), owed, owed)
+            nothing = np.zeros(len(owed), dtype=bool)
+            return cls(owed, np.full(len(owed), -math.inf), nothing, owed, owed, nothing)
         units = np.divide(dominant_share(offer.floor, capacity), share, out=np.zeros(len(share)), where=share > 0)
         turn = TURN_SECONDS * np.clip(units, 1.0, MOST_UNITS_OF_A_TURN)
-        fresh = holding & (now - held < TURN_SECONDS)
-        is_due = (fresh | (owed >= turn) | (holding & (owed > 0))) & (units < MOST_UNITS_OF_A_TURN)
+        begun = holding & (now - held < BEGUN_SECONDS) & (False if starts is None else np.isin(offer.rows, starts.rows[starts.begun]))
+        fresh = begun | (holding & (now - held < TURN_SECONDS))
+        is_due = begun | ((fresh | (owed >= turn) | (holding & (owed > 0))) & (units < MOST_UNITS_OF_A_TURN))
         since = np.where(fresh, math.inf, np.where(holding, -held, math.inf))
-        claim = np.round(owed + turn * holding, 3)
+        claim = np.where(begun, math.inf, np.round(owed + turn * holding, 3))
         rank: FloatArray = np.where(fresh, math.inf, claim)
-        return cls(rank, since, is_due, np.maximum(np.floor(owed / FAR_BEHIND_SECONDS), 0.0), claim)
+        further = np.maximum(np.floor(owed / FAR_BEHIND_SECONDS), 0.0)
+        if starts is not None:
+            further[np.isin(offer.rows, starts.rows)] = 0.0
+        return cls(rank, since, is_due, further, claim, begun)
 
     def order(self, offer: _Offer, count: int, first: IntArray, name_rank: IntArray) -> IntArray:
         """Positions in the offer in the order in which they are offered a further unit."""
@@ -357,18 +367,21 @@ def _prefix_that_fits(step: FloatArray, left: FloatArray) -> int:
     return count
 
 
-def _take_turns(offer: _Offer, rounded: FloatArray, turns: Turns, now: float) -> Turns:
-    """Return the turns: queues that wait at zero and queues that hold a unit, if any queue waits for one."""
+def _take_turns(offer: _Offer, rounded: FloatArray, turns: Turns, begun: BoolArray, now: float, *, others_wait: bool) -> Turns:
+    """Return the turns: queues that wait at zero and queues that hold a unit, if any queue waits for one.
+
+    `begun`: as in _Line. `others_wait`: queues whose share holds whole units only have made room for a larger one.
+    """
     count, rows = len(rounded), offer.rows
     parts = offer.fraction > 0
     given = take_rows(rounded, rows)
     raised = parts & row_any(given > offer.floor)
-    if raised.sum() == parts.sum():
+    if raised.sum() == parts.sum() and not others_wait:
         return Turns.none(count)
     waits = parts & offer.is_zero & ~row_any_above(given, 0.0)
     waiting, held = np.full(count, math.nan), np.full(count, math.nan)
     since = turns.waiting_since[rows]
     waiting[rows] = np.where(waits, np.where(np.isnan(since), now, since), math.nan)
     since = turns.unit_held_since[rows]
-    held[rows] = np.where(raised, np.where(now - since < TURN_SECONDS, since, now), math.nan)
+    held[rows] = np.where(raised, np.where(begun | (now - since < TURN_SECONDS), since, now), math.nan)
     return Turns(waiting, held, turns.owed)

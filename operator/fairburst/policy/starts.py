@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
-from fairburst.policy.drf import put_rows, take_rows
+from fairburst.policy.drf import put_rows, row_any_above, row_any_short, take_rows
 from fairburst.policy.model import ClusterSnapshot
 from fairburst.policy.tolerance import slack_of
 
@@ -19,11 +19,12 @@ from fairburst.policy.tolerance import slack_of
 @dataclass(frozen=True, slots=True)
 class Starts:
     """The next starts of queues. rows: (M,) ascending; target: (M, K) the allocation that each takes. unit: (N, K) that of the round, and
-    in these rows what the start needs beyond usage."""
+    in these rows what the start needs beyond usage. begun: (M,) starts that lack a part of their pods."""
 
     rows: IntArray
     target: FloatArray
     unit: FloatArray
+    begun: BoolArray
 
     @classmethod
     def of(cls, snapshot: ClusterSnapshot, wanted: FloatArray, elastic: BoolArray, largest: float) -> Starts | None:
@@ -41,4 +42,16 @@ class Starts:
             return None
         unit = snapshot.unit.copy(order="K")
         put_rows(unit, rows[possible], need[possible])
-        return cls(rows[possible], target[possible], unit)
+        begun = np.array([row in snapshot.starting for row in rows.tolist()], dtype=bool)
+        return cls(rows[possible], target[possible], unit, begun[possible])
+
+    def making_room(self, allocation: FloatArray, shares: FloatArray, usage: FloatArray, yields: BoolArray) -> BoolArray | None:
+        """(N,) those that yield and have nothing of their `shares` (N, K), or use more than they have, while a start has more than its
+        queue's share; None: no start has."""
+        given, least = take_rows(allocation, self.rows), self.target - slack_of(self.target)
+        has_turn = (given >= least).all(axis=1) & (take_rows(shares, self.rows) < least).any(axis=1)
+        if not has_turn.any():
+            return None
+        too_much = row_any_short(allocation, usage) | (~row_any_above(allocation, 0.0) & row_any_above(shares, 0.0))
+        result: BoolArray = yields & too_much
+        return result

@@ -19,6 +19,8 @@ from fairburst.policy.arrays import FloatArray
 from fairburst.policy.drf import dominant_share
 from fairburst.policy.model import ClusterSnapshot
 
+_NOTHING = 1e-3  # levels are in thousandths
+
 
 @dataclass(frozen=True, slots=True)
 class WholeWork:
@@ -61,17 +63,23 @@ def group_need(group: PodGroup, pods: PodIndex) -> FloatArray:
 
 
 def next_start(
-    work: WholeWork, demand: FloatArray, usage: FloatArray, capacity: FloatArray, limits: Mapping[str, float], resources: Sequence[str]
-) -> FloatArray | None:  # fmt: skip
-    """Return what a queue needs beyond its `usage` for its next start: what has been started and lacks pods, else the smallest part.
+    work: WholeWork, demand: FloatArray, usage: FloatArray, granted: FloatArray | None, capacity: FloatArray, limits: Mapping[str, float],
+    resources: Sequence[str],
+) -> tuple[FloatArray | None, bool]:  # fmt: skip
+    """Return what a queue needs beyond its `usage` for its next start, and whether this has begun: what has been started and lacks pods,
+    else the smallest part.
 
-    demand, usage: (K,) resource units; capacity: the same of the part of the pool that a turn may take. None: nothing waits that may have
-    a turn.
+    demand, usage: (K,) resource units; granted: the use up to which the core let a start begin; None: it let none. capacity: the same of
+    the part of the pool that a turn may take. A need of None: nothing waits that may have a turn.
     """
-    lacking = demand - work.waits - usage
-    if (lacking > 1e-3).any():  # levels are in thousandths
-        return np.maximum(lacking, 0.0)
-    return work.smallest(capacity, limits, resources)
+    lacking = np.maximum(demand - work.waits - usage, 0.0)
+    if granted is not None:
+        begun = np.minimum(lacking, np.maximum(granted - usage, 0.0))
+        if (begun > _NOTHING).any():
+            return begun, True
+    if (lacking > _NOTHING).any():
+        return lacking, False
+    return work.smallest(capacity, limits, resources), False
 
 
 def highest_level(row: int, level: FloatArray, work: WholeWork | None, snapshot: ClusterSnapshot) -> list[float]:

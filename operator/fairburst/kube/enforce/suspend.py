@@ -52,16 +52,18 @@ def starts(
     """Return the held Jobs of one queue in Suspend mode that fit beside everything else that its namespace wants.
 
     Small Jobs start first, up to their part; a part always has room for the first Job that waits for it. `early`: how far the Jobs that
-    have started may exceed the level, because some of their pods wait for the last ones of those before them. Amounts in resource units.
+    have started may exceed the level together, because some of their pods wait for the last ones of those before them; none of them is
+    larger than the level. Amounts in resource units.
     """
-    whole = _thousandths(level, early)
+    most_of_one, whole = _thousandths(level, [0.0] * len(level)), _thousandths(level, early)
     claimed = {name: demand.demand.get(name, 0.0) - sum(one.need.get(name, 0.0) for one in demand.held) for name in resources}
     room = [free - taken for free, taken in zip(whole, _milli(claimed, resources), strict=True)]
     line = [(one, _milli(one.need, resources)) for one in sorted(demand.held, key=by_age)]
     if parts is None:
-        return [_start(one.job) for one in admit_in_order(line, whole, room)]
+        return [_start(one.job) for one in admit_in_order(line, most_of_one, room)]
     small_claim = _milli(_claimed_by(demand, parts.small_owners), resources)
     large_claim = [total - small for total, small in zip(_milli(claimed, resources), small_claim, strict=True)]
+    line = [(one, need) for one, need in line if all(amount <= most for amount, most in zip(need, most_of_one, strict=True))]
     chosen = list[HeldJob]()
     for is_small, part, claim in ((True, parts.small, small_claim), (False, parts.large, large_claim)):
         waiting = [(one, need) for one, need in line if (one.job.metadata.uid in parts.small_owners) is is_small]

@@ -87,7 +87,7 @@ class CoreInput:
         table.lay_out(view, queues, live, None if changes.everything else touched)
         snapshot = ClusterSnapshot(
             self._cluster.resources, live, committed, queue_set.specs, table.demand, table.usage, table.unit, waiting=table.waiting,
-            oldest_work=table.oldest, next_start=table.next_start,
+            oldest_work=table.oldest, next_start=table.next_starts.need, starting=table.next_starts.begun,
         )  # fmt: skip
         if self._reserve is not None:
             snapshot = self._reserve.part(

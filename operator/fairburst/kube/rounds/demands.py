@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from fairburst.kube.containment import Containment
-from fairburst.kube.enforce.next_start import next_start, whole_work
-from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.rounds.governing import GoverningQueues
+from fairburst.kube.rounds.next_starts import NextStarts
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.usage.demand import GROWTH_FRACTION, NamespaceDemand, namespace_demand, waiting_lines, waiting_pods
 from fairburst.kube.usage.gated_pods import GatedPods
@@ -20,20 +19,17 @@ from fairburst.policy.model import QueueKind, WaitingPods
 class DemandTable:
     """The demand of each managed namespace, and (N, K) arrays of the governing queues' rows; (N,) `pods` that they have or want.
 
-    oldest: by row of a latency queue, when the oldest of its work was created, if that is known. next_start: by row of a queue whose Jobs
-    start whole, as in ClusterSnapshot.
+    oldest: by row of a latency queue, when the oldest of its work was created, if that is known.
     """
 
     def __init__(self, contained: Containment, gated: GatedPods, largest_turn: float) -> None:
         self._contained = contained
-        self._gated = gated
-        self._largest_turn = largest_turn  # part of the pool
+        self.next_starts = NextStarts(gated, largest_turn)
         self.by_namespace: dict[str, NamespaceDemand] = {}
         self.resources: tuple[str, ...] = ()
         self.demand = self.usage = self.unit = np.zeros((0, 0))
         self.pods = np.zeros(0)
         self.oldest: dict[int, float] = {}
-        self.next_start: dict[int, FloatArray] = {}
         self.uncharged: dict[str, dict[str, float]] = {}
         self.waiting: WaitingPods | None = None
         self._listed: set[int] = set()  # rows with waiting pods
@@ -69,7 +65,8 @@ class DemandTable:
         if namespaces is None:
             shape = len(rows), len(view.pods.resources)
             self.demand, self.usage, self.unit = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-            self.pods, self.oldest, self.next_start = np.zeros(len(rows)), {}, {}
+            self.pods, self.oldest = np.zeros(len(rows)), {}
+            self.next_starts.begin(rows_moved=True)
             namespaces = rows
             self.waiting = None
             self._listed.clear()
@@ -78,13 +75,16 @@ class DemandTable:
             if not namespaces:
                 return
             self.demand, self.usage, self.unit = self.demand.copy(), self.usage.copy(), self.unit.copy()
-            self.oldest, self.next_start = dict(self.oldest), dict(self.next_start)
+            self.oldest = dict(self.oldest)
+            self.next_starts.begin(rows_moved=False)
         for namespace in namespaces:
             row = rows[namespace]
             self._write(view, namespace, row)
             if governing[row].starts_whole:
                 with self._contained.object("read the next start of", namespace):
-                    self._note_next_start(view, governing[row], row, capacity, specs[row].limits)
+                    demand = self.by_namespace[namespace]
+                    wanted = amounts_wanted(demand, view.pods.resources)
+                    self.next_starts.read(view, governing[row], row, demand, wanted, self.usage[row], capacity, specs[row].limits)
             oldest = self.by_namespace[namespace].oldest if specs[row].kind is QueueKind.LATENCY else None
             if oldest is None:
                 self.oldest.pop(row, None)
@@ -93,17 +93,6 @@ class DemandTable:
         if self._lines:
             self.waiting = waiting_pods(self.waiting, self._lines)
             self._lines.clear()
-
-    def _note_next_start(
-        self, view: ClusterView, entry: QueueEntry, row: int, capacity: FloatArray, limits: Mapping[str, float]
-    ) -> None:  # fmt: skip
-        self.next_start.pop(row, None)
-        demand, pods = self.by_namespace[entry.space], view.pods
-        work = whole_work(entry.mode.holds, entry.space, demand, self._gated, pods)
-        wanted = amounts_wanted(demand, pods.resources)
-        need = None if work is None else next_start(work, wanted, self.usage[row], self._largest_turn * capacity, limits, pods.resources)
-        if need is not None:
-            self.next_start[row] = need
 
     def charge_no_more(self, uncharged: dict[str, dict[str, float]]) -> set[str]:
         """Note the requests by namespace of bound pods that count for no queue; return the namespaces where they changed."""
@@ -114,6 +103,7 @@ class DemandTable:
         """Forget every other namespace."""
         for namespace in self.by_namespace.keys() - namespaces:
             del self.by_namespace[namespace]
+        self.next_starts.retain(namespaces)
 
     def _write(self, view: ClusterView, namespace: str, row: int) -> None:
         wanted, running, uncharged = self.by_namespace[namespace], view.pods.namespace(namespace), self.uncharged.get(namespace, {})

@@ -105,9 +105,9 @@ class ManagedNamespaces:
         if entry.lane is None:
             guarantee_class, by_size = round_.result.classes[row], self._reserve is not None and takes_part(entry)
             self._label(namespace, queue_labels(entry, guarantee_class, self._pool, by_size=by_size, lanes=lanes), plan)
-        item = self._item(round_, demands[namespace], namespace, entry, row, round_.result.level[row])
+        held_back = round_.result.held_back is not None and bool(round_.result.held_back[row])
+        item = self._item(round_, demands[namespace], namespace, entry, row, round_.result.level[row], held_back=held_back)
         item.lanes = tuple(lanes.values())
-        item.held_back = round_.result.held_back is not None and bool(round_.result.held_back[row])
         self._items[namespace] = item
 
     def _label(self, namespace: str, wanted: Labels, plan: RoundPlan) -> None:
@@ -121,8 +121,9 @@ class ManagedNamespaces:
         return pool_of(quota) == self._pool if quota is not None else namespace in self._cluster.labelled
 
     def _item(
-        self, round_: RoundContext, demand: NamespaceDemand, namespace: str, entry: QueueEntry | None, row: int | None, level: FloatArray
-    ) -> ManagedNamespace:
+        self, round_: RoundContext, demand: NamespaceDemand, namespace: str, entry: QueueEntry | None, row: int | None, level: FloatArray,
+        *, held_back: bool = False,
+    ) -> ManagedNamespace:  # fmt: skip
         resources = round_.snapshot.resources
         # the largest pod for which a quota always leaves room: limited by the largest node, so that an absurd pod lifts no quota
         most = self._cluster.largest_node
@@ -137,7 +138,7 @@ class ManagedNamespaces:
             promise=promise,
             unit=demand.unit,
         )
-        return ManagedNamespace(namespace, entry, row, demand, unit, np.maximum(level, floor), blocked)
+        return ManagedNamespace(namespace, entry, row, demand, unit, level if held_back else np.maximum(level, floor), blocked, held_back)
 
 
 def _burst_rate(entry: QueueEntry | None, memory: Memory, resources: tuple[str, ...]) -> FloatArray:
