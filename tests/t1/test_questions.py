@@ -112,8 +112,8 @@ def waiting(site: Site, where: str) -> str:
 
 
 def gated(site: Site) -> list[str]:
-    """Return the pods behind gates. Those of the last Job come last: the first ones may start at any moment."""
-    pods = json.loads(site.get("pods", "gate", "-o", "json"))["items"]
+    """Return the second Job's pods behind gates: those of the first may start at any moment, those of the last have no Events yet."""
+    pods = json.loads(site.get("pods", "gate", "-l", "job-name=second", "-o", "json"))["items"]
     return sorted(one["metadata"]["name"] for one in pods if one["spec"].get("schedulingGates"))
 
 
@@ -125,7 +125,7 @@ def test_why_are_there_no_pods(site: Site) -> None:
 
 def test_why_is_the_pod_scheduling_gated_and_who_is_ahead(site: Site) -> None:
     until(lambda: len(gated(site)) > 2, PATIENCE_SECONDS, "pods behind gates")
-    said = [site.describe("pod", name, "gate", "Behind the scheduling gate until it may start") for name in gated(site)[-3:]]
+    said = [site.describe("pod", name, "gate", "Behind the scheduling gate until it may start") for name in gated(site)[:3]]
     assert all(re.search(r"place \d+ of \d+ in queue gate/queue", text) for text in said)
 
 
@@ -139,7 +139,7 @@ def test_when_does_it_start(site: Site, where: str) -> None:
     """Nothing has ended yet, so the intervals are wide; they are there all the same."""
     if where == "gate":
         until(lambda: len(gated(site)) > 2, PATIENCE_SECONDS, "pods behind gates")
-        kind, name = "pod", gated(site)[-1]
+        kind, name = "pod", gated(site)[0]
     else:
         kind, name = "job", "third" if where == "suspend" else waiting(site, where)
     said = site.describe(kind, name, where, "It starts in", "with 90 % confidence")
