@@ -58,6 +58,32 @@ class TestOneQueueAlone:
         assert round_of(value).allocation[0, 0] <= 50
 
 
+class TestWhatRunsBeyondItsAllocation:
+    """A level that did not cover what it lets run would fall when all places are taken, and rise with every pod that ends: a quota write
+    for each, and a successor that waits for it. Here a's next job of single pods starts whole."""
+
+    @staticmethod
+    def levels(capacity: float, running: Sequence[float], lines: Sequence[Line]) -> list[float]:
+        value = of_pods([capacity], [[amount] for amount in running], lines)
+        return list(round_of(dataclasses.replace(value, unit=np.ones_like(value.unit))).level[:, 0].tolist())
+
+    @pytest.mark.parametrize("running", [64.0, 63.0, 50.0, 33.0, 0.0])
+    def test_it_stays_lent_while_no_other_queue_can_use_it(self, running: float) -> None:
+        assert self.levels(64, [0, running], [(0, [40], 1), (1, [1], 200)]) == [0.0, 64.0]
+
+    @pytest.mark.parametrize("running", [64.0, 50.0, 32.0])
+    def test_it_is_not_lent_once_another_queue_can_use_it(self, running: float) -> None:
+        assert self.levels(64, [0, running], [(0, [1], 100), (1, [1], 200)]) == [32.0, 32.0]
+
+    @pytest.mark.parametrize("running", [30.0, 20.0, 10.0])
+    def test_who_runs_has_no_precedence_over_who_waits(self, running: float) -> None:
+        """a cannot use its 10; b and c have 5 of them each, whichever of them uses them now."""
+        assert self.levels(30, [0, running, 0], [(0, [25], 1), (1, [1], 200), (2, [1], 200)]) == [0.0, 15.0, 15.0]
+
+    def test_it_is_lent_no_more_than_is_wanted(self) -> None:
+        assert self.levels(64, [0, 40], [(0, [50], 1), (1, [1], 4)])[1] == 44.0
+
+
 class TestManyQueues:
     def test_what_one_cannot_use_goes_to_another_and_no_more_of_it_than_that(self) -> None:
         """a's next pods are cpu-heavy, b's memory-heavy; behind them both wait with the opposite."""

@@ -4,7 +4,8 @@ The fill divides by the mix of all that a queue wants. Its next pods have anothe
 while another stays idle, and so does what no allocation covers. `lend` finds how far each queue's next pods reach inside its allocation,
 and starts further pods in what is left over, as the authors of BoPF do in their simulator (Ghodsi et al., NSDI 2011, Algorithm 1): the
 queue of the lowest dominant share per weight takes one more whole pod, as long as one fits. Lent capacity is spare: it is charged to no
-ledger, and comes back as pods end, because every round divides again.
+ledger, and comes back as pods end, because every round divides again. Pods that run beyond their queue's allocation take part as if they
+waited: a level that did not cover what it lets run would rise and fall with every pod that ends.
 
 Guarantees are not lent: what a hard, soft or overdue queue has in its window stays its own while its pods start.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -51,11 +52,14 @@ class Lender:
         A queue that has all it wants takes no part. O(N K) where nothing fits, else in addition O(log N) a run of equal pods.
         """
         idle = self.capacity - column_sum(self.usage)
-        if (idle <= slack_of(self.capacity)).all():
+        rows = np.flatnonzero(row_any_short(allocation, self.usage) & ~self.keeps)
+        if (idle <= slack_of(self.capacity)).all() and rows.size == 0:
             return allocation
-        uncovered = self.capacity - column_sum(np.maximum(allocation, self.usage))
-        short = row_any_short(allocation, self.wanted)
-        lines = self._lines(allocation, short, uncovered if self.waiting is None else idle)
+        running = _Running.of(self, allocation, rows)
+        uncovered = self.capacity - column_sum(np.maximum(allocation, self.usage)) + running.total
+        if self.waiting is None:  # then no queue gives, and there is no more than this
+            running = running.that_fit(uncovered)
+        lines = self._lines(allocation, running, uncovered if self.waiting is None else idle)
         if lines.rows.size == 0:
             return allocation
         covered = np.maximum(take_rows(allocation, lines.rows), lines.usage)
@@ -70,16 +74,21 @@ class Lender:
             return allocation
         return self._settled(allocation, lines, reach, gives, lent)
 
-    def _lines(self, allocation: FloatArray, short: BoolArray, most: FloatArray) -> _Lines:
-        """The waiting pods of the queues in `short`. A queue without listed ones counts if its next `unit` takes at most (K,) `most`."""
+    def _lines(self, allocation: FloatArray, running: _Running, most: FloatArray) -> _Lines:
+        """The pods that run beyond their queues' allocations, and the waiting ones of queues that have less than they want. A queue without
+        listed ones counts if its next `unit` takes at most (K,) `most`."""
         parts: list[tuple[IntArray, FloatArray, FloatArray]] = []
+        short, beyond = row_any_short(allocation, self.wanted), np.zeros(len(allocation), dtype=bool)
+        if running.rows.size:
+            parts.append((running.rows, running.request, running.count))
+            beyond[running.rows] = True
         listed = np.zeros(len(short), dtype=bool)
         if self.waiting is not None and self.waiting.row.size:
             some = np.flatnonzero(short[self.waiting.row] & (self.waiting.count > 0) & row_any(self.waiting.request > SMALLEST))
             parts.append((self.waiting.row[some], self.waiting.request[some], self.waiting.count[some]))
             listed[self.waiting.row] = True
         rows = np.flatnonzero(short & ~listed)
-        rows = rows[self._may_borrow(allocation, rows, most)]
+        rows = rows[beyond[rows] | self._may_borrow(allocation, rows, most)]
         if rows.size:
             request = take_rows(self.unit, rows)
             count = _whole(take_rows(self.wanted, rows) - take_rows(self.usage, rows), request, np.full(rows.size, math.inf))
@@ -89,7 +98,10 @@ class Lender:
             return _Lines.none(len(most))
         row, request, count = (np.concatenate(part) for part in zip(*parts, strict=True))
         order = np.argsort(row, kind="stable")
-        return _Lines.of(row[order], request[order], count[order], listed, self)
+        lines = _Lines.of(row[order], request[order], count[order], listed, self)
+        some = np.flatnonzero(beyond[lines.rows])
+        put_rows(lines.usage, some, np.minimum(take_rows(lines.usage, some), take_rows(allocation, lines.rows[some])))
+        return lines
 
     def _may_borrow(self, allocation: FloatArray, rows: IntArray, most: FloatArray) -> BoolArray:
         """(M,) those of these M queues whose first `unit` beyond their allocation takes at most (K,) `most` beside it, by resource."""
@@ -160,6 +172,36 @@ class Lender:
         part = np.minimum(np.divide(left, desired, out=np.zeros_like(left), where=desired > 0), 1.0)
         put_rows(result, rows, least + more * part)
         return result
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Running:
+    """Pods that run beyond their queues' allocations: `count` (R,) equal parts of `request` (R, K), about a `unit` each, of R queues.
+
+    total: (K,) what all of them use.
+    """
+
+    rows: IntArray
+    request: FloatArray
+    count: FloatArray
+    total: FloatArray
+
+    @classmethod
+    def of(cls, lender: Lender, allocation: FloatArray, rows: IntArray) -> _Running:
+        if rows.size == 0:
+            return cls(rows, np.zeros((0, len(lender.capacity))), np.zeros(0), np.zeros(len(lender.capacity)))
+        given, usage = take_rows(allocation, rows), take_rows(lender.usage, rows)
+        total = column_sum(np.maximum(usage - given, 0.0))
+        more, unit = np.maximum(np.minimum(usage, take_rows(lender.wanted, rows)) - given, 0.0), take_rows(lender.unit, rows)
+        count = np.ceil(np.divide(more, unit, out=np.ones_like(more), where=unit > SMALLEST).max(axis=1) - _NEARLY)
+        request = more / np.maximum(count, 1.0)[:, None]
+        some = row_any(more > SMALLEST)
+        return cls(rows[some], request[some], np.maximum(count, 1.0)[some], total)
+
+    def that_fit(self, most: FloatArray) -> _Running:
+        """Return those of which one takes at most (K,) `most`."""
+        some = (self.request <= most + _NEARLY * self.request).all(axis=1)
+        return replace(self, rows=self.rows[some], request=self.request[some], count=self.count[some])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
