@@ -172,6 +172,12 @@ class TestStatus:
     def test_nothing_is_written_for_a_queue_that_has_wanted_nothing(self) -> None:
         assert week_parts(WeekSums(MONDAY, MONDAY + HOUR, (0.0, 1800.0, 0.0, 0.0)), {}) == {}
 
+    def test_a_queue_that_has_just_begun_to_want_something_is_not_said_to_have_used_nothing(self) -> None:
+        """Its figures would stay for minutes. One that wanted its fair share for a minute and has got nothing is told so."""
+        just, long = (WeekSums(MONDAY, MONDAY + HOUR, (0.0, 1800.0, wanted, 0.0)) for wanted in (5.0, 31.0))
+        assert week_parts(just, {}) == {}
+        assert week_parts(long, {})["week"] == {"since": "2026-01-05T00:00:00Z", "usedPercent": 0, "servedPercent": 0}
+
     @pytest.mark.parametrize("broken", [5, {}, {"since": "soon"}, {"since": "2026-01-05T00:00:00Z"}])
     def test_sums_that_cannot_be_read_are_written_again(self, broken: Any) -> None:
         stored = self.status(week_parts(self.sums(1, used=0.25), {}))

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from fairburst.kube.queues.accounts import WeekAccount
 from fairburst.kube.queues.statuses import WeekStatus
 from fairburst.kube.times import to_text
-from fairburst.kube.usage.weekly_use import USED, WANTED, Week, WeekSums, sums_of, sums_to_account
+from fairburst.kube.usage.weekly_use import FAIR, USED, WANTED, Week, WeekSums, sums_of, sums_to_account
 
 FIRST_SECONDS = 60.0  # less than that says nothing about a week
 MOST_OFTEN_SECONDS = 300.0  # limits status writes
@@ -30,11 +30,18 @@ def week_parts(sums: WeekSums, current: Mapping[str, Any]) -> dict[str, Any]:
         if _is_good(sums, account, current.get("week")):
             return kept
     week = sums.week
-    idle = not account and not sums.values[USED] and not sums.values[WANTED]
-    if week is None or idle or sums.as_of - sums.since < FIRST_SECONDS:
+    if week is None or sums.as_of - sums.since < FIRST_SECONDS or (not account and _says_nothing(sums)):
         return kept
     last = {} if sums.last is None else {"lastWeek": _figures(sums.last)}
     return {"week": _figures(week), **last, "account": sums_to_account(sums)}
+
+
+def _says_nothing(sums: WeekSums) -> bool:
+    """Return whether a queue has wanted nothing, or used next to nothing because it has only just begun to want something."""
+    used, fair, wanted = (sums.values[which] for which in (USED, FAIR, WANTED))
+    if not wanted:
+        return not used
+    return used < POINT / 100 * fair and wanted * (sums.as_of - sums.since) < FIRST_SECONDS * fair
 
 
 def _is_good(sums: WeekSums, account: Mapping[str, Any], shown: Any) -> bool:
