@@ -179,6 +179,21 @@ class TestFurtherParts:
         assert [dict(recorded.snapshot.oldest_work) for _, recorded in reader.rounds()] == [{0: START}, {0: START + 105.0}]
         assert replay(reader).differences == []
 
+    def test_what_starts_next_is_kept(self, tmp_path: Path) -> None:
+        """A turn depends on it, and how long it lasts."""
+        recorder, memory = Recorder(tmp_path / "rounds.jsonl", MEGABYTE, 1), Memory()
+        queues = throughput("a/q", 0.0), throughput("b/q", 1.0)
+        recorder.start()
+        for number in range(30):
+            used, starting = (0.0, ()) if number < 15 else (8.0, {0})
+            given = snapshot(queues, [10.0], [[100.0], [100.0]], [[used], [10.0 - used]], [[1.0], [1.0]])
+            given = replace(given, next_start={0: np.array([9.0 - used])}, starting=frozenset(starting))
+            _, memory = recorder.decide(given, memory, PolicyConfig(largest_turn=1.0), START + 10.0 * number)
+        recorder.stop()
+        reader = RecordingReader(tmp_path / "rounds.jsonl")
+        assert [recorded.snapshot.starting for _, recorded in reader.rounds()] == [frozenset()] * 15 + [frozenset({0})] * 15
+        assert replay(reader).differences == []
+
     @pytest.mark.parametrize(
         ("value", "want"),
         [

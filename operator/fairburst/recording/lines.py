@@ -59,7 +59,8 @@ def _further(value: ClusterSnapshot | RoundResult, usual: frozenset[str]) -> dic
     """Return the non-empty fields beyond `usual`, which only some operators have."""
     names = [field.name for field in dataclasses.fields(value) if field.name not in usual]
     items = {name: getattr(value, name) for name in names}
-    return {name: item for name, item in items.items() if item is not None and not (isinstance(item, tuple | Mapping) and not item)}
+    empty = {name for name, item in items.items() if item is None or (isinstance(item, tuple | frozenset | Mapping) and not item)}
+    return {name: item for name, item in items.items() if name not in empty}
 
 
 Refusal: TypeAlias = str  # the error that `decide` raised, such as "InvalidSnapshotError: demand of a/b: ..."
