@@ -103,7 +103,6 @@ class DemandTable:
         """Forget every other namespace."""
         for namespace in self.by_namespace.keys() - namespaces:
             del self.by_namespace[namespace]
-        self.next_starts.retain(namespaces)
 
     def _write(self, view: ClusterView, namespace: str, row: int) -> None:
         wanted, running, uncharged = self.by_namespace[namespace], view.pods.namespace(namespace), self.uncharged.get(namespace, {})

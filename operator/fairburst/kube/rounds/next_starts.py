@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from fairburst.kube.enforce.next_start import next_start, whole_work
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.gated_pods import GatedPods
 from fairburst.policy.arrays import FloatArray
+from fairburst.policy.tolerance import TOLERANCE
 
 
 class NextStarts:
@@ -41,27 +44,19 @@ class NextStarts:
         pods, space = view.pods, entry.space
         work = whole_work(entry.mode.holds, space, demand, self._gated, pods)
         if work is None:
-            self._granted.pop(space, None)
             return
         granted = self._granted.get(space)
         need, begun = next_start(work, wanted, usage, granted, self._largest_turn * capacity, limits, pods.resources)
         if need is not None:
             self.need[row] = need
-        if begun:
-            self.begun |= {row}
-        else:
-            self._granted.pop(space, None)
-
-    def retain(self, namespaces: frozenset[str]) -> None:
-        """Forget every other namespace."""
-        for namespace in self._granted.keys() - namespaces:
-            del self._granted[namespace]
+            self.begun |= {row} if begun else set()
 
     def note_granted(self, governing: Sequence[QueueEntry], usage: FloatArray, level: FloatArray) -> None:
-        """Remember which starts that have not begun may do so now. `usage`, `level`: (N, K) of this round."""
-        for row in self.need.keys() - self.begun:
-            target = usage[row] + self.need[row]
-            if (level[row] >= target * (1.0 - 1e-6)).all():
-                self._granted[governing[row].space] = target
-            else:
-                self._granted.pop(governing[row].space, None)
+        """Remember which starts may begin now, and those that have begun. `usage`, `level`: (N, K) of this round."""
+        kept = {space: self._granted[space] for row in self.begun if (space := governing[row].space) in self._granted}
+        rows = np.array(sorted(self.need.keys() - self.begun), dtype=np.int64)
+        if rows.size:
+            target = usage[rows] + np.array([self.need[row] for row in rows.tolist()])
+            may_begin = np.flatnonzero((level[rows] >= target * (1.0 - TOLERANCE)).all(axis=1)).tolist()
+            kept |= {governing[rows[position]].space: target[position] for position in may_begin}
+        self._granted = kept
