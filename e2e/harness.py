@@ -5,6 +5,7 @@ It runs as the cluster's user `fairburst` with only the rights that `fairburst m
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import http.client
@@ -235,6 +236,16 @@ def end_in_good_order(numbers: Iterable[signal.Signals] = (signal.SIGINT, signal
     handler: Callable[[int, FrameType | None], NoReturn] = end
     for each in chosen:
         signal.signal(each, handler)
+
+
+def report_no_exit() -> None:
+    """Let the running event loop say nothing of tasks that ended by SystemExit: the program ends by it."""
+
+    def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not isinstance(context.get("exception"), SystemExit):
+            loop.default_exception_handler(context)
+
+    asyncio.get_running_loop().set_exception_handler(report)
 
 
 def samples_by_name(exposition: str) -> dict[str, float]:

@@ -150,6 +150,19 @@ async def test_a_process_that_ends_or_answers_nonsense_is_an_error_and_leaves_no
     assert children() == before
 
 
+async def test_a_process_that_ends_before_its_priority_is_set_is_the_same_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen once on a busy machine."""
+
+    def gone(*_: object) -> None:
+        raise ProcessLookupError
+
+    monkeypatch.setattr(module.os, "setpriority", gone)
+    async with site(script("raise SystemExit(3)")) as made:
+        made.waits()
+        with pytest.raises(ForecasterError, match="expected"):
+            await asyncio.wait_for(made.forecaster.run(), 30.0)
+
+
 async def test_a_process_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ANSWER_SECONDS", 0.2)
     async with site(script("import time; time.sleep(60)")) as made:

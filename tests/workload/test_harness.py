@@ -97,3 +97,27 @@ finally:
         process.send_signal(number)
         assert process.stdout.read() == "clean\n"
         assert process.wait(10) == 128 + number
+
+
+def test_a_signal_in_the_middle_of_a_task_ends_a_program_without_a_traceback():
+    """The task that a signal interrupts ends with SystemExit, which asyncio reports as an exception that nobody asked for."""
+    program = """
+import asyncio, os, signal
+from e2e.harness import end_in_good_order, report_no_exit
+end_in_good_order()
+
+async def interrupted():
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.sleep(30)
+
+async def main():
+    report_no_exit()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(interrupted())
+        await asyncio.sleep(30)
+
+asyncio.run(main())
+"""
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=20, check=False)
+    assert (ended.returncode, ended.stdout) == (128 + signal.SIGINT, "")

@@ -76,7 +76,8 @@ class Forecaster:
             start_new_session=True,  # Ctrl-C at a terminal is for the operator
         )
         try:
-            os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)  # before it has loaded its modules
+            with contextlib.suppress(ProcessLookupError):  # one that has ended already gives no answer
+                os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)  # before it has loaded its modules
             await self._ask_again(process)
         finally:
             self._forget()
