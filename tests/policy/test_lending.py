@@ -80,6 +80,14 @@ class TestWhatRunsBeyondItsAllocation:
         """a cannot use its 10; b and c have 5 of them each, whichever of them uses them now."""
         assert self.levels(30, [0, running, 0], [(0, [25], 1), (1, [1], 200), (2, [1], 200)]) == [0.0, 15.0, 15.0]
 
+    def test_a_burst_that_has_outgrown_its_promise_has_idle_capacity_only_while_it_is_idle(self) -> None:
+        """BoPF section 5.2: batch work is protected from bursts that need more than they declared."""
+        queues = latency("l/q", 0.0, [10.0], 10, Sporadic(1000.0)), throughput("t/q", 1.0)
+        pods = waiting([(0, [1], 200), (1, [40], 1)])
+        full, room = (snapshot(queues, [64], [[300], [40]], [[running], [0]], [[1], [1]]) for running in (64.0, 63.0))
+        assert round_of(dataclasses.replace(full, waiting=pods)).level[0, 0] < 64
+        assert round_of(dataclasses.replace(room, waiting=pods)).level[0, 0] == 64
+
     def test_it_is_lent_no_more_than_is_wanted(self) -> None:
         assert self.levels(64, [0, 40], [(0, [50], 1), (1, [1], 4)])[1] == 44.0
 

@@ -227,7 +227,7 @@ def _result(
         allocation, _ = rounding.round_to_units(allocation, Turns.none(len(allocation)), now)
         allocation = Lender(
             wanted, snapshot.usage, snapshot.unit, columns.declared.weight, snapshot.live_capacity, columns.declared.limit,
-            snapshot.waiting, no_rows, np.zeros(len(allocation)),
+            snapshot.waiting, no_rows, no_rows, np.zeros(len(allocation)),
         ).lend(allocation)  # fmt: skip
     nothing = np.zeros(len(allocation))
     view = Round(snapshot, config, columns, allocation, allocation, allocation, nothing, nothing, nothing, None, now)

@@ -36,7 +36,7 @@ def divide_into_pods(
     if lends and not _starts_whole(snapshot, config):
         lender = Lender(
             inputs.wanted, snapshot.usage, snapshot.unit, inputs.weight, snapshot.live_capacity, columns.declared.limit,
-            snapshot.waiting, ~inputs.elastic, balance.balance(columns, now),
+            snapshot.waiting, ~inputs.elastic, ~columns.declared.latency, balance.balance(columns, now),
         )  # fmt: skip
         lent = lender.lend(allocation)
         if lent is not allocation:

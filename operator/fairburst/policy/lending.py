@@ -4,8 +4,9 @@ The fill divides by the mix of all that a queue wants. Its next pods have anothe
 while another stays idle, and so does what no allocation covers. `lend` finds how far each queue's next pods reach inside its allocation,
 and starts further pods in what is left over, as the authors of BoPF do in their simulator (Ghodsi et al., NSDI 2011, Algorithm 1): the
 queue of the lowest dominant share per weight takes one more whole pod, as long as one fits. Lent capacity is spare: it is charged to no
-ledger, and comes back as pods end, because every round divides again. Pods that run beyond their queue's allocation take part as if they
-waited: a level that did not cover what it lets run would rise and fall with every pod that ends.
+ledger, and comes back as pods end, because every round divides again. A throughput queue's pods that run beyond its allocation take part
+as if they waited: a level that did not cover what it lets run would rise and fall with every pod that ends. A burst that has outgrown its
+promise has idle capacity only while it is idle, so that batch work gets it first.
 
 Guarantees are not lent: what a hard, soft or overdue queue has in its window stays its own while its pods start.
 """
@@ -33,7 +34,8 @@ class Lender:
 
     wanted, usage, unit: (N, K) as in the round. weight: (N,). capacity: (K,). limit: (N, K) or None. waiting: the pods that wait, as
     the snapshot has them; for queues without any in it, pods of the size `unit`. keeps: (N,) queues whose allocation is not lent.
-    owed: (N,) what each is behind its fair share: of equal dominant shares the one that is owed most comes first.
+    relends: (N,) queues whose pods beyond their allocation take part. owed: (N,) what each is behind its fair share: of equal dominant
+    shares the one that is owed most comes first.
     """
 
     wanted: FloatArray
@@ -44,6 +46,7 @@ class Lender:
     limit: FloatArray | None
     waiting: WaitingPods | None
     keeps: BoolArray
+    relends: BoolArray
     owed: FloatArray
 
     def lend(self, allocation: FloatArray) -> FloatArray:
@@ -52,7 +55,7 @@ class Lender:
         A queue that has all it wants takes no part. O(N K) where nothing fits, else in addition O(log N) a run of equal pods.
         """
         idle = self.capacity - column_sum(self.usage)
-        rows = np.flatnonzero(row_any_short(allocation, self.usage) & ~self.keeps)
+        rows = np.flatnonzero(row_any_short(allocation, self.usage) & self.relends & ~self.keeps)
         if (idle <= slack_of(self.capacity)).all() and rows.size == 0:
             return allocation
         running = _Running.of(self, allocation, rows)
