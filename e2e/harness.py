@@ -231,6 +231,8 @@ def end_in_good_order(numbers: Iterable[signal.Signals] = (signal.SIGINT, signal
     def end(number: int, _frame: FrameType | None) -> NoReturn:
         for each in chosen:
             signal.signal(each, signal.SIG_IGN)
+        with contextlib.suppress(RuntimeError):  # no event loop runs
+            asyncio.get_running_loop().set_exception_handler(_report_errors_only)
         raise SystemExit(128 + number)
 
     handler: Callable[[int, FrameType | None], NoReturn] = end
@@ -238,14 +240,10 @@ def end_in_good_order(numbers: Iterable[signal.Signals] = (signal.SIGINT, signal
         signal.signal(each, handler)
 
 
-def report_no_exit() -> None:
-    """Let the running event loop say nothing of tasks that ended by SystemExit: the program ends by it."""
-
-    def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if not isinstance(context.get("exception"), SystemExit):
-            loop.default_exception_handler(context)
-
-    asyncio.get_running_loop().set_exception_handler(report)
+def _report_errors_only(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report what an event loop reports, except tasks that ended by SystemExit: the program ends by it."""
+    if not isinstance(context.get("exception"), SystemExit):
+        loop.default_exception_handler(context)
 
 
 def samples_by_name(exposition: str) -> dict[str, float]:

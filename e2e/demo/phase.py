@@ -13,7 +13,6 @@ from typing import Any
 from e2e.cluster import Cluster
 from e2e.demo.scenario import Scenario, plans, queue_objects
 from e2e.demo.table import Screen, rows
-from e2e.harness import report_no_exit
 from e2e.workload.driver import WorkloadDriver
 from e2e.workload.metrics import WorkloadRecord
 from fairburst.kube.api.client import ApiClient
@@ -34,7 +33,6 @@ class DemoError(Exception):
 
 async def run_phase(of: Scenario, kubeconfig: Path, title: str, screen: Screen, *, start_at: float, operated: bool) -> WorkloadRecord:
     """Run the workload from `start_at` (seconds since the epoch) and clean up after it. `operated`: show the operator's statuses."""
-    report_no_exit()
     async with await ApiClient.connect(str(kubeconfig)) as client:
         driver = WorkloadDriver(client, "with" if operated else "without", *plans(of), of.capacity)
         try:

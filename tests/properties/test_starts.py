@@ -79,14 +79,14 @@ def test_a_turn_takes_no_more_than_the_largest_part_of_the_pool() -> None:
     assert max(levels(10.0, PolicyConfig(largest_turn=0.0))) == max(levels(10.0, half))
 
 
-def started(lacking: float, minutes: int, *, begun: bool) -> list[RoundResult]:
+def started(lacking: float, minutes: int) -> list[RoundResult]:
     """A job of nine places of ten has had its turn; then it runs with all but `lacking` of its pods, beside pods that end and come."""
     queues = throughput("t/whole", 0.0), throughput("t/single", 1.0)
     memory, found = Memory(), list[RoundResult]()
     for number in range(6 * (minutes + 4)):
         used = 0.0 if number < 24 else 9.0 - lacking
         value = snapshot(queues, [10.0], [[100.0], [100.0]], [[used], [10.0 - used]], [[1.0], [1.0]])
-        starting = frozenset({0} if begun and used else ())
+        starting = frozenset({0} if used else ())
         value = dataclasses.replace(value, next_start={0: np.array([9.0 - used])}, starting=starting)
         result, memory = decide(value, memory, CONFIG, START + 10 * number)
         found.append(result)
@@ -96,12 +96,12 @@ def started(lacking: float, minutes: int, *, begun: bool) -> list[RoundResult]:
 @pytest.mark.parametrize("lacking", [1.0, 2.0, 6.0])
 def test_a_start_that_has_begun_keeps_its_turn_until_it_has_all_its_pods(lacking: float) -> None:
     """What the queue is owed runs out meanwhile. A job with a part of its pods would use its places for nothing."""
-    assert [float(result.level[0, 0]) for result in started(lacking, 9, begun=True)] == [pytest.approx(9.0)] * 54
+    assert [float(result.level[0, 0]) for result in started(lacking, 9)] == [pytest.approx(9.0)] * 54
 
 
 def test_a_start_that_never_gets_all_its_pods_keeps_its_turn_for_ten_minutes() -> None:
     """Pods that fit on no node, or a job that is made larger again and again, don't take others' shares for ever."""
-    levels = [float(result.level[0, 0]) for result in started(1.0, 40, begun=True)]
+    levels = [float(result.level[0, 0]) for result in started(1.0, 40)]
     assert levels[:54] == [pytest.approx(9.0)] * 54
     assert np.mean(levels[60:]) < 6.0
 

@@ -18,19 +18,18 @@ def admit_in_order(
 
     Needs and room by resource, in thousandths; no unit needs less than `smallest`.
     The first unit that does not fit keeps its place: later units get neither the resource that it lacks nor its share of the others. A unit
-    that is larger than the whole level is skipped, also where `room` is larger: the rest of it would wait for as long as others run.
+    that is larger than the whole level is skipped.
     """
     left, chosen, misses = list(room), list[Unit](), 0
     for unit, need in waiting:
         if any(free < least for free, least in zip(left, smallest, strict=False) if least) or misses > LOOK_AHEAD:
             break
-        possible = all(amount <= whole for amount, whole in zip(need, level, strict=True))
-        if possible and all(amount <= free for amount, free in zip(need, left, strict=True) if amount):
+        if all(amount <= free for amount, free in zip(need, left, strict=True) if amount):
             chosen.append(unit)
             left = [free - amount for amount, free in zip(need, left, strict=True)]
             continue
         misses += 1
-        if possible:
+        if all(amount <= whole for amount, whole in zip(need, level, strict=True)):
             left = [free - amount if amount <= free else 0 for amount, free in zip(need, left, strict=True)]
     return chosen
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairburst.kube.enforce.fifo_admission import Oversize, admit_in_order, oversize
+from fairburst.kube.enforce.gate import milli_level
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
 from fairburst.kube.times import from_epoch
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand
@@ -55,21 +56,21 @@ def starts(
     have started may exceed the level together, because some of their pods wait for the last ones of those before them; none of them is
     larger than the level. Amounts in resource units.
     """
-    most_of_one, whole = _thousandths(level, [0.0] * len(level)), _thousandths(level, early)
+    most_of_one, whole = milli_level(level), _raised(level, early)
     claimed = {name: demand.demand.get(name, 0.0) - sum(one.need.get(name, 0.0) for one in demand.held) for name in resources}
     room = [free - taken for free, taken in zip(whole, _milli(claimed, resources), strict=True)]
     line = [(one, _milli(one.need, resources)) for one in sorted(demand.held, key=by_age)]
+    line = [(one, need) for one, need in line if all(amount <= most for amount, most in zip(need, most_of_one, strict=True))]
     if parts is None:
-        return [_start(one.job) for one in admit_in_order(line, most_of_one, room)]
+        return [_start(one.job) for one in admit_in_order(line, whole, room)]
     small_claim = _milli(_claimed_by(demand, parts.small_owners), resources)
     large_claim = [total - small for total, small in zip(_milli(claimed, resources), small_claim, strict=True)]
-    line = [(one, need) for one, need in line if all(amount <= most for amount, most in zip(need, most_of_one, strict=True))]
     chosen = list[HeldJob]()
     for is_small, part, claim in ((True, parts.small, small_claim), (False, parts.large, large_claim)):
         waiting = [(one, need) for one, need in line if (one.job.metadata.uid in parts.small_owners) is is_small]
         if not waiting:
             continue
-        most = [min(max(own, first), all_) for own, first, all_ in zip(_thousandths(part, early), waiting[0][1], whole, strict=True)]
+        most = [min(max(own, first), all_) for own, first, all_ in zip(_raised(part, early), waiting[0][1], whole, strict=True)]
         found = admit_in_order(waiting, most, [min(free, own - taken) for free, own, taken in zip(room, most, claim, strict=True)])
         chosen += found
         room = [free - sum(column) for free, *column in zip(room, *(_milli(one.need, resources) for one in found), strict=True)]
@@ -122,8 +123,8 @@ def by_age(one: HeldJob) -> tuple[str, str]:
     return one.job.metadata.creation_timestamp or "", one.job.metadata.name
 
 
-def _thousandths(level: Sequence[float], early: Sequence[float]) -> list[int]:
-    return [math.floor((amount + more) * 1000 + 1e-3) for amount, more in zip(level, early, strict=True)]
+def _raised(level: Sequence[float], early: Sequence[float]) -> tuple[int, ...]:
+    return milli_level(amount + more for amount, more in zip(level, early, strict=True))
 
 
 def _milli(amounts: Mapping[str, float], resources: Sequence[str]) -> list[int]:

@@ -18,8 +18,8 @@ from fairburst.policy.tolerance import TOLERANCE
 class NextStarts:
     """`need` and `begun` by row, as `next_start` and `starting` of ClusterSnapshot.
 
-    Remembers by space the use up to which the core granted the next start: a start that has begun is that part of what its queue lacks, and
-    what a started Job asks for later is another start.
+    Remembers by space the use up to which the core granted the next start. Up to that use, the pods that a started Job lacks belong to the
+    start that has begun; when a user raises the Job's parallelism, the further pods are another start.
     """
 
     def __init__(self, gated: GatedPods, largest_turn: float) -> None:
