@@ -114,11 +114,21 @@ def test_no_more_controllers_are_woken_at_a_time_than_can_be_served() -> None:
     assert resynced(11.5) == ["020"], "one has answered: the next one's turn"
 
 
-def test_a_wake_is_not_repeated_while_its_cause_has_not_changed() -> None:
+def test_a_wake_for_the_same_cause_is_repeated_rarely() -> None:
+    """The API server may have refused the pods by a view of the quota that was behind. Nothing else would change."""
     planner = ResyncPlanner()
-    assert resyncs(planner, 300.0, changing=False) == [3.0]
+    assert resyncs(planner, 300.0, changing=False) == [3.0, 13.0, 33.0, 73.0, 153.0]
     assert plan(planner, quota(lacking(), free=1.0, cause="the quota has grown"), 300.0)[0]
-    assert plan(planner, quota(lacking(), free=1.0, cause="the quota has grown"), 400.0)[0] == []
+    assert plan(planner, quota(lacking(), free=1.0, cause="the quota has grown"), 309.0) == ([], 310.0)
+
+
+def test_a_wake_for_the_same_cause_comes_after_the_first_ones_of_other_controllers() -> None:
+    planner, first = ResyncPlanner(), lacking(uid="first")
+    others = [lacking(uid=f"{number:03}") for number in range(MOST_AWAITED)]
+    plan(planner, quota(first, free=1e6), 0.0)
+    assert plan(planner, quota(first, free=1e6), 5.0)[0] == [first]
+    plan(planner, quota(first, *others, free=1e6), 10.0)
+    assert plan(planner, quota(first, *others, free=1e6), 16.0)[0] == others
 
 
 def test_how_often_controllers_find_no_room_is_counted() -> None:

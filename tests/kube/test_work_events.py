@@ -240,6 +240,17 @@ def test_another_forecast_is_told_once_the_told_time_has_passed_and_not_before()
     assert event.reason == "StartForecast"
 
 
+def test_an_object_that_could_start_at_any_moment_is_told_so_ever_more_rarely() -> None:
+    """A Job whose pods something refuses is forecast to start now, again and again."""
+    told = Told("Quota")
+    work(told, "train", 100)
+    found = []
+    for _ in range(50):
+        told.world.after(20.0)
+        found += looks(told, {"train": foreseen(told, 0, 0.5)}, 1)
+    assert 4 <= len(found) <= 6
+
+
 def test_forecasts_for_all_objects_of_a_queue_cost_one_event_each_at_most() -> None:
     told = Told("Gate")
     gated(told, 200)

@@ -2,8 +2,9 @@
 
 Any change of an object makes its controller try again within a second, so a controller that lacks pods although its quota has room gets
 an annotation, once. A controller that has never been refused may still be in its workers' queue: the more controllers lack pods, the
-longer it is left alone. A further annotation follows only after its quota has changed, and ever more rarely if that does not help: while
-nothing has changed, its pods would be refused for the same reason.
+longer it is left alone. A further annotation follows when its quota has changed, and ever more rarely if that does not help. While nothing
+has changed, its pods would mostly be refused for the same reason. It is then tried again only after `FIRST_RETRY_SECONDS` and ever longer
+times, because the API server's own view of the quota may have been behind.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ GRACE_SECONDS = 3.0  # a controller tries again within a second of the end of on
 SERVED_A_SECOND = 20.0  # controllers that have not been reached yet wait in their workers' queue; a resync lengthens it
 FIRST_REPEAT_SECONDS = 2.0
 LAST_REPEAT_SECONDS = 60.0
+FIRST_RETRY_SECONDS = 10.0  # for the same cause
+LAST_RETRY_SECONDS = 600.0
 # The Job controller has five workers: more resyncs at a time than it can serve only lengthen its queue.
 MOST_AWAITED = 20
 AWAITED_SECONDS = 5.0
@@ -33,6 +36,7 @@ class _Blocked:
     resynced_at: float = -math.inf
     told: Hashable = None
     refused: bool = False
+    retry: float = FIRST_RETRY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class _Ready:
 class Room:
     """The amounts that a namespace's quota still admits, by resource, and the controllers there that lack pods.
 
-    `cause`: the change that lets them create more, such as the quota's figures. A controller is resynced once for a cause.
+    `cause`: the change that lets them create more, such as the quota's figures.
     """
 
     free: Mapping[str, float]
@@ -100,7 +104,7 @@ class ResyncPlanner:
         if not free_places or not self._ready:
             return []
         waiting = [(namespace, one) for namespace, ready in self._ready.items() for one in ready]
-        waiting.sort(key=lambda pair: (pair[1].state.since, pair[1].owner.uid))
+        waiting.sort(key=lambda pair: (pair[1].state.told == pair[1].cause, pair[1].state.since, pair[1].owner.uid))
         chosen = waiting[:free_places]
         for _, one in chosen:
             self._note_resync(one.state, one.cause, now)
@@ -121,17 +125,20 @@ class ResyncPlanner:
                 self.refused += not state.refused
                 state.told, state.refused = None, True
                 state.next_resync, state.repeat = max(state.since + GRACE_SECONDS, now), FIRST_REPEAT_SECONDS
-            elif state.told != room.cause:
-                early = state.next_resync + (0.0 if state.refused else self._queued_seconds)
-                if now >= early:
-                    chosen.append(_Ready(state, owner, room.cause))
-                else:
-                    due = min(due, early)
+                continue
+            early = state.next_resync + (0.0 if state.refused else self._queued_seconds)
+            if state.told == room.cause:
+                early = state.resynced_at + state.retry
+            if now >= early:
+                chosen.append(_Ready(state, owner, room.cause))
+            else:
+                due = min(due, early)
         return chosen, due
 
     @staticmethod
     def _note_resync(state: _Blocked, cause: Hashable, now: float) -> None:
-        """Note a resync, and when the next one is due if its cause differs."""
+        """Note a resync, and when the next one is due for the same cause and for another."""
+        state.retry = min(2 * state.retry, LAST_RETRY_SECONDS) if state.told == cause else FIRST_RETRY_SECONDS
         state.resynced_at, state.told, state.next_resync = now, cause, now + state.repeat
         state.repeat = min(2 * state.repeat, LAST_REPEAT_SECONDS)
 

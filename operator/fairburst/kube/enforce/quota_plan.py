@@ -101,6 +101,7 @@ class QuotaTarget:
     `level`: from the core, not below the floor. `unit`: the largest pod's requests. `slack`: pods of that size above the level.
     `entitled`: least amounts to admit before a level follows: never urgent, and `strict` where they must not be exceeded.
     `notes`: annotations that it should carry (None: not), and `renews`: whether they alone are worth a write.
+    `recount`: its spec should change, if by a byte, so that the quota controller counts its pods again.
     `counted`: requests of the existing pods, written as `used` with a new key.
     `pods`: its greatest number of pods; None: any number. `counted_pods`: the existing ones. `scope`: the pods that it counts.
     `latency`: raises of latency queues go first. `exact`: room is kept from this queue, so its quota permits no more than the level, and a
@@ -121,6 +122,7 @@ class QuotaTarget:
     strict: bool = False
     notes: Mapping[str, str | None] = field(default_factory=dict)
     renews: bool = False
+    recount: bool = False
     pods: int | None = None
     counted_pods: int = 0
     scope: Scope = SCOPES[QUOTA_NAME]
@@ -207,7 +209,7 @@ class QuotaPlanner:
             write: QuotaWrite | float | None = None
             with self._contained.object("enforce", target.namespace):
                 write = self._difference(target, quotas.get(target.key), now)
-                if target.renews and not isinstance(write, QuotaWrite):
+                if (target.renews or target.recount) and not isinstance(write, QuotaWrite):
                     write = self._renewal(target, quotas[target.key])
             if write is None:
                 continue
@@ -268,9 +270,12 @@ class QuotaPlanner:
         return since + LOWER_AFTER_SECONDS
 
     def _renewal(self, target: QuotaTarget, quota: ResourceQuota) -> QuotaWrite:
-        """Return a write of the quota as it is, with the annotations that it should have."""
+        """Return a write of the quota as it is, with the annotations that it should have, and a byte more for a recount."""
         have = amounts(quota.spec.hard)
-        return self._write(target, {resource: have.get(resource, target.hard(resource)) for resource in target.level}, have)
+        want = {resource: have.get(resource, target.hard(resource)) for resource in target.level}
+        if target.recount and "memory" in want:
+            want["memory"] += 1.0
+        return self._write(target, want, have, has_pods=PODS_KEY in (quota.spec.hard or {}))
 
     def _entitled(self, target: QuotaTarget, want: Mapping[str, float], have: Mapping[str, float], now: float) -> QuotaWrite | float | None:
         """Return the same as `_difference` for a quota that may be larger than its target."""

@@ -14,6 +14,7 @@ from fairburst.kube.enforce.holds import HoldTimes
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget, amounts, quota_key
 from fairburst.kube.enforce.quota_targets import gated_target, namespace_quota_target
+from fairburst.kube.enforce.recount import Recounts
 from fairburst.kube.enforce.slack import FIRST_PODS, SlackControl
 from fairburst.kube.enforce.slack_use import fewest, use_of
 from fairburst.kube.jobs.reserve import Reserve, left_over
@@ -47,6 +48,7 @@ class QuotaRounds:
         self.planner = QuotaPlanner(config.pool.name, config.writes.quota_interval_seconds, contained)
         self.slack = SlackControl()
         self.hold_times = HoldTimes()
+        self._recounts = Recounts()
 
     def note_holds(self, queues: GoverningQueues, changes: Changes, labels: Mapping[str, Mapping[str, str]], now: float) -> None:
         """Note since when new work of the changed namespaces is held. `labels`: of every namespace."""
@@ -84,7 +86,7 @@ class QuotaRounds:
         targets = list[QuotaTarget]()
         for item in items:
             with self._contained.object("enforce", item.namespace):
-                targets += self._targets(round_, item, plan)
+                targets += [self._recounted(round_, item, target) for target in self._targets(round_, item, plan)]
         plan.quota_writes, dues = self.planner.plan(targets, round_.view.quotas, round_.now)
         for namespace, due in dues.items():
             self._agenda.put(namespace, due)
@@ -135,6 +137,13 @@ class QuotaRounds:
                 self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
         return [namespace_quota, *parts]
 
+    def _recounted(self, round_: RoundContext, item: ManagedNamespace, target: QuotaTarget) -> QuotaTarget:
+        """Return the target, marked if its quota should be counted again."""
+        recount = self._recounts.observe(target, round_.view.quotas.get(target.key), round_.now)
+        if (due := self._recounts.next_look(target.key)) is not None:
+            self._agenda.put(item.namespace, due)
+        return replace(target, recount=True) if recount else target
+
     def _expiring(self, round_: RoundContext, item: ManagedNamespace, target: QuotaTarget, quota: ResourceQuota | None) -> QuotaTarget:
         """Return the target with the annotations of its temporary part's expiry."""
         present = (quota.metadata.annotations or {}) if quota is not None else {}
@@ -151,6 +160,7 @@ class QuotaRounds:
             return
         for namespace in self._managed - managed:
             self.planner.forget(namespace)
+            self._recounts.forget(namespace)
             self._out_of_sync.pop(namespace, None)
         self.slack.retain(managed)
         self._managed = managed

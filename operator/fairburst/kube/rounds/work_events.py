@@ -1,9 +1,10 @@
 """Events on work that waits: for people who have nothing but `kubectl describe`. Pure, apart from its memory of published Events.
 
 An object gets an Event when it has waited for a while, and another one when the cause of its wait changes. An Event says when the object
-starts where that is forecast. If its first Event had no forecast, the object gets one with the first forecast, and another one when the
-forecast interval has passed. Only the first objects of a queue get any, and only so many a second in the whole cluster, so that thousands
-of waiting pods cost no writes. An Event names no other queue. docs/decisions/0242-events-on-waiting-work.md tells why.
+starts where that is forecast. If its first Event had no forecast, the object gets one with the first forecast. It gets another one when
+the forecast interval has passed, though not before it has waited twice as long as at the last one. Only the first objects of a queue get
+any, and only so many a second in the whole cluster, so that thousands of waiting pods cost no writes. An Event names no other queue.
+docs/decisions/0242-events-on-waiting-work.md tells why.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from fairburst.kube.workloads.registry import KINDS
 from fairburst.quantity import format_quantity
 
 WAITED_SECONDS = 5.0  # shorter waits raise no question
+STEADY_SECONDS = 60.0  # at least, between an Event with a forecast and the next forecast
 FIRST_OBJECTS = 10  # of each queue that get Events; the others wait for these
 EVENTS_PER_SECOND = 5.0
 QUEUES_A_LOOK = 200  # 40 microseconds each
@@ -65,12 +67,18 @@ class WorkEvent:
 
 @dataclass(slots=True)
 class _Published:
-    """Last published Events of an object: monotonic time since which its present cause holds, and the cause and the forecast published."""
+    """Last published Events of an object. Times are monotonic.
+
+    `cause` holds since `since`; the object waits since `waits_since`. `published`: the cause of its last Event. `forecast`: the last one
+    that an Event had; before `steady_until` no other one follows.
+    """
 
     cause: tuple[str, str]
     since: float
+    waits_since: float
     published: tuple[str, str] | None = None
     forecast: StartForecast | None = None
+    steady_until: float = -math.inf
 
 
 class WorkEvents:
@@ -114,12 +122,16 @@ class WorkEvents:
         self._budget -= len(chosen)
         for known, event in chosen:
             known.published = known.cause
-            known.forecast = self._starts.get(event.involved["uid"], known.forecast)
+            if (start := self._starts.get(event.involved["uid"])) is not None:
+                known.forecast, known.steady_until = start, now + max(STEADY_SECONDS, now - known.waits_since)
         return [event for _, event in chosen]
 
-    def _is_news(self, start: StartForecast, published: StartForecast | None) -> bool:
+    def _is_news(self, start: StartForecast, known: _Published, now: float) -> bool:
         """Return whether no forecast was published for the object, or one whose time has passed."""
-        return published is None or (self._wall > published.intervals[90][1] and not start.same_as(published, self._wall))
+        published = known.forecast
+        if published is None:
+            return True
+        return now >= known.steady_until and self._wall > published.intervals[90][1] and not start.same_as(published, self._wall)
 
     def _in_turn(self, rows: list[int]) -> list[int]:
         """Return the rows to look at: those after the last look's, and then from the first."""
@@ -145,15 +157,17 @@ class WorkEvents:
         present = self._known[entry.space] = dict[str, _Published]()
         for place, one in enumerate(objects):
             why, known = queue.cause(one), former.get(one.uid)
-            if known is None or known.cause != why:
-                known = _Published(why, now) if known is None else _Published(why, now, known.published, known.forecast)
+            if known is None:
+                known = _Published(why, now, waits_since=now)
+            elif known.cause != why:
+                known = replace(known, cause=why, since=now)
             present[one.uid] = known
             if why[0] == NOTHING_WAITS or now - known.since < WAITED_SECONDS:
                 continue
             start = self._starts.get(one.uid)
             if known.published != why:
                 ready.append((known, queue.event(one, place, count, ordered=held is not None, start=start, wall=self._wall)))
-            elif start is not None and self._is_news(start, known.forecast):
+            elif start is not None and self._is_news(start, known, now):
                 ready.append((known, WorkEvent(one.involved, START_FORECAST, start.sentence(self._wall), warning=False)))
         return ready
 

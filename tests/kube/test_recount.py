@@ -1,0 +1,67 @@
+"""Quotas that count pods which do not exist: when they are counted again, and how often."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from fairburst.kube.api.quota_objects import ResourceQuota
+from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget
+from fairburst.kube.enforce.recount import FIRST_SECONDS, LAST_SECONDS, Recounts
+from tests.support.objects import GI, quota
+
+HARD = {"requests.cpu": "7", "requests.memory": "7Gi", "pods": "100"}
+
+
+def target(counted: float) -> QuotaTarget:
+    """A level of six pods of a cpu and one of slack."""
+    level, stored = {"cpu": 6.0, "memory": 6.0 * GI}, {"cpu": counted, "memory": counted * GI}
+    return QuotaTarget("batch", level, {"cpu": 1.0, "memory": float(GI)}, stored, latency=False, pods=100)
+
+
+def counting(pods: int) -> ResourceQuota:
+    return quota("batch", HARD, {"requests.cpu": str(pods), "requests.memory": f"{pods}Gi", "pods": str(pods)})
+
+
+def recounts(wanted: QuotaTarget, found: ResourceQuota, seconds: int) -> list[int]:
+    observer = Recounts()
+    return [now for now in range(seconds) if observer.observe(wanted, found, float(now))]
+
+
+def test_a_full_quota_that_counts_three_pods_too_many_is_counted_again_ever_more_rarely() -> None:
+    times = recounts(target(4.0), counting(7), 3_000)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert times[0] == FIRST_SECONDS
+    assert gaps[:3] == [2 * FIRST_SECONDS, 4 * FIRST_SECONDS, 8 * FIRST_SECONDS]
+    assert gaps[-1] == LAST_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("counted", "used"), [pytest.param(7.0, 7, id="each pod exists"), pytest.param(3.0, 6, id="the next pod is admitted")]
+)
+def test_no_other_quota_is(counted: float, used: int) -> None:
+    assert recounts(target(counted), counting(used), 300) == []
+
+
+def test_a_quota_whose_use_still_changes_is_left_alone() -> None:
+    """Charges of pods that have just ended are released within seconds."""
+    observer, wanted = Recounts(), target(3.0)
+    assert not any(observer.observe(wanted, counting(7 + now // 5 % 2), float(now)) for now in range(300))
+    assert observer.next_look(wanted.key) is not None
+    observer.observe(wanted, counting(3), 300.0)
+    assert observer.next_look(wanted.key) is None
+
+
+def test_the_recount_changes_the_spec_by_a_byte_and_no_use() -> None:
+    planner = QuotaPlanner("default", 1.0)
+    wanted = target(4.0)
+    found = counting(7)
+    assert planner.plan([wanted], {wanted.key: found}, 0.0) == ([], {})
+    observer = Recounts()
+    observer.observe(wanted, found, 0.0)
+    assert observer.observe(wanted, found, FIRST_SECONDS)
+    [write], _ = planner.plan([replace(wanted, recount=True)], {wanted.key: found}, FIRST_SECONDS)
+    assert write.hard == {"requests.cpu": "7", "requests.memory": str(7 * int(GI) + 1), "pods": "100"}
+    assert write.used == {}

@@ -1,0 +1,68 @@
+"""A quota that counts pods which do not exist stops a queue's work for seconds, not until the quota controller counts again by itself.
+
+The API server charges a pod before it stores it, and keeps the charge if it fails to store the pod. Here the charges are written by hand.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from e2e.cluster import Cluster
+from e2e.harness import OperatorProcess
+from e2e.waiting import PATIENCE_SECONDS, until
+from tests.support.attacks import Arena, Tenant
+from tests.support.work import create, task_job
+
+JsonObject = dict[str, Any]
+CPUS, WANTED, LOST = 16, 6, 3
+REPAIRED_SECONDS = 60.0  # kube-controller-manager counts every five minutes
+
+
+@pytest.fixture
+def arena(fresh_cluster: Callable[..., Cluster]) -> Iterator[Arena]:
+    cluster = fresh_cluster(nodes=2, node_cpu="8", node_memory="64Gi")
+    with OperatorProcess(cluster, name="leaked-charge") as operator:
+        yield Arena(cluster, operator)
+
+
+def served(pods: int) -> JsonObject:
+    """A Deployment of one-cpu pods."""
+    template = task_job("", "", 1, 1)["spec"]["template"]
+    template = {"metadata": {"labels": {"app": "served"}}, "spec": template["spec"] | {"restartPolicy": "Always"}}
+    spec = {"replicas": pods, "selector": {"matchLabels": {"app": "served"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "served"}, "spec": spec}
+
+
+def lose(arena: Arena, tenant: Tenant, pods: int) -> None:
+    """Leave the tenant without some of its pods, and its quota as if they existed. The operator must not run meanwhile."""
+    where, limits = ("-n", tenant.name), arena.quota(tenant)
+
+    def used() -> JsonObject:
+        [quota] = [one for one in arena.listed("resourcequotas", tenant) if one["metadata"]["name"] == "fairburst"]
+        found: JsonObject = quota["status"]["used"]
+        return found
+
+    arena.admin("scale", "deployment", "served", f"--replicas={WANTED - pods}", *where)
+    until(lambda: used()["requests.cpu"] == str(WANTED - pods), PATIENCE_SECONDS, "the quota controller to count again")
+    full = json.dumps({"status": {"used": limits}})
+    arena.admin("patch", "resourcequota", "fairburst", *where, "--subresource=status", "--type=merge", "-p", full)
+    arena.admin("scale", "deployment", "served", f"--replicas={WANTED}", *where)
+    until(lambda: "FailedCreate" in arena.admin("get", "events", *where), PATIENCE_SECONDS, "the quota to refuse pods")
+    assert (used(), arena.running(tenant)) == (limits, WANTED - pods)
+
+
+def test_pods_that_are_counted_and_do_not_exist_are_made_up_for(arena: Arena) -> None:
+    rival, tenant = arena.tenant(), arena.tenant()
+    tenant.create(served(WANTED))
+    arena.wait_running(tenant, WANTED, "all of the tenant's work to run")
+    create(arena.cluster, task_job(rival.name, "filling", 2 * CPUS, 10_000, run_seconds="5s"))
+    until(lambda: arena.occupying(rival) >= CPUS - WANTED, PATIENCE_SECONDS, "the pool to be full")
+    arena.rounds(3)
+    arena.operator.kill()
+    lose(arena, tenant, LOST)
+    arena.operator.start()
+    arena.wait_running(tenant, WANTED, "the lost pods to run again", REPAIRED_SECONDS)
