@@ -12,7 +12,7 @@ from benchmarks.peers.audit import AuditLog, JobLife
 from benchmarks.peers.contender import Contender, JsonObject, Site
 from benchmarks.peers.figures import SentBurst
 from benchmarks.peers.scenarios import Burst, Graph, Queue, Scenario, Work
-from e2e.workload.driver import job_object
+from e2e.workload.job_object import job_object
 from e2e.workload.stages import GIB, Stage
 from fairburst.kube.api.errors import AlreadyExists, ApiError
 

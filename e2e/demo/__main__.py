@@ -25,7 +25,8 @@ from e2e.demo.summary import WARM_UP_SECONDS, summary
 from e2e.demo.table import Screen
 from e2e.harness import OperatorError, OperatorProcess, end_in_good_order, uninstall_manifests
 from e2e.kind.cluster import KindCluster, KindError, at_hand
-from e2e.workload.driver import WorkloadError, cluster_capacity
+from e2e.workload.capacity import cluster_capacity
+from e2e.workload.driver import WorkloadError
 from e2e.workload.metrics import Amounts, WorkloadRecord
 from e2e.workload.stages import TraceError, read_stage_list
 from fairburst.kube.api.client import ApiClient

@@ -12,8 +12,9 @@ from collections.abc import Callable
 import pytest
 
 from e2e.promises.site import Site, burst, cores
-from e2e.workload.driver import LatencyPlan, PlannedBurst, ThroughputPlan, WorkloadDriver
+from e2e.workload.driver import WorkloadDriver
 from e2e.workload.metrics import Amounts, WorkloadRecord, average_dominant_shares, backlogged_fraction, fair_shares
+from e2e.workload.plans import LatencyPlan, PlannedBurst, ThroughputPlan
 from e2e.workload.stages import DagJob, Stage
 from fairburst.kube.api.client import ApiClient
 
