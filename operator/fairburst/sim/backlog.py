@@ -37,6 +37,28 @@ class LiveJob:
     offered: list[int] = field(default_factory=list)
     whole: bool = False
 
+    @classmethod
+    def submitted(cls, spec: DagJob, queue: int, serial: int, record: JobRecord) -> LiveJob:
+        """Return a job of which no task has started. `queue`: its row."""
+        tasks = [stage.tasks for stage in spec.stages]
+        return cls(
+            spec, queue, serial, record,
+            demand=[np.round(np.array(stage.demand) * MILLIONTHS).astype(np.int64) for stage in spec.stages],
+            pending=list(tasks), unfinished=list(tasks),
+            waits_for=[len(stage.parents) for stage in spec.stages], stages_left=len(spec.stages),
+        )  # fmt: skip
+
+    def end_stage(self, stage: int) -> list[int]:
+        """Note that a stage has ended. Return the stages that now wait for no other."""
+        self.stages_left -= 1
+        freed = []
+        for index, below in enumerate(self.spec.stages):
+            if stage in below.parents:
+                self.waits_for[index] -= 1
+                if self.waits_for[index] == 0:
+                    freed.append(index)
+        return freed
+
     @property
     def need(self) -> IntArray:
         """(K,) what all of its waiting tasks need at once."""

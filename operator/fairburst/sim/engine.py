@@ -168,12 +168,7 @@ class Simulation:
         row = self.row_of[queue]
         record = JobRecord(queue, spec.name, self.now, self.now + self._deadline(row))
         self.record.jobs.append(record)
-        job = LiveJob(
-            spec, row, len(self.record.jobs), record,
-            demand=[np.round(np.array(stage.demand) * MILLIONTHS).astype(np.int64) for stage in spec.stages],
-            pending=[stage.tasks for stage in spec.stages], unfinished=[stage.tasks for stage in spec.stages],
-            waits_for=[len(stage.parents) for stage in spec.stages], stages_left=len(spec.stages),
-        )  # fmt: skip
+        job = LiveJob.submitted(spec, row, len(self.record.jobs), record)
         if self.dress_jobs is not None and not self.latency[row]:
             self.dress_jobs.submit(job.serial, queue, spec, self.total / MILLIONTHS, EPOCH + self.now)
         self.work.offer(job, [index for index, count in enumerate(job.waits_for) if count == 0])
@@ -195,7 +190,7 @@ class Simulation:
         job.unfinished[stage] -= count
         if job.unfinished[stage]:
             return
-        job.stages_left -= 1
+        freed = job.end_stage(stage)
         if job.stages_left == 0:
             job.record.end = self.now
             if self.work.dress_job(job) is not None and self.dress_jobs is not None:
@@ -204,12 +199,6 @@ class Simulation:
             if not self.latency[job.queue]:
                 self.throughput_left -= 1
             return
-        freed = []
-        for index, below in enumerate(job.spec.stages):
-            if stage in below.parents:
-                job.waits_for[index] -= 1
-                if job.waits_for[index] == 0:
-                    freed.append(index)
         self.work.offer(job, freed)
 
     def _leave(self, batch: Batch, count: int) -> None:
