@@ -70,7 +70,7 @@ class ControlPlane:
 
     @classmethod
     def recorded(cls, name: str) -> ControlPlane:
-        """Return the processes that the cluster of that name has by its state file. Raises ClusterError if no such cluster runs."""
+        """Return the processes in the state file of the cluster of that name. Raises ClusterError if no such cluster runs."""
         return cls(name, load_state(name))
 
     @property
@@ -158,7 +158,12 @@ class ControlPlane:
     # Watching
 
     def wait(self, what: str, done: Callable[[], bool], component: str | None = None, seconds: float = START_SECONDS) -> None:
-        """Poll until `done` returns true. A failed request means "not yet". Raise, with its log, if any process has died meanwhile."""
+        """Poll until `done` returns true. A failed request means "not yet".
+
+        Raises
+        ------
+        ClusterError : a process died meanwhile, or the time is up; with the last lines of its log, or of `component`'s.
+        """
         deadline = time.monotonic() + seconds
         pause = 0.02
         while True:

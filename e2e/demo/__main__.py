@@ -119,7 +119,7 @@ def _cluster(arguments: argparse.Namespace, screen: Screen) -> Iterator[Cluster]
 
 
 def _nodes(arguments: argparse.Namespace, folder: Path, made: contextlib.ExitStack, screen: Screen) -> Cluster | None:
-    """A kind cluster, deleted by `made`. None where it cannot be had and was not asked for: the demo then goes on with simulated nodes."""
+    """Return a kind cluster, which `made` deletes. Return None, for simulated nodes, if kind was only the default and can't create one."""
     try:
         nodes = made.enter_context(KindCluster.create(f"fairburst-demo-{os.getpid()}", folder))
         nodes.load()

@@ -30,7 +30,7 @@ GATED = {"enforcement": "Gate"}
 
 @pytest.mark.timeout(600)
 def test_shares_follow_the_weights_over_two_minutes(fairburst: Site, namespaces: Callable[..., list[str]]) -> None:
-    """Batch of weights 1 and 2 has filled the nodes when a queue of weight 1 sends four times its declaration, and again every 60 s."""
+    """Batch queues of weights 1 and 2 fill the nodes when a queue of weight 1 sends four times its declared burst, and again every 60 s."""
     site = fairburst
     greedy, light, heavy = namespaces("greedy", "light", "heavy")
     weights = {greedy: 1.0, light: 1.0, heavy: 2.0}
