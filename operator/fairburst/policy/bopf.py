@@ -38,7 +38,7 @@ class AllocationInput:
     hard: rows in an ON window with budget left, in admission order. overdue: hard rows past their deadline, earliest deadline first.
     soft: rows in an ON window with budget left, shortest remaining demand first (SRPT); then those past their deadline, earliest first.
     elastic: (N,) mask of the rest. level_cap: (N,) dominant share at which a row is capped in the fill (infinite: only by demand). Rows of
-        `hard`, `overdue` and `soft` rise in it from what they are promised, if their cap is higher.
+        `hard`, `overdue` and `soft` rise in it from their promise, if their cap is higher.
     """
 
     wanted: FloatArray

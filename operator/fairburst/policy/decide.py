@@ -56,7 +56,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     Parameters
     ----------
     snapshot : the cluster now; `queues` ascending by `order`, arrays (N, K)
-    memory : what the last round returned, or what was saved; `Memory()` at first
+    memory : the memory that the last round returned, or the saved one; `Memory()` at first
     config : pool-wide settings
     now : seconds since the epoch; must not run backwards by more than noise (an earlier time counts as no progress)
 

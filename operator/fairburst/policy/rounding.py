@@ -328,7 +328,7 @@ def _give_further(
 def _next_unit(
     rows: IntArray, given: FloatArray, wanted: FloatArray, unit: FloatArray, left: FloatArray, scarcest_first: IntArray
 ) -> tuple[IntArray, FloatArray]:
-    """Those of `rows` for which another unit fits by itself, and that unit (M, K), cut to what is wanted.
+    """Return the `rows` for which another unit fits by itself, and that unit (M, K), cut to the demand.
 
     scarcest_first: (K,) the order in which resources are checked; after the scarcest few rows are left.
     """

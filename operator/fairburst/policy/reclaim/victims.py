@@ -55,8 +55,8 @@ def make_room(
 
     Notes
     -----
-    For a burst, queues first give what they use above their level, and then what they use above their fair share, because the burst's pods
-    have a higher priority. For a fair share, they give only what they use above their level: below it they would start the same work
+    For a burst, queues first give their use above their level, and then their use above their fair share, because the burst's pods
+    have a higher priority. For a fair share, they give only their use above their level: below it they would start the same work
     again at the same priority. O(owed pods x nodes log nodes) for pods of few sizes. tests/properties/test_reclaim.py checks this.
     """
     budget = _Budget.at(memory, rules, now)
