@@ -1,4 +1,4 @@
-"""The picture in the README: one burst beside four batch queues, under fair sharing and under fairburst, from a simulator run.
+"""The picture in the README: one burst next to four batch queues, under fair sharing and under fairburst, from a simulator run.
 
 `python -m benchmarks.burst_picture` writes docs/burst.svg again. Each run gives the same bytes.
 """

@@ -1,4 +1,4 @@
-"""`fairburst explain`: why a queue, a Job or a pod has what it has, and the smallest change that would give it what it lacks."""
+"""`fairburst explain`: the reasons for the allocation of a queue, a Job or a pod, and the smallest change that would raise it."""
 
 from __future__ import annotations
 
