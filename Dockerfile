@@ -3,7 +3,7 @@
 ARG BASE=python:3.13-slim
 
 FROM ${BASE} AS build
-# One time for all files: two builds from one commit then hold the same bytes. 2026-01-01, as good as any.
+# All files get one arbitrary time, 2026-01-01, so that two builds from one commit hold the same bytes.
 ARG SOURCE_DATE_EPOCH=1767225600
 ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
@@ -16,8 +16,8 @@ RUN python3 -m venv /build && python3 -m venv --without-pip /opt/fairburst \
  && /build/bin/pip --python /opt/fairburst/bin/python install --quiet --no-compile --require-hashes --only-binary :all: -r image.lock
 COPY README.md LICENSE ./
 COPY operator operator
-# Tests of numpy and scipy are 48 MB. The bytecode is made here, since the root file system is read-only later, and is trusted without
-# looking at the files' times. In a pod the service account's token is all that is needed, so that the extra `cluster` stays out.
+# The tests of numpy and scipy, which are removed, are 48 MB. The bytecode is compiled here, because the root file system is read-only later;
+# Python uses it without checking its source. The extra `cluster` is left out: in a pod the service account's token suffices.
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels . \
  && /build/bin/pip --python /opt/fairburst/bin/python install --quiet --no-compile --no-deps /wheels/*.whl \
  && rm -rf /opt/fairburst/lib/python3*/site-packages/fairburst-*.dist-info/direct_url.json \
@@ -33,9 +33,9 @@ LABEL org.opencontainers.image.title="fairburst" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /opt/fairburst /opt/fairburst
-# USER, since Kopf asks for the user's name, and a number need not have one in /etc/passwd.
+# Kopf asks for the user's name. USER gives it, because a numeric user need not have one in /etc/passwd.
 ENV PATH=/opt/fairburst/bin:/usr/local/bin:/usr/bin:/bin USER=fairburst PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
-# Any number but root's will do. It is a number, so that Kubernetes can see that it is not root.
+# Any number except root's works. With a number, Kubernetes can verify that the user is not root.
 USER 65532:65532
 WORKDIR /
 ENTRYPOINT ["fairburst"]

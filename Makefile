@@ -1,4 +1,4 @@
-# fairburst: `make demo` and `make test` are all a fresh machine needs (Python 3.11 or newer, and make).
+# `make demo` and `make test` work on a fresh machine with Python 3.11 or newer, and make.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -16,8 +16,8 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)
 	$(BIN)/python -m e2e.demo
 
-# A test that fails runs a second time, under the load of the first try; what failed at first stays on record, and a test that needs its
-# second try in two runs in a row fails the run (docs/decisions/0004-what-fails-runs-once-more.md).
+# A test that fails runs a second time, under the load of the first try. First failures are recorded, and a test that needs its second try
+# in two consecutive runs fails the run (docs/decisions/0004-what-fails-runs-once-more.md).
 tests = $(BIN)/python -m tests.support.second_try
 QUICK   := "not measure and not slow and not long"
 MEASURE := "measure and not long"
@@ -31,15 +31,15 @@ test: lint cluster-build
 test-slow: $(STAMP) cluster-build browser
 	$(tests) slow -m slow -n 2 --dist loadfile
 
-## browser: a Chromium for the tests of the dashboard, by apt as root where there is none; they are skipped without one
+## browser: install Chromium by apt, as root, for the tests of the dashboard, which are skipped without it
 browser:
 	@command -v chromium google-chrome > /dev/null || { apt-get update -qq && apt-get install -y -qq chromium > /dev/null; } || echo "no Chromium"
 
-## test-long: figures that take minutes each on the control plane and want the machine for themselves; half an hour, not in CI
+## test-long: measurements of minutes each on the control plane, for an otherwise idle machine; half an hour, not in CI
 test-long: $(STAMP) cluster-build
 	$(BIN)/python -m pytest -m long
 
-## e2e: fairburst's promises on real nodes, in a kind cluster of its own; needs Docker and kind, or E2E_KUBECONFIG (docs/e2e.md)
+## e2e: fairburst's promises on real nodes, in a new kind cluster; needs Docker and kind, or E2E_KUBECONFIG (docs/e2e.md)
 e2e: $(STAMP)
 	$(tests) e2e -v e2e/promises
 
@@ -61,7 +61,7 @@ cluster-build: $(STAMP)
 crds: $(STAMP)
 	$(BIN)/fairburst crds --save crds
 
-## cli-page: write the reference in docs/cli.md again, from the commands
+## cli-page: regenerate the reference in docs/cli.md from the commands
 cli-page: $(STAMP)
 	$(BIN)/python -m fairburst.cli.reference docs/cli.md
 
@@ -69,12 +69,12 @@ cli-page: $(STAMP)
 chart: $(STAMP)
 	$(BIN)/python -m release chart
 
-## site: the documentation as a site in build/site, strictly; mkdocs-material in an environment of its own
+## site: build the documentation as a site in build/site, strictly, with mkdocs-material in a separate environment
 site:
 	$(PYTHON) -m venv build/mkdocs && build/mkdocs/bin/pip install --quiet "mkdocs-material>=9.6,<10"
 	NO_MKDOCS_2_WARNING=1 build/mkdocs/bin/mkdocs build --quiet
 
-## package: the chart as one file and the wheel, in dist/; `helm install` takes the one, `pip install` the other
+## package: build the chart for `helm install` and the wheel for `pip install`, in dist/
 package: $(STAMP)
 	$(BIN)/python -m release package
 
@@ -87,12 +87,12 @@ image: $(STAMP)
 	    --build-arg VERSION=$$($(BIN)/fairburst --version | cut -d' ' -f2) -t $$name . || exit 1; done
 	$(BIN)/python -m release image $(IMAGE) $(IMAGE)-again
 
-## release-check: what must hold before a version is given out; build/sbom.json is its bill of materials
+## release-check: check the conditions for releasing a version, and write its bill of materials, build/sbom.json
 release-check: $(STAMP)
 	$(BIN)/python -m release check
 	mkdir -p build && $(BIN)/python -m release sbom --output build/sbom.json
 
-## audit: known vulnerabilities of the locked dependencies; fails where one cannot be checked, so it needs the package index itself
+## audit: known vulnerabilities of the locked dependencies; fails if one can't be checked, so it needs the package index itself, not a mirror
 audit: $(STAMP)
 	$(PYTHON) -m venv build/audit && build/audit/bin/pip install --quiet "pip-audit>=2.9,<3"
 	build/audit/bin/pip-audit --requirement requirements.lock --require-hashes --disable-pip --strict
@@ -100,7 +100,7 @@ audit: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
-## reproduce: every figure and table of the papers that can be, JSON and plots; says first how long; goes on where it was stopped
+## reproduce: every reproducible figure and table of the papers, as JSON and plots; first prints its duration; resumes after an interruption
 SEED ?= 1
 reproduce: $(STAMP)
 	nice -n 15 $(BIN)/fairburst reproduce all --jobs 2 --seed $(SEED) --save build/reproduction
@@ -113,31 +113,31 @@ lock: $(STAMP)
 clean:
 	rm -rf $(VENV) build dist
 
-## fuzz: anything a number can be, in any place, with fresh seeds, for FUZZ_SECONDS
+## fuzz: decide on every kind of number in every place, with fresh seeds, for FUZZ_SECONDS
 FUZZ_SECONDS ?= 60
 fuzz: $(STAMP)
 	end=$$(( $$(date +%s) + $(FUZZ_SECONDS) )); while [ $$(date +%s) -lt $$end ]; do \
 	  FAIRBURST_HYPOTHESIS=fuzz $(BIN)/python -m pytest -q tests/properties/test_fuzz.py || exit 1; done
 
-## simulate-faults: the whole operator in virtual time with faults by seed; SEEDS=1-1000, or one seed to see what a run saw
+## simulate-faults: the whole operator in virtual time with faults by seed; SEEDS=1-1000, or one seed to repeat a run
 SEEDS ?= 1-200
 SIMULATE_JOBS ?= 2
 simulate-faults: $(STAMP)
 	mkdir -p build && $(BIN)/python -m tests.simulation $(SEEDS) --jobs $(SIMULATE_JOBS) --results build/seeds.jsonl
 
-## fuzz-objects: objects that the API server admits, in bulk, through the whole operator in virtual time; SEED= is the first 20,000's
+## fuzz-objects: many objects that the API server admits, through the whole operator in virtual time; SEED= is that of the first 20,000
 OBJECTS ?= 1000000
 SEED ?= 1
 fuzz-objects: $(STAMP)
 	mkdir -p build && $(BIN)/python -m tests.simulation.fuzz $(OBJECTS) --seed $(SEED) --jobs $(SIMULATE_JOBS) --results build/objects.jsonl
 
-## nightly: what takes hours: ten thousand seeds of faults, a million objects, and the minutes-long figures
+## nightly: checks that take hours: ten thousand seeds of faults, a million objects, and `test-long`
 nightly: $(STAMP)
 	$(MAKE) simulate-faults SEEDS=1-10000
 	$(MAKE) fuzz-objects OBJECTS=1000000
 	$(MAKE) test-long
 
-## mutate: mutation testing of the modules that decide (hours; not part of `test`); MUTANTS="drf bopf" for some. Goes on where it was, unless a source changed
+## mutate: mutation testing of the modules that decide (hours; not part of `test`); MUTANTS="drf bopf" for some. Resumes unless a source has changed
 MUTANTS ?= bopf drf admission windows rounding decide schedule table profile memory versioned uncertainty baselines
 mutate: $(STAMP)
 	$(BIN)/pip install --quiet --no-build-isolation -e ".[mutation]"
@@ -150,7 +150,7 @@ mutate: $(STAMP)
 	cd build/mutation/mutants && export FAIRBURST_HYPOTHESIS=mutation PYTHONPATH=src:. && for longest in 0.6 inf; do \
 	  MUTATION_LONGEST_TEST=$$longest nice -n 19 $(abspath $(BIN))/python -m tests.support.mutants ../results.jsonl $(MUTANTS); done
 
-## bench-peers: the same work under fairburst, Kueue and plain Kubernetes; wants a quiet machine for sixteen hours; SIZE=0.5 halves the pods
+## bench-peers: the same work under fairburst, Kueue and plain Kubernetes; needs an idle machine for sixteen hours; SIZE=0.5 halves the pods
 SIZE ?= 1
 PEERS_OUT ?= build/peers.csv
 bench-peers: $(STAMP) cluster-build

@@ -1,6 +1,6 @@
-"""The picture in the README: one burst beside four batch queues, under fair sharing and under fairburst, from a simulator run.
+"""The picture in the README: one burst next to four batch queues, under fair sharing and under fairburst, from a simulator run.
 
-`python -m benchmarks.burst_picture` writes docs/burst.svg again. The run and the drawing are the same to the byte each time.
+`python -m benchmarks.burst_picture` writes docs/burst.svg again. Each run gives the same bytes.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _panel(title: str, found: Outcome, top: float) -> list[str]:
 
 
 def picture() -> str:
-    """Return the drawing as SVG that reads on a light and on a dark page."""
+    """Return the drawing as SVG that is legible on light and dark pages."""
     height = TOP + 2 * PANEL + GAP + 30
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" '

@@ -1,4 +1,4 @@
-"""How often `fairburst eta` is right: real and generated traces replayed, and the start of waiting jobs asked for on the way.
+"""Coverage of `fairburst eta`: replays real and generated traces, and asks on the way when waiting jobs will start.
 
     python -m benchmarks.eta [--seeds 21,22] [--only swim-2009]
 
@@ -32,7 +32,7 @@ NOISE = 0.3  # standard deviation of the logarithm of a stage's duration
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A trace, how many of its jobs are replayed, and the load at which they are: work over capacity and time."""
+    """A trace, the number of its jobs to replay, and their load: work over capacity and time."""
 
     file: str
     trace_format: str
@@ -51,7 +51,7 @@ WORKLOADS = {
 
 
 def scenario(workload: Workload, seed: int) -> Scenario:
-    """Four queues with weights 1, 2, 1, 2 on one machine that has just room for the work."""
+    """Return four queues with weights 1, 2, 1, 2 on one machine, which is sized for the workload's load."""
     draw = np.random.default_rng(seed)
     jobs = [in_resources(job, 2) for job in _part(workload, seed, draw)]
     jobs = [
@@ -86,7 +86,7 @@ def _part(workload: Workload, seed: int, draw: np.random.Generator) -> list[DagJ
 
 
 def replayed(name: str, seed: int, questions: int, at_once: int, runs: int) -> list[Asked]:
-    """One replay and its questions."""
+    """Return the questions of one replay."""
     made = scenario(WORKLOADS[name], seed)
     _, asked = measure(made, every=made.until / 3 / questions, jobs_at_once=at_once, runs=runs, seed=seed)
     return asked
@@ -110,7 +110,7 @@ def main() -> int:
         asked: list[Asked] = []
         for seed in (int(text) for text in given.seeds.split(",")):
             found = replayed(name, seed, given.questions, given.at_once, given.runs)
-            offset = 1e9 * seed  # one replay after the other: what one has taught holds for the next, as on one cluster
+            offset = 1e9 * seed  # replays follow each other in time, so that the calibration learns across them, as on one cluster
             asked += [replace(one, time=one.time + offset) for one in found]
         result = compared(asked)
         print(

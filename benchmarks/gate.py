@@ -1,4 +1,4 @@
-"""Gate mode on a separate control plane: the delay from events to releases, and the rate of releases relative to a bare loop of patches.
+"""Gate mode on a separate control plane: the delay from event to release, and the rate of releases relative to a bare loop of patches.
 
 The operator's log gives the time from the event to the decision, its metrics the time from the event to the PATCH. A separate watch
 measures the API server's part: from a pod's ADDED event to the event that shows its gate removed. For comparison, a bare loop patches every

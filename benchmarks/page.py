@@ -1,4 +1,4 @@
-"""`python -m benchmarks.page`: write the tables of docs/benchmarks.md again, from docs/benchmarks/results.jsonl.
+"""`python -m benchmarks.page`: update the tables of docs/benchmarks.md from docs/benchmarks/results.jsonl.
 
 The text of the page is written by hand. A table stands between `<!-- figures: NAME -->` and `<!-- end -->`; NAME is a benchmark of
 `python -m benchmarks --list`.

@@ -247,7 +247,7 @@ def make_load(latency_queues: int, throughput_queues: int, bursts: int = 0) -> t
 
 
 def burst_table(number: int, bursts: int) -> BurstTable:
-    """Return arrivals ten minutes apart, give or take two, with demands that differ from burst to burst."""
+    """Return arrivals ten minutes apart, plus or minus two, with a different demand for each burst."""
     rng = np.random.default_rng(number)
     arrival = NOW + 600.0 * np.arange(bursts) + rng.uniform(0.0, 120.0, bursts)
     amounts = np.stack([rng.uniform(0.5, 1.0 + number % 3, bursts), np.full(bursts, 2.0**30)], axis=1)
@@ -319,7 +319,7 @@ def plain_admission(declared: Declared, capacity: list[float]) -> list[str]:
 
 @benchmark
 def admission() -> Iterator[Measurement]:
-    """Measure 10,000 periodic latency queues and 10,000 throughput queues: the first round, and one queue more."""
+    """Measure 10,000 periodic latency queues and 10,000 throughput queues: the first round, and one additional queue."""
     yield from periodic_admission(10_000)
 
 
@@ -354,7 +354,7 @@ def periodic_admission(count: int) -> Iterator[Measurement]:
 
 
 def one_change_among_staggered(count: int) -> Iterator[Measurement]:
-    """Measure hard queues that together request far more than the capacity, at most two at a time, when a throughput queue joins them."""
+    """Measure the round in which a throughput queue joins hard queues that together request far more than the capacity, two at a time."""
     apart = 3_000.0 / count
     burst = Burst({"cpu": 5.0, "memory": 7.0}, 1.5 * apart, 1.5 * apart)
     names = [f"ns-{row:05d}/queue" for row in range(count)]

@@ -1,8 +1,7 @@
-"""What the operator's process needs: memory, and processor time at rest and per event, by numbers of queues and pods.
+"""Needs of the operator's process: memory, and processor time at rest and per event, by numbers of queues and pods.
 
-The real `fairburst run` in a process of its own, against a fake API server in another, so that only the operator is
-measured. A tenth of the queues are latency queues, without work. An event is one change of a pod: it ends, its
-successor is created, or bound.
+The real `fairburst run` runs in its own process and a fake API server in another, so that only the operator is measured. A tenth of the
+queues are latency queues, without work. An event is one change of a pod: it ends, or its successor is created or bound.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Server(FakeApi):
-    """A server whose quotas are in force at once, as kube-controller-manager would have it."""
+    """A server whose quotas are in force at once, without kube-controller-manager."""
 
     def put(self, collection: str, obj: JsonObject) -> JsonObject:
-        """Store, a quota with its status."""
+        """Store an object. A quota gets its status too."""
         if collection == CORE["resourcequotas"]:
             hard = obj.get("spec", {}).get("hard", {})
             obj = {**obj, "status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
@@ -53,7 +52,7 @@ class Server(FakeApi):
 
 @benchmark
 def sizing() -> Iterator[Measurement]:
-    """The operator's memory, and its processor time at rest and per event, by queues and pods."""
+    """Measure the operator's memory, and its processor time at rest and per event, by queues and pods."""
     for queues, pods in SIZES:
         yield from measured(queues, pods, EVENTS, SETTLE_SECONDS, REST_SECONDS)
 
@@ -74,7 +73,7 @@ def measured(queues: int, pods: int, events: int, settle: float, rest: float) ->
             used = processor_seconds(pid)
             ours.send(events)
             ours.recv()
-            time.sleep(settle)  # what the changes led to is written meanwhile
+            time.sleep(settle)  # the operator writes the consequences of the changes meanwhile
             yield figure(f"sizing {label}: an event", 1e3 * (processor_seconds(pid) - used) / events, "ms")
             yield figure(f"sizing {label}: memory", resident_mib(pid, "VmRSS"), "MiB")
             yield figure(f"sizing {label}: memory at most", resident_mib(pid, "VmHWM"), "MiB")
@@ -125,7 +124,7 @@ def ready(port: int) -> bool:
 
 
 def asked(port: int, path: str) -> tuple[int, str]:
-    """Return status and text of an answer of the operator."""
+    """Return the status and the text of the operator's answer."""
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -141,7 +140,7 @@ def settled(port: int, seconds: float) -> None:
 
 
 def written(port: int) -> float:
-    """Return how many writes the operator has sent."""
+    """Return the number of writes that the operator has sent."""
     samples = samples_by_name(asked(port, "/metrics")[1])
     return sum(value for name, value in samples.items() if name.startswith("fairburst_writes_total"))
 
@@ -159,7 +158,7 @@ def resident_mib(pid: int, name: str) -> float:
 
 
 def serve(queues: int, pods: int, pipe: Connection) -> None:
-    """Run the server in this process; for each number received, send so many changes of pods, and answer when they are sent."""
+    """Run the server in this process. For each number received, send that many changes of pods, and answer when they are sent."""
     asyncio.run(_serve(queues, pods, pipe))
 
 
@@ -188,7 +187,7 @@ async def _serve(queues: int, pods: int, pipe: Connection) -> None:
 
 
 def pod(number: int, queues: int, **changed: Any) -> JsonObject:
-    """Return a pod of the throughput queue that its number gives it, on a node unless `changed` says otherwise."""
+    """Return a pod of a throughput queue, which `number` chooses, on a node unless `changed` overrides that."""
     made = pod_body(number, 1)
     batch = number % (queues - -(-queues // 10))
     made["metadata"] |= {"namespace": f"ns-{batch + batch // 9 + 1}", "ownerReferences": []}

@@ -241,7 +241,7 @@ def end_in_good_order(numbers: Iterable[signal.Signals] = (signal.SIGINT, signal
 
 
 def _report_errors_only(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Report what an event loop reports, except tasks that ended by SystemExit: the program ends by it."""
+    """Call the event loop's default handler, except for tasks that ended by SystemExit, which ends the program."""
     if not isinstance(context.get("exception"), SystemExit):
         loop.default_exception_handler(context)
 

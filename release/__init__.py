@@ -1,1 +1,1 @@
-"""What turns the sources into something to install: the chart's generated parts, the SBOM, and the checks before a release."""
+"""Builds of a release from the sources: the chart's generated parts, the SBOM, and the checks before a release."""

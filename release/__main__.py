@@ -13,7 +13,7 @@ from release.sbom import bill_of_materials, to_json
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 1 where a check failed."""
+    """Run one command. Return 1 if a check failed."""
     parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("chart", help="write the generated parts of charts/fairburst")

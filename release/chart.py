@@ -1,4 +1,4 @@
-"""`python -m release chart`: write the generated parts of charts/fairburst, or say which of them are not what they should be."""
+"""`python -m release chart`: write the generated parts of charts/fairburst, or list those that are out of date."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ CHART = ROOT / "charts" / "fairburst"
 
 
 def package_version(root: Path = ROOT) -> str:
-    """The one place where the version is written: pyproject.toml."""
+    """Return the version from pyproject.toml, its only source."""
     return str(tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
 
 
 def files() -> dict[Path, str]:
-    """What the generated files, and those with a generated part, should say."""
+    """Return the expected text of each file that is generated or has a generated part."""
     texts = {CHART / "templates" / name: text for name, text in generated().items()}
     texts[CHART / "values.schema.json"] = to_json(values_schema())
     texts[CHART / "README.md"] = with_table(_text("README.md"), _text("values.yaml"))
@@ -30,12 +30,12 @@ def files() -> dict[Path, str]:
 
 
 def drifted() -> list[Path]:
-    """Files that do not say what they should."""
+    """Return the files that are missing or differ from their expected text."""
     return [path for path, text in files().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
 
 
 def write() -> list[Path]:
-    """Write what differs; the paths written."""
+    """Write the files that differ and return their paths."""
     changed = drifted()
     texts = files()
     for path in changed:

@@ -1,4 +1,4 @@
-"""`make release-check`: what must hold before a version is given out. Builds in a folder of its own; the checkout stays as it is."""
+"""`make release-check`: the conditions for releasing a version. It builds in a temporary folder and does not change the checkout."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from release.chart import CHART, ROOT, drifted, package_version
 from release.lock import Pin, closure, project_needs, read
 from release.sbom import bill_of_materials, to_json
 
-# What the sources must hold beside the package, so that somebody can build and test from them alone.
+# Files that the source archive needs besides the package, to build and test from it alone.
 IN_SOURCES = ("README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "requirements.lock", "Dockerfile", "Makefile")
 
 
 class NotReadyError(Exception):
-    """The version can't be given out; the message says why."""
+    """The version can't be released. The message holds the reason."""
 
 
 def check(report: Callable[[str], None]) -> None:
-    """Every check in turn, with a line about each. Raises NotReadyError at the first that fails."""
+    """Run every check and report a line about each. Raises NotReadyError at the first that fails."""
     version = package_version()
     for text in (versions_agree(version), changelog_names(version), chart_is_generated()):
         report(text)
@@ -44,7 +44,7 @@ def check(report: Callable[[str], None]) -> None:
 
 
 def versions_agree(version: str) -> str:
-    """Package, chart, chart's application (which is the image's tag)."""
+    """Check that the chart's version and appVersion (the image's tag) are the package's."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     found = {"version": str(chart["version"]), "appVersion": str(chart["appVersion"])}
     if set(found.values()) != {version}:
@@ -53,7 +53,7 @@ def versions_agree(version: str) -> str:
 
 
 def changelog_names(version: str, changelog: str | None = None) -> str:
-    """The changelog has a section for the version."""
+    """Check that the changelog has a section for the version."""
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8") if changelog is None else changelog
     if not re.search(rf"(?m)^## {re.escape(version)}(?![\w.])", text):
         raise NotReadyError(f"CHANGELOG.md: expected a section `## {version}`, found {re.findall(r'(?m)^## .*', text)}")
@@ -61,7 +61,7 @@ def changelog_names(version: str, changelog: str | None = None) -> str:
 
 
 def chart_is_generated() -> str:
-    """The chart's generated parts are what the sources make."""
+    """Check that the chart's generated parts are up to date."""
     paths = [str(path.relative_to(ROOT)) for path in drifted()]
     if paths:
         raise NotReadyError(f"expected generated files that are up to date, found others: {', '.join(paths)}; run `make chart`")
@@ -69,8 +69,8 @@ def chart_is_generated() -> str:
 
 
 def build(folder: Path) -> tuple[Path, Path]:
-    """Source archive and wheel, the wheel made from the archive, as an installation from sources would."""
-    # A copy: setuptools writes beside its sources.
+    """Return the source archive and the wheel, built from the archive like an installation from sources."""
+    # A copy, because setuptools writes into its source folder.
     checkout = folder / "checkout"
     listed = _run("git", "ls-files", "-z", cwd=ROOT).split("\0")
     for name in filter(None, listed):
@@ -89,14 +89,14 @@ def build(folder: Path) -> tuple[Path, Path]:
 
 
 def modules() -> set[str]:
-    """Files of the package, as they are called in a wheel."""
+    """Return the files of the package by their paths in a wheel."""
     source = ROOT / "operator"
     listed = _run("git", "ls-files", "operator/fairburst", cwd=ROOT).split()
     return {str((ROOT / name).relative_to(source)) for name in listed if (ROOT / name).is_file()}
 
 
 def sources_are_complete(sources: Path) -> str:
-    """Every module, and what else is needed to build, test and install from sources."""
+    """Check that the archive holds every module, and everything else that building, testing and installing from it needs."""
     with tarfile.open(sources) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {f"operator/{name}" for name in modules()} | set(IN_SOURCES)
@@ -108,7 +108,7 @@ def sources_are_complete(sources: Path) -> str:
 
 
 def wheel_is_complete(wheel: Path) -> str:
-    """Every module, and no test."""
+    """Check that the wheel holds every module, and no test."""
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
     if held != modules():
@@ -117,7 +117,7 @@ def wheel_is_complete(wheel: Path) -> str:
 
 
 def wheel_installs(wheel: Path, folder: Path, version: str) -> str:
-    """In an environment of its own, with the pins of the image and nothing else, the commands work."""
+    """Check that the commands work in a new environment with the image's pinned packages only."""
     python = folder / "environment" / "bin" / "python"
     _run(sys.executable, "-m", "venv", str(folder / "environment"))
     pins = folder / "pins.lock"
@@ -135,7 +135,7 @@ def wheel_installs(wheel: Path, folder: Path, version: str) -> str:
 
 
 def sbom_covers_the_image(version: str) -> str:
-    """Every package of the image is in the bill of materials; no extra is."""
+    """Check that the bill of materials lists packages, and none of the extras."""
     document = bill_of_materials(_text("requirements.lock"), _text("pyproject.toml"), version)
     listed = {component["name"] for component in document["components"]}
     extras = listed & {"kubernetes", "numba", "matplotlib", "pyarrow", "pytest", "mypy", "ruff", "hypothesis"}
@@ -145,7 +145,7 @@ def sbom_covers_the_image(version: str) -> str:
 
 
 def image_pins() -> list[Pin]:
-    """The pins that the image is built with."""
+    """Return the pins of the image's packages."""
     return closure(read(_text("requirements.lock")), project_needs(_text("pyproject.toml")))
 
 

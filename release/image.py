@@ -1,4 +1,4 @@
-"""`python -m release image IMAGE`: whether a built image is what the Dockerfile promises, asked of Docker."""
+"""`python -m release image IMAGE`: check with Docker that a built image keeps the Dockerfile's promises."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from release.check import NotReadyError
 
-# As Kubernetes runs it with the chart's values: nothing to write to, no capability, no way to gain one; and here no network either.
+# As Kubernetes runs it with the chart's values: read-only, without capabilities or a way to gain one. Here also without a network.
 _LOCKED = ("--read-only", "--network=none", "--cap-drop=ALL", "--security-opt=no-new-privileges")
 _COMPILERS = ("gcc", "g++", "cc", "c++", "clang", "ld", "as", "make", "rustc", "go")
 _EXTRAS = ("kubernetes", "numba", "matplotlib", "pyarrow", "pytest", "hypothesis", "setuptools")
 START_UP_SECONDS = 1.5
 _STARTS = 7
-# Processor time from the start of the process until everything that `fairburst run` needs is loaded: what is left is the cluster's answers.
+# Processor time from the start of the process until every module of `fairburst run` is loaded; after that it waits for the cluster.
 _START_UP = (
     "import fairburst.cli.main, fairburst.kube.process, resource; r = resource.getrusage(resource.RUSAGE_SELF); "
     "print(r.ru_utime + r.ru_stime, r.ru_maxrss / 1024)"
@@ -24,7 +24,7 @@ _START_UP = (
 
 
 def check(names: Sequence[str], version: str, report: Callable[[str], None]) -> None:
-    """Every check of the first image, with a line about each; others must hold the same files. Raises NotReadyError."""
+    """Check the first image and report a line about each check. Other images must hold the same files. Raises NotReadyError."""
     name = names[0]
     for text in (settings(name), runs_locked(name, version), nothing_to_build_with(name), size(name), start_up(name)):
         report(text)
@@ -33,7 +33,7 @@ def check(names: Sequence[str], version: str, report: Callable[[str], None]) -> 
 
 
 def settings(name: str) -> str:
-    """A user other than root by number, no HEALTHCHECK (Kubernetes has probes), labels."""
+    """Check the user (not root), the labels, and that there is no HEALTHCHECK, because Kubernetes has probes."""
     config = _inspect(name)["Config"]
     if not config["User"] or config["User"].split(":")[0] in {"0", "root"}:
         raise NotReadyError(f"{name}: expected a user other than root, found {config['User']!r}")
@@ -46,7 +46,7 @@ def settings(name: str) -> str:
 
 
 def runs_locked(name: str, version: str) -> str:
-    """With a read-only root file system, no network and no capability the command works, and cannot write."""
+    """Check that the command works with a read-only root file system, no network and no capability, and can't write."""
     said = _run("run", "--rm", *_LOCKED, name, "--version").strip()
     if said != f"fairburst {version}":
         raise NotReadyError(f"{name}: expected `fairburst {version}`, found {said!r}")
@@ -62,7 +62,7 @@ def runs_locked(name: str, version: str) -> str:
 
 
 def nothing_to_build_with(name: str) -> str:
-    """No compiler, and no package for simulation or development."""
+    """Check that there is no compiler, and no package for simulation or development."""
     found = _shell(name, f"for one in {' '.join(_COMPILERS)}; do command -v $one; done; true").split()
     modules = _python(name, f"import importlib.util as u; print([m for m in {list(_EXTRAS)!r} if u.find_spec(m)])")
     if found or modules.strip() != "[]":
@@ -71,14 +71,14 @@ def nothing_to_build_with(name: str) -> str:
 
 
 def size(name: str) -> str:
-    """How large it is, and how much of it is the base."""
+    """Report the image's size and our part of it."""
     whole = int(_inspect(name)["Size"])
     ours = int(_shell(name, "du -s --block-size=1 /opt/fairburst").split()[0])
     return f"{name} is {whole / 1e6:.0f} MB unpacked, of which {ours / 1e6:.0f} MB are ours and the rest the base"
 
 
 def start_up(name: str) -> str:
-    """Processor time to start; that of one run depends on what else the machine does, so the median counts."""
+    """Check the processor time of a start: the median of several, because one depends on the machine's other load."""
     seconds, megabytes = zip(*(map(float, _python(name, _START_UP).split()) for _ in range(_STARTS)), strict=True)
     middle = statistics.median(seconds)
     spread = f"median of {_STARTS}, {min(seconds):.2f} to {max(seconds):.2f}"
@@ -89,7 +89,7 @@ def start_up(name: str) -> str:
 
 
 def same_files(name: str, other: str) -> str:
-    """Two builds hold the same files of ours, with the same bytes and times."""
+    """Check that two builds hold the same files of ours, with the same bytes and times."""
     listing = "cd /opt/fairburst && find . -type f -printf '%P %T@ %m ' -exec sha256sum {} ';' | sort"
     first, second = (_shell(one, listing).splitlines() for one in (name, other))
     if first != second:

@@ -1,6 +1,6 @@
 """`python -m release krew`: the plugin `kubectl fairburst` for krew: an archive with a launcher, and the manifest that names it.
 
-krew installs archives, not Python packages. The launcher runs the `fairburst` of this version by uv or pipx, or the one that is installed.
+krew installs archives, not Python packages. The launcher runs this version of `fairburst` with uv or pipx, or the installed one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def manifest(version: str, uri: str, packed: bytes) -> str:
 
 
 def write(version: str, uri: str, licence: str, folder: Path) -> list[Path]:
-    """Write the archive and the manifest; the paths written. `uri`: the folder at which the archive will be published."""
+    """Write the archive and the manifest, and return their paths. `uri`: the folder at which the archive will be published."""
     folder.mkdir(parents=True, exist_ok=True)
     packed = archive(version, licence)
     plugin, described = folder / f"{NAME}-{version}.tar.gz", folder / "fairburst.yaml"

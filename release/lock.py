@@ -1,7 +1,7 @@
-"""Parts of requirements.lock: the pins, with their hashes, of some packages and of all that they need.
+"""Parts of requirements.lock: the pins, with their hashes, of some packages and of their dependencies.
 
-`python release/lock.py --project` prints those that the operator runs with, without the extras for simulation and development;
-`python release/lock.py NAME ...` those of the named packages. Only the standard library: the image's build has nothing else yet.
+`python release/lock.py --project` prints the pins of the operator, without the extras for simulation and development;
+`python release/lock.py NAME ...` those of the named packages. It uses only the standard library, since the image's build has nothing else.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 
 
 class UnknownPinError(Exception):
-    """A package is needed that the lock does not pin; the message names it."""
+    """The lock does not pin a package that is needed. The message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One entry of the lock: `text` as it stands there, and who needs it (its own name where pyproject.toml does)."""
+    """One entry of the lock. `text`: as in the file. `needed_by`: packages that depend on it, ours included."""
 
     name: str
     version: str
@@ -32,7 +32,7 @@ class Pin:
 
 
 def read(lock: str) -> list[Pin]:
-    """Every pin, in the lock's order. A package has several where its version depends on the platform."""
+    """Return every pin, in the lock's order. A package has several pins if its version depends on the platform."""
     pins = []
     for entry in re.split(r"(?m)^(?=[A-Za-z0-9])", lock):
         head = re.match(r"([A-Za-z0-9._-]+)==([^ ;\\\n]+)(?: *; *([^\\\n]*?))? *\\?\n", entry)
@@ -44,7 +44,7 @@ def read(lock: str) -> list[Pin]:
 
 
 def closure(pins: Sequence[Pin], names: Iterable[str]) -> list[Pin]:
-    """Pins of the named packages and of all that they need. Raises UnknownPinError."""
+    """Return the pins of the named packages and of their dependencies. Raises UnknownPinError."""
     wanted = {normal(name) for name in names}
     unknown = sorted(wanted - {pin.name for pin in pins})
     if unknown:
@@ -55,14 +55,14 @@ def closure(pins: Sequence[Pin], names: Iterable[str]) -> list[Pin]:
 
 
 def project_needs(pyproject: str) -> list[str]:
-    """Names of the packages that the operator in its image needs: the wheel's, and those of the extra `operator`."""
+    """Return the names of the operator's direct dependencies in the image: the wheel's, and those of the extra `operator`."""
     project = tomllib.loads(pyproject)["project"]
     needs = [*project["dependencies"], *project["optional-dependencies"]["operator"]]
     return [re.split(r"[^A-Za-z0-9._-]", need, maxsplit=1)[0] for need in needs]
 
 
 def normal(name: str) -> str:
-    """The one spelling of a package's name (PEP 503)."""
+    """Return the normalized name of a package (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

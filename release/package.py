@@ -1,4 +1,4 @@
-"""What `helm install` and `pip install` take: the chart as one file, and the wheel."""
+"""The packages for `helm install` and `pip install`: the chart as one file, and the wheel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECONDS = 600  # Helm is built first if it is not cached
 
 
 def write(folder: Path) -> list[Path]:
-    """Write chart and wheel to the folder, and return their paths. Raises NotReadyError with what either tool complains about."""
+    """Write chart and wheel to the folder, and return their paths. Raises NotReadyError with the error output of Helm or pip."""
     folder.mkdir(parents=True, exist_ok=True)
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     _run(str(ensure_helm()), "package", str(CHART), "--destination", str(folder))

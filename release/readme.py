@@ -1,4 +1,4 @@
-"""The chart's README: written by hand but for its table of values, which is made from the comments of values.yaml."""
+"""The chart's README: written by hand except its table of values, which is generated from the comments of values.yaml."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class UndocumentedValueError(Exception):
 
 
 def with_table(readme: str, values: str) -> str:
-    """The README with the table of these values between its two markers."""
+    """Return the README with the table of these values between its two markers."""
     before, _, rest = readme.partition(BEGIN)
     _, _, after = rest.partition(END)
     if not after:
@@ -26,14 +26,14 @@ def with_table(readme: str, values: str) -> str:
 
 
 def table(values: str) -> str:
-    """One row a value. Raises UndocumentedValueError."""
+    """Return a Markdown table with one row a value. Raises UndocumentedValueError."""
     rows = ["| value | default | meaning |", "| --- | --- | --- |"]
     rows += [f"| `{path}` | `{json.dumps(default)}` | {meaning} |" for path, default, meaning in documented(values)]
     return "\n".join(rows) + "\n"
 
 
 def documented(values: str) -> Iterator[tuple[str, Any, str]]:
-    """(path, default, comment above it) of every value that has a comment, and of none that has not: its parent's covers it."""
+    """Yield (path, default, comment above it) of every value that has a comment. Its parent's comment covers any other value."""
     content = yaml.safe_load(values)
     parents: list[tuple[int, str]] = []
     comment: list[str] = []

@@ -1,6 +1,7 @@
-"""The bill of materials of the image: the packages that the operator runs with, from requirements.lock, as CycloneDX 1.6 JSON.
+"""The bill of materials of the image: the operator's packages as CycloneDX 1.6 JSON.
 
-Made from the lock alone, so the same lock gives the same bytes, and what is listed is what `pip --require-hashes` installs.
+It depends on requirements.lock and pyproject.toml only, so the same files give the same bytes. `pip --require-hashes` installs exactly
+the listed packages.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ Component = dict[str, Any]
 
 
 def bill_of_materials(lock: str, pyproject: str, version: str) -> dict[str, Any]:
-    """The document for this version."""
+    """Return the document for this version."""
     pins = closure(read(lock), project_needs(pyproject))
     reference = _purl("fairburst", version)
     direct = {name.lower().replace("_", "-") for name in project_needs(pyproject)}
@@ -43,12 +44,12 @@ def bill_of_materials(lock: str, pyproject: str, version: str) -> dict[str, Any]
 
 
 def to_json(document: dict[str, Any]) -> str:
-    """The text of the file."""
+    """Return the text of the file."""
     return json.dumps(document, indent=2) + "\n"
 
 
 def _component(pin: Pin) -> Component:
-    """A package; the hashes are those of its files in the index, any of which may be the one that is installed."""
+    """Return a package. Its hashes are those of all its files in the index, because the installed one depends on the platform."""
     reference = _purl(pin.name, pin.version)
     files = [{"type": "distribution", "url": reference, "hashes": [{"alg": "SHA-256", "content": one}]} for one in pin.hashes]
     return {

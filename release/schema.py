@@ -1,6 +1,6 @@
-"""values.schema.json: what each value may be. The configuration's part is made from fairburst.config, the rest is said here.
+"""values.schema.json: the permitted values of the chart. The part for `config` comes from fairburst.config, the rest is written here.
 
-Every object is closed, so that a misspelt value is refused and named.
+Every object is closed, so that Helm refuses a misspelt value and names it.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from fairburst.config import Config
 
 Schema = dict[str, Any]
 
-# A pod has a service account, its namespace is the release's, the certificate of the webhook is where it is mounted, and ports are values.
+# The chart sets these: a pod has a service account, the release a namespace, the webhook's certificate a mount, and ports are values.
 SET_BY_THE_CHART = ("kubeconfig", "context", "namespace", "webhook", "extender")
 
 
 def values_schema() -> Schema:
-    """The whole schema."""
+    """Return the whole schema."""
     return {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Values of the fairburst chart"} | _VALUES
 
 
 def to_json(schema: Schema) -> str:
-    """The text of the file."""
+    """Return the text of the file."""
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def configuration_schema() -> Schema:
-    """Schema of `config`, from the pydantic models: references put in place, no defaults, what the chart sets itself left out."""
+    """Return the schema of `config` from the pydantic models, with references inlined, without defaults and SET_BY_THE_CHART."""
     whole = Config.model_json_schema(by_alias=True)
     schema = _inlined(whole, whole.get("$defs", {}))
     for name in SET_BY_THE_CHART:
         del schema["properties"][name]
-    schema["properties"]["metrics"]["properties"]["port"]["minimum"] = 1  # probes and scrapes need to know it
+    schema["properties"]["metrics"]["properties"]["port"]["minimum"] = 1  # 0 would choose a port that probes and scrapes don't know
     pool = schema["properties"]["pool"]["properties"]
     pool["name"]["pattern"] = "^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$"
     pool["nodeSelector"]["additionalProperties"] = {"type": "string"}  # labels, not quantities
@@ -62,7 +62,7 @@ def _inlined(node: Schema, definitions: dict[str, Schema]) -> Schema:
 
 
 def _quantities(schema: Schema) -> Schema:
-    """A map's texts may be written as whole numbers, as quantities are."""
+    """Permit whole numbers as a map's values if it holds texts, because users write quantities so."""
     return {"type": ["string", "integer"]} if schema == {"type": "string"} else schema
 
 
@@ -164,6 +164,6 @@ _VALUES = _object(
     cleanup=_object(enabled=_SWITCH, timeoutSeconds=_at_least(10)),
     extraObjects=_OBJECTS,
 ) | {
-    # Put by Helm itself where the chart is a dependency of another one.
+    # Helm adds `global` if the chart is a dependency of another one.
     "patternProperties": {"^global$": {"type": "object"}}
 }

@@ -1,7 +1,7 @@
 """The lives of pods and Jobs, read from the API server's audit log. Times are in seconds since the epoch, exact to a microsecond.
 
-Who ran what is seen from outside: a pod is bound when the API server has answered its binding, runs and ends when KWOK has patched its
-status, and is killed when anyone has deleted or evicted it before. Every contender is measured by the same log.
+Every contender is measured by the same log, from outside: a pod is bound when the API server has answered its binding, runs and ends when
+KWOK has patched its status, and is killed if a client deletes or evicts it before its end.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class JobLife:
 
 @dataclass(slots=True)
 class Record:
-    """What the log says about a run. `requests`: answered requests by user and verb. `refused`: pod creations that a quota refused."""
+    """A run by its log. `requests`: answered requests by user and verb. `refused`: pod creations that a quota refused."""
 
     pods: dict[tuple[str, str], PodLife] = field(default_factory=dict)
     jobs: dict[tuple[str, str], JobLife] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Record:
     refused: int = 0
 
     def see(self, event: Event) -> None:
-        """Take in one event. A request's event is written after its answer: effects of it may stand in the log before it."""
+        """Add one event. The API server logs a request after its answer, so the request's effects may precede it in the log."""
         self.requests[event.user.username.rsplit(":", 1)[-1], event.verb] += 1
         what = event.object_ref
         if what.resource == "jobs" and event.verb == "create" and not what.subresource and event.done:
@@ -124,7 +124,7 @@ class Record:
                 known.killed = seconds(event.request_received_timestamp)
 
     def _advance(self, pod: PodLife, at: float) -> None:
-        """The kubelet patches a pod's status twice: it runs, it has succeeded. It also does when a killed pod is gone."""
+        """Apply the kubelet's next patch of a pod's status: Running, then Succeeded. It also patches a killed pod at its end."""
         if pod.running is None:
             pod.running = at
         elif pod.released is None:
@@ -158,11 +158,11 @@ class AuditLog:
         self._offset = 0
 
     def skip(self) -> None:
-        """Leave out everything so far."""
+        """Ignore all present events."""
         self._offset = self.path.stat().st_size
 
     def read(self) -> Record:
-        """Take in the events since the last call; an unfinished last line waits for the next."""
+        """Add the events since the last call, and return the record. An unfinished last line waits for the next call."""
         with self.path.open("rb") as file:
             file.seek(self._offset)
             text = file.read()

@@ -1,4 +1,4 @@
-"""The peers' binaries, each built from a pinned Go module in `modules/` into the cache of the control plane's."""
+"""The peers' binaries, each built from a pinned Go module in `modules/`, in the cache of the control plane's binaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of a contender: how it is installed, how it sees the queues, and what it adds to their Jobs."""
+"""The interface of a contender: it installs itself, declares the queues and adapts their Jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from e2e.cluster import Cluster
 from fairburst.kube.api.client import ApiClient
 
 JsonObject = dict[str, Any]
-# Every client of the API server that is under test or in everyone's path has the same limit (requests a second, burst).
+# The limit of every client of the API server that is under test or that every pod depends on: requests a second, and burst.
 CLIENT_QPS, CLIENT_BURST = 300, 500
 
 
@@ -33,7 +33,7 @@ class Site:
 
 
 class Contender:
-    """Kubernetes without any controller of its own. A contender overrides what it does differently."""
+    """Kubernetes without any additional controller. A contender overrides the methods in which it differs."""
 
     name = "bare"
     about = "kube-scheduler alone"
@@ -42,15 +42,15 @@ class Contender:
     gangs = False
 
     def plays(self, scenario: Scenario) -> bool:
-        """Return whether it takes part: who evicts does so where all may evict, and who starts no Job whole leaves gangs out."""
+        """Return whether it takes part: in scenarios with eviction only if it evicts, in those with gangs only if it starts Jobs whole."""
         return scenario.evicts == self.evicts and (self.gangs or not scenario.gang)
 
     def cluster_options(self) -> JsonObject:
-        """Return further arguments of `Cluster.start`."""
+        """Return additional arguments of `Cluster.start`."""
         return {}
 
     async def start(self, site: Site) -> None:
-        """Install and start it and declare the scenario's queues; return when it is ready for work."""
+        """Install and start it, and declare the scenario's queues. Return when it is ready for work."""
 
     def dress(self, queue: Queue, job: JsonObject) -> JsonObject:
         """Return the Job as a user of this contender submits it to the queue."""

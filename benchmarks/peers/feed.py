@@ -12,7 +12,7 @@ from benchmarks.peers.audit import AuditLog, JobLife
 from benchmarks.peers.contender import Contender, JsonObject, Site
 from benchmarks.peers.figures import SentBurst
 from benchmarks.peers.scenarios import Burst, Graph, Queue, Scenario, Work
-from e2e.workload.driver import job_object
+from e2e.workload.job_object import job_object
 from e2e.workload.stages import GIB, Stage
 from fairburst.kube.api.errors import AlreadyExists, ApiError
 
@@ -20,12 +20,12 @@ TICK_SECONDS = 0.2
 IN_FLIGHT = 32  # creations of Jobs at a time: 300 a second and more
 REVIVED_AFTER = 5.0
 SUBMIT_SECONDS = 60.0
-TAIL_SECONDS = 5.0  # after the last binding: the requests that it still causes are counted too
+TAIL_SECONDS = 5.0  # after the last binding, to count the requests that it causes
 
 
 @dataclass(slots=True)
 class _GraphRun:
-    """A begun batch job: the name of each Job of it that has been submitted, by its index."""
+    """A started batch job: the names of its submitted Jobs, by index."""
 
     queue: str
     graph: Graph
@@ -52,7 +52,7 @@ class Feed:
         return time.time() - self.site.start
 
     async def run(self) -> None:
-        """Submit everything; return when the scenario's end is reached."""
+        """Submit everything. Return at the end of the scenario."""
         scenario = self.site.scenario
         backlog = {queue: make() for queue, make in scenario.backlog.items()}
         bursts = sorted(scenario.bursts, key=lambda burst: burst.at)
@@ -103,7 +103,7 @@ class Feed:
         return life is not None and life.ended >= self.jobs[queue, name].pods
 
     def _continue(self, group: asyncio.TaskGroup) -> None:
-        """Submit the Jobs of begun graphs whose parents are done; forget graphs that are submitted whole."""
+        """Submit the Jobs of started graphs whose parents are done. Forget graphs whose Jobs are all submitted."""
         for run in self._graphs:
             done = {index for index, name in run.names.items() if self._job_done(run.queue, name)}
             for index, work in enumerate(run.graph):
@@ -142,7 +142,7 @@ class Feed:
         return name
 
     async def _create(self, queue: Queue, body: JsonObject) -> None:
-        """Create a Job, again if the API server or a webhook in its path is away."""
+        """Create a Job. Retry while the API server, or a webhook that it calls, is unavailable."""
         deadline = time.monotonic() + SUBMIT_SECONDS
         while True:
             try:

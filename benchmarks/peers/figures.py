@@ -15,7 +15,7 @@ from benchmarks.peers.audit import JobLife, PodLife
 
 @dataclass(frozen=True, slots=True)
 class SentBurst:
-    """A burst as it was sent: its Jobs, its pods, and the seconds in which all of it should be done."""
+    """A burst as it was sent: its Jobs, its pods, and the seconds within which all of it should be done."""
 
     queue: str
     jobs: tuple[str, ...]
@@ -25,7 +25,7 @@ class SentBurst:
 
 @dataclass(frozen=True, slots=True)
 class BurstTimes:
-    """One burst as it went, in seconds from its arrival; infinite for what had not happened when the run ended."""
+    """The times of one burst, in seconds from its arrival; infinite if the run ended before."""
 
     queue: str
     bound: float
@@ -35,7 +35,7 @@ class BurstTimes:
 
 
 def burst_times(burst: SentBurst, jobs: Mapping[tuple[str, str], JobLife]) -> BurstTimes:
-    """Return how a burst went. A killed pod counts as never bound: its successor does."""
+    """Return the times of a burst. A killed pod counts as never bound; its successor counts."""
     lives = [jobs[burst.queue, name] for name in burst.jobs if (burst.queue, name) in jobs]
     if not lives:
         return BurstTimes(burst.queue, math.inf, math.inf, False)
@@ -59,7 +59,7 @@ def place_seconds(pods: Iterable[PodLife], start: float, end: float) -> dict[str
 
 
 def lost_seconds(pods: Iterable[PodLife]) -> float:
-    """Return the place-seconds of work that was killed before its end."""
+    """Return the place-seconds that killed pods had run."""
     return sum(pod.killed - pod.bound for pod in pods if pod.killed is not None and pod.bound is not None)
 
 

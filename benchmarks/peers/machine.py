@@ -23,7 +23,7 @@ class Spent:
         self._marks = {pid: found[0] for pid in processes.values() if (found := read(pid)) is not None}
 
     def add(self, processes: dict[str, int]) -> None:
-        """Add what these processes have spent since the mark, or since their start if they are younger."""
+        """Add the use of these processes since the mark, or since their start if they are younger."""
         for name, pid in processes.items():
             found = read(pid)
             if found is not None:

@@ -19,7 +19,7 @@ from benchmarks.peers.scenarios import SCENARIOS
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE, RESULTS = DOCS / "peers.md", DOCS / "peers" / "results.csv"
 INTRODUCTION = Path(__file__).parent / "introduction.md"
-CLEARLY = 0.02  # a difference of the medians below this part is not told as better
+CLEARLY = 0.02  # medians that differ by a smaller part count as equal
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Horizontal bars with their spread, as a small SVG that reads the same on a light and a dark page."""
+"""Horizontal bars with their spread, as a small SVG that is legible on light and dark pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OURS, OTHERS, MARK = "#1f77b4", "#8c8c8c", "#d62728"
 
 
 def bars(title: str, rows: Sequence[tuple[str, float, float, float]]) -> str:
-    """Return a chart of (name, least, median, most); an infinite median is a bar to the edge that says never."""
+    """Return a chart of (name, least, median, most). An infinite median is a bar to the edge, labelled "never"."""
     finite = [abs(value) for row in rows for value in row[1:] if math.isfinite(value)]
     room, largest = WIDTH - LABEL - 90, max([*finite, 1e-9])
     zero = LABEL + (room * _lowest(rows) / (largest + _lowest(rows)) if _lowest(rows) else 0.0)

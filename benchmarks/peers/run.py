@@ -67,7 +67,7 @@ async def _run(cluster: Cluster, contender: Contender, scenario: Scenario, folde
         site = Site(cluster, client, scenario, folder, time.time() + PREPARED_SECONDS + 0.15 * len(scenario.queues))
         await contender.start(site)
         if not any(queue.promise is not None and queue.promise.first_at is not None for queue in scenario.queues):
-            site = replace(site, start=time.time() + SETTLED_SECONDS)  # no one was told when the workload begins
+            site = replace(site, start=time.time() + SETTLED_SECONDS)  # no declaration depends on the start
         log, spent = AuditLog(cluster.audit_log), Spent()
         log.skip()
         components = {name: pid for name, pid in cluster.status().items() if pid is not None}

@@ -1,6 +1,6 @@
 """The workloads of the comparison, seeded or from public traces: every contender gets the same. A pod is one place: a core and a GiB.
 
-`size` scales pods and places alike; 1 is the stated size, which wants a quiet machine with four cores or more.
+`size` scales pods and places alike; 1 is the stated size, which needs an otherwise idle machine with four cores or more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BATCH_SECONDS = 20.0  # mean run of a batch pod; a Job's pods run equally long, 
 TPCH = "dagsched-tpch"
 FAR_APART = 600  # seconds between the bursts of a queue that sends only one
 FULL_AFTER = 50.0  # the cluster is full and its pods no longer start and end together
-LONGEST_WAIT = 240.0  # seconds that a burst is given before the run ends
+LONGEST_WAIT = 240.0  # seconds after a burst's arrival at which the run ends, even if the burst is not done
 
 
 @dataclass(frozen=True, slots=True)

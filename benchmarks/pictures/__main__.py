@@ -18,12 +18,12 @@ from benchmarks.pictures.terminal import record, svg
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 COMMANDS = ("status", "explain reporting", f"eta {WAITING_JOB[1]} -n {WAITING_JOB[0]}", "plan --capacity -30%")
 TITLE = "A terminal with fairburst status, explain, eta and plan"
-SETTLE_SECONDS = 150.0  # in which some bursts have come and gone
+SETTLE_SECONDS = 150.0  # enough for some bursts to arrive and end
 PATIENCE_SECONDS = 120.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Make the pictures that are asked for, all by default."""
+    """Make the requested pictures, all by default."""
     wanted = set(arguments) or {"terminal", "dashboard"}
     if not wanted <= {"terminal", "dashboard"}:
         print(f"expected terminal, dashboard or nothing, found {' '.join(arguments)}", file=sys.stderr)
@@ -64,7 +64,7 @@ def dashboard(found: Scene, folder: Path) -> None:
 
 
 def during_a_burst(found: Scene) -> None:
-    """Wait until the burst of `clickstream` runs, and a moment more."""
+    """Wait until the burst of `clickstream` has run for a moment."""
     found.until(lambda: found.window_is("clickstream", "Open"), PATIENCE_SECONDS)
     found.run_for(4.0)
 

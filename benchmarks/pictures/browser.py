@@ -17,7 +17,7 @@ from playwright.sync_api import Page, sync_playwright
 
 SIZES = {"desktop": (1200, 760), "phone": (390, 760)}
 SCHEMES: tuple[Any, ...] = ("light", "dark")
-COLORS = 96  # of a picture; more are not seen
+COLORS = 96  # of a picture; more make no visible difference
 ANSWER_MILLISECONDS = 90_000
 
 
@@ -39,20 +39,20 @@ def served(command: Sequence[str], log: Path) -> Iterator[str]:
 
 
 def explain(page: Page) -> None:
-    """Ask why the queue has what it has."""
+    """Show the explanation of the queue's allocation."""
     page.get_by_role("button", name="Explain").click()
     page.wait_for_selector("section:last-child strong", timeout=ANSWER_MILLISECONDS)
 
 
 def less_capacity(page: Page) -> None:
-    """Ask what a third of the capacity fewer would do."""
+    """Show the effect of a third less capacity."""
     page.get_by_label("Capacity").fill("-30%")
     page.get_by_role("button", name="Try").click()
     page.wait_for_selector(".verdict", timeout=ANSWER_MILLISECONDS)
 
 
 def when_it_starts(namespace: str, name: str) -> Callable[[Page], None]:
-    """Ask when a Job starts."""
+    """Return an action that shows when a Job will start."""
 
     def asked(page: Page) -> None:
         page.get_by_label("Namespace").fill(namespace)
@@ -66,7 +66,7 @@ def when_it_starts(namespace: str, name: str) -> Callable[[Page], None]:
 
 
 def photograph(address: str, pages: dict[str, tuple[str, str, Callable[[Page], None]]], folder: Path) -> None:
-    """Write `<page>-<size>-<scheme>.png` for each page: its hash, a selector that is there when it is drawn, and what to do then."""
+    """Write `<page>-<size>-<scheme>.png` for each page, given as its hash, a selector that exists once it is drawn, and an action then."""
     chromium = next((found for name in ("chromium", "google-chrome") if (found := shutil.which(name))), None)
     if chromium is None:
         raise RuntimeError("expected a Chromium: `make browser` installs Debian's")

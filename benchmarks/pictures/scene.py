@@ -1,6 +1,6 @@
 """The scene of the pictures: ten nodes, four latency queues of all classes, five batch queues, and work that keeps them busy.
 
-A real control plane and a real operator; only the nodes are played (e2e/cluster). `Scene.run_for` sends the bursts when they are due.
+Control plane and operator are real, only the nodes are simulated (e2e/cluster). `Scene.run_for` sends the bursts when they are due.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 
 API = "fairburst.dev/v1alpha1"
-# namespace: cores of a burst, its seconds, the seconds from one to the next, its deadline
+# namespace: cores of a burst, its seconds, the seconds from one burst to the next, its deadline
 BURSTS = {
     "clickstream": (30, 20, 90, 45),
     "alerts": (24, 15, 120, 60),
     "pricing": (110, 20, 300, 45),
     "reporting": (100, 60, 300, 90),
 }
-PERIODIC, FIRST_SECONDS = "alerts", 60.0  # the others come when they come
-# namespace: weight, cores wanted, seconds of a task
+PERIODIC, FIRST_SECONDS = "alerts", 60.0  # the other queues are sporadic
+# namespace: weight, cores demanded, seconds of a task
 BATCH = {"training": (3, 120, 15), "nightly-etl": (1, 40, 10), "ci-builds": (1, 6, 20)}
 WHOLE, WHOLE_JOBS = "research", 100  # its Jobs start whole, in order
 WAITING_JOB = (WHOLE, f"sweep-{WHOLE_JOBS}")
@@ -96,7 +96,7 @@ class Scene:
         self._create({"apiVersion": "v1", "kind": "List", "items": sweep})
 
     def wait_in_line(self) -> None:
-        """Create one Job more, the last in line."""
+        """Create one more Job, the last in its queue."""
         self._create(job(*WAITING_JOB, 8, 20))
 
     def fairburst(self, *arguments: str) -> list[str]:
@@ -116,7 +116,7 @@ class Scene:
 
 
 def job(namespace: str, name: str, cores: int, seconds: int, rounds: int = 1) -> dict[str, Any]:
-    """Return a Job of pods of two cores that run for `seconds`; `rounds` times over."""
+    """Return a Job whose pods have two cores and run for `seconds`; with `rounds`, as many times as many pods."""
     pods = cores // CORES_OF_A_POD
     requests = {"cpu": str(CORES_OF_A_POD), "memory": f"{CORES_OF_A_POD}Gi"}
     return {
@@ -136,7 +136,7 @@ def job(namespace: str, name: str, cores: int, seconds: int, rounds: int = 1) ->
 
 
 def without_requests(namespace: str) -> dict[str, Any]:
-    """Return a Deployment whose pods ask for nothing, which a quota refuses."""
+    """Return a Deployment whose pods have no requests, which a quota refuses."""
     labels = {"app": "notebook"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "notebook", "image": "notebook"}]}}
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}

@@ -1,7 +1,7 @@
-"""A terminal's recording as one animated SVG: commands are typed, their output appears, and it begins again.
+"""A terminal recording as one animated SVG: it types each command, shows its output, and starts again.
 
-The file needs nothing else: no script, no font and no address. It has its own dark ground, so that it reads the same on a light page and
-on a dark one. Where animation is off, the first command and its output stand still.
+The file is self-contained: no script, no font and no address. It has its own dark background, so it looks the same on light and dark pages.
+With animation off it shows the first command and its output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COLUMNS = 80
 CHARACTER, LINE, MARGIN, TITLE = 8.43, 19, 16, 30
 TYPED_SECONDS, PAUSE_SECONDS, LINE_SECONDS, SHORTEST_SECONDS, LONGEST_WAIT_SECONDS = 0.045, 0.5, 0.4, 4.0, 1.5
 GROUND, BAR, INK, DIM, PROMPT = "#161b22", "#21262d", "#e6edf3", "#9aa4af", "#7ee787"
-# By the number of a terminal's colour; those of 8 to 15 are the same, brighter.
+# By the number of a terminal's colour. The colours 8 to 15 are brighter forms of these.
 COLORS = {
     1: ("red", "#ff7b72"),
     2: ("green", "#7ee787"),
@@ -38,7 +38,7 @@ COLORS = {
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """A command and what it printed, within `seconds`."""
+    """A command and its output, which came within `seconds`."""
 
     command: str
     lines: tuple[Text, ...]
@@ -46,7 +46,7 @@ class Screen:
 
 
 def record(command: str, program: Sequence[str], environment: Mapping[str, str], folder: Path) -> Screen:
-    """Run a command on a terminal of 80 columns. `program` is what runs, `command` what a user types. Any exit status is accepted."""
+    """Run `program` on a terminal of 80 columns, and show it as `command`, which a user types. Any exit status is accepted."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS, 0, 0))
     given = {**environment, "TERM": "xterm-256color", "COLUMNS": str(COLUMNS)}
@@ -58,7 +58,7 @@ def record(command: str, program: Sequence[str], environment: Mapping[str, str],
         while chunk := os.read(ours, 65536):
             said += chunk
     except OSError:
-        pass  # how Linux tells that the other end is closed
+        pass  # Linux reports a closed other end so
     finally:
         os.close(ours)
         running.wait(60)
@@ -67,7 +67,7 @@ def record(command: str, program: Sequence[str], environment: Mapping[str, str],
 
 
 def wrapped(text: str) -> Iterator[Text]:
-    """Yield lines of the terminal's width: longer ones go on in the next, as on a terminal."""
+    """Yield lines of the terminal's width: longer lines are wrapped, as on a terminal."""
     for line in text.split("\n"):
         found = Text.from_ansi(line)
         yield from found.divide(range(COLUMNS, len(found), COLUMNS))
@@ -121,7 +121,7 @@ def _shown(screen: Screen) -> float:
 
 
 def _style(number: int, screen: Screen, start: float, leaves: float, end: float) -> str:
-    """Keyframes: the screen is there from its start until the next; its cover runs off the command; its output comes after that."""
+    """Return keyframes: the screen is visible from its start until the next; its cover moves off the command; then its output appears."""
 
     def at(seconds: float) -> str:
         return f"{100 * seconds / end:.3f}%"
@@ -148,7 +148,7 @@ def _style(number: int, screen: Screen, start: float, leaves: float, end: float)
 def _drawn(number: int, screen: Screen) -> str:
     top = TITLE + MARGIN + LINE - 5
     start = MARGIN + 2 * CHARACTER
-    # A cover the size of a line, led by the cursor, moves off the command as it is typed; it stands behind it where nothing is animated.
+    # A cover of a line's size, with the cursor at its front, moves off the command as it is typed. Without animation it is right of it.
     cover = (
         f'<g class="c{number}" transform="translate({len(screen.command) * CHARACTER:.1f} 0)">'
         f'<rect x="{start:.1f}" y="{top - 14}" width="{(COLUMNS - 3) * CHARACTER:.0f}" height="{LINE}" fill="{GROUND}"/>'
@@ -164,7 +164,7 @@ def _drawn(number: int, screen: Screen) -> str:
 
 
 def _spans(line: Text) -> str:
-    """Return a line's runs of one style each."""
+    """Return a line as runs of characters with one style each."""
     styles = [Style.null()] * len(line.plain)
     for span in line.spans:
         style = span.style if isinstance(span.style, Style) else Style.parse(span.style)

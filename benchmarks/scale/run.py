@@ -99,12 +99,13 @@ async def _fed(cluster: Cluster, client: ApiClient, work: Workload, seconds: flo
 async def _until_bound(driver: WorkloadDriver, work: Workload) -> float:
     """Return the seconds from the first Job to the last pod bound, or ended; infinite if that takes too long."""
     running = asyncio.create_task(driver.run(LONGEST_SECONDS, drain_seconds=0.0))
+    progress = driver.progress
     try:
         while not running.done():
             await asyncio.sleep(0.1)
-            there = sum(driver.tasks_done.values()) if work.finish else driver.started_pods
+            there = sum(progress.tasks_done.values()) if work.finish else progress.started_pods
             if there >= (work.pods or 0):
-                return driver.now - (driver.bursts[0].arrival if driver.bursts else 0.0)
+                return driver.now - (progress.bursts[0].arrival if progress.bursts else 0.0)
         running.result()
         return float("inf")
     finally:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from e2e.workload.driver import LatencyPlan, PlannedBurst, ThroughputPlan
+from e2e.workload.plans import LatencyPlan, PlannedBurst, ThroughputPlan
 from e2e.workload.stages import GIB, DagJob, Stage
 
 NODE_CPU, NODE_MEMORY_GIB = 32, 64

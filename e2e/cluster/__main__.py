@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from e2e.cluster.build import ensure_binaries, ensure_helm, print_progress
-from e2e.cluster.cluster import Cluster, cluster_names
+from e2e.cluster.cluster import Cluster
 from e2e.cluster.errors import ClusterError, nearest
+from e2e.cluster.state import cluster_names
 from e2e.cluster.versions import DEFAULT_KUBERNETES, KUBERNETES_VERSIONS
 
 DEFAULT_NAME = "default"

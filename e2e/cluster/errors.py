@@ -1,4 +1,4 @@
-"""The single error type of this package: what was expected, what was found, what to do."""
+"""The single error type of this package. Its messages say what was expected, what was found and what to do."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ from e2e.demo.summary import WARM_UP_SECONDS, summary
 from e2e.demo.table import Screen
 from e2e.harness import OperatorError, OperatorProcess, end_in_good_order, uninstall_manifests
 from e2e.kind.cluster import KindCluster, KindError, at_hand
-from e2e.workload.driver import WorkloadError, cluster_capacity
+from e2e.workload.capacity import cluster_capacity
+from e2e.workload.driver import WorkloadError
 from e2e.workload.metrics import Amounts, WorkloadRecord
 from e2e.workload.stages import TraceError, read_stage_list
 from fairburst.kube.api.client import ApiClient
@@ -118,7 +119,7 @@ def _cluster(arguments: argparse.Namespace, screen: Screen) -> Iterator[Cluster]
 
 
 def _nodes(arguments: argparse.Namespace, folder: Path, made: contextlib.ExitStack, screen: Screen) -> Cluster | None:
-    """A kind cluster, deleted by `made`. None where it cannot be had and was not asked for: the demo then goes on with simulated nodes."""
+    """Return a kind cluster, which `made` deletes. Return None, for simulated nodes, if kind was only the default and can't create one."""
     try:
         nodes = made.enter_context(KindCluster.create(f"fairburst-demo-{os.getpid()}", folder))
         nodes.load()

@@ -56,9 +56,8 @@ async def _draw(of: Scenario, client: ApiClient, driver: WorkloadDriver, *, titl
             except ApiError as error:
                 screen.say(f"no status this time: {error}")
         if driver.now >= 0:
-            table = rows(
-                of, driver.held(), driver.wanted(), driver.bursts, now=driver.now, statuses=statuses, clock=dt.datetime.now(dt.UTC)
-            )
+            seen = driver.progress
+            table = rows(of, seen.held(), seen.wanted(), seen.bursts, now=driver.now, statuses=statuses, clock=dt.datetime.now(dt.UTC))
             waiting = "" if driver.now < of.seconds else ", waiting for open bursts"
             screen.draw(f"{title}, {driver.now:3.0f} s{waiting}", table, driver.now)
         await asyncio.sleep(REFRESH_SECONDS)

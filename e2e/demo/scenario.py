@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from e2e.workload.arrivals import sporadic_arrivals
-from e2e.workload.driver import LatencyPlan, PlannedBurst, ThroughputPlan
 from e2e.workload.metrics import Amounts, fair_shares
+from e2e.workload.plans import LatencyPlan, PlannedBurst, ThroughputPlan
 from e2e.workload.stages import DagJob, Stage, generated_tpch_jobs, read_stage_list, reshaped
 
 SEED = 20

@@ -102,7 +102,7 @@ def aligned(lines: Sequence[Sequence[str]], left: int = 2) -> list[str]:
 
 
 class Screen:
-    """The demo's output. On a terminal tables replace each other in place; elsewhere they are printed as an occasional line."""
+    """The demo's output. On a terminal each table replaces the last one in place; elsewhere `draw` prints an occasional line."""
 
     def __init__(self, output: TextIO | None = None) -> None:
         self.output = output or sys.stdout

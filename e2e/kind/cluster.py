@@ -108,7 +108,7 @@ class KindCluster:
         return cluster
 
     def kubelet_says(self) -> str:
-        """The last line of each node's kubelet, each on a line of its own; empty where there are no nodes."""
+        """Return the last log line of each node's kubelet, one line a node; empty if there are no nodes."""
         found = ""
         try:
             for node in self.nodes():
@@ -188,9 +188,9 @@ def _probe_on(node: str) -> dict[str, Any]:
 
 
 def configuration(folder: Path) -> Path:
-    """kind's configuration: KIND_CONFIG if that is set, else kind.yaml, in `folder` with what kubelets need on this machine's cgroups.
+    """Return the path of kind's configuration: KIND_CONFIG if it is set, else kind.yaml, or its copy in `folder` for cgroup v1.
 
-    From Kubernetes 1.35 on a kubelet refuses to start on cgroup v1 unless it is told otherwise.
+    From Kubernetes 1.35 on a kubelet refuses to start on cgroup v1 unless its configuration permits that.
     """
     chosen = os.environ.get("KIND_CONFIG")
     if chosen:

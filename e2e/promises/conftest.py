@@ -87,7 +87,7 @@ def fairburst(bare_site: Site, request: pytest.FixtureRequest) -> Site:
 
 @pytest.fixture
 def namespaces(bare_site: Site) -> Iterator[Callable[..., list[str]]]:
-    """Factory of namespaces with new names, `namespaces("bursts", "batch")`. They are deleted afterwards, with queues and pods."""
+    """A factory of namespaces with new names, `namespaces("bursts", "batch")`. They are deleted afterwards, with queues and pods."""
     made: list[str] = []
 
     def make(*prefixes: str) -> list[str]:

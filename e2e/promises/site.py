@@ -21,7 +21,7 @@ from e2e.harness import samples_by_name
 from e2e.kind.cluster import KindCluster
 from e2e.promises.reading import JsonObject, Reader
 from e2e.waiting import until
-from e2e.workload.driver import WORKLOAD_IMAGE
+from e2e.workload.job_object import WORKLOAD_IMAGE
 from fairburst.quantity import parse_quantity
 from tests.support.helm import Helm, Values
 

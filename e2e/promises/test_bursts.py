@@ -7,7 +7,7 @@ from collections.abc import Callable
 from e2e.promises.site import PATIENCE_SECONDS, Site, burst, instant, job, started_at, task_spec
 from e2e.waiting import until
 
-# Most of the places: kube-scheduler prefers recent pods when it retries, so a few may be lucky, but not this many.
+# Most of the places: kube-scheduler prefers recent pods when it retries, so a few may start early by chance, but not this many.
 BURST_PODS, BURST_TASK_SECONDS = 8, 4
 BATCH_TASK_SECONDS = 10
 BACKLOG = 3  # batch pods for each place

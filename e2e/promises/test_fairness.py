@@ -12,8 +12,9 @@ from collections.abc import Callable
 import pytest
 
 from e2e.promises.site import Site, burst, cores
-from e2e.workload.driver import LatencyPlan, PlannedBurst, ThroughputPlan, WorkloadDriver
+from e2e.workload.driver import WorkloadDriver
 from e2e.workload.metrics import Amounts, WorkloadRecord, average_dominant_shares, backlogged_fraction, fair_shares
+from e2e.workload.plans import LatencyPlan, PlannedBurst, ThroughputPlan
 from e2e.workload.stages import DagJob, Stage
 from fairburst.kube.api.client import ApiClient
 
@@ -29,7 +30,7 @@ GATED = {"enforcement": "Gate"}
 
 @pytest.mark.timeout(600)
 def test_shares_follow_the_weights_over_two_minutes(fairburst: Site, namespaces: Callable[..., list[str]]) -> None:
-    """Batch of weights 1 and 2 has filled the nodes when a queue of weight 1 sends four times its declaration, and again every 60 s."""
+    """Batch queues of weights 1 and 2 fill the nodes when a queue of weight 1 sends four times its declared burst, and again every 60 s."""
     site = fairburst
     greedy, light, heavy = namespaces("greedy", "light", "heavy")
     weights = {greedy: 1.0, light: 1.0, heavy: 2.0}

@@ -1,15 +1,15 @@
-"""The bounds of every value that comes from outside, applied once, where it enters.
+"""The bounds of every value from outside, applied once, when it is read.
 
-Amounts, counts and durations beyond them are cut: a larger one would have the same effect on any real cluster, so the object that holds it
-is not wrong. Times beyond them are refused where a user declares them, since a window cannot be moved, and cut where Kubernetes reports
-them. Within the bounds sums, products and conversions of all that a cluster holds stay finite and can be written back.
+Larger amounts, counts and durations are cut, because they have the same effect on any real cluster. Times out of bounds are refused if a
+user declares them, since a window cannot be moved, and cut if Kubernetes reports them. Within the bounds, sums, products and conversions
+over a whole cluster stay finite and can be written back.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-# Resource units: 2^61, a quarter of the largest Kubernetes quantity, so that a level, what lags behind it and one pod more can be written.
+# Resource units: 2^61, a quarter of the largest Kubernetes quantity, so that the sum of a level, its lag and one pod can be written.
 MOST_AMOUNT = 2.0**61
 # Pods of one object. A Job may ask for two billion; no cluster has a tenth of this.
 MOST_PODS = 10**7
@@ -20,20 +20,20 @@ EARLIEST_EPOCH, LATEST_EPOCH = EARLIEST.timestamp(), LATEST.timestamp()
 
 
 def bounded_amount(amount: float) -> float:
-    """An amount of a resource between zero and `MOST_AMOUNT`."""
+    """Return an amount of a resource, cut to between zero and `MOST_AMOUNT`."""
     return min(max(amount, 0.0), MOST_AMOUNT)
 
 
 def bounded_count(count: int) -> int:
-    """A number of pods between zero and `MOST_PODS`."""
+    """Return a number of pods, cut to between zero and `MOST_PODS`."""
     return min(max(count, 0), MOST_PODS)
 
 
 def bounded_duration(seconds: float) -> float:
-    """A duration between zero and `LONGEST_SECONDS`."""
+    """Return a duration, cut to between zero and `LONGEST_SECONDS`."""
     return min(max(seconds, 0.0), LONGEST_SECONDS)
 
 
 def bounded_epoch(seconds: float) -> float:
-    """A time, seconds since the epoch, between 1970 and 3000."""
+    """Return a time, seconds since the epoch, cut to between 1970 and 3000."""
     return min(max(seconds, EARLIEST_EPOCH), LATEST_EPOCH)

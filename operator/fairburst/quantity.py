@@ -1,7 +1,7 @@
 """Kubernetes quantities ("500m", "1.5Gi", "2e3") to natural units (cores, bytes, devices) and back, exactly.
 
-Grammar and canonical form: apimachinery's pkg/api/resource/quantity.go. Two of its rules show here: a value finer than
-a nano unit is rounded up to one (away from zero), and a value beyond 2^63 - 1 counts as that.
+Grammar and canonical form: apimachinery's pkg/api/resource/quantity.go. Two of its rules apply here: a value finer than a nano unit is
+rounded up to one (away from zero), and a value beyond 2^63 - 1 counts as that.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _MULTIPLIERS: dict[str, Fraction] = (
     | {suffix: Fraction(1024**power) for power, suffix in enumerate(_BINARY_SUFFIXES, 1)}
 )
 _PATTERN = re.compile(r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]([+-]?[0-9]+)|([numkMGTPE]|[KMGTPE]i)?)")
-_MAX_TEXT = 64  # characters; real ones have fewer than 20, and digits without end would be work without end
-_MAX_EXPONENT = 40  # anything larger is beyond the largest quantity or below the smallest already
+_MAX_TEXT = 64  # characters; bounds the parsing of many digits, while real quantities have fewer than 20
+_MAX_EXPONENT = 40  # larger exponents are beyond the largest quantity or below the smallest
 _LARGEST = Fraction(2**63 - 1)
 _NANO = 10**9
 
-# Resources counted in bytes: shown with binary suffixes where one divides them.
+# Resources counted in bytes, which are written with a binary suffix if one divides them.
 BYTE_RESOURCES = frozenset({"memory", "ephemeral-storage"})
 
 
@@ -35,7 +35,7 @@ class QuantityError(ValueError):
 
 
 def parse_exact(value: str | int) -> Fraction:
-    """The quantity as an exact number of natural units. Raises QuantityError, which names the text and what was expected."""
+    """Return the quantity as an exact number of natural units. Raises QuantityError, which names the text and what was expected."""
     if isinstance(value, int) and not isinstance(value, bool):
         return _clamp(Fraction(value))
     match = _PATTERN.fullmatch(value) if isinstance(value, str) and len(value) <= _MAX_TEXT else None
@@ -58,7 +58,7 @@ def _clamp(value: Fraction) -> Fraction:
 
 @functools.lru_cache(maxsize=65536)
 def parse_quantity(value: str | int) -> float:
-    """The quantity in natural units, as the nearest float, cut at `MOST_AMOUNT`. Cached: a cluster uses few different texts.
+    """Return the quantity in natural units, as the nearest float, cut at `MOST_AMOUNT`. Cached: a cluster uses few different texts.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def parse_quantity(value: str | int) -> float:
 
 
 def charged_quantity(resource: str, value: str | int) -> float:
-    """The quantity as Kubernetes charges it: cpu rounded up to a whole millicore, everything else to a whole unit; cut at `MOST_AMOUNT`.
+    """Return the quantity as quotas count it: cpu rounded up to a millicore, everything else to a whole unit; cut at `MOST_AMOUNT`.
 
     `format_quantity` writes exactly these values, so parse and format are inverses on them.
     """
@@ -82,8 +82,8 @@ def charged_quantity(resource: str, value: str | int) -> float:
 def format_quantity(resource: str, value: float) -> str:
     """Write natural units as a canonical quantity: cpu to the nearest millicore, everything else to the nearest whole unit.
 
-    Canonical is what the API server itself would store, so that a comparison of texts finds no difference where there is
-    none: the largest suffix that leaves a whole number, binary for bytes where one divides them ("1500m", "2k", "800Gi").
+    The canonical form is that of the API server, so that equal quantities have equal texts: the largest suffix that leaves a whole number,
+    binary for bytes if one divides them ("1500m", "2k", "800Gi").
 
     Raises
     ------
@@ -91,7 +91,7 @@ def format_quantity(resource: str, value: float) -> str:
 
     Notes
     -----
-    Cached: the same levels are written and compared round after round.
+    Cached, because rounds write and compare the same levels repeatedly.
     """
     if not math.isfinite(value) or abs(value) > _LARGEST:
         raise QuantityError(f"expected a finite number of {resource} no larger than 2^63 - 1, found {value!r}")

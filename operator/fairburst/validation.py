@@ -1,4 +1,4 @@
-"""pydantic's errors as sentences a person can act on: where, what was expected, what was found; for a wrong key the nearest right one."""
+"""pydantic's errors as sentences for users: the place, what was expected, what was found, and for a wrong key the nearest valid one."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _LONGEST_FOUND = 80  # characters of a found value that a message repeats
 
 
 def problems_of(error: ValidationError, known_keys: Sequence[str], prefix: str = "") -> list[str]:
-    """One sentence a problem. `known_keys` are the dotted paths a wrong key is compared with; `prefix` goes before every path."""
+    """Return one sentence a problem. `known_keys`: the valid keys as dotted paths; `prefix` precedes every path."""
     return [_sentence(details, known_keys, prefix) for details in error.errors(include_url=False)]
 
 
 def found(value: Any) -> str:
-    """The found value, cut to a length that a condition or a log line can carry."""
+    """Return the found value, cut to a length that fits into a condition or a log line."""
     text = repr(value)
     return text if len(text) <= _LONGEST_FOUND else f"{text[:_LONGEST_FOUND]}... ({len(text)} characters)"
 
 
 def path_of(parts: Sequence[str | int]) -> str:
-    """A dotted path with list indices in brackets, as the API server writes it."""
+    """Return a dotted path with list indices in brackets, as the API server writes it."""
     text = ""
     for part in parts:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
@@ -44,7 +44,7 @@ def _sentence(details: Any, known_keys: Sequence[str], prefix: str) -> str:
 
 
 def _expected(kind: str, details: Any) -> str:
-    if kind == "value_error":  # ours: a whole clause, which may say what was found itself
+    if kind == "value_error":  # raised by our validators: a whole clause, which may already contain the found value
         return str(details["ctx"]["error"]).split(", found ")[0]
     if kind in {"model_type", "dict_type"}:
         return "expected keys and values"
@@ -56,7 +56,7 @@ def _expected(kind: str, details: Any) -> str:
 
 
 def _nearest(path: str, known_keys: Sequence[str]) -> str | None:
-    """The known path closest to a wrong one; by its last key where the whole path has no likeness (a key in the wrong group)."""
+    """Return the known path closest to a wrong one, by its last key if the whole path is not similar (a key in the wrong group)."""
     close = difflib.get_close_matches(path, known_keys, n=1, cutoff=0.75)
     if close:
         return close[0]

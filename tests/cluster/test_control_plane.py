@@ -19,8 +19,8 @@ from e2e.cluster import Cluster, ClusterError
 from e2e.cluster import cluster as cluster_module
 from e2e.cluster.build import missing
 from e2e.cluster.cache import clusters_folder
-from e2e.cluster.cluster import reap_orphans
 from e2e.cluster.components import Ports
+from e2e.cluster.control_plane import reap_orphans
 from e2e.cluster.processes import read_state
 from e2e.cluster.versions import tools
 
@@ -208,13 +208,13 @@ def test_component_that_dies_at_start_is_named_with_its_last_words() -> None:
 
 
 def test_port_that_somebody_took_meanwhile_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    free = cluster_module._free_ports
+    free = cluster_module.free_ports
     said: list[str] = []
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         draws = iter([Ports(etcd=free().etcd, etcd_peer=taken.getsockname()[1], apiserver=free().apiserver)])
-        monkeypatch.setattr(cluster_module, "_free_ports", lambda: next(draws, None) or free())
+        monkeypatch.setattr(cluster_module, "free_ports", lambda: next(draws, None) or free())
         with Cluster.start(name_of("ports"), report=said.append) as cluster:
             cluster.kubectl("get", "namespaces")
     assert any("took one of its ports" in line for line in said)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from e2e.workload.arrivals import compressed_bursts, read_requests, request_trace
-from e2e.workload.driver import LatencyPlan, PlannedBurst
+from e2e.workload.plans import LatencyPlan, PlannedBurst
 from e2e.workload.stages import GIB, DagJob, Stage, data_folder, reshaped, tpch_jobs
 from fairburst.policy.model import GuaranteeClass, Periodic, QueueSpec
 from fairburst.recording.lines import Outcome, RecordedRound

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from e2e.workload.driver import LatencyPlan
+from e2e.workload.plans import LatencyPlan
 from e2e.workload.stages import DagJob, Stage
 from fairburst.kube.shadow import ObservingEngine
 from fairburst.policy.baselines import Policy

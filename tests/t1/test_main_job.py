@@ -21,8 +21,9 @@ import yaml
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.workload.arrivals import compressed_bursts, read_requests, request_trace
-from e2e.workload.driver import LatencyPlan, PlannedBurst, ThroughputPlan, WorkloadDriver
+from e2e.workload.driver import WorkloadDriver
 from e2e.workload.metrics import Amounts, WorkloadRecord, average_dominant_shares, backlogged_fraction
+from e2e.workload.plans import LatencyPlan, PlannedBurst, ThroughputPlan
 from e2e.workload.stages import GIB, DagJob, Stage, data_folder, reshaped, tpch_jobs
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.names import QUOTA_NAME

@@ -20,8 +20,9 @@ from e2e.cluster import Cluster
 from e2e.demo.phase import wait_for_admission
 from e2e.demo.scenario import PLAYED, plans, queue_objects, scenario
 from e2e.harness import OperatorProcess
-from e2e.workload.driver import LatencyPlan, PlannedBurst, ThroughputPlan, WorkloadDriver
+from e2e.workload.driver import WorkloadDriver
 from e2e.workload.metrics import Amounts, average_dominant_shares
+from e2e.workload.plans import LatencyPlan, PlannedBurst, ThroughputPlan
 from e2e.workload.stages import GIB, DagJob, Stage
 from fairburst.kube.api.client import ApiClient
 

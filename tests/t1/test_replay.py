@@ -19,8 +19,9 @@ import yaml
 
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
-from e2e.workload.driver import LatencyPlan, WorkloadDriver
+from e2e.workload.driver import WorkloadDriver
 from e2e.workload.metrics import Amounts, WorkloadRecord
+from e2e.workload.plans import LatencyPlan
 from fairburst.cli.main import main
 from fairburst.kube.api.client import ApiClient
 from tests.support.five_minutes import CONFIG, NODE_CPU, NODE_MEMORY, NODES, SECONDS, WITHIN, compare, plans, queue_documents

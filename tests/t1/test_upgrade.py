@@ -66,13 +66,13 @@ class Watcher:
     def _follow(self) -> None:
         while not self._stop.wait(SAMPLE_SECONDS):
             now = time.time()
-            quotas = self.cluster._request("GET", "/api/v1/resourcequotas")["items"]
+            quotas = self.cluster.request("GET", "/api/v1/resourcequotas")["items"]
             enforced = {one["metadata"]["namespace"] for one in quotas if one.get("status", {}).get("hard")}
             self.without_quota += [(now, name) for name in MANAGED if name not in enforced]
             for name in (HARD, NEXT):
-                stored = self.cluster._request("POST", f"/api/v1/namespaces/{name}/pods?dryRun=All", probe())
+                stored = self.cluster.request("POST", f"/api/v1/namespaces/{name}/pods?dryRun=All", probe())
                 self.classes.append((now, name, stored["spec"].get("priorityClassName", "")))
-            for pod in self.cluster._request("GET", "/api/v1/pods")["items"]:
+            for pod in self.cluster.request("GET", "/api/v1/pods")["items"]:
                 metadata = pod["metadata"]
                 self.pods[metadata["uid"]] = metadata["namespace"], pod["spec"].get("priorityClassName", "")
             self.looks += 1

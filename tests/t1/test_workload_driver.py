@@ -8,8 +8,10 @@ import time
 import pytest
 
 from e2e.cluster import Cluster
-from e2e.workload.driver import LatencyPlan, PlannedBurst, ThroughputPlan, WorkloadDriver, WorkloadError, cluster_capacity
+from e2e.workload.capacity import cluster_capacity
+from e2e.workload.driver import WorkloadDriver, WorkloadError
 from e2e.workload.metrics import Amounts, average_dominant_shares, backlogged_fraction, largest_total_share
+from e2e.workload.plans import LatencyPlan, PlannedBurst, ThroughputPlan
 from e2e.workload.stages import GIB, DagJob, Stage
 from fairburst.kube.api.client import ApiClient
 

@@ -1,4 +1,4 @@
-"""The contenders, each in one file with a table `CONTENDERS` of its variants. A file put here takes part."""
+"""The contenders, each in one file with a table `CONTENDERS` of its variants. Every file in this folder takes part."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.peers.contender import Contender
 
 
 def contenders() -> dict[str, Callable[[], Contender]]:
-    """Return how to make each contender, by name."""
+    """Return the constructor of each contender, by name."""
     known: dict[str, Callable[[], Contender]] = {}
     for module in sorted(pkgutil.iter_modules(__path__), key=lambda found: found.name):
         known |= importlib.import_module(f"{__name__}.{module.name}").CONTENDERS

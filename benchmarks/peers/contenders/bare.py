@@ -44,7 +44,7 @@ class Priority(Contender):
 
 
 def static_limits(scenario: Scenario) -> dict[str, int]:
-    """Return the places of each queue: what it declares, else an equal part of what the others leave."""
+    """Return the places of each queue: its declared places, else an equal part of the undeclared ones."""
     declared = {queue.name: queue.promise.pods for queue in scenario.queues if queue.promise is not None}
     batch = [queue.name for queue in scenario.queues if queue.promise is None]
     left = max(len(batch), scenario.places - sum(declared.values()))

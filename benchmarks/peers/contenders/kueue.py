@@ -1,6 +1,6 @@
 """Kueue, built from its module and installed from its own manifests, with a ClusterQueue a tenant in one cohort.
 
-Favourable to it: only the integration that the workload needs (batch/job) and that integration's webhooks, no visibility server, no
+The setup favours Kueue: only the integration that the workload needs (batch/job) and its webhooks, no visibility server, no
 WaitForPodsReady, and burst Jobs of ten pods, because it admits a Job whole.
 """
 
@@ -66,7 +66,7 @@ class Kueue(Contender):
         binary, source = build("kueue")["kueue"], module_source("kueue")
         rendered = site.cluster.kubectl("kustomize", str(source / "config" / "default"))
         port, self._health = free_port(), free_port()
-        # The first is the name that its rotation expects in an authority; any other one would be replaced.
+        # Kueue's certificate rotation expects the first name in an authority and would replace a certificate with another one.
         names = ["kueue-ca", f"kueue-webhook-service.{NAMESPACE}.svc", "localhost"]
         certificates = write_self_signed(site.folder / "kueue", names, days=365)
         manifests = [_adapted(each, port, certificates) for each in yaml.safe_load_all(rendered) if each["kind"] not in LEFT_OUT]
@@ -124,7 +124,7 @@ class Kueue(Contender):
             connection.close()
 
     async def _declare(self, site: Site) -> None:
-        # The probe is green before the webhook serves, and the first request to it may still fail.
+        # The probe succeeds before the webhook serves, so the first requests may fail.
         flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "all"}}
         await _retried(lambda: site.client.create(f"{API}/resourceflavors", flavor))
         nominal = self._nominal(site.scenario)

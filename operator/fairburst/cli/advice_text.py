@@ -1,4 +1,4 @@
-"""Advice in words, and as the command that carries it out."""
+"""Advice as a sentence, and as the command that applies it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _FIELDS = ("weight", "burst", "arrival", "limits", "suspended")
 
 
 def as_data(advice: Advice, spec: QueueSpec, nodes: int = 0, window_seconds: int = 0) -> dict[str, Any]:
-    """Return one piece of advice: `change` in words, `command` to run, `patch` of the queue's spec (None where the pool changes).
+    """Return one piece of advice: `change` as a sentence, `command` to run, `patch` of the queue's spec (None if the pool changes).
 
-    nodes: of the pool now; 0: not known. window_seconds: for how long capacity must be there before promises count it; 0: not known.
+    nodes: of the pool now; 0: not known. window_seconds: how long capacity must exist before promises count it; 0: not known.
     """
     granted = advice.granted.value if advice.granted is not None else None
     if advice.spec is None:

@@ -30,7 +30,7 @@ def not_negative(value: float | None) -> float | None:
 
 
 def writable_folder(path: Path | None) -> Path | None:
-    """Return the path if files can be written there once the folder is made. Makes nothing."""
+    """Return the path if files can be written there once the folder exists. This check creates nothing."""
     if path is None:
         return None
     path = path.expanduser()
@@ -65,7 +65,7 @@ def readable(path: Path | None) -> Path | None:
 
 
 def config_of(path: Path | None, kubeconfig: Path | None = None, context: str | None = None) -> Config:
-    """The configuration in a file, all defaults without one; a kubeconfig and a context given beside it win. Raises ConfigError."""
+    """Return the configuration in a file, or the defaults without one. `kubeconfig` and `context` override it. Raises ConfigError."""
     from fairburst.config import Config, load_config  # noqa: PLC0415  keeps `fairburst --help` quick
 
     found = Config() if path is None else load_config(path.expanduser())

@@ -1,4 +1,4 @@
-"""Access to the cluster for commands: which one, by whose rights, and what is said where it does not answer."""
+"""Access of commands to the cluster: its choice, the user's rights, and the messages when it does not answer."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Cluster:
     system_namespace: str = SYSTEM_NAMESPACE
 
     def ask(self, work: Callable[[ApiClient], Awaitable[T]]) -> T:
-        """Run `work` with a client. Raises CommandError, one line that says what to do, where the cluster does not answer as needed."""
+        """Run `work` with a client. Raises CommandError, one line that says what to do, if the cluster does not answer as needed."""
         import asyncio  # noqa: PLC0415  keeps `fairburst --help` quick
         import logging  # noqa: PLC0415
 
@@ -65,7 +65,7 @@ class Cluster:
 
         logger = logging.getLogger("fairburst")
         level = logger.level
-        logger.setLevel(logging.ERROR)  # a command says by itself what is wrong
+        logger.setLevel(logging.ERROR)  # the command itself reports what is wrong
         try:
             return asyncio.run(self._connected(work))
         except CredentialsError as error:
@@ -83,7 +83,7 @@ class Cluster:
             return await work(client)
 
     async def settings(self, client: ApiClient) -> Config:
-        """The operator's configuration: from --config, else as installed, else all defaults."""
+        """Return the operator's configuration: from --config, else as installed, else the defaults."""
         from fairburst.config import Config  # noqa: PLC0415
         from fairburst.kube.look import installed_config  # noqa: PLC0415
 
@@ -93,7 +93,7 @@ class Cluster:
 
 
 def complete_queues(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the queues whose names begin so, for completion by the shell; none where the cluster does not tell."""
+    """Return the queues whose names begin with `incomplete`, for completion by the shell; none if the cluster does not answer."""
     from fairburst.kube.queues.listing import read_queues  # noqa: PLC0415
 
     kubeconfig, namespace = ctx.params.get("kubeconfig"), ctx.params.get("namespace")
@@ -106,7 +106,7 @@ def complete_queues(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def advice_on(error: ApiError) -> str:
-    """Return what happened, and what to do."""
+    """Return a line that says what happened, and what to do."""
     from fairburst.kube.api.errors import Forbidden, NotFound, Unauthorized, Unavailable  # noqa: PLC0415
     from fairburst.kube.names import GROUP  # noqa: PLC0415
 
@@ -125,9 +125,9 @@ def advice_on(error: ApiError) -> str:
 
 
 def queue_of_work(queues: Queues, namespace: str, asked: str) -> str:
-    """Return NAMESPACE/NAME of the queue of a namespace to which work belongs that asks for a queue by its label, or for none.
+    """Return NAMESPACE/NAME of the queue of a namespace to which work belongs. `asked`: its queue label, empty without one.
 
-    Raises CommandError where it cannot be told.
+    Raises CommandError if the queue can't be determined.
     """
     from fairburst.kube.names import LANE_OF_CLASS  # noqa: PLC0415
 

@@ -6,7 +6,7 @@ CommandError    the command cannot do its work: one line on standard error, and 
 from __future__ import annotations
 
 DONE = 0
-FAILED = 1  # it failed, or what it looked at is not as it should be
+FAILED = 1  # the command failed, or found something wrong
 WRONG_ARGUMENTS = 2
 NO_CLUSTER = 3  # the cluster cannot be reached, refuses, or has no fairburst
 WORSE = 4  # `fairburst plan`: a queue would have less than before

@@ -1,4 +1,4 @@
-"""`fairburst explain`: why a queue, a Job or a pod has what it has, and the smallest change that would give it what it lacks."""
+"""`fairburst explain`: the reasons for the allocation of a queue, a Job or a pod, and the smallest change that would raise it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KINDS = {"pod": "pod", "pods": "pod", "po": "pod", "job": "job", "jobs": "job"}
 
 @dataclass(slots=True)
 class Explanation:
-    """Everything that is said about one queue. `facts`: label and sentence; `advice`: advice_text.as_data of each."""
+    """The explanation of one queue. `facts`: label and sentence; `advice`: advice_text.as_data of each."""
 
     queue: str
     headline: str
@@ -139,7 +139,7 @@ def _of_recording(path: Path, name: str) -> Explanation:
 
 
 def of_status(key: tuple[str, str, str], queues: Queues) -> Explanation:
-    """Explain from the queue's own status: what the operator has written."""
+    """Explain from the queue's own status, which the operator has written."""
     from fairburst.cli.queues import amounts_text, trouble, waiting  # noqa: PLC0415
 
     kind, namespace, name = key
@@ -158,7 +158,7 @@ def of_status(key: tuple[str, str, str], queues: Queues) -> Explanation:
 
 
 def of_look(seen: Look, key: tuple[str, str, str]) -> Explanation:
-    """Explain a queue of a cluster by the round that is decided now."""
+    """Explain a queue of a cluster by a round decided now."""
     from fairburst.cli.queues import amounts_text, condition, waiting  # noqa: PLC0415
 
     entry = next((one for one in seen.plan.queue_set.entries if one.key == key), None)
@@ -193,7 +193,7 @@ def _false_conditions(status: dict[str, Any], known: set[str]) -> list[tuple[str
 
 
 def of_round(one: DecidedRound, row: int, nodes: int = 0, window_seconds: int = 0) -> Explanation:
-    """Explain a queue by a decided round, with advice that was decided again."""
+    """Explain a queue by a decided round, with advice that is checked by deciding again."""
     from fairburst.cli import advice_text  # noqa: PLC0415
     from fairburst.whatif.advice import better_class, lacks_level, next_pod  # noqa: PLC0415
 
@@ -218,7 +218,7 @@ def of_round(one: DecidedRound, row: int, nodes: int = 0, window_seconds: int = 
 
 
 def _room(one: DecidedRound, row: int) -> str:
-    """Say whether there is room for what the level admits; the scheduler decides on the nodes."""
+    """Return a sentence on whether the pool has room for everything that the level admits. The scheduler chooses the nodes."""
     from fairburst.policy.explain import amount  # noqa: PLC0415
 
     snapshot = one.snapshot
@@ -283,7 +283,7 @@ def _print(found: Explanation, findings: Sequence[str], form: Form) -> None:
 
 
 def _wrapped(label: str, text: str) -> str:
-    """Return the text beside its label, within the terminal; in a pipe in one line."""
+    """Return the text next to its label, wrapped to the terminal; in one line if the output is piped."""
     if not sys.stdout.isatty():
         return f"{label}{text}\n"
     import shutil  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""`fairburst extender`: what kube-scheduler asks which nodes suit a pod (docs/extender.md)."""
+"""`fairburst extender`: serves kube-scheduler's questions about nodes for a pod (docs/extender.md)."""
 
 from __future__ import annotations
 

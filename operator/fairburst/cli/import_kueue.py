@@ -1,7 +1,7 @@
-"""`fairburst import kueue`: ClusterQueues and LocalQueues as queues of ours, and what is lost by it.
+"""`fairburst import kueue`: translates ClusterQueues and LocalQueues to our queues, and reports what is lost.
 
-A namespace with LocalQueues becomes one ThroughputQueue. Its weight is the part of the ClusterQueues' nominal quota that its LocalQueues
-draw on, since nominal quotas are what Kueue's administrators divide the cluster by.
+A namespace with LocalQueues becomes one ThroughputQueue. Its weight is its LocalQueues' part of the ClusterQueues' nominal quotas, because
+Kueue's administrators divide the cluster by nominal quotas.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from fairburst.cli.errors import WRONG_ARGUMENTS, CommandError
 from fairburst.kube.names import USERS_API_VERSION
 
 imports = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Translate the queues of other systems.")
-LARGEST_WEIGHT = 1000  # weights are whole; finer parts than a thousandth say nothing
+LARGEST_WEIGHT = 1000  # weights are whole numbers; finer parts than a thousandth have no meaning
 KINDS = frozenset({"ClusterQueue", "LocalQueue", "Cohort", "ResourceFlavor", "WorkloadPriorityClass", "AdmissionCheck", "Topology"})
 Object = Mapping[str, Any]
 
 
 @dataclass(slots=True)
 class Translated:
-    """Manifests to apply, and a sentence for each thing that they do not say."""
+    """Manifests to apply, and a sentence for each property that they lack."""
 
     queues: list[dict[str, Any]] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -86,7 +86,7 @@ def translate(objects: Iterable[Object], pool: str = "default") -> Translated:
 
 
 def _parts(clusters: Mapping[str, Object], locals_of: Mapping[str, Sequence[Object]], found: Translated) -> dict[str, Fraction]:
-    """Each namespace's part of all nominal quotas: dominant over the resources, a ClusterQueue's divided among its LocalQueues alike."""
+    """Return each namespace's dominant part of all nominal quotas. A ClusterQueue's quota is divided equally among its LocalQueues."""
     nominal = {name: _quantities(one, "nominalQuota") for name, one in clusters.items()}
     total: dict[str, Fraction] = {}
     for amounts in nominal.values():
@@ -114,7 +114,7 @@ def _parts(clusters: Mapping[str, Object], locals_of: Mapping[str, Sequence[Obje
 
 
 def _whole(parts: Mapping[str, Fraction]) -> dict[str, int]:
-    """Whole weights in the ratio of the parts, as small as they can be."""
+    """Return the smallest whole weights in the ratio of the parts."""
     if not parts:
         return {}
     least = min((part for part in parts.values() if part), default=Fraction(1))
@@ -147,7 +147,7 @@ def _queue(
 
 
 def _limits(clusters: Sequence[Object]) -> dict[str, str]:
-    """What the ClusterQueues may use at most: nominal quota and borrowing limit, where each sets one for the resource or cannot borrow."""
+    """Return nominal quota plus borrowing limit, summed over the ClusterQueues, of resources that none may borrow without limit."""
     from fairburst.quantity import format_quantity  # noqa: PLC0415
 
     most: dict[str, Fraction | None] = {}
@@ -161,7 +161,7 @@ def _limits(clusters: Sequence[Object]) -> dict[str, str]:
 
 
 def _quantities(cluster: Object, name: str) -> dict[str, Fraction]:
-    """One kind of quota by resource, over all flavors; a borrowing limit only where every flavor has one."""
+    """Return one kind of quota by resource, summed over all flavors; a borrowing limit only if every flavor has one."""
     from fairburst.quantity import QuantityError, parse_exact  # noqa: PLC0415
 
     found: dict[str, Fraction] = {}
@@ -180,7 +180,7 @@ def _quantities(cluster: Object, name: str) -> dict[str, Fraction]:
 
 
 def _tell_lost(clusters: Mapping[str, Object], by_kind: Mapping[str, Sequence[Object]], found: Translated) -> None:
-    """Say what our queues do not express."""
+    """Add a sentence for each property that our queues can't express."""
     for name, one in sorted(clusters.items()):
         spec = one.get("spec") or {}
         flavors = max((len(group.get("flavors") or []) for group in spec.get("resourceGroups") or []), default=0)

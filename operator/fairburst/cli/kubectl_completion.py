@@ -1,4 +1,4 @@
-"""`kubectl_complete-fairburst`: what kubectl runs to complete the words after `kubectl fairburst`."""
+"""`kubectl_complete-fairburst`: kubectl runs it to complete the words after `kubectl fairburst`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_FILES = ":4"  # kubectl's directive: do not offer the names of files
 
 
 def main() -> int:
-    """Print the words that may stand last, one a line, and the directive."""
+    """Print the completions of the last word, one a line, and the directive."""
     words = ["fairburst", *sys.argv[1:]]
     os.environ |= {"_FAIRBURST_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
     with contextlib.suppress(SystemExit):

@@ -1,5 +1,6 @@
-"""The command `fairburst`, also `kubectl fairburst`: one module a subcommand. Modules that take long to load are loaded by commands that
-need them, so that help and completion are quick.
+"""The command `fairburst`, also `kubectl fairburst`: one module a subcommand.
+
+Commands import slow modules only when they run, so that help and completion are quick.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from fairburst.cli.errors import FAILED, INTERRUPTED, NO_CLUSTER, CommandError
 
 
 class Sections(TyperGroup):
-    """Lists commands by panel, in plain text: to draw help with rich costs as much time as everything else in `fairburst --help`."""
+    """Lists commands by panel, in plain text, because rich would double the time of `fairburst --help`."""
 
     @override
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -100,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         ended = app(args=words, prog_name="fairburst", standalone_mode=False)
     except typer.TyperException as error:
-        if not str(error):  # no arguments at all: the help has been printed
+        if not str(error):  # without arguments the help has been printed
             return error.exit_code
         context = getattr(error, "ctx", None)
         asked = "fairburst" if context is None else context.command_path
@@ -118,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _expected(error: Exception) -> CommandError | None:
-    """Return what users are told of an error that has its cause outside of the program; None for a defect."""
+    """Return an error for users if its cause lies outside the program; None for a defect."""
     if isinstance(error, CommandError):
         return error
     from fairburst.config import ConfigError  # noqa: PLC0415  an error has time

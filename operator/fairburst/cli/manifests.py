@@ -1,4 +1,4 @@
-"""`fairburst manifests`: print what an installation needs, for `kubectl apply -f -`."""
+"""`fairburst manifests`: print the objects of an installation, for `kubectl apply -f -`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fairburst metrics`: what is served on /metrics."""
+"""`fairburst metrics`: list the metrics of /metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output of the commands: tables for people, JSON and YAML for programs. Colours and the terminal's width on a terminal only."""
+"""Output of the commands: tables for people, JSON and YAML for programs. Only a terminal gets colours and lines of its width."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from fairburst.cli.arguments import Form
 
-FLEXIBLE = frozenset({"QUEUE", "WHY", "MESSAGE", "FOUND", "CLASSES"})  # columns that are wrapped where a terminal is narrow
+FLEXIBLE = frozenset({"QUEUE", "WHY", "MESSAGE", "FOUND", "CLASSES"})  # columns that are wrapped on a narrow terminal
 NARROWEST = 12
 GAP = "  "
 STYLES = {"Hard": "green", "Soft": "yellow", "Elastic": "cyan", "Rejected": "red", "True": "green", "False": "red"}
@@ -21,7 +21,7 @@ STYLES = {"Hard": "green", "Soft": "yellow", "Elastic": "cyan", "Rejected": "red
 
 @dataclass(slots=True)
 class Table:
-    """Rows of text below a head. `wide` names columns that only `-o wide` shows, `right` those that are aligned to the right."""
+    """Rows of text below a head. `wide`: columns that only `-o wide` shows; `right`: columns aligned to the right."""
 
     head: Sequence[str]
     rows: list[Sequence[str]] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Table:
 
 
 def print_table(table: Table, form: Form = "table") -> None:
-    """Print the table: in full where the output is piped, within the width of a terminal otherwise."""
+    """Print the table: in full if the output is piped, otherwise within the width of the terminal."""
     if not sys.stdout.isatty():
         sys.stdout.write(_plain(table, _shown(table, form)))
         return
@@ -64,7 +64,7 @@ def _widths(table: Table, shown: Sequence[int]) -> dict[int, int]:
 
 
 def _fitted(table: Table, shown: Sequence[int], room: int) -> dict[int, int]:
-    """Widths of the columns in `room` characters: the widest flexible column gives way, then the next."""
+    """Return the widths of the columns within `room` characters: the widest flexible column shrinks first, then the next."""
     widths = _widths(table, shown)
     flexible = [at for at in shown if table.head[at].upper() in FLEXIBLE]
     excess = sum(widths.values()) + len(GAP) * (len(shown) - 1) - room
@@ -95,5 +95,5 @@ def print_value(value: Any, form: Form) -> None:
 
 
 def is_data(form: Form) -> bool:
-    """Whether the form is one for programs."""
+    """Return whether the form is one for programs."""
     return form in {"json", "yaml"}

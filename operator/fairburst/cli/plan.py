@@ -1,4 +1,4 @@
-"""`fairburst plan`: what new or changed queues, weights or capacity would do to every queue, before it is done."""
+"""`fairburst plan`: the effect of new or changed queues, weights or capacity on every queue, before the change is made."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def ask(client: ApiClient, cluster: Cluster, asked: Asked) -> list[QueueCh
 
 
 def _merged(queues: Queues, objects: Sequence[Mapping[str, Any]]) -> Queues:
-    """The queue objects with those of the manifests, which keep what the API server and the operator know of them."""
+    """Return the queue objects with those of the manifests, which keep the metadata and status of existing queues."""
     found = dict(queues)
     for obj in objects:
         key = (obj["kind"], obj["metadata"]["namespace"], obj["metadata"]["name"])
@@ -116,7 +116,7 @@ def _merged(queues: Queues, objects: Sequence[Mapping[str, Any]]) -> Queues:
 
 
 def tried(before: DecidedRound, snapshot: ClusterSnapshot, asked: Asked) -> list[QueueChange]:
-    """Decide `snapshot`, which has the manifests, with the other changes too, and compare with what is decided without."""
+    """Decide `snapshot`, which has the manifests, with the other changes too. Return the differences from `before`."""
     import numpy as np  # noqa: PLC0415
 
     from fairburst.whatif.rounds import changes, with_capacity, with_spec, without_queue  # noqa: PLC0415
@@ -145,7 +145,7 @@ def _row(snapshot: ClusterSnapshot, name: str) -> int:
 
 
 def _with_objects(snapshot: ClusterSnapshot, objects: Sequence[Mapping[str, Any]]) -> ClusterSnapshot:
-    """The snapshot of a recorded round with manifests of queues."""
+    """Return the snapshot of a recorded round with the queues of the manifests."""
     from fairburst.kube.queues.core_values import to_queue_spec  # noqa: PLC0415
     from fairburst.kube.queues.objects import parse_queue  # noqa: PLC0415
     from fairburst.whatif.rounds import with_queue, with_spec  # noqa: PLC0415
@@ -195,7 +195,7 @@ def _called(obj: Mapping[str, Any]) -> str:
 
 
 def factor(text: str) -> tuple[str, float]:
-    """Return the resource, "" for all, and the factor that `+20%` or `cpu=-10%` means. Raises typer.BadParameter."""
+    """Return the resource ("" for all) and the factor of a change such as `+20%` or `cpu=-10%`. Raises typer.BadParameter."""
     match = _CAPACITY.fullmatch(text)
     if match is None or float(match["percent"]) <= -100:
         raise typer.BadParameter(f"expected +20%, or cpu=-10% for one resource; found {text!r}", param_hint="--capacity")
@@ -211,7 +211,7 @@ def _pairs(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def parsed_weight(text: str) -> int:
-    """Return a weight that a person gave. Raises typer.BadParameter."""
+    """Return a weight from the command line. Raises typer.BadParameter."""
     if not text.isdecimal() or int(text) < 1:
         raise typer.BadParameter(f"expected a whole number of at least 1, found {text!r}", param_hint="--weight")
     return int(text)
@@ -224,7 +224,7 @@ def _class(text: str) -> str:
 
 
 def verdict(found: Sequence[QueueChange], asked: Asked) -> int:
-    """Say what speaks against the change; 4 where anything does."""
+    """Print the objections to the change. Return 4 if there are any."""
     against = []
     tried_names = {f"{obj['metadata']['namespace']}/{obj['metadata']['name']}" for obj in asked.objects}
     for one in found:

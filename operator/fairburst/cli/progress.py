@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 COLUMNS = 80
-DESCRIPTION = 36  # what bar, part and time leave
+DESCRIPTION = 36  # columns left by bar, percentage and time
 
 
 class ProgressLine:
-    """Redrawn in place on standard error and gone at the end, also after an error; silent where that is no terminal."""
+    """A line that is redrawn in place on standard error, and removed at the end, also after an error. Silent if that is no terminal."""
 
     def __init__(self, console: Console | None = None) -> None:
         console = console or Console(stderr=True)
@@ -33,5 +33,5 @@ class ProgressLine:
         self._progress.stop()
 
     def __call__(self, part: float, what: str) -> None:
-        """`part` of the work is done; `what` comes next."""
+        """Show that `part` of the work is done and `what` comes next."""
         self._progress.update(self._task, completed=part, description=what[:DESCRIPTION])

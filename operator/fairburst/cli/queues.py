@@ -1,4 +1,4 @@
-"""Queues as people read them in a line, from the objects alone: no decision is made here."""
+"""Queues in one line for people, from the objects alone. Decides nothing."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Amounts = Mapping[str, str]
 
 
 def waiting(status: Mapping[str, Any]) -> dict[str, str]:
-    """Return what is wanted and does not run, by resource."""
+    """Return the demand that does not run, by resource."""
     wanted, used = status.get("demand") or {}, status.get("usage") or {}
     left = {name: parse_quantity(text) - parse_quantity(used.get(name, "0")) for name, text in wanted.items()}
     return {name: format_quantity(name, amount) for name, amount in left.items() if amount > 1e-9}
 
 
 def amounts_text(amounts: Amounts | None) -> str:
-    """Return amounts as a person says them in a table: "12 cpu, 24Gi memory"."""
+    """Return amounts as text for a table: "12 cpu, 24Gi memory"."""
     return ", ".join(f"{text} {name}" for name, text in (amounts or {}).items()) or "-"
 
 
 def first_amount(amounts: Amounts) -> str:
-    """Return the amount of cpu, else of whatever there is."""
+    """Return the amount of cpu, else of any other resource."""
     name = "cpu" if "cpu" in amounts else next(iter(amounts), "")
     return f"{amounts[name]} {name}" if name else "-"
 
@@ -44,7 +44,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def next_burst(window: Mapping[str, Any] | None, now: float) -> str:
-    """Return where the queue stands in its period: "open, 12s left", "any time", "in 5m"."""
+    """Return the state of the queue's window or the time until it: "open, 12s left", "any time", "in 5m"."""
     if not window:
         return "-"
     at = {name: datetime.fromisoformat(window[name]).timestamp() for name in ("armsAt", "opensBy", "deadline") if window.get(name)}
@@ -52,7 +52,7 @@ def next_burst(window: Mapping[str, Any] | None, now: float) -> str:
 
 
 def burst_in_words(state: str | None, at: Mapping[str, float], now: float) -> str:
-    """Say the same of a window whose times are in seconds."""
+    """Return the same text for a window whose times are in seconds."""
     match state:
         case "Open" if "deadline" in at:
             return f"open, {seconds_text(at['deadline'] - now)} left"
@@ -67,12 +67,12 @@ def burst_in_words(state: str | None, at: Mapping[str, float], now: float) -> st
 
 
 def condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """Return one condition; empty where the queue has none of that type."""
+    """Return one condition; empty if the queue has none of that type."""
     return next((one for one in status.get("conditions") or [] if one.get("type") == kind), {})
 
 
 def trouble(status: Mapping[str, Any]) -> str:
-    """Return why a queue is not ready: the message of the condition whose reason Ready repeats, else that of Ready."""
+    """Return why a queue is not ready: the message of the condition with Ready's reason, else Ready's own."""
     ready = condition(status, "Ready")
     conditions = status.get("conditions") or []
     false_ones = [

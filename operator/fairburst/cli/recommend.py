@@ -1,4 +1,4 @@
-"""`fairburst recommend`: the queue that fits the work of a namespace, from the pods that its API server still knows."""
+"""`fairburst recommend`: the queue that fits the work of a namespace, from the pods that the API server still has."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def _ask(client: ApiClient, cluster: Cluster, namespace: str) -> dict[str,
 
 
 def recommendation(namespace: str, pods: Sequence[Mapping[str, Any]], seen: Look | None, wall: float) -> dict[str, Any]:
-    """Return `bursts`, `class`, `message` and `manifest`; no class without `seen`. Raises CommandError where nothing fits."""
+    """Return `bursts`, `class`, `message` and `manifest`; no class without `seen`. Raises CommandError if no queue fits."""
     from fairburst.kube.rounds.suggestions import sentence, suggested_queue, suggestion_to_status  # noqa: PLC0415
     from fairburst.policy.tolerance import SMALLEST  # noqa: PLC0415
     from fairburst.suggestion.bursts import bursts_of  # noqa: PLC0415
@@ -69,7 +69,7 @@ def recommendation(namespace: str, pods: Sequence[Mapping[str, Any]], seen: Look
 
     resources = ("cpu", "memory") if seen is None else seen.round.snapshot.resources
     history = _history(pods, resources, wall)
-    # Without the pool's capacity, resources are compared by all that the namespace took of each.
+    # Without the pool's capacity, resources are compared relative to the namespace's total use of each.
     capacity = history.amounts.sum(axis=0) if seen is None else seen.round.snapshot.committed_capacity
     found = suggest(bursts_of(history, capacity.clip(min=SMALLEST)), resources)
     if isinstance(found, str):
@@ -92,7 +92,7 @@ def recommendation(namespace: str, pods: Sequence[Mapping[str, Any]], seen: Look
 
 
 def _class_of(spec: QueueSpec, seen: Look) -> GuaranteeClass | None:
-    """The class that the queue would have now, in the place of the one that governs its namespace already."""
+    """Return the class that the queue would get now, in place of the one that governs its namespace."""
     from fairburst.whatif.rounds import with_queue, without_queue  # noqa: PLC0415
 
     snapshot = seen.round.snapshot
@@ -104,7 +104,7 @@ def _class_of(spec: QueueSpec, seen: Look) -> GuaranteeClass | None:
 
 
 def _history(pods: Sequence[Mapping[str, Any]], resources: Sequence[str], wall: float) -> WorkHistory:
-    """The pods as pieces of work from their start to their end; the first burst may be incomplete and is left out."""
+    """Return the pods as work from start to end. The first burst may be incomplete and is left out."""
     import msgspec  # noqa: PLC0415
     import numpy as np  # noqa: PLC0415
 
@@ -121,7 +121,7 @@ def _history(pods: Sequence[Mapping[str, Any]], resources: Sequence[str], wall: 
 
 
 def _span(pod: Mapping[str, Any], wall: float) -> tuple[float, float] | None:
-    """Seconds since the epoch at which a pod began and ended, `wall` while it runs; None for one that never ran or whose end is unknown."""
+    """Return the start and end of a pod, seconds since the epoch; `wall` while it runs. None if it never ran or its end is unknown."""
     status = pod.get("status") or {}
     if not status.get("startTime"):
         return None

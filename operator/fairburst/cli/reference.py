@@ -1,4 +1,4 @@
-"""The reference in docs/cli.md, made from the commands themselves: `python -m fairburst.cli.reference docs/cli.md`."""
+"""The reference in docs/cli.md, generated from the commands: `python -m fairburst.cli.reference docs/cli.md`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _row(parameter: Any) -> str:
 
 
 def main() -> int:
-    """Write the part of the page that is generated."""
+    """Write the generated part of the page."""
     page = Path(sys.argv[1])
     head, _, _ = page.read_text(encoding="utf-8").partition(MARK)
     page.write_text(head + MARK + to_markdown(), encoding="utf-8")

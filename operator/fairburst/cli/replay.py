@@ -1,4 +1,4 @@
-"""`fairburst replay`: decide recorded rounds again, and say what they were."""
+"""`fairburst replay`: decide recorded rounds again, and report differences."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def report(
 
 
 def _span(path: Path) -> tuple[float, float, Path]:
-    """Return when the rounds of a file begin and end."""
+    """Return the times of the first and last round of a file, and its path."""
     from fairburst.recording.reader import RecordingReader  # noqa: PLC0415
 
     times = [recorded.now for _, recorded in RecordingReader(path).rounds()]
@@ -88,7 +88,7 @@ def _span(path: Path) -> tuple[float, float, Path]:
 
 
 def rows(found: UsageReport) -> list[dict[str, Any]]:
-    """Return a line for each queue; parts of the pool are averages over the time for which the queue was there."""
+    """Return a line for each queue. Parts of the pool are averages over the time in which the queue existed."""
     listed = []
     for name, one in sorted(found.queues.items()):
         parts = {part: getattr(one, part) / one.seconds if one.seconds else 0.0 for part in PARTS}
@@ -97,7 +97,7 @@ def rows(found: UsageReport) -> list[dict[str, Any]]:
 
 
 def to_csv(listed: Sequence[dict[str, Any]]) -> str:
-    """Return the lines as CSV, parts as fractions."""
+    """Return the lines as CSV, with parts as fractions."""
     output = io.StringIO()
     writer = csv.DictWriter(output, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -106,7 +106,7 @@ def to_csv(listed: Sequence[dict[str, Any]]) -> str:
 
 
 def to_page(found: UsageReport, listed: Sequence[dict[str, Any]]) -> str:
-    """Return one page of HTML without scripts and without anything from elsewhere."""
+    """Return one page of HTML without scripts and without external files."""
     heads = "".join(f'<th title="{html.escape(MEANINGS.get(name, ""))}">{name}</th>' for name in COLUMNS)
     lines = []
     for one in listed:

@@ -15,7 +15,7 @@ from fairburst.cli.output import is_data, print_value
 if TYPE_CHECKING:
     from fairburst.sim.reproductions.result import Options
 
-# as fairburst.sim.reproductions.EXPERIMENTS, which is imported late; a test compares the two
+# The names of fairburst.sim.reproductions.EXPERIMENTS, which is imported late. A test compares the two.
 NAMES = (
     "bopf-table4", "bopf-table3", "bopf-lq-times", "bopf-protection", "bopf-multi", "bopf-motivation", "bopf-errors", "bopf-alpha",
     "bpf-nonpreemption", "bopf-profiles", "dress-fig1", "dress-table2", "dress-mixed", "dress-estimator", "dress-lead-time", "dress-sweep",
@@ -98,7 +98,7 @@ def _one(name: str, options: Options, save: Path | None, output: Form) -> None:
 
 
 def _all(options: Options, save: Path, jobs: int) -> int:
-    """Run what the folder doesn't hold yet, a line each; what went wrong is said at its place and in the exit status."""
+    """Run the experiments that the folder lacks, and print a line for each, also for a failed one. Return the exit status."""
     from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
     from multiprocessing import get_context  # noqa: PLC0415
 
@@ -109,7 +109,7 @@ def _all(options: Options, save: Path, jobs: int) -> int:
     estimate = "a minute" if options.quick else f"{minutes:.0f} minutes of {jobs} processors"
     sys.stdout.write(f"{len(NAMES) - len(names)} of {len(NAMES)} are in {save}; {len(names)} to run, about {estimate}\n")
     failed = False
-    # Ctrl-C reaches the workers too: they end at once, without a traceback each.
+    # Ctrl-C reaches the workers too. With the default handler they end at once, without tracebacks.
     with ProcessPoolExecutor(jobs, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_DFL)) as executor:
         for name, outcome in suite.run_all(names, options, save, executor):
             failed |= isinstance(outcome, str)

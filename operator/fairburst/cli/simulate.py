@@ -31,7 +31,7 @@ TABLE4_POLICIES = ("drf", "sp", "bopf")  # as fairburst.sim.table4.POLICIES, whi
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The arguments of `simulate`, valid."""
+    """The valid arguments of `simulate`."""
 
     trace: str
     trace_format: TraceFormat
@@ -150,7 +150,7 @@ def _example(trace: str, seed: int, output: Form, save: Path | None) -> None:
 
 
 def _check_together(given: Given) -> None:
-    """Raise for arguments that are valid alone but not with each other."""
+    """Raise an error for arguments that are valid alone but not together."""
     if not given.trace:
         raise typer.BadParameter("expected a file, or --example, found neither", param_hint="--trace")
     if given.trace_format == "generated":

@@ -1,4 +1,4 @@
-"""`fairburst snapshot`: what a cluster is like now, on file: for `plan` and `explain` elsewhere, and for bug reports."""
+"""`fairburst snapshot`: the present state of a cluster as a file, for `plan` and `explain` elsewhere, and for bug reports."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def last_round(path: Path) -> DecidedRound:
     for _, recorded in reader.rounds():
         memory = memory if recorded.memory is None else recorded.memory
         if isinstance(recorded.outcome, str):
-            continue  # the operator could not decide this one, and went on as before
+            continue  # the operator could not decide this round, and kept its last decision
         found = DecidedRound.of(recorded.snapshot, memory, reader.config, recorded.now)
         memory = found.following
     if found is None:

@@ -44,7 +44,7 @@ async def _ask(client: ApiClient, cluster: Cluster) -> dict[str, Any]:
 
 
 async def leader(client: ApiClient, config: Config) -> dict[str, Any]:
-    """Return who holds the Lease and how long ago it was renewed; `problem` where none does."""
+    """Return the Lease's holder and the time since its renewal, or `problem` if there is no holder."""
     from datetime import datetime  # noqa: PLC0415
 
     from fairburst.kube.api.errors import Forbidden, NotFound  # noqa: PLC0415

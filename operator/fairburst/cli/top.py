@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HEAD = ("QUEUE", "CLASS", "USED", "GUARANTEED", "SHARE", "WAITING", "BURST")
 RIGHT = frozenset({"USED", "GUARANTEED", "SHARE"})
 NARROWEST_LINES = 3
-REDRAW_SECONDS = 2.0  # so that times run on while nothing changes
+REDRAW_SECONDS = 2.0  # updates times while nothing else changes
 
 
 def top(
@@ -68,7 +68,7 @@ async def _show(client: ApiClient, cluster: Cluster, namespace: str | None) -> N
 
 
 def take(state: dict[str, Any], message: dict[str, Any]) -> None:
-    """Take in one message of the live feed (cli/dashboard/live.py)."""
+    """Apply one message of the live feed (cli/dashboard/live.py) to the state."""
     if message["replace"]:
         state["queues"] = {}
     for key, queue in message["queues"].items():
@@ -115,5 +115,5 @@ def _row(one: dict[str, Any], capacity: dict[str, float], now: float) -> tuple[s
 
 
 def _part(amounts: dict[str, float], capacity: dict[str, float]) -> float:
-    """The largest part of the pool that the amounts are in one resource."""
+    """Return the largest fraction of the pool that the amounts take of any resource."""
     return max((amount / capacity[name] for name, amount in amounts.items() if capacity.get(name, 0.0) > 0), default=0.0)

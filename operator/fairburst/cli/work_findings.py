@@ -32,7 +32,7 @@ async def read_work(client: ApiClient, kind: str, namespace: str, name: str) -> 
 
 
 def pod_findings(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return why a pod waits, or that it does not; one sentence each, the decisive first."""
+    """Return sentences that say why a pod waits, or that it does not; the decisive one first."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     phase = status.get("phase", "Unknown")
     gates = [one.get("name") for one in spec.get("schedulingGates") or []]
@@ -54,7 +54,7 @@ def pod_findings(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) ->
 
 
 def job_findings(job: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return why a Job has fewer pods than it wants, or that it has all."""
+    """Return sentences that say why a Job lacks pods, or that it lacks none."""
     spec, status = job.get("spec") or {}, job.get("status") or {}
     done = [one.get("type") for one in status.get("conditions") or [] if one.get("status") == "True"]
     held = HELD_ANNOTATION in ((job.get("metadata") or {}).get("annotations") or {})
@@ -75,7 +75,7 @@ def job_findings(job: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) ->
 
 
 def _explanations(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the last event of each kind that says why work waits or went."""
+    """Return the last event of each kind that explains why work waits or was evicted."""
     ordered = sorted(events, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
     last = {one.get("reason"): " ".join(str(one.get("message")).split()) for one in ordered if one.get("reason") in _EXPLAINING}
     return [f"Event {reason}: {message}" for reason, message in list(last.items())[-EVENTS_SHOWN:]]

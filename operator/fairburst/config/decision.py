@@ -164,7 +164,7 @@ class ReclaimConfig(Group):
     )
 
     def rules(self) -> ReclaimRules:
-        """The part that the decision core reads."""
+        """Return the settings that the decision core reads."""
         return ReclaimRules(
             float(self.grace_seconds), float(self.minimum_run_seconds), float(self.evictions_per_second), float(self.longest_grace_seconds)
         )
@@ -246,7 +246,7 @@ class SmallJobsConfig(Group):
         return self
 
     def policy(self) -> DressConfig | None:
-        """The part that the decision core reads, or None if the reserve is off."""
+        """Return the settings that the decision core reads, or None if the reserve is off."""
         if not self.enabled:
             return None
         return DressConfig(

@@ -199,7 +199,7 @@ class ExtenderConfig(Group):
 
 
 class ForecastConfig(Group):
-    """Forecasts of when waiting work starts (docs/forecast.md), made in a process of their own beside the operator."""
+    """Forecasts of when waiting work starts (docs/forecast.md), made in a separate process."""
 
     enabled: bool = Field(
         default=True,

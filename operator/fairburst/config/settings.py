@@ -80,7 +80,7 @@ class Config(Group):
         return self.leader_election.lease_name or f"fairburst-{self.pool.name}"
 
     def policy(self) -> PolicyConfig:
-        """The part that the decision core reads."""
+        """Return the settings that the decision core reads."""
         return PolicyConfig(
             expected_queues=float(self.admission.expected_queues),
             max_cycle_seconds=float(self.admission.max_cycle_seconds),

@@ -20,7 +20,7 @@ class Run:
 
     @property
     def plausible(self) -> bool:
-        """Whether a real run can have these numbers."""
+        """Return whether a real run can have these numbers."""
         return self.parallelism >= 1 and math.isfinite(self.seconds) and self.seconds > 0
 
 

@@ -1,1 +1,1 @@
-"""When work will start: the simulator run forward many times from the present state, with durations drawn from those that were seen."""
+"""Forecasts of when work starts: many runs of the simulator from the present state, with durations drawn from past ones."""

@@ -1,5 +1,7 @@
-"""`python -m fairburst.forecast`: the forecaster's process, which `fairburst run` starts. Questions on standard input, answers on standard
-output, one a line. It ends with its standard input, even in the middle of an answer. The operator gives it the lowest priority.
+"""`python -m fairburst.forecast`: the forecaster's process, which `fairburst run` starts at the lowest priority.
+
+It reads questions from standard input and writes answers to standard output, one a line. It ends with its standard input, even in the
+middle of an answer.
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ from fairburst.forecast.budget import MOST_PROCESSOR_SECONDS
 from fairburst.forecast.service import Service
 from fairburst.kube.forecasts.messages import Question
 
-SPARE_PROCESSOR_SECONDS = 60  # beyond what an answer may take: then the kernel ends the process
+SPARE_PROCESSOR_SECONDS = 60  # beyond the limit of an answer, after which the kernel ends the process
 
 
 def main() -> None:
     """Answer until standard input ends."""
-    with contextlib.suppress(OSError):  # where memory runs out, the kernel is to end this process and not the operator
+    with contextlib.suppress(OSError):  # if memory runs out, the kernel should end this process and not the operator
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(lines,), name="questions", daemon=True).start()
@@ -42,7 +44,7 @@ def main() -> None:
 def _read(lines: queue.SimpleQueue[bytes]) -> None:
     for line in sys.stdin.buffer:
         lines.put(line)
-    os._exit(0)  # the operator is gone
+    os._exit(0)  # the operator has ended
 
 
 if __name__ == "__main__":

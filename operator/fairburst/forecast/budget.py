@@ -1,7 +1,7 @@
-"""Limits of a forecast's time: processor time, and time by the clock on a busy machine.
+"""Limits of a forecast's time: processor time, and wall time on a busy machine.
 
-A priority is no bound: Linux weighs it within a control group only, so beside the processes of other groups the forecaster would count as
-much as they do. A forecast that takes long therefore sleeps between its steps.
+The low priority is no limit: Linux applies it within a control group only, so the forecaster would compete equally with processes of other
+groups. A long forecast therefore sleeps between its steps.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import time
 from collections.abc import Callable
 
 MOST_PROCESSOR_SECONDS = 20.0
-MOST_SECONDS = 480.0  # by the clock; the operator waits for longer (kube/forecasts/forecaster.py)
+MOST_SECONDS = 480.0  # of wall time; the operator waits longer (kube/forecasts/forecaster.py)
 
-AT_ONCE_SECONDS = 0.25  # a small cluster's forecast is not made late
+AT_ONCE_SECONDS = 0.25  # without sleep, so that a small cluster's forecast is not delayed
 
 
 class OutOfTimeError(Exception):
-    """A forward run was given up."""
+    """The budget does not suffice for this forward run."""
 
 
 class Budget:
-    """Begins with its creation.
+    """The time of one forecast, which begins with the creation of this object.
 
-    enough_seconds: of processor time, after which no further run is begun if there are enough of them. pace: seconds of processor time per
-    second, after the first `AT_ONCE_SECONDS`.
+    enough_seconds: processor time after which no further run starts if enough have ended. pace: seconds of processor time per second, after
+    the first `AT_ONCE_SECONDS`.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class Budget:
 
     @property
     def enough(self) -> bool:
-        """Return whether as much was spent as is meant for one forecast."""
+        """Return whether the processor time meant for one forecast is spent."""
         return self.spent >= self._enough
 
     def check(self) -> None:
-        """Wait until so much time may have been spent. Raise OutOfTimeError once a run must be given up."""
+        """Sleep until the pace allows the time spent so far. Raise OutOfTimeError at the limits of a forecast."""
         spent, elapsed = self.spent, self._clock() - self._began_at
         early = (spent - AT_ONCE_SECONDS) / self._pace - elapsed
         if early > 0:

@@ -1,4 +1,4 @@
-"""The next burst of a latency queue as a forward run sees it: when it comes, its pods, and how long they run."""
+"""The next burst of a latency queue in a forward run: its arrival, its pods, and their durations."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fairburst.policy.model import Burst, GuaranteeClass, QueueKind, QueueMemory
 from fairburst.sim.engine import EPOCH
 from fairburst.sim.workload import DagJob, Stage
 
-AHEAD_SECONDS = 900.0  # a burst that comes later is not looked at: the work that runs then has not come yet
+AHEAD_SECONDS = 900.0  # later bursts have no forecast, because the work that will run then has not arrived yet
 MOST_PODS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A burst that may come. opens: when it is expected, seconds since the epoch; None for one that may come now. unit: its largest pod."""
+    """A future burst. opens: its expected arrival, seconds since the epoch, or None if it may come now. unit: its largest pod."""
 
     queue: str
     burst: Burst
@@ -31,13 +31,13 @@ class Candidate:
 
 
 def is_open(entry: QueueMemory) -> bool:
-    """Whether a burst is under way that has been neither met nor missed."""
+    """Return whether a burst is under way that has been neither met nor missed."""
     window = entry.window
     return window is not None and window.state is WindowState.OPEN and window.demanded and not window.judged
 
 
 def candidates(asked: AskedState, now: float) -> Iterator[Candidate]:
-    """Return the next burst of each queue to which one is promised, unless one is under way or it is far."""
+    """Yield the next burst of each queue with a promise, except queues whose burst is under way and bursts after AHEAD_SECONDS."""
     state = asked.state
     for spec in state.queues:
         entry = state.memory.queues.get(spec.name)
@@ -54,14 +54,14 @@ def candidates(asked: AskedState, now: float) -> Iterator[Candidate]:
 
 
 def _opens(window: Window) -> float | None:
-    """When the next burst is expected: the middle of the times at which it may begin; None for one that may begin now."""
+    """Return the expected arrival of the next burst, the middle of the times at which it may begin; None if it may begin now."""
     if math.isfinite(window.opens_by):
         return (window.arms_at + window.opens_by) / 2
     return None if window.state is WindowState.ARMED else window.arms_at
 
 
 def coming_burst(candidate: Candidate, durations: Durations, draw: np.random.Generator, now: float) -> ComingBurst:
-    """Draw the burst: all that it declares, at once, in pods of the size seen, which run as long as earlier ones or as declared.
+    """Draw the burst: its whole declaration at once, in pods of the known size, which run as long as earlier ones or as declared.
 
     now: seconds of the simulator's clock.
     """

@@ -1,7 +1,7 @@
-"""Coverage of forecasts: replay a scenario, ask for the start of waiting jobs on the way, and compare with what then happened.
+"""Coverage of forecasts: replay a scenario, forecast the starts of waiting jobs on the way, and compare these with the actual starts.
 
-A forecast uses only what an operator could know at that time: the jobs that are there and their numbers of tasks, the durations of work
-that has ended, and when earlier jobs came. Its calibration uses only jobs that have started by then.
+A forecast uses only what an operator could know at that time: the present jobs and their numbers of tasks, the durations of work that has
+ended, and the arrivals of earlier jobs. Its calibration uses only jobs that have started by then.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from fairburst.sim.engine import Simulation
 from fairburst.sim.scenario import Scenario
 from fairburst.sim.workload import DagJob
 
-LEAST_WAIT = 5.0  # seconds that a job has waited before anyone asks
+LEAST_WAIT = 5.0  # seconds that a job has waited before the first question about it
 
 
 @dataclass(slots=True)
 class Asked:
-    """One question: the forward runs' waits, and the seconds from the question to the start."""
+    """One question: the waits in the forward runs, and the actual seconds from the question to the start."""
 
     time: float
     waits: FloatArray
@@ -39,7 +39,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Coverage:
-    """Outcome of the questions of one replay. raw, calibrated: part of the outcomes in the interval, by level.
+    """Results of the questions of one replay. raw, calibrated: fraction of the outcomes in the interval, by level.
 
     median_wait: of the outcomes; median_width: of the calibrated intervals of 90 %; median_error: of the medians. Seconds.
     """
@@ -53,7 +53,7 @@ class Coverage:
 
 
 class _Replay(Simulation):
-    """The true course of events, which asks for forecasts from time to time."""
+    """The replay, which asks for forecasts at intervals."""
 
     def __init__(
         self, scenario: Scenario, every: float, jobs_at_once: int, runs: int, seed: int, progress: Callable[[float], None] | None
@@ -134,7 +134,7 @@ def measure(
     scenario: Scenario, *, every: float, jobs_at_once: int = 5, runs: int = RUNS, seed: int = 1, most: int = 400,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[Coverage, list[Asked]]:  # fmt: skip
-    """Replay the scenario under BoPF, ask every so many seconds, and compare."""
+    """Replay the scenario under BoPF with questions `every` so many seconds. Return the comparison and the questions."""
     replay = _Replay(scenario, every, jobs_at_once, runs, seed, progress)
     replay.run()
     started = [Asked(time, waits, job.record.first_start - time) for time, waits, job in replay.open]
@@ -143,7 +143,7 @@ def measure(
 
 
 def compared(asked: list[Asked]) -> Coverage:
-    """Compare forecasts with outcomes, each calibrated by the outcomes before it."""
+    """Compare forecasts with outcomes. The outcomes before a forecast calibrate it."""
     calibration = Calibration()
     open_: list[tuple[float, int, Asked, Forecast]] = []
     plain = dict.fromkeys(LEVELS, 0)

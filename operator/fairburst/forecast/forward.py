@@ -1,7 +1,7 @@
 """One forward run of the simulator from a state, with drawn durations and arrivals.
 
-Tasks of one stage take equally long, so one duration is drawn for a stage: the one that was seen if a task of it has ended, else one that
-is longer than its running tasks have run already. Jobs that come later are drawn too, as they take room that a waiting job would have.
+All tasks of a stage have one duration: that of a task that has ended, else a drawn one that is longer than its running tasks have run. Jobs
+that arrive later are drawn too, because they may take room from waiting ones.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from fairburst.sim.engine import EPOCH, Kind, Simulation
 from fairburst.sim.scenario import Scenario, Submission
 from fairburst.sim.workload import DagJob, Stage
 
-COARSER = 0.03  # of the time ahead: rounds of a run are at least so far apart, as a forecast of an hour needs no milliseconds
-MOST_EVENTS = 30_000  # of one run; a job that has not started by then starts later than can be said
-JUDGED_AFTER = 1e-3  # seconds after a deadline at which the run looks whether it held
+COARSER = 0.03  # least distance of rounds, as a fraction of the time since the start of the run: a late forecast needs no milliseconds
+MOST_EVENTS = 30_000  # of one run; jobs that have not started by then have no known start
+JUDGED_AFTER = 1e-3  # seconds after a deadline at which a round judges it
 
 
 class Asked(NamedTuple):
-    """When does the `place`-th waiting task of this job start?"""
+    """The question when the `place`-th waiting task of a job starts."""
 
     job: str
     place: int = 1
@@ -42,7 +42,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ComingBurst:
-    """A burst of a latency queue that comes in a run at this time of the simulator's clock: its job, without the others that may come."""
+    """A burst that arrives in a run at this time of the simulator's clock. The queue has no other arrivals in that run."""
 
     queue: str
     at: float
@@ -51,8 +51,7 @@ class ComingBurst:
 
 
 class Forward(Simulation):
-    """A run that begins in the middle. judged: latency queues of which the next deadline is looked at; `held` says by queue whether it was
-    met."""
+    """A run that starts from a state. judged: latency queues whose next deadline counts; `held` has by queue whether it was met."""
 
     def __init__(
         self, state: State, durations: Durations, arrivals: Arrivals, draw: np.random.Generator, guess: float,
@@ -81,7 +80,7 @@ class Forward(Simulation):
             self.looks = [burst.at, burst.at + burst.deadline_seconds + JUDGED_AFTER]
 
     def first_starts(self, asked: Mapping[str, Asked], until: float, budget: Budget | None = None) -> dict[str, float]:
-        """When each of the tasks `asked` for starts; infinite where not by `until`. Ends once all is known. Raises OutOfTimeError."""
+        """Return the start of each task in `asked`, infinite if after `until`. The run ends once all are known. Raises OutOfTimeError."""
         starts, open_ = dict.fromkeys(asked, math.inf), dict(asked)
         self._round()
         for _ in range(MOST_EVENTS):
@@ -98,7 +97,7 @@ class Forward(Simulation):
         return starts
 
     def _open_deadline(self, queue: str) -> float:
-        """The deadline of the queue's open window, in the simulator's time; negatively infinite without one."""
+        """Return the deadline of the queue's open window, in the simulator's time; negative infinity without one."""
         window = self.memory.queues[queue].window
         return -math.inf if window is None or window.deadline is None else window.deadline - EPOCH
 
@@ -124,7 +123,7 @@ class Forward(Simulation):
 
     @override
     def _must_count(self, started: IntArray) -> bool:
-        """Return True also while a whole job waits: its queue is owed what the others use."""
+        """Return True also while a job that starts whole waits, because the room for it depends on the others' usage."""
         return super()._must_count(started) or bool(started.any() and self._next_starts())
 
     @override
@@ -147,7 +146,7 @@ class Forward(Simulation):
 
     @override
     def _round_if_due(self, time: float) -> bool:
-        """Between rounds work starts by the last decision, as it does on a cluster, so that no room stands idle until the next one."""
+        """Run a due round. Between rounds start work by the last decision, as a cluster does, so that no room is idle until the next."""
         due = super()._round_if_due(time)
         if not due:
             self._start(self.result)
@@ -176,7 +175,7 @@ class Forward(Simulation):
         return started
 
     def _resume(self, state: JobState) -> LiveJob:
-        """Submit a job, with the tasks running that run."""
+        """Submit a job of the state, and continue its running tasks."""
         seconds = []
         for stage in state.stages:
             elapsed = max((self.now - started for _, started in stage.running), default=0.0)
@@ -200,7 +199,7 @@ class Forward(Simulation):
         return job
 
     def _run_on(self, job: LiveJob, stage: int, count: int, end: float) -> None:
-        """Tasks that run already, on the node with the most room."""
+        """Place tasks that run already, on the node with the most room."""
         node = int(np.argmax(self.machines.free.min(axis=1)))
         self.machines.free[node] -= count * job.demand[stage]
         self.work.start(job, stage, count)

@@ -1,4 +1,7 @@
-"""The state of a cluster as a forecast needs it, and what its ended pods and its Jobs teach. Reads typed objects and a decided round."""
+"""A forecast's input from a cluster: its state, and durations and arrivals learned from its ended pods and its Jobs.
+
+Reads typed objects and a decided round.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ def learn(seen: Look, ended: Iterable[Mapping[str, Any]]) -> Known:
 
 
 def state_of(seen: Look, known: Known) -> State:
-    """The state now. Jobs are named "namespace/name"; pods of other owners run for ever."""
+    """Return the present state. Jobs are named "namespace/name". Pods of other owners never end."""
     snapshot = seen.round.snapshot
     pods: dict[tuple[str, str], list[Pod]] = defaultdict(list)
     for pod in seen.view.stored_pods.values():
@@ -99,7 +102,7 @@ def _job(job: Job, queue: str, pods: Sequence[Pod], seen: Look, known: Known) ->
 
 
 def _services(namespace: str, queue: str, pods: Sequence[Pod], seen: Look) -> list[JobState]:
-    """Pods without a Job, by size."""
+    """Return pods without a Job as endless jobs, one for each size."""
     sizes: dict[tuple[float, ...], list[Pod]] = defaultdict(list)
     for pod in pods:
         if pod.bound and not pod.ended:

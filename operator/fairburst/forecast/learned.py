@@ -1,7 +1,7 @@
-"""Durations and arrivals as distributions, learned from work that has ended and from jobs that have come (3Sigma, EuroSys 2018).
+"""Distributions of durations and arrivals, learned from ended work and from arrived jobs (3Sigma, EuroSys 2018).
 
-A duration is drawn from the recent ones of the same queue and size of job, where there are enough; else of that size in any queue; else
-of all. Nothing is fitted: a distribution is the sample itself, so that two modes stay two modes.
+A duration is drawn from the recent ones of the same queue and job size if there are enough, else of that size in any queue, else of all.
+Nothing is fitted: a distribution is the sample itself, so that two modes stay two modes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from fairburst.sim.workload import DagJob
 
 RECENT = 200  # the newest durations, and arrivals of a queue, that are kept
 ENOUGH = 5  # durations of one kind before they are used instead of more general ones
-UNSEEN_FACTOR = 2.0  # work that has run longer than any before it runs up to this times as long in all
+UNSEEN_FACTOR = 2.0  # work that has run longer than all past work runs for up to this multiple of that time
 
 
 def size_class(tasks: int) -> int:
-    """Jobs with a number of tasks within a factor of four are of one size."""
+    """Return the size class of a job. Each class spans a factor of four in the number of tasks."""
     return int(math.log2(max(1, tasks)) / 2)
 
 
@@ -32,22 +32,22 @@ class Durations:
     _seen: dict[tuple[str, int], deque[float]] = field(default_factory=dict)
 
     def ended(self, queue: str, tasks: int, seconds: float) -> None:
-        """A stage (or Job) of so many tasks was seen to run for so long each."""
+        """Add the duration of the tasks of a stage (or Job), which has `tasks` of them."""
         for kind in ((queue, size_class(tasks)), ("", size_class(tasks)), ("", -1)):
             self._seen.setdefault(kind, deque(maxlen=RECENT)).append(seconds)
 
     def samples(self, queue: str, tasks: int) -> Sequence[float]:
-        """The durations of the most specific kind with enough of them; empty if nothing has ended yet."""
+        """Return the durations of the most specific kind that has enough; empty if nothing has ended yet."""
         kinds = ((queue, size_class(tasks)), ("", size_class(tasks)), ("", -1))
         return next((self._seen[kind] for kind in kinds if len(self._seen.get(kind, ())) >= ENOUGH), self._seen.get(("", -1), ()))
 
     def of_queue(self, queue: str) -> Sequence[float]:
-        """The durations of one queue's work of any size; empty where there are too few."""
+        """Return the durations of one queue's work of any size; empty if there are too few."""
         found = [one for (name, _), seen in self._seen.items() if name == queue for one in seen]
         return found if queue and len(found) >= ENOUGH else ()
 
     def draw(self, queue: str, tasks: int, elapsed: float, draw: np.random.Generator, guess: float) -> float:
-        """A duration of a stage whose longest-running task has run for `elapsed`. guess: what is taken before anything has ended."""
+        """Draw a duration for a stage whose longest-running task has run for `elapsed`. guess: its scale before anything has ended."""
         known = self.samples(queue, tasks)
         if not known:
             return max(guess, elapsed) * float(draw.exponential()) + elapsed
@@ -64,18 +64,18 @@ class Arrivals:
     _jobs: dict[str, deque[tuple[float, DagJob]]] = field(default_factory=dict)
 
     def came(self, queue: str, time: float, job: DagJob) -> None:
-        """A job has come. Its durations are not read."""
+        """Add the arrival of a job. Its durations are ignored."""
         self._jobs.setdefault(queue, deque(maxlen=RECENT)).append((time, job))
 
     @property
     def queues(self) -> list[str]:
-        """Queues of which more jobs may be expected."""
+        """Return the queues whose next jobs can be predicted."""
         return [queue for queue, jobs in self._jobs.items() if len(jobs) >= ENOUGH and jobs[-1][0] > jobs[0][0]]
 
     def stream(self, queue: str, now: float, draw: np.random.Generator) -> Iterator[tuple[float, DagJob]]:
-        """Seconds to each next job of a queue, and the job: the past from a random moment on, so that crowded times stay crowded.
+        """Yield the seconds to each next job of a queue, and the job: the past from a random moment on, so that crowded times stay crowded.
 
-        The last job has come some time before `now`; the first gap is one that is longer.
+        The first gap is longer than the time from the last arrival to `now`, if one is, and counts from that arrival.
         """
         jobs = self._jobs[queue]
         since = now - jobs[-1][0]

@@ -1,4 +1,4 @@
-"""Many forward runs from one state: when work starts, and how often deadlines hold."""
+"""Many forward runs from one state: the starts of work, and how often deadlines are met."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from fairburst.forecast.state import State
 from fairburst.policy.arrays import FloatArray
 
 RUNS = 40
-FEWEST_RUNS = 12  # fewer make no interval
-GUESS_SECONDS = 60.0  # a duration for work of which nothing like it has ended
+FEWEST_RUNS = 12  # fewer give no useful interval
+GUESS_SECONDS = 60.0  # the scale of durations before any work has ended
 
 
 @dataclass(slots=True)
 class Samples:
-    """Results of the forward runs. waits: (runs,) seconds from now, ascending, by key. met: part of the runs in which the queue's deadline
-    held."""
+    """Results of the forward runs. waits: (runs,) seconds from now, ascending, by key. met: fraction of the runs in which the queue met its
+    deadline."""
 
     runs: int = 0
     waits: dict[str, FloatArray] = field(default_factory=dict)
@@ -33,7 +33,7 @@ def start_samples(
     state: State, asked: Collection[str], durations: Durations, arrivals: Arrivals, *, seed: int, runs: int = RUNS,
     guess: float = GUESS_SECONDS, horizon: float = math.inf, progress: Callable[[int], None] | None = None,
 ) -> Mapping[str, FloatArray]:  # fmt: skip
-    """(runs,) seconds from now to the start of each of the jobs asked for, ascending; infinite where it lies past the horizon."""
+    """Return (runs,) seconds from now to the start of each job in `asked`, ascending; infinite beyond the horizon."""
     found: dict[str, list[float]] = {name: [] for name in asked}
     places = {name: Asked(name) for name in asked}
     for number in range(runs):
@@ -50,9 +50,9 @@ def samples(
     state: State, asked: Mapping[str, Asked], queues: Collection[str], durations: Durations, arrivals: Arrivals, *, seed: int,
     horizon: float, budget: Budget,
 ) -> Samples:  # fmt: skip
-    """Run until the tasks asked for have started and the open deadlines of `queues` are judged: as often as the budget allows.
+    """Run until the tasks in `asked` have started and the open deadlines of `queues` are judged, as often as the budget allows.
 
-    No runs where the budget does not suffice for `FEWEST_RUNS`.
+    Return no results if the budget does not suffice for `FEWEST_RUNS`.
     """
     found: dict[str, list[float]] = {key: [] for key in asked}
     met: dict[str, list[bool]] = {queue: [] for queue in queues}
@@ -78,9 +78,9 @@ def part_met(
     state: State, burst: Callable[[np.random.Generator], ComingBurst], durations: Durations, arrivals: Arrivals, *, seed: int, runs: int,
     budget: Budget,
 ) -> float | None:  # fmt: skip
-    """The part of the runs in which the deadline of a burst that comes holds; None where the budget suffices for no run.
+    """Return the fraction of the runs in which a future burst meets its deadline, or None if the budget suffices for no run.
 
-    burst: draws it for one run.
+    burst: draws the burst of one run.
     """
     outcomes: list[bool] = []
     for number in range(runs):

@@ -1,6 +1,6 @@
-"""The forecaster: answers the operator's questions, learns durations and arrivals from them, and sees how its forecasts come out.
+"""The forecaster: answers the operator's questions, learns durations and arrivals from them, and scores its past forecasts.
 
-It remembers a bounded number of runs, jobs and forecasts. What it has learned is lost when its process ends.
+It remembers a bounded number of runs, jobs and forecasts, and forgets them when its process ends.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from fairburst.sim.engine import EPOCH
 from fairburst.sim.workload import DagJob, Stage
 
 HORIZON_SECONDS = 86_400.0
-KEPT_WORK = 10_000  # of which the mean duration is known, and that have been counted as arrivals
-KEPT_FORECASTS = 2_000  # whose outcome is awaited
-ASKED_AGAIN_SECONDS = 300.0  # the forecasts of one object are scored so far apart: those between them tell the same
+KEPT_WORK = 10_000  # objects with a known mean duration, and as many that have been counted as arrivals
+KEPT_FORECASTS = 2_000  # forecasts without an outcome yet
+ASKED_AGAIN_SECONDS = 300.0  # least time between scored forecasts of one object: those in between would repeat the same information
 SHORT_RUNS = 12  # forward runs for the next burst of one latency queue
 
 
 @dataclass(slots=True)
 class _Open:
-    """A forecast that has not come out. before: starts of the work's pods that ran at the question; ended: of those that ended since."""
+    """A forecast without an outcome yet. before: starts of the work's pods that ran at the question; ended: of those that ended since."""
 
     work: str
     place: int
@@ -44,7 +44,7 @@ class _Open:
 
 
 class Service:
-    """See the module. One per process."""
+    """The forecaster of a process, described in the module's docstring."""
 
     def __init__(self) -> None:
         self.durations, self.arrivals, self.calibration = Durations(), Arrivals(), Calibration()
@@ -77,7 +77,7 @@ class Service:
     # Results ---------------------------------------------------------------------------------------------------------
 
     def _resolve(self, question: Question) -> dict[int, tuple[int, int]]:
-        """Score the forecasts whose work has started; return how many came out inside and outside, by level."""
+        """Score the forecasts whose work has started. Return the number of starts inside and outside the intervals, by level."""
         running = {one.uid: Counter({at: count for count, at in one.running}) for one in question.work}
         ended: dict[str, list[float]] = {}
         for pod in question.ended:
@@ -139,7 +139,7 @@ class Service:
     # Bursts to come --------------------------------------------------------------------------------------------------
 
     def _next_bursts(self, asked: AskedState, question: Question, budget: Budget) -> list[Deadline]:
-        """Ask for the next burst of one latency queue, in turn; return what was found of each whose next burst is still the same."""
+        """Forecast the next burst of one latency queue, in turn. Return the forecasts of all queues whose next burst is still the same."""
         possible = list(candidates(asked, question.now))
         last = {one.queue: self._published[one.queue] for one in possible if one.queue in self._published}
         self._published = {one.queue: last[one.queue] for one in possible if one.queue in last and last[one.queue][0] == one}
@@ -156,7 +156,7 @@ class Service:
 
 
 def _middle(time: float) -> float:
-    """Return the middle of the second to which Kubernetes has cut a time."""
+    """Return the middle of the second to which Kubernetes has truncated a time."""
     return time + 0.5 if time == int(time) else time
 
 

@@ -1,4 +1,4 @@
-"""The state that a forecast runs forward from: what runs, what waits, and the operator's memory. Only what can be known at that time."""
+"""The state from which a forecast runs: running and waiting work, and the operator's memory, as far as they are known at that time."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from fairburst.policy.model import Memory, PolicyConfig, QueueSpec
 from fairburst.sim.cluster import Cluster
 
-ENDLESS_SECONDS = 1e9  # pods of services: they hold their room for as long as anyone looks ahead
+ENDLESS_SECONDS = 1e9  # for pods of services, which hold their room beyond every forecast
 
 
 @dataclass(frozen=True, slots=True)
 class StageState:
-    """Rest of a stage of a job (a Kubernetes Job has one).
+    """The unfinished part of a stage of a job (a Kubernetes Job has one).
 
-    tasks: of the whole stage. waiting: not started. running: (count, time at which they started). seconds: of one task, known once a task
-    of the stage has ended; None before. waves: how often a place of it is used, one task after the other (a Job with fewer pods at once
-    than completions).
+    tasks: of the whole stage. waiting: not started. running: (count, time at which they started). seconds: of one task, None until a task
+    of the stage has ended. waves: number of tasks that run in a place, one after the other (a Job with fewer pods than completions).
     """
 
     tasks: int
@@ -30,9 +29,9 @@ class StageState:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """One job that has not ended. stages: those that have not ended; `parents` are indices into them. has_started: any task has run.
+    """One unfinished job. stages: the unfinished ones; `parents` are indices into them. has_started: whether a task has run.
 
-    whole: its waiting tasks start together, once all of them fit into the queue's allocation, or not at all.
+    whole: its waiting tasks start together, once all of them fit into the queue's allocation.
     """
 
     name: str
@@ -45,9 +44,9 @@ class JobState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
-    """Everything at one time. jobs: in the order in which each queue starts them. now: seconds of the simulator's clock.
+    """The state at one time. jobs: in the order in which each queue starts them. now: seconds of the simulator's clock.
 
-    factors: by resource, what amounts elsewhere are multiplied by to be in the units of this state (units.py); none where they are.
+    factors: by resource, from natural units to those of this state (units.py); empty if they are the same.
     """
 
     cluster: Cluster

@@ -1,4 +1,4 @@
-"""Amounts in units that the simulator can count: it holds millionths in 64 bits, which bytes of a large cluster exceed."""
+"""Units in which the simulator can count amounts. It holds millionths in 64 bits, which the bytes of a large cluster would exceed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fairburst.forecast.state import JobState, State
 from fairburst.policy.model import Burst, Memory, QueueMemory, QueueSpec, Schedule
 from fairburst.sim.cluster import Cluster
 
-MOST = 1e9  # of a resource in the whole cluster: a thousandth of what the simulator can count, as demands exceed the capacity
+MOST = 1e9  # of a resource in the whole cluster: a thousandth of the simulator's limit, because demands exceed the capacity
 
 
 def in_countable_units(state: State) -> State:
-    """Return the state with each resource in a unit of which the cluster has at most `MOST`. Shares of capacity, and so decisions, stay."""
+    """Return the state with each resource in a unit of which the cluster has at most `MOST`. Shares and decisions stay the same."""
     capacity = state.cluster.capacity.tolist()
     factors = {name: MOST / amount for name, amount in zip(state.cluster.resources, capacity, strict=True) if amount > MOST}
     if not factors:
@@ -35,7 +35,7 @@ def in_countable_units(state: State) -> State:
 
 
 def scaled(amounts: tuple[float, ...], row: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the amounts in other units; `row`: factors by resource, none to leave them."""
+    """Return the amounts in other units. `row`: factors by resource, empty to leave them."""
     if not row:
         return amounts
     return tuple(amount * factor for amount, factor in zip(amounts, row, strict=True))

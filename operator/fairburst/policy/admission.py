@@ -1,4 +1,4 @@
-"""Admission (BoPF §3.3): which class each queue is granted, and when that changes, by the conditions of conditions.py."""
+"""Admission (BoPF §3.3): the class of each queue, and its changes, by the conditions of conditions.py."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from fairburst.policy.tolerance import TOLERANCE
 
 
 def needs_admission(snapshot: ClusterSnapshot, columns: Columns, config: PolicyConfig) -> bool:
-    """Whether anything that admission looks at may have changed since the memory was made."""
+    """Return whether an input of admission may have changed since the memory was made."""
     if columns.seen is not snapshot.queues or columns.admitted_for != _basis(snapshot, config):
         return True
     return columns.pod_demand is not None and columns.pod_demand.differs(snapshot.unit)
@@ -102,7 +102,7 @@ class _Settlement:
         return self._finish()
 
     def _recall(self) -> None:
-        """Bring over what is remembered; find out which specs differ from the promise in force."""
+        """Restore the remembered queues, and find the specs that differ from the promise in force."""
         known: dict[str, int] = {}
         former: dict[str, tuple[QueueSpec, QueueSpec | None]] = {}
         for row, spec in enumerate(self.specs):
@@ -134,7 +134,7 @@ class _Settlement:
         move_index(self.columns, row, kept[0].arrival, promise.arrival)
 
     def _remembered(self, name: str) -> tuple[QueueSpec, QueueSpec | None] | None:
-        """The promise of this queue, with the present arrivals of its calendar, and the change of it that was refused."""
+        """Return the queue's promise, with the present arrivals of its calendar, and its refused change."""
         kept = self._kept(name)
         if kept is None or name not in self.calendars:
             return kept
@@ -150,30 +150,30 @@ class _Settlement:
         return None if row is None else (columns.declared.queues[row], columns.refused.get(row))
 
     def _former_specs(self, name: str) -> tuple[QueueSpec, ...]:
-        """The change of the promise that was refused, and the promise in force."""
+        """Return the refused change of the queue's promise, and the promise in force."""
         promise, refused = self._remembered(name) or (None, None)
         return tuple([spec for spec in (refused, promise) if spec is not None])
 
     def _release(self, row: int) -> None:
-        """A held queue keeps its ledger but neither class nor weight; it is a candidate again when it is resumed."""
+        """Take class and weight from a held queue, which keeps its ledger. It is a candidate again when it is resumed."""
         self.columns.guarantee[row] = NOT_ADMITTED
         windows.forget(self.columns, row)
 
     def _offer_change(self, row: int, spec: QueueSpec, promise: QueueSpec) -> None:
         if is_smaller(spec, promise):
             if same_declaration(self.declared[row], promise):
-                return  # only what its pods need
+                return  # only its pods' needs have changed
             self.events.append(RoundEvent(spec.name, EventKind.PROMISE_CHANGED, "The smaller promise is in force at once."))
             return
         self.promises[row] = promise
         self.changed.add(row)
 
     def _member(self, row: int) -> HardQueue:
-        """The promise of one row that is in force."""
+        """Return the promise in force of one row."""
         return HardQueue(self.in_force if row in self.changed else self.offered, row)
 
     def _admitted(self) -> IntArray:
-        """Rows of admitted queues in admission order."""
+        """Return the rows of admitted queues in admission order."""
         rows = np.flatnonzero(self.columns.guarantee != NOT_ADMITTED)
         ordered: IntArray = rows[np.argsort(self.columns.admission_order[rows], kind="stable")]
         return ordered
@@ -187,7 +187,7 @@ class _Settlement:
         return self.offered.latency[admitted] & (self.load[admitted] * total <= 1.0 + TOLERANCE)
 
     def _keep(self) -> AdmissionState:
-        """The state of those already admitted; where a promise can't be kept, the latest lose their guarantees first."""
+        """Return the state of the admitted queues. If not all promises can be kept, the latest queues lose their guarantees first."""
         columns = self.columns
         state = AdmissionState(self.capacity, self.config)
         admitted = self._admitted()
@@ -231,7 +231,7 @@ class _Settlement:
             self.columns.guarantee[member.row] = HARD
 
     def _decide_candidates(self, state: AdmissionState) -> tuple[AdmissionState, bool]:
-        """New, rejected and changed queues in creation order. Returns whether a change took effect: then all others are looked at again."""
+        """Decide new, rejected and changed queues in creation order. Return whether a change took effect: then all are tried again."""
         pending = [
             row
             for row, spec in enumerate(self.specs)
@@ -253,7 +253,7 @@ class _Settlement:
         return state, released
 
     def _admit_at_once(self, pending: list[int], state: AdmissionState) -> int:
-        """Admit the first candidates together as far as no change, rejection or profile comes between; returns how many."""
+        """Admit the first candidates together, up to the first change, rejection or profile. Return their number."""
         unchanged = next((position for position, row in enumerate(pending) if row in self.changed), len(pending))
         rows = np.array(pending[:unchanged], dtype=np.int64)
         granted = state.decided_at_once(self.offered, rows, self.load)
@@ -268,7 +268,7 @@ class _Settlement:
         self.next_order += 1
 
     def _decide_change(self, row: int, state: AdmissionState) -> AdmissionState | None:
-        """A changed promise is a new candidate tested without the old one; the old one stays, and None is returned, if it is refused."""
+        """Test a changed promise as a new candidate, without the old one. If it is refused, keep the old one and return None."""
         spec, promise = self.specs[row], self.promises[row]
         without = state.without(spec.name, promise.weight)
         member, load = HardQueue(self.offered, row), float(self.offered_load[row])
@@ -281,14 +281,14 @@ class _Settlement:
         self.load[row] = load
         self.columns.guarantee[row] = guarantee
         if same_declaration(self.declared[row], promise):
-            return without  # only what its pods need: its owner changed nothing
+            return without  # only its pods' needs have changed, not its declaration
         self.events.append(RoundEvent(spec.name, EventKind.PROMISE_CHANGED, "The changed promise is in force."))
         if spec.arrival != promise.arrival:
             windows.postpone(self.columns, row, self.in_force, self.now)
         return without
 
     def _record_changes(self, before: CodeArray) -> None:
-        """One event for each queue that was admitted, rejected or refused a change, or whose class is not the one it had."""
+        """Add an event for each queue that was admitted, rejected or refused a change, or whose class has changed."""
         after = self.columns.guarantee
         for row in self._admitted().tolist():
             name, former, granted = self.specs[row].name, int(before[row]), int(after[row])
@@ -326,7 +326,7 @@ class _Settlement:
         return columns, self.next_order, self.events
 
     def _account_share(self, columns: Columns) -> None:
-        """The rate at which F grows is the queue's share; note the part earned so far where it changed."""
+        """Set the rate at which F grows, the queue's share. Record the part earned so far where it has changed."""
         admitted = columns.guarantee != NOT_ADMITTED
         share = shares(columns)
         changed = share != columns.fair_rate
@@ -349,7 +349,7 @@ def shares(columns: Columns) -> FloatArray:
 
 
 def is_smaller(spec: QueueSpec, promise: QueueSpec) -> bool:
-    """Whether every burst of `spec` fits inside those of `promise`: d no larger, windows inside, rate no higher, the rest the same."""
+    """Return whether the bursts of `spec` fit inside those of `promise`: d no larger, windows inside, rate no higher, the rest the same."""
     if spec.kind is not promise.kind or spec.weight != promise.weight:
         return False
     if spec.kind is QueueKind.THROUGHPUT:

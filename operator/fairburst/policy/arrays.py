@@ -1,4 +1,4 @@
-"""The array types of the core, by element. What a module's docstrings say of an array's axes and units holds; the types know neither."""
+"""The array types of the core, by element. Axes and units are in the docstrings of each module, not in the types."""
 
 from __future__ import annotations
 

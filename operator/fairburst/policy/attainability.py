@@ -1,7 +1,7 @@
-"""Can a burst's deadline be met in practice? A second, honest answer beside the class.
+"""Whether a burst's deadline can be met in practice, in addition to its class.
 
-A class promises a rate from the opening on. Where running work is never evicted, the room for it appears only as that work
-ends; pods also take time to be created, bound and started. Decides nothing: the answer is a condition on the queue.
+A class promises a rate from the opening on. If running work is never evicted, the room for it appears only as that work
+ends; pods also take time to be created, bound and started. Decides nothing: the result is a condition on the queue.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ClusterPace:
-    """Recent measurements of the cluster. None: not enough seen yet, counted as no delay.
+    """Recent measurements of the cluster. None: too few measurements yet, counted as no delay.
 
     release_seconds: time within which running work of others ends (95th percentile of ended pods).
     creation_rate, bind_rate: pods a second. startup_seconds: from bound to running.
@@ -36,8 +36,8 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Attainability:
-    """The verdict, its reasons in words, and the expected completion after the opening against the deadline, both in seconds: infinite
-    where not all of the burst's pods fit the nodes, of the whole declared demand where no burst was measured."""
+    """The verdict, a sentence with its reasons, and the expected completion and the deadline, in seconds after the opening. Completion is
+    infinite if not all of the burst's pods fit the nodes, and that of the whole declared demand if no burst was measured."""
 
     verdict: Verdict
     expected_seconds: float
@@ -59,15 +59,15 @@ def attainability(
     Parameters
     ----------
     deadline_seconds : t of the burst; its guaranteed rate delivers the declared demand in exactly that time
-    demand_fraction : part of the declared demand that recent bursts really consumed, in (0, 1]; None without history
+    demand_fraction : fraction of the declared demand that recent bursts consumed, in (0, 1]; None without history
     pods : pods of the burst at the guaranteed rate
     fitting_pods : pods of that size that the nodes hold while they are empty: a sum of free capacity is no room for a pod
-    room_is_free : the guaranteed rate fits beside what runs now, so nothing has to end first
+    room_is_free : the guaranteed rate fits in addition to the running work, so none of it has to end first
     pace : measured rates of this cluster
 
     Notes
     -----
-    Without history nothing is said unless it holds for any burst: delays that alone exceed the deadline, or none that could.
+    Without history the verdict covers only the cases that are the same for every burst: delays that alone exceed the deadline, or no delay.
     """
     if pods > fitting_pods:
         return Attainability(

@@ -1,13 +1,13 @@
-"""Balance of each backlogged throughput queue: how far it is behind its fair share. Turns and catching up go by it.
+"""Balance of each backlogged throughput queue: how far it is behind its fair share. It decides turns and catching up.
 
-A queue's balance grows at the rate (fair share - what it receives), in dominant shares, while it or another queue waits: positive for a
-queue that is owed something, negative for one that has had more. Over the queues that take part the rates add up to zero. Two integrals
-share one rate and one time: `balance` keeps everything and decides whose turn it is where shares are no whole pods (rounding.py); `recent`
-is forgotten by halves, as Kueue's Admission Fair Sharing does it, and lets a queue that was short get it back soon (`catch_up`).
+A queue's balance grows at the rate (fair share - received share), in dominant shares, while it or another queue waits: positive for a
+queue that is owed something, negative for one that has had more. The rates of all participating queues sum to zero. Two integrals share one
+rate and one time. `balance` keeps everything and decides turns where shares are not whole pods (rounding.py). `recent` decays with a
+half-life, as in Kueue's Admission Fair Sharing, and lets a queue that was short catch up soon (`catch_up`).
 
-A queue receives what its pods use, and what is kept idle for it although a pod of its fits: who leaves its allocation unused is not owed it
-again.
-Latency queues have ledgers instead and take no part. No paper has it (docs/decisions/0111, 0112).
+A queue receives the use of its pods, and room that is kept idle for it although one of its pods fits: a queue that leaves its allocation
+unused is not owed it again.
+Latency queues have ledgers instead and do not participate. No paper has it (docs/decisions/0111, 0112).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from fairburst.policy.drf import largest_share, row_any_short, take_rows
 from fairburst.policy.table import ELASTIC, NO_WINDOW, Columns
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE
 
-# A queue that has waited for nothing for so long begins again at zero; and no more is owed than a day of the queue's largest pod.
+# The balance of a queue without waiting work is dropped after this time. A queue is owed at most a day of its largest pod.
 FORGOTTEN_SECONDS = 3600.0
 MOST_SECONDS = 86_400.0
 MOST_BOOST = 2.0  # of the weight of a queue that catches up; one that has had more keeps at least half of its own
-FULL_BOOST_AT = 0.25  # of a half-life's fair share: a queue that lacks so much has the most weight, or half would be forgotten on the way
+FULL_BOOST_AT = 0.25  # of a half-life's fair share: the lack that gives MOST_BOOST; a larger one would decay before it is made up
 FEWEST_UNITS = 4.0
-BOOST_STEP = 0.1  # weights move in steps, so that levels rest between them
+BOOST_STEP = 0.1  # weights move in steps, so that levels stay the same in between
 _NEARLY_NOTHING = 1e-9
 
 
@@ -38,7 +38,7 @@ def balance(columns: Columns, now: float) -> FloatArray:
 
 
 def recent(columns: Columns, rows: IntArray, now: float, half_life: float) -> FloatArray:
-    """(M,) the same of these M rows, with half of it forgotten every `half_life` seconds."""
+    """(M,) the same for these M rows, decayed with a half-life of `half_life` seconds."""
     since, speed = np.maximum(0.0, now - columns.balance_as_of.take(rows)), math.log(2) / half_life
     kept = np.exp(-speed * since)
     result: FloatArray = columns.recent_value.take(rows) * kept + columns.balance_rate.take(rows) * (1.0 - kept) / speed
@@ -46,10 +46,10 @@ def recent(columns: Columns, rows: IntArray, now: float, half_life: float) -> Fl
 
 
 def catch_up(columns: Columns, wants: BoolArray, unit: FloatArray, inverse: FloatArray, half_life: float, now: float) -> FloatArray | None:
-    """(N,) factors for the weights of throughput queues in this round; None where none differs from 1.
+    """(N,) factors for the weights of throughput queues in this round; None if all are 1.
 
-    A queue that lacks its fair share of a quarter of `half_life` has twice its weight, and one that is as far ahead half: in steps between.
-    Where a share is a few units (N, K) only, turns do the same with whole units, and weights would work against them.
+    A queue that lacks its fair share of a quarter of `half_life` has twice its weight, and one that is as far ahead has half. In between
+    the factor moves in steps. If a share is only a few units (N, K), turns do the same, and weights would work against them.
     """
     if half_life <= 0 or not (columns.recent_value.any() or columns.balance_rate.any()):
         return None
@@ -102,9 +102,9 @@ def settle(
 
 
 def _received(usage: FloatArray, allocation: FloatArray, unit: FloatArray, capacity: FloatArray, inverse: FloatArray) -> FloatArray:
-    """(N,) dominant share of what each queue uses, and of what is idle because its allocation is kept for it.
+    """(N,) dominant share of each queue's use, and of the idle room that its allocation keeps for it.
 
-    Room in which not one pod of a queue fits is not kept for it: it is what running pods have left over so far.
+    Room in which not one pod of a queue fits is not kept for it: it is a remainder that running pods leave over.
     """
     idle, part = np.maximum(capacity - usage.sum(axis=0), 0.0), 1.0
     fits = np.ones(len(usage), dtype=bool)

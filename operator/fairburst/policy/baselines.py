@@ -41,7 +41,7 @@ def drf(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: fl
 
 
 def strict_priority(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[RoundResult, Memory]:
-    """Latency queues first, by DRF among them; throughput queues share what they leave (BoPF §5.1)."""
+    """Latency queues first, by DRF among them; throughput queues share the rest (BoPF §5.1)."""
     declared, columns = _admit_all(snapshot, config, now)
     wanted = _wanted(snapshot, declared)
     first = _divide(np.where(declared.latency[:, None], wanted, 0.0), declared, snapshot.live_capacity, snapshot.live_capacity)
@@ -56,7 +56,7 @@ def naive_bopf(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, 
 
 
 def capacity_fifo(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[RoundResult, Memory]:
-    """First come, first served in creation order, each as far as capacity goes."""
+    """First come, first served in creation order, each as far as capacity suffices."""
     declared, columns = _admit_all(snapshot, config, now)
     wanted = _wanted(snapshot, declared)
     multiple = take_in_order(wanted, snapshot.live_capacity, slack_of(snapshot.live_capacity))
@@ -64,7 +64,7 @@ def capacity_fifo(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfi
 
 
 def static_partition(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[RoundResult, Memory]:
-    """Each queue has its weighted part of every resource and nothing else; what it leaves stays idle."""
+    """Each queue has its weighted part of every resource and nothing else; its unused part stays idle."""
     declared, columns = _admit_all(snapshot, config, now)
     wanted = _wanted(snapshot, declared)
     weight = np.where(declared.suspended, 0.0, declared.weight)
@@ -79,7 +79,7 @@ def m_bvt(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: 
 
     Effective virtual time E = A - W. A is raised to the least virtual time of backlogged queues when a queue wakes, and advances by
     dominant share x dt / weight. The warp W of a latency queue is max_k d_k / (C_k w), of others zero. Queues of least E share everything
-    by DRF; queues with a larger E get what those leave. A is kept in the memory's `ledger` (value, rate, as of).
+    by DRF; queues with a larger E get the rest. A is kept in the memory's `ledger` (value, rate, as of).
     """
     declared, columns = _admit_all(snapshot, config, now)
     wanted = _wanted(snapshot, declared)
@@ -107,10 +107,10 @@ def m_bvt(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: 
 
 
 def earliest_deadline_first(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[RoundResult, Memory]:
-    """Latency queues by the deadline of their burst, each as far as capacity goes (Liu and Layland, JACM 1973); the rest by DRF.
+    """Latency queues by the deadline of their burst, each as far as capacity suffices (Liu and Layland, JACM 1973); the rest by DRF.
 
-    A burst begins when its queue wants something after it wanted nothing, and ends when it wants nothing: work that is left when the
-    next burst comes keeps its deadline, and goes before every later one. Ties: creation order. The beginning is kept in the memory's
+    A burst begins when an idle queue gets demand and ends when it has none: work that is left when the next burst arrives keeps its
+    deadline, and precedes every later one. Ties: creation order. The beginning is kept in the memory's
     `period_started`, infinite for an idle queue.
     """
     declared, columns = _admit_all(snapshot, config, now)
@@ -132,7 +132,7 @@ def earliest_deadline_first(snapshot: ClusterSnapshot, memory: Memory, config: P
 
 
 def dress(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[RoundResult, Memory]:
-    """BoPF with DRESS among the throughput queues, with its defaults where `config` has no settings for it."""
+    """BoPF with DRESS among the throughput queues, with its defaults if `config` has no settings for it."""
     return decide(snapshot, memory, config if config.dress is not None else dataclasses.replace(config, dress=DressConfig()), now)
 
 
@@ -178,9 +178,9 @@ def _warps(declared: Declared, capacity: FloatArray) -> FloatArray:
 
 
 def _time_to_meet(effective: FloatArray, speed: FloatArray, awake: np.ndarray) -> float:
-    """Seconds until a queue catches up with the group ahead of it; infinite if none ever does.
+    """Return the seconds until a queue catches up with the group ahead of it; infinite if none ever does.
 
-    Of queues side by side the fastest stands last and the slowest first, so that only neighbours need to be compared.
+    Among queues with equal E the fastest is sorted last and the slowest first, so that only neighbours need to be compared.
     """
     order = np.lexsort((speed[awake], effective[awake]))
     at, moving = effective[awake][order], speed[awake][order]
@@ -216,7 +216,7 @@ def _result(
     snapshot: ClusterSnapshot, config: PolicyConfig, columns: Columns, allocation: FloatArray, now: float, boundary: float = math.inf,
     *, share_leftovers: bool = True,
 ) -> RoundResult:  # fmt: skip
-    """Round to whole units and dress up as a result; nothing is marked spare, nothing is charged."""
+    """Round to whole units and return a result in which nothing is marked spare and nothing is charged."""
     if share_leftovers:
         wanted = _wanted(snapshot, columns.declared)
         no_rows = np.zeros(len(allocation), dtype=bool)

@@ -1,7 +1,7 @@
 """Allocation of one round (BoPF §3.3, Algorithm 1 ALLOCATE): hard, soft, elastic, spare, in real numbers.
 
-Decides amounts; which queue stands where (window open, budget left, order) comes in. Whole units are rounding.py's business, except
-that a hard queue's guarantee is rounded up here, because the promise comes first.
+It decides amounts, given each queue's state (window, budget, order). rounding.py makes whole units, except that a hard queue's guarantee
+is rounded up here, because the promise comes first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class AllocationInput:
     hard: rows in an ON window with budget left, in admission order. overdue: hard rows past their deadline, earliest deadline first.
     soft: rows in an ON window with budget left, shortest remaining demand first (SRPT); then those past their deadline, earliest first.
     elastic: (N,) mask of the rest. level_cap: (N,) dominant share at which a row is capped in the fill (infinite: only by demand). Rows of
-        `hard`, `overdue` and `soft` rise in it from what they are promised, if their cap is higher.
+        `hard`, `overdue` and `soft` rise in it from their promise, if their cap is higher.
     """
 
     wanted: FloatArray
@@ -56,8 +56,8 @@ class AllocationInput:
 def allocate(inputs: AllocationInput, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Divide live capacity. Returns (guaranteed, spare), each (N, K), resource units; their sum stays within `capacity` and `wanted`.
 
-    If capacity fell below the sum of hard rates, hard queues are served in admission order: the earliest promises are kept whole, the
-    first that doesn't fit gets what there is, and later ones get what it leaves.
+    If capacity is below the sum of hard rates, hard queues are served in admission order: the earliest promises are kept whole, the first
+    that doesn't fit gets the remaining capacity, and later ones the rest.
     """
     slack = slack_of(capacity)
     left = capacity.copy()
@@ -86,9 +86,9 @@ def _serve_in_order(claim: FloatArray, left: FloatArray, slack: FloatArray) -> t
 
 
 def _serve_hard(inputs: AllocationInput, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """min(rate, demand), the rate rounded up to whole units where all hold. Returns it and what hard queues leave *uncommitted*.
+    """Return min(rate, demand), the rate rounded up to whole units if all of them fit, and the *uncommitted* capacity.
 
-    What a hard queue leaves unused of its rate stays committed here and goes to spare, not to soft queues.
+    The unused part of a hard queue's rate stays committed here and goes to spare, not to soft queues.
     """
     rows, slack = inputs.hard, slack_of(capacity)
     rate, wanted = take_rows(inputs.rate, rows), take_rows(inputs.wanted, rows)
@@ -105,7 +105,7 @@ def _serve_hard(inputs: AllocationInput, capacity: FloatArray) -> tuple[FloatArr
 
 
 def _extras_that_fit(extra: FloatArray, left: FloatArray) -> FloatArray:
-    """The rows of `extra` that fit whole, taken in order; zero rows for the others."""
+    """Return the rows of `extra` that fit whole, taken in order; zero rows for the others."""
     result = np.zeros_like(extra)
     for row in np.flatnonzero(row_any(extra > 0)):
         if (extra[row] <= left).all():
@@ -116,8 +116,8 @@ def _extras_that_fit(extra: FloatArray, left: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class _Risers:
-    """Rows in their windows that may get more than they are promised. (M,) each: `begin` the dominant share that is promised, `height` that
-    of what is wanted beyond; speed: (M, K) what a unit of dominant share beyond is made of."""
+    """Rows in their windows that may get more than their promise. (M,) each: `begin` the promised dominant share, `height` that of the
+    demand beyond it. speed: (M, K) amounts of a unit of dominant share beyond it."""
 
     rows: IntArray
     begin: FloatArray
@@ -126,7 +126,7 @@ class _Risers:
 
     @classmethod
     def of(cls, inputs: AllocationInput, served: Sequence[tuple[IntArray, FloatArray]], capacity: FloatArray) -> _Risers | None:
-        """The risers among the rows that are `served` with what they are promised; None if there are none."""
+        """Return the risers among the rows that are `served` with their promises; None if there are none."""
         parts = []
         for rows, granted in served:
             begin = dominant_share(granted, capacity)
@@ -141,18 +141,18 @@ class _Risers:
         return cls(rows[some], begin[some], height[some], unmet[some] / height[some, None]) if some.size else None
 
     def without(self, leaving: BoolArray) -> _Risers:
-        """The others."""
+        """Return the risers that stay."""
         stay = ~leaving
         return _Risers(self.rows[stay], self.begin[stay], self.height[stay], self.speed[stay])
 
 
 def _serve_elastic(inputs: AllocationInput, capacity: FloatArray, left: FloatArray, risers: _Risers | None) -> FloatArray:
-    """(N, K) by weighted DRF: elastic queues, latency queues outside their windows up to their residual share, and what `risers` get beyond
-    their promises.
+    """(N, K) by weighted DRF: elastic queues, latency queues outside their windows up to their residual share, and `risers` beyond their
+    promises.
 
-    A riser's use as a function of the common level begins at the share that it is promised, which `fill` does not know. So it is filled
-    from zero, and as much more is divided as it would use below that share. One whose level comes out lower is taken out; the levels of the
-    others can only fall by that. This ends with the largest set of risers in which each gets at least what it is promised.
+    A riser's use as a function of the common level begins at its promised share, which `fill` can't express. So it is filled from zero,
+    and the divided amount is raised by its use below that share. A riser whose level is lower than its promise is removed, by which the
+    levels of the others can only fall. This ends with the largest set of risers in which each gets at least its promise.
     """
     if risers is None:
         return _serve_without_windows(inputs, capacity, left)
@@ -176,7 +176,7 @@ def _serve_elastic(inputs: AllocationInput, capacity: FloatArray, left: FloatArr
 
 
 def _whole_pods(amount: FloatArray, unit: FloatArray, all_met: BoolArray) -> FloatArray:
-    """`amount` (M, K) rounded down to whole units where they are known, because what hard queues have is whole; not where all is met."""
+    """Return `amount` (M, K) rounded down to known whole units, as hard queues have whole units; unchanged in rows with all demand met."""
     known = (unit > SMALLEST) & ~all_met[:, None]
     number = np.divide(amount, unit, out=np.zeros_like(amount), where=known)
     return np.where(known, np.floor(number + TOLERANCE * np.maximum(number, 1.0)) * unit, amount)
@@ -212,7 +212,7 @@ def _serve_spare(inputs: AllocationInput, guaranteed: FloatArray, capacity: Floa
 
 
 def _unmet(wanted: FloatArray, guaranteed: FloatArray) -> FloatArray:
-    """(N, K) what is wanted beyond what is guaranteed; zero where that is within the tolerance."""
+    """(N, K) demand beyond the guarantees; zero if that is within the tolerance."""
     result = np.empty_like(wanted)
     within = np.empty(len(wanted))
     for column in range(wanted.shape[1]):

@@ -1,6 +1,6 @@
-"""The guarantee of a window: the burst that is declared, what has been received of it, and how long the guarantee goes on.
+"""The guarantee of a window: the declared burst, its received part, and the end of the guarantee.
 
-It lasts until every resource has received its declared demand, and no longer than the period's fair share F, which counts the largest share
+It lasts until every resource has received its declared demand, but at most to the period's fair share F, which counts the largest share
 (docs/decisions/0180-a-guarantee-lasts-for-every-resource.md). Decides nothing else about windows.
 """
 
@@ -35,7 +35,7 @@ class Current:
 
 
 def current_bursts(columns: Columns, inverse: FloatArray, former: Current | None = None) -> Current:
-    """Return the declared burst of each row at its present index; `former`, if nothing is scheduled: only schedules change."""
+    """Return the declared burst of each row at its present index. It is `former` without schedules, because only these change."""
     declared = columns.declared
     flat = declared.schedules
     if flat.arrival.size == 0 and former is not None:
@@ -87,15 +87,15 @@ def fair_share_of_period(columns: Columns, current: Current) -> FloatArray:
 
 
 def spent(consumed: FloatArray, budget: FloatArray) -> BoolArray:
-    """Whether a budget is used up (within the tolerance)."""
+    """Return whether budgets are used up (within the tolerance)."""
     return consumed >= budget - TOLERANCE * np.maximum(budget, 1.0)
 
 
 def has_budget(columns: Columns, current: Current, fair: FloatArray, rows: IntArray, now: FloatArray | float) -> BoolArray:
-    """Whether `rows` have a resource that has not received its declared demand yet, and something left of F.
+    """Return whether `rows` have a resource that has not received its declared demand yet, and something left of F.
 
-    fair: (N,) F. now: one time, or one for each of `rows`. The largest share grows at least as fast as the share of any resource, so that
-    while it is below d the fullest resource is short, and no resource has to be looked at.
+    fair: (N,) F. now: one time, or one for each of `rows`. The largest share grows at least as fast as that of any resource. While it is
+    below d, the fullest resource is short, and the single resources need no check.
     """
     since = np.maximum(0.0, now - columns.ledger_as_of[rows])
     consumed = columns.ledger_value[rows] + columns.ledger_rate[rows] * since - columns.debt[rows]
@@ -110,7 +110,7 @@ def has_budget(columns: Columns, current: Current, fair: FloatArray, rows: IntAr
 
 
 def seconds_until_spent(columns: Columns, current: Current, account: Account, rows: IntArray, now: float) -> float:
-    """Seconds until the first guarantee of `rows` ends at the present rates; infinite without rows.
+    """Return the seconds until the first guarantee of `rows` ends at the present rates; infinite without rows.
 
     Before the largest share has reached d no guarantee ends, and that needs no look at every resource: most rows are ruled out by it.
     """
@@ -130,7 +130,7 @@ def seconds_until_spent(columns: Columns, current: Current, account: Account, ro
 
 
 def _until_all_received(columns: Columns, current: Current, rows: IntArray, now: float) -> FloatArray:
-    """Seconds until each resource has received its declared demand; infinite where one receives nothing."""
+    """Return the seconds until each resource has received its declared demand; infinite if one receives nothing."""
     since = np.maximum(0.0, now - columns.ledger_as_of[rows])
     longest = np.zeros(len(rows))
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -21,13 +21,13 @@ _LARGEST_BITS = np.float64(LARGEST).view(np.uint64)
 
 
 def _are_plain(array: FloatArray) -> bool:
-    """Whether every number is between 0 and LARGEST: read as an unsigned integer such a float64 is at most LARGEST's bits, anything
-    negative or not a number is more. One pass instead of two; -0.0 is left to the caller."""
+    """Return whether every number is between 0 and LARGEST. As unsigned integers such float64 are at most LARGEST's bits, and negative
+    numbers and NaN are larger. This takes one pass instead of two. The caller handles -0.0."""
     return array.dtype == np.float64 and bool(array.view(np.uint64).max() <= _LARGEST_BITS)
 
 
 def check(snapshot: ClusterSnapshot, config: PolicyConfig, now: float) -> None:
-    """Raise if shapes disagree or a number is not a finite amount >= 0."""
+    """Raise an error if shapes disagree or a number is not a finite amount >= 0."""
     count, width = len(snapshot.queues), len(snapshot.resources)
     if len(set(snapshot.resources)) != width or width == 0:
         raise InvalidSnapshotError(f"expected distinct resources, at least one, found {snapshot.resources}")
@@ -66,7 +66,7 @@ def _check_starts(snapshot: ClusterSnapshot) -> None:
 
 
 def check_waiting(waiting: WaitingPods, count: int, width: int) -> None:
-    """Raise if the waiting pods are not those of `count` queues and `width` resources."""
+    """Raise an error if the waiting pods are not those of `count` queues and `width` resources."""
     length = len(waiting.row)
     if waiting.row.shape != (length,) or waiting.request.shape != (length, width) or waiting.count.shape != (length,):
         raise InvalidSnapshotError(

@@ -1,9 +1,9 @@
-"""Carry what is remembered over a step of the wall clock, so that no duration changes by it.
+"""Moves the memory with a step of the wall clock, so that no duration changes.
 
-Everything that has begun moves with the clock: an open window keeps the time it has left, ledgers are charged for the time that passed and
-for no other, and gaps between bursts keep their length. Arrivals that a user has dated stay where they are: a window that waits for one
-opens at that time by the new clock. After a step back it is the first such arrival that is at least half a period after the last burst, so
-that a clock that was ahead for a moment uses up no arrivals.
+Everything that has begun moves with the clock: an open window keeps its remaining time, ledgers are charged only for the time that passed,
+and gaps between bursts keep their length. Arrivals that a user has dated do not move: a window that waits for one opens at that time by the
+new clock. After a step back it waits for the first such arrival at least half a period after the last burst, so that a clock that was ahead
+for a moment uses up no arrivals.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from fairburst.policy.reclaim.values import ReclaimMemory
 
 
 def shifted(memory: Memory, seconds: float) -> Memory:
-    """The memory after the clock has stepped by `seconds`, forward where positive."""
+    """Return the memory after the clock has stepped by `seconds`; positive is forward."""
     queues = {name: shifted_queue(entry, seconds) for name, entry in memory.queues.items()}
     return Memory(queues, memory.next_admission_order, dress=None if memory.dress is None else _shifted_dress(memory.dress, seconds))
 
 
 def shifted_queue(entry: QueueMemory, seconds: float) -> QueueMemory:
-    """One queue's part of `shifted`."""
+    """Return one queue's part of `shifted`."""
     return replace(
         entry,
         window=None if entry.window is None else _shifted_window(entry, entry.window, seconds),
@@ -38,7 +38,7 @@ def shifted_queue(entry: QueueMemory, seconds: float) -> QueueMemory:
 
 
 def shifted_reclaim(memory: ReclaimMemory, seconds: float) -> ReclaimMemory:
-    """The same for what reclaim remembers."""
+    """Return the memory of reclaim after the same step."""
     return replace(
         memory,
         short_since={name: at + seconds for name, at in memory.short_since.items()},
@@ -67,7 +67,7 @@ def _shifted_window(entry: QueueMemory, window: Window, seconds: float) -> Windo
 
 
 def _first_after(entry: QueueMemory, window: Window, last: float) -> Window:
-    """A closed window that waits for the first dated arrival after the `last` opening, and for none that it does not wait for already."""
+    """Return a closed window that waits for the first dated arrival after the `last` opening, but for none later than before."""
     arrival, index = entry.promise.arrival, window.index
     if isinstance(arrival, Schedule):
         index = min(index, bisect_right([burst.arrival for burst in arrival.bursts], last))
@@ -82,7 +82,7 @@ def _first_after(entry: QueueMemory, window: Window, last: float) -> Window:
 
 
 def _shifted_dress(memory: DressMemory, seconds: float) -> DressMemory:
-    """Ends of tasks stay where they are: the API server has dated them."""
+    """Return the memory of DRESS after the same step. Ends of tasks do not move, because the API server has dated them."""
     prediction = memory.prediction
     return replace(
         memory,

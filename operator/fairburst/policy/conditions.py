@@ -56,7 +56,7 @@ class AdmissionState:
         return max(self.total_weight + weight, self.config.expected_queues)
 
     def grant(self, member: HardQueue, weight: float, load: float, guarantee: int) -> None:
-        """Enter an admitted queue."""
+        """Add an admitted queue."""
         self.total_weight += weight
         if guarantee >= SOFT:
             self.guaranteed_load[member.name] = load
@@ -65,12 +65,12 @@ class AdmissionState:
             self.harden(member)
 
     def harden(self, member: HardQueue) -> None:
-        """Count its rate among the hard ones."""
+        """Add its rate to the hard ones."""
         if member.name not in self.hard.members:
             self.hard.add(member)
 
     def without(self, name: str, weight: float) -> AdmissionState:
-        """The same state with one queue taken out."""
+        """Return the same state without one queue."""
         loads_left = {other: load for other, load in self.guaranteed_load.items() if other != name}
         state = replace(
             self,
@@ -83,7 +83,7 @@ class AdmissionState:
         return state
 
     def consider(self, member: HardQueue, weight: float, load: float) -> int:
-        """The class a candidate gets: LQADMIT and TQADMIT of BoPF's Algorithm 1."""
+        """Return the class of a candidate: LQADMIT and TQADMIT of BoPF's Algorithm 1."""
         if member.row in member.declared.unknown or not math.isfinite(load):
             return NOT_ADMITTED
         divisor = self.divisor(weight)
@@ -96,10 +96,10 @@ class AdmissionState:
         return SOFT if self.config.soft_class else ELASTIC
 
     def decided_at_once(self, declared: Declared, rows: IntArray, load: FloatArray) -> IntArray:
-        """Classes of the longest run of `rows` (in order) that can be decided together without a rejection; shorter if there is one.
+        """Return the classes of the longest run of `rows` (in order) that can be decided together, up to the first rejection.
 
-        The same answers as `consider` and `grant` one after the other: (1) and (2) as cumulative sums and maxima, O(rows x K), and (3) by
-        one test, because all that fit together also fit one by one. Where they don't, the run ends where the sum of rates is too much.
+        The classes equal those of `consider` and `grant` one by one: (1) and (2) as cumulative sums and maxima, O(rows x K), and (3) by one
+        test, because queues that fit together also fit one by one. If they don't, the run ends where the sum of rates exceeds capacity.
         """
         weight = declared.weight[rows]
         divisor = np.maximum(self.total_weight + np.cumsum(weight), self.config.expected_queues)

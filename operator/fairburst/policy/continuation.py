@@ -1,7 +1,7 @@
-"""A calendar that goes on: a later list of its arrivals takes the place of an earlier one, and promise and window stay as they are.
+"""The continuation of a calendar: a later list of its arrivals replaces an earlier one, and promise and window stay the same.
 
 A driver lists the arrivals of a calendar a bounded time ahead. A schedule with the same `calendar` and a later `since` is no changed
-promise: its bursts are those that were accepted, at the calendar's later times.
+promise: its bursts are the accepted ones, at the calendar's later times.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fairburst.policy.table import CLOSED, Columns
 
 
 def continued(promise: QueueSpec, spec: QueueSpec | None) -> QueueSpec:
-    """The promise with the arrivals that `spec` lists of the same calendar; the promise itself where there is nothing to go on with."""
+    """Return the promise with the arrivals that `spec` lists of the same calendar; the promise itself if `spec` does not continue it."""
     if spec is None or not isinstance(spec.arrival, Schedule) or not isinstance(promise.arrival, Schedule):
         return promise
     if not spec.arrival.calendar or spec.arrival.calendar != promise.arrival.calendar or spec.arrival.since == promise.arrival.since:
@@ -26,7 +26,7 @@ def continued(promise: QueueSpec, spec: QueueSpec | None) -> QueueSpec:
 
 
 def move_index(columns: Columns, row: int, former: Schedule, present: Schedule) -> None:
-    """Number the row's window in the present list: the same arrival, or the first that the former list did not reach."""
+    """Set the row's window index to its place in the present list: of the same arrival, or the first after the end of the former list."""
     old, new = BurstTable.of(former.bursts).arrival, BurstTable.of(present.bursts).arrival
     index = int(columns.index[row])
     if index < len(old):
@@ -39,7 +39,7 @@ def move_index(columns: Columns, row: int, former: Schedule, present: Schedule) 
 
 
 def _with_arrivals_of(promised: Schedule, listed: Schedule) -> Schedule:
-    """The later list with the promised demand, which is the same for all arrivals of a calendar."""
+    """Return the later list with the promised demand, which is the same for all arrivals of a calendar."""
     old, new = BurstTable.of(promised.bursts), BurstTable.of(listed.bursts)
     count = len(new)
     table = BurstTable(

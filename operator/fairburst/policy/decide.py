@@ -47,7 +47,7 @@ from fairburst.policy.table import (
 )
 from fairburst.policy.tolerance import LONGEST_SECONDS, TIME_STEP_SECONDS
 
-OPENING_FRACTION = 0.5  # of the guaranteed rate: less than that is a trickle, served by fair share
+OPENING_FRACTION = 0.5  # of the guaranteed rate; the fair share serves a smaller demand
 
 
 def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[RoundResult, Memory]:
@@ -56,9 +56,9 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     Parameters
     ----------
     snapshot : the cluster now; `queues` ascending by `order`, arrays (N, K)
-    memory : what the last round returned, or what was saved; `Memory()` at first
+    memory : the memory that the last round returned, or the saved one; `Memory()` at first
     config : pool-wide settings
-    now : seconds since the epoch; must not run backwards by more than noise (time that does is treated as inputs still)
+    now : seconds since the epoch; must not run backwards by more than noise (an earlier time counts as no progress)
 
     Returns
     -------
@@ -71,7 +71,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     Notes
     -----
     BoPF Algorithm 1. In order: admission if anything it looks at changed; windows and ledgers up to `now`; opening of armed windows
-    whose queue wants more than its level outside the window; allocation; whole units; charges.
+    whose queue demands more than its level outside the window; allocation; whole units; charges.
     """
     quiet = _quiet_round(snapshot, memory, config, now)
     if quiet is not None:
@@ -98,7 +98,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     guaranteed, spare, inputs, account = _grant(columns, snapshot, config, current, wanted, wants, inverse, now, events)
     allocation, guaranteed, making_room = divide_into_pods(
         columns, snapshot, config, inputs, guaranteed, spare, inverse, now,
-        lends=limits is None,  # what is held for a burst is not idle
+        lends=limits is None,  # room held for a burst is not idle
     )  # fmt: skip
     spent = spending.newly_spent(columns, account)
     charge, columns = _charge(columns, snapshot, allocation, guaranteed, inverse, now, spent, None if hold is None else hold.cost)
@@ -158,7 +158,7 @@ def _dress(
     columns: Columns, snapshot: ClusterSnapshot, allocation: FloatArray, level: FloatArray, memory: DressMemory | None,
     config: PolicyConfig, now: float,
 ) -> tuple[DressResult | None, DressMemory | None]:  # fmt: skip
-    """Divide levels between small and large jobs, where DRESS is on. Tot_R is what the queues that don't take part leave."""
+    """Divide levels between small and large jobs if DRESS is on. Tot_R is the capacity without the queues that don't participate."""
     if snapshot.jobs is None or config.dress is None:
         return None, memory
     part = ~columns.declared.latency if snapshot.jobs.taking_part is None else snapshot.jobs.taking_part
@@ -169,7 +169,7 @@ def _dress(
 
 
 def _close(limits: Limits, level: FloatArray, dress: DressResult | None) -> tuple[FloatArray, DressResult | None]:
-    """Levels while room is held. What a closed queue may still start are small jobs: the whole of its level is theirs."""
+    """Return the levels while room is held. A closed queue may start only small jobs, which have its whole level."""
     level = limits.close(level)
     if dress is None:
         return level, dress
@@ -190,7 +190,7 @@ def _result(
 
 
 def _with_numbers(view: Round, event: RoundEvent) -> RoundEvent:
-    """Bad news carries the numbers that explain it; good news is not worth a sentence for each of thousands of queues."""
+    """Add the numbers that explain it to an event with bad news. Good news may concern thousands of queues and has none."""
     if event.kind not in {EventKind.REJECTED, EventKind.PROMISE_CHANGE_REJECTED, EventKind.CLASS_CHANGED}:
         return event
     reasons = AdmissionDecisions(view)[view.columns.declared.row_of[event.queue]].message
@@ -198,9 +198,9 @@ def _with_numbers(view: Round, event: RoundEvent) -> RoundEvent:
 
 
 def _quiet_round(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> RoundResult | None:
-    """The round if nothing is wanted or used, as in the last one, and no boundary has been reached: then nothing can have changed.
+    """Return the round if there is no demand and no usage, as in the last one, and no boundary was reached: then nothing can have changed.
 
-    Every comparison is false for NaN, so damaged input goes on to `check`.
+    Every comparison is false for NaN, so invalid input still reaches `check`.
     """
     columns = memory.columns
     quiet = None if columns is None else columns.quiet
@@ -223,19 +223,19 @@ def _quiet_round(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig
 
 
 def _all_zero(array: FloatArray) -> bool:
-    """Whether every number is 0.0, bit for bit: one pass."""
+    """Return whether every number is 0.0, bit for bit, in one pass."""
     return array.dtype == np.float64 and bool(array.view(np.uint64).max(initial=0) == 0)
 
 
 def _same_units(unit: FloatArray, former: FloatArray | None) -> bool:
-    """Whether the units are the former ones; None stands for all zero, which is cheaper to see."""
+    """Return whether the units are the former ones. None stands for all zero, which is cheaper to check."""
     if former is None:
         return _all_zero(unit)
     return np.array_equal(unit, former)
 
 
 def _wanted(columns: Columns, snapshot: ClusterSnapshot) -> FloatArray:
-    """(N, K) demand of admitted queues, scaled down as a whole where the queue's limit stops it."""
+    """(N, K) demand of admitted queues, scaled down as a whole to the queue's limit."""
     wanted = snapshot.demand
     admitted = columns.guarantee != NOT_ADMITTED
     if not admitted.all():
@@ -277,12 +277,12 @@ def _grant(
     columns: Columns, snapshot: ClusterSnapshot, config: PolicyConfig, current: Current, wanted: FloatArray, wants: BoolArray,
     inverse: FloatArray, now: float, events: list[RoundEvent],
 ) -> tuple[FloatArray, FloatArray, AllocationInput, Account]:  # fmt: skip
-    """Allocate; open the windows of armed queues whose burst has come, and allocate again.
+    """Allocate, open the windows of armed queues whose burst has arrived, and allocate again.
 
-    A burst has come when the queue wants more than it gets outside its window, or a good part of its guaranteed rate: a burst
-    that fits the fair share is one too, and is counted, met or missed (docs/decisions/0010-a-burst-that-fits-its-fair-share.md).
+    A burst has arrived when the queue demands more than it gets outside its window, or OPENING_FRACTION of its guaranteed rate: a burst
+    that fits the fair share counts too, as met or missed (docs/decisions/0010-a-burst-that-fits-its-fair-share.md).
 
-    Opening one window may push another armed queue below its demand, hence the loop; it ends because windows only open.
+    Opening one window may push another armed queue below its demand, hence the loop. It ends because windows only open.
     """
     while True:
         account = Account.of(columns, current, now)
@@ -304,7 +304,7 @@ def _charge(
     columns: Columns, snapshot: ClusterSnapshot, allocation: FloatArray, guaranteed: FloatArray, inverse: FloatArray, now: float,
     spent: IntArray, held: FloatArray | None = None,
 ) -> tuple[FloatArray, Columns]:  # fmt: skip
-    """(N,) rate at which each latency queue's ledger grows now: its use beyond what this round grants as spare, and what is held for it;
+    """Return (N,) the rate at which each latency queue's ledger grows now, its use beyond this round's spare and the room held for it,
     and the columns with it.
 
     Writes ledgers only where a rate changed or a budget was `spent`, so that a settled cluster has nothing to save.
@@ -338,7 +338,7 @@ def _charge(
     columns.ledger_value[changed] += columns.ledger_rate[changed] * since
     columns.delivered_value[changed] += columns.delivered_rate[changed] * since
     if changed.size:
-        elapsed = np.zeros(len(charge))  # by whole columns: to gather rows of them takes longer
+        elapsed = np.zeros(len(charge))  # whole columns, because gathering rows of them takes longer
         elapsed[changed] = since
         for column in range(len(inverse)):
             columns.received_value[:, column] += columns.received_rate[:, column] * elapsed
@@ -350,8 +350,8 @@ def _charge(
 
 
 def _level(columns: Columns, inputs: AllocationInput, allocation: FloatArray, account: Account) -> FloatArray:
-    """(N, K) amounts that quotas should permit: the allocation, or the whole rate of an armed or open hard queue with budget left, which
-    whole pods never raise above the queue's limit."""
+    """(N, K) amounts that quotas should permit: the allocation, or the whole rate of an armed or open hard queue with budget left. Rounding
+    to whole pods never raises it above the queue's limit."""
     armed = np.flatnonzero((columns.guarantee == HARD) & (columns.state == ARMED) & (account.budget > 0))
     if armed.size == 0 and inputs.hard.size == 0:
         return allocation

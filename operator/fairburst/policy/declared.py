@@ -48,7 +48,7 @@ class Declared:
 
     kind: arrival code. demand: (N, K) d. rate: (N, K) d / deadline. gap: (N,) interarrival, infinite for the last scheduled burst.
     first_arrival: (N,) NaN where the phase isn't known. worst: (N, K) max_n d(n) / min(gap(n), max_cycle). highest_rate: (N, K), over n.
-    unknown: row -> name of a resource it needs that isn't counted. limit: (N, K), infinite where uncapped, None if no queue has limits.
+    unknown: row -> name of a needed resource that isn't counted. limit: (N, K), infinite where uncapped, None if no queue has limits.
     tables: row -> its schedule.
     """
 
@@ -73,7 +73,7 @@ class Declared:
 
     @cached_property
     def schedules(self) -> BurstRows:
-        """Every scheduled burst, for windows to look up; admission needs only the heaviest."""
+        """Every scheduled burst, for windows. Admission needs only the heaviest."""
         return _lay_end_to_end(self.tables, len(self.queues), self.resources)
 
     @cached_property
@@ -95,7 +95,7 @@ class Declared:
         return {}
 
     def burst(self, inverse: FloatArray) -> FloatArray:
-        """(N,) max_k d_k / C_k of bursts that are all alike, not to be written; kept for the last capacity, which seldom changes."""
+        """(N,) max_k d_k / C_k of queues whose bursts are equal, read-only; kept for the last capacity, which seldom changes."""
         key = inverse.tobytes()
         if key not in self._bursts:
             self._bursts.clear()
@@ -103,9 +103,9 @@ class Declared:
         return self._bursts[key]
 
     def burst_shares(self, inverse: FloatArray) -> FloatArray:
-        """(N, K) d_k / C_k of bursts that are all alike, kept as `burst` is."""
+        """(N, K) d_k / C_k of queues whose bursts are equal, kept like `burst`."""
         key = b"shares" + inverse.tobytes()
-        self.burst(inverse)  # which clears what is kept for another capacity
+        self.burst(inverse)  # clears the values kept for another capacity
         if key not in self._bursts:
             self._bursts[key] = self.demand * inverse
         return self._bursts[key]
@@ -128,7 +128,7 @@ class Declared:
 
 
 def compile_queues(queues: tuple[QueueSpec, ...], resources: tuple[str, ...], max_cycle: float) -> Declared:
-    """Read every spec once into arrays. Raises InvalidSpecError where a spec breaks the contract of QueueSpec."""
+    """Read every spec once into arrays. Raises InvalidSpecError if a spec breaks the contract of QueueSpec."""
     count, width = len(queues), len(resources)
     column_of = {name: column for column, name in enumerate(resources)}
     latency, suspended = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
@@ -198,7 +198,7 @@ def _check(
     queues: Sequence[QueueSpec], single: BoolArray, weight: FloatArray, deadline: FloatArray, gap: FloatArray, jitter: FloatArray,
     first: FloatArray,
 ) -> None:  # fmt: skip
-    """Raise for the first queue whose numbers can't be worked with; everything is checked here, so that no NaN gets further."""
+    """Raise an error for the first queue with invalid numbers. All checks are here, so that no NaN gets further."""
     bad = ~((weight >= SMALLEST) & (weight <= LARGEST))
     if bad.any():
         row = int(np.argmax(bad))
@@ -226,7 +226,7 @@ def _check(
 
 
 def _read_schedule(table: BurstTable, row: int, declared: Declared, column_of: Mapping[str, int]) -> None:
-    """Fill in what the heaviest of the scheduled bursts ask for."""
+    """Fill in the demand and rate of the heaviest scheduled bursts."""
     if table.problem:
         raise InvalidSpecError(f"queue {declared.queues[row].name}: {table.problem}")
     worst, highest = table.heaviest(declared.max_cycle)
@@ -239,7 +239,7 @@ def _read_schedule(table: BurstTable, row: int, declared: Declared, column_of: M
 
 
 def _lay_end_to_end(tables: Mapping[int, BurstTable], count: int, resources: tuple[str, ...]) -> BurstRows:
-    """The bursts of all schedules in one set of arrays."""
+    """Return the bursts of all schedules in one set of arrays."""
     rows = list(tables)
     length = np.array([len(tables[row]) for row in rows], dtype=np.int64)
     counts, start = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)

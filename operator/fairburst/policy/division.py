@@ -1,6 +1,6 @@
-"""From real shares to pods: whole units in turns, idle capacity lent, and what that does to each queue's balance.
+"""From real shares to pods: whole units in turns, lending of idle capacity, and each queue's balance.
 
-Between the allocation in real numbers (bopf.py) and the charges (decide.py) of a round. Writes the turns and balances in `columns`.
+It runs between the allocation in real numbers (bopf.py) and the charges (decide.py) of a round, and writes turns and balances to `columns`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def divide_into_pods(
     columns: Columns, snapshot: ClusterSnapshot, config: PolicyConfig, inputs: AllocationInput, guaranteed: FloatArray, spare: FloatArray,
     inverse: FloatArray, now: float, *, lends: bool,
 ) -> tuple[FloatArray, FloatArray, BoolArray | None]:  # fmt: skip
-    """(allocation, guaranteed, making_room). The first two (N, K): whole units where the unit is known, and what is lent, as spare, where
-    the round `lends`; then also what is left over for queues that are not admitted. making_room: (N,) queues that have nothing now, or too
-    much, because it is the turn of a job that starts whole; None: of no such job."""
+    """Return (allocation, guaranteed, making_room). The first two (N, K) are whole units if the unit is known. If the round `lends`, the
+    allocation includes lent capacity, as spare, and the rest for queues that are not admitted. making_room: (N,) queues that have nothing
+    now, or too much, because a job that starts whole has its turn; None if no such job has."""
     some_spare = bool(spare.any())
     total = guaranteed + spare if some_spare else guaranteed
     yields = inputs.elastic & (columns.state == NO_WINDOW) & (columns.guarantee == ELASTIC)
@@ -53,7 +53,7 @@ def divide_into_pods(
 
 
 def _starts_whole(snapshot: ClusterSnapshot, config: PolicyConfig) -> bool:
-    """Whether jobs start with all of their pods at once: then idle capacity for one pod is of use to none."""
+    """Return whether jobs start with all of their pods at once, so that idle capacity for one pod is useless."""
     return config.dress is not None and snapshot.jobs is not None and config.dress.start_mode is StartMode.WHOLE_JOBS
 
 
@@ -61,7 +61,7 @@ def _whole_units(
     columns: Columns, snapshot: ClusterSnapshot, inputs: AllocationInput, yields: BoolArray, starts: Starts | None, guaranteed: FloatArray,
     spare: FloatArray | None, total: FloatArray, now: float,
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
-    """(allocation, guaranteed), both in whole units where the unit is known. spare: what of `total` is not guaranteed, None for nothing."""
+    """Return (allocation, guaranteed), both in whole units if the unit is known. spare: the part of `total` without guarantee, or None."""
     firm = np.zeros(len(total), dtype=bool)
     firm[inputs.hard] = True
     rounding = Rounding(

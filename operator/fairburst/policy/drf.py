@@ -18,12 +18,12 @@ from fairburst.policy.tolerance import SLOWEST, SMALLEST, TOLERANCE, slack_of
 
 
 def inverse_capacity(capacity: FloatArray) -> FloatArray:
-    """(K,) 1/C, zero where C is zero: what a resource that isn't there adds to a dominant share."""
+    """(K,) 1/C, zero where C is zero, so that a missing resource adds nothing to a dominant share."""
     return np.divide(1.0, capacity, out=np.zeros_like(capacity), where=capacity > SMALLEST)
 
 
 def dominant_share(amount: FloatArray, capacity: FloatArray) -> FloatArray:
-    """(N,) max_k amount_k / C_k of each row of `amount` (N, K); resources of no capacity count nothing."""
+    """(N,) max_k amount_k / C_k of each row of `amount` (N, K); resources without capacity do not count."""
     return largest_share(amount, inverse_capacity(capacity))
 
 
@@ -48,7 +48,7 @@ def row_any_short(given: FloatArray, wanted: FloatArray) -> BoolArray:
 
 
 def row_any_above(amount: FloatArray, least: float) -> BoolArray:
-    """(N,) whether `amount` is above `least` in any column. Often the first column says so of every row, and no other is looked at."""
+    """(N,) whether `amount` is above `least` in any column. Often the first column suffices for every row."""
     result: BoolArray = amount[:, 0] > least
     for column in range(1, amount.shape[1]):
         if result.all():
@@ -115,14 +115,14 @@ def fill(direction: FloatArray, level_cap: FloatArray, weight: FloatArray, capac
     Parameters
     ----------
     direction : (N, K) float array, resource units
-        What each queue wants in all; it receives a multiple in [0, 1] of this row (Leontief demand).
+        Total demand of each queue; it receives a multiple in [0, 1] of this row (Leontief demand).
     level_cap : (N,) float array, dominant share
-        No queue's dominant share goes above this; infinite where only its demand stops it.
+        Upper bound of each queue's dominant share; infinite if only its demand stops it.
     weight : (N,) float array, > 0
     capacity : (K,) float array, resource units
-        What dominant shares are measured against.
+        The denominator of dominant shares.
     left : (K,) float array, resource units
-        What there is to divide.
+        The amount to divide.
 
     Returns
     -------
@@ -132,7 +132,7 @@ def fill(direction: FloatArray, level_cap: FloatArray, weight: FloatArray, capac
     -----
     Ghodsi et al., NSDI 2011, section 4; weights and caps as in section 4.3. Use of a resource as a function of the common level is
     concave, increasing and piecewise linear, so Newton's method from below finds the level where the first resource is exhausted
-    exactly, in a handful of matrix-vector products; queues using that resource stop, the others go on: at most K rounds.
+    exactly, in a few matrix-vector products; queues using that resource stop, the others continue: at most K rounds.
     Checked in tests/policy/test_drf.py against linear programs and a plain loop.
     """
     share = dominant_share(direction, capacity)
@@ -186,7 +186,7 @@ def _levels(velocity: FloatArray, cap: FloatArray, left: FloatArray, capacity: F
 def _common_level(
     velocity: FloatArray, cap: FloatArray, remaining: FloatArray, slack: FloatArray, start: float
 ) -> tuple[float, BoolArray | None]:
-    """The level at which the first resource is exhausted, and which (a mask); None if caps stop everybody first."""
+    """Return the level at which the first resources are exhausted, and their mask; None if caps stop all queues before."""
     level = start
     total = weighted_sum(np.minimum(cap, level), velocity) if level > 0 else np.zeros_like(remaining)
     for _ in range(10_000):
@@ -208,9 +208,9 @@ def _common_level(
 
 
 def take_in_order(claim: FloatArray, left: FloatArray, slack: FloatArray) -> FloatArray:
-    """Serve claims one after the other, each as far as it can be (the whole row scaled down), strictly in row order.
+    """Serve claims one after the other, each as far as possible (the whole row scaled down), strictly in row order.
 
-    claim: (M, K). left: (K,). slack: (K,) what counts as exhausted. Returns (M,) multiples in [0, 1].
+    claim: (M, K). left: (K,). slack: (K,) remainder that counts as exhausted. Returns (M,) multiples in [0, 1].
     Each pass serves a whole prefix and exhausts at least one resource, so there are at most K + 1 passes.
     """
     multiple = np.zeros(claim.shape[0])
@@ -242,8 +242,8 @@ def take_in_order(claim: FloatArray, left: FloatArray, slack: FloatArray) -> Flo
 def divide_tasks(task: FloatArray, wanted: IntArray, weight: FloatArray, capacity: FloatArray) -> IntArray:
     """DRF task by task, as YARN's fair scheduler runs it: the queue of least weighted dominant share starts one more task.
 
-    task: (N, K) what one task of each queue needs. wanted: (N,) tasks it has. weight: (N,) > 0. Returns (N,) tasks started.
-    A queue whose next task doesn't fit is passed over (its turn never comes again: nothing is freed). Ties go to the lower row.
+    task: (N, K) demand of one task of each queue. wanted: (N,) number of its tasks. weight: (N,) > 0. Returns (N,) tasks started.
+    A queue whose next task doesn't fit is skipped for good, because nothing is freed. Ties go to the lower row.
     Ghodsi et al., NSDI 2011, Algorithm 1.
     """
     share = dominant_share(task, capacity)

@@ -1,7 +1,7 @@
-"""The standing entitlement: what an idle or under-using queue would be given if it became backlogged this moment.
+"""The standing entitlement: the allocation that an idle or under-using queue would get if it became backlogged now.
 
-A ResourceQuota refuses, it does not queue. So the quota of a queue that wants little admits what its next Job will be allowed anyway, and
-no write of ours is in that Job's way. Decides no allocation: levels and ledgers follow use, and a backlogged queue is held to its level.
+A ResourceQuota refuses pods and does not queue them. So the quota of a queue with little demand admits what its next Job will get anyway,
+and that Job waits for no write of ours. Decides no allocation: levels and ledgers follow use, and a backlogged queue is held to its level.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, Queu
 from fairburst.policy.table import ELASTIC
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE
 
-OVERSUBSCRIBED = 1.0  # capacities' worth of work that may wait in the scheduler's queue beyond the free room
+OVERSUBSCRIBED = 1.0  # work beyond the free room that may wait in the scheduler's queue, in capacities
 _STEPS = 100
 
 
@@ -23,16 +23,16 @@ def entitlements(result: RoundResult, snapshot: ClusterSnapshot, memory: Memory 
 
     Returns
     -------
-    (N, K) float array, resource units, at least `result.level`, more only in rows of throughput queues whose demand is met and that no
-    room is kept from; and whether the sum is bound by room that an armed burst relies on (a quota above it is then to be lowered at once).
+    (N, K) float array, resource units, at least `result.level`, more only in rows of throughput queues whose demand is met and that are not
+    held back; and whether the sum is bound by room that an armed burst relies on (a quota above it must then be lowered at once).
 
     Notes
     -----
-    With everything allocated beyond this, at one moment, queues may start at most `free - kept` above what is allocated: `free` is what
-    neither allocation nor use takes, `kept` what hard queues' levels exceed their allocations by (armed bursts, whole units). Only while
-    not one pod of such a burst fits into the free room is nothing kept: it can lose nothing then, and its pods outrank all others'.
-    Where nothing is kept, entitlements together exceed allocations by the free room and `OVERSUBSCRIBED` capacities at most: what exceeds
-    the room waits in the scheduler's queue, about as long as a task takes. Beyond the bound all are scaled down alike.
+    Beyond their allocations, queues may together start at most `free - kept` at one moment: `free` is the capacity that neither allocation
+    nor use takes, `kept` the excess of hard queues' levels over their allocations (armed bursts, whole units). Nothing is kept while no pod
+    of such a burst fits into the free room: it can lose nothing then, and its pods outrank all others'. Entitlements then exceed
+    allocations by at most the free room and `OVERSUBSCRIBED` capacities together: the excess over the room waits in the scheduler's queue,
+    about as long as a task takes. Beyond the bound all are scaled down equally.
     O(M log M + M K) for M queues with a demand; idle queues of one weight share one solution.
     Checked in tests/properties/test_entitlement.py.
     """
@@ -63,12 +63,12 @@ def entitlements(result: RoundResult, snapshot: ClusterSnapshot, memory: Memory 
 
 
 def _share_if_backlogged(demand: FloatArray, weight: FloatArray, left: FloatArray, capacity: FloatArray, asked: BoolArray) -> FloatArray:
-    """Dominant share that each row of `asked` would reach by weighted DRF if it wanted all of every resource, the others as they are.
+    """Return the dominant share that each row of `asked` would reach by weighted DRF if it alone demanded all of every resource.
 
     With common level x the others use F_k(x) = sum_j min(d_j, w_j x) v_jk of resource k (d: dominant share wanted; v: a row's use of k for
     each unit of dominant share), the row itself w_i x instead of its term. Its level is where the first resource is exhausted: each side is
-    concave, increasing and piecewise linear, so Newton's method from below ends in a few steps, for all rows at once. Others that a
-    resource stops which the row does not need would leave it more: this is a lower bound.
+    concave, increasing and piecewise linear, so Newton's method from below ends in a few steps, for all rows at once. The result is a lower
+    bound, because queues that are stopped by a resource that the row does not need would leave it more.
     """
     part = demand * inverse_capacity(capacity)
     wanted = part.max(axis=1)
@@ -81,7 +81,7 @@ def _share_if_backlogged(demand: FloatArray, weight: FloatArray, left: FloatArra
     speed = np.concatenate([np.cumsum((weight[:, None] * mix)[order][::-1], axis=0)[::-1], zero])
     limit = left * inverse_capacity(capacity)
     asked_rows = np.ascontiguousarray(np.column_stack([part, weight])[asked])
-    # equal rows are equal bytes: to compare them number by number takes several times as long
+    # equal rows are equal bytes, which compare several times faster than number by number
     _, first, back = np.unique(asked_rows.view(f"V{asked_rows.shape[1] * 8}").ravel(), return_index=True, return_inverse=True)
     kinds = asked_rows[first]
     own, own_weight = kinds[:, :-1], kinds[:, -1]
@@ -121,7 +121,7 @@ def _is_elastic(spec: QueueSpec, granted: GuaranteeClass | None) -> bool:
 
 
 def _some_pod_fits(level: FloatArray, allocation: FloatArray, elastic: BoolArray, unit: FloatArray, free: FloatArray) -> bool:
-    """Whether the free room holds one more pod of a burst that is not allocated yet; without a known size, anything at all of it."""
+    """Return whether the free room holds one more pod of a burst that is not allocated yet; any part of it if its size is unknown."""
     armed = ~elastic & (level > allocation * (1 + TOLERANCE) + SMALLEST).any(axis=1)
     if not armed.any():
         return False
@@ -130,7 +130,7 @@ def _some_pod_fits(level: FloatArray, allocation: FloatArray, elastic: BoolArray
 
 
 def _limited(amount: FloatArray, snapshot: ClusterSnapshot, rows: list[int]) -> FloatArray:
-    """`amount` (N, K), at most the limits of the queues of `rows`."""
+    """Return `amount` (N, K), at most the limits of the queues of `rows`."""
     if not rows:
         return amount
     result = amount.copy()

@@ -1,6 +1,6 @@
-"""Decisions as values and sentences: views of one round, made when they are read.
+"""Decisions as values and sentences: views of one round, built when they are read.
 
-Decides nothing. A round over 20,000 queues makes no unread sentence.
+Decides nothing. A round over 20,000 queues builds no sentence that is not read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def amount(value: float, resource: str) -> str:
-    """A quantity as a person says it: "12.5 cores", "800 GiB", "4 nvidia.com/gpu"."""
+    """Return a quantity as text for people: "12.5 cores", "800 GiB", "4 nvidia.com/gpu"."""
     if resource == "cpu":
         return f"{value:.4g} cores" if value < 10_000 else f"{value:,.0f} cores"
     if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
@@ -54,7 +54,7 @@ def amount(value: float, resource: str) -> str:
 
 @dataclass(frozen=True)
 class Round:
-    """Everything one round decided, as arrays; what the views are views of."""
+    """Everything that one round decided, as arrays: the source of the views."""
 
     snapshot: ClusterSnapshot
     config: PolicyConfig
@@ -70,7 +70,7 @@ class Round:
 
     @cached_property
     def state(self) -> AdmissionState:
-        """The admitted queues as admission sees them, not to be written. Made once for the same promises, classes and capacity."""
+        """The admitted queues as admission sees them, read-only. Built once for the same promises, classes and capacity."""
         columns = self.columns
         key = columns.guarantee.tobytes(), self.snapshot.committed_capacity.tobytes(), self.config
         kept = columns.declared.kept
@@ -94,7 +94,7 @@ class Round:
 
     @cached_property
     def runner_up(self) -> tuple[float, str]:
-        """The largest load but one."""
+        """The second largest load, and its queue."""
         ranked = sorted(((load, name) for name, load in self.state.guaranteed_load.items()), reverse=True)
         return ranked[1] if len(ranked) > 1 else (0.0, "")
 
@@ -108,7 +108,7 @@ class Round:
 
 
 class _Views(Sequence[Item], Generic[Item]):
-    """A sequence whose items are built when asked for."""
+    """A sequence whose items are built when they are read."""
 
     def __init__(self, view: Round, build: Callable[[Round, int], Item]) -> None:
         self._view, self._build = view, build
@@ -146,7 +146,7 @@ class AdmissionDecisions(_Views[AdmissionDecision]):
 
 
 def admission_decision(view: Round, row: int) -> AdmissionDecision:
-    """The answer to one queue with both sides of each condition it reached."""
+    """Return the decision on one queue, with both sides of each condition that it reached."""
     columns = view.columns
     spec = view.snapshot.queues[row]
     granted = CLASS_OF_CODE[columns.guarantee[row]]
@@ -179,7 +179,7 @@ def admission_decision(view: Round, row: int) -> AdmissionDecision:
 
 
 def _added_words(view: Round, row: int) -> str:
-    """A sentence if the burst counts with resources that its owner did not declare."""
+    """Return a sentence if the burst counts with resources that its owner did not declare, else an empty text."""
     if view.columns.pod_demand is None or not view.columns.declared.latency[row]:
         return ""
     resources = view.snapshot.resources
@@ -192,7 +192,7 @@ def _added_words(view: Round, row: int) -> str:
 
 
 def _unknown_resource(view: Round, declared: Declared, at: int, granted: GuaranteeClass | None) -> str | None:
-    """A sentence if the queue names a resource that the pool does not have."""
+    """Return a sentence if the queue names a resource that the pool does not have."""
     counted = ", ".join(view.snapshot.resources)
     if at in declared.unknown:
         return f"The burst needs {declared.unknown[at]}, which this pool doesn't count; it counts {counted}."
@@ -204,7 +204,7 @@ def _unknown_resource(view: Round, declared: Declared, at: int, granted: Guarant
 
 
 def _worst_burst(declared: Declared, at: int, column: int) -> tuple[float, float]:
-    """Demand and counted interarrival time of the burst that is heaviest in one resource."""
+    """Return the demand and the counted interarrival time of the burst that is heaviest in one resource."""
     if declared.kind[at] != SCHEDULE:
         return float(declared.demand[at, column]), float(min(declared.gap[at], declared.max_cycle))
     flat = declared.schedules
@@ -294,7 +294,7 @@ def _no_room_words(name: str, granted: GuaranteeClass, resource: ConditionResult
 
 
 def queue_decision(view: Round, row: int) -> QueueDecision:
-    """One queue's part of the round."""
+    """Return one queue's part of the round."""
     columns, now = view.columns, view.now
     spec = view.snapshot.queues[row]
     ledger = float(columns.ledger_value[row] + columns.ledger_rate[row] * max(0.0, now - float(columns.ledger_as_of[row])))
@@ -323,7 +323,7 @@ def queue_decision(view: Round, row: int) -> QueueDecision:
 
 
 def _round_words(view: Round, row: int, spec: QueueSpec) -> tuple[str, str]:
-    """Why the queue gets what it gets."""
+    """Return the reason and a sentence for the queue's allocation."""
     columns = view.columns
     if columns.guarantee[row] == NOT_ADMITTED:
         return _words_without_admission(view, row, spec)
@@ -350,7 +350,7 @@ def _words_without_admission(view: Round, row: int, spec: QueueSpec) -> tuple[st
 
 
 def _given(view: Round, row: int) -> tuple[str, bool]:
-    """Return what the queue gets, in words, and whether it wanted more."""
+    """Return a description of the queue's allocation, and whether it demands more."""
     demand, given = view.snapshot.demand[row], view.allocation[row]
     spare = given - view.guaranteed[row]
     part = f", of it {_amounts(view, spare)} spare" if (spare > TOLERANCE * given).any() else ""

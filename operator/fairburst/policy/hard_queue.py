@@ -33,7 +33,7 @@ class HardQueue:
 
     @property
     def periodic(self) -> bool:
-        """Whether its windows repeat at known times. If they neither do nor are scheduled they may be anywhere."""
+        """Whether its windows repeat at known times. If they neither repeat nor are scheduled, they may be anywhere."""
         return bool(self.declared.phases.placed[self.row])
 
     @property
@@ -50,7 +50,7 @@ class HardQueue:
         return Windows(begin, begin + to_ticks(flat.deadline[whole]), flat.rate[whole])
 
     def windows(self, origin: int, finish: int) -> Windows:
-        """ON windows of a placed queue that meet [origin, finish]; all of a schedule."""
+        """Return the ON windows of a placed queue that meet [origin, finish]; all of a schedule."""
         if self.scheduled:
             return self.schedule
         return periodic_windows(self.declared.phases, np.array([self.row]), self.declared.highest_rate, origin, finish)

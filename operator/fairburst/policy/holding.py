@@ -1,4 +1,4 @@
-"""Lead time inside a round: which bursts are expected, what is free, and how far other queues may grow while room is held."""
+"""Lead time inside a round: the expected bursts, the free room, and the limits of other queues while room is held."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ LATE_SECONDS = 5.0  # a burst that is sent at its time reaches the cluster some 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """room: (K,) what others may take of what is free. extra: (N, K) beside it, for small jobs that end in time. cost: (N,) dominant
-    share that is charged to the ledger of each queue that room is held for. until: when room is no longer held for bursts that are late."""
+    """room: (K,) free room that others may take. extra: (N, K) in addition, for small jobs that end in time. cost: (N,) dominant share that
+    is charged to the ledger of each queue for which room is held. until: the time at which the room for late bursts is released."""
 
     room: FloatArray
     extra: FloatArray
@@ -38,7 +38,7 @@ def holds(
     columns: Columns, snapshot: ClusterSnapshot, memory: DressMemory | None, config: PolicyConfig, current: Current,
     wanted: FloatArray, now: float,
 ) -> Held | None:  # fmt: skip
-    """Return the hold of this round; None where no queue asks for lead time or no jobs are known (both without a look at the arrays)."""
+    """Return the hold of this round; None if no queue requests lead time or no jobs are known (both found without reading the arrays)."""
     if snapshot.jobs is None or config.dress is None:
         return None
     rows = [row for row, spec in enumerate(snapshot.queues) if spec.lead_time and columns.guarantee[row] == HARD]
@@ -74,7 +74,7 @@ def holds(
 def lead_times(
     columns: Columns, snapshot: ClusterSnapshot, memory: DressMemory, held: Held | None, current: Current, now: float
 ) -> Mapping[str, LeadTimeRecord]:
-    """Return the cost and the gain of lead time, by queue that asks for it."""
+    """Return the cost and the gain of lead time, by queue that requests it."""
     asking = [row for row, spec in enumerate(snapshot.queues) if spec.lead_time]
     decisions = {} if held is None else {decision.queue: decision for decision in held.decisions}
     delivered, found = columns.delivered(now) if asking else current.burst, dict[str, LeadTimeRecord]()
@@ -87,14 +87,14 @@ def lead_times(
 
 
 def _is_late(columns: Columns, now: float) -> BoolArray:
-    """(N,) windows that have opened by the clock and whose work has not come yet: their room is held for some seconds more."""
+    """(N,) windows that opened by the clock and whose work has not arrived yet. Their room is held for some more seconds."""
     late: BoolArray = (columns.state == OPEN) & ~columns.demanded & (now < columns.opened + LATE_SECONDS)
     return late
 
 
 def _is_expected(columns: Columns, row: int) -> bool:
-    """Whether the row's next burst has a known time: a phase or a schedule, and it has not begun. A window without a known end of the
-    waiting (armed until work arrives) expects nothing."""
+    """Return whether the row's next burst has a known time, by a phase or a schedule, and has not begun. A window that is armed until work
+    arrives has none."""
     kind, state = columns.declared.kind[row], columns.state[row]
     if state == CLOSED:
         return kind in {PERIODIC, SCHEDULE, FLOATING} and bool(np.isfinite(columns.arms_at[row]))
@@ -115,8 +115,8 @@ def _free(
 class Limits:
     """Amounts that a hold leaves to other queues.
 
-    wanted: (N, K) what queues may want. held_back: (N,) those that the room is kept from. closed: (N,) those of them of which
-    not even one more pod fits the room. entry: (N, K) the level at which their quotas let in nothing but `extra`.
+    wanted: (N, K) demand that counts. held_back: (N,) queues from which the room is kept. closed: (N,) those of them of which
+    not even one more pod fits the room. entry: (N, K) the level at which their quotas admit only `extra`.
     """
 
     wanted: FloatArray
@@ -125,18 +125,18 @@ class Limits:
     entry: FloatArray
 
     def close(self, level: FloatArray) -> FloatArray:
-        """(N, K) levels with those of closed queues at their entry: below what they use, for a quota that follows their use down is
-        filled up again with every pod that ends before it is written."""
+        """(N, K) levels with those of closed queues at their entry, below their use: a quota that follows their use down would be filled
+        again whenever a pod ends before it is written."""
         return np.where(self.closed[:, None], self.entry, level)
 
 
 def limit_growth(wanted: FloatArray, snapshot: ClusterSnapshot, columns: Columns, held: Held) -> Limits | None:
-    """Return the demand that counts while room is held. None where nothing is held.
+    """Return the demand that counts while room is held. None if nothing is held.
 
-    Guaranteed queues keep what they want. Throughput queues keep what they use, and beyond it whole units as far as the room
-    goes, and small jobs that end in time.
+    Guaranteed queues keep their demand. Throughput queues keep their use, and may add whole units as far as the room suffices,
+    and small jobs that end in time.
 
-    All of them grow by the same part of what they want more; fair sharing orders them once the hold is over.
+    All of them grow by the same part of their additional demand. Fair sharing orders them once the hold is over.
     """
     if not any(decision.holding for decision in held.decisions):
         return None
@@ -155,7 +155,7 @@ def limit_growth(wanted: FloatArray, snapshot: ClusterSnapshot, columns: Columns
 
 
 def _whole(amount: FloatArray, unit: FloatArray) -> FloatArray:
-    """(N, K) whole multiples of the unit, where it is known: rounding would fill up a part of a unit from what is held."""
+    """(N, K) whole multiples of the unit if it is known, because rounding would complete a part of a unit from the held room."""
     known = unit.max(axis=1) > 0
     with np.errstate(invalid="ignore", divide="ignore"):
         count = np.floor(np.min(np.where(unit > 0, amount / unit, np.inf), axis=1) + 1e-9)

@@ -1,12 +1,12 @@
-"""Lead time (ours): room ahead of a predictable burst without preempting anybody.
+"""Lead time (ours): room ahead of a predictable burst without preemption.
 
-Running tasks end by themselves. From learned durations it is known how much of what runs will have ended by the arrival; as long as that
-and what is free exceed the burst's rate, the rest may be handed out. So the hold begins by itself at the latest moment from which releases
-alone free the rate by the arrival, and gives back what turns out not to be needed. Work that is expected to end before the arrival takes
-nothing from it and may start.
+Running tasks end by themselves, and learned durations predict the release by the arrival. As long as that and the free room exceed the
+burst's rate, the excess may be allocated. So the hold begins at the latest moment from which releases alone free the rate by the arrival,
+and returns room that turns out to be unnecessary. Work that is expected to end before the arrival takes nothing from the burst and may
+start.
 
-The capacity that stands idle is charged to the queue's ledger, as far as its fair share F of the period has slack; so neither the burst's
-budget nor the long-term bound changes. Without slack, or without history, nothing is held.
+The idle capacity is charged to the queue's ledger, as far as its fair share F of the period has slack, so neither the burst's budget nor
+the long-term bound changes. Without slack, or without history, nothing is held.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from fairburst.policy.dress.values import DemandCategory, Job
 from fairburst.policy.lead_time_record import LeadTimeDecision
 from fairburst.policy.tolerance import slack_of
 
-CAUTION = 1.0  # standard deviations of the release that are not counted on: five arrivals in six find the room
-SURE = 0.95  # quantile of a family's durations by which a job that is to start now must end
+CAUTION = 1.0  # standard deviations subtracted from the expected release: five arrivals in six find the room
+SURE = 0.95  # quantile of a family's durations after which a job that starts now must have ended
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expected:
-    """A burst that is expected. arrival: the earliest, seconds. rate: (K,) that must be free then. slack: F - ledger of its queue,
-    dominant-share-seconds. resting: bursts that have to pass before room is held for one again, since it was not worth it."""
+    """An expected burst. arrival: the earliest, seconds. rate: (K,) that must be free then. slack: F - ledger of its queue,
+    dominant-share-seconds. resting: bursts that must pass before room is held again, because it was not worth it."""
 
     queue: str
     arrival: float
@@ -41,8 +41,8 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hold:
-    """One round's holds. room: (K,) of what is free, how much others may take; decisions in order of arrival; extra: requests of small jobs
-    that may start beside it, by queue name."""
+    """One round's holds. room: (K,) free room that others may take. decisions: in order of arrival. extra: requests of small jobs that may
+    start in addition, by queue name."""
 
     room: FloatArray
     decisions: tuple[LeadTimeDecision, ...]
@@ -53,7 +53,7 @@ def plan_holds(
     bursts: Sequence[Expected], free: FloatArray, capacity: FloatArray, outlook: Outlook | None, pending: Sequence[Job], now: float,
     max_lead_seconds: float,
 ) -> Hold:  # fmt: skip
-    """Return how much may still be handed out so that expected bursts find their rates free.
+    """Return how much others may still take so that expected bursts find their rates free.
 
     Parameters
     ----------
@@ -63,11 +63,11 @@ def plan_holds(
     outlook : running tasks with learned durations; None: nothing has been learned
     pending : jobs that wait
     now : seconds
-    max_lead_seconds : bursts further away than this are not looked at
+    max_lead_seconds : bursts further away than this are ignored
 
     Returns
     -------
-    Hold; `room` is `free` where nothing is held.
+    Hold; `room` is `free` if nothing is held.
 
     Notes
     -----
@@ -95,7 +95,7 @@ def plan_holds(
         before, surplus = room, free + release - needed
         room = np.clip(np.minimum(room, surplus), 0.0, None)
         held = np.minimum(before - room, burst.rate)
-        # Also while nothing is free: what ends from now on would be taken before anybody has seen it free.
+        # Hold also while nothing is free: other queues would take released room before a round sees it free.
         holding = bool(((held > slack_of(capacity)) | (surplus < -slack_of(capacity))).any())
         starters = [job for job in pending if ends_in_time(job, outlook.families, ahead)] if holding else []
         extra |= {job.name: (job.queue, job.request) for job in starters}
@@ -136,8 +136,8 @@ def _decision(
 
 
 def _seconds_to_free(missing: FloatArray, outlook: Outlook, most: float) -> float:
-    """About the shortest time in which running work releases `missing`; at most `most`. To tell people, nothing is decided by it: the
-    mean release only grows with time, but what caution takes off it may grow faster for a moment."""
+    """Return about the shortest time in which running work releases `missing`, at most `most`. It is only for messages: the mean release
+    grows with time, but the deviation subtracted from it may grow faster for a moment."""
     if (missing <= 0).all():
         return 0.0
     low, high = 0, math.ceil(most)
@@ -149,7 +149,7 @@ def _seconds_to_free(missing: FloatArray, outlook: Outlook, most: float) -> floa
 
 
 def ends_in_time(job: Job, families: FamilyDurations, ahead: float) -> bool:
-    """Whether a small job whose tasks start now is expected to be gone in `ahead` seconds, by what its family took before."""
+    """Return whether a small job that starts now is expected to end within `ahead` seconds, by its family's durations."""
     if job.category is not DemandCategory.SMALL or job.family not in families.row_of:
         return False
     durations = sorted(families.oldest_first[job.family])

@@ -1,7 +1,7 @@
-"""Whether lead time is worth it for a queue (ours): what its last bursts gained by the room held for them, against what stood idle for it.
+"""Whether lead time is worth it for a queue (ours): the gain of its last bursts by the room held for them, against the idle capacity.
 
-Both in dominant-share-seconds. The cost of a burst is the capacity held free for it, over time. Its gain is its rate times the seconds by
-which the last of it would have had to wait longer for running work to end, had nothing been held, as far as the burst really came.
+Both in dominant-share-seconds. The cost of a burst is the capacity held free for it, over time. Its gain is its rate times the additional
+seconds for which its last part would have waited for running work without a hold, times the fraction of the burst that arrived.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ JUDGED = 10  # bursts over which gain and cost are compared, and after which a q
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeadTimeDecision:
-    """What is held for one expected burst, and why. (K,) resource units each: needed by the arrival, free now, expected to be released by
-    then, held now. cost_rate: dominant share that is charged while it is held. gain: dominant-share-seconds that the burst
-    would wait longer if it came now and nothing were held. may_start: small jobs that end before the arrival.
-    planned_start: when holding is expected to begin if work goes on ending as it does now; infinite where nothing will be held."""
+    """The room held for one expected burst, and the reason. (K,) resource units each: needed by the arrival, free now, expected to be
+    released by then, held now. cost_rate: dominant share that is charged while it is held. gain: dominant-share-seconds that the burst
+    would wait longer if it arrived now and nothing were held. may_start: small jobs that end before the arrival.
+    planned_start: the expected begin of the hold if work continues to end as it does now; infinite if nothing will be held."""
 
     queue: str
     arrival: float
@@ -36,7 +36,7 @@ class LeadTimeDecision:
 
     @property
     def holding(self) -> bool:
-        """Whether anything is kept from others now."""
+        """Whether any room is kept from others now."""
         return self.reason == "Holding"
 
 
@@ -44,8 +44,8 @@ class LeadTimeDecision:
 class LeadTimeRecord:
     """One queue's lead time so far.
 
-    window: number of the window that room is or was last held for. cost, gain: of that one so far; cost_rate: since as_of, seconds.
-    past: (gain, cost) of the last bursts that something was held for, oldest first. resting: windows still to come without lead time.
+    window: number of the window for which room is or was last held. cost, gain: of that one so far; cost_rate: since as_of, seconds.
+    past: (gain, cost) of the last bursts with held room, oldest first. resting: number of coming windows without lead time.
     """
 
     window: int = -1
@@ -57,11 +57,11 @@ class LeadTimeRecord:
     resting: int = 0
 
     def advanced(self, decision: LeadTimeDecision | None, window: int, came: float, now: float) -> LeadTimeRecord:
-        """The record after a round.
+        """Return the record after a round.
 
         Parameters
         ----------
-        decision : what was decided for the queue's next burst; None: none is expected now
+        decision : the decision for the queue's next burst; None: none is expected now
         window : number of that burst's window, or of the present one
         came : the fraction of the former window's demand that was delivered, 0 to 1
         now : seconds; a clock that stepped back costs nothing
@@ -76,7 +76,7 @@ class LeadTimeRecord:
         return replace(record, cost_rate=decision.cost_rate, gain=decision.gain, as_of=now) if decision.holding else record
 
     def _judged(self, came: float, window: int) -> LeadTimeRecord:
-        """Enter the former window, and begin the next one."""
+        """Return the record with the former window in `past`, at the begin of the next one."""
         past = (*self.past, (self.gain * came, self.cost))[-JUDGED:] if self.cost > 0 else self.past
         resting = max(self.resting - 1, 0)
         if len(past) == JUDGED and sum(gain for gain, _ in past) < sum(cost for _, cost in past):

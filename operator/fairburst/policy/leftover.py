@@ -1,7 +1,7 @@
-"""Capacity that no admitted queue can use goes to queues that are not admitted, in whole pods, lowest dominant share first.
+"""Gives capacity that no admitted queue can use to queues that are not admitted, in whole pods, lowest dominant share first.
 
-Admission protects promises: a queue that would break one has no share of its own. It need not leave nodes idle: what it gets here is spare,
-and ends as soon as an admitted queue wants the room.
+Admission protects promises: a queue that would break one has no share of its own. Nodes need not be idle for that: its allocation here is
+spare, and ends as soon as an admitted queue demands the room.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fairburst.policy.tolerance import SMALLEST, TOLERANCE, slack_of
 
 
 def give_leftover(columns: Columns, snapshot: ClusterSnapshot, allocation: FloatArray) -> FloatArray:
-    """The (N, K) allocation with rows of queues that are neither admitted nor suspended; `allocation` itself where they get nothing."""
+    """Return the (N, K) allocation with that of queues that are neither admitted nor suspended; `allocation` itself if they get nothing."""
     if columns.guarantee.all():
         return allocation
     waits: BoolArray = (columns.guarantee == NOT_ADMITTED) & ~columns.declared.suspended & row_any_above(snapshot.demand, 0.0)
@@ -38,7 +38,7 @@ def give_leftover(columns: Columns, snapshot: ClusterSnapshot, allocation: Float
 
 
 def _whole_pods(amount: FloatArray, wanted: FloatArray, unit: FloatArray) -> FloatArray:
-    """(M, K) whole pods inside `amount` where their size is known; all of it where that is all that is wanted."""
+    """(M, K) whole pods inside `amount` if their size is known; `amount` itself if it is the whole demand."""
     known = (unit > SMALLEST) & row_any_short(amount, wanted)[:, None]
     number = np.divide(amount, unit, out=np.full_like(amount, np.inf), where=known).min(axis=1)
     some = np.flatnonzero(np.isfinite(number))
@@ -48,7 +48,7 @@ def _whole_pods(amount: FloatArray, wanted: FloatArray, unit: FloatArray) -> Flo
 
 
 def _add_pods(given: FloatArray, wanted: FloatArray, unit: FloatArray, weight: FloatArray, capacity: FloatArray, left: FloatArray) -> None:
-    """Start further whole pods, those of the lowest dominant share per weight first; a queue whose pod does not fit is passed over."""
+    """Add whole pods to `given`, of the queue with the lowest dominant share per weight first. Skip a queue whose pod does not fit."""
     share = dominant_share(given, capacity) / weight
     step = dominant_share(unit, capacity) / weight
     line = [(float(share[row]), row) for row in np.flatnonzero(row_any_above(unit, SMALLEST)).tolist()]

@@ -1,14 +1,14 @@
-"""Idle capacity lent pod by pod: what no queue's next pods can use of the fair division goes to pods that fit, lowest share first.
+"""Lends idle capacity pod by pod: the parts of the fair division that no queue's next pods can use go to pods that fit, lowest share first.
 
-The fill divides by the mix of all that a queue wants. Its next pods have another mix, so that one resource of its allocation is exhausted
-while another stays idle, and so does what no allocation covers. `lend` finds how far each queue's next pods reach inside its allocation,
-and starts further pods in what is left over, as the authors of BoPF do in their simulator (Ghodsi et al., NSDI 2011, Algorithm 1): the
-queue of the lowest dominant share per weight takes one more whole pod, as long as one fits. Lent capacity is spare: it is charged to no
-ledger, and comes back as pods end, because every round divides again. A throughput queue's pods that run beyond its allocation take part
-as if they waited: a level that did not cover what it lets run would rise and fall with every pod that ends. A burst that has outgrown its
-promise has idle capacity only while it is idle, so that batch work gets it first.
+The fill divides by the resource mix of a queue's whole demand. Its next pods have another mix, so one resource of its allocation may be
+exhausted while another is idle, like the capacity outside all allocations. `lend` finds how far each queue's next pods reach inside its
+allocation, and starts more pods in the rest, as in the simulator of BoPF's authors (Ghodsi et al., NSDI 2011, Algorithm 1): the queue of
+the lowest dominant share per weight takes one more whole pod, as long as one fits. Lent capacity is spare: it is charged to no ledger, and
+returns as pods end, because every round divides again. A throughput queue's pods that run beyond its allocation participate as if they
+waited, because a level that did not cover them would rise and fall with every pod that ends. A burst beyond its promise has idle capacity
+only while it is idle, so that batch work gets it first.
 
-Guarantees are not lent: what a hard, soft or overdue queue has in its window stays its own while its pods start.
+Guarantees are not lent: a hard, soft or overdue queue in its window keeps its allocation while its pods start.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Lender:
 
     wanted, usage, unit: (N, K) as in the round. weight: (N,). capacity: (K,). limit: (N, K) or None. waiting: the pods that wait, as
     the snapshot has them; for queues without any in it, pods of the size `unit`. keeps: (N,) queues whose allocation is not lent.
-    relends: (N,) queues whose pods beyond their allocation take part. owed: (N,) what each is behind its fair share: of equal dominant
-    shares the one that is owed most comes first.
+    relends: (N,) queues whose pods beyond their allocation participate. owed: (N,) how far each is behind its fair share: among equal
+    dominant shares the queue that is owed most is first.
     """
 
     wanted: FloatArray
@@ -50,9 +50,9 @@ class Lender:
     owed: FloatArray
 
     def lend(self, allocation: FloatArray) -> FloatArray:
-        """The (N, K) allocation with idle capacity lent; `allocation` itself where nothing is. Its sum stays within capacity.
+        """Return the (N, K) allocation with idle capacity lent; `allocation` itself if nothing is. Its sum stays within capacity.
 
-        A queue that has all it wants takes no part. O(N K) where nothing fits, else in addition O(log N) a run of equal pods.
+        A queue whose demand is met does not participate. O(N K) if nothing fits, else in addition O(log N) a run of equal pods.
         """
         idle = self.capacity - column_sum(self.usage)
         rows = np.flatnonzero(row_any_short(allocation, self.usage) & self.relends & ~self.keeps)
@@ -78,8 +78,8 @@ class Lender:
         return self._settled(allocation, lines, reach, gives, lent)
 
     def _lines(self, allocation: FloatArray, running: _Running, most: FloatArray) -> _Lines:
-        """The pods that run beyond their queues' allocations, and the waiting ones of queues that have less than they want. A queue without
-        listed ones counts if its next `unit` takes at most (K,) `most`."""
+        """Return the pods that run beyond their queues' allocations, and the waiting ones of queues below their demand. A queue without
+        listed pods counts if its next `unit` takes at most (K,) `most`."""
         parts: list[tuple[IntArray, FloatArray, FloatArray]] = []
         short, beyond = row_any_short(allocation, self.wanted), np.zeros(len(allocation), dtype=bool)
         if running.rows.size:
@@ -107,7 +107,7 @@ class Lender:
         return lines
 
     def _may_borrow(self, allocation: FloatArray, rows: IntArray, most: FloatArray) -> BoolArray:
-        """(M,) those of these M queues whose first `unit` beyond their allocation takes at most (K,) `most` beside it, by resource."""
+        """(M,) whether the first `unit` of each of these queues beyond its allocation takes at most (K,) `most` in addition to it."""
         number = np.full(len(rows), math.inf)
         columns = [
             (allocation[:, column].take(rows), self.usage[:, column].take(rows), self.unit[:, column].take(rows))
@@ -118,7 +118,7 @@ class Lender:
                 times = given - used
                 np.maximum(times, 0.0, out=times)
                 times /= unit
-                np.fmin(number, times, out=number)  # nothing of nothing is no number, and says nothing
+                np.fmin(number, times, out=number)  # 0 / 0 is NaN, which fmin ignores
         number += 1.0 + _NEARLY
         np.floor(number, out=number)
         result: BoolArray = np.isfinite(number)
@@ -132,9 +132,9 @@ class Lender:
         return result
 
     def _lend_pods(self, lines: _Lines, reach: FloatArray, own: FloatArray, pool: FloatArray) -> dict[int, list[float]]:
-        """Start pods beyond `reach`. own: (R, K) what is left of each queue's allocation and used up before the `pool` (K,) is.
+        """Start pods beyond `reach`. own: (R, K) rest of each queue's allocation, which is used before the `pool` (K,).
 
-        Returns by position in `lines.rows` what the queue uses then.
+        Return the queues' use after that, by position in `lines.rows`.
         """
         fits = lines.may_start()
         beyond = lines.request - own[lines.position]
@@ -162,7 +162,7 @@ class Lender:
     def _settled(
         self, allocation: FloatArray, lines: _Lines, reach: FloatArray, gives: BoolArray, lent: dict[int, list[float]]
     ) -> FloatArray:  # fmt: skip
-        """Allocations that cover what is lent; what is left of the givers' unused part stays with them, each the same fraction of it."""
+        """Return allocations that cover the lent capacity. Each giver keeps the same fraction of its unused part."""
         rows = lines.rows
         former = take_rows(allocation, rows)
         least = np.where(gives[:, None], np.minimum(former, reach), former)
@@ -275,9 +275,9 @@ def _whole(room: FloatArray, request: FloatArray, most: FloatArray) -> FloatArra
 
 @dataclass(slots=True)
 class _Borrower:
-    """A queue that idle capacity is lent to: plain numbers, because pods are lent one run after the other.
+    """A queue that borrows idle capacity: plain numbers, because pods are lent one run after the other.
 
-    used, own, limit: by resource, what it uses, what is left of its allocation, and the most it may use. requests, counts: its lines.
+    used, own, limit: by resource, its use, the rest of its allocation, and the most that it may use. requests, counts: its lines.
     """
 
     row: int
@@ -297,7 +297,7 @@ class _Borrower:
         return max((used / most for used, most in zip(self.used, capacity, strict=True) if most > SMALLEST), default=0.0) / self.weight
 
     def pods(self, pool: Sequence[float]) -> float:
-        """Return how many pods of its next line that can start fit; 0: none of any line, now or later, for a pool only shrinks."""
+        """Return how many pods of its next startable line fit; 0 if none of any line fits, now or later, because the pool only shrinks."""
         while self.line < len(self.counts):
             count = math.floor(self.counts[self.line])
             for column, need in enumerate(self.requests[self.line]):
@@ -327,7 +327,7 @@ class _Borrower:
         ))  # fmt: skip
 
     def start(self, pods: float, pool: list[float]) -> None:
-        """Start `pods` pods of the present line, first on its own and then on the pool's account."""
+        """Start `pods` pods of the present line, first from its own rest and then from the pool."""
         for column, need in enumerate(self.requests[self.line]):
             amount = pods * need
             self.used[column] += amount

@@ -1,5 +1,5 @@
-"""Memory as JSON: versioned, readable, and refused as a whole when damaged or newer. `encode_queue` / `decode_queue` do one queue,
-`encode_spec` / `decode_spec` what it declared.
+"""Memory as JSON: versioned, readable, and refused as a whole if damaged or newer. `encode_queue` / `decode_queue` do one queue,
+`encode_spec` / `decode_spec` its declaration.
 
 Infinite numbers are written as null where the field can be infinite (opens_by, arms_at, residual_level); NaN is never written.
 """
@@ -34,7 +34,7 @@ from fairburst.policy.tolerance import LARGEST
 from fairburst.policy.versioned import parse, versioned
 
 VERSION = 1
-MOST = 2**53  # bursts or queues ever counted: whole numbers up to here are the same in float64 and in every reader of JSON
+MOST = 2**53  # of counted bursts or queues: whole numbers up to here are exact in float64 and in every reader of JSON
 
 _NUMBERS = (
     "period_started", "ledger_value", "ledger_rate", "ledger_as_of", "debt", "delivered_value", "delivered_rate", "fair_value", "fair_rate",
@@ -44,25 +44,25 @@ _COUNTERS = ("admission_order", "bursts", "met", "missed")
 
 
 def dump(memory: Memory) -> str:
-    """The memory as JSON text, queues in sorted order: equal memories give equal bytes."""
+    """Return the memory as JSON text, with queues in sorted order, so that equal memories give equal bytes."""
     return json.dumps(encode(memory), allow_nan=False)
 
 
 def encode(memory: Memory) -> dict[str, Any]:
-    """The memory as JSON values, queues in sorted order."""
+    """Return the memory as JSON values, with queues in sorted order."""
     queues = {name: encode_queue(memory.queues[name]) for name in sorted(memory.queues)}
-    # without DRESS the bytes are those of an operator that does not know it
+    # without DRESS the bytes are the same as in versions before it
     dress = {} if memory.dress is None else {"dress": encode_dress(memory.dress)}
     return {"version": VERSION, "nextAdmissionOrder": memory.next_admission_order, "queues": queues, **dress}
 
 
 def load(text: str) -> Memory:
-    """Read what `dump` wrote. Raises NewerMemoryError or MemoryFormatError."""
+    """Read text of `dump`. Raises NewerMemoryError or MemoryFormatError."""
     return decode(parse(text, "memory"))
 
 
 def decode(value: object) -> Memory:
-    """Inverse of `encode`. Raises NewerMemoryError or MemoryFormatError."""
+    """Invert `encode`. Raises NewerMemoryError or MemoryFormatError."""
     whole = versioned(value, VERSION, "memory")
     try:
         queues = {name: decode_queue(item) for name, item in whole["queues"].items()}
@@ -77,7 +77,7 @@ def decode(value: object) -> Memory:
 
 
 def load_or_start_anew(text: str) -> tuple[Memory, MemoryFormatError | None]:
-    """The memory, or an empty one and the error: every queue is then admitted again in creation order, with nothing promised unseen."""
+    """Return the memory, or an empty one and the error. With an empty one, every queue is admitted again in creation order."""
     try:
         return load(text), None
     except MemoryFormatError as error:
@@ -85,7 +85,7 @@ def load_or_start_anew(text: str) -> tuple[Memory, MemoryFormatError | None]:
 
 
 def encode_queue(memory: QueueMemory) -> dict[str, Any]:
-    """One queue's memory as JSON values."""
+    """Return one queue's memory as JSON values."""
     return {
         "promise": encode_spec(memory.promise),
         "class": memory.guarantee_class.value if memory.guarantee_class else None,
@@ -95,14 +95,14 @@ def encode_queue(memory: QueueMemory) -> dict[str, Any]:
         "waiting_since": memory.waiting_since,
         "unit_held_since": memory.unit_held_since,
         "refused": encode_spec(memory.refused) if memory.refused else None,
-        # a queue that has received nothing in its period has the bytes that it had before there was such a part
+        # a queue that has received nothing in its period has the same bytes as in versions without this field
         **({"received": {name: list(pair) for name, pair in sorted(memory.received.items())}} if memory.received else {}),
         **{name: getattr(memory, name) for name in (*_NUMBERS, *_COUNTERS)},
     }
 
 
 def decode_queue(value: Mapping[str, Any]) -> QueueMemory:
-    """Inverse of `encode_queue`. Raises MemoryFormatError with the field that is wrong."""
+    """Invert `encode_queue`. Raises MemoryFormatError with the wrong field."""
     return QueueMemory(
         promise=decode_spec(value["promise"]),
         guarantee_class=GuaranteeClass(value["class"]) if value["class"] is not None else None,
@@ -186,7 +186,7 @@ def _decode_arrival(value: Mapping[str, Any] | None) -> Arrival | None:
 
 
 def encode_spec(spec: QueueSpec) -> dict[str, Any]:
-    """A queue's declaration as JSON values."""
+    """Return a queue's declaration as JSON values."""
     return {
         "name": spec.name,
         "kind": spec.kind.value,
@@ -201,7 +201,7 @@ def encode_spec(spec: QueueSpec) -> dict[str, Any]:
 
 
 def decode_spec(value: Mapping[str, Any]) -> QueueSpec:
-    """Inverse of `encode_spec`. Raises KeyError, TypeError, ValueError or MemoryFormatError where it isn't one."""
+    """Invert `encode_spec`. Raises KeyError, TypeError, ValueError or MemoryFormatError for any other value."""
     created, name = value["order"]
     return QueueSpec(
         name=str(value["name"]),

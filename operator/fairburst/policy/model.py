@@ -50,7 +50,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PolicyConfig:
-    """Pool-wide settings of the core. Reasons for the defaults are beside each.
+    """Pool-wide settings of the core, with the reason for each default.
 
     expected_queues: N_min of BoPF §3.3, in units of weight; 1 assumes nothing.
     max_cycle_seconds: an upper limit on the inter-arrival time that counts in (1) and (2) (BPF §1), so that a burst a day
@@ -61,10 +61,10 @@ class PolicyConfig:
         keeps it, behind every queue that is in time, until the declared demand is served or the next window arms.
     level_dead_band: relative change of an out-of-window latency queue's residual level below which it keeps the old one.
     dress: settings of DRESS; None: off, and no level is divided between small and large jobs.
-    batch_memory_seconds: half-life of what throughput queues are remembered to lack of their fair shares or to have had beyond them; they
-        catch up within about as long. Ten minutes is longer than most tasks run. 0: off, every moment is divided by itself.
+    batch_memory_seconds: half-life of the memory of throughput queues' lack or excess of their fair shares; they catch up within about this
+        time. Ten minutes is longer than most tasks run. 0: off, every moment is divided by itself.
     largest_turn: part of the pool, from 0 to 1, that a queue has at most in the turn of a job that starts whole; 0: no such turns.
-    max_lead_seconds: how far ahead of a burst room may begin to be held; ten minutes is longer than most tasks run.
+    max_lead_seconds: the longest time before a burst for which room is held; ten minutes is longer than most tasks run.
     """
 
     expected_queues: float = 1.0
@@ -83,8 +83,8 @@ class PolicyConfig:
 class WaitingPods:
     """Pods that wait to be bound, in runs of equal ones: L runs, those of one queue together and in the order in which they wait.
 
-    row: (L,) row of the queue, ascending. request: (L, K) of one pod, resource units. count: (L,) pods; what must start together counts
-    as one pod. in_order: a queue starts its pods strictly in this order, and one that does not fit holds up those behind it.
+    row: (L,) row of the queue, ascending. request: (L, K) of one pod, resource units. count: (L,) pods; pods that must start together count
+    as one. in_order: a queue starts its pods strictly in this order, and one that does not fit holds up those behind it.
     """
 
     row: IntArray
@@ -95,20 +95,20 @@ class WaitingPods:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """Everything the round needs to know about the cluster, in one frozen value.
+    """The state of the cluster for one round, as one frozen value.
 
     resources: names of the K counted resources; every mapping in a spec is read by these names.
     live_capacity, committed_capacity: (K,) C now (used to allocate) and C for admission (a low-water mark or declared).
     queues: N valid specs in ascending `order`. The same tuple object again means that no spec changed.
-    demand: (N, K) wanted in all now: running, pending and not yet created work together.
-    usage: (N, K) charge of the queue's pods from bound to ended.
-    unit: (N, K) charge of the queue's largest pod; whole units of it are what the queue can use. Zero rows: unknown, divisible.
+    demand: (N, K) present total: running, pending and not yet created work together.
+    usage: (N, K) effective requests of the queue's pods from bound to ended.
+    unit: (N, K) effective requests of the queue's largest pod; the queue can use whole units of it. Zero rows: unknown, divisible.
     jobs: jobs and tasks for DRESS; None: DRESS is off.
-    waiting: the pods that wait, as far as they are known; queues without any in it are taken to wait with pods of the size `unit`.
-    oldest_work: by row, when the oldest of the queue's unfinished work was created; rows without one: unknown.
-    next_start: by row of a throughput queue whose jobs start whole: (K,) what it needs beyond its usage to start the next one, or for the
-        pods that the last start still lacks; other rows use single pods. starting: the rows that lack such pods.
-    elastic_jobs: jobs among which PAF divides the slots of their queues, and elastic_rules how; none: PAF is off.
+    waiting: the known waiting pods; queues without any in it are assumed to wait with pods of the size `unit`.
+    oldest_work: by row, creation time of the oldest unfinished work of the queue; rows without one: unknown.
+    next_start: by row of a throughput queue whose jobs start whole: (K,) its need beyond its usage to start the next one, or for the pods
+        that the last start still lacks; other rows use single pods. starting: the rows that lack such pods.
+    elastic_jobs: jobs among which PAF divides the slots of their queues, by elastic_rules; none: PAF is off.
     """
 
     resources: tuple[str, ...]
@@ -129,9 +129,9 @@ class ClusterSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class QueueDecision:
-    """One queue's part of a round: a view, made on demand.
+    """One queue's part of a round: a view, built on demand.
 
-    guaranteed + spare = allocation. `level` is what enforcement should permit: the allocation, or more where a burst quota is armed.
+    guaranteed + spare = allocation. `level` is the amount that enforcement permits: the allocation, or more if a burst quota is armed.
     `charge_rate` is the rate at which the ledger grows now (dominant share, spare excluded). `fair_share_of_period` and `budget` in
     dominant-share-seconds; zero for throughput queues. `share` is w / sum of admitted weights.
     """
@@ -172,7 +172,7 @@ class EventKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RoundEvent:
-    """A change worth an Event on the queue. `warning` where a promise became weaker."""
+    """A change for an Event on the queue. `warning`: whether a promise became weaker."""
 
     queue: str
     kind: EventKind
@@ -187,12 +187,12 @@ class RoundResult:
     next_boundary: the earliest time after `now` at which something changes by itself (a window arms, opens or ends, a budget
     runs out); infinite if nothing does.
     small_level: (N, K) the part of `level` for small jobs of elastic queues, the rest is for large ones; None: DRESS is off.
-    reserve_ratio: δ; None: DRESS is off. dress: its numbers and reasons. lead_time: what is held for expected bursts, and why.
-    held_back: (N,) the queues that room is kept from, for an expected burst or in the turn of a job that starts whole: their quotas permit
+    reserve_ratio: δ; None: DRESS is off. dress: its numbers and reasons. lead_time: the room held for expected bursts, and the reasons.
+    held_back: (N,) queues from which room is kept, for an expected burst or in the turn of a job that starts whole: their quotas permit
         just `level`, without floor and slack. None: nothing is held.
     promised: (N, K) the part of `guaranteed` that hard queues have at their rates; None: all of it. The rest is their fair share.
-    slots: what PAF gives each of the snapshot's elastic jobs. moved: (K,) by queue what came from other queues by it (negative: went to
-        them); `level` contains it, `allocation` does not: it counts as the giver's.
+    slots: PAF's decision for each of the snapshot's elastic jobs. moved: (K,) by queue, amounts that PAF moved from other queues (negative:
+        to them); `level` contains them, `allocation` does not: they count as the giver's.
     """
 
     now: float

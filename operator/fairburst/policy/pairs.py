@@ -1,7 +1,7 @@
-"""Condition (3) from pairs of queues alone: which windows ever meet. For sets whose exact profile is too long to write down.
+"""Condition (3) from pairs of queues alone, by the windows that ever overlap. For sets whose exact profile is too long.
 
-Decides nothing about order: queues that may be set aside are the same whichever is looked at first, because setting one aside only leaves
-the others more room.
+The order in which queues are tried does not matter: setting one aside only leaves the others more room, so the queues that may be set aside
+are the same.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from fairburst.policy.tolerance import TOLERANCE
 
 
 class Pairs:
-    """N hard queues and which of them can be on together. The matrix of all pairs, O(N^2 K), is made when it is first needed."""
+    """N hard queues, and which of them can be on together. The matrix of all pairs, O(N^2 K), is built when it is first needed."""
 
     def __init__(
         self, members: Sequence[HardQueue], capacity: FloatArray, peak: Callable[[Sequence[HardQueue]], FloatArray | None]
     ) -> None:
-        """`peak`: (K,) the most that members take at any time, by their exact profile, or None if that is too long."""
+        """`peak` returns (K,) the most that members take at any time, by their exact profile, or None if that is too long."""
         self.members, self.names = members, [member.name for member in members]
         self._row_of = {name: row for row, name in enumerate(self.names)}
         self._limit, self._peak = capacity + TOLERANCE * capacity, peak
@@ -53,7 +53,7 @@ class Pairs:
         return np.array([windows_meet(own, *phase) for phase in phases], dtype=bool)
 
     def together(self, one: HardQueue, met: BoolArray) -> FloatArray:
-        """(K,) the rates of `one` and all it meets; members are not counted twice."""
+        """(K,) sum of the rates of `one` and of all members that it meets; `one` counts once even if it is a member."""
         others = met.copy()
         if one.name in self._row_of:
             others[self._row_of[one.name]] = False
@@ -61,11 +61,11 @@ class Pairs:
         return total
 
     def fit(self, about: HardQueue | None = None) -> tuple[bool, FloatArray]:
-        """Whether all members fit, and (K,) the most that they take while `about`, one of them, is on."""
+        """Return whether all members fit, and (K,) the most that they take while `about`, one of them, is on."""
         return self._set_aside(self._matrix(), self._rate, self.members, about)
 
     def fit_with(self, one: HardQueue, met: BoolArray) -> bool:
-        """Whether all members and one more, which can meet those in `met`, fit."""
+        """Return whether all members fit together with one more, which can meet those in `met`."""
         meets = np.block([[self._matrix(), met[:, None]], [met[None, :], np.ones((1, 1), dtype=bool)]])
         return self._set_aside(meets, np.vstack([self._rate, one.rate]), [*self.members, one], None)[0]
 
@@ -78,7 +78,7 @@ class Pairs:
     def _set_aside(
         self, meets: BoolArray, rate: FloatArray, members: Sequence[HardQueue], about: HardQueue | None
     ) -> tuple[bool, FloatArray]:
-        """Set queues aside until what is left fits by its sum or its profile, or no more can be."""
+        """Set queues aside until the rest fits by its sum or its profile, or no other can be set aside."""
         position = -1 if about is None else next(row for row, member in enumerate(members) if member.name == about.name)
         most = np.zeros(rate.shape[1])
         left = np.ones(len(members), dtype=bool)

@@ -75,7 +75,7 @@ def sort_into_passes(
 
 
 def _residual(columns: Columns, rows: IntArray, account: Account, current: Current, config: PolicyConfig, now: float) -> FloatArray:
-    """(F - ledger) / time left for `rows`; a small rise keeps the old level (dead band), a fall is followed at once so that F holds."""
+    """(F - ledger) / time left for `rows`. A small rise keeps the old level (dead band); a fall takes effect at once, so that F holds."""
     level = _residual_now(columns, rows, account, current, now)
     former = columns.residual_level[rows]
     keep = (former <= level) & (level <= former * (1.0 + config.level_dead_band))
@@ -91,7 +91,7 @@ def _residual_now(columns: Columns, rows: IntArray, account: Account, current: C
 
 
 def _to_live_share(cap: FloatArray, wanted: FloatArray, inverse: FloatArray, live: FloatArray) -> FloatArray:
-    """Ledgers count in shares of the committed capacity, DRF in shares of the live one: convert the caps."""
+    """Convert the caps from shares of the committed capacity, in which ledgers count, to shares of the live one, for DRF."""
     rows = np.flatnonzero(np.isfinite(cap))
     if rows.size == 0 or np.array_equal(inverse, inverse_capacity(live)):
         return cap

@@ -22,7 +22,7 @@ LATEST = 2**62  # ticks; beyond this sums of two times leave 64 bits
 class Phases:
     """Periodic ON windows of N queues, (N,) each, ticks: from start + n x period for `length`, with 0 <= start < period.
 
-    placed: whether the windows can be placed so; where not (sporadic, floating, scheduled) the other arrays mean nothing.
+    placed: whether the windows repeat at known times; for other queues (sporadic, floating, scheduled) the other arrays have no meaning.
     """
 
     placed: BoolArray
@@ -32,7 +32,7 @@ class Phases:
 
     @classmethod
     def of(cls, periodic: BoolArray, first_arrival: FloatArray, gap: FloatArray, jitter: FloatArray, deadline: FloatArray) -> Phases:
-        """Seconds in, ticks out; `periodic` are the rows with a known first arrival."""
+        """Return the phases in ticks, from seconds. `periodic`: rows with a known first arrival."""
         seconds = np.where(periodic, gap, 1.0)
         exact = seconds * TICKS_PER_SECOND
         placed = periodic & (np.abs(exact - np.rint(exact)) < EXACT) & (exact < LATEST)
@@ -53,13 +53,13 @@ class Windows:
 
 
 def to_ticks(seconds: FloatArray) -> IntArray:
-    """The nearest whole microseconds."""
+    """Return the nearest whole microseconds."""
     ticks: IntArray = np.rint(seconds * TICKS_PER_SECOND).astype(np.int64)
     return ticks
 
 
 def periodic_windows(phases: Phases, rows: IntArray, rate: FloatArray, origin: int, finish: int) -> Windows:
-    """The windows of `rows` that meet [origin, finish], one queue after the other. rate: (N, K), of which those of `rows` count."""
+    """Return the windows of `rows` that meet [origin, finish], one queue after the other. rate: (N, K), of which those of `rows` count."""
     start, period, length = phases.start[rows], phases.period[rows], phases.length[rows]
     lowest = -((start + length - origin) // period)
     count = (finish - start) // period + 1 - lowest
@@ -69,7 +69,7 @@ def periodic_windows(phases: Phases, rows: IntArray, rate: FloatArray, origin: i
 
 
 def periodic_meet(start: int, period: int, length: int, starts: IntArray, periods: IntArray, lengths: IntArray) -> BoolArray:
-    """Whether windows of one queue ever overlap windows of others: iff their phases come closer than a window modulo gcd(p, q)."""
+    """Return whether a queue's windows ever overlap those of others: iff their phases are closer than a window modulo gcd(p, q)."""
     common = np.gcd(period, periods)
     offset = np.mod(starts - start, common)
     meet: BoolArray = (offset < length) | (common - offset < lengths)
@@ -77,13 +77,13 @@ def periodic_meet(start: int, period: int, length: int, starts: IntArray, period
 
 
 def windows_meet(windows: Windows, start: int, period: int, length: int) -> bool:
-    """Whether any of `windows` overlaps a periodic one."""
+    """Return whether any of `windows` overlaps a periodic one."""
     offset = np.mod(windows.begin - start, period)
     return bool(((offset < length) | (period - offset < windows.end - windows.begin)).any())
 
 
 def any_overlap(one: Windows, other: Windows) -> bool:
-    """Whether any of `one` overlaps any of `other`."""
+    """Return whether any of `one` overlaps any of `other`."""
     ends_after = np.searchsorted(other.end, one.begin, side="right")
     begins_before = np.searchsorted(other.begin, one.end, side="left")
     return bool((begins_before > ends_after).any())

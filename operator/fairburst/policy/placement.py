@@ -1,8 +1,8 @@
-"""Where pods should go, as far as a queue's promise depends on it: batch work packed, a burst spread, and nodes kept for one that is
-expected. Numbers in, numbers out; which pod fits where is kube-scheduler's business.
+"""Placement of pods, as far as a queue's promise depends on it: batch work packed, a burst spread, and nodes kept for an expected burst.
+Numbers in, numbers out; kube-scheduler decides which pods fit a node.
 
-No paper has it. Capacity that lead time frees is of use to a burst only in whole pods on single nodes (design §5, §6): spread over the
-cluster in pieces that no pod of the burst fits it would be held for nothing.
+No paper has it. A burst can use capacity that lead time frees only in whole pods on single nodes (design §5, §6). In smaller pieces spread
+over the cluster, it would be held for nothing.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def whole_pods(room: FloatArray, unit: FloatArray) -> IntArray:
 
 
 def kept_nodes(pods: IntArray, running: FloatArray, wanted: int, kept: BoolArray) -> BoolArray:
-    """Which nodes to keep free of new batch work, so that a burst finds places for whole pods.
+    """Return the nodes to keep free of new batch work, so that a burst finds places for whole pods.
 
     Parameters
     ----------
-    pods : (M,) int array, pods of the burst that each node holds once its batch work has ended; 0 for a node that cannot be had
+    pods : (M,) int array, pods of the burst that each node holds once its batch work has ended; 0 for a node that is not available
     running : (M,) float array, fraction of each node that batch work has now
-    wanted : pods of the burst that are to run at a time
+    wanted : pods of the burst that run at a time
     kept : (M,) bool array, nodes that were kept for it before
 
     Returns
@@ -48,8 +48,8 @@ def kept_nodes(pods: IntArray, running: FloatArray, wanted: int, kept: BoolArray
 
     Notes
     -----
-    Those kept before come first, so that a node that has waited for its work to end is not given up for another; then those with the
-    least running work, which are free soonest and cost the least idle time; ties by row. O(M log M).
+    Nodes that are kept already come first, so that a node that has waited for its work to end is not exchanged for another; then those with
+    the least running work, which are free soonest and cost the least idle time; ties by row. O(M log M).
     """
     order = np.lexsort((np.arange(len(pods)), running, ~kept))
     order = order[pods[order] > 0]
@@ -60,12 +60,12 @@ def kept_nodes(pods: IntArray, running: FloatArray, wanted: int, kept: BoolArray
 
 
 def packing_scores(used: FloatArray, kept: BoolArray) -> IntArray:
-    """Scores of candidate nodes for a pod of batch work: the fullest is best, so that whole nodes stay free for bursts.
+    """Return scores of candidate nodes for a pod of batch work: the fullest is best, so that whole nodes stay free for bursts.
 
     Parameters
     ----------
     used : (M,) float array, fraction of each candidate that is taken
-    kept : (M,) bool array, candidates kept for a burst: last of all, for what may go there nevertheless
+    kept : (M,) bool array, candidates kept for a burst, which are last
 
     Returns
     -------
@@ -79,7 +79,7 @@ def packing_scores(used: FloatArray, kept: BoolArray) -> IntArray:
 
 
 def spreading_scores(own: FloatArray) -> IntArray:
-    """Scores of candidate nodes for a pod of a burst: those with the least of the burst itself are best.
+    """Return scores of candidate nodes for a pod of a burst: those with the least of the burst itself are best.
 
     Parameters
     ----------
@@ -87,8 +87,8 @@ def spreading_scores(own: FloatArray) -> IntArray:
 
     Returns
     -------
-    (M,) int array in [0, BEST]; only the least loaded have BEST. Among equals kube-scheduler's own scores decide, which know of
-    pods that it has placed and we have not seen yet.
+    (M,) int array in [0, BEST]; only the least loaded have BEST. Among equals kube-scheduler's own scores decide, which include
+    pods that it has placed and that we have not seen yet.
     """
     most = float(own.max(initial=0.0))
     scores = _below_best(1.0 - own / most if most > 0 else np.ones_like(own))
@@ -97,6 +97,6 @@ def spreading_scores(own: FloatArray) -> IntArray:
 
 
 def _below_best(merit: FloatArray) -> IntArray:
-    """In proportion to the merit, which is in [0, 1] but for overcommitted nodes."""
+    """Return scores below BEST in proportion to the merit, which is in [0, 1] except for overcommitted nodes."""
     scores: IntArray = np.clip(merit * BEST, 0, BEST - 1).astype(np.int64)
     return scores

@@ -1,8 +1,8 @@
-"""Demand of a burst for resources that its owner did not declare: as much as its pods request of them.
+"""Demand of a burst for resources that its owner did not declare: the requests of its pods.
 
-A burst that declares cpu only can't run without the memory of its pods, so a guarantee of cpu alone would be none. The burst is taken to be
-whole pods like the queue's largest; their demand for the undeclared resources counts as if it had been declared, in admission and in the
-rate. While no pod is known, what was counted before stays. Decides nothing about classes.
+A burst that declares only cpu can't run without the memory of its pods, so a guarantee of cpu alone would be worthless. The burst is taken
+as whole pods like the queue's largest. Their demand for the undeclared resources counts as if it were declared, in admission and in the
+rate. While no pod is known, the last counted demand stays. Decides nothing about classes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from fairburst.policy.spec import QueueKind, QueueSpec, Schedule
 from fairburst.policy.tolerance import TOLERANCE
 
 MOST_AMOUNT = 2.0**61  # a quarter of the largest Kubernetes quantity, as in bounds.py
-MOST_TOO_MUCH = 2.0  # what is counted falls only when the pods need less than one such part of it: the largest pod comes and goes
+MOST_TOO_MUCH = 2.0  # the counted demand falls only if it exceeds the pods' need by this factor, because the largest pod comes and goes
 
 
 @dataclass(frozen=True, slots=True)
 class PodDemand:
-    """M queues whose bursts leave a counted resource out. declared, counted: (M, K) the most of any burst, as declared and as counted."""
+    """M queues whose bursts lack a counted resource. declared, counted: (M, K) the most of any burst, as declared and as counted."""
 
     rows: IntArray
     declared: FloatArray
@@ -32,7 +32,7 @@ class PodDemand:
     counted: FloatArray
 
     def differs(self, unit: FloatArray) -> bool:
-        """Whether pods of the size `unit` (N, K) need other amounts than are counted."""
+        """Return whether pods of the size `unit` (N, K) need other amounts than the counted ones."""
         some = unit[self.rows]
         if not some.any():
             return False
@@ -43,7 +43,7 @@ class PodDemand:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Specs with what their pods need, and what was added to which."""
+    """Specs with their pods' needs, and the added amounts."""
 
     specs: tuple[QueueSpec, ...]
     added: PodDemand | None
@@ -78,13 +78,13 @@ def with_pod_demand(
 
 
 def same_declaration(spec: QueueSpec, promise: QueueSpec) -> bool:
-    """Whether `promise` is `spec` with more or less of what its pods need."""
+    """Return whether `promise` is `spec` up to the amounts that its pods need."""
     rest = replace(spec, burst=None, arrival=None) == replace(promise, burst=None, arrival=None)
     return rest and same_bursts(spec, promise)
 
 
 def same_bursts(spec: QueueSpec, promise: QueueSpec) -> bool:
-    """Whether the bursts of `promise` are those of `spec` with more or less of what its pods need."""
+    """Return whether the bursts of `promise` are those of `spec` up to the amounts that its pods need."""
     names = _names(spec)
     return _bursts(promise, names) == _bursts(spec, names)
 
@@ -109,7 +109,7 @@ def _names(spec: QueueSpec) -> set[str]:
 
 
 def _bursts(spec: QueueSpec, names: set[str]) -> object:
-    """Bursts and arrivals, of the resources in `names` only."""
+    """Return bursts and arrivals with the resources in `names` only."""
     if isinstance(spec.arrival, Schedule):
         table = BurstTable.of(spec.arrival.bursts)
         columns = sorted((name, at) for at, name in enumerate(table.resources) if name in names)
@@ -123,7 +123,7 @@ def _bursts(spec: QueueSpec, names: set[str]) -> object:
 def _count(
     spec: QueueSpec, former: Sequence[QueueSpec], resources: Sequence[str], declared: FloatArray, undeclared: BoolArray, unit: FloatArray
 ) -> tuple[QueueSpec, FloatArray]:
-    """The spec as it is counted, and (K,) the most of any burst in it that was added; the former spec itself where it is that."""
+    """Return the counted spec, and (K,) the most added to any burst of it. The spec is the former object if it is equal."""
     kept = next((one for one in former if one.kind is spec.kind and same_bursts(spec, one)), None)
     before = np.zeros(len(resources)) if kept is None else declared_amounts(kept, resources) * undeclared
     need = _needed(declared[None, :], unit[None, :])[0] * undeclared
@@ -136,7 +136,7 @@ def _count(
 
 
 def _added(spec: QueueSpec, more: Sequence[str], resources: Sequence[str], unit: FloatArray) -> QueueSpec:
-    """The spec with whole pods' needs of the resources in `more` in each burst."""
+    """Return the spec with whole pods' needs of the resources in `more` in each burst."""
     if isinstance(spec.arrival, Schedule):
         table = BurstTable.of(spec.arrival.bursts)
         column_of = {name: column for column, name in enumerate(table.resources)}
@@ -155,7 +155,7 @@ def _added(spec: QueueSpec, more: Sequence[str], resources: Sequence[str], unit:
 
 
 def _needed(declared: FloatArray, unit: FloatArray) -> FloatArray:
-    """(M, K) what whole pods of size `unit` need, that hold the declared amounts; at most `MOST_AMOUNT`, so that it can be written."""
+    """(M, K) demand of the whole pods of size `unit` that hold the declared amounts; at most `MOST_AMOUNT`, so that it can be written."""
     return np.minimum(_pods(declared, unit)[:, None] * unit, MOST_AMOUNT)
 
 

@@ -1,10 +1,10 @@
 """The resource condition (BoPF §3.3, (3)): do the ON windows of the hard queues fit into the capacity together?
 
 A set of queues fits if (a) the sum of their rates does, or (b) the exact profile of their ON windows does, over one hyperperiod and all
-schedules, where that has at most a configured number of window edges. Else (c): a queue whose rate fits together with the rates of all that
-its windows ever meet may be set aside, because no instant with that queue on can be too full; the set fits if what is left at last does.
-Each of the three holds for every part of a set for which it holds, in whatever order its queues came. So promises that fitted
-together go on fitting, one by one and after a restart, until capacity or a promise changes.
+schedules, if that has at most a configured number of window edges. Else (c): a queue whose rate fits together with the rates of all queues
+that its windows ever meet may be set aside, because no instant with that queue on can be too full; the set fits if the rest does. Each of
+the three holds for every subset of a set for which it holds, in any order of its queues. So promises that fitted together continue to fit,
+one by one and after a restart, until capacity or a promise changes.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from fairburst.policy.phases import LATEST, Windows, periodic_windows
 from fairburst.policy.steps import Steps
 from fairburst.policy.tolerance import TOLERANCE
 
-_KEPT = 8  # profiles of different lengths that are remembered while candidates are looked at
+_KEPT = 8  # profiles of different lengths that are kept while candidates are tested
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Whether the candidate fits, at the tightest instant and resource: `left` (candidate included) against `right`, by which step.
+    """Whether the candidate fits, at the tightest instant and resource: `left` (candidate included) against `right`, and the deciding step.
 
-    queue: who takes most of that resource then, other than the candidate if there is any other.
+    queue: the one that takes most of that resource then, other than the candidate if there is another.
     """
 
     holds: bool
@@ -58,9 +58,9 @@ def within(total: FloatArray, capacity: FloatArray) -> bool:
 
 
 class HardQueues:
-    """A set of queues that fits, and the answer to whether one more does.
+    """A set of queues that fits, and the test of one more.
 
-    A candidate costs O(K) where the sum fits, else O(log E) and the window edges inside its own windows; adding it O(E K), and the
+    A candidate costs O(K) if the sum fits, else O(log E) and the window edges inside its own windows; adding it costs O(E K), and the
     first with another hyperperiod O(E log E).
     """
 
@@ -77,14 +77,14 @@ class HardQueues:
 
     @classmethod
     def of(cls, members: Iterable[HardQueue], capacity: FloatArray, max_edges: int) -> HardQueues:
-        """The set of `members`, whether it fits or not."""
+        """Return the set of `members`, whether it fits or not."""
         result = cls(capacity, max_edges)
         for member in members:
             result.add(member)
         return result
 
     def copy(self) -> HardQueues:
-        """A set to change apart from this one."""
+        """Return a copy that can be changed independently."""
         result = HardQueues(self.capacity, self.max_edges)
         result.members, result._schedules = self.members.copy(), self._schedules.copy()
         result.total, result._anywhere = self.total, self._anywhere
@@ -121,7 +121,7 @@ class HardQueues:
             self._profiles = [one.raised(sign * member.rate) for one in self._profiles]
 
     def holds(self) -> bool:
-        """Whether the set fits: one test for all."""
+        """Return whether the set fits, by one test of all queues."""
         if within(self.total, self.capacity):
             return True
         span = self._span(None)
@@ -130,7 +130,7 @@ class HardQueues:
         return self._pairs_of().fit()[0]
 
     def fits(self, candidate: HardQueue) -> bool:
-        """Whether this set, which fits, still does with one more."""
+        """Return whether this set, which fits, still fits with one more queue."""
         if within(self.total + candidate.rate, self.capacity):
             return True
         span = self._span(candidate)
@@ -142,7 +142,7 @@ class HardQueues:
         return within(pairs.together(candidate, meets), self.capacity) or pairs.fit_with(candidate, meets)
 
     def fit(self, candidate: HardQueue) -> Fit:
-        """The same with its numbers, for one more queue or one of the set."""
+        """Return the result of this test with its numbers, for one more queue or one of the set."""
         inside = candidate.name in self.members
         own = candidate.rate * (not inside)
         if within(self.total + own, self.capacity):
@@ -165,7 +165,7 @@ class HardQueues:
         return self._fit(together, candidate, near, "pairwise bound")
 
     def _fit(self, total: FloatArray, candidate: HardQueue, present: Sequence[str] | None, step: str) -> Fit:
-        """`present`: the other queues that are on at the tightest instant; None: all of the set."""
+        """Return the Fit of `total`. `present`: the other queues that are on at the tightest instant; None: all of the set."""
         share = _shares(total[None, :], self.capacity)[0]
         resource = int(np.argmax(share))
         if present is None:
@@ -174,7 +174,7 @@ class HardQueues:
         return Fit(within(total, self.capacity), float(total[resource]), float(self.capacity[resource]), resource, largest[1], step)
 
     def _two_largest(self, resource: int) -> Sequence[str]:
-        """The queues of the two highest rates of a resource, found once for a set: whichever asks, one of them is another."""
+        """Return the queues with the two highest rates of a resource, cached for a set: one of them is not the candidate."""
         if resource not in self._largest:
             ranked = heapq.nlargest(2, ((member.rate[resource], name) for name, member in self.members.items()))
             self._largest[resource] = [name for _, name in ranked]
@@ -224,7 +224,7 @@ class HardQueues:
         return steps.highest(windows) + extra, steps
 
     def _instant(self, candidate: HardQueue, span: _Span, steps: Steps, window: int, resource: int) -> int:
-        """A moment at which the level is highest in one window of the candidate."""
+        """Return a moment at which the level is highest in one window of the candidate."""
         first, after = 0, len(steps.level)
         if candidate.scheduled or candidate.periodic:
             windows = candidate.windows(span.origin, span.finish)
@@ -253,7 +253,7 @@ class HardQueues:
 
 
 def _shares(total: FloatArray, capacity: FloatArray) -> FloatArray:
-    """(M, K) part of the capacity; infinite where there is none and something is wanted."""
+    """(M, K) fraction of the capacity; infinite for demand of a resource without capacity."""
     share = total * inverse_capacity(capacity)
     none = capacity <= 0
     share[:, none] = np.where(total[:, none] > TOLERANCE, math.inf, 0.0)

@@ -1,4 +1,4 @@
-"""The core's answer to one queue and its memory of it: class, conditions, window, ledger. Frozen values; nothing is decided.
+"""The core's decision on one queue and its memory of it: class, conditions, window, ledger. Frozen values; this module decides nothing.
 
 Dominant shares are fractions of capacity, time is in seconds since the epoch. `memory.py` writes them as JSON, `table.py` as columns.
 """
@@ -26,7 +26,7 @@ class WindowState(enum.Enum):
 
     CLOSED: before the next burst may begin. ARMED: its burst quota is written, the burst may begin at any time.
     OPEN: within [opened, deadline). OVERDUE: past the deadline with part of the declared demand not yet delivered;
-    its queue keeps its claim, ranked below every queue of its class in its window.
+    its queue keeps its claim, ranked below all queues of its class that are in their windows.
     """
 
     CLOSED = "Closed"
@@ -53,9 +53,9 @@ class ConditionResult:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionDecision:
-    """The answer to one candidate. `guarantee_class` None means rejected. `reason` is CamelCase, `message` a sentence with the numbers.
+    """The decision on one candidate. `guarantee_class` None means rejected. `reason` is CamelCase, `message` a sentence with the numbers.
 
-    safety: condition (1); fairness: (2), None for throughput queues; resource: (3), None where it was not reached.
+    safety: condition (1); fairness: (2), None for throughput queues; resource: (3), None if it was not reached.
     """
 
     queue: str
@@ -69,10 +69,10 @@ class AdmissionDecision:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The window a latency queue is in or waits for.
+    """The present or next window of a latency queue.
 
     `opened` is None until the burst begins. `arms_at` is when its quota is written, `opens_by` the latest opening
-    (infinite for sporadic queues), `deadline` absolute once opened. `demanded`: work was wanted in it at some time.
+    (infinite for sporadic queues), `deadline` absolute once opened. `demanded`: the queue has had demand in it.
     `judged`: it has been counted as met or missed.
     """
 
@@ -88,7 +88,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class QueueMemory:
-    """Memory of one queue that must survive a restart. All of it is saved in the queue's status.
+    """Memory of one queue, which must survive a restart and is saved in the queue's status.
 
     promise: the accepted spec that is in force (a changed spec is a new candidate until decided). For a queue that is not
         admitted: the spec that was refused or is held.
@@ -99,15 +99,15 @@ class QueueMemory:
         there, so what the window consumed is ledger - debt.
     delivered_value, delivered_rate: dominant-share-seconds used since the window opened, spare included, as of ledger_as_of:
         a burst served from spare is served.
-    received: resource -> (value, rate), what the ledger counts, resource by resource: seconds of the whole capacity since the period began,
+    received: resource -> (value, rate), the ledger's amounts by resource: seconds of the whole capacity since the period began,
         as of ledger_as_of. The guarantee lasts until each resource has received its declared demand.
-    fair_value, fair_rate, fair_as_of: the part of F earned in the current period, read as the ledger is; the rate is the share.
+    fair_value, fair_rate, fair_as_of: the part of F earned in the current period, read like the ledger; the rate is the share.
     residual_level: dominant share at which the queue is capped outside its window, kept within the dead band; infinite: none yet.
     bursts, met, missed: counters of ended windows.
-    waiting_since, unit_held_since: a queue that rounding leaves at zero takes turns (rounding.py): since when it waits for a whole
-        unit, or holds one; None if neither.
+    waiting_since, unit_held_since: a queue that rounding leaves at zero takes turns (rounding.py): the time since which it waits for a
+        whole unit, or holds one; None if neither.
     balance_value, balance_rate, balance_as_of: dominant-share-seconds that a throughput queue is behind its fair share (balance.py),
-        read as the ledger is. recent_value: the same with half of it forgotten every `batch_memory_seconds`, as of balance_as_of.
+        read like the ledger. recent_value: the same, decayed with half-life `batch_memory_seconds`, as of balance_as_of.
     refused: a changed spec that was refused while the old promise stays.
     """
 
@@ -140,11 +140,11 @@ class QueueMemory:
     refused: QueueSpec | None = None
 
     def ledger(self, now: float) -> float:
-        """Dominant-share-seconds received in the current period, as of `now`."""
+        """Return the dominant-share-seconds received in the current period, as of `now`."""
         return self.ledger_value + self.ledger_rate * max(0.0, now - self.ledger_as_of)
 
     def delivered(self, now: float) -> float:
-        """Dominant-share-seconds used since the window opened, spare included, as of `now`."""
+        """Return the dominant-share-seconds used since the window opened, spare included, as of `now`."""
         return self.delivered_value + self.delivered_rate * max(0.0, now - self.ledger_as_of)
 
 
@@ -158,7 +158,7 @@ class Promised:
 
     @property
     def burst(self) -> Burst | None:
-        """The burst that a hard or soft queue is in or waits for; None where none is promised."""
+        """The present or next burst of a hard or soft queue; None if none is promised."""
         if self.guarantee_class not in {GuaranteeClass.HARD, GuaranteeClass.SOFT}:
             return None
         if isinstance(self.promise.arrival, Schedule):

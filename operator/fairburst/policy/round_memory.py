@@ -16,7 +16,7 @@ from fairburst.policy.table import ARRAY_FIELDS, RECEIVED, Columns, put_queue_me
 class Memory:
     """State between rounds, by queue name. A value: `decide` returns a new one and never changes the old.
 
-    `queues` is a view built on demand where the memory came out of `decide`, which keeps it as arrays (`columns`).
+    `queues` is a view built on demand if the memory was returned by `decide`, which keeps it as arrays (`columns`).
     """
 
     __slots__ = ("columns", "dress", "next_admission_order", "queues")
@@ -39,7 +39,7 @@ class Memory:
         self.dress = dress
 
     def kinds(self) -> dict[str, QueueKind]:
-        """Kind of each remembered queue, without building what else is remembered of it."""
+        """Return the kind of each remembered queue, without building the rest of its memory."""
         if self.columns is not None:
             return {promise.name: promise.kind for promise in self.columns.declared.queues}
         return {name: entry.promise.kind for name, entry in self.queues.items()}
@@ -55,7 +55,7 @@ class Memory:
         return Promised(entry.promise, entry.guarantee_class, entry.window.index if entry.window is not None else 0)
 
     def entry(self, name: str) -> QueueMemory:
-        """One of `queues`, which may lack its admission decision: to build that takes longer than all the rest."""
+        """Return one of `queues`, which may lack its admission decision, because building that takes longer than all the rest."""
         if self.columns is not None:
             return self.columns.entry(self.columns.declared.row_of[name])
         return self.queues[name]
@@ -75,7 +75,7 @@ class Memory:
 
 
 def restore(memory: Memory, names: Mapping[str, int], columns: Columns) -> None:
-    """Write what `memory` knows about the queues in `names` (name -> row) into `columns`."""
+    """Write the memory of the queues in `names` (name -> row) into `columns`."""
     if memory.columns is None:
         for name, row in names.items():
             if name in memory.queues:

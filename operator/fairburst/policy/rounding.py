@@ -1,12 +1,12 @@
 """Real-valued allocations to whole units: within capacity, no queue always rounded down, and the same answer round after round.
 
 A queue's unit is its largest pod; amounts are rounded resource by resource, so that a queue of unlike pods is not cut to multiples of
-its largest. What rounding down frees goes, unit by unit, to the queues that are owed most (balance.py), and among equals first to those
-that would sit at zero, then to those that lost the largest part of a unit. So queues take turns, and each keeps its unit for a minute at
-least. Where a queue's unit is larger than what rounding frees, the queue has its turn too once it is owed a minute of that unit: the others
-divide what its unit leaves, until the queue has had what it was owed (docs/decisions/0111). A job that starts whole is such a unit too, as
-far as its queue's share does not hold it (starts.py). One that has begun to start keeps its turn until it has all its pods: with a part of
-them it would use its places for nothing.
+its largest. The amount freed by rounding down goes, unit by unit, to the queues that are owed most (balance.py), and among equals first to
+those that would have nothing, then to those that lost the largest part of a unit. So queues take turns, and each keeps its unit for at
+least a minute. A queue whose unit is larger than the freed amount has its turn too, once it is owed a minute of that unit: the others
+divide the capacity that its unit leaves, until the queue is owed nothing (docs/decisions/0111). A job that starts whole is such a unit too,
+as far as its queue's share does not hold it (starts.py). A job that has begun to start keeps its turn until it has all its pods, because
+with a part of them it would use its places for nothing.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from fairburst.policy.drf import add_to_rows, column_sum, dominant_share, fill, 
 from fairburst.policy.starts import Starts
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE, slack_of
 
-# Time for which a queue keeps the unit of its turn: long enough to start and run something, short beside a batch job.
+# Time for which a queue keeps the unit of its turn: long enough to start and run something, short compared with a batch job.
 TURN_SECONDS = 60.0
-# A queue keeps its further unit until another is ahead of it by a minute of a unit for each unit it has anyway, up to so many: the more
-# it has, the less a turn matters to it.
+# A queue keeps its additional unit until another one is owed a minute of a unit more for each unit that it has anyway, up to this number:
+# the more units it has, the less a turn matters to it.
 MOST_UNITS_OF_A_TURN = 10.0
 FAR_BEHIND_SECONDS = 600.0
-# A start that still lacks pods then does so for another reason than its queue's level: nodes are too full for one of them, or missing.
+# A start that still lacks pods after this time has another obstacle than its queue's level: nodes are too full for one of them, or missing.
 BEGUN_SECONDS = 600.0
-MOST_LARGE_TURNS = 100  # of queues that are served one after the other in one round
+MOST_LARGE_TURNS = 100  # queues that are served one after the other in one round
 _SAME_UNIT_PASSES = 8
 
 
 def units_up(amount: FloatArray, unit: FloatArray, rows: IntArray) -> FloatArray:
-    """(M, K) `amount[rows]` rounded up to whole units, resource by resource; unchanged where the unit is nothing."""
+    """(M, K) `amount[rows]` rounded up to whole units, resource by resource; unchanged where the unit is zero."""
     result = _empty(rows.size, amount.shape[1])
     for column in range(amount.shape[1]):
         some, one = amount[:, column].take(rows), unit[:, column].take(rows)
@@ -47,19 +47,19 @@ def units_up(amount: FloatArray, unit: FloatArray, rows: IntArray) -> FloatArray
 
 
 def _where_unknown(unit: FloatArray) -> BoolArray | None:
-    """Mask of units that are nothing; None if all are something."""
+    """Return the mask of units that are zero; None if none is."""
     unknown = unit <= SMALLEST
     return unknown if unknown.any() else None
 
 
 def _in_units(amount: FloatArray, unit: FloatArray, unknown: BoolArray | None) -> FloatArray:
-    """Return each amount in units; zero where the unit is nothing."""
+    """Return each amount in units; zero where the unit is zero."""
     number: FloatArray = amount / (unit if unknown is None else np.where(unknown, math.inf, unit))
     return number
 
 
 def _as_amount(number: FloatArray, amount: FloatArray, unit: FloatArray, unknown: BoolArray | None, out: FloatArray) -> FloatArray:
-    """Units back to amounts, in `out`; `amount` itself where the unit is nothing."""
+    """Convert units to amounts, in `out`; `amount` itself where the unit is zero."""
     np.multiply(number, unit, out=out)
     if unknown is not None:
         np.copyto(out, amount, where=unknown)
@@ -68,7 +68,7 @@ def _as_amount(number: FloatArray, amount: FloatArray, unit: FloatArray, unknown
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Queues that wait at zero for a whole unit, and queues that hold one that others wait for: absolute times, else NaN. (N,) each.
+    """Queues that have nothing and wait for a whole unit, and queues that hold one that others wait for: absolute times, or NaN. (N,) each.
 
     owed: (N,) dominant-share-seconds that each queue is behind its fair share.
     """
@@ -88,8 +88,8 @@ class Rounding:
     """Input of the rounding. N queues, K resources.
 
     guaranteed: (N, K) part of the total; in the rows of the mask `firm` (N,), hard queues, it is whole already and never lowered.
-    wanted: (N, K) upper bound. first: rows that come before all others, in order (soft queues at their turn). yields: (N,) rows that make
-    room for a unit larger than what rounding frees, and may have one; `weight` (N,) says how the others of them then divide the rest.
+    wanted: (N, K) upper bound. first: rows that precede all others, in order (soft queues in their turn). yields: (N,) rows that make room
+    for a unit larger than the freed amount, and may have one; the others of them then divide the rest by `weight` (N,).
     starts: the next jobs of queues whose jobs start whole; None: there are none.
     """
 
@@ -132,7 +132,7 @@ class Rounding:
     def _served(
         self, total: FloatArray, offer: _Offer, line: _Line, order: IntArray, unit: FloatArray
     ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
-        """Return (rounded, left): each row has its floor and, in `order`, its step where that fits. Rows far behind have more."""
+        """Return (rounded, left): each row has its floor and, in `order`, its step if that fits. Rows far behind have more."""
         rounded = total.copy(order="K")
         put_rows(rounded, offer.rows, offer.floor)
         left = self.capacity + slack_of(self.capacity) - column_sum(rounded)
@@ -144,7 +144,7 @@ class Rounding:
         return rounded, _give(offer.rows[order], take_rows(offer.step, order), rounded, left)
 
     def _large_turns(self, total: FloatArray, rounded: FloatArray, offer: _Offer, line: _Line, order: IntArray) -> IntArray:
-        """Positions in the offer of queues whose turn it is, as far as there is room for them; none if the step of each of them fitted."""
+        """Return the positions in the offer of queues that have their turn, as far as room suffices; none if each of them has its step."""
         due = self.yields[offer.rows] & line.is_due & (offer.fraction > 0)
         if not due.any():
             return np.zeros(0, dtype=np.int64)
@@ -161,7 +161,7 @@ class Rounding:
         return np.array(taking, dtype=np.int64)
 
     def _make_room(self, total: FloatArray, rows: IntArray, claims: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(total, guaranteed) with the whole `claims` (M, K) of `rows`; the other rows that yield share what that leaves."""
+        """Return (total, guaranteed) with the whole `claims` (M, K) of `rows`; the other rows that yield share the rest."""
         others = self.yields.copy()
         others[rows] = False
         total, guaranteed, some = total.copy(order="K"), self.guaranteed.copy(order="K"), np.flatnonzero(others)
@@ -183,8 +183,8 @@ def _mask(rows: IntArray, count: int) -> BoolArray:
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """Rows that rounding lowers. floor: (M, K) the whole units below the real share; step: (M, K) what is missing to those above it;
-    fraction: (M,) part of a unit lost. is_zero: (M,) whether the floor is nothing."""
+    """Rows that rounding lowers. floor: (M, K) the whole units below the real share. step: (M, K) difference to the whole units above it.
+    fraction: (M,) lost part of a unit. is_zero: (M,) whether the floor is zero."""
 
     rows: IntArray
     floor: FloatArray
@@ -194,7 +194,7 @@ class _Offer:
 
     @classmethod
     def of(cls, rows: IntArray, total: FloatArray, guaranteed: FloatArray, firm: BoolArray, wanted: FloatArray, unit: FloatArray) -> _Offer:
-        """Resource by resource, so that what is computed in between stays in the processor's cache."""
+        """Compute the offer resource by resource, so that intermediate values stay in the processor's cache."""
         floor, step = _empty(rows.size, total.shape[1]), _empty(rows.size, total.shape[1])
         fraction, whole = np.zeros(rows.size), np.flatnonzero(firm[rows])
         for column in range(total.shape[1]):
@@ -237,12 +237,12 @@ def _empty(count: int, width: int) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Order of the offered rows for a further unit. (M,) each.
+    """Order of the offered rows for an additional unit. (M,) each.
 
-    owed: units of which a minute each is owed, more for who holds its turn. held: since when it holds one; infinite: in its first minute.
-    is_due: whether a minute of a unit is owed, or a turn that began so lasts. further: units beyond the step that it may have before others
-    have their step: one for each ten minutes of a unit that it is owed, none for a job that starts whole. claim: as `owed`, without a first
-    minute. begun: whether its turn is that of a job that lacks some pods.
+    owed: seconds of a unit that are owed, plus a turn for its holder; infinite in its first minute. held: minus the time since which it
+    holds a unit; infinite in its first minute and without one. is_due: whether a minute of a unit is owed, or a turn that began so lasts.
+    further: units beyond the step before others have their step: one for each ten minutes of a unit that it is owed, none for a job that
+    starts whole. claim: as `owed`, without the first minute. begun: whether its turn is that of a job that lacks some pods.
     """
 
     owed: FloatArray
@@ -275,7 +275,7 @@ class _Line:
         return cls(rank, since, is_due, further, claim, begun)
 
     def order(self, offer: _Offer, count: int, first: IntArray, name_rank: IntArray) -> IntArray:
-        """Positions in the offer in the order in which they are offered a further unit."""
+        """Return the positions in the offer, in the order in which they are offered an additional unit."""
         keys: list[NDArray[Any]] = [
             name_rank[offer.rows],
             -np.round(offer.fraction, 6),
@@ -293,7 +293,7 @@ class _Line:
 
 
 def _give_more(rows: IntArray, given: FloatArray, wanted: FloatArray, unit: FloatArray, left: FloatArray) -> None:
-    """Hand out what still fits, a unit each in the order of `rows`, some times over; then whole multiples to one after the other."""
+    """Allocate what still fits: several times a unit each in the order of `rows`, then whole multiples to one after the other."""
     together = np.maximum(column_sum(unit), SMALLEST)
     for _ in range(_SAME_UNIT_PASSES):
         scarcest_first = np.argsort(left / together, kind="stable")
@@ -314,7 +314,7 @@ def _give_more(rows: IntArray, given: FloatArray, wanted: FloatArray, unit: Floa
 def _give_further(
     rows: IntArray, count: FloatArray, given: FloatArray, wanted: FloatArray, unit: FloatArray, left: FloatArray
 ) -> FloatArray:
-    """Give each of `rows`, one after the other, up to `count` (M,) further units as far as they fit. Returns what is left."""
+    """Give each of `rows`, one after the other, up to `count` (M,) additional units as far as they fit. Return the rest."""
     for row, most in zip(rows.tolist(), count.tolist(), strict=True):
         needed = unit[row] > SMALLEST
         room = np.minimum(left, wanted[row] - given[row])[needed]
@@ -328,9 +328,9 @@ def _give_further(
 def _next_unit(
     rows: IntArray, given: FloatArray, wanted: FloatArray, unit: FloatArray, left: FloatArray, scarcest_first: IntArray
 ) -> tuple[IntArray, FloatArray]:
-    """Those of `rows` for which another unit fits by itself, and that unit (M, K), cut to what is wanted.
+    """Return the `rows` for which another unit fits by itself, and that unit (M, K), cut to the demand.
 
-    scarcest_first: (K,) the order in which resources are looked at; the scarcest leaves few rows to look at.
+    scarcest_first: (K,) the order in which resources are checked; after the scarcest few rows are left.
     """
     for column in scarcest_first:
         room = wanted[:, column][rows] - given[:, column][rows]
@@ -343,7 +343,7 @@ def _next_unit(
 
 
 def _give(rows: IntArray, step: FloatArray, given: FloatArray, left: FloatArray) -> FloatArray:
-    """Add to the rows `rows` of `given` their whole row of `step` where it fits, one after the other. Returns what is left."""
+    """Add to the rows `rows` of `given` their whole row of `step` if it fits, one after the other. Return the rest."""
     fits = row_any_above(step, 0.0)
     while rows.size:
         for column, most in enumerate(left):
@@ -368,7 +368,7 @@ def _prefix_that_fits(step: FloatArray, left: FloatArray) -> int:
 
 
 def _take_turns(offer: _Offer, rounded: FloatArray, turns: Turns, begun: BoolArray, now: float, *, others_wait: bool) -> Turns:
-    """Return the turns: queues that wait at zero and queues that hold a unit, if any queue waits for one.
+    """Return the turns: queues that wait with nothing and queues that hold a unit, if any queue waits for one.
 
     `begun`: as in _Line. `others_wait`: queues whose share holds whole units only have made room for a larger one.
     """

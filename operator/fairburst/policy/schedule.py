@@ -1,6 +1,6 @@
-"""A schedule's bursts as columns: what is read once, when the schedule is, and not again each time some other queue changes.
+"""A schedule's bursts as columns, read once with the schedule and not again when another queue changes.
 
-Decides nothing. A loader of many bursts makes a `BurstTable` directly; any other sequence of bursts is turned into one when it is compiled.
+Decides nothing. A loader of many bursts makes a `BurstTable` directly; any other sequence of bursts is converted when it is compiled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fairburst.policy.tolerance import LARGEST, LONGEST_SECONDS, TIME_STEP_SECON
 class BurstTable(Sequence[ScheduledBurst]):
     """n scheduled bursts. A value: the arrays must not be changed.
 
-    resources: R names. arrival, duration, deadline: (n,) seconds. amounts: (n, R) resource units wanted for the duration.
+    resources: R names. arrival, duration, deadline: (n,) seconds. amounts: (n, R) resource units needed for the duration.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class BurstTable(Sequence[ScheduledBurst]):
 
     @classmethod
     def of(cls, bursts: Sequence[ScheduledBurst]) -> BurstTable:
-        """The same bursts as columns; `bursts` itself if it is a table."""
+        """Return the same bursts as columns; `bursts` itself if it is a table."""
         if isinstance(bursts, BurstTable):
             return bursts
         resources = tuple(dict.fromkeys(name for item in bursts for name in item.burst.resources))

@@ -1,7 +1,8 @@
-"""Places for pods: how many pods each queue may have, so that pods that request nothing fill no node for others. Pure.
+"""Places for pods: a limit of each queue's pods, so that pods without requests can't fill the nodes. Pure.
 
-A node takes a number of pods, whatever these request. Places are no resource of the decision: they follow it. A hard queue keeps the part
-of all places that its promised rate is of capacity; the rest is divided by weight among queues that want pods (docs/decisions/0130).
+A node holds a limited number of pods, whatever they request. Places are no resource of the decision; they follow it. A hard queue keeps the
+same fraction of all places as its promised rate is of capacity. The rest is divided by weight among queues that demand pods
+(docs/decisions/0130).
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import numpy as np
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.tolerance import TOLERANCE
 
-RESERVED_PART = 0.5  # of all places, at most, for the bursts of hard queues: those that never meet in time are reserved for, too
-KEPT_PART = 0.5  # of its fair share of the other places, for a queue that wants fewer now
+RESERVED_PART = 0.5  # of all places, at most, for the bursts of hard queues, including bursts that never overlap
+KEPT_PART = 0.5  # of its fair share of the other places, for a queue that demands fewer now
 
 
 def slot_limits(total: float, promised: FloatArray, weight: FloatArray, wanted: FloatArray) -> FloatArray:
@@ -20,7 +21,7 @@ def slot_limits(total: float, promised: FloatArray, weight: FloatArray, wanted: 
 
     Parameters
     ----------
-    total : places of the pool's nodes, without those that others' pods take
+    total : places of the pool's nodes, without those of unmanaged pods
     promised : (N,) dominant share of capacity that a hard queue's rate is; zero for others
     weight : (N,) > 0
     wanted : (N,) pods that exist and that controllers still want to create
@@ -31,8 +32,8 @@ def slot_limits(total: float, promised: FloatArray, weight: FloatArray, wanted: 
 
     Notes
     -----
-    Weighted max-min fairness over `wanted`, each queue being counted as wanting a part of its fair share at least; the rest is divided by
-    weight, so that a queue may grow before the next round. O(N log N).
+    Weighted max-min fairness over `wanted`, where each queue counts with at least a part of its fair share; the rest is divided by weight,
+    so that a queue may grow before the next round. O(N log N).
     """
     reserved = total * promised
     most = RESERVED_PART * total
@@ -51,7 +52,7 @@ def _max_min(capacity: float, need: FloatArray, parts: FloatArray) -> FloatArray
     needed, weight = need[order], parts[order]
     before = np.concatenate(([0.0], np.cumsum(needed)[:-1]))
     rest = np.cumsum(weight[::-1])[::-1]
-    # The level per weight at which capacity ends, if the queues before this one have all that they need.
+    # The level per weight at which capacity is exhausted if the queues before this one have all their need.
     level = (capacity - before) / rest
     short = needed / weight > level
     common = level[int(np.argmax(short))] if short.any() else np.inf

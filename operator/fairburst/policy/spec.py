@@ -1,4 +1,4 @@
-"""Validated declarations of queues: bursts, arrivals, weights, limits. Frozen values; nothing is decided.
+"""Validated declarations of queues: bursts, arrivals, weights, limits. Frozen values; this module decides nothing.
 
 Resource units are the natural ones (cores, bytes, whole devices), time is in seconds since the epoch.
 """
@@ -58,8 +58,8 @@ class ScheduledBurst:
 class Schedule:
     """Explicit arrivals in ascending order.
 
-    calendar: the rule that they are taken from, as text that the core only compares; empty if there is none. Of one calendar a later
-    schedule continues an earlier one. since: the time from which on it lists the calendar's arrivals.
+    calendar: the rule that gives them, as text that the core only compares; empty if there is none. A later schedule of the same calendar
+    continues an earlier one. since: the time from which it lists the calendar's arrivals.
     """
 
     bursts: Sequence[ScheduledBurst]

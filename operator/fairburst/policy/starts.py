@@ -1,7 +1,7 @@
-"""Jobs that start whole: what a queue's allocation must reach for the next one, where its share does not. Decides nothing.
+"""Jobs that start whole: the allocation that a queue needs for the next one if its share is smaller. Decides nothing.
 
-Such a queue uses nothing of a share that is smaller than its next job. So rounding offers it the rest of that job as one unit, and it has
-its turn like a queue of large pods (docs/decisions/0256).
+Such a queue can't use a share that is smaller than its next job. So rounding offers it the rest of that job as one unit, and it takes turns
+like a queue of large pods (docs/decisions/0256).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from fairburst.policy.tolerance import slack_of
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """The next starts of queues. rows: (M,) ascending; target: (M, K) the allocation that each takes. unit: (N, K) that of the round, and
-    in these rows what the start needs beyond usage. begun: (M,) starts that lack a part of their pods."""
+    """The next starts of queues. rows: (M,) ascending. target: (M, K) the allocation that each needs. unit: (N, K) that of the round, in
+    these rows the start's need beyond usage. begun: (M,) starts that lack a part of their pods."""
 
     rows: IntArray
     target: FloatArray
@@ -28,8 +28,8 @@ class Starts:
 
     @classmethod
     def of(cls, snapshot: ClusterSnapshot, wanted: FloatArray, elastic: BoolArray, largest: float) -> Starts | None:
-        """Return the starts that can be: of `elastic` (N,) queues, within what is `wanted` (N, K) and the part `largest` of the pool. None:
-        none can."""
+        """Return the possible starts: of `elastic` (N,) queues, within the demand `wanted` (N, K) and the part `largest` of the pool; None
+        if there are none."""
         rows = np.array(sorted(row for row in snapshot.next_start if elastic[row]), dtype=np.int64)
         if rows.size == 0:
             return None
@@ -46,8 +46,8 @@ class Starts:
         return cls(rows[possible], target[possible], unit, begun[possible])
 
     def making_room(self, allocation: FloatArray, shares: FloatArray, usage: FloatArray, yields: BoolArray) -> BoolArray | None:
-        """(N,) those that yield and have nothing of their `shares` (N, K), or use more than they have, while a start has more than its
-        queue's share; None: no start has."""
+        """Return the mask (N,) of yielding queues that have nothing of their `shares` (N, K), or use more than their allocation, while a
+        start has more than its queue's share; None if no start has."""
         given, least = take_rows(allocation, self.rows), self.target - slack_of(self.target)
         has_turn = (given >= least).all(axis=1) & (take_rows(shares, self.rows) < least).any(axis=1)
         if not has_turn.any():

@@ -1,4 +1,4 @@
-"""A step function of time: how much of each resource hard queues may hold at each moment.
+"""A step function of time: the amount of each resource that hard queues may hold at each moment.
 
 Decides nothing. A value: adding windows makes a new one.
 """
@@ -27,7 +27,7 @@ class Steps:
 
     @classmethod
     def of(cls, windows: Sequence[Windows], base: FloatArray, origin: int, finish: int) -> Steps:
-        """The sum of `windows` upon `base`. O(E log E + E K) for E window edges."""
+        """Return `base` plus the sum of `windows`. O(E log E + E K) for E window edges."""
         begin = np.concatenate([np.zeros(0, dtype=np.int64), *[one.begin for one in windows]])
         end = np.concatenate([np.zeros(0, dtype=np.int64), *[one.end for one in windows]])
         rate = np.concatenate([np.zeros((0, len(base))), *[one.rate for one in windows]])
@@ -41,11 +41,11 @@ class Steps:
         return cls(origin, finish, np.concatenate([[_BEFORE_ALL], time]), np.cumsum(change, axis=0))
 
     def covers(self, origin: int, finish: int) -> bool:
-        """Whether the function is true throughout [origin, finish]."""
+        """Return whether the function holds throughout [origin, finish]."""
         return self.origin <= origin and finish <= self.finish
 
     def plus(self, windows: Windows, sign: float = 1.0) -> Steps:
-        """With one more queue's windows, or with `sign` -1 without them."""
+        """Return the function with one more queue's windows, or with `sign` -1 without them."""
         time = np.union1d(self.time, np.concatenate([windows.begin, windows.end]))
         level = self.level[np.searchsorted(self.time, time, side="right") - 1]
         change = np.zeros_like(level)
@@ -54,7 +54,7 @@ class Steps:
         return Steps(self.origin, self.finish, time, level + np.cumsum(change, axis=0))
 
     def raised(self, base: FloatArray) -> Steps:
-        """With `base` more of everything at all times."""
+        """Return the function raised by `base` at all times."""
         return Steps(self.origin, self.finish, self.time, self.level + base)
 
     def within(self, windows: Windows) -> tuple[IntArray, IntArray]:

@@ -32,7 +32,7 @@ CODE_OF_STATE = {state: code for code, state in enumerate(STATE_OF_CODE)}
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """That the last round had no demand and no use, so that nothing changes before `until` unless the inputs do; its `level`."""
+    """A last round without demand and use, after which nothing changes before `until` unless the inputs do. level: that of the round."""
 
     until: float
     live_capacity: FloatArray
@@ -94,7 +94,7 @@ class Columns:
     pod_demand: PodDemand | None = None
 
     def copy(self) -> Columns:
-        """A copy whose arrays may be written. It is not quiet: `quiet` describes the round that these arrays came out of."""
+        """Return a copy whose arrays may be written. It is not quiet, because `quiet` describes the round that made these arrays."""
         blocks = {dtype: block.copy() for dtype, block in self.blocks.items()}
         # rates are replaced as a whole, never written
         return replace(self, blocks=blocks, quiet=None, received_value=self.received_value.copy(order="K"), **_views(blocks))
@@ -136,12 +136,12 @@ _FIELDS_OF_TYPE = {dtype: [name for name in ARRAY_FIELDS if _TYPE_OF[name] is dt
 
 
 def _views(blocks: Mapping[type, Any]) -> dict[str, Any]:
-    """Every column as a row of the block of its type: one copy of a block copies them all."""
+    """Return every column as a row of the block of its type, so that one copy of a block copies them all."""
     return {name: blocks[dtype][position] for dtype, names in _FIELDS_OF_TYPE.items() for position, name in enumerate(names)}
 
 
 def blank_columns(declared: Declared, seen: tuple[QueueSpec, ...]) -> Columns:
-    """Columns that remember nothing."""
+    """Return columns without any memory."""
     count = len(declared.queues)
     blocks: dict[type, Any] = {dtype: np.empty((len(names), count), dtype) for dtype, names in _FIELDS_OF_TYPE.items()}
     arrays = _views(blocks)
@@ -157,7 +157,7 @@ def _optional(value: float) -> float | None:
 
 
 def queue_memory(columns: Columns, row: int, decision: AdmissionDecision | None) -> QueueMemory:
-    """One row as the value that is saved; `put_queue_memory` is the inverse."""
+    """Return one row as the saved value; `put_queue_memory` is the inverse."""
     return QueueMemory(
         promise=columns.declared.queues[row],
         guarantee_class=CLASS_OF_CODE[columns.guarantee[row]],
@@ -190,13 +190,13 @@ def queue_memory(columns: Columns, row: int, decision: AdmissionDecision | None)
 
 
 def _received(columns: Columns, row: int) -> dict[str, tuple[float, float]]:
-    """Return the amounts that the row has received, without resources of which it neither has nor gets any."""
+    """Return the amounts that the row has received, without resources of which it has received and receives nothing."""
     pairs = zip(columns.declared.resources, columns.received_value[row].tolist(), columns.received_rate[row].tolist(), strict=True)
     return {name: (value, rate) for name, value, rate in pairs if value or rate}
 
 
 def window_of(columns: Columns, row: int) -> Window | None:
-    """The window of one row, None where it has none (elastic and throughput queues)."""
+    """Return the window of one row, or None if it has none (elastic and throughput queues)."""
     state = STATE_OF_CODE[columns.state[row]]
     if state is None:
         return None
@@ -237,7 +237,7 @@ def put_queue_memory(columns: Columns, row: int, memory: QueueMemory) -> None:
 
 
 class RememberedQueues(Mapping[str, QueueMemory]):
-    """The columns read as a mapping by queue name; each value is built when it is asked for."""
+    """The columns as a mapping by queue name, whose values are built when they are read."""
 
     def __init__(self, columns: Columns, decisions: Sequence[AdmissionDecision]) -> None:
         self._columns = columns

@@ -11,11 +11,11 @@ from fairburst.policy.arrays import FloatArray
 
 TOLERANCE = 1e-9
 
-# Amounts at or below this are nothing (a billionth of a core or byte), and no cluster has more than LARGEST of anything: between the
-# two, products and quotients of amounts stay far inside float64.
+# Amounts up to this (a billionth of a core or byte) count as zero, and LARGEST is larger than any real cluster. Between the two, products
+# and quotients of amounts stay far inside float64.
 SMALLEST = 1e-9
 LARGEST = 1e24
-# A value that grows more slowly than this never gets anywhere: LARGEST divided by it is just inside float64.
+# A value that grows more slowly than this counts as constant: LARGEST divided by it is just inside float64.
 SLOWEST = 1e-283
 
 # Time moves in steps no finer than this: epoch seconds in float64 have a resolution of 0.24 microseconds, and a round
@@ -27,7 +27,7 @@ LONGEST_SECONDS = 1e12
 
 
 def at_most(left: float, right: float) -> bool:
-    """left <= right within the tolerance."""
+    """Return whether left <= right within the tolerance."""
     return left <= right + TOLERANCE * max(abs(left), abs(right))
 
 

@@ -1,4 +1,4 @@
-"""The α-strategy (BoPF §3.5): what to request when a burst's demand is a distribution, so that it suffices with a given confidence.
+"""The α-strategy (BoPF §3.5): the request for a burst whose demand is a distribution, which suffices with a given confidence.
 
 Decides a demand vector; admission then treats it like any other. The paper's "F^-1(d) >= α^(1/K)" means that d_k is the α^(1/K) quantile
 of resource k: with K independent resources the product of the marginal confidences is then α. K counts resources that vary at all.
@@ -37,7 +37,7 @@ class Request:
 def request_normal(
     mean: FloatArray, deviation: FloatArray, confidence: float, assumption: Correlation, correlation: FloatArray | None = None
 ) -> Request:
-    """The request for normally distributed demand.
+    """Return the request for normally distributed demand.
 
     mean, deviation: (K,), resource units or resource-seconds. correlation: (K, K), needed for MEASURED.
     Raises InvalidSpecError for a confidence outside (0, 1), negative numbers, or a matrix that is no correlation matrix.
@@ -52,7 +52,7 @@ def request_normal(
 
 
 def request_empirical(samples: FloatArray, confidence: float, assumption: Correlation) -> Request:
-    """The request from (n, K) observed bursts: order statistics for the marginals, joint frequencies for MEASURED.
+    """Return the request from (n, K) observed bursts: order statistics for the marginals, joint frequencies for MEASURED.
 
     With MEASURED the request is the smallest common rank at which at least `confidence` of the samples fit in every resource.
     """
@@ -80,7 +80,7 @@ def compare_assumptions(mean: FloatArray, deviation: FloatArray, confidence: flo
 
 
 def joint_confidence(quantile: float, correlation: FloatArray) -> float:
-    """Probability that K standard normals with this correlation all stay below their common quantile."""
+    """Return the probability that K standard normals with this correlation all stay below their common quantile."""
     level = np.full(len(correlation), scipy().stats.norm.ppf(quantile))
     joint = scipy().stats.multivariate_normal(
         np.zeros(len(correlation)), correlation, allow_singular=True, seed=0, maxpts=200_000, abseps=1e-7
@@ -101,7 +101,7 @@ def _common_quantile(varying: np.ndarray, confidence: float, assumption: Correla
             matrix = correlation[np.ix_(varying, varying)]
             if len(varying) < 2:
                 return confidence
-            # below the union bound nothing can be enough, above it everything is: 1 - (1 - α)/K >= any joint need
+            # by the union bound, the quantile 1 - (1 - α)/K suffices for any correlation
             lowest, highest = confidence, 1 - (1 - confidence) / len(varying) + 1e-9
             if joint_confidence(lowest, matrix) >= confidence - 1e-6:
                 return confidence

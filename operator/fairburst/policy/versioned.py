@@ -9,7 +9,7 @@ from fairburst.policy.errors import MemoryFormatError, NewerMemoryError
 
 
 def parse(text: str, what: str) -> object:
-    """The JSON value that `text` is. Raises MemoryFormatError, which names `what` was to be read."""
+    """Return the JSON value of `text`. Raises MemoryFormatError, which names `what` should have been read."""
     try:
         value: object = json.loads(text)
     except ValueError as error:
@@ -18,7 +18,7 @@ def parse(text: str, what: str) -> object:
 
 
 def versioned(value: object, newest: int, what: str) -> dict[str, Any]:
-    """`value` itself if it is an object of version `newest` or older. Raises MemoryFormatError, NewerMemoryError if it is newer."""
+    """Return `value` if it is an object of version `newest` or older. Raises MemoryFormatError, or NewerMemoryError if it is newer."""
     if not isinstance(value, dict) or not isinstance(value.get("version"), int):
         raise MemoryFormatError(f"{what}: expected an object with a whole number `version`, found {str(value)[:40]!r}")
     if value["version"] > newest:

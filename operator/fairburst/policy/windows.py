@@ -1,4 +1,4 @@
-"""Windows of the latency queues: armed, open, overdue, closed; when each begins and ends, and whether a burst was met.
+"""Windows of the latency queues: armed, open, overdue, closed; their begins and ends, and whether bursts were met.
 
 Only hard and soft queues have windows. All intervals are half-open. Decides nothing about amounts.
 
@@ -8,10 +8,10 @@ Choices where the design is silent:
   ended without any demand, the phase is forgotten and the queue is armed until work arrives; bursts stay at least a period apart, because
   the unused window was no burst.
 - A window that opened on schedule and saw no demand counts neither as met nor as missed.
-- Work that was created after the end of a window was not wanted in it. This matters where no process looked at the end: the next burst's
-  work then says nothing about the last burst. A burst whose work is gone by the next look counts as met: it may have ended in time.
-- A window that lies wholly in the past when it is looked at (the operator was away) is skipped, uncounted. One that began in the past and
-  still runs opens with the time it has left.
+- Work that was created after the end of a window was not demanded in it. This matters if no round ran at the end: the next burst's work
+  then says nothing about the last burst. A burst whose work is gone by the next round counts as met, because it may have ended in time.
+- A window that lies wholly in the past in its first round (no operator ran) is skipped, uncounted. One that began in the past and still
+  runs opens with its remaining time.
 - Without an opening the accounting period rolls over after one interarrival time, so that a queue that never bursts has periods too.
 """
 
@@ -46,7 +46,7 @@ def forget(columns: Columns, row: int) -> None:
 
 
 def postpone(columns: Columns, row: int, former: Declared, now: float) -> None:
-    """A changed arrival starts again, but not before the former interarrival time since the last opening: a change buys no extra burst."""
+    """Restart a changed arrival, but not within the former interarrival time of the last opening: a change gives no extra burst."""
     earliest = columns.period_started[row] + former.gap[row] if columns.bursts[row] and math.isfinite(former.gap[row]) else now
     forget(columns, row)
     columns.arms_at[row] = max(now, earliest)
@@ -57,7 +57,7 @@ def begin(columns: Columns, now: float) -> None:
     declared = columns.declared
     guaranteed = declared.latency & (columns.guarantee >= SOFT)
     for row in np.flatnonzero(~guaranteed & ((columns.state != NO_WINDOW) | np.isfinite(columns.arms_at))):
-        forget(columns, int(row))  # postponed ones included: what is saved of a queue without a window does not tell until when
+        forget(columns, int(row))  # postponed ones too, because the saved memory of a queue without a window has no such time
     fresh = np.flatnonzero(guaranteed & (columns.state == NO_WINDOW))
     if fresh.size == 0:
         return
@@ -119,7 +119,7 @@ def _judge(
     columns: Columns, current: Current, fair: FloatArray, wants: BoolArray, oldest_work: Mapping[int, float], now: float,
     events: list[RoundEvent],
 ) -> bool:  # fmt: skip
-    """End windows at their deadline; count each burst once, as soon as the answer is known."""
+    """End windows at their deadline, and count each burst once, as soon as its outcome is known."""
     rows = np.flatnonzero((columns.state == OPEN) | (columns.state == OVERDUE))
     if rows.size == 0:
         return False
@@ -153,9 +153,9 @@ def _judge(
 
 
 def _came_later(rows: IntArray, asked: BoolArray, deadline: FloatArray, oldest_work: Mapping[int, float], now: float) -> BoolArray:
-    """Return for which of the `asked` rows all work that waits was created at its deadline or later. No if that is not known.
+    """Return for which of the `asked` rows all waiting work was created at its deadline or later; False if that is unknown.
 
-    A time after `now` is one of another clock. A round at the deadline itself, as almost all are, leaves nothing between the two.
+    A creation time after `now` comes from another clock. Almost all rounds run at the deadline itself, so no work is created in between.
     """
     later = np.zeros(len(rows), dtype=bool)
     for at in np.flatnonzero(asked) if oldest_work else ():
@@ -167,7 +167,7 @@ def _tell_judged(
     columns: Columns, rows: IntArray, met: BoolArray, missed: BoolArray, delivered: FloatArray, declared_burst: FloatArray,
     events: list[RoundEvent],
 ) -> None:  # fmt: skip
-    """One event for each of `rows` that was met or missed; the other arrays are those of `rows`."""
+    """Add an event for each of `rows` that was met or missed; the other arrays are those of `rows`."""
     names = columns.declared.names
     for row in rows[met]:
         events.append(RoundEvent(names[row], EventKind.BURST_MET, f"Burst {columns.index[row]} was served within its deadline."))
@@ -204,7 +204,7 @@ def next_arming(columns: Columns, current: Current) -> tuple[FloatArray, FloatAr
 
 
 def _after_end(columns: Columns, current: Current, ended: BoolArray) -> None:
-    """Set when the next window of the rows in `ended` arms; a closed row waits for the next index. Overdue rows keep theirs."""
+    """Set the arming times of the next windows of the rows in `ended`. A closed row waits for the next index; overdue rows keep theirs."""
     closed = np.flatnonzero(ended & (columns.state == CLOSED))
     if closed.size == 0:
         return
@@ -216,7 +216,7 @@ def _after_end(columns: Columns, current: Current, ended: BoolArray) -> None:
 
 
 def _arm(columns: Columns, current: Current, now: float) -> bool:
-    """Closed rows arm at their time; overdue rows give up their claim when the next window arms or their period is over."""
+    """Arm closed rows at their time. Overdue rows give up their claim when the next window arms or their period is over."""
     overdue = columns.state == OVERDUE
     if overdue.any():
         arms, _ = next_arming(columns, current)
@@ -229,7 +229,7 @@ def _arm(columns: Columns, current: Current, now: float) -> bool:
 
 
 def _open_on_schedule(columns: Columns, current: Current, now: float, events: list[RoundEvent]) -> bool:
-    """Armed rows open at their latest time, demand or not; windows already over are skipped."""
+    """Open armed rows at their latest time, with or without demand. Skip windows that are already over."""
     due = (columns.state == ARMED) & (now >= columns.opens_by)
     rows = np.flatnonzero(due)
     if rows.size == 0:
@@ -252,7 +252,7 @@ def _skip(columns: Columns, rows: IntArray, now: float) -> None:
 
 
 def open_windows(columns: Columns, current: Current, rows: IntArray, at: FloatArray, events: list[RoundEvent]) -> None:
-    """Open the windows of `rows` at the times `at`: a new period begins, and its ledger starts at what the last one overran."""
+    """Open the windows of `rows` at the times `at`. A new period begins, and its ledger starts at the last one's overrun."""
     if rows.size == 0:
         return
     deadline = current.deadline[rows]
@@ -268,7 +268,7 @@ def open_windows(columns: Columns, current: Current, rows: IntArray, at: FloatAr
 
 
 def _new_period(columns: Columns, rows: IntArray, at: FloatArray) -> None:
-    """End the accounting periods of `rows` at the times `at`; what exceeds F is carried as debt."""
+    """End the accounting periods of `rows` at the times `at`. The excess over F is carried as debt."""
     received = columns.ledger_value[rows] + columns.ledger_rate[rows] * np.maximum(0.0, at - columns.ledger_as_of[rows])
     fair = columns.fair_value[rows] + columns.fair_rate[rows] * np.maximum(0.0, at - columns.fair_as_of[rows])
     debt = np.maximum(0.0, received - fair)
@@ -299,7 +299,7 @@ def _roll_over(columns: Columns, current: Current, now: float) -> None:
 
 
 def next_boundary(columns: Columns, current: Current, account: Account, now: float) -> float:
-    """Earliest time at which a window arms, opens or ends, a period ends, or a budget runs out at the present rate."""
+    """Return the earliest time at which a window arms, opens or ends, a period ends, or a budget runs out at the present rate."""
     state = columns.state
     live = state != NO_WINDOW
     if not live.any():

@@ -31,7 +31,7 @@ _RESULT = frozenset({"now", "queues", "classes", "events", "next_boundary", "dec
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The part of a round's result that is recorded and compared: the fields of RoundResult without `decisions`, which are views.
+    """The recorded and compared part of a round's result: the fields of RoundResult except `decisions`, which are views.
 
     events: (queue, kind, message) each. further: fields that only some operators have (DRESS, PAF), by name and as JSON text.
     """
@@ -67,7 +67,7 @@ Refusal: TypeAlias = str  # the error that `decide` raised, such as "InvalidSnap
 
 
 def refusal(error: Exception) -> Refusal:
-    """Return the error as recordings spell it."""
+    """Return the error as text for a recording."""
     return f"{type(error).__name__}: {error}"
 
 

@@ -1,7 +1,7 @@
 """Use, entitlement, lent and borrowed amounts of each queue over recorded rounds, and its bursts. Nothing is decided again.
 
-A queue is entitled to its weight's part of the capacity. What it does not use is lent as far as other queues use more than theirs at that
-moment; the rest of it is idle. Amounts are dominant shares of the live capacity times seconds.
+A queue is entitled to its weight's part of the capacity. Its unused part is lent as far as other queues use more than theirs at that
+moment; the rest is idle. Amounts are dominant shares of the live capacity times seconds.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import EventKind
 from fairburst.recording.lines import Outcome, RecordedRound
 
-LONGEST_GAP_SECONDS = 3600.0  # rounds come every ten seconds at least: for longer, no operator ran, and nothing is known
+LONGEST_GAP_SECONDS = 3600.0  # rounds come at least every ten seconds: no operator ran in a longer gap, and its use is unknown
 
 
 @dataclass(slots=True)
 class QueueUsage:
-    """One queue over the time in which it was there; share-seconds, and counts of bursts. seconds: how long it was there."""
+    """One queue while it existed: share-seconds, and counts of bursts. seconds: the length of that time."""
 
     queue: str
     seconds: float = 0.0
@@ -44,7 +44,7 @@ class UsageReport:
 
 
 def usage_report(rounds: Iterable[RecordedRound], since: float = float("-inf")) -> UsageReport:
-    """Add up recorded rounds in ascending order of time, from `since` on; each holds until the next one."""
+    """Sum recorded rounds, which are in order of time, from `since` on. A round holds until the next one."""
     report = UsageReport()
     before: RecordedRound | None = None
     for recorded in rounds:
@@ -98,7 +98,7 @@ def _add(report: UsageReport, recorded: RecordedRound, seconds: float) -> None:
 
 
 def _dominant(amounts: FloatArray, capacity: FloatArray) -> FloatArray:
-    """(N,) the largest part of any resource that the pool has."""
+    """Return (N,) the largest fraction of any resource that the pool has."""
     counted = capacity > 0
     if not counted.any() or not len(amounts):
         return np.zeros(len(amounts))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 _ROOT = "fairburst.policy."
-# Files name a type by the module in which it was defined at first, whichever holds it now: files of earlier versions stay readable.
+# Files name a type by its first module, wherever it is defined now, so that files of earlier versions stay readable.
 _PARTS_OF_MODEL = frozenset({"queue_memory", "round_memory", "spec"})
 _FIRST_NAMES = {"lead_time_record.LeadTimeDecision": "lead_time.LeadTimeDecision"}
 _KIND = "is"  # a Python keyword, so that no field can have this name

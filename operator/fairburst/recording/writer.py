@@ -94,7 +94,7 @@ class Recorder:
         try:
             self._waiting.put_nowait(call)
         except queue.Full:
-            # The thread does not know the next round's memory then and writes it in full, so replay stays exact.
+            # The thread then lacks the memory before the next round, so it writes that in full, and replay stays exact.
             self.left_out += 1
             if self.left_out == 1:
                 event(logger, logging.WARNING, "recording leaves out rounds: writing is too slow", path=str(self._path))

@@ -1,6 +1,6 @@
-"""The jobs of all queues in a run: which tasks wait, in which order, and what uses the cluster. In millionths of a resource unit.
+"""The jobs of all queues in a run: waiting tasks in their order, and the use of the cluster. In millionths of a resource unit.
 
-Decides nothing: the engine starts and ends tasks, and this keeps the sums that a round is decided on.
+The engine starts and ends tasks. This module decides nothing and keeps the sums that a round needs.
 """
 
 from __future__ import annotations
@@ -37,14 +37,36 @@ class LiveJob:
     offered: list[int] = field(default_factory=list)
     whole: bool = False
 
+    @classmethod
+    def submitted(cls, spec: DagJob, queue: int, serial: int, record: JobRecord) -> LiveJob:
+        """Return a job of which no task has started. `queue`: its row."""
+        tasks = [stage.tasks for stage in spec.stages]
+        return cls(
+            spec, queue, serial, record,
+            demand=[np.round(np.array(stage.demand) * MILLIONTHS).astype(np.int64) for stage in spec.stages],
+            pending=list(tasks), unfinished=list(tasks),
+            waits_for=[len(stage.parents) for stage in spec.stages], stages_left=len(spec.stages),
+        )  # fmt: skip
+
+    def end_stage(self, stage: int) -> list[int]:
+        """Note that a stage has ended. Return the stages that now wait for no other."""
+        self.stages_left -= 1
+        freed = []
+        for index, below in enumerate(self.spec.stages):
+            if stage in below.parents:
+                self.waits_for[index] -= 1
+                if self.waits_for[index] == 0:
+                    freed.append(index)
+        return freed
+
     @property
     def need(self) -> IntArray:
-        """(K,) what all of its waiting tasks need at once."""
+        """(K,) demand of all its waiting tasks together."""
         need: IntArray = np.sum([count * demand for count, demand in zip(self.pending, self.demand, strict=True)], axis=0)
         return need
 
     def waiting(self) -> list[tuple[IntArray, int]]:
-        """Return what each of its waiting tasks needs, and their number, by stage. A job that starts whole waits as one task."""
+        """Return the demand of one waiting task and their number, by stage. A job that starts whole waits as one task."""
         return [(self.need, 1)] if self.whole else [(self.demand[stage], self.pending[stage]) for stage in self.offered]
 
 
@@ -65,19 +87,19 @@ class Backlog:
 
     usage, pending, demand: (N, K) of running tasks, of those that may start, and of both as far as the cluster could hold them.
     unit: (N, K) of the first waiting task. offering: by queue, the jobs with tasks to start, in the order of submission. next_tasks: by
-    queue, what waits as the core sees it. stale: rows to read again before the next round. dress_jobs: the jobs as DRESS knows them.
+    queue, the waiting tasks as the core sees them. stale: rows to compute again before the next round. dress_jobs: the jobs for DRESS.
     """
 
     def __init__(self, queues: int, resources: int, dress_jobs: DressJobs | None) -> None:
         self.usage, self.pending, self.unit, self.demand = (np.zeros((queues, resources), dtype=np.int64) for _ in range(4))
         self.next_tasks: list[list[tuple[IntArray, int]]] = [[] for _ in range(queues)]
         self.offering: list[list[tuple[int, LiveJob]]] = [[] for _ in range(queues)]
-        self._unfinished: list[dict[int, LiveJob]] = [{} for _ in range(queues)]  # by serial, oldest first; ended ones behind the first
+        self._unfinished: list[dict[int, LiveJob]] = [{} for _ in range(queues)]  # by serial, oldest first; may hold ended jobs
         self.stale = set(range(queues))
         self.dress_jobs = dress_jobs
 
     def offer(self, job: LiveJob, stages: list[int]) -> None:
-        """These stages of the job may start."""
+        """Let these stages of the job start."""
         if not stages:
             return
         self._unfinished[job.queue][job.serial] = job
@@ -90,20 +112,20 @@ class Backlog:
         self.stale.add(job.queue)
 
     def more_pending(self, job: LiveJob, stage: int, count: int) -> None:
-        """`count` more (or, below zero, fewer) tasks of the stage wait to be started."""
+        """Add `count` tasks of the stage, which may be negative, to the waiting ones."""
         self.pending[job.queue] += job.demand[stage] * count
         dress_job = self.dress_job(job)
         if dress_job is not None:
             dress_job.offered += job.demand[stage] * count
 
     def oldest_jobs(self, queues: BoolArray) -> Iterator[tuple[int, float]]:
-        """Yield the row of each of the `queues` with jobs that have not ended, and when the oldest of them came."""
+        """Yield, for each of the `queues` with unfinished jobs, its row and the arrival of the oldest one."""
         for row in np.flatnonzero(queues).tolist():
             if (job := self._oldest_job(row)) is not None:
                 yield row, job.record.arrival
 
     def _oldest_job(self, row: int) -> LiveJob | None:
-        """Return the first job that has not ended, and forget those before it."""
+        """Return the first unfinished job, and forget the jobs before it."""
         jobs = self._unfinished[row]
         while jobs:
             serial, job = next(iter(jobs.items()))
@@ -113,11 +135,11 @@ class Backlog:
         return None
 
     def dress_job(self, job: LiveJob) -> DressJob | None:
-        """Return the job as DRESS knows it; None for jobs of latency queues, and without DRESS."""
+        """Return DRESS's record of the job; None for jobs of latency queues, and without DRESS."""
         return None if self.dress_jobs is None else self.dress_jobs.jobs.get(job.serial)
 
     def start(self, job: LiveJob, stage: int, count: int) -> None:
-        """So many tasks of the job's first offered stage start."""
+        """Start `count` tasks of an offered stage."""
         self.usage[job.queue] += job.demand[stage] * count
         self.more_pending(job, stage, -count)
         job.pending[stage] -= count
@@ -126,12 +148,12 @@ class Backlog:
             job.offered.remove(stage)
 
     def leave(self, job: LiveJob, stage: int, count: int) -> None:
-        """So many tasks of a stage stop using the cluster."""
+        """Remove `count` tasks of a stage from the usage."""
         self.usage[job.queue] -= job.demand[stage] * count
         self.stale.add(job.queue)
 
     def put_back(self, job: LiveJob, stage: int, count: int) -> None:
-        """Lost tasks wait again, before those of their stage that never ran."""
+        """Let lost tasks wait again, before those of their stage that never ran."""
         if job.pending[stage] == 0:
             if not job.offered:
                 bisect.insort(self.offering[job.queue], (job.serial, job), key=lambda item: item[0])
@@ -140,13 +162,13 @@ class Backlog:
         self.more_pending(job, stage, count)
 
     def refresh(self, total: IntArray) -> None:
-        """Read the stale rows again; `total`: (K,) of the cluster."""
+        """Compute the stale rows again. `total`: (K,) of the cluster."""
         for row in self.stale:
             self._refresh(row, total)
         self.stale.clear()
 
     def waiting_pods(self) -> WaitingPods:
-        """The tasks that wait as the core sees them: a queue starts its first job first, and a task that doesn't fit holds up the rest."""
+        """Return the waiting tasks for the core. A queue starts its first job first, and a task that doesn't fit holds up the rest."""
         lines = [(row, *line) for row, waiting in enumerate(self.next_tasks) for line in waiting]
         row, request, count = zip(*lines, strict=True) if lines else ((), (), ())
         width = self.usage.shape[1]
@@ -156,7 +178,7 @@ class Backlog:
         )  # fmt: skip
 
     def _refresh(self, row: int, total: IntArray) -> None:
-        """A queue's demand: what runs, and what waits as far as the whole cluster could hold it, first come first."""
+        """Compute a queue's demand: its running tasks, and its waiting ones in order, as far as the whole cluster could hold them."""
         wanted, lines = self.usage[row].copy(), []
         for demand, count in itertools.chain.from_iterable(job.waiting() for _, job in self.offering[row]):
             wanted += demand * count
@@ -172,11 +194,11 @@ class Backlog:
 
 
 def permitted(allocation: list[int], usage: list[int], demand: list[int], most: int) -> int:
-    """Return how many more tasks may start. They may while use is below the allocation in all that a task needs: one may exceed it."""
+    """Return how many more tasks may start: as long as use is below the allocation in all their resources. The last may exceed it."""
     count = most
     for allowed, used, need in zip(allocation, usage, demand, strict=True):
         if need > 0:
             room = allowed - used
-            # a rest smaller than a thousandth of a task is rounding, not room
+            # a remainder smaller than a thousandth of a task is a rounding error, not room
             count = min(count, 0 if room * 1000 <= need else -(-room // need))
     return max(count, 0)

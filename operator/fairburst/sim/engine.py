@@ -1,8 +1,8 @@
 """The realistic engine: virtual time around `policy.decide` (or a baseline behind the same interface).
 
 Events have a total order (time, kind, serial). After all events of one instant there is one round: the policy sees a snapshot, and each
-queue starts tasks, first job first, while its use is below its allocation and the next task fits on a node; where it doesn't, the queue
-waits. Queues are served in the order hard, soft, others, and among equals by the least part of their allocation that they have already.
+queue starts tasks, first job first, while its use is below its allocation and the next task fits on a node. Queues are served in the order
+hard, soft, others; among equals, the queue that uses the least part of its allocation is first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def run(
     scenario: Scenario, policy: str | Policy = "bopf", *, record_use: bool = False, observer: Observer | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Record:  # fmt: skip
-    """Run a scenario. `observer` sees every round's inputs and outcome. Raises ScenarioError where the scenario can't be run."""
+    """Run a scenario. `observer` receives every round's inputs and outcome. Raises ScenarioError if the scenario can't be run."""
     scenario.check()
     if isinstance(policy, str):
         if policy not in POLICIES:
@@ -56,7 +56,7 @@ def run(
 
 
 class Simulation:
-    """One run's state. A class because its lifetime is the run's; `forecast/` begins some in the middle."""
+    """The state of one run, from its start, or in `forecast/` from a later state."""
 
     def __init__(
         self, scenario: Scenario, policy: Policy, name: str, record_use: bool = False, observer: Observer | None = None,
@@ -80,7 +80,7 @@ class Simulation:
         self.record = Record(self.queues, scenario.cluster.resources, name)
         self.throughput_left = self.jobs_left = 0
         self.endless = any(plan.count is None for plan in scenario.bursts)
-        # whole jobs are known as jobs under every policy
+        # jobs that start whole need the records of DRESS under every policy
         keeps_jobs = name == "dress" or scenario.whole_jobs
         self.dress_jobs = DressJobs(scenario.config.dress or DressConfig(), scenario.small_work_seconds) if keeps_jobs else None
         self.work = Backlog(len(self.queues), len(scenario.cluster.resources), self.dress_jobs)
@@ -105,14 +105,14 @@ class Simulation:
         return self.record
 
     def _advance(self, time: float) -> None:
-        """Let everything happen that happens until `time`."""
+        """Process all events until `time`."""
         self._account(time)
         self.wake = math.inf if time >= self.wake else self.wake
         while self.heap and self.heap[0][0] <= time:
             self._happen(heapq.heappop(self.heap))
 
     def _round_if_due(self, time: float) -> bool:
-        """Run a round at `time`, if there may be one; else wake for it later."""
+        """Run a round at `time` if one may run, else schedule it. Return whether it ran."""
         due = self._next_round(time)
         if due > time:
             self.wake = min(self.wake, due)
@@ -121,7 +121,7 @@ class Simulation:
         return True
 
     def _next_round(self, time: float) -> float:
-        """The earliest time at or after `time` at which there may be a round."""
+        """Return the earliest time from `time` on at which a round may run."""
         step = self.scenario.round_seconds
         if step <= 0:
             return time
@@ -168,12 +168,7 @@ class Simulation:
         row = self.row_of[queue]
         record = JobRecord(queue, spec.name, self.now, self.now + self._deadline(row))
         self.record.jobs.append(record)
-        job = LiveJob(
-            spec, row, len(self.record.jobs), record,
-            demand=[np.round(np.array(stage.demand) * MILLIONTHS).astype(np.int64) for stage in spec.stages],
-            pending=[stage.tasks for stage in spec.stages], unfinished=[stage.tasks for stage in spec.stages],
-            waits_for=[len(stage.parents) for stage in spec.stages], stages_left=len(spec.stages),
-        )  # fmt: skip
+        job = LiveJob.submitted(spec, row, len(self.record.jobs), record)
         if self.dress_jobs is not None and not self.latency[row]:
             self.dress_jobs.submit(job.serial, queue, spec, self.total / MILLIONTHS, EPOCH + self.now)
         self.work.offer(job, [index for index, count in enumerate(job.waits_for) if count == 0])
@@ -195,7 +190,7 @@ class Simulation:
         job.unfinished[stage] -= count
         if job.unfinished[stage]:
             return
-        job.stages_left -= 1
+        freed = job.end_stage(stage)
         if job.stages_left == 0:
             job.record.end = self.now
             if self.work.dress_job(job) is not None and self.dress_jobs is not None:
@@ -204,16 +199,10 @@ class Simulation:
             if not self.latency[job.queue]:
                 self.throughput_left -= 1
             return
-        freed = []
-        for index, below in enumerate(job.spec.stages):
-            if stage in below.parents:
-                job.waits_for[index] -= 1
-                if job.waits_for[index] == 0:
-                    freed.append(index)
         self.work.offer(job, freed)
 
     def _leave(self, batch: Batch, count: int) -> None:
-        """`count` tasks of the batch stop using their node."""
+        """Release the node's room of `count` tasks of the batch."""
         demand = batch.job.demand[batch.stage]
         self.machines.release(batch.node, demand, count)
         self.work.leave(batch.job, batch.stage, count)
@@ -223,7 +212,7 @@ class Simulation:
             self.running[batch.job.queue].remove(batch)
 
     def _tracks(self) -> bool:
-        """Whether running batches must be found again: only eviction and failures look for them."""
+        """Return whether to track running batches, which only eviction and failures need."""
         return self.scenario.preemptive or bool(self.scenario.changes)
 
     def _change(self, change: NodeChange) -> None:
@@ -233,12 +222,12 @@ class Simulation:
                     self._requeue(batch, batch.count)
         self.machines.resize(change.node, change.amounts)
         self.total = self.machines.total()
-        # a plain low-water mark is the operator's business; here admission follows what is there
+        # the operator keeps a low-water mark; here admission follows the present capacity
         self.committed = self.total / MILLIONTHS
         self.work.stale.update(range(len(self.queues)))
 
     def _requeue(self, batch: Batch, count: int) -> None:
-        """Tasks of a batch are lost and wait again, before those of their stage that never ran."""
+        """Stop tasks of a batch, which wait again before those of their stage that never ran."""
         self._leave(batch, count)
         batch.count -= count
         self.work.put_back(batch.job, batch.stage, count)
@@ -250,7 +239,7 @@ class Simulation:
             self._evict(result)
         started = self._start(result)
         if self._must_count(started):
-            result = self._decide()  # what now runs is charged from this instant, as on a cluster where binding is an event
+            result = self._decide()  # charges the new tasks from this instant, like a cluster, where a binding is an event
         boundary = result.next_boundary - EPOCH
         self.wake = boundary if boundary > self.now else self.now + 1e-3
 
@@ -276,7 +265,7 @@ class Simulation:
         return result
 
     def _next_starts(self) -> dict[int, FloatArray]:
-        """Return by row what a queue needs beyond its usage for its next job that starts whole. Tasks start singly here."""
+        """Return by row the need of a queue, beyond its usage, for its next job that starts whole. Here tasks start singly."""
         return {}
 
     def _note(self, result: RoundResult) -> None:
@@ -290,7 +279,7 @@ class Simulation:
                     self.record.windows.append((event.queue, window.opened - EPOCH, window.deadline - EPOCH))
 
     def _start(self, result: RoundResult) -> IntArray:
-        """Start tasks; returns (N,) how many."""
+        """Start tasks. Return (N,) their number."""
         allocation = np.round(result.allocation * MILLIONTHS).astype(np.int64)
         started = np.zeros(len(self.queues), dtype=np.int64)
         capacity = np.maximum(self.total, 1)
@@ -318,7 +307,7 @@ class Simulation:
         return started
 
     def _start_queue_of_jobs(self, dress_jobs: DressJobs, row: int, allocation: IntArray, result: RoundResult) -> int:
-        """Start tasks of a queue whose jobs are known to be small or large, or start whole."""
+        """Start tasks of a queue whose jobs have a size category, or start whole."""
         if self.latency[row]:
             return self._start_queue(row, allocation)
         started = 0
@@ -361,7 +350,7 @@ class Simulation:
         return bound
 
     def _start_job(self, job: LiveJob, allocation: IntArray, level: IntArray) -> int:
-        """Start what may be started of one job's offered stages: `level` and `allocation` both bound the queue's use."""
+        """Start tasks of one job's offered stages. `level` and `allocation` both bound the queue's use."""
         started = 0
         while job.offered:
             stage = job.offered[0]
@@ -390,7 +379,7 @@ class Simulation:
         self._push(self.now + self.scenario.start_delay_seconds + job.spec.stages[stage].seconds, Kind.END, batch)
 
     def _evict(self, result: RoundResult) -> None:
-        """Take back what queues use above their allocation, as far as guaranteed queues are owed more than is free."""
+        """Evict tasks of queues above their allocation, as far as guaranteed queues are owed more than the free room."""
         allocation = np.round(result.allocation * MILLIONTHS).astype(np.int64)
         work, free = self.work, self.machines.free.clip(0).sum(axis=0)
         short = short_of(np.flatnonzero(self.granted & self.latency), allocation, work.demand, work.usage, free)
@@ -398,7 +387,7 @@ class Simulation:
             self._requeue(batch, count)
 
     def _account(self, time: float) -> None:
-        """Carry the integrals on to `time`."""
+        """Extend the integrals to `time`."""
         if time > self.now:
             used = self.work.usage / MILLIONTHS
             self.record.carry_on(time - self.now, used, self.total / MILLIONTHS, self.latency & self.granted)

@@ -1,4 +1,4 @@
-"""Which running tasks are taken back for queues with a guarantee, where a scenario is preemptive. Pure."""
+"""The choice of running tasks to evict for queues with a guarantee, in preemptive scenarios. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairburst.sim.backlog import Batch
 
 
 def short_of(owed_rows: IntArray, allocation: IntArray, demand: IntArray, usage: IntArray, free: IntArray) -> IntArray:
-    """(K,) by how much the free room falls short of what the rows are owed, below zero where it does not."""
+    """Return (K,) the amounts owed to the rows minus the free room; negative if the room suffices."""
     owed = np.clip(np.minimum(allocation[owed_rows], demand[owed_rows]) - usage[owed_rows], 0, None).sum(axis=0)
     short: IntArray = owed - free
     return short
@@ -20,7 +20,7 @@ def short_of(owed_rows: IntArray, allocation: IntArray, demand: IntArray, usage:
 def victims(
     short: IntArray, allocation: IntArray, usage: IntArray, total: IntArray, running: Mapping[int, list[Batch]]
 ) -> Iterator[tuple[Batch, int]]:
-    """Youngest first, what queues use above their allocation, as far as something is short. `usage` is read again after each."""
+    """Yield tasks of queues above their allocation, youngest first, until nothing is short. `usage` is read again after each yield."""
     if not (short > 0).any():
         return
     for row in np.argsort(-((usage - allocation) / np.maximum(total, 1)).max(axis=1), kind="stable"):

@@ -1,7 +1,7 @@
 """The example of `fairburst simulate --example`: one busy cluster under three policies, with an honest and with a greedy latency queue.
 
-Eight queues of generated batch jobs want more than the cluster has. Every 300 s a dashboard asks for the whole cluster for 20 s. It
-declares bursts of at most 25 s. The greedy one then sends five times its work.
+Eight queues of generated batch jobs demand more than the cluster has. Every 300 s a dashboard needs the whole cluster for 20 s. It declares
+bursts of at most 25 s. The greedy dashboard sends five times that work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CORES = 1000
 PERIOD_SECONDS, DECLARED_SECONDS, DEADLINE_SECONDS = 300.0, 25.0, 50.0
 TASK_SECONDS, TASKS = 10.0, 2 * CORES
 GREED = 5
-# Policies by the names of the simulator, and what readers know them as.
+# Names of the policies for readers, by their names in the simulator.
 POLICIES = {"drf": "fair sharing", "sp": "strict priority", "bopf": "fairburst"}
 
 
@@ -39,7 +39,7 @@ class Outcome:
 
 
 def scenario(times: int, seed: int) -> Scenario:
-    """Return the example. The dashboard sends so many times what it declared."""
+    """Return the example. The dashboard sends `times` its declared work."""
     batch = [scaled(job, 1.5) for job in generate("bb", seed)]
     burst = DagJob("dashboard", (Stage("queries", TASKS * times, TASK_SECONDS, (1.0, 1.0)),))
     return batch_with_bursts(
@@ -49,7 +49,7 @@ def scenario(times: int, seed: int) -> Scenario:
 
 
 def outcomes(seed: int, progress: Callable[[float, str], None]) -> list[Outcome]:
-    """Run all; `progress` receives the part that is done and the policy that runs."""
+    """Run all policies. `progress` receives the fraction done and the running policy."""
     cases = [(times, policy) for times in (1, GREED) for policy in POLICIES]
     found = []
     for number, (times, policy) in enumerate(cases):
@@ -71,7 +71,7 @@ def outcomes(seed: int, progress: Callable[[float, str], None]) -> list[Outcome]
 
 
 def conclusion(found: list[Outcome]) -> list[str]:
-    """Return what the figures say, a sentence each."""
+    """Return the conclusions from the figures, a sentence each."""
     by_case = {(one.policy, one.greedy): one for one in found}
     fair, ours = by_case["fair sharing", False], by_case["fairburst", False]
     fair_greedy, strict_greedy, ours_greedy = (by_case[name, True] for name in POLICIES.values())

@@ -135,7 +135,7 @@ def _draw(rng: Generator, benchmark: str, count: int, fixed: Sequence[DagJob]) -
     tasks = np.round(_remaining(statistics.tasks, None, [job.tasks for job in fixed], everything)).astype(int)
     lengths = [job.critical_path_seconds for job in fixed]
     paths = np.round(_remaining(statistics.critical_path, statistics.critical_path_mean, lengths, everything))
-    # more stages go loosely with more tasks and longer paths
+    # the number of stages correlates loosely with tasks and path length
     stages = stages[rng.permutation(count)]
     tasks, paths = tasks[_loosely(rng, stages)], paths[_loosely(rng, stages)]
     tasks = np.maximum(_keep_out(tasks, paths, benchmark), stages)

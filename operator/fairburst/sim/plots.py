@@ -15,7 +15,7 @@ from fairburst.sim.errors import ScenarioError
 
 
 def can_plot() -> bool:
-    """Whether matplotlib is installed."""
+    """Return whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 

@@ -52,9 +52,9 @@ class Scenario:
     round_seconds: rounds run only at multiples of this and handle all events since the last one; 0 runs a round at every event, like the
     operator's within 20 ms.
     until: latest end. The run ends when all jobs of throughput queues have ended, or all jobs without such queues.
-    whole_jobs: whether a job of a throughput queue starts only when everything that it wants at one time is free, in order (Capacity FIFO
-    in DRESS §I and §V; policy `dress` has a separate setting).
-    small_work_seconds: a job is small by its work instead of its request: at most θ of the pool for so long. None: by its request.
+    whole_jobs: whether a job of a throughput queue starts only when its peak demand is free, in order (Capacity FIFO in DRESS §I and §V;
+    policy `dress` has a separate setting).
+    small_work_seconds: if set, a job is small by its work, at most θ of the pool for this time, instead of by its request.
     """
 
     cluster: Cluster

@@ -35,7 +35,7 @@ class JobRecord:
 
     @property
     def met(self) -> bool:
-        """Whether the job ended by its deadline."""
+        """Return whether the job ended by its deadline."""
         return self.end <= self.deadline + 1e-6
 
 
@@ -71,7 +71,7 @@ class Record:
         self.guaranteed_seconds, self.capacity_seconds = np.zeros(shape[1]), np.zeros(shape[1])
 
     def carry_on(self, seconds: float, used: FloatArray, capacity: FloatArray, guaranteed: BoolArray) -> None:
-        """Add so many seconds in which queues used (N, K) of a capacity (K,), in resource units; `guaranteed`: (N,) who had a guarantee."""
+        """Add an interval of `seconds`. used: (N, K), capacity: (K,), resource units. guaranteed: (N,) queues with a guarantee."""
         self.resource_seconds += used * seconds
         self.dominant_seconds += (used / np.maximum(capacity, 1e-12)).max(axis=1) * seconds
         self.guaranteed_seconds += used[guaranteed].sum(axis=0) * seconds

@@ -156,7 +156,7 @@ def run_jobs(
 
 
 def has_numba() -> bool:
-    """Whether numba, which compiles the loop, is installed."""
+    """Return whether numba, which compiles the loop, is installed."""
     return importlib.util.find_spec("numba") is not None
 
 

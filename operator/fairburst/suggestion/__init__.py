@@ -1,1 +1,1 @@
-"""A declaration suggested to a queue from what its work really did. Pure."""
+"""The suggestion of a declaration for a queue from its past work. Pure."""

@@ -1,8 +1,8 @@
-"""Bursts in a history of work: when each began, how long it ran, and what it took.
+"""Bursts in a history of work: their begin, length and demand.
 
-A history is pieces of work (pods) with their times and sizes. Added up they give the load over time. What lies under the bursts, such as a
-service that always runs, is the base. A burst is a stretch of time in which the load is clearly above the base. Short gaps inside a burst,
-between its waves of pods or its stages, do not end it.
+A history is pieces of work (pods) with their times and sizes. Their sum is the load over time. The load under the bursts, such as a
+service that always runs, is the base. A burst is a period in which the load is clearly above the base. Short gaps inside a burst, between
+its waves of pods or its stages, do not end it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 
 from fairburst.policy.arrays import FloatArray
 
-BASE_QUANTILE = 0.1  # of time: the load that is there in nine tenths of it belongs to no burst
+BASE_QUANTILE = 0.1  # of time: load that is present nine tenths of it belongs to no burst
 CLEARLY_ABOVE = 0.1  # of the usual height of the load above the base, by work
-SEPARATION = 3.0  # gaps between bursts are at least so many times as long as those inside them
-LONGEST_PAUSE = 5.0  # seconds: a gap inside a burst is at most this or as long as what usually runs without a gap
-SMALLEST = 0.1  # of the median demand: what takes less is no burst of this queue
+SEPARATION = 3.0  # least ratio of the gaps between bursts to those inside them
+LONGEST_PAUSE = 5.0  # seconds: a gap inside a burst is at most this, or as long as the work usually runs without a gap
+SMALLEST = 0.1  # of the median demand: work with less demand is no burst of this queue
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +86,7 @@ def _none(width: int) -> SeenBursts:
 
 
 def _load(history: WorkHistory, capacity: FloatArray) -> _Load | None:
-    """The sum of all pieces over time; None without any."""
+    """Return the sum of all pieces over time; None without any."""
     begin, end = np.maximum(history.begin, history.since), np.minimum(history.end, history.until)
     there = end > begin
     if not there.any():
@@ -103,7 +103,7 @@ def _load(history: WorkHistory, capacity: FloatArray) -> _Load | None:
 
 
 def _quantile(values: FloatArray, weights: FloatArray, part: float) -> float:
-    """The smallest value that at least `part` of the weight does not exceed."""
+    """Return the smallest value that at least `part` of the weight does not exceed."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order])
     return float(values[order[int(np.searchsorted(reached, part * reached[-1] * (1 - 1e-12)))]]) if reached[-1] > 0 else 0.0
@@ -115,7 +115,7 @@ def _spans(time: FloatArray, active: np.ndarray) -> list[tuple[float, float]]:
 
 
 def _merged(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The spans without the gaps inside bursts, which are short, and much shorter than the gaps between bursts."""
+    """Return the spans joined across the gaps inside bursts, which are short, and much shorter than the gaps between bursts."""
     gaps = np.array([after[0] - one[1] for one, after in itertools.pairwise(spans)])
     if len(gaps) < 2:
         return spans
@@ -136,7 +136,7 @@ def _merged(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _work(load: _Load, under: FloatArray, begin: float, end: float) -> FloatArray:
-    """(K,) resource-seconds above the base between two times of the load."""
+    """Return (K,) resource-seconds above the base between two times of the load."""
     first, last = np.searchsorted(load.time, [begin, end])
     above = np.maximum(load.level[first:last] - under, 0.0)
     work: FloatArray = (above * load.seconds[first:last, None]).sum(axis=0)

@@ -1,7 +1,7 @@
-"""The declaration that fits the bursts of a queue: how much, how long, how often, and how sure that is.
+"""The declaration that fits the past bursts of a queue.
 
-The demand is requested for uncertain bursts as BoPF §3.5 says, from the bursts themselves (`policy/uncertainty.py`): 95 % of those seen had
-at most what is requested. Bursts that come at nearly equal distances are periodic, though some may be missing; all others are sporadic.
+The demand follows BoPF §3.5 for uncertain bursts, from the bursts themselves (`policy/uncertainty.py`): 95 % of them had at most the
+requested demand. Bursts at nearly equal distances are periodic, even if some are missing; all others are sporadic.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from fairburst.suggestion.bursts import SeenBursts
 
 FEWEST_BURSTS = 5
 CONFIDENCE = 0.95
-MOST_JITTER = 0.25  # of the period; what varies more is sporadic
+MOST_JITTER = 0.25  # of the period; bursts that vary more are sporadic
 MOST_MISSED = 0.5  # of the bursts that a period would have had
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A declaration that a queue could make. seen: bursts that it is drawn from.
+    """A suggested declaration. seen: number of bursts behind it.
 
-    burst, arrival: the declaration, with the margin. typical: what a usual burst needs while it runs, by resource. every: seconds
-    between bursts, and varies: by how many seconds that differs; for sporadic bursts the median, and no more than that.
+    burst, arrival: the declaration, with the margin. typical: amounts of a usual burst while it runs, by resource. every: seconds between
+    bursts, the median for sporadic ones. varies: jitter of that in seconds, 0 for sporadic bursts.
     """
 
     seen: int
@@ -65,13 +65,13 @@ def suggest(bursts: SeenBursts, resources: Sequence[str]) -> Suggestion | str:
 
 
 def _upper(values: FloatArray) -> float:
-    """The value that `CONFIDENCE` of the values do not exceed."""
+    """Return the value that `CONFIDENCE` of the values do not exceed."""
     ordered = np.sort(values)
     return float(ordered[min(len(ordered), math.ceil(CONFIDENCE * len(ordered))) - 1])
 
 
 def _period(gaps: FloatArray) -> tuple[float, float] | None:
-    """Period and jitter of gaps that are nearly equal, or whole multiples where bursts are missing; None if they are not."""
+    """Return period and jitter of gaps that are nearly equal, or nearly whole multiples if bursts are missing; None of other gaps."""
     period = float(np.median(gaps))
     for _ in range(4):  # the median may stand for two periods
         skipped = np.maximum(1, np.round(gaps / period))

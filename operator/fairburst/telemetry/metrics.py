@@ -290,7 +290,7 @@ class Metrics:
         self.job_runs_unreadable.set(unreadable)
 
     def show_watches(self, queue_watch_restarts: int, lists: Mapping[str, int]) -> None:
-        """Publish what has been counted elsewhere since the process began. lists: full lists by resource."""
+        """Publish counts that are kept elsewhere since the process began. lists: full lists by resource."""
         self._totals.raise_to(self.queue_watch_restarts, ("queue watch",), queue_watch_restarts)
         for resource, count in lists.items():
             self._totals.raise_to(self.informer_relists.labels(resource), ("lists", resource), count)

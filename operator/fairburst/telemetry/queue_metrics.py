@@ -1,4 +1,4 @@
-"""Series of each queue, at most thirty. They change when a round looks at the queue's status, and go with the queue."""
+"""Series of each queue, at most thirty. They change when a round computes the queue's status, and are removed with the queue."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _WAIT_BUCKETS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
 
 
 class Totals:
-    """Totals that are kept elsewhere, in a status or an informer, published as counters."""
+    """Publishes totals that are stored elsewhere, in a status or an informer, as counters."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, ...], float] = {}
 
     def raise_to(self, counter: Counter, key: tuple[str, ...], total: float) -> None:
-        """Raise a counter by what was added since the last call. A lower total, as after a status is edited, begins a new count."""
+        """Raise a counter by the increase of `total` since the last call. A lower total, as in an edited status, starts a new count."""
         counter.inc(max(total - self._last.get(key, 0.0), 0.0))
         self._last[key] = total
 
     def forget(self, key: tuple[str, ...]) -> None:
-        """Begin at zero the next time."""
+        """Start from zero at the next call."""
         self._last.pop(key, None)
 
 

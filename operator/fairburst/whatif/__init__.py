@@ -1,1 +1,1 @@
-"""Effects of a change: a round decided again with other queues, weights or capacity. Pure, on the decision core alone."""
+"""Effects of a change: a round decided again with other queues, weights or capacity. Pure; it needs the decision core only."""

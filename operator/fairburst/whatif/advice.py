@@ -1,4 +1,4 @@
-"""The smallest change that would admit a queue, better its class, or start its next pod. Each is found by deciding again, never by formula.
+"""The smallest change that would admit a queue, improve its class, or start its next pod, found by deciding again, never by formula.
 
 A change counts only if no other queue is promised less by it.
 """
@@ -25,7 +25,7 @@ from fairburst.policy.model import (
 from fairburst.policy.tolerance import TOLERANCE
 from fairburst.whatif.rounds import RANK, DecidedRound, with_capacity, with_spec
 
-LARGEST_FACTOR = 64.0  # a change by more is no advice
+LARGEST_FACTOR = 64.0  # larger changes are no useful advice
 PRECISION = 0.004
 MEBI = 2**20
 
@@ -34,8 +34,8 @@ MEBI = 2**20
 class Advice:
     """One change that was decided again, with the desired outcome.
 
-    knob: what is changed: "weight", "deadline", "period", "demand", "limits", "suspended" or "capacity". factor: by how much.
-    spec: the changed declaration; None where the capacity changes. gained: the class, or the room for the next pod.
+    knob: the changed property: "weight", "deadline", "period", "demand", "limits", "suspended" or "capacity". factor: of the change.
+    spec: the changed declaration; None if the capacity changes. gained: the class, or the room for the next pod.
     """
 
     knob: str
@@ -46,12 +46,12 @@ class Advice:
 
     @property
     def size(self) -> float:
-        """Size of the change, to compare knobs: the logarithm of the factor."""
+        """Return the size of the change, to compare knobs: the logarithm of the factor."""
         return abs(math.log(self.factor)) if self.factor > 0 else 0.0
 
 
 def better_class(before: DecidedRound, name: str) -> list[Advice]:
-    """Changes that give a queue the best class of its kind, the smallest first; none where it has it or no change helps."""
+    """Return changes that give a queue the best class of its kind, the smallest first; none if it has that class or no change helps."""
     row = before.row(name)
     if row is None:
         return []
@@ -67,7 +67,7 @@ def better_class(before: DecidedRound, name: str) -> list[Advice]:
 
 
 def next_pod(before: DecidedRound, name: str) -> list[Advice]:
-    """Changes that raise a queue's level for one more pod of those it waits with; none where the level admits one, or nothing waits."""
+    """Return changes that raise a queue's level by one of its waiting pods; none if the level admits one, or no pod waits."""
     row = before.row(name)
     if row is None or not lacks_level(before, row):
         return []
@@ -79,20 +79,20 @@ def next_pod(before: DecidedRound, name: str) -> list[Advice]:
 
 
 def lacks_level(one: DecidedRound, row: int) -> bool:
-    """Whether the queue wants another pod that its level does not admit."""
+    """Return whether the queue demands another pod that its level does not admit."""
     wanted = np.minimum(one.snapshot.demand[row], _with_next_pod(one.snapshot, row))
     return bool((one.result.level[row] < wanted * (1 - TOLERANCE)).any())
 
 
 def _with_next_pod(snapshot: ClusterSnapshot, row: int) -> FloatArray:
-    """(K,) what the queue uses, and one pod more; all that it wants where the size of its pods is not known."""
+    """Return (K,) the queue's usage plus one pod; its whole demand if the size of its pods is unknown."""
     unit = snapshot.unit[row]
     wanted: FloatArray = snapshot.usage[row] + unit if unit.any() else snapshot.demand[row]
     return wanted
 
 
 def _in_force(after: DecidedRound, row: int) -> bool:
-    """Whether the declaration in the snapshot is the one that is promised: a refused change leaves the former in force."""
+    """Return whether the declaration in the snapshot is the promised one. A refused change leaves the earlier one in force."""
     promised = after.following.promised(after.snapshot.queues[row].name)
     spec = after.snapshot.queues[row]
     return promised is None or (promised.promise.weight, promised.promise.arrival) == (spec.weight, spec.arrival)
@@ -111,7 +111,7 @@ Change = Callable[[float], QueueSpec | ClusterSnapshot | None]  # None: the fact
 
 
 def _knobs(before: DecidedRound, row: int) -> Iterator[tuple[str, Change, tuple[float, ...]]]:
-    """Each knob with its function of a factor, and the factors at which the search begins, towards larger changes."""
+    """Yield each knob with its function of a factor, and the factors to try, from smaller to larger changes."""
     spec, snapshot = before.snapshot.queues[row], before.snapshot
     up = tuple(2.0**power for power in range(1, round(math.log2(LARGEST_FACTOR)) + 1))
     down = tuple(1 / factor for factor in up)
@@ -134,7 +134,7 @@ def _knobs(before: DecidedRound, row: int) -> Iterator[tuple[str, Change, tuple[
 def _smallest(
     before: DecidedRound, row: int, knob: str, change: Change, factors: tuple[float, ...], reached: Callable[[DecidedRound], bool]
 ) -> Advice | None:
-    """The smallest change of one knob that reaches the goal: doubled until it does, then halved between, to half a percent."""
+    """Return the smallest change of one knob that reaches the goal: the first factor that does, then bisection to half a percent."""
 
     def tried(factor: float) -> Advice | None:
         changed = change(factor)
@@ -175,7 +175,7 @@ def _weighted(spec: QueueSpec, factor: float) -> QueueSpec | None:
 
 
 def _whole(resource: str, value: float) -> float:
-    """An amount that people write: three digits of millicores or MiB, whole units of everything else; never more than `value`."""
+    """Round an amount down to one that people write: three digits of millicores or MiB, whole units of any other resource."""
     if resource == "cpu":
         return _three_digits(value * 1000) / 1000
     if resource in {"memory", "ephemeral-storage"} and value >= MEBI:
@@ -199,7 +199,7 @@ def _smaller(burst: Burst, factor: float) -> Burst | None:
 
 
 def _demanding(spec: QueueSpec, factor: float) -> QueueSpec | None:
-    """The queue with bursts of the same length that need less."""
+    """Return the queue with bursts of the same length and less demand."""
     if isinstance(spec.arrival, Schedule):
         bursts = [(one, _smaller(one.burst, factor)) for one in spec.arrival.bursts]
         if any(burst is None for _, burst in bursts):
@@ -221,7 +221,7 @@ def _longest_deadline(spec: QueueSpec) -> float:
 
 
 def _due(spec: QueueSpec, factor: float) -> QueueSpec | None:
-    """The queue with a later deadline, which asks for a lower rate."""
+    """Return the queue with a later deadline, and so with a lower rate."""
     if spec.burst is None:
         return None
     later = float(math.ceil(spec.burst.deadline_seconds * factor))
@@ -230,7 +230,7 @@ def _due(spec: QueueSpec, factor: float) -> QueueSpec | None:
 
 
 def _every(spec: QueueSpec, factor: float) -> QueueSpec | None:
-    """The queue with bursts less often."""
+    """Return the queue with less frequent bursts."""
     match spec.arrival:
         case Periodic(period, first, jitter):
             return replace(spec, arrival=Periodic(float(math.ceil(period * factor)), first, jitter))

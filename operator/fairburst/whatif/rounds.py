@@ -1,6 +1,6 @@
 """One decided round with its inputs, so that it can be decided again with a change, and the difference that the change makes.
 
-A removed queue keeps its row: it is suspended, wants nothing and uses nothing, which is the same for all others.
+A removed queue keeps its row: it is suspended, without demand and usage, which has the same effect on all others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RANK: Mapping[GuaranteeClass | None, int] = {None: 0, GuaranteeClass.ELASTIC: 1,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecidedRound:
-    """A call of `decide`: its inputs, and its result with what it remembers afterwards."""
+    """A call of `decide`: its inputs, its result and the memory that it returned."""
 
     snapshot: ClusterSnapshot
     memory: Memory
@@ -47,29 +47,29 @@ class DecidedRound:
         return cls(snapshot, memory, config, now, result, following)
 
     def again(self, snapshot: ClusterSnapshot) -> Self:
-        """Decide on another snapshot at the same time, with all promises of this round made: a change comes after them."""
+        """Decide on another snapshot at the same time, with all promises of this round made, because a change comes after them."""
         return self.of(snapshot, self.following, self.config, self.now)
 
     def row(self, name: str) -> int | None:
-        """The queue's row; None for a queue that is not in the snapshot."""
+        """Return the queue's row; None for a queue that is not in the snapshot."""
         return next((row for row, spec in enumerate(self.snapshot.queues) if spec.name == name), None)
 
     def decision(self, row: int) -> QueueDecision:
-        """The decision on one queue, with reasons and numbers."""
+        """Return the decision on one queue, with reasons and numbers."""
         return self.result.decisions[row]
 
     def entitled(self) -> FloatArray:
-        """(N, K) what quotas admit: levels, and for idle queues what they would be given if they wanted it."""
+        """Return (N, K) the amounts that quotas admit: levels, and for idle queues the allocation that they would get with demand."""
         return entitlements(self.result, self.snapshot, self.following)[0]
 
 
 def with_spec(snapshot: ClusterSnapshot, row: int, spec: QueueSpec) -> ClusterSnapshot:
-    """The snapshot with another declaration of one queue."""
+    """Return the snapshot with another declaration of one queue."""
     return replace(snapshot, queues=(*snapshot.queues[:row], spec, *snapshot.queues[row + 1 :]))
 
 
 def with_queue(snapshot: ClusterSnapshot, spec: QueueSpec) -> ClusterSnapshot:
-    """The snapshot with one more queue, created last, that has no work yet."""
+    """Return the snapshot with one more queue, created last, that has no work yet."""
     latest = max((one.order[0] for one in snapshot.queues), default=spec.order[0])
     spec = replace(spec, order=(max(spec.order[0], latest), spec.name))
     nothing = np.zeros((1, len(snapshot.resources)))
@@ -77,14 +77,14 @@ def with_queue(snapshot: ClusterSnapshot, spec: QueueSpec) -> ClusterSnapshot:
     jobs = snapshot.jobs
     if jobs is not None and jobs.taking_part is not None:
         jobs = replace(jobs, taking_part=np.append(jobs.taking_part, False))
-    # Queues of one creation time are ordered by name, and rows by that order: the new queue is later than all.
+    # Rows are ordered by creation time, then by name. The new queue must come after all others.
     if snapshot.queues and spec.order <= snapshot.queues[-1].order:
         spec = replace(spec, order=(np.nextafter(latest, np.inf).item(), spec.name))
     return replace(snapshot, queues=(*snapshot.queues, spec), jobs=jobs, demand=demand, usage=usage, unit=unit)
 
 
 def without_queue(snapshot: ClusterSnapshot, row: int) -> ClusterSnapshot:
-    """The snapshot as it is for all others once one queue and its work are gone."""
+    """Return a snapshot that has the same effect on all other queues as the removal of one queue and its work."""
     name = snapshot.queues[row].name
     demand, usage, unit = snapshot.demand.copy(), snapshot.usage.copy(), snapshot.unit.copy()
     demand[row] = usage[row] = unit[row] = 0.0
@@ -98,15 +98,15 @@ def without_queue(snapshot: ClusterSnapshot, row: int) -> ClusterSnapshot:
 
 
 def with_capacity(snapshot: ClusterSnapshot, factors: FloatArray) -> ClusterSnapshot:
-    """The snapshot with capacity multiplied by (K,) `factors`, live and committed."""
+    """Return the snapshot with live and committed capacity multiplied by (K,) `factors`."""
     return replace(snapshot, live_capacity=snapshot.live_capacity * factors, committed_capacity=snapshot.committed_capacity * factors)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueChange:
-    """One queue before and after. Shares are dominant shares of the capacity of each round; None where the queue is not there.
+    """One queue before and after. Shares are dominant shares of the capacity of each round; a class is None without a promise.
 
-    level: what its quota admits. allocated: what it is given of what it wants now.
+    level: of its quota. allocated: the part of its present demand that it is given.
     """
 
     queue: str
@@ -125,12 +125,12 @@ class QueueChange:
 
     @property
     def is_weaker(self) -> bool:
-        """Whether a queue that stays is promised less than before."""
+        """Return whether a queue that stays is promised less than before."""
         return not self.is_new and not self.is_gone and RANK[self.after] < RANK[self.before]
 
     @property
     def is_changed(self) -> bool:
-        """Whether anything differs."""
+        """Return whether anything differs."""
         pairs = (
             (self.share_before, self.share_after),
             (self.level_before, self.level_after),
@@ -140,7 +140,7 @@ class QueueChange:
 
 
 def changes(before: DecidedRound, after: DecidedRound, gone: frozenset[str] = frozenset()) -> list[QueueChange]:
-    """Every queue before and after, in the order of the later round. `gone`: queues that were removed."""
+    """Return every queue before and after, in the order of the later round. `gone`: removed queues."""
     rows = {spec.name: row for row, spec in enumerate(before.snapshot.queues)}
     old, new = _shares(before), _shares(after)
     found = []
@@ -169,11 +169,11 @@ def changes(before: DecidedRound, after: DecidedRound, gone: frozenset[str] = fr
 
 
 def _shares(one: DecidedRound) -> list[tuple[float, float, float]]:
-    """Share by weight, level and allocation of each queue, as fractions of capacity."""
+    """Return the share by weight, the level and the allocation of each queue, as fractions of capacity."""
     capacity = one.snapshot.live_capacity
     counted = capacity > TOLERANCE
     level, given = one.entitled(), one.result.allocation
-    # A change that was refused leaves the earlier promise in force, with its weight.
+    # A refused change leaves the earlier promise in force, with its weight.
     promised = [one.following.promised(spec.name) for spec in one.snapshot.queues]
     weight = [0.0 if known is None or known.guarantee_class is None else known.promise.weight for known in promised]
     found = []

@@ -1,1 +1,1 @@
-"""The dashboard: the pool in a browser, read with the rights of the person who looks. One page that a local server keeps current."""
+"""The dashboard: the pool in a browser, read with the user's rights. A local server keeps its page current."""

@@ -1,4 +1,4 @@
-"""The dashboard's view of a queue and of the nodes, from the objects alone: no decision is made here. Pure."""
+"""The dashboard's view of a queue and of the nodes, from the objects alone. Pure, and decides nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMES = ("armsAt", "opensBy", "opened", "deadline")
 
 
 def entry(kind: str, namespace: str, name: str, obj: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one queue: amounts in resource units (cores, bytes), times in seconds since the epoch, `share` as a part of 1 or None."""
+    """Return one queue: amounts in resource units (cores, bytes), times in seconds since the epoch, `share` as a fraction or None."""
     status, spec = obj.get("status") or {}, obj.get("spec") or {}
     (summary,) = summaries({(kind, namespace, name): obj}, 0.0)
     window = status.get("window")
@@ -56,7 +56,7 @@ def _amounts(found: Mapping[str, str] | None) -> dict[str, float]:
         try:
             amounts[name] = bounded_amount(parse_quantity(text))
         except QuantityError:
-            continue  # a status that another program wrote; the page shows the rest
+            continue  # another program wrote this status; the page shows its other parts
     return amounts
 
 

@@ -1,6 +1,6 @@
 """The state of the page, kept current by watches of queues and nodes, and its changes, at most one message a second.
 
-Watches no pods: everything about a queue is in its status, so that the cost grows with queues that change, not with the cluster.
+It watches no pods, because a queue's status holds everything about it. So the cost grows with the queues that change, not with the cluster.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN = 1.0
 LEADER_SECONDS = 5.0
-MOST_BEHIND = 30  # messages that a browser may lag behind before it is cut off; it connects again and gets everything
+MOST_BEHIND = 30  # a browser that lags behind by more messages is disconnected; it connects again and gets everything
 JSON = msgspec.json.Encoder()
 
 
@@ -57,7 +57,7 @@ class Live:
         self._nodes = Informer(client, "/api/v1/nodes", Node, self._pool_changed.set)
 
     async def start(self) -> None:
-        """Read everything once. Raises ApiError where queues may not be read; without the right to nodes, capacity stays unknown."""
+        """Read everything once. Raises ApiError without the right to read queues; without that to nodes, capacity stays unknown."""
         await asyncio.gather(*(informer.read() for informer in self._queues))
         try:
             await self._nodes.read()
@@ -68,19 +68,19 @@ class Live:
         self._changed.clear()
 
     async def run(self) -> None:
-        """Watch, and tell readers what changes."""
+        """Watch, and send the changes to the readers."""
         nodes = [self._nodes.run()] if self._may_read_nodes else []
         await asyncio.gather(*(informer.run() for informer in self._queues), *nodes, self._look_at_leader(), self._tell())
 
     def follow(self) -> asyncio.Queue[bytes | None]:
-        """Return a queue of messages, everything first; None ends it. Give it to `leave` at the end."""
+        """Return a queue of messages, which begins with the whole state; None ends it. Pass it to `leave` at the end."""
         reader: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_BEHIND)
         reader.put_nowait(self._message(self._entries, replace=True))
         self._readers.add(reader)
         return reader
 
     def leave(self, reader: asyncio.Queue[bytes | None]) -> None:
-        """Send nothing more to this reader."""
+        """Stop sending to this reader."""
         self._readers.discard(reader)
 
     def _seen(self, kind: str) -> Any:
@@ -138,4 +138,4 @@ class Live:
 
 
 def _ignored() -> None:
-    """Changes are told by `on_event`."""
+    """Do nothing: `on_event` reports the changes."""

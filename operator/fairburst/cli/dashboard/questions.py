@@ -1,6 +1,6 @@
 """Questions that a page asks on demand: the commands `explain`, `eta` and `plan`, with their answers as `-o json` prints them.
 
-Each reads the cluster and decides, which takes a second or more at a thousand queues, so they run one at a time, beside the event loop.
+Each reads the cluster and decides, which takes a second or more at a thousand queues, so they run one at a time, outside the event loop.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ RUNS, SEED = 40, 1
 
 
 class Questions:
-    """Asks one cluster. Every method raises CommandError with one line that says what to do."""
+    """Questions about one cluster. Every method raises CommandError with one line that says what to do."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._one_at_a_time = asyncio.Lock()
 
     async def queue(self, namespace: str, name: str) -> dict[str, Any]:
-        """Why the queue has what it has, and what would give it more."""
+        """Explain the queue's allocation, with changes that would raise it."""
         findings, found = await self._ask(lambda: self._cluster.ask(lambda client: explain.ask(client, self._cluster, name, namespace)))
         return explain.as_data(findings, found)
 
     async def job(self, namespace: str, name: str) -> dict[str, Any]:
-        """Why the Job waits, and when it starts."""
+        """Explain why the Job waits, and forecast its start."""
         what = f"job/{name}"
         findings, found = await self._ask(lambda: self._cluster.ask(lambda client: explain.ask(client, self._cluster, what, namespace)))
         start = await self._ask(lambda: self._cluster.ask(lambda client: eta.ask(client, self._cluster, namespace, name, RUNS, SEED)))

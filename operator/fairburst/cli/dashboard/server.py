@@ -1,7 +1,7 @@
-"""The local web server of the dashboard. It listens on the loopback interface only, answers GET only, and asks for a secret.
+"""The local web server of the dashboard. It listens on the loopback interface only, answers GET only, and requires a secret.
 
-The page shows what the kubeconfig of the person who started it may read. So that neither another user of the machine nor a page of
-another site reads it too, the first address carries a secret, which becomes a cookie, and requests by other host names are refused.
+The page shows everything that the user's kubeconfig may read. To keep other users of the machine and pages of other sites from it, the
+first address carries a secret, which becomes a cookie, and the server refuses requests with other host names.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class DashboardServer:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=END_SECONDS)
 
     async def start(self, port: int) -> str:
-        """Listen, and return the address with the secret. Raises OSError where the port is taken."""
+        """Listen, and return the address with the secret. Raises OSError if the port is taken."""
         await self._runner.setup()
         await web.TCPSite(self._runner, HOST, port).start()
         port = int(self._runner.addresses[0][1])
@@ -68,7 +68,7 @@ class DashboardServer:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
-        """Refuse foreign hosts (DNS rebinding), other sites, and requests without the secret; say errors as JSON."""
+        """Refuse foreign hosts (DNS rebinding), other sites, and requests without the secret. Return errors as JSON."""
         if request.host not in self._hosts or request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
             return web.Response(status=403, text="expected a request by this dashboard's own address", headers=HEADERS)
         given = request.query.get("secret", "") if request.path == "/" else ""
@@ -103,7 +103,7 @@ class DashboardServer:
         return web.Response(body=self._assets[name], content_type=ASSETS[name], charset="utf-8", headers=HEADERS)
 
     async def _feed(self, request: web.Request) -> web.StreamResponse:
-        """Server-sent events: everything first, then what changes; a comment while nothing does, by which a dead browser is noticed."""
+        """Send server-sent events: the whole state, then its changes. A comment in idle times detects a dead browser."""
         answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
         await answer.prepare(request)
         reader = self._live.follow()

@@ -1,7 +1,7 @@
 """The amounts that queues are owed but do not run (design §4 and §6). `victims` picks the pods to evict for them.
 
 While its window is open, a burst is owed the part of its guarantee that it demands and does not run. After the deadline it is late
-already and waits for work to end. A throughput queue is owed what it lacks of its fair share, once it has lacked it for the grace time.
+already and waits for work to end. A throughput queue is owed the missing part of its fair share, once it has lacked it for the grace time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def owed(
     -----
     Design §6: "the part of a burst inside its guarantee; a throughput queue's fair share after a grace time". The guarantee is
     min(d/t, demand). The fair share is what DRF gives before anything is spare. Both are the round's `guaranteed`; for a hard queue only
-    the part that it is `promised` counts, because what it gets beyond its rate comes as pods end. O(N), plus the rows that lack.
+    the `promised` part counts, because capacity beyond its rate comes as pods end. O(N), plus the rows that lack.
     """
     guaranteed = result.guaranteed if result.promised is None else result.promised
     lacking = np.maximum(snapshot.usage, guaranteed) - snapshot.usage

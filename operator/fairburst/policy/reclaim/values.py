@@ -86,7 +86,7 @@ class WaitingPod:
 
 @dataclass(frozen=True, slots=True)
 class RunningPod:
-    """A pod on a node that no one has asked to end. row: its queue. started: seconds since the epoch.
+    """A pod on a node whose end has not been requested. row: its queue. started: seconds since the epoch.
 
     group: pods of one group are evicted together; empty for a single pod. may_go: whether an eviction fails no job.
     """
@@ -104,7 +104,7 @@ class RunningPod:
 class GiverState:
     """The queues' state as givers. (N, K) resource units for the first four fields.
 
-    use: by pods that no one has asked to end. level: permitted by enforcement. fair: guaranteed part of the allocation, below which no
+    use: by pods whose end has not been requested. level: permitted by enforcement. fair: guaranteed part of the allocation, below which no
     queue is taken. refilled: amounts admitted again where a level is not enforced yet, otherwise zeros. weight: (N,). capacity: (K,), live.
     """
 

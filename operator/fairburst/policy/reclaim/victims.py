@@ -55,8 +55,8 @@ def make_room(
 
     Notes
     -----
-    For a burst, queues first give what they use above their level, and then what they use above their fair share, because the burst's pods
-    have a higher priority. For a fair share, they give only what they use above their level: below it they would start the same work
+    For a burst, queues first give their use above their level, and then their use above their fair share, because the burst's pods
+    have a higher priority. For a fair share, they give only their use above their level: below it they would start the same work
     again at the same priority. O(owed pods x nodes log nodes) for pods of few sizes. tests/properties/test_reclaim.py checks this.
     """
     budget = _Budget.at(memory, rules, now)
@@ -78,7 +78,7 @@ def make_room(
 
 
 def room_for_all(claims: Sequence[Claim], free: FloatArray) -> bool:
-    """Whether all owed pods find room that is free or becomes free, so that no eviction is needed.
+    """Return whether all owed pods find room that is free or becomes free, so that no eviction is needed.
 
     claims, free: as in `make_room`, which then evicts nothing. Pods are placed as there, but equal pods together. O(pods + runs of equal
     pods x nodes).
@@ -191,7 +191,7 @@ class _Givers:
         return (self.share(self._use[row]) - float(self._fair[row])) / float(self._weight[row])
 
     def can_spare(self, works: Sequence[_Work], *, spare: bool) -> bool:
-        """Whether each queue stays at or above its level (`spare`) or its fair share without the work, and no place is filled again."""
+        """Return whether each queue stays at or above its level (`spare`) or fair share without the work, and no place is filled again."""
         least = self._level if spare else self._least
         going: dict[int, FloatArray] = {}
         for work in works:
@@ -304,7 +304,7 @@ class _Search:
 
 
 def _lacks(lacking: FloatArray, request: FloatArray) -> BoolArray:
-    """Whether a requested resource is lacking, along the last axis. A node may lack resources that the pod does not request."""
+    """Return whether a requested resource is lacking, along the last axis. A node may lack resources that the pod does not request."""
     return np.asarray(((lacking > TOLERANCE * np.maximum(request, 1.0)) & (request > 0)).any(axis=-1))
 
 

@@ -2,9 +2,9 @@
 
 There are three resources. A burst's demand is normal around its mean, with resources independent or perfectly correlated, and must be
 served within the burst's length. The mean rate is a third of the cluster; the fair share of a period is at least twice the mean demand.
-Batch work takes everything that is not guaranteed. It comes from several queues: a queue in its window has at least what a throughput
-queue of its weight has, and beside a single one that is half of the cluster, more than a burst needs whatever it requests. Eviction is
-on, because the experiment measures the size of the request and not how soon tasks end.
+Batch work takes everything that is not guaranteed. It comes from several queues, because a queue in its window gets at least the share of a
+throughput queue of its weight. Next to a single one that is half of the cluster, enough for a burst with any request. Eviction is on,
+because the experiment measures the size of the request and not how soon tasks end.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def replay(rates: FloatArray, request: FloatArray) -> Outcome:
 
 
 def suffices(outcome: Outcome) -> bool:
-    """Whether the fraction met is compatible with 95 %."""
+    """Return whether the fraction met is compatible with 95 %."""
     met = round(outcome.met * outcome.bursts)
     return bool(scipy().stats.binomtest(met, outcome.bursts, CONFIDENCE, alternative="less").pvalue >= LIKELY)
 

@@ -1,8 +1,8 @@
-"""What DRESS leaves open, varied: the floor of δ and how often it falls, the order of waiting jobs, how a job is found to be small.
+"""Variants of DRESS where the paper is silent: the floor of δ and how often it falls, the order of waiting jobs, the size of a small job.
 
-Half of the seeds choose, the other half report. A variant may be chosen if, on the seeds that choose, large jobs do not take longer than in
-the paper and the makespan stays within 5 % of Capacity's, in each of the six settings. Of those the one with the least mean shortfall from
-the paper's reductions is chosen.
+Half of the seeds choose the variant, the other half give the reported figures. A variant qualifies if, on the choosing seeds, large jobs do
+not take longer than in the paper and the makespan stays within 5 % of Capacity's, in each of the six settings. The qualifying variant with
+the least mean shortfall from the paper's reductions is chosen.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fairburst.sim.reproductions.result import Options, Progress, Reproduction, 
 from fairburst.sim.sink import Record
 from fairburst.sim.workload import DagJob
 
-MOST_LARGE_GROWTH = 0.161  # §V-B: large jobs whose completion grows, grow by so much
+MOST_LARGE_GROWTH = 0.161  # §V-B: growth of the completion times of those large jobs that take longer
 MOST_MAKESPAN = 1.05
 SEEDS = 20
 FLOORS = (0.0, 0.04, 0.08, 0.10, 0.15)
@@ -30,7 +30,7 @@ MEAN_SECONDS = sum(PROGRAMS.values()) / len(PROGRAMS)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One figure of the paper: how many of 20 jobs are small, of which programs, and the reduction of small jobs' completion."""
+    """One figure of the paper: the number of small jobs among 20, the programs, and the reduction of small jobs' completion."""
 
     name: str
     small: int
@@ -55,7 +55,7 @@ SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One choice of everything that is open. by_work: a job is small by its work, not by its request."""
+    """One choice for all open questions. by_work: whether a job is small by its work instead of its request."""
 
     floor: float
     step_seconds: float
@@ -64,7 +64,7 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """Return the choice in words."""
+        """Return a description of the choice."""
         order = "smallest first" if self.smallest_first else "in order"
         return f"floor {self.floor:.0%}, step {self.step_seconds:g} s, {order}, small by {'work' if self.by_work else 'request'}"
 
@@ -105,7 +105,7 @@ def evaluate(variant: Variant, setting: Setting, seeds: Sequence[int], capacity:
 
 
 def shortfall(results: Sequence[Result]) -> float:
-    """Return by how much the reductions miss the paper's, on average over the settings."""
+    """Return the mean shortfall of the reductions from the paper's, over the settings."""
     return float(np.mean([max(0.0, setting.reduction - one.reduction) for setting, one in zip(SETTINGS, results, strict=True)]))
 
 
@@ -115,7 +115,7 @@ def may_be_chosen(results: Sequence[Result]) -> bool:
 
 
 def reproduce(options: Options, progress: Progress) -> Reproduction:
-    """Choose on the first half of the seeds, report the paper's rules and the chosen ones on the other half."""
+    """Choose on the first half of the seeds. Report the paper's rules and the chosen variant on the other half."""
     seeds = range(options.seed, options.seed + (4 if options.quick else SEEDS))
     choosing, reporting = seeds[: len(seeds) // 2], seeds[len(seeds) // 2 :]
     variants = (PAPER, replace(PAPER, floor=0.1)) if options.quick else VARIANTS

@@ -1,4 +1,5 @@
-// The page's state, kept by server-sent events, and which page is shown. A page is drawn again when its state changes, at most once a second.
+// The state of the pages, updated by server-sent events, and the choice of the page. A page is drawn again when its state changes, at most
+// once a second.
 import { el } from "./page.js";
 import { now } from "./now.js";
 import { advice, jobPage, queuePage } from "./queue.js";
@@ -26,7 +27,7 @@ function draw() {
   if (fresh) scrollTo(0, 0);
 }
 
-// Each drawing replaces the page, so the link or field that had the focus is found again.
+// Each drawing replaces the page, so it gives the focus back to the link or field that had it.
 function keepingFocus(work) {
   const was = document.activeElement, inside = main.contains(was), cursor = was?.selectionStart ?? null;
   const scrolled = [...main.querySelectorAll(".scroll")].map((one) => one.scrollLeft);

@@ -1,4 +1,4 @@
-// Bursts as windows on a time line, from the opening to the deadline; those of a period are drawn again as often as they come.
+// Bursts as windows on a time line, from the opening to the deadline. A periodic queue has a window in each period.
 import { badge, card, el, queueLink, showAll, span } from "./page.js";
 
 const LANES = 12, WIDEST_TICKS = 8;

@@ -1,4 +1,4 @@
-// The first page: capacity, bursts on a time line, what waits, and every queue against its fair share.
+// The first page: capacity, bursts on a time line, waiting work, and every queue against its fair share.
 import { bursts } from "./bursts.js";
 import { amount, amounts, badge, bar, card, el, heading, ofWhole, part, percent, queueLink, queueName, showAll } from "./page.js";
 

@@ -1,4 +1,4 @@
-// Elements, amounts and times: what every page uses. Text from the cluster only ever becomes text nodes.
+// Elements, amounts and times for all pages. Text from the cluster becomes text nodes only.
 
 export function el(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
@@ -23,7 +23,7 @@ export function amount(name, value) {
   return `${round(value)} ${name}`;
 }
 
-// Without its unit where the unit follows anyway: "24 of 64 cores".
+// An amount without its unit, for texts in which the unit follows: "24 of 64 cores".
 export const ofWhole = (name, value, whole) => `${/^(memory|ephemeral-storage)$/.test(name) ? amount(name, value) : round(value)} of ${amount(name, whole)}`;
 
 const round = (value) => (value >= 100 ? Math.round(value) : Math.round(value * 100) / 100).toLocaleString("en");
@@ -37,7 +37,7 @@ export function span(seconds) {
   return left >= 120 ? `${Math.round(left / 60)} min` : `${left} s`;
 }
 
-// The largest part of the pool's capacity that an amount takes in any one resource.
+// The largest fraction of the pool's capacity that an amount takes of any resource.
 export function part(found, capacity) {
   const parts = Object.entries(found).map(([name, value]) => (capacity[name] > 0 ? value / capacity[name] : 0));
   return Math.max(0, ...parts);

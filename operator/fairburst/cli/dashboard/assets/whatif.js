@@ -1,4 +1,4 @@
-// What a change of capacity, weights or queues would do, by deciding again. Nothing is written.
+// The effect of changed capacity, weights or queues, found by deciding again. Nothing is written.
 import { ask, breakable, card, el, heading, percent, queueOptions } from "./page.js";
 
 const HINT = "For example: capacity -25% is a quarter of the nodes gone, cpu=+50% half as many cores more. Several fields together are one change.";
