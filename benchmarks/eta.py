@@ -2,7 +2,7 @@
 
     python -m benchmarks.eta [--seeds 21,22] [--only swim-2009]
 
-Prints the table of docs/forecast.md. The traces of SWIM and Azure are read from ../shared/data; the stage lists are generated. A seed
+Prints the table of docs/benchmarks.md. The traces of SWIM and Azure are read from ../shared/data; the stage lists are generated. A seed
 chooses the part of the trace, the queue of each job, and how much longer or shorter each stage runs than in the trace. Seeds 1 to 12 were
 used while this was made, and the table has others.
 """
