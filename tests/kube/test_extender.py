@@ -99,7 +99,7 @@ def test_large_batch_pods_are_kept_from_nodes_for_a_burst_and_nobody_else_is() -
     site.table.keep([BURST])
     assert site.table.kept_by == {"n0": "burst/queue"}, "whole once its batch work has ended: n2 and n3 will not be"
     left, failed, answer = site.filter("batch", "n0", "n1", "new")
-    assert (left, failed, answer) == (["n1", "new"], {"n0": "kept free for the burst of burst/queue"}, Answer.OURS)
+    assert (left, failed, answer) == (["n1", "new"], {"n0": "kept free for a burst"}, Answer.OURS)
     for others in ("small", "burst", "elsewhere"):
         assert site.filter(others, "n0", "n1")[0] == ["n0", "n1"]
     assert site.scores("small", "n2", "n1", "n0") == {"n1": 5, "n2": 10}, "what may go there goes there last"

@@ -48,6 +48,8 @@ class _Question(msgspec.Struct, rename="pascal"):
     node_names: msgspec.Raw = msgspec.Raw()
 
 
+KEPT = "kept free for a burst"  # kube-scheduler repeats it in an event of the pod, so it names no other tenant's queue
+
 _questions = msgspec.json.Decoder(_Question)
 _names = msgspec.json.Decoder(list[str])
 
@@ -59,8 +61,7 @@ def filtered(body: bytes, table: NodeTable) -> tuple[bytes, Answer]:
         return b'{"NodeNames":%b}' % bytes(names), Answer.NEUTRAL
     asked = _decoded(names)
     kept = table.kept_by.keys() & asked
-    why = {queue: f"kept free for the burst of {queue}" for queue in set(table.kept_by.values())}
-    failed = {name: why[queue] for name, queue in table.kept_by.items() if name in kept}
+    failed = dict.fromkeys(kept, KEPT)
     left = list(filterfalse(kept.__contains__, asked))
     return msgspec.json.encode({"NodeNames": left, "FailedNodes": failed}), Answer.OURS if failed else Answer.NEUTRAL
 

@@ -117,7 +117,7 @@ def _enforced(entry: QueueEntry, decision: QueueDecision, obstacles: Sequence[Ob
         worst = min(obstacles, key=lambda obstacle: not obstacle.blocks)
         return ConditionValue("Enforced", "False", worst.reason, " ".join(obstacle.message for obstacle in obstacles))
     if decision.guarantee_class is None:
-        return ConditionValue("Enforced", "True", "Floor", "rejected: the namespace runs at the floor in the lowest class.")
+        return ConditionValue("Enforced", "True", "Floor", "rejected: the namespace has its floor and idle capacity, in the lowest class.")
     return ConditionValue("Enforced", "True", entry.mode.name, entry.mode.sentence)
 
 
