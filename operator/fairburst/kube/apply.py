@@ -98,7 +98,7 @@ class Applier:
     async def _quota(self, write: QuotaWrite) -> None:
         """Write spec.hard, then status.hard: admission enforces the latter, and kube-controller-manager copies slowly when many change.
 
-        Never side by side: that controller would put the former spec.hard over a status that came first.
+        Not concurrently: the controller would overwrite a status that came first with the former spec.hard.
         """
         collection = f"/api/v1/namespaces/{write.namespace}/resourcequotas"
         path = f"{collection}/{write.name}"

@@ -1,8 +1,8 @@
 """Boundaries around single objects: an error that one object causes concerns that object alone.
 
 Each step of a round that treats objects one by one does so inside `Containment.object`. An exception there is logged once for each cause,
-counted, and remembered as the object's problem, which becomes its Ready condition; the step goes on with the next object, and what the
-cluster holds for this one stays as it is.
+counted, and remembered as the object's problem, which becomes its Ready condition. The step continues with the next object, and the
+cluster's state for this one stays as it is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Containment:
 
     Attributes
     ----------
-    failures : how often an error was contained, by step, since the process began.
+    failures : how often an error was contained, by step, since the caller last cleared it.
     problems : namespace to sentence, for the errors of the present round.
     """
 
@@ -39,14 +39,14 @@ class Containment:
 
     @contextmanager
     def object(self, step: str, namespace: str) -> Iterator[None]:
-        """Contain any exception of the block. `step`: what is done to the object; `namespace`: whose problem it becomes."""
+        """Contain any exception of the block. `step`: what is done to the object; `namespace`: the one whose problem it becomes."""
         try:
             yield
         except Exception as error:
             self.note(step, namespace, error)
 
     def note(self, step: str, namespace: str, error: Exception) -> None:
-        """Count the error and make it the namespace's problem; log it where its cause is new."""
+        """Count the error and make it the namespace's problem; log it if its cause is new."""
         self.failures[step] += 1
         problem = f"{type(error).__name__}: {error}"[:LONGEST_TEXT]
         self.problems[namespace] = f"fairburst could not {step} this queue and left it as it was: {problem}. Please report this as a bug."

@@ -23,7 +23,7 @@ class UndecidableError(Exception):
 def culprits(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, wall: float) -> dict[str, Exception]:
     """Return the queues by name with the error that each causes alone, with or without its memory.
 
-    Linear in the queues, a millisecond each; paid once for each broken object, not in every round.
+    Linear in the queues, with two decisions at most for each; paid once for each broken object, not in every round.
     """
     remembered = dict(memory.queues)
     found: dict[str, Exception] = {}

@@ -52,7 +52,7 @@ from fairburst.telemetry.log import event
 
 logger = logging.getLogger(__name__)
 
-UNSURE_SECONDS = 1.0  # after a write: then its arrival is checked once more
+UNSURE_SECONDS = 1.0  # time after a write at which its arrival is checked once more
 
 
 class Engine:
@@ -135,14 +135,14 @@ class Engine:
         self._statuses.look_again(write.entry.namespace, now)
 
     def suggest(self, suggestions: Suggestions, plan: RoundPlan, wall: float, now: float) -> None:
-        """Look for a suggestion for one observed queue after a round, and at its status again where there is a new one."""
+        """Look for a suggestion for one observed queue after a round; if there is a new one, look at its status again."""
         namespace = suggestions.look(plan, self.memory, self._policy, wall, now)
         if namespace is not None:
             self._statuses.suggestions = suggestions.of
             self._statuses.look_again(namespace, now)
 
     def forecast(self, starts: Mapping[str, StartForecast], queues: Mapping[str, QueueForecast], wall: float, now: float) -> None:
-        """Take what is forecast of all queues, and look again at the statuses of those for which it says something new."""
+        """Replace the forecasts of all queues, and look again at the statuses of those whose forecast has changed."""
         for queue in self.forecasts.replace(starts, queues, wall):
             self._statuses.look_again(queue.partition("/")[0], now)
 
@@ -152,7 +152,7 @@ class Engine:
         """Compute one round. `wall` is seconds since the epoch, `now` monotonic seconds.
 
         Queues on which the core cannot decide are left as they are, with a condition that says so, and the others are decided on without
-        them. Raises where the others cannot be decided on either; the next round then looks at everything.
+        them. Raises if the others cannot be decided on either; the next round then looks at everything.
         """
         self._in_trouble |= self.contained.problems.keys()
         self.contained.begin_round()
@@ -160,7 +160,7 @@ class Engine:
         changes = self._cluster.look(view)
         changes.everything |= self._unfinished
         self._unfinished = True
-        while True:  # each time without at least one queue more: the next queue of its namespace may be no better
+        while True:  # each pass leaves out at least one more queue: the next queue of its namespace may fail too
             try:
                 plan = self._round(view, changes, wall, now)
             except UndecidableError as failure:
@@ -171,7 +171,7 @@ class Engine:
             return plan
 
     def _follow_clock(self, wall: float, now: float) -> None:
-        """After a step of the wall clock, move the remembered times, and look at everything."""
+        """Shift the remembered times after a step of the wall clock, and look at everything."""
         step = self._wall_clock.step(wall, now)
         if step:
             event(logger, logging.WARNING, "the wall clock stepped, open windows and accounts go on as before", seconds=round(step, 1))

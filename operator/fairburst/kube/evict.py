@@ -1,8 +1,8 @@
-"""Evicts pods through the Eviction API, one request a pod, concurrently with the rounds. Decides nothing.
+"""Evicts pods through the Eviction API, one request per pod, concurrently with the rounds. Decides nothing.
 
-The API server applies disruption budgets and grace periods: a refused pod stays, and the next round chooses others. Each eviction is
-followed by an Event on the pod, after the evictions that still wait, and several of them by one on the pods' Job or other controller, which
-is there when the pods are gone.
+The API server applies disruption budgets and grace periods: a refused pod stays, and the next round chooses others. Each evicted pod gets
+an Event once no eviction waits. Its controller, such as a Job, gets one Event for several evictions, because it still exists when the pods
+are gone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fairburst.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
-CONCURRENT_EVICTIONS = 16  # half as many as rounds may write at a time: these continue meanwhile
+CONCURRENT_EVICTIONS = 16  # half as many as a round may write at a time, because rounds continue meanwhile
 REASON = "Reclaimed"
 
 

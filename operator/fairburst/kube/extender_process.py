@@ -1,6 +1,7 @@
 """`fairburst extender`: live copies of nodes, pods and queues, the table made of them, and the server; ended cleanly on SIGTERM.
 
-A process of its own, so that a round of the operator never delays kube-scheduler. It writes nothing and needs no Lease: any number may run.
+It is a separate process, so that a round of the operator never delays kube-scheduler. It writes nothing and needs no Lease: any number may
+run.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ CHOOSE_SECONDS = 1.0  # between two choices of kept nodes while room is held: wo
 
 
 def run(config: Config) -> int:
-    """Run the extender until SIGTERM or SIGINT; the exit code."""
+    """Run the extender until SIGTERM or SIGINT; return the exit code."""
     set_up(config.log.level, config.log.json_lines)
     try:
         asyncio.run(_main(config))
@@ -83,7 +84,7 @@ class Extender:
             await self._server.stop()
 
     def unready(self) -> str | None:
-        """Why nothing is answered yet, or None."""
+        """Return why no request is answered yet, or None."""
         return None if self._ready else "caches are not complete yet"
 
     def unhealthy(self) -> str | None:
@@ -93,7 +94,7 @@ class Extender:
     async def _keep_choosing(self) -> None:
         for informer in self._informers:
             await informer.synced.wait()
-        gc.freeze()  # what is cached now lives long: keep it out of collections
+        gc.freeze()  # the cached objects live long: keep them out of garbage collections
         self._ready = True
         event(logger, logging.INFO, "ready", nodes=len(self._nodes))
         while True:

@@ -1,9 +1,8 @@
 """The level-triggered scheduling loop: events mark namespaces as changed, a round decides on the current state and writes the difference.
 
-A round starts a debounce time after the first event (many events make one round) and after a pause that is proportional to the length of
-the last round, at once after an urgent event unless the last round was planned just before, at the next known boundary, and at least every
-few seconds. It runs on one event loop, so the view cannot change
-during a round.
+A round starts a debounce time after the first event, so that many events make one round, and after a pause that is proportional to the
+length of the last round. After an urgent event it starts at once, unless the last round was planned just before. Without events it starts
+at the next known boundary, and at least every few seconds. It runs on one event loop, so the view cannot change during a round.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ logger = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0  # after a round with a failed write
 QUIET_SECONDS = 10.0  # after a failed write a round plans the same again, which is not logged
 UNREADY_AFTER = 3  # failed rounds in a row
-PAUSE_RATIO = 9.0  # pause after a round, in times of its own length: rounds take a tenth of a core at most,
-LONGEST_PAUSE_SECONDS = 0.25  # unless they are so long that events would wait longer than this
+PAUSE_RATIO = 9.0  # pause after a round, as a multiple of its length: rounds take a tenth of a core at most
+LONGEST_PAUSE_SECONDS = 0.25  # bounds that pause after a long round, so that events do not wait longer
 CLOCK = time.time
 
 
@@ -85,7 +84,7 @@ class SchedulingLoop:
     async def run(self) -> None:
         """Run rounds until `finish`. An unexpected error in one is logged and counted; the next starts from the current view."""
         due = 0.0
-        self.progressed()  # of the first round, too, it is asked how long it takes
+        self.progressed()  # the health check measures from here how long the first round takes
         while True:
             await self._wait(due)
             if self._finishing:
@@ -114,7 +113,7 @@ class SchedulingLoop:
     def _failed(self, error: Exception) -> float:
         """Note a failed round; return the seconds until the next one if no event comes first, which grow with each failure.
 
-        One traceback for a cause.
+        Each cause is logged once with its traceback.
         """
         self.failed_in_a_row += 1
         self._metrics.round_failures.inc()
@@ -134,7 +133,7 @@ class SchedulingLoop:
         longest = time.monotonic() + self._config.interval_seconds
         timeout = max(0.0, min(due, longest) - time.monotonic())
         try:
-            async with asyncio.timeout(timeout):  # not wait_for: before Python 3.12 it may swallow that we are cancelled
+            async with asyncio.timeout(timeout):  # not wait_for, which may swallow a cancellation before Python 3.12
                 await self._dirty.wait()
         except TimeoutError:
             return
@@ -145,7 +144,7 @@ class SchedulingLoop:
                 await asyncio.wait_for(self._urgent.wait(), drained)
             except TimeoutError:
                 pass
-            else:  # urgent events may follow each other without a pause: other tasks of this process run between rounds
+            else:  # urgent events may follow each other without a pause: let other tasks of this process run between rounds
                 await asyncio.sleep(max(0.0, self._rest_until - time.monotonic()))
         self._metrics.reaction_seconds.observe(time.monotonic() - self._first_event)
 
@@ -157,7 +156,7 @@ class SchedulingLoop:
         since, self._first_event = min(self._first_event, started), math.inf
         try:
             plan = self._engine.round(self._view, CLOCK(), started)
-        finally:  # one that fails has held the event loop as well
+        finally:  # a failed round has blocked the event loop as well
             planned = time.monotonic()
             self._rest_until = planned + min(planned - started, self._config.debounce_milliseconds / 2000)
             self._paused_until = planned + min(PAUSE_RATIO * (planned - started), LONGEST_PAUSE_SECONDS)

@@ -13,7 +13,7 @@ POOL_LABEL = f"{GROUP}/pool"
 PRIORITY_LABEL = f"{GROUP}/pod-priority"  # on a namespace: the priority of its new pods
 HOLDS_LABEL = f"{GROUP}/holds"  # on a namespace: the kind of its new objects that wait for a release
 
-# Further queues of a namespace, beside its default one. Each has a lane: a number with a priority class, a quota and a label of its own.
+# Further queues of a namespace, besides its default one. Each has a lane: a number with a priority class, a quota and a label of its own.
 QUEUE_LABEL = f"{GROUP}/queue"  # on a pod: the queue that it asks for
 LANES = tuple(range(1, 9))
 LANE_LABELS = {lane: f"{GROUP}/queue-{lane}" for lane in LANES}  # on a namespace: the queue that has the lane

@@ -75,7 +75,7 @@ def run(config: Config, forecaster: Sequence[str] = ()) -> int:
 
 async def _main(config: Config, forecaster: Sequence[str]) -> None:
     stop = stopped_by_signal()
-    # A pod's name returns after a crash, and all processes of a machine share its name.
+    # A restarted container has the same host name, and so have all processes of one machine.
     identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
     rates = {"write_rate": config.writes.per_second, "write_burst": config.writes.burst}
     async with await ApiClient.connect(config.kubeconfig, config.context, **rates, agent=f"fairburst {identity}") as client:
@@ -153,7 +153,7 @@ class Operator:
         self._prepare_term()
 
     def _prepare_term(self) -> None:
-        """Create the parts of a term: an engine without memory, the saved memory, the loop and the writers."""
+        """Create the parts of a term of leadership: an engine without memory, the saved memory, the loop and the writers."""
         self._engine = ObservingEngine(self._config, self._namespace, decide if self._recorder is None else self._recorder.decide)
         self._engine.absence.begin(self._recent)
         for pod in self._pods.store.values():

@@ -92,7 +92,7 @@ class ObservingEngine(Engine):
         started = time.perf_counter()
         if observed != self._last_observed:
             self._suggestions.watch(frozenset(namespace for _, namespace, _ in observed), wall)
-            # Counts from the time when they were enforced stay.
+            # The counts from the time when these queues were enforced stay.
             self._shadow.queues.forget(observed.keys() - self._last_observed.keys())
         shadow = self._shadow.round(replace(view, changed_namespaces=self._missed), wall, now)
         self._shadow.suggest(self._suggestions, shadow, wall, now)

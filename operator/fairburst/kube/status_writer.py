@@ -49,7 +49,7 @@ class _Unpublished:
 
 
 class StatusWriter:
-    """Sends statuses and events of one term. `on_failure` asks for a round, which looks again at what failed."""
+    """Sends statuses and events of one term of leadership. `on_failure` asks for a round, which looks at the failed writes again."""
 
     def __init__(
         self, client: ApiClient, pool: str, metrics: Metrics, engine: Engine, queues: QueueWatch, *, on_failure: Callable[[], None]
@@ -114,7 +114,7 @@ class StatusWriter:
                 self._all_written.set()
 
     async def _next(self, unpublished: _Unpublished) -> None:
-        """One write."""
+        """Send one write."""
         write, answers = unpublished.status, unpublished.answers
         if write is None:
             what = unpublished.events.popleft()

@@ -1,4 +1,4 @@
-"""Times as objects hold them, to and from seconds since the epoch, cut at the bounds of `fairburst.bounds`."""
+"""Conversion of times in objects to and from seconds since the epoch, clipped to the bounds of `fairburst.bounds`."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def from_epoch(seconds: float) -> datetime:
 
 
 def to_text(seconds: float) -> str:
-    """Return the time as objects have it, such as 2026-01-01T00:00:00Z."""
+    """Return the time as objects contain it, such as 2026-01-01T00:00:00Z."""
     return from_epoch(seconds).isoformat().replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""Removes gates: one patch a pod, the most urgent queue's first, concurrently with the rounds. Decides nothing.
+"""Removes gates: one patch per pod, the most urgent queue's first, concurrently with the rounds. Decides nothing.
 
 A refused pod goes back to the planner, and the next round decides on the pod's current state.
 """

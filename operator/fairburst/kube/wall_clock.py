@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SMALLEST_STEP_SECONDS = 2.0  # below: slewing, which costs an account no more than it says
+SMALLEST_STEP_SECONDS = 2.0  # a smaller difference is slewing, which makes an account wrong by no more than that
 
 
 class WallClock:

@@ -1,4 +1,4 @@
-"""Creates Events on work that waits, beside the rounds and the other writes. `rounds/work_events.py` decides which."""
+"""Creates Events on work that waits, concurrently with the rounds and the other writes. `rounds/work_events.py` decides which."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOK_SECONDS = 2.0
 
 
 class WorkEventWriter:
-    """One per term. An Event that cannot be created is lost: the queue's status says the same."""
+    """One for each term of leadership. An Event that cannot be created is lost: the queue's status says the same."""
 
     def __init__(self, client: ApiClient, pool: str, metrics: Metrics, engine: Engine) -> None:
         self._client, self._pool, self._metrics, self._engine = client, pool, metrics, engine
@@ -27,7 +27,7 @@ class WorkEventWriter:
         self._forecasts = 0
 
     def note(self, plan: RoundPlan) -> None:
-        """Take the plan of the last round."""
+        """Store the plan of the last round."""
         self._plan, self._is_new = plan, True
 
     async def run(self) -> None:

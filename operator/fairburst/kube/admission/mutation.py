@@ -1,8 +1,8 @@
 """Patches for new pods and Jobs: the policies of kube/install/mutating_policies.py in Python. Pure functions.
 
 Like the policies, this module decides nothing. It copies the pod priority, the size threshold and the held kind from the status of the
-namespace's queue; the policies know priority and held kind by the namespace's labels. tests/t1/test_webhook.py applies both to one table
-of objects.
+namespace's queue; the policies read priority and held kind from the namespace's labels. tests/t1/test_webhook.py applies both to one
+table of objects.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Patch = list[dict[str, Any]]
 
 
 def governing(queues: Mapping[ObjectKey, Object], namespace: str, pool: str) -> tuple[str, Object] | None:
-    """Return kind and status of the namespace's governing queue in this pool, or None; its default queue where it has several."""
+    """Return kind and status of the namespace's governing queue in this pool, or None. Of several queues it is the default one."""
     for (kind, where, _), queue in sorted(queues.items()):
         status = queue.get("status") or {}
         if where == namespace and "podPriority" in status and pool_name(queue) == pool and not _has_lane(status):
@@ -35,7 +35,7 @@ def governing(queues: Mapping[ObjectKey, Object], namespace: str, pool: str) -> 
 
 
 def asked_queue(queues: Mapping[ObjectKey, Object], pod: Object, namespace: str, pool: str) -> tuple[str, Object] | None:
-    """Return kind and status of the further queue that a pod asks for by its label, or of the default queue as `governing` does."""
+    """Return kind and status of the further queue that the pod's label names; without one the default queue's, as `governing` does."""
     queue = queues.get(("ThroughputQueue", namespace, asks_for(pod["metadata"].get("labels"))))
     status = (queue or {}).get("status") or {}
     if queue is not None and pool_name(queue) == pool and _has_lane(status):

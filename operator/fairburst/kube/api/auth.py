@@ -27,7 +27,7 @@ ReadToken = Callable[[bool], str | None]
 class Credentials:
     """An endpoint and its credentials. `read_token(force)` may block (file, plug-in); `force` discards cached credentials.
 
-    in_pod: they are those of the service account of the pod in which this process runs.
+    in_pod: the credentials are those of this pod's service account.
     """
 
     server: str
@@ -62,7 +62,7 @@ class TokenCache:
         self._read_at = float("-inf")
 
     def stale(self, max_age_seconds: float = TOKEN_MAX_AGE_SECONDS) -> bool:
-        """Whether `refresh` should be called before the next request."""
+        """Return whether `refresh` should be called before the next request."""
         return time.monotonic() - self._read_at > max_age_seconds
 
     def refresh(self, force: bool = False) -> None:
@@ -77,8 +77,9 @@ class TokenCache:
 
 
 def load_credentials(kubeconfig: str | None, context: str | None = None) -> Credentials:
-    """Return the credentials of a kubeconfig file. Without one: of the files in $KUBECONFIG, else of the pod's service account, else of
-    ~/.kube/config. May block.
+    """Return the credentials of a kubeconfig file. May block.
+
+    Without a file they come from those in $KUBECONFIG, else from the pod's service account, else from ~/.kube/config.
 
     Raises
     ------
@@ -113,7 +114,7 @@ def from_service_account(directory: Path | None = None) -> Credentials:
 
 
 def from_kubeconfig(path: str, context: str | None = None) -> Credentials:
-    """Return the credentials that `kubectl` would use, including exec plug-ins and OIDC. `path` may be several, separated as in $PATH."""
+    """Return the credentials that `kubectl` would use, including exec plug-ins and OIDC. `path` may list several files, as $PATH does."""
     path = os.pathsep.join(os.path.expanduser(each) for each in path.split(os.pathsep))
     try:
         from kubernetes import client as kubernetes_client  # noqa: PLC0415 (36 MB, and not needed in a pod)

@@ -1,4 +1,4 @@
-"""The first answer of the API server: a process that starts without one says so once, and not for each of its watches."""
+"""Wait for the API server's first answer, so that a process logs an absent server once and not for each of its watches."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ LONGEST_PAUSE_SECONDS = 10.0
 async def first_answer(client: ApiClient, stop: asyncio.Event) -> None:
     """Return once the API server has answered, or `stop` is set.
 
-    In a pod this waits, because a restart would only add the kubelet's delay. Elsewhere a person waits, or a wrong kubeconfig is in use.
+    In a pod it waits, because a restart would only add the kubelet's delay. Elsewhere it raises, because a person waits.
 
     Raises
     ------
-    ApiError : outside of a pod, the server cannot be reached, or does not know the user.
+    ApiError : outside of a pod, the server cannot be reached or does not know the user.
     """
     pause = 0.25
     while not stop.is_set():
@@ -33,7 +33,7 @@ async def first_answer(client: ApiClient, stop: asyncio.Event) -> None:
             if pause < 1:
                 event(logger, logging.WARNING, "waiting for the API server", problem=str(error))
         except ApiError:
-            return  # it answers; what it refuses is told by those who need it
+            return  # the server answers; callers report the requests that it refuses
         else:
             return
         pause = min(max(1.0, 2 * pause), LONGEST_PAUSE_SECONDS)

@@ -201,7 +201,7 @@ class Informer(Generic[T]):
         self._on_change()
 
     async def _went_back(self) -> bool:
-        """Whether the server's version is lower than the last known one, as after a restore of etcd. The watch would then stay silent."""
+        """Return whether the server's version is lower than the last known one, as after a restore of etcd. The watch would stay silent."""
         page = self._page(await self._client.get(self.path, {**self._params, "limit": "1"}))
         self.last_contact = time.monotonic()  # a watch in a quiet collection has its next line in a minute
         return self._rewound(page.metadata.resource_version)
@@ -256,7 +256,7 @@ class Informer(Generic[T]):
         return True
 
     def _is_behind(self, key: Key, new: T) -> bool:
-        """Whether an event is older than the version that `observe` stored. Forgets that version once the watch has reached it."""
+        """Return whether an event is older than the version that `observe` stored. Forgets that version once the watch has reached it."""
         version = _number(new.metadata.resource_version)
         if version is not None and version < self._ahead[key]:
             return True
@@ -363,7 +363,7 @@ class Informer(Generic[T]):
 
 
 def silence(informers: Iterable[Informer[Any]]) -> str | None:
-    """Name the informers that were last heard of long before another one; None where there are none.
+    """Return a sentence that names the informers that were last heard of long before another one; None if there are none.
 
     All of them fall silent when the API server is away, up to a minute apart. A restart would then only lose the caches.
     """

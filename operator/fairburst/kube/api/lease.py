@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 API_VERSION = "coordination.k8s.io/v1"
 LONGEST_LEASE_SECONDS = 60.0  # upper bound for the duration that another holder's Lease declares
 JITTER = 0.2  # as in client-go, so that replicas that start together do not send their requests together
-LEAST_PAUSE = 0.1  # of the retry time, after a turn that took longer than it
+LEAST_PAUSE = 0.1  # fraction of the retry time, after a turn that took longer than the retry time
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Candidacy:
         return self._renewed_at + self._times.renew_deadline
 
     def leads(self, now: float) -> bool:
-        """Whether this replica may write."""
+        """Return whether this replica may write."""
         return now < self.writes_until
 
     def read(self, record: LeaseRecord | None, now: float) -> None:
@@ -128,10 +128,10 @@ class Candidacy:
         return LeaseRecord("", 1.0, self._stored.acquired, None, self._stored.transitions, self._stored.version)
 
     def pause(self, began: float, now: float, jitter: float) -> float:
-        """Return the seconds until the next turn, at most until the right to write or the Lease ends. `began`: time at which the last turn
-        began. jitter: in [0, 1].
+        """Return the seconds until the next turn, at most until the right to write or the Lease ends.
 
-        The retry time counts from then: with answers as slow as two seconds, a pause after each would leave no time for other writes.
+        began: start of the last turn. The retry time counts from it, because a pause after each slow answer would leave no time for other
+        writes. jitter: in [0, 1].
         """
         wait = max(LEAST_PAUSE * self._times.retry, self._times.retry * (1 + JITTER * jitter) - (now - began))
         ends = self.writes_until if self.leads(now) else self.free_at

@@ -1,8 +1,7 @@
 """The parts of Kubernetes objects that fairburst reads, as msgspec structs.
 
-Decoding skips unknown fields, which is why a pod costs 9 microseconds and not a millisecond. The garbage collector does not track structs:
-a full collection takes 5 ms with 10,000 of them, but 335 ms with 10,000 dictionaries. Never change a struct in place: the informer's store
-hands out the object itself.
+Decoding skips unknown fields, which makes it about a hundred times faster. The garbage collector does not track structs, so that a full
+collection stays short with thousands of pods. Never change a struct in place: the informer's store hands out the object itself.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 LIVE_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}  # parameters of a list or watch of pods that have not ended
 # Condition and reason that the API server writes into a pod that it evicts.
 DISRUPTION = "DisruptionTarget"
-# Finalizer of a Job's pod until the Job controller has counted its end, about a second after it.
 JOB_CONTROLLER = "kubernetes.io/job-controller"
-# Values of a Job's or JobSet's spec.managedBy that mean what an absent one means.
+# Values of a Job's or JobSet's spec.managedBy that are equivalent to an absent one.
 OWN_CONTROLLERS = (JOB_CONTROLLER, "jobset.sigs.k8s.io/jobset-controller")
+# Finalizer of a Job's pod until the Job controller has counted its end, about a second after it.
 JOB_TRACKING = "batch.kubernetes.io/job-tracking"
 
 
@@ -232,7 +231,7 @@ class Node(Object):
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
     def has_labels(self, wanted: Mapping[str, str]) -> bool:
-        """Whether the node has all of these labels with these values, as a node selector requires."""
+        """Return whether the node has all of these labels with these values, as a node selector requires."""
         labels = self.metadata.labels or {}
         return all(labels.get(key) == value for key, value in wanted.items())
 

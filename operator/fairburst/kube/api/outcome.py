@@ -1,4 +1,4 @@
-"""Counting of write outcomes. A failed write is not raised: the next round sees the difference. `retry.py` logs and paces failures."""
+"""Count the outcomes of writes. A failed write is not raised: the next round sees the difference. `retry.py` logs and paces failures."""
 
 from __future__ import annotations
 

@@ -30,10 +30,10 @@ FREE_CONFLICTS = 2
 LEAST_PER_SECOND = 5.0
 FULL_PER_SECOND = 300.0
 TROUBLE_BEGINS, MOST_TROUBLE = 10, 16  # consecutive failures from which all writes slow down, and their largest count
-TOGETHER_SECONDS = 0.2  # whose writes may be sent at once: the pods of a burst are offered together
-OTHERS_FIRST_SECONDS = 2.0  # for so long a slow API server gets only writes that have not failed yet
+TOGETHER_SECONDS = 0.2  # writes of this time may be sent at once: the pods of a burst are offered together
+OTHERS_FIRST_SECONDS = 2.0  # time for which a slow API server gets only writes that have not failed yet
 LOG_PAUSE_SECONDS = (10.0, 300.0)
-CAUSE_ENDS_SECONDS = 600.0  # a cause that was absent for so long is logged as a new one
+CAUSE_ENDS_SECONDS = 600.0  # a cause that was absent for this time is logged as a new one
 MOST_REMEMBERED = 20_000
 
 _SUBRESOURCES = frozenset({"status", "eviction"})
@@ -41,7 +41,7 @@ _SUBRESOURCES = frozenset({"status", "eviction"})
 
 @dataclass(slots=True)
 class _Failing:
-    """An object whose last write failed. path: of that write, because an object and its status fail separately."""
+    """An object whose last write failed. path: the path of that write, because an object and its status fail separately."""
 
     path: str
     failures: int
@@ -123,7 +123,7 @@ class WriteRetries:
             return 0.0
         temporary = error.transient or overtaken
         longest = LONGEST_PAUSE_SECONDS if temporary else LONGEST_PAUSE_AFTER_REFUSAL_SECONDS
-        if self._trouble >= TROUBLE_BEGINS:  # at the lowest rate, each object gets a turn in any order of the writers' offers
+        if self._trouble >= TROUBLE_BEGINS:  # gives each object a turn at the lowest rate, in whatever order writers offer them
             longest = max(longest, 2.0 * len(self._failing) / LEAST_PER_SECOND)
         pause = min(longest, FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 20)) * random.uniform(0.5, 1.0)  # noqa: S311 (no secret)
         return max(pause, error.retry_after) if isinstance(error, TooManyRequests) else pause
@@ -153,7 +153,7 @@ class WriteRetries:
 
 
 def is_overtaken(method: str, error: ApiError) -> bool:
-    """Whether the object changed between the read and the write. JSON patches test what they replace: a failed test is Invalid."""
+    """Return whether the object changed between the read and the write. JSON patches test replaced values: a failed test is Invalid."""
     return isinstance(error, NotFound | Conflict) or (method == "PATCH" and isinstance(error, Invalid) and "test" in error.message.lower())
 
 

@@ -1,6 +1,6 @@
 """Text under one key of a ConfigMap, for state that must survive a restart.
 
-Errors are left to the caller, because it depends on the content whether unreadable state is replaced or left alone.
+Callers handle the errors, because it depends on the content whether unreadable state is replaced or left alone.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import asyncio
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import AlreadyExists, NotFound, TooManyRequests, Unavailable
 
-# Time between two saves of state that changes all the time. With the round before a save, a take-over finds it at most 5 s old.
+# Time between two saves of state that changes all the time. With the round before a save, a take-over finds state at most 5 s old.
 SAVE_SECONDS = 4.0
 READ_RETRY_SECONDS = (0.2, 1.0, 3.0)  # an API server that has just started, or is overloaded for a moment, soon answers
 
 
 def memory_name(pool: str) -> str:
-    """Return the name of the ConfigMap with the committed capacity and the memory of DRESS, one key each."""
+    """Return the name of the ConfigMap with the committed capacity and the memory of DRESS and of reclaim, one key each."""
     return f"fairburst-memory-{pool}"
 
 

@@ -1,1 +1,1 @@
-"""From levels to what holds them on the cluster: quotas, pod priorities, resync. Plans only; `apply.py` sends."""
+"""The enforcement of levels on the cluster: quotas, pod priorities, resync. Plans only; `apply.py` sends."""

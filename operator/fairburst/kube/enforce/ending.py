@@ -40,8 +40,8 @@ def grace_to_give(pod: Pod, longest: float) -> int | None:
 def comes_free(pod: Pod, asked_until: float | None, horizon: float, wall: float) -> bool:
     """Return whether a pod that is being deleted leaves its room in time.
 
-    asked_until: until when reclaim, which evicted it, counts on its end; None for a pod that others delete. horizon: by when the room is
-    needed. wall: now. All in seconds since the epoch.
+    asked_until: time until which reclaim, which evicted the pod, counts on its end; None for a pod that others delete. horizon: time at
+    which the room is needed. wall: now. All in seconds since the epoch.
     """
     if pod.metadata.deletion_timestamp is None:
         return False

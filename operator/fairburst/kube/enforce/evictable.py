@@ -11,7 +11,7 @@ from fairburst.kube.names import RECLAIMABLE_ANNOTATION
 
 
 def evictable(pod: Pod, job: Job | None) -> bool:
-    """Return whether the pod's eviction causes no failure. `job`: the Job of the name that its controller has, if any."""
+    """Return whether the pod's eviction causes no failure. `job`: the Job with its controller's name, if any."""
     if pod.unmanaged:
         return False
     owner = controller_of(pod.metadata)

@@ -16,13 +16,16 @@ from fairburst.kube.times import to_epoch
 
 WINDOW_SECONDS = 120.0  # beyond a window's deadline
 SLACK_SECONDS = 1800.0
-RENEWAL = 0.5  # of SLACK_SECONDS or WINDOW_SECONDS: an annotation is renewed this long before it expires
+RENEWAL = 0.5  # fraction of SLACK_SECONDS or WINDOW_SECONDS: an annotation is renewed this long before it expires
 NOTES = (EXPIRES_ANNOTATION, LASTING_ANNOTATION)
 
 
 @dataclass(frozen=True, slots=True)
 class Temporary:
-    """A quota's temporary part. `until`: the window's deadline, or None for slack; seconds since the epoch. `lasting`: by quota key."""
+    """A quota's temporary part.
+
+    `until`: the window's deadline in seconds since the epoch, None for slack. `lasting`: the quantities that stay, by quota key.
+    """
 
     until: float | None
     lasting: Mapping[str, str]
@@ -53,7 +56,7 @@ def notes(temporary: Temporary | None, present: Mapping[str, str], wall: float) 
 
 
 def _stored(present: Mapping[str, str]) -> float | None:
-    """Return when the quota's temporary part ends by its annotation; None without one, the past if it cannot be read."""
+    """Return when the quota's temporary part ends by its annotation; None without one, minus infinity if it cannot be read."""
     text = present.get(EXPIRES_ANNOTATION)
     if text is None:
         return None if LASTING_ANNOTATION not in present else -math.inf

@@ -52,7 +52,7 @@ def job_starts(
 
 
 def _early(item: ManagedNamespace, resources: Sequence[str]) -> list[float]:
-    """Return how far above the level whole Jobs start: some pods of the next one wait for the last ones of those before it."""
+    """Return how far above the level whole Jobs start: some pods of the next Job wait for the last pods of earlier ones."""
     pods = 0.0 if item.held_back else max(item.slack - FIRST_PODS, 0.0)
     return [pods * item.unit[name] for name in resources]
 
@@ -87,8 +87,10 @@ def _too_large_group(namespace: str, group: PodGroup, level: Sequence[float], po
 
 @dataclass(slots=True)
 class HoldTimes:
-    """Remember since when new work of a namespace is held, monotonic seconds: its label binds the policies, and the webhook reads the
-    queue's stored status."""
+    """Remembers since when new work of each namespace is held, in monotonic seconds.
+
+    Work is held once the namespace's label binds the policies and the queue's stored status says so to the webhook.
+    """
 
     _since: dict[str, float] = field(default_factory=dict)
 

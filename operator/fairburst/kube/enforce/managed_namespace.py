@@ -22,7 +22,7 @@ from fairburst.policy.arrays import FloatArray
 class ManagedNamespace:
     """A managed namespace in a round: its governing queue and that queue's row, if any, and the level of its quota.
 
-    `namespace`: its name; where it has several queues, the space of one of them. `lanes`: those of the other ones, for the default queue.
+    `namespace`: its name; the space of one queue if it has several. `lanes`: for the default queue, the lanes of the others.
     `unit`: the largest pod for which the quota always leaves room, by resource. `held_back`: room is kept from it for another's burst.
     `slack`: pods of that size above its level. `entitled`: amounts that it may use at once if it demands more; `bound_by_burst`: an armed
     burst limits these. `slots`: its greatest number of pods; None: any number.

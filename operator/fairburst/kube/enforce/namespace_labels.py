@@ -1,8 +1,8 @@
-"""The labels of a managed namespace. The API server's admission policies are bound by them, so that none reads a queue for a pod.
+"""The labels of a managed namespace. They bind the API server's admission policies, so that no policy reads a queue for a pod.
 
-`managed`: the namespace is fairburst's. `pool`: by which operator. `pod-priority`: which priority its new pods get. `holds`: which of its
-new objects wait for a release. `queue-1` and so on: its further queues by lane. Pure; docs/decisions/0241-policies-are-bound-by-labels.md
-tells why.
+`managed`: the namespace is fairburst's. `pool`: the operator that manages it. `pod-priority`: the priority of its new pods. `holds`: the
+kind of new objects that wait for a release. `queue-1` and so on: its further queues by lane. Pure.
+docs/decisions/0241-policies-are-bound-by-labels.md gives the reasons.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a queue needs to start the next of its work that starts whole: held Jobs in Suspend mode, groups of pods in Gate mode. Pure.
+"""The need of a queue's next work that starts whole: a held Job in Suspend mode, a group of pods in Gate mode. Pure.
 
-Where a queue's share does not hold it, the core raises the queue's level to it in turns (docs/decisions/0256).
+Where a queue's share is too small for it, the core raises the queue's level to this need in turns (docs/decisions/0256).
 """
 
 from __future__ import annotations
@@ -24,21 +24,23 @@ _NOTHING = 1e-3  # levels are in thousandths
 
 @dataclass(frozen=True, slots=True)
 class WholeWork:
-    """The work of a queue that waits to start whole: (M, K) what each part that may start `needs` at once, and (K,) what all of it `waits`
-    for, also parts that are not complete. Resource units."""
+    """The work of a queue that waits to start whole, in resource units.
+
+    needs: (M, K) requests of each part that may start. waits: (K,) requests of all parts, also of incomplete ones.
+    """
 
     needs: FloatArray
     waits: FloatArray
 
     def smallest(self, capacity: FloatArray, limits: Mapping[str, float], resources: Sequence[str]) -> FloatArray | None:
-        """Return the least need, by dominant share, of those that the pool (K,) and the queue's limits, by resource, can hold."""
+        """Return the least need, by dominant share, that fits the pool (K,) and the queue's limits by resource; None if none does."""
         most = np.minimum(capacity, [limits.get(name, math.inf) for name in resources])
         possible = self.needs[self.needs.any(axis=1) & (self.needs <= most).all(axis=1)]
         return possible[int(np.argmin(dominant_share(possible, capacity)))] if len(possible) else None
 
 
 def held_jobs(demand: NamespaceDemand, resources: Sequence[str]) -> WholeWork | None:
-    """Return the held Jobs and JobSets of a namespace; None where other work is beside them, which uses any share."""
+    """Return the held Jobs and JobSets of a namespace; None if it has other work, which uses any share."""
     if None in demand.created or not all(KINDS[one.owner.kind].suspends for one in demand.desired_pods):
         return None
     needs = np.array([[one.need.get(name, 0.0) for name in resources] for one in demand.held]).reshape(-1, len(resources))
@@ -46,7 +48,7 @@ def held_jobs(demand: NamespaceDemand, resources: Sequence[str]) -> WholeWork | 
 
 
 def gated_groups(namespace: str, gated: GatedPods, pods: PodIndex) -> WholeWork | None:
-    """Return the groups of a namespace behind our gate; None where it has other pods, which use any share."""
+    """Return the groups of a namespace behind our gate; None if it has other pods, which use any share."""
     groups = gated.groups_of(namespace)
     if sum(len(group.sizes) for group in groups) != pods.namespace(namespace).pods:
         return None
@@ -56,7 +58,7 @@ def gated_groups(namespace: str, gated: GatedPods, pods: PodIndex) -> WholeWork 
 
 
 def group_need(group: PodGroup, pods: PodIndex) -> FloatArray:
-    """Return what the group's gated pods need at once, (K,) resource units."""
+    """Return the sum of the requests of the group's gated pods, (K,) resource units."""
     requests = np.array([pods.requests(key) for key in group.gated], dtype=np.float64).reshape(-1, len(pods.resources))
     need: FloatArray = requests.sum(axis=0) / 1000
     return need
@@ -66,11 +68,11 @@ def next_start(
     work: WholeWork, demand: FloatArray, usage: FloatArray, granted: FloatArray | None, capacity: FloatArray, limits: Mapping[str, float],
     resources: Sequence[str],
 ) -> tuple[FloatArray | None, bool]:  # fmt: skip
-    """Return what a queue needs beyond its `usage` for its next start, and whether this has begun: what has been started and lacks pods,
-    else the smallest part.
+    """Return the need of a queue's next start beyond its `usage`, and whether that start has begun.
 
-    demand, usage: (K,) resource units; granted: the use up to which the core let a start begin; None: it let none. capacity: the same of
-    the part of the pool that a turn may take. A need of None: nothing waits that may have a turn.
+    The need is that of started work that lacks pods, else that of the smallest part; None if nothing waits that may have a turn. demand,
+    usage: (K,) resource units. granted: (K,) use up to which the core let a start begin; None if it let none. capacity: (K,) part of the
+    pool that a turn may take.
     """
     lacking = np.maximum(demand - work.waits - usage, 0.0)
     if granted is not None:
@@ -92,7 +94,7 @@ def highest_level(row: int, level: FloatArray, work: WholeWork | None, snapshot:
 
 
 def whole_work(holds: str | None, space: str, demand: NamespaceDemand, gated: GatedPods, pods: PodIndex) -> WholeWork | None:
-    """Return the work of a space that waits to start whole; None where other work is beside it. `holds`: as Mode.holds."""
+    """Return the work of a space that waits to start whole; None if the space has other work. `holds`: as Mode.holds."""
     if holds == "Jobs":
         return held_jobs(demand, pods.resources)
     return gated_groups(space, gated, pods) if holds == "Pods" else None

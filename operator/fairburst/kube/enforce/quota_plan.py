@@ -67,7 +67,7 @@ class Scope:
     classes: tuple[str, ...]
 
     def body(self) -> dict[str, Any]:
-        """Return it as a ResourceQuota's scopeSelector."""
+        """Return the scope as a ResourceQuota's scopeSelector."""
         return {"matchExpressions": [{"operator": self.operator, "scopeName": "PriorityClass", "values": list(self.classes)}]}
 
     def is_of(self, quota: ResourceQuota) -> bool:
@@ -99,8 +99,8 @@ class QuotaTarget:
     """The amounts that one quota (`name`) of a namespace should permit, by resource, in resource units.
 
     `level`: from the core, not below the floor. `unit`: the largest pod's requests. `slack`: pods of that size above the level.
-    `entitled`: least amounts to admit before a level follows: never urgent, and `strict` where they must not be exceeded.
-    `notes`: annotations that it should carry (None: not), and `renews`: whether they alone are worth a write.
+    `entitled`: least amounts to admit before a level follows; never urgent. `strict`: a quota above its target is lowered at once.
+    `notes`: annotations that it should carry, None for those to remove. `renews`: whether they alone are worth a write.
     `recount`: its spec should change, if by a byte, so that the quota controller counts its pods again.
     `counted`: requests of the existing pods, written as `used` with a new key.
     `pods`: its greatest number of pods; None: any number. `counted_pods`: the existing ones. `scope`: the pods that it counts.
@@ -158,7 +158,7 @@ class WriteOrder(enum.IntEnum):
 class QuotaWrite:
     """One quota to create, patch or replace. `hard` by quota key in canonical text; `used` for keys that are new to the quota.
 
-    `notes`: annotations, None for those to take off.
+    `notes`: annotations, None for those to remove.
     `size`: the change as a fraction of the old value, for ordering. `replace`: its scope differs, which only a new object repairs: it was
     changed by hand, or queues of the namespace have come or gone.
     """

@@ -55,7 +55,7 @@ REFUSED_SECONDS = 10.0  # a disruption budget that refuses one pod of a controll
 class PodEviction:
     """One eviction to send.
 
-    owner: uid of the object that a disruption budget's refusal concerns, the pod's controller. grace_seconds: how long the pod is given to
+    owner: uid of the pod's controller, or its own; a disruption budget's refusal concerns all pods of it. grace_seconds: the pod's time to
     end; None leaves it its own grace period. message: for the Events. controller: the pod's, as an Event names it; None without one.
     """
 
@@ -165,7 +165,7 @@ class Reclaimer:
         self._in_flight |= {one.key: one.uid for one in evictions}
 
     def refused(self, eviction: PodEviction, seconds: float, now: float) -> None:
-        """Note a refused eviction: the pods of its controller are left alone for so long, ten seconds at least. Others may be evicted."""
+        """Note a refused eviction: the pods of its controller are left alone for `seconds`, ten at least. Others may be evicted."""
         self._refused[eviction.owner] = max(self._refused.get(eviction.owner, -math.inf), now + max(seconds, REFUSED_SECONDS))
         self.not_done([eviction])
 
@@ -181,7 +181,7 @@ class Reclaimer:
         )
 
     def _claims(self, cluster: Cluster, found: Sequence[Owed], snapshot: ClusterSnapshot) -> list[Claim]:
-        """Return the owed amounts with the pods that wait for them, oldest first: pods that the scheduler may place on known nodes."""
+        """Return the owed amounts, each with the pods that wait for it and that the scheduler may place on known nodes, oldest first."""
         placement = Placement(cluster.nodes.values())
         by_namespace: dict[str, list[tuple[str, str, WaitingPod]]] = {cluster.space(snapshot, one.row): [] for one in found}
         for key, pod in cluster.pods.items() if by_namespace else ():
@@ -252,8 +252,10 @@ def _refilled(item: ManagedNamespace, cluster: Cluster) -> FloatArray:
 def _standing(
     snapshot: ClusterSnapshot, result: RoundResult, over: Sequence[ManagedNamespace], bound: Sequence[tuple[int, Request]], cluster: Cluster
 ) -> GiverState:
-    """Return the queues as givers. `bound`: row and request of each pod that does not come free; the round's usage still counts pods whose
-    eviction is in flight."""
+    """Return the queues as givers.
+
+    `bound`: row and request of each pod that does not come free. The round's usage would also count pods whose eviction is in flight.
+    """
     weight, use, refilled = (
         np.array([spec.weight for spec in snapshot.queues]),
         np.zeros_like(snapshot.usage),
@@ -301,7 +303,7 @@ def _seconds(text: str) -> float:
 
 
 def _why(one: Owed, snapshot: ClusterSnapshot, result: RoundResult, since: Mapping[str, float]) -> str:
-    """Return the end of the sentence that the victim's owner reads: the reason. It names no other queue and no size of it."""
+    """Return the reason that ends the sentence for the victim's owner. It names no other queue and no size of one."""
     resource = snapshot.resources[int(np.argmax(one.amount / np.maximum(snapshot.live_capacity, 1e-9)))]
     if one.ground is Ground.FAIR_SHARE:
         return f"the fair share of another queue, which has been owed {resource} since {_time(since[snapshot.queues[one.row].name])}"

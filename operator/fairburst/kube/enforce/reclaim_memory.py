@@ -1,4 +1,4 @@
-"""Reclaim's memory in the pool's ConfigMap: pods for which room was made, and queues that are short. A restart evicts no pod twice.
+"""Reclaim's memory in the pool's ConfigMap: pods for which room was made, and queues that are short. After a restart no room is made twice.
 
 It is written before evictions are sent, so that it covers every eviction. A memory that cannot be read is logged and replaced by an empty
 one: ending pods are still seen as such, so only the grace time and the pause after an attempt start again.
@@ -46,8 +46,11 @@ class SavedReclaim:
         return self._saved
 
     async def save(self, current: Callable[[], ReclaimMemory], *, ahead: bool = False) -> bool:
-        """Save the current memory if it differs; return whether the saved one is up to date. `ahead`: evictions wait for it, so it is saved
-        at once; otherwise every few seconds at most. One write at a time: an older one must not follow a newer one."""
+        """Save the current memory if it differs; return whether the saved one is up to date.
+
+        Saves every few seconds at most, but at once if evictions wait for it (`ahead`). Writes are sent one at a time, so that an older
+        memory never follows a newer one.
+        """
         async with self._writing:
             memory = current()
             if _kept(memory) == _kept(self._saved):

@@ -20,17 +20,16 @@ WINDOW_SECONDS = 15.0  # pods that wait for all this time are not part of the lo
 SURPLUS_GAIN = 0.5
 PRESSED_SECONDS = 5.0  # a quota that was full this recently is taken to be the limit of its queue
 FORGET_SECONDS = 60.0
-RATE_SECONDS = 60.0  # over which ends are averaged
-SOON_SECONDS = 20.0  # at most the pods that end within this time: a Job that starts early must not wait for long-running pods
+RATE_SECONDS = 60.0  # time over which ends are averaged
+SOON_SECONDS = 20.0  # the slack is at most the pods that end within this time: a Job that starts early must not wait for long-running pods
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
     """The present use of one quota, in pods of the queue's largest size.
 
-    short: by how many the bound pods are fewer than the level (negative: more). missing: by how many those that exist are fewer.
-    room: pods for which the pool has room (negative: head-room is being used). full: the quota admits no further pod. cap: the most that
-    the slack may be.
+    short: the level minus the bound pods. missing: the level minus the existing pods. room: pods for which the pool has room (negative:
+    head-room is being used). full: the quota admits no further pod. cap: upper bound of the slack.
     """
 
     short: float
@@ -104,7 +103,7 @@ class SlackControl:
         if use.full:
             state.full_at = now
         self._shed_surplus(state, use, now)
-        # Below one pod only for head-room: on full nodes a waiting pod keeps them full.
+        # Only head-room takes the slack below one pod: a waiting pod keeps full nodes full.
         least = 0.0 if use.room < 0 else min(max(state.pods, 0.0), FIRST_PODS)
         most = max(FIRST_PODS, min(use.cap, SOON_SECONDS * self.ends_a_second(quota, now)))
         state.pods = min(max(state.pods, least), most)
@@ -123,8 +122,7 @@ class SlackControl:
 
     @staticmethod
     def _follow_level(state: _Slack, level: float) -> None:
-        """Scale the slack to a new level: half the level has half the ends, twice the level twice as many. One that has risen is not full
-        yet."""
+        """Scale the slack to a new level, because ends are proportional to it. A quota whose level has risen is not full yet."""
         if state.level > 0:
             state.pods = max(state.pods * level / state.level, min(state.pods, FIRST_PODS))
         if level >= state.level + 1:
@@ -133,7 +131,7 @@ class SlackControl:
 
     @staticmethod
     def _shed_surplus(state: _Slack, use: Use, now: float) -> None:
-        """Return the slack without pods that wait for a node all the time, apart from one: they are not part of the loop."""
+        """Reduce the slack by pods that wait for a node all the time, apart from one: they are not part of the loop."""
         waiting = use.short - use.missing
         state.idle_least = min(state.idle_least, waiting)
         if now >= state.window_from + WINDOW_SECONDS:

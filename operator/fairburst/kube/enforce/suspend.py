@@ -50,11 +50,11 @@ class LevelParts:
 def starts(
     demand: NamespaceDemand, resources: Sequence[str], level: Sequence[float], early: Sequence[float], parts: LevelParts | None = None
 ) -> list[JobStart]:
-    """Return the held Jobs of one queue in Suspend mode that fit beside everything else that its namespace wants.
+    """Return the held Jobs of one queue in Suspend mode that fit in addition to everything else that its namespace wants.
 
-    Small Jobs start first, up to their part; a part always has room for the first Job that waits for it. `early`: how far the Jobs that
-    have started may exceed the level together, because some of their pods wait for the last ones of those before them; none of them is
-    larger than the level. Amounts in resource units.
+    Small Jobs start first, up to their part; a part always has room for the first Job that waits for it. `early`: how far the started
+    Jobs together may exceed the level, because some of their pods wait for the last pods of earlier Jobs. A Job that is larger than the
+    level does not start. Amounts in resource units.
     """
     most_of_one, whole = milli_level(level), _raised(level, early)
     claimed = {name: demand.demand.get(name, 0.0) - sum(one.need.get(name, 0.0) for one in demand.held) for name in resources}

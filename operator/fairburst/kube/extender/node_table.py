@@ -27,7 +27,7 @@ class NodeTable:
     """Nodes as rows of arrays, in the order of `names`.
 
     used: (M,) fraction of the node that is used. kept: (M,) whether the node is kept for a burst. kept_by: the burst's queue by node name.
-    scored_hosts: (scores, M) HostPriority of each score and node as JSON. A look-up takes a tenth of the time of encoding.
+    scored_hosts: (scores, M) HostPriority of each score and node as JSON, because a look-up is faster than encoding.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class NodeTable:
     # Changes ---------------------------------------------------------------------------------------------------------
 
     def concerns(self, old: Node | None, new: Node | None) -> bool:
-        """Whether a node's change affects the table. Most changes are heartbeats, which do not."""
+        """Return whether a node's change affects the table. Most changes are heartbeats, which do not."""
         return self._facts(old) != self._facts(new)
 
     def _facts(self, node: Node | None) -> object:
@@ -141,7 +141,7 @@ class NodeTable:
         return self._classes.get(namespace)
 
     def share(self, space: str) -> FloatArray:
-        """(M,) fraction of each node that the space's pods use. Updated with each event after the first call."""
+        """Return the (M,) fraction of each node that the space's pods use. The array is updated with each event after the first call."""
         if space not in self._shares:
             self._shares[space] = np.array([parts.get(space, 0.0) for parts in self._parts])
         return self._shares[space]

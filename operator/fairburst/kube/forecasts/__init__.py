@@ -1,1 +1,1 @@
-"""Forecasts of when waiting work starts: what the operator asks its forecaster, a process beside it, and what it does with the answers."""
+"""Forecasts of when waiting work starts: the operator's questions to its forecaster, a separate process, and the use of the answers."""

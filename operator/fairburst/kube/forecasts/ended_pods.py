@@ -31,7 +31,7 @@ class Run(NamedTuple):
 
 
 class EndedPods:
-    """The runs of pods since `take` was last called, the oldest forgotten first."""
+    """The runs of pods that have ended since the last `take`. At most `KEPT` are stored: the oldest are dropped first."""
 
     def __init__(self, controllers: ControllerIndex) -> None:
         self._controllers = controllers
@@ -55,7 +55,7 @@ class EndedPods:
         return runs
 
     async def read(self, client: ApiClient) -> None:
-        """Add pods that ended before this process watched. A cluster that does not list them teaches nothing."""
+        """Add pods that ended before this process watched. Adds none if the API server does not list them."""
         try:
             found = await client.get_json("/api/v1/pods", {"fieldSelector": "status.phase=Succeeded", "limit": str(LISTED)})
         except ApiError:
@@ -71,13 +71,13 @@ class EndedPods:
 
 
 def pods_of(job: Job) -> int:
-    """Return how many pods a Job is to complete, or to run at once where it names no number."""
+    """Return how many pods a Job has to complete; its parallelism if it names no number."""
     spec = job.spec
     return max(1, spec.completions if spec.completions is not None else 1 if spec.parallelism is None else spec.parallelism)
 
 
 def started_of(pod: Pod) -> float:
-    """Return when a bound pod's kubelet took it, else when it was bound, in seconds since the epoch."""
+    """Return when the kubelet accepted a bound pod, else when the pod was bound or created, in seconds since the epoch."""
     if pod.status.start_time:
         return epoch(pod.status.start_time)
     bound = next((one.last_transition_time for one in pod.status.conditions or () if one.type == "PodScheduled"), None)
@@ -85,7 +85,7 @@ def started_of(pod: Pod) -> float:
 
 
 def run_of(pod: Mapping[str, Any]) -> Run | None:
-    """Return the run of an ended pod that is given as JSON, as if its Job had one pod; None where its times are missing."""
+    """Return the run of an ended pod, given as JSON, as if its Job had one pod; None if its times are missing."""
     metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
     owner: Mapping[str, Any] = next((one for one in metadata.get("ownerReferences") or [] if one.get("controller")), {})
     job = owner.get("name", "") if owner.get("kind") == "Job" else ""
@@ -101,5 +101,5 @@ def run_of(pod: Mapping[str, Any]) -> Run | None:
 
 @functools.lru_cache(maxsize=4096)
 def epoch(text: str | None) -> float:
-    """Return a time as Kubernetes writes it in seconds since the epoch; 0 without one."""
+    """Return a Kubernetes time in seconds since the epoch; 0 without one."""
     return to_epoch(datetime.fromisoformat(text)) if text else 0.0

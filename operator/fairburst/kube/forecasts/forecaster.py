@@ -1,8 +1,8 @@
 """The operator's side of the forecaster: starts its process, asks it from time to time while work waits, and takes the answers.
 
 The process is another program, whose command the caller gives (`fairburst.forecast`, which this package must not import). It shares no
-memory and no thread with the rounds. It ends when its standard input does, so it outlives the operator by nothing. An error ends `run`,
-and the supervisor starts it again after a pause. docs/decisions/0252-the-forecaster-is-a-process.md tells why.
+memory and no thread with the rounds. It ends when its standard input does, so it never outlives the operator. An error ends `run`, and the
+supervisor starts it again after a pause. docs/decisions/0252-the-forecaster-is-a-process.md gives the reasons.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fairburst.kube.views.forecast_view import DeadlineForecast, QueueForecast, 
 from fairburst.telemetry.metrics import Metrics
 
 LOOK_SECONDS = 2.0
-# A forecaster that says nothing for so long is stuck: it stops itself after a part of this (forecast/budget.py).
+# A forecaster that is silent for this time is stuck: its own limits are shorter (forecast/budget.py).
 ANSWER_SECONDS = 600.0
 NICENESS = 19
 LARGEST_ANSWER = 64 * 2**20  # bytes
@@ -41,7 +41,7 @@ class ForecasterError(Exception):
 
 
 class Forecaster:
-    """One per term. Without a `command`, or where forecasts are off, it does nothing."""
+    """One for each term of leadership. Without a `command`, or if forecasts are off, it does nothing."""
 
     def __init__(
         self, command: Sequence[str], client: ApiClient, config: Config, engine: Engine, view: ClusterView, metrics: Metrics
@@ -53,7 +53,7 @@ class Forecaster:
         self._memory = engine.memory
 
     def note(self, plan: RoundPlan) -> None:
-        """Take the plan of the last round, and the memory after it: a later round may know other queues."""
+        """Store the plan of the last round and the memory after it: a later round may know other queues."""
         self._plan, self._memory = plan, self._engine.memory
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -62,7 +62,7 @@ class Forecaster:
             self._ended.pod_changed(old, new, time.time())
 
     async def run(self) -> None:
-        """Ask until cancelled. The process begins once work has waited for a while. Raises ForecasterError and OSError."""
+        """Ask until cancelled. The process starts once work has waited for a while. Raises ForecasterError and OSError."""
         if not self._command:
             return
         await self._work_has_waited()
@@ -76,7 +76,7 @@ class Forecaster:
             start_new_session=True,  # Ctrl-C at a terminal is for the operator
         )
         try:
-            with contextlib.suppress(ProcessLookupError):  # one that has ended already gives no answer
+            with contextlib.suppress(ProcessLookupError):  # a process that has ended gives no answer, which `_answer` reports
                 os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)  # before it has loaded its modules
             await self._ask_again(process)
         finally:

@@ -1,6 +1,6 @@
 """Messages between the operator and its forecaster, one JSON object a line: questions on its standard input, answers on its output.
 
-Times are seconds since the epoch, amounts resource units. The forecaster remembers what it has been told, the operator nothing.
+Times are seconds since the epoch, amounts resource units. The forecaster remembers earlier questions, the operator remembers nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class Work(msgspec.Struct, array_like=True, gc=False):
     """Pods of one controller, or one pod without a controller, in the queue of this index.
 
     tasks: pods of the whole work. running: (count, time at which they started). demand: of one pod, in the order of the question's
-    resources. waves: how often a place is used, one pod after the other. whole: its waiting pods start together or not at all. endless: a
-    service, whose pods end only when its owner says so.
+    resources. waves: number of pods that use a place one after the other. whole: whether its waiting pods start together or not at all.
+    endless: whether it is a service, whose pods end only when its owner ends them.
     """
 
     uid: str
@@ -33,7 +33,7 @@ class Work(msgspec.Struct, array_like=True, gc=False):
 
 
 class Asked(msgspec.Struct, array_like=True, gc=False):
-    """When will the `place`-th waiting pod of this work start? `uid`: the object that waits for it, such as a gated pod, or the work."""
+    """Asks when the `place`-th waiting pod of `work` starts. `uid`: the object that waits for it, a gated pod or the work itself."""
 
     uid: str
     work: str
@@ -51,10 +51,10 @@ class EndedPod(msgspec.Struct, array_like=True, gc=False):
 
 
 class Question(msgspec.Struct, gc=False):
-    """The cluster at one time. queues, memory: as policy/memory.py encodes them. units: by queue, the largest pod it has.
+    """The cluster at one time. queues, memory: as policy/memory.py encodes them. units: the largest pod of each queue.
 
-    processor_seconds: after so much, a dozen forward runs are enough. pace: seconds of it per second. config: as
-    recording/lines.py encodes it.
+    processor_seconds: processor time after which a dozen forward runs are enough. pace: limit of processor time, in seconds per second.
+    config: as recording/lines.py encodes it.
     """
 
     now: float
@@ -80,9 +80,9 @@ class Start(msgspec.Struct, array_like=True, gc=False):
 
 
 class Deadline(msgspec.Struct, array_like=True, gc=False):
-    """Probability that the deadline of a burst holds. is_open: of the burst that is under way; else of the next one.
+    """Probability that a burst meets its deadline. is_open: whether the burst is under way; otherwise it is the next one.
 
-    opens: when the next burst is expected; None for one that may come at any time, which is taken to come now.
+    opens: when the next burst is expected; None for one that may come at any time, for which the forecast assumes that it comes now.
     """
 
     queue: str
@@ -92,8 +92,11 @@ class Deadline(msgspec.Struct, array_like=True, gc=False):
 
 
 class Answer(msgspec.Struct, gc=False):
-    """The answer to the question of that time. outcomes: by level, how many earlier forecasts came out inside and outside of it since the
-    last answer. runs: forward runs; 0 where the limit on processor time left none, and nothing is forecast."""
+    """The answer to the question of the time `asked_at`.
+
+    outcomes: by level, how many earlier forecasts came out inside and outside of their interval since the last answer. runs: forward runs;
+    0 if the limit on processor time left none, so that nothing is forecast.
+    """
 
     asked_at: float
     runs: int

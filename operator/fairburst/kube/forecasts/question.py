@@ -1,6 +1,6 @@
-"""A question for the forecaster, made of what the operator holds: its last round, its memory, and the work of its queues.
+"""Questions for the forecaster, built from the operator's last round, its memory and the work of its queues.
 
-Reading all pods would hold up rounds, so the reader gives way to other tasks of the event loop every hundred pods.
+Reading all pods at once would delay rounds, so the reader yields to other tasks of the event loop every hundred pods.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ from fairburst.policy.arrays import BoolArray
 from fairburst.policy.model import Memory, QueueKind
 from fairburst.recording.lines import encode_header
 
-PODS_AT_ONCE = 100  # a millisecond
+PODS_AT_ONCE = 100  # take about a millisecond
 QUEUES_AT_ONCE = 5
 SERVICES = frozenset({"ReplicaSet", "StatefulSet", "Deployment", "LeaderWorkerSet"})
 
 
 @dataclass(slots=True)
 class _Pods:
-    """The bound pods of one controller, by their start, and the first one that is not bound. `ending`: bound ones being deleted."""
+    """The pods of one controller. `running`: number of bound pods by their start. `ending`: bound pods that are being deleted.
+
+    `requests`: of one of the pods. `created`: earliest creation time.
+    """
 
     kind: str
     running: dict[float, int] = field(default_factory=dict)
@@ -58,7 +61,7 @@ class Subjects:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Result of one reading, ready to be encoded in another thread. rows: of the round, those of queues that take part."""
+    """Result of one reading, ready to be encoded in another thread. rows: the round's rows of the queues that take part."""
 
     plan: RoundPlan
     memory: Memory
@@ -191,7 +194,7 @@ def _counted(pods: _Pods) -> list[tuple[int, float]]:
 
 
 def encoded(found: Read, config: Config, runs: Sequence[Run]) -> Question:
-    """Return the question. It reads values only, so that another thread may call it."""
+    """Return the question. Reads values only, so that another thread may call it."""
     snapshot, governing = found.plan.snapshot, found.plan.queue_set.governing
     by_space, space_of = {governing[row].space: snapshot.queues[row].name for row in found.rows}, found.plan.queue_set.spaces.of_class
     specs = [snapshot.queues[row] for row in found.rows]

@@ -1,6 +1,6 @@
-"""Whether an installation is whole and works: definitions, policies, rights, the operator's Lease, and a pod that is only tried.
+"""Check that an installation is complete and works: definitions, policies, rights, the operator's Lease, and the admission of a pod.
 
-Reads, and asks the API server to admit a pod without storing it (dry run). Writes nothing.
+The checks only read, and ask the API server to admit a pod without storing it (dry run).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NEEDED = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check. `ok` None: it could not be made. `mend`: a command, or what to do; empty where nothing is to be done."""
+    """Result of one check. `ok`: None if the check could not be made. `mend`: a command or an instruction; empty if none is needed."""
 
     check: str
     ok: bool | None
@@ -57,7 +57,7 @@ Check = Callable[[ApiClient, Config], Awaitable[Finding]]
 
 
 async def check_installation(client: ApiClient, config: Config) -> list[Finding]:
-    """Make every check. Raises ApiError only where the API server does not answer at all."""
+    """Make every check. Raises ApiError only if the API server does not answer at all."""
     version = await _version(client)
     checks: list[Callable[[ApiClient, Config], Awaitable[Finding]]] = [
         _rights,
@@ -98,7 +98,7 @@ async def _version(client: ApiClient) -> Finding:
 
 
 async def _rights(client: ApiClient, _: Config) -> Finding:
-    """Ask by SelfSubjectAccessReview, which every user may."""
+    """Ask by SelfSubjectAccessReview, which every user may create."""
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
     async def may(verb: str, group: str, resource: str) -> bool:
@@ -133,7 +133,7 @@ async def _policies(client: ApiClient, config: Config) -> Finding:
 
 
 async def _compared(client: ApiClient, name: str, wanted: Iterable[Mapping[str, Any]], what: str) -> Finding:
-    """Compare objects with those that this version would install; further fields of theirs are the API server's defaults."""
+    """Compare stored objects with those that this version would install. Further stored fields are the API server's defaults."""
     missing, different = [], []
     for manifest in wanted:
         called = manifest["metadata"]["name"]
@@ -154,7 +154,7 @@ async def _compared(client: ApiClient, name: str, wanted: Iterable[Mapping[str, 
 
 
 def difference(wanted: Any, found: Any, path: str = "") -> str | None:
-    """Return the path of the first part of `wanted` that `found` lacks or has otherwise; None where it has all of it."""
+    """Return the path of the first part of `wanted` that `found` lacks or has with another value; None if it has all of it."""
     if isinstance(wanted, Mapping):
         if not isinstance(found, Mapping):
             return path
@@ -190,7 +190,7 @@ async def _lease(client: ApiClient, config: Config) -> Finding:
 
 
 async def _queues(client: ApiClient, config: Config) -> Finding:
-    """Queues that no operator has decided on since they changed."""
+    """Report the queues that no operator has decided on since they changed."""
     mine = _of_pool(await read_queues(client), config)
     late = [
         f"{key[1]}/{key[2]}"

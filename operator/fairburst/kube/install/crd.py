@@ -214,7 +214,7 @@ def _without_rules(schema: Schema) -> Schema:
 
 
 def _with_former_places(schema: Schema) -> Schema:
-    """Return the schema of the status with the places that earlier versions read and write, so that the API server keeps what they hold."""
+    """Return the schema of the status with the fields that earlier versions read and write, so that the API server keeps their values."""
     for former, present in FORMER_PLACES.items():
         place = f"status.{'.'.join(present)}"
         copied = f"A copy of {place} for a way back: an earlier version goes on from it. Read {place} instead."

@@ -33,7 +33,7 @@ _ROOM = f"{_PAIRS}.all(one, !(one[0] in {_USED}) || quantity({_USED}[one[0]]).is
 
 
 def expiry_policy(config: Config) -> list[Manifest]:
-    """Return the policy with its bindings: to the namespace quota, and where lanes are given to all quotas of the pool."""
+    """Return the policy with its bindings: to the namespace quota, and in namespaces with lanes to all quotas of the pool."""
     name = f"fairburst-expiry.{config.pool.name}"
     pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     message = (
@@ -56,7 +56,7 @@ def expiry_policy(config: Config) -> list[Manifest]:
 
 
 def _binding(name: str, policy: str, quotas: Mapping[str, object], operator: str, config: Config) -> Manifest:
-    """Bind the policy to `quotas` of the managed namespaces in which pods get the class of the queue that they ask for, or do not."""
+    """Bind the policy to `quotas` of managed namespaces: those with several queues if `operator` is In, the others if it is NotIn."""
     selector = managed_namespaces(config)
     where = {"key": PRIORITY_LABEL, "operator": operator, "values": [*BY_QUEUE.values()]}
     spec = {

@@ -30,30 +30,30 @@ class Subject:
     user: str | None = None
 
     def username(self, namespace: str) -> str:
-        """The name that the API server knows the subject by."""
+        """Return the name by which the API server knows the subject."""
         return self.user or f"system:serviceaccount:{namespace}:{SERVICE_ACCOUNT}"
 
     def reference(self, namespace: str) -> Manifest:
-        """The subject of a role binding."""
+        """Return the subject of a role binding."""
         if self.user is not None:
             return {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": self.user}
         return {"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": namespace}
 
 
 def all_manifests(config: Config, subject: Subject) -> list[Manifest]:
-    """Everything, in an order in which it can be applied."""
+    """Return all objects, in an order in which they can be applied."""
     priorities = [] if config.webhook.enabled else policies(config)  # the webhook is registered by the chart, which knows its certificate
     rules = [*priorities, *tenant_policies(config), *operator_policies(config, subject.username(config.namespace))]
     return [*all_crds().values(), *priority_classes(config), *rules, *access(config, subject), *tenant_roles(config)]
 
 
 def to_yaml(manifests: list[Manifest]) -> str:
-    """One multi-document text for `kubectl apply -f -`."""
+    """Return one multi-document text for `kubectl apply -f -`."""
     return yaml.safe_dump_all(manifests, sort_keys=False, width=140, explicit_start=True)
 
 
 def priority_classes(config: Config) -> list[Manifest]:
-    """The priority ladder. It orders the scheduler's queue; none of it ever preempts."""
+    """Return the priority classes. They order the scheduler's queue and never preempt."""
     return [
         {
             "apiVersion": "scheduling.k8s.io/v1",
@@ -69,7 +69,7 @@ def priority_classes(config: Config) -> list[Manifest]:
 
 
 def access(config: Config, subject: Subject) -> list[Manifest]:
-    """The operator's namespace and its rights: no wildcard, no secrets, nothing that its code does not do."""
+    """Return the operator's namespace and its rights: no wildcard, no secrets, nothing that its code does not do."""
     name = f"fairburst-operator.{config.pool.name}"
     namespace = config.namespace
     account = [] if subject.user is not None else [_named("v1", "ServiceAccount", SERVICE_ACCOUNT, namespace)]
@@ -84,7 +84,7 @@ def access(config: Config, subject: Subject) -> list[Manifest]:
 
 
 def tenant_roles(config: Config) -> list[Manifest]:
-    """Roles for people: parts of view, edit and admin about queues, one that weighs tenants against each other, and who reads the Lease."""
+    """Return the roles for people: additions to view, edit and admin, the role of administrators of queues, and that to read the Lease."""
     return [view_role(config), edit_role(config), admin_role(config), *heartbeat_roles(config)]
 
 
@@ -104,20 +104,20 @@ def cluster_rules() -> list[Manifest]:
     queues = ["latencyqueues", "throughputqueues"]
     return [
         _rule("", ["nodes", "limitranges"], _READ),
-        _rule("", ["pods"], [*_READ, "patch"]),  # takes the gate off
+        _rule("", ["pods"], [*_READ, "patch"]),  # removes the gate
         _rule("", ["pods/eviction"], ["create"]),  # for queues with reclaim: Evict; disruption budgets hold
-        _rule("", ["namespaces"], [*_READ, "patch"]),  # puts the managed label back
+        _rule("", ["namespaces"], [*_READ, "patch"]),  # sets our labels
         _rule("", ["resourcequotas"], [*_READ, "create", "patch", "delete"]),
         _rule("", ["resourcequotas/status"], ["patch"]),
         *_workload_rules(),
         _rule("", ["events"], ["create"]),
-        _rule(GROUP, queues, [*_READ, OPERATE]),  # what tenants are refused (tenant_rules.py)
+        _rule(GROUP, queues, [*_READ, OPERATE]),  # the verb that tenants lack (tenant_rules.py)
         _rule(GROUP, [f"{one}/status" for one in queues], ["patch"]),
     ]
 
 
 def _workload_rules() -> list[Manifest]:
-    """Rules about the kinds of work: all are read; an annotation makes a controller try again, and a patch starts or resizes a Job."""
+    """Return the rights on the kinds of work: an annotation makes a controller try again, and a patch starts or resizes a Job."""
     groups = dict[tuple[str, bool], list[str]]()
     for kind in KINDS.values():
         groups.setdefault((kind.group, kind.patched), []).append(kind.plural)

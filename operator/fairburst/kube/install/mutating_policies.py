@@ -98,7 +98,7 @@ def policies(config: Config) -> list[Manifest]:
 
 
 def _priority_policy(priority: str, config: Config, *, gated: bool) -> list[Manifest]:
-    """Give new pods one priority, where a queue governs. `gated`: in namespaces whose pods wait for a release of their gate.
+    """Give new pods one priority where a queue governs. `gated`: in namespaces whose pods wait for the removal of their gate.
 
     The match condition keeps the policy from patching a pod a second time. Each patch costs the API server an encoding and a decoding of
     the pod, and the API server calls every policy again after any of them has changed it.
@@ -114,7 +114,7 @@ def _priority_policy(priority: str, config: Config, *, gated: bool) -> list[Mani
 
 
 def _by_queue_policy(config: Config) -> list[Manifest]:
-    """Give new pods the priority of the queue that they ask for, where further queues have lanes; others that of the default queue.
+    """Give new pods the priority of the further queue that they ask for, where such queues have lanes, else that of the default queue.
 
     The labels that name the lanes are out of reach of a match condition, so the policy is evaluated for every pod of such a namespace.
     """
@@ -185,15 +185,14 @@ def _size_policy(config: Config) -> list[Manifest]:
 
 
 def _no_size_policy(config: Config) -> list[Manifest]:
-    """Remove sizes from new Jobs where no queue sizes them; such a Job would be small by its own word once a queue comes."""
+    """Remove sizes from new Jobs where no queue sizes them: a queue that comes later would otherwise believe the Job's own label."""
     name = _name("no-size", config)
     policy = _policy(name, [NEW_JOBS], unlabel_patches(), [{"name": "labelled", "expression": IS_LABELLED}])
     return [policy, _binding(name, config, _where(PRIORITY_LABEL, "NotIn", BY_SIZE))]
 
 
 def _hold_policy(config: Config) -> list[Manifest]:
-    """Suspend new Jobs and JobSets of queues in Suspend mode, with a note that fairburst holds them, also those that their user had
-    suspended."""
+    """Suspend new Jobs and JobSets of queues in Suspend mode and annotate them as held, also those that their users have suspended."""
     name, key = _name("hold", config), _text(HELD_ANNOTATION)
     note = (
         "has(object.metadata.annotations) ? "
@@ -209,7 +208,7 @@ def _hold_policy(config: Config) -> list[Manifest]:
 def _disruption_policy(config: Config) -> list[Manifest]:
     """Keep evictions from counting as failures of new Jobs that say nothing about failures themselves.
 
-    Only a Job whose failed pods stay can have such a rule, and only one that replaces them no sooner than they have failed.
+    Kubernetes accepts such a rule only with restartPolicy Never, and only if pods are replaced once they have failed.
     """
     name = _name("disruption", config)
     pattern = f"Object.spec.podFailurePolicy.rules.onPodConditions{{type: '{DISRUPTION}', status: 'True'}}"
@@ -278,7 +277,7 @@ def _has_class(given: _Given) -> str:
 
 
 def _has_node_selector(selector: dict[str, str]) -> str:
-    """Return CEL, to be added to a condition, for whether the pod is bound to the pool's nodes."""
+    """Return CEL, to be added to a condition, for whether the pod selects the pool's nodes."""
     labels = ", ".join(f"{_text(key)}: {_text(value)}" for key, value in sorted(selector.items()))
     mine = "object.spec.?nodeSelector.orValue({})"
     return f" && {{{labels}}}.all(key, key in {mine} && {mine}[key] == {{{labels}}}[key])" if selector else ""
@@ -296,5 +295,5 @@ def _node_selector_patches(selector: dict[str, str]) -> str:
 
 
 def _text(value: str) -> str:
-    """Return a CEL string literal; JSON's is one."""
+    """Return a CEL string literal. JSON's string literals are valid CEL."""
     return json.dumps(value)

@@ -31,7 +31,7 @@ from fairburst.kube.workloads.job_set import GROUP as JOB_SET_GROUP
 _MANAGED = f"namespaceObject.metadata.?labels[?'{MANAGED_LABEL}'].orValue('') == 'true'"
 _HELD = f"'{HELD_ANNOTATION}' in oldObject.metadata.?annotations.orValue({{}})"
 _POD_FIELDS = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "nodeSelector", "affinity")
-# Fields of a Job that the API server lets change, but for suspend and parallelism.
+# Fields of a Job that the API server lets change, except suspend and parallelism.
 _JOB_FIELDS = (
     "completions", "activeDeadlineSeconds", "backoffLimit", "backoffLimitPerIndex", "maxFailedIndexes", "ttlSecondsAfterFinished",
     "podFailurePolicy", "successPolicy", "completionMode", "podReplacementPolicy", "managedBy",
@@ -41,7 +41,7 @@ _JOB_SET_FIELDS = ("replicatedJobs", "network", "successPolicy", "failurePolicy"
 
 @dataclass(frozen=True)
 class _Confinement:
-    """One policy: the writes it looks at, and what must hold of them, each in CEL with the sentence of a refusal."""
+    """One policy: the writes that it checks, and its rules in CEL by the sentence of a refusal."""
 
     name: str
     group: str
@@ -69,13 +69,13 @@ class _Confinement:
 
 
 def operator_policies(config: Config, user: str) -> list[Manifest]:
-    """The policies with their bindings for the operator that the API server knows as `user`."""
+    """Return the policies with their bindings for the operator that the API server knows as `user`."""
     every = (_pods(), _evictions(), _namespaces(config), _quotas(), _jobs(), _job_sets(), _controllers(), _events())
     return [manifest for one in every for manifest in one.manifests(config, user)]
 
 
 def _pods() -> _Confinement:
-    """Patches that remove the scheduling gate, in any namespace: gates are also removed where no queue holds a pod any more."""
+    """Permit patches that remove the scheduling gate, in any namespace: the operator also removes gates where no queue holds pods."""
     images = " && ".join(
         " == ".join(f"{one}.spec.?{kind}.orValue([]).map(one, one.?image.orValue(''))" for one in ("object", "oldObject"))
         for kind in ("containers", "initContainers")
@@ -173,7 +173,7 @@ def _job_sets() -> _Confinement:
 
 
 def _controllers() -> _Confinement:
-    """An annotation makes a controller look again at what a quota has refused."""
+    """Permit annotations: a changed annotation makes a controller retry the pods that a quota has refused."""
     return _Confinement(
         "controllers",
         "apps",

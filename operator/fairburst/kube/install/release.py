@@ -126,7 +126,7 @@ async def _pages(client: ApiClient, path: str, kind: type[Kind]) -> list[Kind]:
 
 
 async def _each(items: Iterable[Item], send: Callable[[Item], Awaitable[None]]) -> None:
-    """Send concurrently."""
+    """Call `send` for each item, concurrently."""
     limit = asyncio.Semaphore(CONCURRENT_PATCHES)
 
     async def one(item: Item) -> None:

@@ -1,4 +1,4 @@
-"""The ValidatingAdmissionPolicies that keep a pod at the size for which its gate was taken off. Values, as YAML.
+"""The ValidatingAdmissionPolicies that keep a pod at the size for which its gate was removed. Values, as YAML.
 
 In Gate mode the operator decides which pods start, and the quota is a ceiling far above the queue's level. The subresource `pods/resize`
 would let a pod of 100m grow to 8 cpu once it runs. In the other modes the quota bounds a resize as it bounds a creation.
@@ -19,7 +19,7 @@ def _requests(resources: str) -> str:
 
 
 def _no_more(new: str, old: str) -> str:
-    """CEL for whether every request of `new` is in `old`, and no larger than there."""
+    """Return CEL for whether every request of `new` is in `old` and no larger than there."""
     return (
         f"{_requests(new)}.all(name, name in {_requests(old)} && "
         f"!quantity({_requests(new)}[name]).isGreaterThan(quantity({_requests(old)}[name])))"

@@ -4,8 +4,8 @@ Tenants declare bursts and arrivals; admission control answers those. A client m
 a verb of its own on the queues of that namespace: `weigh`, `enforce`, `reclaim`, `assign` and `remove` for people, `operate` for the
 operator's own changes. Verbs are RBAC's own, so they are granted as any other right, and cluster administrators have all of them.
 
-Priority classes are not asked for here: the policies overwrite the class that a pod names (manifests.py). Only pods that never get ours
-are refused for one. Why each rule is there: docs/decisions/0060-what-tenants-may-not-do.md; its attack: tests/t1/test_tenants.py.
+Most pods may name any priority class, because the mutating policies overwrite it. Only pods that never get one of ours are refused for
+theirs. docs/decisions/0060-what-tenants-may-not-do.md gives the reason for each rule, tests/t1/test_tenants.py its attack.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Rule:
 
 @dataclass(frozen=True)
 class _Guard:
-    """One policy with its binding: what it looks at, when, and its rules. `managed`: only in managed namespaces."""
+    """One policy with its binding: the writes that it checks, its conditions and its rules. `managed`: only in managed namespaces."""
 
     name: str
     group: str
@@ -84,7 +84,7 @@ class _Guard:
         version = "*" if self.group in {GROUP, JOB_SET_GROUP} else "v1"
         watched = {"apiGroups": [self.group], "apiVersions": [version], "operations": [*self.operations], "resources": [*self.resources]}
         spec = {
-            "failurePolicy": "Fail",  # no rule has parameters or reads what may be missing: one that fails has been tampered with
+            "failurePolicy": "Fail",  # no rule has parameters or reads a field that may be missing: one that fails was tampered with
             "matchConstraints": {"resourceRules": [watched]},
             "matchConditions": [{"name": key, "expression": cel} for key, cel in self.conditions.items()],
             "variables": [{"name": key, "expression": cel} for key, cel in self.variables.items()],
@@ -100,7 +100,7 @@ class _Guard:
 
 
 def tenant_policies(config: Config) -> list[Manifest]:
-    """The policies with their bindings."""
+    """Return the policies with their bindings."""
     guards = (_pods(config), _daemon_sets(), _jobs(), _job_sets(), _quotas(), _queues(), _statuses(), _namespaces())
     return [
         *(manifest for guard in guards for manifest in guard.manifests(config)),
@@ -128,7 +128,7 @@ def _pods(config: Config) -> _Guard:
             "'metadata.ownerReferences: expected a DaemonSet only on pods that its controller creates, found one on a pod created by ' + "
             "request.userInfo.username",
         ),
-        _Rule(  # such a pod passes by the scheduler, and can have no gate
+        _Rule(  # such a pod bypasses the scheduler and can have no gate
             "!variables.created || object.spec.?nodeName.orValue('') == '' || variables.daemon || variables.onNode || variables.operates",
             "'spec.nodeName: expected none in a managed namespace, found ' + object.spec.nodeName + ': it would pass by the "
             "queue\\'s gate. Use nodeSelector or affinity'",
@@ -194,7 +194,7 @@ def _job_sets() -> _Guard:
 
 
 def _notes() -> dict[str, str]:
-    """CEL variables of the rules about Jobs."""
+    """Return the CEL variables of the rules about Jobs."""
     return {
         "notes": "object.metadata.?annotations.orValue({})",
         "before": "request.operation == 'CREATE' ? {} : oldObject.metadata.?annotations.orValue({})",
@@ -293,7 +293,7 @@ def _statuses() -> _Guard:
 
 
 def _namespaces() -> _Guard:
-    """Not by namespaceSelector: it looks at the new labels, from which ours may be missing."""
+    """Guard our labels of all namespaces: a namespaceSelector looks at the new labels, from which ours may be missing."""
     rules, changes = [], []
     for label in NAMESPACE_LABELS:
         now, was = (f"{one}.metadata.?labels[?'{label}']" for one in ("object", "oldObject"))
@@ -312,17 +312,17 @@ def _namespaces() -> _Guard:
 
 
 def view_role(config: Config) -> Manifest:
-    """Reading queues, for the cluster roles view, edit and admin."""
+    """Return the role to read queues, part of the cluster roles view, edit and admin."""
     return _role(f"fairburst-queues-view.{config.pool.name}", ["get", "list", "watch"], ("view", "edit", "admin"))
 
 
 def edit_role(config: Config) -> Manifest:
-    """Changing bursts, for the cluster roles edit and admin: not which namespaces have queues, and not what a status says."""
+    """Return the role to change queues, part of the cluster roles edit and admin. It creates and deletes none, and writes no status."""
     return _role(f"fairburst-queues-edit.{config.pool.name}", ["update", "patch"], ("edit", "admin"))
 
 
 def admin_role(config: Config) -> Manifest:
-    """Return the role of those who weigh tenants against each other: everything about queues but their status."""
+    """Return the role of people who weigh tenants against each other: every right on queues except writing their status."""
     verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", *ADMIN_VERBS]
     return _role(f"fairburst-queues-admin.{config.pool.name}", verbs, ())
 

@@ -1,8 +1,8 @@
 """Removal of everything that the operator wrote outside of its installation.
 
-Held work is released, resized Jobs get their parallelism back, and the labels of the pool's namespaces, its quotas in them, and the memory
-and the Lease in the operator's own are deleted. Run it after the operator has been removed for good; a running operator would write them
-again. Queues stay, because people created them, and so does a namespace's label `fairburst.dev/managed` that stands alone.
+Held work is released, and resized Jobs get their parallelism back. The labels of the pool's namespaces, its quotas in them, and the memory
+and the Lease in the operator's own namespace are deleted. Run it after the operator has been removed for good; a running operator would
+write them again. Queues stay, because people created them, and so does a namespace's label `fairburst.dev/managed` without a pool's label.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fairburst.kube.queues.job_annotations import FIELD_MANAGER
 
 
 async def uninstall(client: ApiClient, config: Config) -> Undone:
-    """Undo everything. A missing object is no error; an object that the API server refuses to change is left and named.
+    """Undo everything. A missing object is no error. The result names objects that the API server refuses to change.
 
     Raises ApiError if the quotas cannot be listed, or the API server does not answer.
     """

@@ -140,7 +140,7 @@ def _candidate(
 ) -> Candidate:  # fmt: skip
     metadata, original = job.metadata, original_parallelism(job)
     declared, trouble = read
-    original = min(original, MOST_PARALLELISM)  # the API accepts two thousand million
+    original = min(original, MOST_PARALLELISM)  # the API accepts up to two billion
     most = declared.maximum or elasticity.maximum_parallelism or original
     curve, alone = declared.curve, declared.alone_seconds
     if curve is None and trouble is None:

@@ -50,7 +50,7 @@ class JobPods:
     wanted, used: effective requests of both, in thousandths.
     kind, name: of the controller ("Pod" for a bare pod).
     created: creation time of its first pod.
-    small: its category. If its pods carry no priority class of ours, the caller that knows the category sets it, as it does the family.
+    small: its category. If its pods carry no priority class of ours, the caller sets the category, as it sets the family.
     alone: whether it is a bare pod without a group, which never joins other pods.
     seen: the Job that DRESS reads for such a pod while it waits, once computed.
     """
@@ -211,7 +211,7 @@ class JobIndex:
         return _Known(pod.metadata.uid, job, requests)
 
     def _accompany(self, job: JobPods) -> None:
-        """Add a second pod to a bare one that it names as its controller. From now on they are a job of two."""
+        """Make a job of a bare pod and a second pod that names it as its controller."""
         if job.running:
             self._by_namespace.setdefault(job.key.namespace, {})[job.key] = job
             self._settle(job, tuple(job.used), -1)

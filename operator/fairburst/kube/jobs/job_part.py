@@ -1,4 +1,4 @@
-"""From the workloads and pods of a namespace to the jobs of DRESS: their requests, demand and usage.
+"""Build the jobs of DRESS from the workloads and pods of a namespace: their requests, demand and usage.
 
 Pure, except that the category of a Job without a label is fixed when the Job is first seen. A job's category follows its pods' priority
 class, because quotas count by it. Before the job has pods, its label decides, and without a label the same rule in the operator's
@@ -154,7 +154,7 @@ def _add_desired(drafts: dict[tuple[str, bool], _Draft], desired: DesiredPods, s
 
 
 def _add_pods(drafts: dict[tuple[str, bool], _Draft], pods: JobPods, width: int) -> None:
-    """Add what the job's pods hold and, for a job without a workload object, their demand."""
+    """Add the usage of the job's pods and, for a job without a workload object, their demand."""
     if not pods.active:
         return
     at = (pods.key.name, pods.small)

@@ -14,10 +14,10 @@ from fairburst.curves.runs import Run
 from fairburst.kube.api.objects import Job, Pod, controller_of
 from fairburst.kube.queues.job_annotations import parallelism_of
 
-STEADY_FRACTION = 0.6  # of a run's time at about one size, the minimum for it to count as a run of that size
+STEADY_FRACTION = 0.6  # least part of a run's time at about one size for it to count as a run of that size
 SIZE_TOLERANCE = 0.1  # relative; smaller differences count as one size, because an ended pod is replaced only after a second
-NEARLY_DONE = 0.5  # of the mean duration of the Job's pods: a pod that has run for longer is about to complete
-PROGRESS_SECONDS = 300.0  # over which progress is measured
+NEARLY_DONE = 0.5  # fraction of the mean duration of the Job's pods: a pod that has run for longer is about to complete
+PROGRESS_SECONDS = 300.0  # time over which progress is measured
 FEWEST_SAMPLES = 3
 
 
@@ -105,7 +105,7 @@ class JobRuns:
         return sum(now - started > limit for started in run.started.values())
 
     def progress(self, job: Job, alone_seconds: float | None, now: float) -> float | None:
-        """Return the progress rate of the Job at its present size: the part of its work done lately, in units of its rate alone.
+        """Return the progress rate of the Job at its present size: its recent rate of completions relative to its rate when alone.
 
         None if the Job's time alone or its amount of work is unknown, or too little was observed.
         """

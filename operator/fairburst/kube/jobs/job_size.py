@@ -37,7 +37,7 @@ def size_of(job: Job, threshold: Mapping[str, float]) -> str:
 
 
 # The same in CEL ------------------------------------------------------------------------------------------------------------------
-# Quantities are read as floats, which is exact enough beside ROUNDING. Optional fields are read with `?`, so nothing here can fail
+# Quantities are read as floats, whose error is smaller than ROUNDING. Optional fields are read with `?`, so nothing here can fail
 # on a Job that the API server would accept.
 
 

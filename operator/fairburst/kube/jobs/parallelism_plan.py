@@ -1,5 +1,4 @@
-"""Which Jobs receive a new spec.parallelism now, and which get theirs back. Pure; the Job's own annotations record each change and its
-time.
+"""Plan which Jobs receive a new spec.parallelism now, and which get theirs back. Pure; a Job's own annotations record its last change.
 
 A Job changes at most once per interval, only if the change is large enough, and never loses a pod that is about to complete. The Job
 controller deletes the newest pods first, so a lower bound on the pods that stay is sufficient.
@@ -89,7 +88,10 @@ def plan_parallelism(
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A Job's present and wanted size. worth_it: whether the change is as large as the hysteresis, or needed for the Job's due."""
+    """A Job's present and wanted size.
+
+    worth_it: whether the change is as large as the hysteresis, or raises a Job that has less than α of its fair progress.
+    """
 
     sizing: Sizing
     present: int
@@ -105,9 +107,9 @@ def _change(sizing: Sizing, completing: Callable[[Job], int], damping: ResizeDam
 
 
 def _excess_slots(changes: Iterable[_Change]) -> Counter[str]:
-    """Return by queue how far its Jobs would exceed what they are given together, if only changes that are worth it were made.
+    """Return by queue how many slots its Jobs together would have beyond those given, if only changes that are worth it were made.
 
-    Then smaller reductions are made as well: a Job that keeps a slot for being near its size keeps it from another one.
+    As long as there are any, smaller reductions are made as well: a slot that one Job keeps is missing for another.
     """
     excess: Counter[str] = Counter()
     for change in changes:

@@ -58,7 +58,7 @@ class Reserve:
     index: JobIndex
     _builder: JobPartBuilder = field(default_factory=JobPartBuilder)
     _jobs: dict[str, NamespaceJobs] = field(default_factory=dict)
-    _both_sizes_at: dict[str, float] = field(default_factory=dict)  # by namespace, when it last had jobs of either size
+    _both_sizes_at: dict[str, float] = field(default_factory=dict)  # by namespace, when it last had jobs of both sizes
     _entries: dict[str, QueueEntry] = field(default_factory=dict)
     _namespaces: frozenset[str] = frozenset()
     _taking_part: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
@@ -122,8 +122,9 @@ class Reserve:
             self._jobs.clear()
 
     def threshold(self, entry: QueueEntry, snapshot: ClusterSnapshot) -> dict[str, float]:
-        """Return θ x committed capacity by resource, in resource units. Committed, so that a burst or a reboot does not change which jobs
-        are small.
+        """Return θ x committed capacity by resource, in resource units.
+
+        With the live capacity, a burst or a reboot would change which jobs are small.
         """
         percent = self.config.small_jobs.threshold_percent
         if isinstance(entry.queue, ThroughputQueue) and entry.queue.spec.small_jobs is not None:
@@ -142,8 +143,8 @@ class Reserve:
         There are none for a queue without a reserve, nor if all jobs are of one size: there is nothing to divide, and
         kube-controller-manager recomputes every quota of a namespace for each pod that ends.
 
-        Small jobs may use what the core gives them, and at any time what the reserve ratio keeps for them (unless room is kept for a
-        burst). Large jobs may use the rest of the level. Together they may exceed the level, which the namespace quota enforces.
+        Small jobs may use what the core gives them, and in any case the part that the reserve ratio keeps for them (unless room is kept for
+        a burst). Large jobs may use the rest of the level. Together they may exceed the level, which the namespace quota enforces.
         """
         if not _divides(entry, row, result) or not self._has_both_sizes(entry.namespace, now):
             return []
@@ -257,5 +258,5 @@ def _small_level(result: RoundResult, row: int) -> FloatArray:
 
 
 def left_over(quotas: Mapping[QuotaKey, ResourceQuota], wanted: Collection[QuotaKey], pool: str) -> list[QuotaKey]:
-    """Return this pool's quotas beside the namespace quota that are no longer needed, in order."""
+    """Return this pool's quotas, other than the namespace quota, that are not wanted, in order."""
     return sorted(key for key, quota in quotas.items() if key[1] in OTHER_QUOTAS and key not in wanted and pool_of(quota) == pool)

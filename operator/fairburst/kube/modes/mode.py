@@ -1,4 +1,4 @@
-"""The properties of a mode of enforcement that other modules ask for. One value a mode, no state."""
+"""The properties of a mode of enforcement that other modules read. One value for each mode, no state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All modes of enforcement. A further mode is a module beside this one, and a name in `MODES`."""
+"""All modes of enforcement. To add one, add its module to this package and list it in `MODES`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Part of its declared demand that each burst of a queue with spec.uncertainty took. It is measured, and kept in the queue's status.
+"""Measure which part of its declared demand each burst of a queue with spec.uncertainty uses, and keep the parts in the queue's status.
 
 A burst is all that the queue uses from the opening of one window to the next, or to the time at which it uses and wants nothing more. One
 that began before this process watched is left out. The parts are kept as thousandths of the declared resource-seconds.
@@ -51,13 +51,13 @@ class _Queue:
 
 @dataclass(slots=True)
 class BurstHistory:
-    """By uid. `version` rises whenever a queue asks for other amounts than before."""
+    """The measured bursts of each queue, by uid. `version` rises whenever the amounts that a queue asks for change."""
 
     version: int = 0
     _queues: dict[str, _Queue] = field(default_factory=dict)
 
     def asked(self, uid: str, queue: LatencyQueue | ThroughputQueue, obj: Mapping[str, Any]) -> AskedFor | None:
-        """Return the demand to request for a queue, None for one without uncertainty. A new queue brings the samples of its status."""
+        """Return the demand to request for a queue, None for one without uncertainty. Reads the status of a new queue for its samples."""
         spec = queue.spec
         if not isinstance(spec, LatencyQueueSpec) or spec.uncertainty is None or spec.burst is None:
             self._queues.pop(uid, None)
@@ -83,7 +83,7 @@ class BurstHistory:
             del self._queues[gone]
 
     def watch(self, rows: Mapping[str, int], snapshot: ClusterSnapshot, columns: Columns | None, wall: float) -> None:
-        """Add up what bursts use. rows: of the queues in force, by uid."""
+        """Add up the use of each burst. rows: those of the queues in force, by uid."""
         for uid, queue in self._queues.items():
             row = rows.get(uid)
             if columns is None or row is None or not queue.learns:
@@ -115,7 +115,7 @@ class BurstHistory:
         queue.asked = asked
 
     def status_part(self, uid: str) -> dict[str, Any] | None:
-        """status.uncertainty of a queue; None for one without uncertainty."""
+        """Return status.uncertainty of a queue; None for one without uncertainty."""
         queue = self._queues.get(uid)
         if queue is None:
             return None
@@ -129,7 +129,7 @@ class BurstHistory:
         }
 
     def internal_part(self, uid: str) -> dict[str, Any] | None:
-        """status.internal.burstsSeen of a queue; None before the first burst."""
+        """Return status.internal.burstsSeen of a queue; None before the first burst."""
         queue = self._queues.get(uid)
         if queue is None or not queue.samples:
             return None
@@ -144,7 +144,7 @@ def _asked(declared: Burst, uncertainty: Uncertainty, samples: Sequence[tuple[in
 
 
 def _remembered(obj: Mapping[str, Any], declared: Burst) -> list[tuple[int, ...]]:
-    """The parts in the object's status, if they are parts of the burst that is declared now."""
+    """Return the parts in the object's status, if they are parts of the burst that is declared now."""
     try:
         internal = parse_status(obj).internal
     except InvalidQueueError:

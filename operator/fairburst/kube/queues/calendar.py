@@ -19,16 +19,16 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-MOST_ARRIVALS = 750  # in one list: two years of one a day
+MOST_ARRIVALS = 750  # in one list: one a day for two years
 _DAY = 86_400
 _BLOCKS = (364 * _DAY, 28 * _DAY, 7 * _DAY, _DAY, _DAY // 4, 3_600)  # seconds; each holds a whole number of the next
-_MOST_TRIED = 2_000  # arrivals among which the shortest gap is looked for: a year and more of five a day
+_MOST_TRIED = 2_000  # arrivals that are searched for the shortest gap: five a day for more than a year
 _REFERENCE = datetime(2024, 1, 1, tzinfo=UTC)  # the first day of a leap year
 
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """Cron expressions of five fields, the time zone they are read in, and the dates in it without an arrival. Already validated."""
+    """Validated cron expressions of five fields, the time zone in which they are read, and the dates in it without an arrival."""
 
     cron: tuple[str, ...]
     time_zone: str
@@ -54,7 +54,7 @@ def cron_problem(expression: str) -> str:
 
 
 def time_zone_exists(name: str) -> bool:
-    """Whether the IANA time zone is known here."""
+    """Return whether the IANA time zone is known on this machine."""
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):
@@ -63,7 +63,7 @@ def time_zone_exists(name: str) -> bool:
 
 
 def part_at(calendar: Calendar, deadline: float, now: float) -> Part:
-    """The arrivals that hold at `now`: those of its block and of the next, and the last one before whose window may still be open."""
+    """Return the arrivals that hold at `now`: those of its block and the next, and an earlier one whose window may still be open."""
     for block in _BLOCKS:
         since = now // block * block
         found = _spaced(_times(calendar, since - deadline), deadline)
@@ -76,19 +76,19 @@ def part_at(calendar: Calendar, deadline: float, now: float) -> Part:
 
 
 def shortest_gap(calendar: Calendar) -> float:
-    """Seconds between the two closest arrivals among the first `_MOST_TRIED`, without daylight saving; infinite for a single one."""
+    """Return the seconds between the two closest of the first `_MOST_TRIED` arrivals, without daylight saving; infinite for one."""
     plain = Calendar(calendar.cron, "UTC", calendar.exceptions)
     arrivals = list(itertools.islice(_times(plain, _REFERENCE.timestamp()), _MOST_TRIED))
     return min((after - one for one, after in itertools.pairwise(arrivals)), default=float("inf"))
 
 
 def has_arrivals(calendar: Calendar) -> bool:
-    """Whether the calendar has any arrival at all."""
+    """Return whether the calendar has any arrival."""
     return next(_times(calendar, _REFERENCE.timestamp()), None) is not None
 
 
 def _times(calendar: Calendar, begin: float) -> Iterator[float]:
-    """Arrivals from `begin` on in ascending order, each once."""
+    """Yield the arrivals from `begin` on in ascending order, each once."""
     zone = ZoneInfo(calendar.time_zone)
     start = datetime.fromtimestamp(begin, UTC).astimezone(zone) - timedelta(minutes=1)
     last = float("-inf")
@@ -107,13 +107,13 @@ def _occurrences(expression: str, start: datetime) -> Iterator[datetime]:
 
 
 def _up_to(end: float, arrivals: Iterator[float]) -> tuple[float, ...]:
-    """The arrivals before `end`, at most one more than a list may have."""
+    """Return the arrivals before `end`, at most one more than a list may have."""
     before = itertools.takewhile(lambda at: at < end, arrivals)
     return tuple(itertools.islice(before, MOST_ARRIVALS + 1))
 
 
 def _spaced(arrivals: Iterator[float], deadline: float) -> Iterator[float]:
-    """Those of `arrivals` that come at or after the deadline of the one before."""
+    """Yield the arrivals that come at or after the deadline of the one before."""
     free = float("-inf")
     for at in arrivals:
         if at >= free:
@@ -122,5 +122,5 @@ def _spaced(arrivals: Iterator[float], deadline: float) -> Iterator[float]:
 
 
 def parse_exceptions(dates: Sequence[str]) -> frozenset[date]:
-    """The dates of an ISO form. Raises ValueError for any that is not one."""
+    """Return the dates. Raises ValueError for a text that is not an ISO date."""
     return frozenset(date.fromisoformat(one) for one in dates)

@@ -27,7 +27,7 @@ def to_queue_spec(queue: Queue, now: float | None = None, asked: AskedFor | None
     """Return the queue's declaration in the core's units: cores, bytes, devices; seconds, and seconds since the epoch.
 
     now: the time at which the arrivals of a calendar are listed; by default the queue's creation.
-    asked: what a queue with uncertainty asks for; by default what follows from its declaration alone.
+    asked: the amounts that a queue with uncertainty asks for; by default those that follow from its declaration alone.
     """
     name = f"{queue.metadata.namespace}/{queue.metadata.name}"
     spec = queue.spec
@@ -56,7 +56,7 @@ def _burst_asked_for(spec: LatencyQueueSpec, asked: AskedFor | None) -> Burst | 
 
 
 def listed_until(queue: Queue, now: float) -> float:
-    """Until when the arrivals of the queue's calendar that are listed at `now` hold; infinite without a calendar."""
+    """Return until when the arrivals of the queue's calendar that are listed at `now` hold; infinite without a calendar."""
     spec = queue.spec
     if not isinstance(spec, LatencyQueueSpec) or spec.burst is None or spec.arrival.calendar is None:
         return math.inf
@@ -141,7 +141,7 @@ def _from_core_burst(burst: core.Burst) -> Burst:
 
 
 def _to_core_bursts(burst: Burst | None, arrival: Arrival | None, now: float) -> tuple[core.Burst | None, core.Arrival | None]:
-    """Burst and arrival; the core's schedule carries the bursts of a calendar, as it does those of a schedule."""
+    """Return burst and arrival. The bursts of a calendar are in the core's schedule, like those of a schedule."""
     if burst is not None and arrival is not None and arrival.calendar is not None:
         return None, _to_core_calendar(arrival.calendar, _to_core_burst(burst), now)
     return _to_core_burst(burst) if burst else None, _to_core_arrival(arrival) if arrival else None

@@ -1,8 +1,8 @@
 """Places where earlier versions of the operator kept parts of the status, most of which are now in `status.internal`.
 
-Statuses are read as if every value stood in its present place. Accounts are written in both places for one version, so that an earlier
-operator goes on after a downgrade where this one stopped (docs/decisions/0251). All other values are moved by the first write. The CRDs
-have the former places, so that the API server does not drop what is written there.
+Statuses are read as if every value stood in its present place. Accounts are written in both places for one version, so that after a
+downgrade an earlier operator continues where this one stopped (docs/decisions/0251). All other values are moved by the first write. The
+CRDs have the former places, so that the API server does not drop what is written there.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def in_present_places(status: Mapping[str, Any]) -> Mapping[str, Any]:
         moved = _without(moved, former)
         if (went_on and former in COPIES) or _at(status, FORMER_PLACES[former]) is None:
             moved = _with(moved, FORMER_PLACES[former], value)
-    if went_on:  # an account that the earlier version does not have any more is gone
+    if went_on:  # an account that the earlier version has dropped stays dropped
         for former, present in COPIES.items():
             if former not in found and former[0] != "uncertainty" and _at(moved, present) is not None:
                 moved = _without(moved, present)

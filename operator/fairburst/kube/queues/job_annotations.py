@@ -110,8 +110,8 @@ def family_of(job: Job) -> str | None:
     """Return the family of the Job's runs, "namespace/name": the label, else the owning CronJob, else the name before generateName's
     suffix.
 
-    Without a label, runs with other completions are other work, and "/completions" is appended. Not so for runs whose pods each complete
-    once: there the number is the run's size, not its work. None for a Job without a family.
+    Without a label, runs with different completions are different work, so "/completions" is appended, except for runs whose pods each
+    complete once: there the number is the run's size, not its work. None for a Job without a family.
     """
     metadata, completions = job.metadata, job.spec.completions
     labelled = (metadata.labels or {}).get(FAMILY)

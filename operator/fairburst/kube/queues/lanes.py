@@ -1,5 +1,5 @@
-"""The lanes of further queues: which queues beside a namespace's default one govern work of their own, and by which numbers. Pure, apart
-from the lanes given before.
+"""The lanes of further queues: which queues of a namespace, besides its default one, govern work of their own, and their numbers. Pure,
+apart from the lanes given before.
 
 A lane names the priority class of its queue's pods and the quota that counts them. Labels of the namespace say which queue has which lane;
 the admission policy reads them, and so does a new operator (docs/decisions/0250-several-queues-in-a-namespace.md).
@@ -20,7 +20,7 @@ LONGEST_LABEL = 63  # characters of a label's value
 class Lanes:
     """The lanes by namespace and queue. A queue keeps its lane while it is a further queue.
 
-    `spaces`: those that they make.
+    `spaces`: the spaces of these queues.
     """
 
     def __init__(self) -> None:
@@ -67,8 +67,8 @@ class Lanes:
 def lanes_for(queues: Iterable[str], known: Mapping[str, int], busy: Collection[int]) -> dict[str, int]:
     """Return a lane for each queue, the first of them if there are more queues than lanes.
 
-    A queue keeps its `known` lane. Others get the lowest free one, and only at last one that is `busy`: in which pods of a former queue
-    still live, which would count for the new one.
+    A queue keeps its `known` lane. Others get the lowest free one. A `busy` lane, in which pods of a former queue still live, is given
+    last, because these pods would count for the new queue.
     """
     wanted = list(queues)
     found = {queue: known[queue] for queue in wanted if queue in known}
@@ -78,7 +78,7 @@ def lanes_for(queues: Iterable[str], known: Mapping[str, int], busy: Collection[
 
 
 def obstacle(kind: str, name: str, mode: Mode, default_key: tuple[str, str, str], default_mode: Mode) -> str | None:
-    """Return why a queue cannot govern work beside the namespace's default queue, as a sentence with the remedy; None if it can."""
+    """Return why a queue cannot govern work in addition to the namespace's default queue, as a sentence with the remedy; None if it can."""
     default = f"{default_key[0]} {default_key[2]}"
     if kind != "ThroughputQueue":
         return (

@@ -16,7 +16,7 @@ Queues = Mapping[tuple[str, str, str], Mapping[str, Any]]  # by kind, namespace,
 
 
 async def read_queues(client: ApiClient, namespace: str | None = None) -> Queues:
-    """Return the queue objects of all namespaces, or of one. Raises ApiError; NotFound where the kinds are not installed."""
+    """Return the queue objects of all namespaces, or of one. Raises ApiError; NotFound if the kinds are not installed."""
     lists = await asyncio.gather(*(_queues_of(client, kind, namespace) for kind in PLURALS))
     return {key: obj for found in lists for key, obj in found.items()}
 

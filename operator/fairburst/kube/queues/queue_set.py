@@ -1,6 +1,6 @@
 """The governing queue and the spec in force of each namespace. Pure but for a parse cache.
 
-One queue governs a namespace: the one that already governs it, else the first by creation. Throughput queues beside it govern the work that
+One queue governs a namespace: the one that already governs it, else the first by creation. Further throughput queues govern the work that
 asks for them (`lanes.py`). An invalid edit keeps the last valid spec. An invalid object never stops a round: it becomes a problem
 of that object, and the rest is scheduled.
 """
@@ -33,7 +33,7 @@ NEVER_MANAGED = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a queue object is not in force as written: a CamelCase reason and a sentence with the expected and the found value."""
+    """Reason why a queue is not in force as written: a CamelCase word, and a sentence with the expected and the found value."""
 
     reason: str
     message: str
@@ -113,14 +113,14 @@ class QueueSet:
     spaces: Spaces = UNDIVIDED
 
     def by_namespace(self) -> dict[str, QueueEntry]:
-        """The governing queue of each governed namespace; its default queue where it has several."""
+        """Return the governing queue of each governed namespace; its default queue if it has several."""
         return {entry.namespace: entry for entry in self.governing if entry.lane is None}
 
 
 class QueueSetBuilder:
     """Caches parsed specs by (uid, generation), so that a round parses only the changed ones.
 
-    `observing`: whether queues in Observe mode are entries. The decision that is enforced does not know them.
+    `observing`: whether queues in Observe mode are entries. The enforced decision leaves them out.
     """
 
     def __init__(self, pool: str, own_namespace: str, contained: Containment | None = None, *, observing: bool = False) -> None:
@@ -139,7 +139,7 @@ class QueueSetBuilder:
         self.wall = 0.0  # seconds since the epoch, as of this round
         self.history = BurstHistory()
         self._history_version = 0
-        self._asking: dict[tuple[str, int], tuple[object, QueueSpec]] = {}  # what a parsed queue with uncertainty asks for, and its spec
+        self._asking: dict[tuple[str, int], tuple[object, QueueSpec]] = {}  # percent that a queue with uncertainty asks for, and its spec
         self._calendars: dict[tuple[str, int], float] = {}  # until when the listed arrivals of a parsed calendar hold
         self.lanes = Lanes()
 
@@ -170,7 +170,7 @@ class QueueSetBuilder:
         return self._last
 
     def _leave_out(self, key: ObjectKey, obj: Mapping[str, Any] | None) -> bool:
-        """Return whether the object, or its absence, concerns observed queues only, and note it then."""
+        """Return whether the object, or its absence, concerns observed queues only. If so, note it."""
         if self._observing or key in self._positions or key in self._other_pools:
             return False
         if obj is None or "deletionTimestamp" in obj["metadata"]:
@@ -245,7 +245,7 @@ class QueueSetBuilder:
         return self._keep_identity(entries, sorted(in_force, key=_order), frozenset(others), frozenset(broken - governing.keys()))
 
     def _divided(self, default: QueueEntry, beside: Sequence[QueueEntry]) -> list[QueueEntry]:
-        """Return the default queue and those beside it, in their order, with their lanes or the reasons why they have none."""
+        """Return the default queue and the other ones, in their order, with their lanes or the reasons why they have none."""
         title = f"{default.key[0]} {default.key[2]}"
         refused = {one.uid: obstacle(one.key[0], one.key[2], one.mode, default.key, default.mode) for one in beside}
         lanes = self.lanes.give(default.namespace, [one.key[2] for one in beside if refused[one.uid] is None])

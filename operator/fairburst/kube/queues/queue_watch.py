@@ -78,7 +78,7 @@ class QueueStore:
             return self.objects.pop(key, None) is not None
 
     def newest(self) -> int:
-        """The highest version that any object has had; -1 where none is known."""
+        """Return the highest version that any object has had; -1 if none is known."""
         with self._lock:
             versions = [version for obj in self.objects.values() if (version := _version(obj)) is not None]
             return max(versions + list(self._deleted.values()), default=-1)
@@ -153,7 +153,7 @@ class QueueWatch:
 
     @property
     def objects(self) -> dict[QueueKey, JsonObject]:
-        """(kind, namespace, name) to object: a copy, because Kopf's thread writes at any time."""
+        """The objects by (kind, namespace, name): a copy, because Kopf's thread writes at any time."""
         with self._store._lock:
             return dict(self._store.objects)
 
@@ -213,7 +213,7 @@ class QueueWatch:
             restored = version is not None and version < before
             if restored:
                 logger.warning("versions went back: etcd was restored", extra={"kind": kind, "before": before, "now": version})
-                self._kopf_stop.set()  # it watches from a version of the future, which stays silent, and is started again
+                self._kopf_stop.set()  # restarts Kopf, which watches from a version of the future and would stay silent
             if version is not None:
                 self._listed[kind] = version if restored else max(version, self._listed.get(kind, -1))
             if self._store.reset(kind, items) if restored else self._store.replace(kind, items, version):
@@ -374,7 +374,7 @@ def _version(obj: JsonObject) -> int | None:
 
 
 def _newer(version: int | None, known: JsonObject, *, or_same: bool = False) -> bool:
-    """Return True unless both versions are numbers and the first is the older (or the same)."""
+    """Return False only if both versions are numbers and the first is older or, without `or_same`, equal."""
     known_version = _version(known)
     if version is None or known_version is None:
         return True

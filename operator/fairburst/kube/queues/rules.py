@@ -19,7 +19,7 @@ class Rule:
 
     field: path below the model, camelCase, of the value that is wrong if the condition fails; empty for the model itself.
     expected: the message.
-    cel: the expression; empty where CEL cannot say it, so that the operator alone checks it and a condition tells.
+    cel: the expression; empty if CEL cannot express it, so that only the operator checks the rule and reports it in a condition.
     holds: the same in Python.
     found: the offending value in Python.
     cel_found: the same in CEL, as a format and its values.
@@ -33,7 +33,7 @@ class Rule:
     cel_found: tuple[str, str] | None = None
 
     def validation(self) -> dict[str, str]:
-        """The entry of x-kubernetes-validations."""
+        """Return the entry of x-kubernetes-validations."""
         entry = {"rule": self.cel, "message": self.expected}
         if self.field:
             entry["fieldPath"] = f".{self.field}"

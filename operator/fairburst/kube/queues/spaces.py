@@ -1,8 +1,8 @@
 """The spaces that namespaces are divided into: one for each queue, with the work that counts for it. Pure values.
 
-A namespace with one queue is one space, of the namespace's own name. Where further queues have lanes, each has a space called as the
-queue is, "namespace/queue", and the rest of the namespace is the space of its default queue. A pod belongs to a space by its priority
-class, which no one can change after its creation; its label only asks for one (docs/decisions/0250-several-queues-in-a-namespace.md).
+A namespace with one queue is one space, with the namespace's name. Where further queues have lanes, each has a space with its own name,
+"namespace/queue", and the rest of the namespace is the space of its default queue. A pod belongs to a space by its priority class, which
+no one can change after its creation; its label only asks for one (docs/decisions/0250-several-queues-in-a-namespace.md).
 """
 
 from __future__ import annotations

@@ -20,20 +20,22 @@ from fairburst.quantity import charged_quantity, format_quantity
 
 FEWEST = 10  # bursts before a distribution is taken from them
 STEP_PERCENT = 5
-MOST_PERCENT = 10_000  # of what is declared: a burst of another size is another declaration
+MOST_PERCENT = 10_000  # of the declared amounts: a burst of another size needs another declaration
 
 
 @dataclass(frozen=True, slots=True)
 class AskedFor:
-    """percent: what is asked for, of the declared amount, by resource. bursts: of how many it was learned; 0: from the declaration alone.
-    correlation: the assumption in use."""
+    """The demand to request, in percent of the declared amount by resource.
+
+    bursts: number of bursts from which it was learned; 0 if it follows from the declaration alone. correlation: the assumption in use.
+    """
 
     percent: dict[str, int]
     bursts: int
     correlation: Correlation
 
     def burst(self, declared: Burst) -> Burst:
-        """The burst that is asked for."""
+        """Return the burst that is asked for."""
         return declared.model_copy(
             update={"resources": {name: _part(name, text, self.percent[name]) for name, text in declared.resources.items()}}
         )
@@ -66,7 +68,7 @@ def asked_for(declared: Burst, uncertainty: Uncertainty, samples: Sequence[Seque
 
 
 def _learned(seen: FloatArray, confidence: float, assumption: Correlation) -> Request:
-    """Order statistics where enough bursts were seen for one to lie above the quantile; else a normal fit, at least the most seen."""
+    """Return order statistics if enough bursts were seen for one to lie above the quantile; else a normal fit, at least the most seen."""
     quantile = confidence ** (1 / seen.shape[1]) if assumption is Correlation.INDEPENDENT else confidence
     if len(seen) * (1 - quantile) >= 1:
         return request_empirical(seen, confidence, assumption)
@@ -76,7 +78,7 @@ def _learned(seen: FloatArray, confidence: float, assumption: Correlation) -> Re
 
 
 def _correlation(seen: FloatArray) -> FloatArray:
-    """(K, K) of what was seen; a resource that never varies goes with no other."""
+    """Return the (K, K) correlation of the bursts seen; a resource that never varies is uncorrelated with all others."""
     spread = seen.std(axis=0)
     varying = np.flatnonzero(spread > 1e-9 * np.maximum(seen.mean(axis=0), 1e-9))
     result = np.eye(seen.shape[1])
@@ -87,7 +89,7 @@ def _correlation(seen: FloatArray) -> FloatArray:
 
 
 def _part(resource: str, declared: str, percent: int) -> str:
-    """So many percent of a quantity, rounded up to whole millicores, bytes or devices."""
+    """Return `percent` of a quantity, rounded up to whole millicores, bytes or devices."""
     smallest = 1000 if resource == "cpu" else 1
     amount = round(charged_quantity(resource, declared) * smallest) * percent / 100
     return format_quantity(resource, min(math.ceil(amount) / smallest, MOST_AMOUNT))

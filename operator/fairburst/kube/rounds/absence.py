@@ -1,7 +1,8 @@
-"""Charge open windows for what ran since their accounts were written: the first step of a replica that begins to lead. Pure.
+"""Charge open windows for the use since their accounts were written: the first step of a replica that begins to lead. Pure.
 
-An account goes on at its last rate, and the leader that wrote it may have been killed before it wrote another. What this process has seen
-run counts instead. For the time before that, the larger of both counts: of the pods that run now it is known since when.
+A stored account grows at its last rate, but its leader may have been killed before it wrote a newer one. For the time that this process
+has watched, the observed use is charged. For the time before, the larger of the account's rate and the use of the pods that run now, whose
+start times are known, is charged.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ Piece = tuple[float, FloatArray | None, bool]
 
 
 class Absence:
-    """Charges once per term, before its first decision. `begin` says by what this process has seen."""
+    """Charges the accounts once in each term of leadership, before its first decision."""
 
     def __init__(self, contained: Containment) -> None:
         self._contained = contained
         self._recent: RecentUse | None = None
 
     def begin(self, recent: RecentUse) -> None:
-        """Charge the accounts that the first round reads for what ran since they were written."""
+        """Charge the accounts in the next round, by the use that this process has seen."""
         self._recent = recent
 
     def charge(self, memory: Memory, snapshot: ClusterSnapshot, pods: PodIndex, wall: float, now: float) -> Memory:
-        """Return the memory with the accounts that `charge_absence` charges; as it is after the first round."""
+        """Return the memory with the accounts charged by `charge_absence`; unchanged after the first round."""
         recent, self._recent = self._recent, None
         if recent is not None:
             with self._contained.object("charge the absence of", ""):
@@ -70,7 +71,7 @@ def charge_absence(memory: Memory, snapshot: ClusterSnapshot, pods: PodIndex, re
 
 
 def _last_window(entry: QueueMemory, wall: float) -> tuple[float, float] | None:
-    """Return from when to when use is to be charged to the window that is open, or should have opened; None without one."""
+    """Return begin and end of the use to charge to the window that is open, or should have opened; None without one."""
     window, burst = entry.window, entry.promise.burst
     if window is None:
         return None
@@ -136,7 +137,7 @@ def _charged(
 
 
 def _guaranteed(entry: QueueMemory, resources: tuple[str, ...], unit: FloatArray) -> FloatArray:
-    """Return (K,) the most that counts at once: the rate of the declared burst in whole pods. Infinite where nothing is declared."""
+    """Return (K,) the most that counts at once: the rate of the declared burst in whole pods; infinite if none is declared."""
     burst = entry.promise.burst
     if burst is None:
         return np.full(len(resources), np.inf)

@@ -138,8 +138,10 @@ class ClusterState:
         return self._fitting[size]
 
     def find_orphans(self, view: ClusterView, queue_set: QueueSet) -> frozenset[str]:
-        """Find labelled namespaces without a queue and without another pool's operator: they run at the floor. Return those that have come
-        or gone since the last call."""
+        """Find labelled namespaces without a queue and without another pool's operator: they run at the floor.
+
+        Returns the namespaces that were added or removed since the last call.
+        """
         self.governed = frozenset(entry.space for entry in queue_set.governing)
         left = (
             self.labelled

@@ -18,12 +18,12 @@ from fairburst.policy.model import ClusterSnapshot
 
 
 class CoreInput:
-    """Puts the `ClusterSnapshot` of each round together.
+    """Builds the `ClusterSnapshot` of each round.
 
     Attributes
     ----------
     demands : the demand of each managed namespace.
-    changed_namespaces : those whose work has changed since the round before the last one.
+    changed_namespaces : those whose work had changed when the last round read it.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class CoreInput:
     def read(self, view: ClusterView, changes: Changes, queues: GoverningQueues, wall: float) -> set[str]:
         """Read changed nodes, namespaces and work; return the namespaces whose demand was read again.
 
-        Sets `changes.everything` if other resources count now.
+        Sets `changes.everything` if the counted resources have changed.
         """
         stale = self._read_nodes(view, changes, queues)
         self._find_managed(view, changes, queues)
@@ -80,7 +80,7 @@ class CoreInput:
     def snapshot(
         self, view: ClusterView, changes: Changes, queues: GoverningQueues, touched: set[str], wall: float, now: float
     ) -> ClusterSnapshot:
-        """Return the core's input, with new rows where the demand was read again. Namespaces whose charge has changed are touched too."""
+        """Return the core's input, with new rows where the demand was read again. Touches namespaces whose uncharged pods have changed."""
         live, committed = self._cluster.capacity(view, now)
         table, queue_set = self.demands, queues.queue_set
         touched |= table.charge_no_more(self._not_running(view, wall))

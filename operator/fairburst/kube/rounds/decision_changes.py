@@ -14,7 +14,7 @@ from fairburst.policy.entitlement import entitlements
 from fairburst.policy.model import ClusterSnapshot, Memory, RoundResult
 
 ENTITLED_STEP = 1.25  # an entitlement moves with the demand of all other queues; quota_plan.py writes only large differences
-WORTH_A_POD = 0.9  # of a queue's largest pod: a quota whose room an armed burst needs is lowered at once by this much
+WORTH_A_POD = 0.9  # fraction of a queue's largest pod: a quota whose room an armed burst needs is lowered at once by this much
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class DecisionChanges:
         self._promised = np.zeros((0, 2))
 
     def touch(self, round_: RoundContext) -> Entitlement:
-        """Touch the namespaces whose rows differ, all their spaces; return what quotas may admit, which is the levels after an error."""
+        """Touch all spaces of the namespaces whose rows differ; return the amounts that quotas may admit, after an error the levels."""
         amounts, bound = round_.result.level, False
         with self._contained.object("entitle", ""):
             amounts, bound = entitlements(round_.result, round_.snapshot, round_.memory)

@@ -14,7 +14,7 @@ Key = TypeVar("Key")
 class Differences(Generic[Key]):
     """Finds entries of a store that are new, gone or replaced since the last look. A store replaces an object when it changes.
 
-    O(N) comparisons of identity, about 30 ns each.
+    O(N) comparisons of identity.
     """
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ class GoverningQueues:
     ----------
     queue_set : the pool's queues. rows : the row of each governed space in the core's input.
     absent : namespaces that are being deleted or no longer exist.
-    holding : by what is held ("Pods" or "Jobs"), the namespaces of queues in such a mode.
+    holding : the namespaces of queues whose mode holds work, by what it holds ("Pods" or "Jobs").
     reclaiming : (N,) whether the queue evicts for what it is owed.
     """
 

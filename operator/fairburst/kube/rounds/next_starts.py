@@ -1,4 +1,4 @@
-"""What the queues whose work starts whole need for their next start, as the core reads it, updated by namespace. Decides nothing."""
+"""The needs of the next starts, for queues whose work starts whole, as the core's input, updated by namespace. Decides nothing."""
 
 from __future__ import annotations
 

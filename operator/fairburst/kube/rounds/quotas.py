@@ -31,7 +31,7 @@ from fairburst.policy.tolerance import SMALLEST
 from fairburst.quantity import format_quantity
 
 RENEWED_SECONDS = 30.0  # between two looks at a quota that expires
-BEGINNING_SECONDS = 10.0  # of a burst, in which neither annotations alone nor slack alone are written
+BEGINNING_SECONDS = 10.0  # beginning of a burst, in which neither annotations alone nor slack alone are written
 STEERED_SECONDS = 1.0  # between two observations of a quota's slack
 
 
@@ -82,7 +82,7 @@ class QuotaRounds:
                 item.entitled, item.bound_by_burst = entitlement.amounts[item.row], entitlement.bound_by_burst
 
     def plan(self, round_: RoundContext, managed: ManagedNamespaces, items: Sequence[ManagedNamespace], plan: RoundPlan) -> None:
-        """Return the quota writes of the touched namespaces, and the quotas beside the namespace quota to delete."""
+        """Add the quota writes of the touched namespaces to the plan, and the quotas of parts and lanes to delete."""
         targets = list[QuotaTarget]()
         for item in items:
             with self._contained.object("enforce", item.namespace):

@@ -32,7 +32,7 @@ class QueueRecall:
         """Return the memory with the statuses of `changed` queues that this process has not read before.
 
         `excluded`: queues by uid that are not decided on until they change; those that have changed are dropped from it. `wall`: seconds
-        since the epoch; accounts that were written by a clock ahead of it move to it.
+        since the epoch; accounts that were written by a clock ahead of it are shifted to it.
         """
         read, forgotten = dict[str, QueueMemory](), set[str]()
         for key in changed:

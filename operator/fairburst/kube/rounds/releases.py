@@ -15,7 +15,7 @@ from fairburst.kube.rounds.view import RoundContext, RoundPlan
 
 
 class ReleaseRounds:
-    """Releases held work by its queue's level, or all of it where no queue holds it any more."""
+    """Releases held work by its queue's level, or all of it where no queue holds work."""
 
     def __init__(self, gates: UngatePlanner, reserve: Reserve | None, agenda: Agenda) -> None:
         self._gates = gates

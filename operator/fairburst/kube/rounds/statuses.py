@@ -46,7 +46,7 @@ from fairburst.policy.table import SOFT
 LOOK_SECONDS = 1.0  # between two looks without a change
 LOOK_FACTOR = 10.0  # looks take at most a tenth of the time
 MOST_AT_ONCE = 200  # queues in one look: about 50 ms
-SWEEP_SECONDS = 60.0  # in which every queue is looked at once, whatever has changed
+SWEEP_SECONDS = 60.0  # time in which every queue is looked at once, whatever has changed
 _REMEMBERED = (
     "guarantee", "state", "index", "opened", "deadline", "demanded", "judged", "period_started", "ledger_rate", "debt", "delivered_rate",
     "fair_rate", "residual_level", "waiting_since", "unit_held_since", "balance_rate", "bursts", "met", "missed",
@@ -90,7 +90,7 @@ class StatusRounds:
         self._agenda.put(namespace, at)
 
     def lay_out(self, queue_set: QueueSet) -> None:
-        """Use another set of queues."""
+        """Prepare for another set of queues."""
         self._positions = {}
         for position, entry in enumerate(queue_set.entries):
             if self._observing and not entry.observed_only:
@@ -243,7 +243,7 @@ class StatusRounds:
 
     @staticmethod
     def _room_is_free(round_: RoundContext, rate: FloatArray) -> BoolArray:
-        """Return (N,) whether each queue's burst, of (N, K) rates, has room beside the use of all others."""
+        """Return (N,) whether each queue's burst, of (N, K) rates, has room in addition to the use of all others."""
         snapshot = round_.snapshot
         others = snapshot.usage.sum(axis=0) - snapshot.usage
         free: BoolArray = np.all(others + rate <= snapshot.live_capacity * (1 + 1e-9), axis=1)

@@ -1,6 +1,6 @@
 """Suggested declarations for queues in Observe mode: from the history of their work, with the class that they would have.
 
-One queue is looked at in a round of the shadow decision, and each at most once in `SUGGEST_SECONDS` and after work of it has ended. The
+Each round of the shadow decision looks at one queue: one whose work has ended since its last look, at most once in `SUGGEST_SECONDS`. The
 class comes from deciding again, with the suggestion as a new queue in the place of the observed one.
 """
 
@@ -41,7 +41,7 @@ class Suggestions:
         self._looked_at = {name: at for name, at in self._looked_at.items() if name in namespaces}
 
     def look(self, plan: RoundPlan, memory: Memory, config: PolicyConfig, wall: float, now: float) -> str | None:
-        """Look at one queue that is due. Returns its namespace if its suggestion is another one than before."""
+        """Look at one queue that is due. Return its namespace if its suggestion has changed."""
         rows = {entry.namespace: row for row, entry in enumerate(plan.queue_set.governing) if entry.observed_only}
         due = [name for name in self.histories.changed() if name in rows and now - self._at(name) >= SUGGEST_SECONDS]
         if not due:
@@ -73,13 +73,13 @@ class Suggestions:
 
 
 def suggested_queue(found: Suggestion, name: str, weight: float, wall: float) -> QueueSpec:
-    """The suggestion as a queue created at `wall`, its amounts rounded up to sizes that people write."""
+    """Return the suggestion as a queue created at `wall`, its amounts rounded up to sizes that people write."""
     burst = replace(found.burst, resources={name: _rounded_up(name, amount) for name, amount in found.burst.resources.items()})
     return QueueSpec(name, QueueKind.LATENCY, (wall, name), weight, burst, found.arrival)
 
 
 def suggestion_to_status(found: Suggestion, spec: QueueSpec, granted: GuaranteeClass | None) -> dict[str, Any]:
-    """The form of status.suggestion: burst, arrival, class (None: rejected) and a message."""
+    """Return status.suggestion: burst, arrival, class and a message. granted: the class; None: rejected."""
     verdict = "would be rejected" if granted is None else f"would be {granted.value}"
     written = promise_to_status(spec)
     return {
@@ -92,7 +92,7 @@ def suggestion_to_status(found: Suggestion, spec: QueueSpec, granted: GuaranteeC
 
 
 def _rounded_up(resource: str, amount: float) -> float:
-    """At a size that people write: tenths of a core, whole mebibytes, whole devices."""
+    """Round up to a size that people write: tenths of a core, whole mebibytes, whole devices."""
     if resource == "cpu":
         return math.ceil(amount * 10 - 1e-6) / 10
     if amount >= _MEBIBYTE:

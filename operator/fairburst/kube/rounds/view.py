@@ -71,8 +71,11 @@ class RoundContext:
 
 @dataclass(slots=True)
 class RoundPlan:
-    """The writes of a round. `due`: monotonic time of the next round if no event comes first; `since`: of the first event that led to this
-    one. `shown`: rows whose statuses were computed, with their decisions; `shows_all`: these are all rows."""
+    """The writes of a round.
+
+    `due`: monotonic time of the next round if no event comes first. `since`: monotonic time of the first event that led to this round.
+    `shown`: rows whose statuses were computed, with their decisions. `shows_all`: whether these are all rows.
+    """
 
     result: RoundResult
     snapshot: ClusterSnapshot

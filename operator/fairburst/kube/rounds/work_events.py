@@ -1,10 +1,10 @@
-"""Events on work that waits: for people who have nothing but `kubectl describe`. Pure, apart from its memory of published Events.
+"""Events on work that waits, for users who only have `kubectl describe`. Pure, apart from its memory of published Events.
 
 An object gets an Event when it has waited for a while, and another one when the cause of its wait changes. An Event says when the object
-starts where that is forecast. If its first Event had no forecast, the object gets one with the first forecast. It gets another one when
-the forecast interval has passed, though not before it has waited twice as long as at the last one. Only the first objects of a queue get
-any, and only so many a second in the whole cluster, so that thousands of waiting pods cost no writes. An Event names no other queue.
-docs/decisions/0242-events-on-waiting-work.md tells why.
+starts, if that is forecast. If its first Event had no forecast, the object gets one with the first forecast. It gets another one when the
+forecast interval has passed, though not before it has waited twice as long as at the last one. Only the first objects of a queue get Events,
+at a limited rate in the whole cluster, so that thousands of waiting pods cost no writes. An Event names no other queue.
+docs/decisions/0242-events-on-waiting-work.md gives the reasons.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LARGER_THAN_LEVEL = "LargerThanLevel"
 
 @dataclass(frozen=True, slots=True)
 class WaitingObject:
-    """A Job, JobSet, pod or other controller that waits. `of`: as what it waits. `need`: its requests where it starts whole."""
+    """A Job, JobSet, pod or other controller that waits. `of`: the form in which it waits. `need`: its requests if it starts whole."""
 
     kind: str
     api_version: str
@@ -51,7 +51,7 @@ class WaitingObject:
 
     @property
     def involved(self) -> dict[str, str]:
-        """Return it as an Event names it."""
+        """Return the object as an Event names it."""
         return {"apiVersion": self.api_version, "kind": self.kind, "namespace": self.namespace, "name": self.name, "uid": self.uid}
 
 
@@ -82,7 +82,7 @@ class _Published:
 
 
 class WorkEvents:
-    """See the module. One per term; after a restart each waiting object gets its Event once more."""
+    """See the module. One for each term of leadership; after a restart each waiting object gets its Event once more."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, _Published]] = {}  # by namespace and uid
@@ -143,7 +143,7 @@ class WorkEvents:
     def _look(
         self, plan: RoundPlan, row: int, demands: Mapping[str, NamespaceDemand], gated: Callable[[str], Sequence[GatedPod]], now: float
     ) -> list[tuple[_Published, WorkEvent]]:
-        """Return the Events that one queue's waiting objects should get, with what is remembered of them."""
+        """Return the Events that one queue's waiting objects should get, each with the record of its object."""
         entry = plan.queue_set.governing[row]
         held, demand = entry.mode.holds, demands.get(entry.space, NamespaceDemand())
         behind_gates = gated(entry.namespace) if held == "Pods" else ()
@@ -173,7 +173,7 @@ class WorkEvents:
 
 
 class _QueueSentence:
-    """Why the work of one queue waits."""
+    """Says why the work of one queue waits."""
 
     def __init__(self, queue: str, work: WholeWork | None, plan: RoundPlan, row: int) -> None:
         self._queue, self._decision, self._resources = queue, plan.result.decisions[row], plan.snapshot.resources
@@ -204,7 +204,7 @@ class _QueueSentence:
 
 
 def first_waiting(holds: str | None, demand: NamespaceDemand, gated: Sequence[GatedPod]) -> Iterator[WaitingObject]:
-    """Return the first waiting objects of one queue, in the order in which they start where there is one. `holds`: as Mode.holds."""
+    """Return the first waiting objects of one queue, in the order in which they start, if there is one. `holds`: as Mode.holds."""
     held = heapq.nsmallest(FIRST_OBJECTS, demand.held, key=by_age) if holds == "Jobs" else []
     waiting = itertools.chain(map(_gated, gated), map(_held, held), map(_lacking, demand.lacking))
     return itertools.islice(waiting, FIRST_OBJECTS)

@@ -15,7 +15,7 @@ BURSTS = 10
 
 
 class BurstSizes:
-    """Bounded memory: ten numbers and one pod's size a queue."""
+    """Bounded memory: ten numbers and one pod's size for each queue."""
 
     def __init__(self) -> None:
         self._fractions: dict[str, deque[float]] = {}
@@ -27,11 +27,11 @@ class BurstSizes:
             self._fractions.setdefault(queue, deque(maxlen=BURSTS)).append(min(1.0, delivered / declared))
 
     def fraction(self, queue: str) -> float | None:
-        """Largest part of the declared demand that a recent burst took, in [0, 1]; None before the first."""
+        """Return the largest part of the declared demand that a recent burst used, in [0, 1]; None before the first."""
         return max(self._fractions.get(queue, ()), default=None)
 
     def unit(self, queue: str, now: FloatArray) -> FloatArray:
-        """(K,) the queue's largest pod: `now`, or the last that was seen where it has none; zeros before the first."""
+        """Return the (K,) size of the queue's largest pod: `now`, or the last one seen if it has none; zeros before the first."""
         if now.any():
             self._units[queue] = now
         known = self._units.get(queue)

@@ -54,7 +54,7 @@ class ControllerIndex:
         return self._noted.values()
 
     def job(self, namespace: str, name: str) -> Job | None:
-        """One Job; None where there is none of that name."""
+        """Return the Job of this name, or None."""
         kinds = self._by_namespace.get(namespace)
         job: Job | None = None if kinds is None else kinds["Job"].get(name)
         return job

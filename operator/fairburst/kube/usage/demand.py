@@ -47,7 +47,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class DesiredPods:
-    """The pods that one controller wants, and the object that says so."""
+    """The pods that one controller wants, and the controller's object."""
 
     owner: Owner
     controller: Any
@@ -110,7 +110,7 @@ def namespace_demand(
     present size is not taken for its demand. `fitting`: how many pods of some requests the empty nodes hold. `unrequested` names
     controllers whose template requests less than a quota on cpu and memory demands. `gated`: pods wait behind gates and none is refused, so
     the existing pods are the whole demand. `belongs`: whether a template's pods belong to the space; `elsewhere`: how many of a
-    controller's pods belong to other spaces of its namespace: their controller's template has changed since, or the queues have.
+    controller's pods belong to other spaces of its namespace, because the controller's template or the queues have changed since.
     """
     result = NamespaceDemand(unit=dict(usage.largest))
     announced: dict[str, float] = {}

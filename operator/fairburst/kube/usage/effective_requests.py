@@ -1,6 +1,6 @@
 """Effective requests of a pod, as ResourceQuota counts them, and the pods that it refuses because they name no requests.
 
-The same rules as the API server's evaluator: `PodUsageFunc` in k8s.io/kubernetes pkg/quota/v1/evaluator/core/pods.go and
+The rules are those of the API server's evaluator: `PodUsageFunc` in k8s.io/kubernetes pkg/quota/v1/evaluator/core/pods.go and
 `PodRequests` in k8s.io/component-helpers resource/helpers.go (1.37), without DRA claims, which fairburst does not support.
 Inside, amounts are whole thousandths of a unit (millicores, millibytes), so that sums over any number of pods stay exact;
 outside they are natural units.
@@ -117,7 +117,7 @@ def _spec_charge(spec: PodSpec) -> MilliCharge:
 
 
 def _aggregate(containers: Iterable[Container], init_containers: Iterable[Container]) -> MilliCharge:
-    """Containers and sidecars run together; each init container runs beside the sidecars started before it. The larger counts."""
+    """Return by resource the larger sum: all containers and sidecars, or an init container and the sidecars started before it."""
     together: MilliCharge = {}
     for container in containers:
         _add(together, _requests(container))

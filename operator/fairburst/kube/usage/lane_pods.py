@@ -9,14 +9,14 @@ from fairburst.kube.usage.pod_sums import PodFacts
 
 
 class LanePods:
-    """See the module. Whether a lane is given to a queue does not matter for its class."""
+    """See the module. A pod counts by its class, whether or not a queue has the lane."""
 
     def __init__(self) -> None:
         self._by_namespace: dict[str, dict[str, PodFacts]] = {}  # by namespace and name
         self._live: Counter[tuple[str, str]] = Counter()  # by space and uid of the controller
 
     def account(self, facts: PodFacts, sign: int) -> None:
-        """Add a pod (+1), or take it out again (-1)."""
+        """Add a pod (+1) or remove it (-1)."""
         known = self._by_namespace.setdefault(facts.namespace, {})
         if sign > 0:
             known[facts.name] = facts
@@ -31,7 +31,7 @@ class LanePods:
                 del self._live[key]
 
     def all(self) -> list[PodFacts]:
-        """Return all of them."""
+        """Return the facts of all these pods."""
         return [facts for known in self._by_namespace.values() for facts in known.values()]
 
     def busy(self, namespace: str) -> set[int]:

@@ -16,7 +16,7 @@ LEAST_PEAK = 20  # pods in one second: smaller peaks show the demand, not the li
 
 
 class PaceMeter:
-    """Reads every change of a pod. Its memory is bounded, apart from one number a bound pod."""
+    """Reads every change of a pod. Its memory is bounded, apart from one number for each bound pod."""
 
     def __init__(self) -> None:
         self._bound_at: dict[str, float] = {}

@@ -1,6 +1,6 @@
 """The nodes on which the scheduler may place a pod, by its node selector and tolerations. Pure.
 
-Affinity and spreading rules are not evaluated: for a pod with such rules no answer is given.
+Affinity and spreading rules are not evaluated: callers leave out pods that have any (`has_rules_of_its_own`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Sums over all pods, kept up to date event by event: per space (a namespace, if it has one queue), per owner, per node.
 
-Each event costs the same however many pods there are. Amounts are kept as whole thousandths, so a sum kept for a week equals one computed
-from scratch. Readers get natural units. Pods of the system (priority class system-*, DaemonSets) belong to no queue and are counted apart.
+The cost of an event does not depend on the number of pods. Amounts are kept as whole thousandths, so a sum kept for a week equals one
+computed from scratch. Readers get natural units. Pods of the system (priority class system-*, DaemonSets) belong to no queue and are
+counted separately.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from fairburst.kube.usage.pod_usage import Amounts, ClassUsage, NamespaceUsage, 
 from fairburst.kube.usage.vector_sums import VectorBag, VectorSum
 from fairburst.kube.workloads.registry import ANNOUNCED_KINDS
 
-# The requests of an owner's newest pod are kept after its end, for a Job whose next pod a quota refuses; so many are kept.
+# Number of owners without pods whose last requests are kept, for a Job whose next pod a quota refuses.
 REMEMBERED_OWNERS = 10_000
-# The Job controller counts ended pods in batches of a second. Those that a failure policy ignores, it never counts.
+# The Job controller counts ended pods in batches of a second. It never counts those that a failure policy ignores.
 COUNTED_SECONDS = 5.0
 
 
@@ -35,8 +36,8 @@ class PodIndex:
 
     Parameters
     ----------
-    resources : the counted resources, the order of every vector. A change of them means a new index.
-    by_class : whether to add up small and large jobs' pods apart.
+    resources : the counted resources, the order of every vector. A change of them requires a new index.
+    by_class : whether to sum the pods of small and of large jobs separately.
     spaces : the divided namespaces.
     """
 
@@ -106,7 +107,7 @@ class PodIndex:
         return changed
 
     def divide(self, spaces: Spaces) -> None:
-        """Divide namespaces otherwise."""
+        """Change the division of namespaces into spaces."""
         self.spaces = spaces
         for facts in self._lanes.all():
             space = spaces.of_class(facts.namespace, facts.lane_class)
@@ -151,7 +152,7 @@ class PodIndex:
         return self.requests((pod.metadata.namespace, pod.metadata.name))
 
     def requests(self, key: tuple[str, str]) -> RequestVector:
-        """Return the same by namespace and name."""
+        """Return the same for a pod given by namespace and name."""
         facts = self._facts.get(key)
         return (0,) * len(self.resources) if facts is None else facts.requests
 
@@ -242,7 +243,7 @@ class PodIndex:
         return total
 
     def bound_nowhere(self, nodes: Container[str]) -> dict[str, Amounts]:
-        """Return the requests by namespace of pods bound to nodes outside `nodes`: such pods run no longer, or never did."""
+        """Return the requests by namespace of pods bound to nodes outside `nodes`: such pods do not run."""
         found: dict[str, Amounts] = {}
         for node in [name for name in self._nodes if name not in nodes]:
             for name, each in self._nodes[node].items():
@@ -291,7 +292,7 @@ class PodIndex:
         )
 
     def _account(self, facts: PodFacts, sign: int) -> None:
-        """Add a pod's contribution to every sum it belongs to (+1), or take it out again (-1)."""
+        """Add a pod's contribution to every sum that it belongs to (+1), or remove it (-1)."""
         self._account_namespace(facts, sign)
         self._account_owner(facts, sign)
         if facts.lane_class:
@@ -358,7 +359,7 @@ class PodIndex:
             self._rest(facts)
 
     def _count_end(self, facts: PodFacts) -> None:
-        """Count a pod that its Job's status may not count yet. The informer's watch is of live pods, so an end looks like a deletion."""
+        """Count a pod that its Job's status may not count yet. The informer watches live pods only, so an end looks like a deletion."""
         owner = self._owners.get((facts.namespace, facts.owner))
         if owner is not None:
             owner.ended += 1

@@ -1,4 +1,4 @@
-"""The mutable sums inside the pod index: by space, by owner, and what one pod contributes to them."""
+"""The mutable sums inside the pod index, by space and by owner, and the contribution of one pod to them."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class OwnerSums:
     bound: int = 0
     terminating: int = 0
     ended: int = 0
-    settled: int = 0  # of `ended`: so long ago that the Job's status counts them
+    settled: int = 0  # those of `ended` that ended long enough ago for the Job's status to count them
     newest: tuple[str, str] = ("", "")
     newest_requests: RequestVector = ()
 
 
 @dataclass(slots=True)
 class PodFacts:
-    """One pod's contribution and the sums that contain it: read once when the pod is created, and undone exactly at its end.
+    """One pod's contribution and the sums that contain it, as last read, so that exactly this can be subtracted again.
 
     lane_class: its priority class if that is one of a lane's, empty otherwise.
     """

@@ -1,7 +1,7 @@
-"""Use of each queue's space in the last minute, as this process has seen it. A replica that takes over charges by it.
+"""Use of each queue's space in the last minute, as this process has seen it. A replica that takes over charges this use.
 
-A process that leads tells its accounts to the cluster seconds later, and one that is killed no more. The replica that stands by sees pods
-being bound and ending all along; one that has just started learns from its first list when the pods that run were bound.
+A leader writes its accounts seconds late, and not at all if it is killed. A standby replica sees each binding and end of a pod. A replica
+that has just started learns from its first list when the running pods were bound.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ KEPT_SECONDS = 60.0  # longer than any pause between two leaders while a replica
 
 
 class RecentUse:
-    """The bound pods that came and went. Updated with every change of a pod, O(1) a change. Times are monotonic seconds of this process."""
+    """The changes of bound pods. Updated with every change of a pod, O(1) a change. Times are monotonic seconds of this process."""
 
     def __init__(self) -> None:
         self._watched_since = math.inf
         self._changes: deque[tuple[float, str, str, int, Mapping[str, int]]] = deque()
 
     def watch_from(self, now: float) -> None:
-        """From now on this process sees every change."""
+        """Note that this process sees every change from `now` on."""
         self._watched_since = now
 
     def pod_changed(self, old: Pod | None, new: Pod | None, wall: float, now: float) -> None:
-        """Take in one change of a pod: it was bound, has ended, or was resized."""
+        """Record one change of a pod: it was bound, has ended, or was resized."""
         before, after = _bound_amounts(old), _bound_amounts(new)
         if before == after:
             return
@@ -53,8 +53,8 @@ class RecentUse:
     ) -> Iterator[tuple[float, FloatArray | None, bool]]:
         """Yield the use of a space from `end` back to `begin`, as seconds, (K,) amounts and whether this process saw all of it.
 
-        `bound`: (K,) requests of all bound pods now. Amounts that were not all seen are a lower bound: pods may have ended before. None:
-        not known at all.
+        `bound`: (K,) requests of all bound pods now. Amounts that were not all seen are a lower bound, because pods may have ended before;
+        None if nothing is known.
         """
         horizon, level, at = now - KEPT_SECONDS, bound.copy(), now
         changes = ((time, sign, amounts) for time, *where, sign, amounts in self._changes if spaces.of_class(*where) == space)

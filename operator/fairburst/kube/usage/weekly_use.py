@@ -1,8 +1,8 @@
 """Use of each queue this week against its fair share: sums over time, which its status remembers (`views/week_view.py`).
 
 A week begins on Monday at 00:00 UTC. Four dominant shares are summed: used; fair, the share by weight; wanted, at most the fair share; and
-served, the used part of the wanted one. Rates are constant between two looks. A remembered sum goes on at its mean rate, so that figures
-that do not change need no write. Between two looks the monotonic clock counts, which does not step.
+served, the used part of the wanted one. Rates are constant between two looks. A remembered sum grows at its mean rate, so that figures
+that do not change need no write. The monotonic clock, which does not step, measures the time between two looks.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _nothing() -> FloatArray:
 
 @dataclass(slots=True)
 class WeeklyUse:
-    """The sums of all governing queues; rows as in the round. A queue that is new here brings those in its status."""
+    """The sums of all governing queues; rows as in the round. A new queue starts with the sums in its status."""
 
     _uids: Sequence[str] = ()
     _rows: dict[str, int] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class WeeklyUse:
         self._last = {uid: week for uid, week in self._last.items() if uid in self._rows}
 
     def look(self, snapshot: ClusterSnapshot, shares: FloatArray, wall: float, now: float) -> None:
-        """Add what has passed at the rates of the last look, and note the rates from now on. shares: (N,) fair shares by weight."""
+        """Add the time since the last look at its rates, and note the rates from now on. shares: (N,) fair shares by weight."""
         self._pass(wall, now)
         used = dominant_share(snapshot.usage, snapshot.live_capacity)
         wanted = np.minimum(np.maximum(dominant_share(snapshot.demand, snapshot.live_capacity), used), shares)
@@ -137,7 +137,7 @@ class WeeklyUse:
         return WeekSums(float(self._since[row]), self._wall, tuple(self._values[row].tolist()), self._last.get(uid))
 
     def _pass(self, wall: float, now: float) -> None:
-        """Let the time since the last look pass."""
+        """Add the time since the last look to the sums."""
         elapsed = max(0.0, now - self._now) if math.isfinite(self._now) else 0.0
         began = week_of(wall)
         if math.isfinite(self._wall) and began > week_of(self._wall):

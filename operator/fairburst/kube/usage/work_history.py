@@ -44,7 +44,7 @@ class WorkHistories:
         self._of = {name: self._of[name] if name in self._of else _Namespace(wall) for name in sorted(namespaces)}
 
     def pod_changed(self, old: Pod | None, new: Pod | None, wall: float) -> None:
-        """Take in one change of a pod."""
+        """Record one change of a pod."""
         pod = new if new is not None else old
         if pod is None or pod.metadata.namespace not in self._of:
             return
@@ -57,11 +57,11 @@ class WorkHistories:
             _add(known, (begin, round(wall / _RESOLUTION) * _RESOLUTION, amounts))
 
     def changed(self) -> list[str]:
-        """The namespaces in which work has ended since their history was last read."""
+        """Return the namespaces in which work has ended since their history was last read."""
         return [name for name, known in self._of.items() if known.changed]
 
     def read(self, namespace: str, resources: Collection[str], wall: float) -> WorkHistory:
-        """The namespace's history until now, with amounts of `resources`."""
+        """Return the namespace's history until now, with amounts of `resources`."""
         known = self._of[namespace]
         known.changed = False
         pieces = [(begin, end, amounts, count) for (begin, end, amounts), count in known.ended.items()]

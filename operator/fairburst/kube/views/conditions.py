@@ -47,7 +47,7 @@ def conditions_of(
     never_start: work that starts whole or not at all, and needs more than the queue's level.
     contained: the step that an internal error prevented for this queue.
 
-    Each fact is told once: Guaranteed and Ready name the condition that tells it.
+    Each fact is stated once: Guaranteed and Ready name the condition that states it.
     """
     if decision is None:
         return _not_governing(entry)

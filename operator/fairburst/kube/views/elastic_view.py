@@ -1,4 +1,4 @@
-"""A queue's elastic jobs in its status and its condition. Pure. Bounded: the remaining jobs are counted."""
+"""A queue's elastic jobs in its status and its condition. Pure. Bounded: a few jobs are named, the others are counted."""
 
 from __future__ import annotations
 

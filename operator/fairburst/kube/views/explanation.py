@@ -1,6 +1,6 @@
-"""The sentence on a queue that says what of it waits, and why. Pure.
+"""The sentence that says which work of a queue waits, and why. Pure.
 
-It changes only when a figure of the status changes, so it costs no write of its own: it has no times that run. It names no other queue.
+It contains no running times and changes only with a figure of the status, so it costs no write of its own. It names no other queue.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ CAUSES = (*_BY_REASON, ROOM, FAIR_SHARE, ITS_RATE, HARD_QUEUES)
 
 
 def waiting_of(demand: FloatArray, usage: FloatArray, resources: tuple[str, ...]) -> dict[str, float]:
-    """Return by resource what is wanted and not used."""
+    """Return the demand beyond the use, by resource."""
     left = np.where(demand > usage * (1 + TOLERANCE) + TOLERANCE, demand - usage, 0.0)
     return {name: float(amount) for name, amount in zip(resources, left, strict=True) if amount > 0}
 
 
 def explanation(decision: QueueDecision, demand: FloatArray, usage: FloatArray, resources: tuple[str, ...]) -> str:
-    """Return what waits, which resource it lacks, and why.
+    """Return the sentence: what waits, which resource it lacks, and why.
 
     demand, usage: (K,) in resource units, in the order of `resources`.
     """
@@ -56,7 +56,7 @@ def explanation(decision: QueueDecision, demand: FloatArray, usage: FloatArray, 
 
 
 def cause(decision: QueueDecision, demand: FloatArray, usage: FloatArray, resources: tuple[str, ...]) -> tuple[str, str]:
-    """Return what `explanation` says without its figures: a reason in CamelCase, and the scarce resource or "".
+    """Return the content of `explanation` without its figures: a reason in CamelCase, and the scarce resource or "".
 
     The arguments are those of `explanation`.
     """

@@ -11,14 +11,17 @@ from fairburst.kube.views.conditions import ConditionValue
 
 START_FORECAST = "StartForecast"  # the type of the condition and the reason of the Event
 LONGEST_SECONDS = 7 * 86_400.0  # a start that lies further ahead is not published
-_MATERIAL = 0.25  # of the time ahead: an end of an interval that moves by less is the same answer
+_MATERIAL = 0.25  # fraction of the time ahead: an end of an interval that moves by less is the same answer
 _STEADY_SECONDS = 5.0
 _PROBABILITY_STEP = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class StartForecast:
-    """When work starts, in seconds since the epoch: the median, and (from, to) by level in percent. Infinite: later than was looked."""
+    """The start of work, in seconds since the epoch: the median, and (from, to) by level in percent.
+
+    A time is infinite if it is later than the forward runs reached.
+    """
 
     made_at: float
     median: float
@@ -47,7 +50,7 @@ class StartForecast:
 
 @dataclass(frozen=True, slots=True)
 class DeadlineForecast:
-    """The part of the forward runs in which a burst's deadline held. `is_open`: the burst is under way; `opens`: the time of the next."""
+    """The part of the forward runs that met a burst's deadline. `is_open`: the burst is under way; `opens`: the time of the next."""
 
     probability: float
     is_open: bool
@@ -55,7 +58,7 @@ class DeadlineForecast:
 
     @property
     def sentence(self) -> str:
-        """Return the forecast for a condition. It has no times that run."""
+        """Return the forecast for a condition. It contains no running times."""
         which = "the burst under way"
         if not self.is_open:
             which = "a burst that came now" if self.opens is None else f"the burst of {clock(self.opens)}"
@@ -89,7 +92,7 @@ class Forecasts:
     changes: int = 0
 
     def replace(self, starts: Mapping[str, StartForecast], queues: Mapping[str, QueueForecast], now: float) -> list[str]:
-        """Take new forecasts of everything; return the queues for which anything material is new."""
+        """Replace all forecasts; return the queues whose forecast has changed materially."""
         self.starts, self.changes = starts, self.changes + 1
         former, self.queues = self.queues, {}
         for queue, new in queues.items():
@@ -111,7 +114,7 @@ def _same_deadline(old: DeadlineForecast | None, new: DeadlineForecast | None) -
 
 
 def with_forecast(conditions: Sequence[ConditionValue], forecast: QueueForecast | None) -> list[ConditionValue]:
-    """Return the conditions with what is forecast: when the first waiting object starts, and how likely the deadline holds."""
+    """Return the conditions with the forecast: when the first waiting object starts, and how likely the deadline holds."""
     if forecast is None:
         return list(conditions)
     found = [

@@ -20,7 +20,10 @@ RATE_TOLERANCE = 2e-4  # of capacity
 
 
 def accounts_of(memory: QueueMemory, decision: QueueDecision, current: Mapping[str, Any], wall: float) -> dict[str, Any]:
-    """Return status.internal without the parts that others learn. `current`: status.internal as stored, for what it still predicts."""
+    """Return status.internal without the parts that other modules supply.
+
+    `current`: the stored one. Its counters stay while they predict the true values.
+    """
     written = _accounts(memory, current, wall)
     turns = {"waitingSince": memory.waiting_since, "heldSince": memory.unit_held_since}
     if any(since is not None for since in turns.values()):
@@ -96,7 +99,7 @@ def _ledger(memory: QueueMemory, current: Mapping[str, Any] | None, wall: float)
 
 
 def _in_window(memory: QueueMemory) -> bool:
-    """Return whether what was received of each resource counts: a window is open or overdue. Each window begins with nothing."""
+    """Return whether the amounts received by resource count: a window is open or overdue. Each window begins with zeros."""
     return bool(memory.received) and memory.window is not None and memory.window.state in {WindowState.OPEN, WindowState.OVERDUE}
 
 

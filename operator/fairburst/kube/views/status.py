@@ -34,7 +34,7 @@ _SHARES = ("allocatedShare", "usedShare", "waitingShare")
 class StatusInput:
     """The input for one queue's status. `decision`, `memory` and the arrays are None for a queue that governs no namespace.
 
-    `reserve`, `lead_time` and `uncertainty` are None for a queue without one, `suggestion` where there is no new one. `shares`: dominant
+    `reserve`, `lead_time` and `uncertainty` are None for a queue without one, `suggestion` if there is no new one. `shares`: dominant
     shares allocated, used and waiting. `week`: as of now.
     """
 
@@ -111,7 +111,7 @@ def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[st
 
 
 def _suggestion(item: StatusInput, current: Mapping[str, Any]) -> dict[str, Any]:
-    """The suggestion of an observed queue; the last one outlives a restart, which forgets what it was drawn from."""
+    """Return the suggestion of an observed queue. The last one outlives a restart, although the history behind it does not."""
     kept = current.get("suggestion") if item.entry.observed_only else None
     found = item.suggestion or kept
     return {} if found is None else {"suggestion": dict(found)}
@@ -197,7 +197,7 @@ def _next_burst(window: Window) -> str:
 
 
 def _admission(decision: AdmissionDecision, queue: str) -> dict[str, Any]:
-    """Return the decision as tenants may read it. A condition bound by another queue is told as a ratio and without that queue's name."""
+    """Return the decision as tenants may read it. A condition bound by another queue is shown as a ratio and without that queue's name."""
     written: dict[str, Any] = {
         "class": decision.guarantee_class.value if decision.guarantee_class else REJECTED,
         "reason": decision.reason,

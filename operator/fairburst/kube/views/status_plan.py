@@ -172,7 +172,7 @@ def merge_difference(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> d
 
 
 def _is_news(current: Mapping[str, Any], status: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
-    """Return whether the patch tells users something. A value that only moves from where an earlier version kept it does not."""
+    """Return whether the patch contains news for users. A value that only moves from its place in an earlier version is no news."""
     return _is_structural(patch, current) and _is_structural(merge_difference(in_present_places(current), status), current)
 
 
@@ -194,6 +194,6 @@ def _is_structural(patch: Mapping[str, Any], current: Mapping[str, Any]) -> bool
 
 
 def _verdicts(conditions: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Return what of the conditions is news. A forecast is a figure that drifts."""
+    """Return the parts of the conditions that are news. A forecast is a figure that drifts."""
     published = (one for one in conditions if one["type"] != START_FORECAST)
     return [(one["type"], one["status"], one["reason"], one.get("observedGeneration")) for one in published]

@@ -12,7 +12,7 @@ from fairburst.kube.queues.statuses import WeekStatus
 from fairburst.kube.times import to_text
 from fairburst.kube.usage.weekly_use import FAIR, USED, WANTED, Week, WeekSums, sums_of, sums_to_account
 
-FIRST_SECONDS = 60.0  # less than that says nothing about a week
+FIRST_SECONDS = 60.0  # a shorter time says nothing about a week
 MOST_OFTEN_SECONDS = 300.0  # limits status writes
 POINT = 1.0  # percent by which a figure in the status may be wrong
 
@@ -45,7 +45,7 @@ def _says_nothing(sums: WeekSums) -> bool:
 
 
 def _is_good(sums: WeekSums, account: Mapping[str, Any], shown: Any) -> bool:
-    """Return whether the stored figures may stand."""
+    """Return whether the stored figures may stay."""
     try:
         stored = sums_of(WeekAccount.model_validate(account, by_alias=True, by_name=False))
         shown_week = WeekStatus.model_validate(shown, by_alias=True, by_name=False)

@@ -1,6 +1,6 @@
 """Jobs: how many pods they want at once, and which of them are held. Pure.
 
-A CronJob's Jobs and Spark's are Jobs and pods like any other: neither is a kind of its own here.
+CronJobs and Spark need no kind of their own: they create Jobs and pods like any other.
 """
 
 from __future__ import annotations
@@ -35,15 +35,13 @@ def completions_left(job: Job, pods: EndedPods) -> float:
 
 
 def pods_at_once(spec: JobSpec) -> int:
-    """Return how many pods a Job wants to run side by side, whether or not it is suspended now."""
+    """Return how many pods a Job wants to run at once, whether or not it is suspended now."""
     parallelism = 1 if spec.parallelism is None else spec.parallelism
     return parallelism if spec.completions is None else min(parallelism, spec.completions)
 
 
 def _creating_pods(controllers: Controllers) -> Iterable[Job]:
-    """Return the Jobs whose controller may still create pods: a Job is Kubernetes' own, has not ended, is not suspended by its user and is
-    not being deleted.
-    """
+    """Return Kubernetes' own Jobs that may still get pods: none that has ended, is being deleted or is suspended by its user."""
     return (
         job
         for job in controllers.of("Job")

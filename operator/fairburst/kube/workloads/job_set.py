@@ -84,7 +84,7 @@ def _to_come(job_set: JobSet, controllers: Controllers, held: bool) -> Iterator[
 
 
 def _started(job_set: JobSet, jobs: Iterable[Job]) -> Counter[str]:
-    """Count the started Jobs of each part. Those that ended well may be gone, and are in the JobSet's status."""
+    """Count the started Jobs of each part. Succeeded ones may have been deleted; the JobSet's status still counts them."""
     found = Counter[str]()
     for job in jobs:
         owner = controller_of(job.metadata)

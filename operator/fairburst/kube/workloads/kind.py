@@ -1,4 +1,4 @@
-"""A kind of controller as fairburst knows it: the path of its objects, and how many pods they want. One value a kind, no state."""
+"""A kind of controller as fairburst knows it: the path of its objects, and how many pods they want. One value for each kind, no state."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Controllers:
 
 @dataclass(frozen=True, slots=True)
 class PodsToCome:
-    """So many pods of a template that no other object announces yet."""
+    """A number of pods of a template that no other object announces yet."""
 
     template: PodTemplate
     pods: int
@@ -68,8 +68,8 @@ class WorkloadKind:
     """One kind of controller.
 
     name: its Kubernetes kind, the name of `item`. group, version, plural: where its objects are. item: the parts of one that are read.
-    optional: whether its CRD may be missing. patched: whether the operator writes to its objects: an annotation makes a controller try
-    again what a quota refused, and a patch starts a held one. suspends: whether Suspend mode holds it, by spec.suspend.
+    optional: whether its CRD may be missing. patched: whether the operator writes to its objects: an annotation makes a controller retry
+    pods that a quota refused, and a patch starts a held one. suspends: whether Suspend mode holds it, by spec.suspend.
     creates_pods: whether pods name it as their controller. wanting: the objects that want pods of their own (for a Deployment those
     without a ReplicaSet). wanted: how many pods such an object wants at once. to_come: pods that an object will create through other
     objects and that these do not announce yet; `held` says whether it is suspended until we start it.
@@ -95,9 +95,9 @@ class WorkloadKind:
 
     @property
     def collection(self) -> str:
-        """Path of the objects of all namespaces."""
+        """Return the path of the objects of all namespaces."""
         return f"/apis/{self.group}/{self.version}/{self.plural}"
 
     def path(self, namespace: str, name: str) -> str:
-        """Path of one object."""
+        """Return the path of one object."""
         return f"/apis/{self.group}/{self.version}/namespaces/{namespace}/{self.plural}/{name}"

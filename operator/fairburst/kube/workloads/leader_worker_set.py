@@ -20,7 +20,7 @@ NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
 
 
 class LeaderWorkerTemplate(Struct):
-    """leaderworkerset.x-k8s.io/v1 LeaderWorkerTemplate. `size` counts the leader. Without a leader template leaders are as workers."""
+    """leaderworkerset.x-k8s.io/v1 LeaderWorkerTemplate. `size` counts the leader. Without a leader template, leaders are like workers."""
 
     leader_template: PodTemplate | None = None
     worker_template: PodTemplate = msgspec.field(default_factory=PodTemplate)

@@ -1,4 +1,4 @@
-"""All kinds of work that fairburst reads. A further kind is a module beside this one, and a name in `KINDS`."""
+"""All kinds of work that fairburst reads. To add one, add its module to this package and list it in `KINDS`."""
 
 from __future__ import annotations
 
