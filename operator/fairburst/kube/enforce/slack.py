@@ -103,10 +103,8 @@ class SlackControl:
         if use.full:
             state.full_at = now
         self._shed_surplus(state, use, now)
-        # Only head-room takes the slack below one pod: a waiting pod keeps full nodes full.
-        least = 0.0 if use.room < 0 else min(max(state.pods, 0.0), FIRST_PODS)
         most = max(FIRST_PODS, min(use.cap, SOON_SECONDS * self.ends_a_second(quota, now)))
-        state.pods = min(max(state.pods, least), most)
+        state.pods = min(max(state.pods, 0.0), most)
         state.error = _error(use, state, now)
         return self.pods(quota)
 
@@ -146,7 +144,7 @@ def _error(use: Use, state: _Slack, now: float) -> float:
         # More pods help those that wait only while nodes have room: then the scheduler is slow.
         mendable = min(use.short, max(use.missing, use.room, 0.0))
         return mendable if now <= state.full_at + PRESSED_SECONDS else 0.0
-    if use.room >= 0 and state.pods <= FIRST_PODS:
+    if use.room >= 0 and state.pods <= FIRST_PODS:  # less than one pod only for head-room: on full nodes a waiting pod keeps them full
         return 0.0
     # Pods above level and slack belong to an earlier, higher level: they end by themselves.
     return use.short if -use.short <= state.pods + FIRST_PODS else 0.0

@@ -2,8 +2,8 @@
 
 An object gets an Event when it has waited for a while, and another one when the cause of its wait changes. An Event says when the object
 starts, if that is forecast. If its first Event had no forecast, the object gets one with the first forecast. It gets another one when the
-forecast interval has passed, though not before it has waited twice as long as at the last one. Only the first objects of a queue get Events,
-at a limited rate in the whole cluster, so that thousands of waiting pods cost no writes. An Event names no other queue.
+forecast interval has passed, though not before it has waited twice as long as at the last one. Only the first objects of a queue get
+Events, at a limited rate in the whole cluster, so that thousands of waiting pods cost no writes. An Event names no other queue.
 docs/decisions/0242-events-on-waiting-work.md gives the reasons.
 """
 
