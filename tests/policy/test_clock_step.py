@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import pytest
@@ -34,6 +35,12 @@ FLOATING = latency("floating/q", 2.0, [2.0], 10, Periodic(60))
 BATCH = throughput("batch/q")
 
 
+@functools.cache
+def undisturbed() -> tuple[list[RoundResult], Memory]:
+    """The run in which the clock never steps, which every other run is compared with."""
+    return run((SPORADIC, FLOATING, BATCH), {})
+
+
 def run(queues: tuple[QueueSpec, ...], steps: dict[int, float], rounds: int = 200) -> tuple[list[RoundResult], Memory]:
     """Rounds a second apart; before round n the clock steps by steps[n]. Work comes every 70 s and takes 8 s."""
     memory, ahead, results = Memory(), 0.0, []
@@ -52,9 +59,8 @@ def run(queues: tuple[QueueSpec, ...], steps: dict[int, float], rounds: int = 20
 @pytest.mark.parametrize("step", [-HOUR, HOUR, -5.0])
 @pytest.mark.parametrize("at", [3, 9, 40, 72])
 def test_a_step_changes_no_decision_where_no_arrival_is_dated(step: float, at: int) -> None:
-    queues = (SPORADIC, FLOATING, BATCH)
-    straight, known = run(queues, {})
-    stepped, memory = run(queues, {at: step})
+    straight, known = undisturbed()
+    stepped, memory = run((SPORADIC, FLOATING, BATCH), {at: step})
     for number, (left, right) in enumerate(zip(straight, stepped, strict=True)):
         assert left.level == pytest.approx(right.level, abs=1e-5), number
         assert [one.kind for one in left.events] == [one.kind for one in right.events], number
@@ -66,8 +72,7 @@ def test_a_step_changes_no_decision_where_no_arrival_is_dated(step: float, at: i
 
 
 def test_there_and_back_changes_nothing() -> None:
-    queues = (SPORADIC, FLOATING, BATCH)
-    memory = run(queues, {})[1]
+    memory = undisturbed()[1]
     there_and_back = shifted(shifted(memory, -HOUR), HOUR)
     assert there_and_back == Memory(memory.queues, memory.next_admission_order)
 

@@ -1,4 +1,4 @@
-"""Whole units where one step, one resource or one moment decides; found by mutation testing (docs/mutation.md)."""
+"""Levels in whole pods: who is rounded, who has the next unit, and turns of those who would sit at zero."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from fairburst.policy.decide import decide
-from fairburst.policy.model import Memory, PolicyConfig, RoundResult, Sporadic
+from fairburst.policy.model import GuaranteeClass, Memory, PolicyConfig, RoundResult, Sporadic
 from tests.support.policy import latency, snapshot, throughput
 from tests.support.strategies import START
 
+HARD, SOFT, ELASTIC = GuaranteeClass.HARD, GuaranteeClass.SOFT, GuaranteeClass.ELASTIC
 CONFIG = PolicyConfig()
 
 
@@ -61,6 +62,36 @@ class TestWhoIsRounded:
         result, _ = decide(snapshot(queues, [10.0], [[0.0], [0.0]], unit=[[1.0], [1.0]]), Memory(), CONFIG, START)
         assert result.level.tolist() == [[0.0], [3.0]]
 
+    def test_nobody_is_always_rounded_down(self) -> None:
+        """Three queues of 2-core pods on 10 cores: 3.33 each; one gets two pods, in every round the same one."""
+        queues = tuple(throughput(f"t{n}/q", float(n)) for n in range(3))
+        given_snapshot = snapshot(queues, [10.0], [[20.0]] * 3, unit=[[2.0]] * 3)
+        memory, seen = Memory(), []
+        for step in range(5):
+            result, memory = decide(given_snapshot, memory, CONFIG, START + 10 * step)
+            seen.append(result.allocation[:, 0].tolist())
+        assert seen[0] == [4.0, 4.0, 2.0]
+        assert seen == [seen[0]] * 5
+
+
+class TestHardRates:
+    def test_a_hard_rate_is_rounded_up_to_a_whole_pod(self) -> None:
+        queues = (throughput("t/q"), latency("l/q", 1.0, [5.0], 10, Sporadic(100), 20))
+        memory = Memory()
+        _, memory = decide(snapshot(queues, [10.0], [[20.0], [0.0]], unit=[[1.0], [2.0]]), memory, CONFIG, START)
+        result, _ = decide(snapshot(queues, [10.0], [[20.0], [20.0]], unit=[[1.0], [2.0]]), memory, CONFIG, START + 1)
+        assert result.guaranteed[1].tolist() == [4.0]
+        assert result.level[1].tolist() == [4.0]
+
+    def test_rates_are_rounded_up_only_as_far_as_capacity_goes(self) -> None:
+        """Three rates of 2.5 in pods of 1 on 8.2: the first is rounded up to 3, and the 0.2 left are no 0.5 for the next."""
+        queues = tuple(latency(f"l{row}/q", float(row), [2.5], 10, Sporadic(100)) for row in range(3))
+        value = snapshot(queues, [8.2], [3.0, 3.0, 3.0], unit=[1.0, 1.0, 1.0])
+        _, memory = decide(value, Memory(), CONFIG, START)
+        result, _ = decide(value, memory, CONFIG, START + 1)
+        assert result.guaranteed[:, 0].tolist() == pytest.approx([3.0, 2.5, 2.5])
+        assert result.allocation.sum() <= 8.2 * (1 + 1e-9)
+
 
 class TestTheNextUnit:
     def test_one_resource_of_it_is_given_where_the_other_is_exhausted(self) -> None:
@@ -93,6 +124,48 @@ class TestTheNextUnit:
         self, capacity: float, wants: list[float], unit: list[float], weight: list[float] | None, want: list[float], beside: bool
     ) -> None:  # fmt: skip
         assert of_one(capacity, wants, unit, weight, beside=beside) == want
+
+
+class TestWholeUnitsThatRoundingFrees:
+    def test_the_largest_part_lost_is_made_up_for_first(self) -> None:
+        """Shares of 3.9 and 6.1: the first lost 0.9 of a pod, the second 0.1."""
+        assert of_one(10.0, [99.0, 99.0], [1.0, 1.0], [3.9, 6.1]) == [4.0, 6.0]
+
+    @pytest.mark.parametrize(
+        ("capacity", "small", "want"),
+        [
+            pytest.param(60.0, [100.0], [60.0], id="all of it"),
+            pytest.param(60.0, [30.0], [30.0], id="no more than wanted"),
+            pytest.param(60.0, [19.0], [19.0], id="one more than every pass gives"),
+            pytest.param(70.0, [40.0, 40.0], [40.0, 30.0], id="one queue after the other"),
+        ],
+    )
+    def test_what_pods_too_large_leave_is_used_by_small_ones(self, capacity: float, small: list[float], want: list[float]) -> None:
+        """Five queues whose pods of 100 don't fit at all have a share each; it is not left idle."""
+        got = of_one(capacity, small + [500.0] * 5, [1.0] * len(small) + [100.0] * 5)
+        assert got == [*want, 0.0, 0.0, 0.0, 0.0, 0.0]
+
+    def test_a_queue_at_zero_comes_before_a_larger_loss_even_beside_a_soft_burst(self) -> None:
+        """Soft queue in its window, then who would have nothing, then who lost most."""
+        hard = latency("h/q", 0.0, [10.0], 1.0, Sporadic(100))
+        soft = latency("s/q", 1.0, [2.0], 10.0, Sporadic(100))
+        queues = (hard, soft, throughput("a/q", 2.0, 4.0), throughput("b/q", 3.0, 1.0))
+        value = snapshot(queues, [9.0], [0.0, 2.0, 99.0, 99.0], unit=[1.0, 1.0, 3.0, 2.0], committed=[10.0])
+        memory = Memory()
+        for seconds in (0, 1):
+            result, memory = decide(value, memory, CONFIG, START + seconds)
+        assert result.classes == (HARD, SOFT, ELASTIC, ELASTIC)
+        assert result.allocation[:, 0].tolist() == [0.0, 2.0, 3.0, 4.0]
+
+    def test_turns_are_taken_by_pods_of_half_a_core_as_by_large_ones(self) -> None:
+        queues = tuple(throughput(f"t{row}/q", float(row)) for row in range(4))
+        value = snapshot(queues, [1.0], [2.0] * 4, unit=[0.5] * 4)
+        memory, served = Memory(), np.zeros(4)
+        for step in range(60):
+            result, memory = decide(value, memory, CONFIG, START + 10 * step)
+            assert sorted(result.allocation[:, 0]) == [0.0, 0.0, 0.5, 0.5]
+            served += result.allocation[:, 0]
+        assert served.min() >= 0.8 * served.max()
 
 
 class TestTurns:
@@ -140,3 +213,53 @@ class TestTurns:
         result, memory = decide(value, Memory(), CONFIG, START)
         assert np.array_equal(result.allocation, [[10.0], [0.0]])
         assert memory.queues["t/q"].waiting_since is None
+
+    def test_queues_that_would_sit_at_zero_take_turns_of_a_minute(self) -> None:
+        queues = tuple(throughput(f"t{n}/q", float(n)) for n in range(4))
+        given_snapshot = snapshot(queues, [10.0], [[20.0]] * 4, unit=[[5.0]] * 4)
+        memory, served, changes, last = Memory(), np.zeros(4), 0, None
+        for step in range(120):
+            result, memory = decide(given_snapshot, memory, CONFIG, START + 10 * step)
+            row = result.allocation[:, 0]
+            assert sorted(row) == [0, 0, 5, 5]
+            changes += last is not None and row.tolist() != last
+            last = row.tolist()
+            served += row
+        assert served.min() >= 0.8 * served.max()
+        assert changes <= 20
+
+
+def test_spare_that_is_given_in_whole_units_is_not_charged() -> None:
+    """8 of 10.5 cores are promised, more than the queue's fair share; of the rest, two whole pods are spare."""
+    queues = (latency("l/q", 0.0, [8.0], 10, Sporadic(100)), throughput("t/q"))
+    given = snapshot(queues, [10.5], [[20.0], [0.0]], [[10.0], [0.0]], [[1.0], [0.0]])
+    result, _ = decide(given, Memory(), CONFIG, START)
+    assert (result.allocation[0].tolist(), result.guaranteed[0].tolist()) == ([10.0], [8.0])
+    assert result.charge_rate.tolist() == pytest.approx([8 / 10.5, 0.0])
+
+
+def test_what_rounding_takes_from_a_promise_is_not_granted() -> None:
+    """Outside its window 79 of 80 are left over 90 s: 6.1 of 7 cores, and .9 spare; but its pods are of 6 cores, and one fits."""
+    queues = (throughput("t/q", weight=0.25), latency("l/q", 1.0, [1.0], 10, Sporadic(100)))
+    memory = Memory()
+    for seconds, wants, uses in ((0, 1.0, 0.7), (10, 0.0, 0.0)):
+        _, memory = decide(snapshot(queues, [7.0], [[0.0], [wants]], [[0.0], [uses]], [[0.0], [6.0]]), memory, CONFIG, START + seconds)
+    result, _ = decide(snapshot(queues, [7.0], [[0.0], [20.0]], unit=[[0.0], [6.0]]), memory, CONFIG, START + 10)
+    divisible, _ = decide(snapshot(queues, [7.0], [[0.0], [20.0]]), memory, CONFIG, START + 10)
+    assert divisible.guaranteed[1].tolist() == pytest.approx([7 * 79 / 90])
+    assert divisible.decisions[1].spare.tolist() == pytest.approx([7 - 7 * 79 / 90])
+    assert (result.allocation[1].tolist(), result.guaranteed[1].tolist()) == ([6.0], [6.0])
+
+
+def test_what_rounding_adds_to_a_fair_share_is_no_spare() -> None:
+    """Of 14 GB two batch queues have 7 each, in pods of 2; the cores that they leave idle are spare for the third, and for no other."""
+    queues = (throughput("a/q"), throughput("b/q", 1.0), latency("l/q", 2.0, [1.0, 0.0], 10, Sporadic(100)))
+    unit, batch = [[1.0, 2.0], [1.0, 2.0], [0.0, 0.0]], [[20.0, 40.0]] * 2
+    memory = Memory()
+    for seconds, wants, uses in ((0, 1.0, 1.0), (10, 0.0, 0.0)):
+        value = snapshot(queues, [30.0, 14.0], [*batch, [wants, 0.0]], [[0.0, 0.0], [0.0, 0.0], [uses, 0.0]], unit)
+        _, memory = decide(value, memory, CONFIG, START + seconds)
+    result, _ = decide(snapshot(queues, [30.0, 14.0], [*batch, [30.0, 0.0]], None, unit), memory, CONFIG, START + 10)
+    assert result.decisions[2].spare[0] > 0
+    assert result.allocation[:2].tolist() == [[4.0, 8.0], [3.0, 6.0]]
+    assert result.guaranteed[:2].tolist() == [[4.0, 8.0], [3.0, 6.0]]
