@@ -1,4 +1,4 @@
-"""What the paper compares with (BoPF §2.3, §5.1), in cases a person can work out."""
+"""The policies that the paper compares with (BoPF §2.3, §5.1), in cases that a person can work out."""
 
 from __future__ import annotations
 

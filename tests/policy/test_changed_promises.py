@@ -82,7 +82,7 @@ class TestChangedPromise:
 
 class TestConditionsOfAChange:
     def test_are_tested_without_the_old_promise(self) -> None:
-        """The burst takes the whole fair share of a weight of 1; of 2, half. Counted beside the old one it would not be fair."""
+        """The burst takes the whole fair share of a weight of 1, and half that of 2. Beside the old promise it would not be fair."""
         pool, spec = QuietPool(10.0), bursting("l/q", 0.0, 10.0, 100.0)
         assert pool.round(spec).classes == (HARD,)
         assert pool.round(dataclasses.replace(spec, weight=2.0)).classes == (HARD,)
@@ -96,7 +96,7 @@ class TestConditionsOfAChange:
         assert pool.round(first, dataclasses.replace(second, burst=Burst({"cpu": 9.0}, 10, 10))).classes == (HARD, HARD)
 
     def test_to_an_elastic_promise_free_a_second_change_of_the_same_round(self) -> None:
-        """A burst of 0.4 leaves room for a weight of 2.5; one of 0.6 is no longer fair, and protects nothing."""
+        """A burst of 0.4 leaves room for a weight of 2.5; one of 0.6 is not fair, and protects nothing."""
         spec, other = bursting("a/q", 0.0, 10.0, 40.0), throughput("b/q", 1.0)
         pool = QuietPool(10.0)
         assert pool.round(spec, other).classes == (HARD, ELASTIC)
@@ -228,7 +228,7 @@ class TestKeepingAndComingBack:
 
 class TestPromisesThatComeBackOrMove:
     def test_a_promise_that_comes_back_is_protected_again(self) -> None:
-        """Demoted for lack of capacity and promoted when it returns; a newcomer that would break it is rejected as before."""
+        """It is demoted for lack of capacity and promoted when capacity returns; a newcomer that would break it is rejected."""
         queues = (throughput("t/q"), latency("a/q", 1.0, [10.0], 50, Sporadic(100)))
         pool = Pool(*queues)
         assert pool.at(0).classes == (ELASTIC, HARD)
@@ -265,7 +265,7 @@ class TestPromisesThatComeBackOrMove:
         ],
     )
     def test_what_is_not_smaller_is_decided_as_a_new_candidate(self, changes: dict[str, object]) -> None:
-        """And the answer to it is told: in force, kept or another class, never "smaller"."""
+        """The event names the outcome: in force, kept or another class, but never "smaller"."""
         spec = latency("l/q", 0.0, [5.0], 10, Sporadic(100))
         pool = Pool(spec)
         assert pool.at(0).classes == (HARD,)

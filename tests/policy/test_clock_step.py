@@ -1,4 +1,4 @@
-"""What is remembered is carried over a step of the clock: no duration changes, dated arrivals stay where they are."""
+"""The memory moves with a step of the clock: no duration changes, and dated arrivals keep their dates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One round as a whole: what `decide` says of it, what it leaves alone, and what a restart keeps."""
+"""One round as a whole: its result, the memory that it leaves unchanged, and the values that a restart keeps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_round_leaves_the_memory_it_was_given_as_it_was() -> None:
 
 
 class TestARestart:
-    """What is saved is plain values; the round after reads like the round that would have been."""
+    """Saved memory is plain values. The round after a restart equals the round without one."""
 
     def test_keeps_turns_verdicts_and_refused_changes(self) -> None:
         burst = latency("l/q", 0.0, [2.0], 10, Sporadic(100), 15)

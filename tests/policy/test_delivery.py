@@ -1,4 +1,4 @@
-"""What counts as delivered of a burst, and the verdicts on it."""
+"""The delivered part of a burst, and the verdict on it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TestWhatCountsAsDelivered:
 
     @pytest.mark.parametrize(("first_wants", "want_warning"), [pytest.param(1.0, True, id="hard"), pytest.param(6.0, False, id="soft")])
     def test_a_missed_burst_is_told_with_what_was_delivered(self, first_wants: float, want_warning: bool) -> None:
-        """A warning where the promise was hard: only there it is ours to keep."""
+        """The event is a warning only if the promise was hard, because only hard promises are guaranteed."""
         first = latency("f/q", 0.0, [first_wants], 10, Sporadic(200))
         pool = Pool(first, latency("l/q", 1.0, [8.0], 10, Sporadic(100)))
         assert pool.at(0, [0.0, 8.0], [0.0, 4.0]).classes[1] is (HARD if want_warning else SOFT)

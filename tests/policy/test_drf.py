@@ -53,7 +53,7 @@ def problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def lexicographic_by_linear_programs(demand: np.ndarray, weight: np.ndarray, capacity: np.ndarray) -> np.ndarray:
-    """Max-min of share/weight by one linear program a level, fixing whoever cannot rise: slow and obvious."""
+    """Return the max-min of share/weight by one linear program a level, which fixes the queues that cannot rise."""
     share = dominant_share(demand, capacity)
     multiple, fixed = np.zeros(len(share)), share == 0
     while not fixed.all():
@@ -95,7 +95,7 @@ def test_filling_of_many_users_agrees_with_a_plain_loop() -> None:
 
 @given(problems())
 def test_weighted_envy_freeness(problem: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
-    """Ghodsi et al., NSDI 2011, Theorem 2: nobody could run more tasks with another's allocation scaled to its own weight."""
+    """Ghodsi et al., NSDI 2011, Theorem 2: no queue could run more tasks with another's allocation scaled to its own weight."""
     demand, weight, capacity = problem
     ours = fill(demand, np.full(len(demand), np.inf), weight, capacity, capacity)
     given_rows = demand * ours[:, None]
@@ -182,7 +182,7 @@ def test_tasks_are_started_beside_a_resource_that_is_not_there() -> None:
 
 
 def test_resources_that_run_out_one_after_the_other_are_all_accounted_for() -> None:
-    """Of 1, 2 and 6: the first queue stops at 1, the second at 2, and both count in what the third has of the last resource."""
+    """Capacities 1, 2 and 6: the first queue stops at 1, the second at 2; both reduce the last resource for the third queue."""
     wanted = np.array([[100.0, 0.0, 100.0], [0.0, 100.0, 100.0], [0.0, 0.0, 100.0]])
     multiple = fill(wanted, np.full(3, np.inf), np.ones(3), np.full(3, 10.0), np.array([1.0, 2.0, 6.0]))
     assert multiple == pytest.approx([0.01, 0.02, 0.03])

@@ -1,4 +1,4 @@
-"""Lead time: what is held for an expected burst, on numbers that a person can check."""
+"""Lead time: the room held for an expected burst, on numbers that a person can check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ledgers: what is charged, the fair share of an accounting period, and what a period leaves to the next."""
+"""Ledgers: charges, the fair share of an accounting period, and the debt that a period leaves to the next."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_use_is_charged_in_shares_of_committed_capacity(committed: float, live: 
 
 
 def test_use_is_charged_in_shares_of_live_capacity_where_nothing_is_committed() -> None:
-    """Of a resource that no burst asks for: cores are committed, memory is not."""
+    """No burst asks for memory: cores are committed, memory is not."""
     queues = (throughput("t/q"), latency("l/q", 1.0, [1.0], 10, Sporadic(100)))
     value = snapshot(queues, [10.0, 10.0], [[99.0, 99.0], [1.0, 0.0]], [[0.0, 0.0], [1.0, 5.0]], committed=[10.0, 0.0])
     result, _ = decide(value, Memory(), CONFIG, START)
@@ -96,7 +96,7 @@ class TestResidualShare:
 
 class TestAccountingPeriods:
     def test_a_queue_that_never_bursts_has_periods_too(self) -> None:
-        """A trickle below the opening threshold: what it uses counts in its own period only, and F begins anew with each."""
+        """A trickle below the opening threshold counts in its own period only, and F starts again with each period."""
         pool = Pool(throughput("t/q"), latency("l/q", 1.0, [8.0], 10, Sporadic(100)))
         pool.at(0, [100.0, 1.0], [9.0, 1.0])
         before = pool.at(99, [100.0, 1.0], [9.0, 1.0]).decisions[1]
@@ -134,7 +134,7 @@ class TestAccountingPeriods:
 
 
 class TestDebt:
-    """F is 50; what a period uses beyond it is carried, and eats the slack of 42 before the budget of 8."""
+    """F is 50. Use beyond it is carried to the next period, where it takes the slack of 42 before the budget of 8."""
 
     def overrun(self, uses: float) -> Pool:
         pool = Pool(BATCH, bursting())

@@ -56,7 +56,7 @@ class TestAmounts:
 
     @pytest.mark.parametrize("field", ["live_capacity", "committed_capacity", "demand", "usage", "unit"])
     def test_a_quiet_round_too_refuses_a_shape_that_disagrees(self, field: str) -> None:
-        """Where nothing happens nearly nothing is looked at; one axis more has the same bytes."""
+        """A quiet round checks little, and an array with one axis more has the same bytes."""
         value = snapshot((throughput("t/q"),), [4.0], [[0.0]])
         _, memory = decide(value, Memory(), CONFIG, START)
         assert memory.columns is not None

@@ -1,4 +1,4 @@
-"""Memory as JSON, field by field: what older operators wrote must be read by newer ones, so every key is spelled out here."""
+"""Memory as JSON, field by field. Newer operators must read the memory of older ones, so every key is spelled out here."""
 
 from __future__ import annotations
 

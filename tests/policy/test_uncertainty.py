@@ -1,4 +1,4 @@
-"""The α-strategy (BoPF §3.5) against closed forms: what is requested, under which assumption, at what cost, and what is refused."""
+"""The α-strategy (BoPF §3.5) against closed forms: the request under each assumption, its cost, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levels in whole pods: who is rounded, who has the next unit, and turns of those who would sit at zero."""
+"""Levels in whole pods: rounding, the next unit, and turns of queues that would have no unit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONFIG = PolicyConfig()
 def divided(
     capacity: list[float], wants: list[list[float]], unit: list[list[float]], weight: list[float] | None = None
 ) -> list[list[float]]:  # fmt: skip
-    """What throughput queues, named a, b, c ..., get in the first round."""
+    """Return the allocation of throughput queues, named a, b, c ..., in the first round."""
     queues = tuple(
         throughput(f"{name}/q", float(row), (weight or [1.0] * 9)[row])
         for row, name in zip(range(len(wants)), "abcdefghijkl", strict=False)
@@ -30,7 +30,7 @@ def divided(
 def of_one(
     capacity: float, wants: list[float], unit: list[float], weight: list[float] | None = None, *, beside: bool = False
 ) -> list[object]:  # fmt: skip
-    """The same for one resource; `beside`: and a second, of which there is none."""
+    """Return the same for one resource. `beside` adds a second resource without capacity."""
     more = [0.0] if beside else []
     got = divided([capacity, *more], [[want, *more] for want in wants], [[one, *more] for one in unit], weight)
     return [pytest.approx(row[0]) for row in got]
@@ -141,12 +141,12 @@ class TestWholeUnitsThatRoundingFrees:
         ],
     )
     def test_what_pods_too_large_leave_is_used_by_small_ones(self, capacity: float, small: list[float], want: list[float]) -> None:
-        """Five queues whose pods of 100 don't fit at all have a share each; it is not left idle."""
+        """Five queues whose pods of 100 do not fit have a share each, which others use."""
         got = of_one(capacity, small + [500.0] * 5, [1.0] * len(small) + [100.0] * 5)
         assert got == [*want, 0.0, 0.0, 0.0, 0.0, 0.0]
 
     def test_a_queue_at_zero_comes_before_a_larger_loss_even_beside_a_soft_burst(self) -> None:
-        """Soft queue in its window, then who would have nothing, then who lost most."""
+        """The soft queue in its window is first, then the queue that would have nothing, then the queue that lost most."""
         hard = latency("h/q", 0.0, [10.0], 1.0, Sporadic(100))
         soft = latency("s/q", 1.0, [2.0], 10.0, Sporadic(100))
         queues = (hard, soft, throughput("a/q", 2.0, 4.0), throughput("b/q", 3.0, 1.0))
@@ -169,7 +169,7 @@ class TestWholeUnitsThatRoundingFrees:
 
 
 class TestTurns:
-    """Who sits at zero for want of a whole unit takes turns of a minute."""
+    """Queues that would have no unit take turns of a minute."""
 
     def play(self, names: str, rounds: list[tuple[float, float, str]]) -> list[RoundResult]:
         """One result for each (seconds, capacity, queues that want something), all with pods of one core."""
@@ -252,7 +252,7 @@ def test_what_rounding_takes_from_a_promise_is_not_granted() -> None:
 
 
 def test_what_rounding_adds_to_a_fair_share_is_no_spare() -> None:
-    """Of 14 GB two batch queues have 7 each, in pods of 2; the cores that they leave idle are spare for the third, and for no other."""
+    """Two batch queues have 7 of 14 GB each, in pods of 2. The cores that they leave idle are spare for the third queue only."""
     queues = (throughput("a/q"), throughput("b/q", 1.0), latency("l/q", 2.0, [1.0, 0.0], 10, Sporadic(100)))
     unit, batch = [[1.0, 2.0], [1.0, 2.0], [0.0, 0.0]], [[20.0, 40.0]] * 2
     memory = Memory()

@@ -261,7 +261,7 @@ class TestNoProcessLooked:
         return memory.met, memory.missed
 
     def test_a_burst_is_not_missed_if_all_work_that_waits_came_later(self) -> None:
-        """Nothing that waits now was there at the deadline; a burst whose work is gone counts as met, as without the next one's work."""
+        """No waiting work was there at the deadline, and a burst without remaining work counts as met."""
         pool = self.away(back=110, oldest=105)
         assert self.counted(pool) == self.counted(self.away(back=110, oldest=None, wants=0.0)) == (1, 0)
         assert pool.told[-1] is EventKind.BURST_OPENED

@@ -1,4 +1,4 @@
-"""One window after the other: numbers, times and boundaries, whatever happens to other queues."""
+"""Windows one after the other: numbers, times and boundaries, which other queues do not change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BATCH = throughput("t/q")
 
 
 def scheduled(name: str, *bursts: tuple[float, Burst]) -> QueueSpec:
-    """A queue whose bursts come at the given seconds after START."""
+    """Return a queue with bursts at the given seconds after START."""
     arrivals = tuple(ScheduledBurst(START + at, burst) for at, burst in bursts)
     return QueueSpec(name, QueueKind.LATENCY, (1.0, name), 1.0, None, Schedule(arrivals))
 
@@ -182,7 +182,7 @@ class TestOneQueueAtATime:
         assert (pool.window(1).state, pool.window(1).arms_at) == (WindowState.ARMED, START + 5)
 
     def test_a_changed_burst_leaves_the_open_window_open(self) -> None:
-        """Only a changed arrival begins anew."""
+        """Only a changed arrival starts a new window."""
         pool = Pool(BATCH, bursting())
         pool.at(0, [0.0, 8.0])
         pool.queues = (BATCH, dataclasses.replace(pool.queues[1], burst=Burst({"cpu": 9.0}, 10, 10)))

@@ -59,7 +59,7 @@ def remembered(draw: st.DrawFn) -> tuple[Memory, list[float]]:
 
 
 def divided(memory: Memory, weights: list[float], config: PolicyConfig) -> FloatArray:
-    """What backlogged queues of divisible work get of 100 cores."""
+    """Return the cores of 100 that backlogged queues of divisible work get."""
     queues = tuple(throughput(f"q{row}", float(row), weight) for row, weight in enumerate(weights))
     result, _ = decide(snapshot(queues, [100.0], [[1000.0]] * len(weights)), memory, config, START)
     allocation: FloatArray = result.allocation[:, 0]

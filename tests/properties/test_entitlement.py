@@ -1,4 +1,4 @@
-"""Standing entitlements: what an idle queue may have at once, and what that may never touch."""
+"""Standing entitlements: the room that an idle queue may use at once, and the room that it must leave."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def rounds_are_finite(
 
 
 def refusal(value: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> str:
-    """What the named error says; empty if the round is decided."""
+    """Return the message of the named error, or an empty string if the round is decided."""
     try:
         decide(value, memory, config, now)
     except PolicyError as error:

@@ -31,7 +31,7 @@ def with_starts(draw: st.DrawFn) -> ClusterSnapshot:
 
 @given(with_starts())
 def test_a_turn_stays_within_capacity_and_demand_and_takes_nothing_from_a_promise(value: ClusterSnapshot) -> None:
-    """BPF section 3.2: what a hard or soft queue has in its window does not depend on how others' jobs start."""
+    """BPF section 3.2: the allocation of a hard or soft queue in its window does not depend on how others' jobs start."""
     memory, latency = Memory(), [row for row, spec in enumerate(value.queues) if spec.kind is QueueKind.LATENCY]
     for seconds in (0, 30, 100, 200, 400, 900, 901):
         now = START + seconds

@@ -153,7 +153,7 @@ class TestRound:
 
     @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.lists(st.integers(1, 9), min_size=1, max_size=8), st.booleans())
     def test_jobs_that_have_all_they_want_may_be_told_as_one(self, small: list[int], large: list[int], waits: bool) -> None:
-        """What is decided is the same to the byte; amounts are whole, so sums are."""
+        """Decisions are the same to the byte: amounts are whole, and so are their sums."""
         running = [job(f"s{at}", cpu, category=SMALL) for at, cpu in enumerate(small)]
         running += [job(f"l{at}", cpu, category=LARGE) for at, cpu in enumerate(large)]
         as_one = [dataclasses.replace(job("s", sum(small), category=SMALL), count=len(small))]
