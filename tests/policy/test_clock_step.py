@@ -116,7 +116,7 @@ def test_dress_and_reclaim_move_along() -> None:
 
 @pytest.mark.parametrize("glitch", [(8, 15), (30, 50), (3, 70)])
 def test_a_clock_that_is_ahead_for_a_moment_uses_up_no_dated_arrival(glitch: tuple[int, int]) -> None:
-    """It used up those of an hour: the index of the next burst only grew."""
+    """A clock that is an hour ahead must not skip the arrivals of that hour."""
     begins, ends = glitch
     arrivals = tuple(ScheduledBurst(START + at, Burst({"cpu": 2.0}, 10, 10)) for at in (90.0, 150.0, 210.0))
     listed = QueueSpec("listed/q", QueueKind.LATENCY, (2.0, "listed/q"), 1.0, None, Schedule(arrivals))

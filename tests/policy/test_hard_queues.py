@@ -54,7 +54,7 @@ def least_time(action: Callable[[], None]) -> float:
 
 
 def test_twice_the_hard_queues_cost_about_twice_as_much() -> None:
-    """Where every change tested every promise again, and each test wrote down the whole profile, this was 4."""
+    """A test of every promise with its whole profile at each change would make it four times."""
     one_change(200)
     assert one_change(2_000) <= 2.5 * one_change(1_000)
 

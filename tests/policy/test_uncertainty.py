@@ -187,7 +187,7 @@ class TestWhatIsRefused:
             request_empirical(samples, 0.9, PERFECT)
 
 
-class TestUncertainty:
+class TestTheStrategyOnThreeResources:
     mean, deviation = np.array([100.0, 200.0, 50.0]), np.array([40.0, 80.0, 20.0])
 
     def test_independent_resources_need_the_kth_root(self) -> None:
@@ -203,7 +203,7 @@ class TestUncertainty:
 
     @pytest.mark.parametrize("correlation", [-0.4, 0.0, 0.5, 0.9])
     def test_measured_correlation_meets_the_confidence_in_a_monte_carlo_run(self, correlation: float) -> None:
-        matrix = np.full((3, 3), correlation) + np.eye(3) * (1 - correlation)
+        matrix = alike(3, correlation)
         request = request_normal(self.mean, self.deviation, 0.95, Correlation.MEASURED, matrix)
         rng = np.random.default_rng(7)
         covariance = matrix * np.outer(self.deviation, self.deviation)
@@ -212,7 +212,7 @@ class TestUncertainty:
 
     def test_independence_over_provisions_positive_and_under_provisions_negative_correlation(self) -> None:
         for correlation, sign in ((0.5, 1), (-0.4, -1)):
-            matrix = np.full((3, 3), correlation) + np.eye(3) * (1 - correlation)
+            matrix = alike(3, correlation)
             requests = compare_assumptions(self.mean, self.deviation, 0.9, matrix)
             difference = requests[Correlation.INDEPENDENT].cost - requests[Correlation.MEASURED].cost
             assert difference * sign >= -1e-6

@@ -13,7 +13,7 @@ from tests.support.profiles import horizons
 from tests.support.strategies import START, WEIGHTS
 
 PERIOD = 60.0
-HORIZON = 240.0  # whole periods of everybody below
+HORIZON = 240.0  # whole periods of all queues below
 
 
 @st.composite

@@ -95,7 +95,7 @@ def started(lacking: float, minutes: int) -> list[RoundResult]:
 
 @pytest.mark.parametrize("lacking", [1.0, 2.0, 6.0])
 def test_a_start_that_has_begun_keeps_its_turn_until_it_has_all_its_pods(lacking: float) -> None:
-    """What the queue is owed runs out meanwhile. A job with a part of its pods would use its places for nothing."""
+    """The queue's owed amount runs out meanwhile. A job with only a part of its pods would hold its places for nothing."""
     assert [float(result.level[0, 0]) for result in started(lacking, 9)] == [pytest.approx(9.0)] * 54
 
 

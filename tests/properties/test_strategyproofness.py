@@ -2,7 +2,7 @@
 
 Utility, as in §9.1: how many bursts of true demand complete by their true deadline, where the true demand is within F, so that the
 ledger never needs to go above it. An earlier completion, or more throughput, is not counted. Work is a liquid here, so there is no
-rounding to allow for. What lies can gain outside that frame is kept at the end, each with a small instance.
+rounding to allow for. Gains of lies outside that frame are kept at the end, each with a small instance.
 """
 
 from __future__ import annotations

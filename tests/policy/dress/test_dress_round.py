@@ -1,4 +1,4 @@
-"""DRESS inside decide: memory and restarts, bad input, what it leaves alone."""
+"""DRESS inside `decide`: memory and restarts, bad input, and levels that it leaves unchanged."""
 
 from __future__ import annotations
 
