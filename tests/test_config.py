@@ -1,4 +1,4 @@
-"""The configuration file: what is wrong is named with what would be right; the documentation is generated from the keys."""
+"""The configuration file: errors name the key and the right value; the documentation is generated from the keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each benchmark once with tiny sizes, so that none rots; and the ratios that hold on any machine, however busy."""
+"""Each benchmark runs once with tiny sizes; ratios that hold on any machine, however busy."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_an_unknown_name_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 def test_the_plain_python_reference_divides_as_the_core_does() -> None:
-    """A ratio to something that computes something else would mean nothing."""
+    """The ratio means something only if both compute the same."""
     rng = np.random.default_rng(11)
     for _ in range(50):
         demand = rng.integers(0, 9, (12, 3)).astype(np.float64)
@@ -89,7 +89,7 @@ def test_the_papers_heaps_divide_slots_as_the_core_does() -> None:
 
 
 def fastest(run: Callable[[], object], repeats: int = 5) -> float:
-    """Least processor seconds: what a busy neighbour adds doesn't count."""
+    """Return the least processor seconds of some runs, which busy neighbours change least."""
     samples = []
     for _ in range(repeats):
         begin = time.process_time()
@@ -127,11 +127,11 @@ def test_a_round_of_the_engine_over_four_times_the_queues_takes_no_more_than_fiv
     for pool in pools:
         pool.settle()
     # Other processes take the cache from the larger pool more than from the smaller one: the least of a few ratios is the cost itself.
-    ratios = []
-    for _ in range(4):
+    ratios, most = list[float](), 2.2**2  # twice the queues at most 2.2 times the cost; a quadratic step would make it 16
+    while len(ratios) < 4 and min(ratios, default=math.inf) >= most:
         few, many = (fastest(lambda pool=pool: rounds.KINDS[kind](pool)) for pool in pools)  # type: ignore[misc]
         ratios.append(many / few)
-    assert min(ratios) < 2.2**2  # twice the queues at most 2.2 times the cost; a quadratic step would make it 16
+    assert min(ratios) < most, ratios
 
 
 def test_the_extender_scores_nodes_in_less_time_than_plain_json_takes_to_read_the_question_and_write_the_answer() -> None:
@@ -142,7 +142,7 @@ def test_the_extender_scores_nodes_in_less_time_than_plain_json_takes_to_read_th
 
 
 def test_the_extender_filters_nodes_in_less_time_than_by_plain_json() -> None:
-    """A fifth of the nodes are kept; of each question an answer reads all names and writes them again."""
+    """A fifth of the nodes are kept; each answer reads all names of its question and writes them again."""
     table, body, answers = extender.table_of(2_000, 4), extender.question("batch", 2_000), VERBS["filter"]
 
     def plainly() -> str:

@@ -1,4 +1,4 @@
-"""The pictures of the documentation: the recording of a terminal is one self-contained file; those that are stored are small and used."""
+"""Pictures in the documentation: the recording of a terminal is one self-contained file; stored pictures are small and used."""
 
 from __future__ import annotations
 

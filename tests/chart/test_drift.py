@@ -1,4 +1,4 @@
-"""The chart installs what `fairburst manifests` prints, whatever the configuration, and nobody copies anything by hand."""
+"""The chart installs the output of `fairburst manifests` under any configuration, and its generated parts are up to date."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What the chart renders: the default as a snapshot, options one by one, pods that the restricted Pod Security standard admits."""
+"""Objects that the chart renders: the default as a snapshot, options one by one, pods that meet the restricted Pod Security standard."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 import yaml
 
 from fairburst.kube.queues.objects import parse_queue
-from fairburst.telemetry.metrics import definitions
 from release.chart import CHART
 from tests.chart.conftest import Render
 from tests.support.helm import NAMESPACE, Helm, HelmError, names, objects_in, the
@@ -48,7 +46,7 @@ EVERYTHING = {
 
 
 def pods(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The spec of every pod that the chart makes, in whatever kind."""
+    """Return the spec of every pod of the chart, also inside Deployments and Jobs."""
     specs = [one["spec"] for one in objects if one["kind"] == "Pod"]
     return specs + [one["spec"]["template"]["spec"] for one in objects if one["kind"] in {"Deployment", "Job"}]
 
@@ -59,7 +57,7 @@ def operator(objects: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_the_default_rendering_is_the_snapshot(render: Render) -> None:
-    """`UPDATE_SNAPSHOT=1` writes it anew; the reason belongs into the commit."""
+    """`UPDATE_SNAPSHOT=1` writes it again; the reason belongs in the commit."""
     objects = [one for one in render() if one["kind"] not in GENERATED]
     text = yaml.safe_dump_all(objects, sort_keys=False, width=140)
     if os.environ.get("UPDATE_SNAPSHOT"):
@@ -287,127 +285,10 @@ def test_objects_of_two_releases_for_two_pools_do_not_collide(helm: Helm) -> Non
     assert not cluster_wide("red", "red") & cluster_wide("blue", "blue")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "want"),
-    [
-        pytest.param(["--kube-version", "1.34.4"], "expected Kubernetes 1.36 or newer", id="too old, as it is said"),
-        pytest.param(["--api-versions", "apps/v1/Deployment"], "does not serve MutatingAdmissionPolicy", id="a cluster without the API"),
-        pytest.param(["--kube-version", "1.29.0"], "chart requires kubeVersion: >=1.30.0-0", id="far too old"),
-    ],
-)
-def test_a_cluster_that_cannot_set_priorities_is_refused_in_words(helm: Helm, arguments: list[str], want: str) -> None:
-    """Where the webhook is switched off, which would set them; Helm itself refuses what is older than the chart's kubeVersion."""
-    with pytest.raises(HelmError) as refused:
-        helm.render({"webhook": {"mode": "Off"}}, *arguments)
-    assert want in str(refused.value)
-
-
-PRIORITY_KINDS = {"MutatingAdmissionPolicy", "MutatingWebhookConfiguration"}
-ISSUER = {"name": "ours", "kind": "ClusterIssuer"}
-
-
-@pytest.mark.parametrize(
-    ("values", "version", "want"),
-    [
-        pytest.param({}, "1.37.1", {"MutatingAdmissionPolicy"}, id="by policy where the cluster can"),
-        pytest.param({}, "1.34.4", {"MutatingWebhookConfiguration"}, id="by webhook where it cannot"),
-        pytest.param({"webhook": {"mode": "On"}}, "1.37.1", {"MutatingWebhookConfiguration"}, id="by webhook where that is wanted"),
-        pytest.param({"admissionPolicies": {"install": False}}, "1.34.4", set(), id="not at all"),
-    ],
-)
-def test_pods_get_their_priority_in_one_way(render: Render, values: dict[str, Any], version: str, want: set[str]) -> None:
-    objects = render(values, "--kube-version", version)
-    assert {one["kind"] for one in objects} & PRIORITY_KINDS == want
-    settings = yaml.safe_load(the(objects, "ConfigMap", "fb-fairburst")["data"]["fairburst.yaml"])
-    assert ("webhook" in settings) == ("MutatingWebhookConfiguration" in want)
-
-
-def test_the_webhook_has_a_certificate_for_its_name_and_the_api_server_has_the_authority(render: Render) -> None:
-    objects = render({}, "--kube-version", "1.34.4")
-    secret, registration = the(objects, "Secret"), the(objects, "MutatingWebhookConfiguration")
-    clients = [webhook["clientConfig"] for webhook in registration["webhooks"]]
-    assert [client["caBundle"] for client in clients] == [secret["data"]["ca.crt"]] * 2
-    service = the(objects, "Service", clients[0]["service"]["name"])
-    assert service["spec"]["ports"][0]["port"] == clients[0]["service"]["port"]
-    (container,) = the(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
-    assert service["spec"]["ports"][0]["targetPort"] in {port["name"] for port in container["ports"]}
-    settings = yaml.safe_load(the(objects, "ConfigMap", "fb-fairburst")["data"]["fairburst.yaml"])["webhook"]
-    assert settings["serverName"] == f"{service['metadata']['name']}.{NAMESPACE}.svc"
-
-
-@pytest.mark.parametrize(
-    ("webhook", "want_secret", "want_kinds"),
-    [
-        pytest.param({"certificate": "CertManager"}, "fb-fairburst-webhook", {"Certificate", "Issuer"}, id="cert-manager"),
-        pytest.param({"certificate": "CertManager", "issuerRef": ISSUER}, "fb-fairburst-webhook", {"Certificate"}, id="an issuer of ours"),
-        pytest.param({"certificate": "Provided", "secretName": "mine", "caBundle": "PEM"}, "mine", set(), id="given"),
-    ],
-)
-def test_certificates_come_from_where_they_are_wanted(
-    render: Render, webhook: dict[str, Any], want_secret: str, want_kinds: set[str]
-) -> None:
-    objects = render({"webhook": webhook}, "--kube-version", "1.34.4")
-    volumes = the(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
-    assert {"secretName": want_secret} in [volume.get("secret") for volume in volumes]
-    assert {one["kind"] for one in objects} & {"Certificate", "Issuer", "Secret"} == want_kinds
-    registration = the(objects, "MutatingWebhookConfiguration")
-    injected = registration["metadata"]["annotations"].get("cert-manager.io/inject-ca-from")
-    assert (injected == f"{NAMESPACE}/fb-fairburst-webhook") == (webhook["certificate"] == "CertManager")
-    assert ("caBundle" in registration["webhooks"][0]["clientConfig"]) == (webhook["certificate"] == "Provided")
-
-
-def test_a_certificate_that_was_not_given_is_asked_for(helm: Helm) -> None:
-    with pytest.raises(HelmError, match=r"webhook\.(secretName|caBundle): expected"):
-        helm.render({"webhook": {"certificate": "Provided"}}, "--kube-version", "1.34.4")
-
-
-def test_quotas_alone_need_no_new_cluster(render: Render) -> None:
-    assert names(render({"admissionPolicies": {"install": False}}, "--kube-version", "1.34.4"), "Deployment") == ["fb-fairburst"]
-
-
 @pytest.mark.parametrize(("namespace", "want"), [("kube-system", "found kube-system"), ("n" * 41, "at most 40 characters")])
 def test_a_namespace_that_cannot_be_the_operators_is_refused(helm: Helm, namespace: str, want: str) -> None:
     with pytest.raises(HelmError, match=want):
         helm.on_chart("template", "fb", namespace=namespace)
-
-
-def unknown_metrics(expression: str) -> set[str]:
-    """Metrics, or labels of them, that an expression asks for and no process serves."""
-    served = {name: (kind, set(labels)) for name, kind, labels, _ in definitions()}
-    asked = re.findall(r"fairburst_[a-z_]+", expression)
-    wrong = {"no metric"} if not asked else set()
-    for name in asked:
-        kind, labels = served.get(name.removesuffix("_bucket"), ("", set()))
-        if not kind or name.endswith("_bucket") != (kind == "histogram"):
-            wrong.add(name)
-        selected = re.findall(rf"{name}{{([^}}]*)}}", expression)
-        wrong |= {label for group in selected for label in re.findall(r"(\w+)=", group)} - labels
-    return wrong
-
-
-def test_an_unknown_metric_and_an_unknown_label_are_found() -> None:
-    assert unknown_metrics("fairburst_leader == 1") == set()
-    assert unknown_metrics('rate(fairburst_nonsense[5m]) + fairburst_leader{colour="red"}') == {"fairburst_nonsense", "colour"}
-
-
-@pytest.mark.parametrize("name", ["tenant", "admin", "operator"])
-def test_a_dashboard_asks_for_metrics_that_exist(render: Render, name: str) -> None:
-    data = the(render({"dashboard": {"enabled": True}}), "ConfigMap", "fb-fairburst-dashboard")["data"]
-    assert set(data) == {"tenant.json", "admin.json", "operator.json"}
-    dashboard = json.loads(data[f"{name}.json"])
-    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    assert len(expressions) >= 5
-    assert {expression: found for expression in expressions if (found := unknown_metrics(expression))} == {}
-    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
-
-
-def test_alerts_ask_for_metrics_that_exist_and_link_to_their_runbooks(render: Render) -> None:
-    values = {"prometheusRule": {"enabled": True, "runbooks": "https://runbooks.example.com/"}}
-    (group,) = the(render(values), "PrometheusRule", "fb-fairburst")["spec"]["groups"]
-    pages = {page.stem for page in (CHART.parents[1] / "docs" / "runbooks").glob("*.md")} - {"README"}
-    links = [rule["annotations"]["runbook_url"] for rule in group["rules"]]
-    assert sorted(links) == sorted(f"https://runbooks.example.com/{page}.md" for page in pages)
-    assert {rule["alert"]: found for rule in group["rules"] if (found := unknown_metrics(rule["expr"]))} == {}
 
 
 def test_the_examples_for_artifact_hub_are_valid_queues() -> None:

@@ -1,4 +1,4 @@
-"""Values: each is documented and known to the schema; what is wrong is named; the configuration reaches the operator as it was given."""
+"""Values: all are documented and in the schema, wrong ones are refused by name, and the configuration reaches the operator unchanged."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What `.ci/e2e` makes of a machine: a skip, a failure or a success, and everything ended that it began (docs/decisions/0071).
+"""The outcome of `.ci/e2e` on a machine: a skip, a failure or a success; it ends all that it began (docs/decisions/0071).
 
-The script is real; what it calls are stubs that note their arguments and end as the case says.
+The script is real. It calls stubs that record their arguments and exit as the case says.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Machine:
 
     @property
     def calls(self) -> list[str]:
-        """What the stubs were called with, in order."""
+        """Return the arguments of the calls to stubs, in order."""
         noted = self.folder / "calls"
         return noted.read_text().splitlines() if noted.exists() else []
 
@@ -54,7 +54,7 @@ class Machine:
 
     @property
     def ended(self) -> bool:
-        """Whether the last two things done were to end the cluster and the kit's daemon."""
+        """Return True if the last two calls ended the cluster and the kit's daemon."""
         return [call.split(" --name")[0] for call in self.calls[-2:]] == ["python -m e2e.kind down", "kindkit down"]
 
 

@@ -1,6 +1,6 @@
-"""What `make test` does with a test that fails at first (docs/decisions/0004): once more, on record, and no second pardon in a row.
+"""A test that fails at first in `make test` runs once more, on record, and fails the run the second time in a row (docs/decisions/0004).
 
-pytest is real; the tests it runs are written by these.
+These tests write the tests that the real pytest runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.second_try import FirstFailure, past_runs
 ROOT = Path(__file__).resolve().parents[2]
 PASSES = "def test_it(): pass\n"
 FAILS = "def test_it(): assert 1 == 2, 'as ever'\n"
-# Fails the first time that the file's folder sees it, and passes when it is there already.
+# Fails at its first run in a folder, and passes at the next.
 FAILS_AT_FIRST = """
 from pathlib import Path
 def test_it():
@@ -39,7 +39,8 @@ class Checkout:
 
     def run(self, *arguments: str) -> tuple[int, str]:
         outer = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}  # these tests may have workers, too
-        environment = outer | {"FAIRBURST_CACHE": str(self.folder / "cache"), "PYTHONPATH": str(ROOT)}
+        own = {"FAIRBURST_CACHE": str(self.folder / "cache"), "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        environment = outer | own  # loading plugins would take longer than all else
         command = [sys.executable, "-m", "tests.support.second_try", *arguments]
         done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
         return done.returncode, done.stdout
@@ -120,5 +121,5 @@ def test_it():
     assert seen.exists() or seen.touch()
     Path(__file__).with_suffix(".busy").write_text(str(busy))
 """)
-    status, _ = checkout.run("sample", "-n", "2", "test_sample.py", "--rootdir", str(checkout.folder))
+    status, _ = checkout.run("sample", "-p", "xdist", "-n", "2", "test_sample.py", "--rootdir", str(checkout.folder))
     assert (status, (checkout.folder / "test_sample.busy").read_text()) == (0, "1")

@@ -1,4 +1,4 @@
-"""The commands that ask a cluster, against a fake API server: what is printed, and what is said when it does not answer as needed."""
+"""The commands that ask a cluster, against a fake API server: their output, and their messages if it does not answer as needed."""
 
 from __future__ import annotations
 

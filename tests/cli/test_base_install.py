@@ -1,4 +1,4 @@
-"""The wheel alone, without any extra: what works, and what says which extra it needs."""
+"""The wheel without any extra: most commands work, the others name the extra that they need."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def without_extras(*arguments: str) -> subprocess.CompletedProcess[str]:
         pytest.param(["simulate", "--trace", "bb", "--trace-format", "generated", "--task-factor", "0.01", "--until", "50"], id="simulate"),
         pytest.param(["plan", "--from", "examples/snapshot.jsonl", "--capacity", "+20%"], id="plan"),
         pytest.param(["manifests"], id="manifests"),
-        pytest.param(["reproduce", "bopf-errors", "--quick"], id="reproduce"),
+        pytest.param(["reproduce", "bopf-motivation", "--quick"], id="reproduce"),
+        pytest.param(["reproduce", "bopf-errors", "--quick"], id="reproduce, at length", marks=pytest.mark.slow),
     ],
 )
 def test_a_command_that_needs_no_extra_works_without_any(arguments: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The dashboard's server and feed, against a fake API server. What a browser makes of them is in test_dashboard_browser.py."""
+"""The dashboard's server and feed, against a fake API server. test_dashboard_browser.py tests the pages in a browser."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEY = "LatencyQueue/serving/lq"
 
 
 class Page:
-    """What a browser has of a running dashboard: its address, and a session with the cookie once `open` was asked."""
+    """A browser's side of a running dashboard: its address, and a session that has the cookie after `open`."""
 
     def __init__(self, address: str, session: aiohttp.ClientSession) -> None:
         self.address, self.session = address, session

@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: what each page shows, that axe-core finds no barrier, and that a thousand queues are shown at once.
+"""The dashboard in a real browser: its pages, no barrier found by axe-core, and a thousand queues shown at once.
 
 Needs a Chromium on the machine; `make browser` installs Debian's.
 """
@@ -94,7 +94,7 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
 
 
 def barriers(page: Page) -> list[Any]:
-    """What axe-core finds, of whatever impact."""
+    """Return the findings of axe-core, of any impact."""
     return [(one["id"], one["impact"], one["nodes"][0]["html"]) for one in Axe().run(page).response["violations"]]
 
 
@@ -107,7 +107,7 @@ class TestPages:
         expect(bursts.get_by_role("img").first).to_have_attribute("aria-label", re.compile(r"open, (300 s|\d min|\d+ s) left"))
         expect(bursts).to_contain_text("4 met, 1 missed")
         expect(page.get_by_role("heading", name="Waiting work")).to_be_visible()
-        # Text of the cluster stays text, whatever a tenant writes.
+        # Text from the cluster is shown as text, also if a tenant writes markup.
         expect(page.get_by_text("12 cpu wait for <b>the fair share</b> of others.")).to_be_visible()
         expect(page.locator("section:last-child tbody tr")).to_have_count(3)
 

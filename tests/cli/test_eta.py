@@ -1,4 +1,4 @@
-"""`fairburst eta` against a fake API server: what it reads, what it says, and what it says when it cannot."""
+"""`fairburst eta` against a fake API server: its requests, its answers, and its messages if it has no answer."""
 
 from __future__ import annotations
 

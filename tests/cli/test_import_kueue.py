@@ -1,4 +1,4 @@
-"""`fairburst import kueue`: what becomes of ClusterQueues and LocalQueues, and what is said to be lost."""
+"""`fairburst import kueue`: the queues made from ClusterQueues and LocalQueues, and the report of what is lost."""
 
 from __future__ import annotations
 

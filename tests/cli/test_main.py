@@ -1,4 +1,4 @@
-"""The command line: what it loads, what it writes, and what it says when it cannot."""
+"""The command line: the modules that it loads, the files that it writes, and its messages if it fails."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ TABLE = Table(HEAD, [(*LONG, "latency", "64 cpu", "64 cpu", "1", "Quota", "Secon
 
 
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on standard output is a terminal of 80 columns."""
+    """Make standard output a terminal of 80 columns."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm-256color")

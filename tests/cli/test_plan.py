@@ -1,4 +1,4 @@
-"""`fairburst plan` and `snapshot`: what changes would do, from a recording and from a cluster; and what is refused."""
+"""`fairburst plan` and `snapshot`: the effects of changes, from a recording and from a cluster, and refusals."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class TestOnACluster:
 
 
 def test_a_queue_without_work_is_as_if_it_were_not_there() -> None:
-    """The removed queue keeps its row; all others have what they have where it never was."""
+    """The removed queue keeps its row; all others have the same as if it had never been there."""
     both = (throughput("a/q", 0.0), throughput("b/q", 1.0, 2.0))
     one = DecidedRound.of(snapshot(both, [10.0], [[10], [10]], unit=[[1], [1]]), Memory(), PolicyConfig(), 0.0)
     alone = DecidedRound.of(snapshot(both[:1], [10.0], [[10]], unit=[[1]]), Memory(), PolicyConfig(), 0.0)

@@ -1,4 +1,4 @@
-"""`fairburst recommend` against a fake API server: what it finds in the pods of a namespace, and what it says where it finds nothing."""
+"""`fairburst recommend` against a fake API server: declarations from the pods of a namespace, and messages if it finds no bursts."""
 
 from __future__ import annotations
 

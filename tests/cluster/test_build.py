@@ -1,4 +1,4 @@
-"""Building: what is missing and no more, one build at a time, errors a person can act on. The Go command is a stand-in script."""
+"""Building: only what is missing, one build at a time, with errors that say what to do. The Go command is a stand-in script."""
 
 from __future__ import annotations
 

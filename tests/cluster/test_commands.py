@@ -1,4 +1,4 @@
-"""The command line and the API refuse what they can't do, and say what was meant."""
+"""The command line and the API refuse wrong arguments, and name the nearest right one."""
 
 from __future__ import annotations
 

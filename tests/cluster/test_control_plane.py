@@ -1,4 +1,4 @@
-"""The real thing: what starts, works, dies, comes back, and leaves nothing behind."""
+"""A real control plane: it starts, works, dies, comes back, and leaves nothing behind."""
 
 from __future__ import annotations
 

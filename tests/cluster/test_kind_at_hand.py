@@ -1,4 +1,4 @@
-"""When the demo takes kind by itself: programs of these names are on the PATH, and answer as the case says."""
+"""When the demo uses kind by itself. Stubs on the PATH answer as the case says."""
 
 from __future__ import annotations
 

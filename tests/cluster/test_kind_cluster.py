@@ -1,4 +1,4 @@
-"""How a kind cluster is created on machines that need more than kind's own settings; `docker` and `kind` answer as the case says."""
+"""Kind clusters on machines that need more than kind's own settings. Stubs of `docker` and `kind` answer as the case says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Only processes of ours are ended: a process id that now belongs to a stranger is left alone."""
+"""Only our own processes are ended: a process id that another program has by now is left alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documentation shows is valid: the example files, and the queues in the README."""
+"""Examples in the documentation are valid: the example files, and the queues in the README."""
 
 from __future__ import annotations
 

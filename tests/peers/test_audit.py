@@ -79,7 +79,7 @@ def test_a_pod_that_is_deleted_before_its_end_was_killed() -> None:
     record = record_of(
         *life("job-1-abcde", 2.0, 2.25),
         event("delete", "system:serviceaccount:kube-system:job-controller", "pods", "job-1-abcde", at=5.0),
-        event("patch", "kwok", "pods", "job-1-abcde", "status", at=5.1),  # Failed, which is no end of its own
+        event("patch", "kwok", "pods", "job-1-abcde", "status", at=5.1),  # failed, which does not count as an end
         event("delete", "kwok", "pods", "job-1-abcde", at=5.2),
     )
     pod = record.pods["team", "job-1-abcde"]

@@ -17,7 +17,7 @@ from benchmarks.peers.scenarios import Scenario
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """The runs that were asked for. Those of priority fail."""
+    """The requested runs. Those of priority fail."""
     asked: list[tuple[str, str]] = []
 
     def run(contender: Contender, scenario: Scenario, name: str, keep: Path | None = None) -> Run:

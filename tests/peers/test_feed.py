@@ -1,4 +1,4 @@
-"""The feed against an API server that binds and ends each Job's pods at once, and says so in an audit log."""
+"""The feed against an API server that binds and ends each Job's pods at once, and records both in an audit log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.peers.test_audit import event, life
 
 
 class Server:
-    """Creates Jobs and plays their pods, whose names are the Job's with a number. `away`: refuses so many requests first."""
+    """Creates Jobs and plays their pods, which are named after the Job with a number. It refuses the first `away` requests."""
 
     def __init__(self, log: Path, away: int = 0, ends: bool = True) -> None:
         self.log, self.away, self.ends = log, away, ends
@@ -48,7 +48,7 @@ class Server:
 
 
 class Counted(Contender):
-    """A contender that notes what is done to it."""
+    """A contender that records its calls."""
 
     def __init__(self) -> None:
         self.done: list[str] = []

@@ -1,4 +1,4 @@
-"""The results' file and the page that is made from it."""
+"""The file of results, and the page made from it."""
 
 from __future__ import annotations
 

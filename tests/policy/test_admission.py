@@ -1,4 +1,4 @@
-"""Admission: the paper's example, a slow reference over every burst of the hyperperiod, changes, shrinking and recovery."""
+"""Admission: the paper's example, a slow reference over every burst of the hyperperiod, and candidates one by one."""
 
 from __future__ import annotations
 
@@ -234,60 +234,6 @@ def test_admitting_one_at_a_time_or_all_at_once_gives_the_same_classes(case: tup
     assert list(result.classes) == classes(queues, capacity)
 
 
-class TestChangedPromise:
-    queue = latency("l/q", 1.0, [5.0], 10, Sporadic(100))
-
-    def change(self, **changes: object) -> tuple[RoundResult, Memory]:
-        before = (throughput("t/q"), self.queue)
-        _, memory = settle(before, [10.0])
-        return settle((before[0], dataclasses.replace(self.queue, **changes)), [10.0], memory)  # type: ignore[arg-type]
-
-    def test_a_smaller_one_is_in_force_at_once(self) -> None:
-        result, memory = self.change(burst=Burst({"cpu": 4.0}, 10, 10))
-        assert result.classes[1] is HARD
-        assert memory.queues["l/q"].promise.burst == Burst({"cpu": 4.0}, 10, 10)
-        assert [event.kind for event in result.events] == [EventKind.PROMISE_CHANGED]
-
-    def test_a_larger_one_is_decided_without_the_old(self) -> None:
-        result, memory = self.change(burst=Burst({"cpu": 9.0}, 10, 10))
-        assert result.classes[1] is HARD
-        assert memory.queues["l/q"].promise.burst == Burst({"cpu": 9.0}, 10, 10)
-
-    def test_a_refused_one_leaves_the_old_in_force_and_is_told_once(self) -> None:
-        other = latency("o/q", 0.5, [10.0], 50, Sporadic(101))
-        before = (other, self.queue)
-        _, memory = settle(before, [10.0])
-        wanted = (other, dataclasses.replace(self.queue, weight=3.0))
-        result, memory = settle(wanted, [10.0], memory)
-        assert result.classes == (HARD, SOFT)
-        assert memory.queues["l/q"].promise == self.queue
-        assert result.decisions[1].admission.reason == "PromiseChangeRejected"
-        assert [event.kind for event in result.events] == [EventKind.PROMISE_CHANGE_REJECTED]
-        again, _ = settle((*wanted,), [10.0], memory)
-        assert again.events == ()
-
-
-class TestShrinkingCapacity:
-    queues = (latency("a/q", 0.0, [4.0], 10, Sporadic(100)), latency("b/q", 1.0, [4.0], 10, Sporadic(100)))
-
-    def test_the_newest_hard_queue_becomes_soft_first_and_comes_back(self) -> None:
-        result, memory = settle(self.queues, [8.0])
-        assert result.classes == (HARD, HARD)
-        result, memory = settle(self.queues, [7.0], memory)
-        assert result.classes == (HARD, SOFT)
-        assert [(event.kind, event.warning) for event in result.events] == [(EventKind.CLASS_CHANGED, True)]
-        result, memory = settle(self.queues, [8.0], memory)
-        assert result.classes == (HARD, HARD)
-        assert [(event.kind, event.warning) for event in result.events] == [(EventKind.CLASS_CHANGED, False)]
-
-    def test_a_queue_whose_own_bursts_are_no_longer_fair_becomes_elastic_but_is_not_ejected(self) -> None:
-        queues = (throughput("t/q"), latency("a/q", 1.0, [10.0], 50, Sporadic(100)))
-        result, memory = settle(queues, [10.0])
-        assert result.classes == (ELASTIC, HARD)
-        result, _ = settle(queues, [9.0], memory)
-        assert result.classes == (ELASTIC, ELASTIC)
-
-
 def test_scheduled_bursts_are_tested_each_by_itself() -> None:
     small, large = Burst({"cpu": 2.0}, 10, 10), Burst({"cpu": 9.0}, 10, 10)
 
@@ -320,3 +266,79 @@ def test_a_rejection_is_told_with_the_words_of_its_admission() -> None:
     told = [event.message for event in result.events if event.kind is EventKind.REJECTED]
     assert told == [result.decisions[2].admission.message]
     assert "Lower this queue's weight" in told[0]
+
+
+def bursting(name: str, order: float, cores: float, seconds: float = 10.0) -> QueueSpec:
+    """Bursts of so many cores for so many seconds, once in 100 s."""
+    return latency(name, order, [cores], seconds, Sporadic(100))
+
+
+class TestCandidates:
+    def test_a_resource_that_is_not_there_and_not_asked_for_decides_nothing(self) -> None:
+        queues = (throughput("t/q"), latency("l/q", 1.0, [5.0, 0.0], 10, Sporadic(100)))
+        assert classes(queues, [10.0, 0.0]) == [ELASTIC, HARD]
+
+    @pytest.mark.parametrize(
+        "last",
+        [
+            pytest.param(latency("z/q", 3.0, [50.0], 10, Sporadic(1000)), id="rates beyond capacity"),
+            pytest.param(latency("z/q", 3.0, [1.0, 1.0], 10, Sporadic(1000)), id="an unknown resource"),
+        ],
+    )
+    def test_a_rejected_queue_stays_so_whatever_comes_after_it(self, last: QueueSpec) -> None:
+        """A burst of 0.4 of a cycle leaves room for a weight of 2.5; the third queue is one too many."""
+        queues = (bursting("a/q", 0.0, 50.0, 40.0), throughput("b/q", 1.0), throughput("c/q", 2.0), last)
+        assert classes(queues, [50.0]) == [HARD, ELASTIC, None, None]
+
+    def test_a_rejected_queue_takes_no_share_from_others(self) -> None:
+        result, _ = settle((bursting("a/q", 0.0, 50.0, 40.0), throughput("b/q", 1.0), throughput("c/q", 2.0)), [50.0])
+        assert [decision.share for decision in result.decisions] == [0.5, 0.5, 0.0]
+
+    def test_a_rejected_candidate_does_not_stand_in_the_way_of_the_next(self) -> None:
+        """A promise of 0.4 of the cluster leaves room for weights up to 2.5 in all: not for 3 more, but for 1 more."""
+        queues = (bursting("a/q", 0.0, 4.0, 100.0), throughput("b/q", 1.0, 3.0), throughput("c/q", 2.0, 1.0))
+        assert classes(queues, [10.0]) == [HARD, None, ELASTIC]
+
+    def test_a_lone_queue_has_the_whole_share_whatever_its_weight(self) -> None:
+        result, _ = settle((throughput("t/q", 0.0, 0.5),), [10.0])
+        assert result.decisions[0].share == 1.0
+
+    def test_they_are_numbered_in_the_order_in_which_they_are_admitted(self) -> None:
+        queues, memory = (throughput("a/q"), throughput("b/q", 1.0)), Memory()
+        for demand in (1.0, 2.0):  # the second round admits none
+            _, memory = decide(snapshot(queues, [10.0], [[demand], [demand]]), memory, CONFIG, START)
+        _, memory = settle((*queues, throughput("c/q", 2.0), throughput("d/q", 3.0)), [10.0], memory)
+        assert [memory.queues[name].admission_order for name in ("a/q", "b/q", "c/q", "d/q")] == [0, 1, 2, 3]
+        assert memory.next_admission_order == 4
+
+    def test_a_rejection_is_told_once_and_again_when_the_spec_has_changed(self) -> None:
+        others, memory, counts = (bursting("a/q", 0.0, 50.0, 40.0), throughput("b/q", 1.0)), Memory(), []
+        one, other = throughput("c/q", 2.0), throughput("c/q", 2.0, 2.0)
+        for second, spec in enumerate((one, one, other, other)):
+            result, memory = settle((*others, spec), [50.0], memory, now=START + second)
+            counts.append([event.kind for event in result.events].count(EventKind.REJECTED))
+        assert counts == [1, 0, 1, 0]
+
+
+class TestUnchangedQueues:
+    """The same queue objects are decided again where anything else that matters has changed, and only there."""
+
+    queues = (throughput("t/q"), latency("l/q", 1.0, [10.0, 5.0], 2000, Sporadic(86_400)))
+
+    def test_another_cycle_limit(self) -> None:
+        result, memory = settle(self.queues, [10.0, 10.0])
+        assert result.classes == (ELASTIC, ELASTIC)
+        result, _ = settle(self.queues, [10.0, 10.0], memory, PolicyConfig(max_cycle_seconds=7200), START + 1)
+        assert result.classes == (ELASTIC, HARD)
+
+    def test_one_more_resource(self) -> None:
+        queues = (self.queues[0], latency("l/q", 1.0, [1.0, 5.0], 1000, Sporadic(3600)))
+        result, memory = settle(queues, [10.0])
+        assert result.classes == (ELASTIC, None)
+        result, _ = settle(queues, [10.0, 10.0], memory, now=START + 1)
+        assert result.classes == (ELASTIC, HARD)
+
+    def test_a_settled_share_is_not_written_again(self) -> None:
+        _, before = settle((throughput("t/q"), bursting("l/q", 1.0, 5.0)), [10.0])
+        _, after = settle((throughput("t/q"), bursting("l/q", 1.0, 5.0)), [10.0], before, now=START + 1)
+        assert after.queues["l/q"] == before.queues["l/q"]

@@ -1,7 +1,7 @@
 """Admission against an enumeration in rational arithmetic: every queue in turn, every instant at which a window begins.
 
-The reference knows nothing of the code: no tolerance, no floats, no profile. Windows, demands and capacities are drawn as decimals that
-float64 cannot hold, and so that sides of the conditions are often equal.
+The reference shares nothing with the code: no tolerance, no floats, no profile. Windows, demands and capacities are decimals that float64
+cannot hold, drawn so that both sides of a condition are often equal.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 import pytest
@@ -44,20 +45,24 @@ class Declared:
     period: Fraction | None = None
     jitter: Fraction = Fraction(0)
 
+    @cached_property
+    def rates(self) -> list[list[Fraction]]:
+        """The guaranteed rate of each burst, per resource."""
+        return [[amount * duration / deadline for amount in amounts] for _, amounts, duration, deadline, _ in self.bursts]
+
     def rate_at(self, instant: Fraction) -> list[Fraction]:
         """The most that it may hold at an instant, per resource: it is in one window at a time."""
         if self.period is None and self.bursts[0][0] is None:
-            return _rate(self.bursts[0])
-        for burst in self.bursts:
-            arrival, _, _, deadline, _ = burst
+            return self.rates[0]
+        for (arrival, _, _, deadline, _), rate in zip(self.bursts, self.rates, strict=True):
             assert arrival is not None
             if self.period is None and arrival <= instant < arrival + deadline:
-                return _rate(burst)
+                return rate
             if self.period is not None:
                 # the instant lies in [arrival + n period - jitter, arrival + n period + jitter + deadline) for some whole n
                 least = math.floor((instant - arrival - self.jitter - deadline) / self.period) + 1
                 if arrival + least * self.period - self.jitter <= instant:
-                    return _rate(burst)
+                    return rate
         return [Fraction(0)] * len(self.bursts[0][1])
 
     def instants(self, origin: Fraction, finish: Fraction) -> list[Fraction]:
@@ -71,11 +76,6 @@ class Declared:
         return [first + n * self.period - self.jitter for n in range(lowest, highest + 1)]
 
 
-def _rate(burst: tuple[Fraction | None, list[Fraction], Fraction, Fraction, Fraction | None]) -> list[Fraction]:
-    _, amounts, duration, deadline, _ = burst
-    return [amount * duration / deadline for amount in amounts]
-
-
 def load_fits(queue: Declared, capacity: list[Fraction], divisor: Fraction, max_cycle: Fraction) -> bool:
     """d_k <= C_k min(gap, max_cycle) w / divisor for every burst and resource."""
     return all(
@@ -87,7 +87,7 @@ def load_fits(queue: Declared, capacity: list[Fraction], divisor: Fraction, max_
 
 
 def windows_fit(queues: list[Declared], capacity: list[Fraction]) -> bool:
-    """Whether no instant asks for more than there is: the sum only rises where a window begins."""
+    """Return True if the rates fit at every instant. Their sum only rises where a window begins."""
     starts = [arrival for queue in queues for arrival, *_ in queue.bursts if arrival is not None]
     origin = min(starts, default=Fraction(0))
     cycle = Fraction(1)

@@ -1,4 +1,4 @@
-"""What one class leaves to the next, in amounts that a person can check: the edges at which something is just exhausted."""
+"""The rest that one class leaves to the next, in amounts that a person can check, where a resource is just exhausted."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_a_rate_is_rounded_up_beside_a_resource_that_rates_exhaust_exactly() -> 
 
 
 def test_spare_goes_to_those_who_do_not_need_the_exhausted_resource() -> None:
-    """The hard queue is promised all memory and uses 1; the first resource is exhausted by another. What is unused of the promise is
-    not lost: the third queue wants memory alone."""
+    """The hard queue is promised all memory and uses 1; the first resource is exhausted by another. The unused
+    part of the promise is not lost: the third queue wants memory alone."""
     wanted = [[0.0, 1.0], [20.0, 0.0], [0.0, 5.0], [5.0, 5.0]]
     guaranteed, spare = allocate(inputs(wanted, [[0.0, 10.0], *[[0.0, 0.0]] * 3], hard=[0]), np.array([10.0, 10.0]))
     assert guaranteed.tolist() == [[0.0, 1.0], [10.0, 0.0], [0.0, 0.0], [0.0, 0.0]]

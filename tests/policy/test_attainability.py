@@ -1,4 +1,4 @@
-"""Whether a deadline can be met in practice: the delays ahead of a burst, added up in words."""
+"""Attainable deadlines: the delays ahead of a burst, their sum and its explanation."""
 
 from __future__ import annotations
 

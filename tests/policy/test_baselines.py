@@ -1,16 +1,19 @@
-"""What the paper compares with (BoPF §2.3, §5.1), in cases a person can work out."""
+"""The policies that the paper compares with (BoPF §2.3, §5.1), in cases that a person can work out."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 
+import numpy as np
 import pytest
+from hypothesis import given
 
 from fairburst.policy.baselines import POLICIES
 from fairburst.policy.dress.values import DressConfig, JobsPart, TaskTable
 from fairburst.policy.model import (
     Burst,
+    ClusterSnapshot,
     GuaranteeClass,
     Memory,
     Periodic,
@@ -23,7 +26,7 @@ from fairburst.policy.model import (
 )
 from fairburst.policy.tolerance import TIME_STEP_SECONDS
 from tests.support.policy import latency, snapshot, throughput
-from tests.support.strategies import START
+from tests.support.strategies import START, snapshots
 
 CONFIG = PolicyConfig()
 HARD, SOFT, ELASTIC = GuaranteeClass.HARD, GuaranteeClass.SOFT, GuaranteeClass.ELASTIC
@@ -291,3 +294,51 @@ class TestVariantsOfBopf:
         assert (later.now, later.dress.size_limit.tolist() if later.dress else None) == (START + 0.5, [4.0])
         assert memory.dress is not None
         assert memory.dress.adjusted_at == START
+
+
+class TestBaselines:
+    capacity = (90.0,)
+    queues = (throughput("a/t"), latency("b/l", 1.0, [90.0], 10, Sporadic(100)), latency("c/l", 2.0, [90.0], 10, Sporadic(100)))
+
+    @pytest.mark.parametrize(
+        ("name", "want"),
+        [
+            pytest.param("drf", [30.0, 30.0, 30.0], id="drf divides evenly"),
+            pytest.param("sp", [0.0, 45.0, 45.0], id="strict priority starves batch"),
+            pytest.param("capacity", [90.0, 0.0, 0.0], id="first come first served"),
+            pytest.param("static", [30.0, 30.0, 30.0], id="static parts"),
+            pytest.param("m-bvt", [0.0, 45.0, 45.0], id="equal warps share in DRF fashion"),
+        ],
+    )
+    def test_division_of_a_full_cluster(self, name: str, want: list[float]) -> None:
+        result, _ = POLICIES[name](snapshot(self.queues, self.capacity, [[90.0]] * 3), Memory(), CONFIG, START)
+        assert result.allocation[:, 0].tolist() == pytest.approx(want)
+        assert result.decisions[0].queue == "a/t"
+
+    def test_static_parts_stay_idle_when_not_wanted(self) -> None:
+        result, _ = POLICIES["static"](snapshot(self.queues, self.capacity, [[90.0], [0.0], [0.0]]), Memory(), CONFIG, START)
+        assert result.allocation[:, 0].tolist() == pytest.approx([30.0, 0.0, 0.0])
+
+    def test_m_bvt_of_one_resource_is_borrowed_virtual_time(self) -> None:
+        """Duda and Cheriton §3: A advances by use over weight, the least E = A - W runs; here in quanta, one thread a time."""
+        queues = (throughput("a/t"), throughput("b/t", 1.0), latency("c/l", 2.0, [8.0], 10, Sporadic(100)))
+        demand = np.full((3, 1), 10.0)
+        memory, now, fluid = Memory(), START, np.zeros(3)
+        while now < START + 60:
+            result, memory = POLICIES["m-bvt"](snapshot(queues, [10.0], demand), memory, CONFIG, now)
+            step = min(result.next_boundary, START + 60) - now
+            fluid += result.allocation[:, 0] / 10.0 * step
+            now += step
+        virtual, warp, ran, quantum = np.zeros(3), np.array([0.0, 0.0, 8.0]), np.zeros(3), 0.01
+        for _ in range(6000):
+            thread = int(np.argmin(virtual - warp))
+            virtual[thread] += quantum
+            ran[thread] += quantum
+        assert fluid == pytest.approx(ran, abs=0.1)
+
+    @given(snapshots())
+    def test_every_baseline_stays_within_capacity_and_demand(self, value: ClusterSnapshot) -> None:
+        for policy in POLICIES.values():
+            result, _ = policy(value, Memory(), CONFIG, START)
+            assert (result.allocation.sum(axis=0) <= value.live_capacity * (1 + 1e-7)).all()
+            assert (result.allocation <= value.demand + 1e-9).all()

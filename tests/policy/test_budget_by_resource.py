@@ -1,4 +1,4 @@
-"""A guarantee lasts until every resource has received its declared demand, and no longer than the fair share of the period."""
+"""A guarantee lasts until every resource has received its declared demand, but ends with the fair share of the period."""
 
 from __future__ import annotations
 

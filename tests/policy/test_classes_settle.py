@@ -1,4 +1,4 @@
-"""After any change every queue has, in the same round, the best class whose conditions hold."""
+"""In the round of any change, every queue gets the best class whose conditions hold."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What is remembered is carried over a step of the clock: no duration changes, dated arrivals stay where they are."""
+"""The memory moves with a step of the clock: no duration changes, and dated arrivals keep their dates."""
 
 from __future__ import annotations
 
+import functools
 import math
 
 import pytest
@@ -34,6 +35,12 @@ FLOATING = latency("floating/q", 2.0, [2.0], 10, Periodic(60))
 BATCH = throughput("batch/q")
 
 
+@functools.cache
+def undisturbed() -> tuple[list[RoundResult], Memory]:
+    """The run in which the clock never steps, which every other run is compared with."""
+    return run((SPORADIC, FLOATING, BATCH), {})
+
+
 def run(queues: tuple[QueueSpec, ...], steps: dict[int, float], rounds: int = 200) -> tuple[list[RoundResult], Memory]:
     """Rounds a second apart; before round n the clock steps by steps[n]. Work comes every 70 s and takes 8 s."""
     memory, ahead, results = Memory(), 0.0, []
@@ -52,9 +59,8 @@ def run(queues: tuple[QueueSpec, ...], steps: dict[int, float], rounds: int = 20
 @pytest.mark.parametrize("step", [-HOUR, HOUR, -5.0])
 @pytest.mark.parametrize("at", [3, 9, 40, 72])
 def test_a_step_changes_no_decision_where_no_arrival_is_dated(step: float, at: int) -> None:
-    queues = (SPORADIC, FLOATING, BATCH)
-    straight, known = run(queues, {})
-    stepped, memory = run(queues, {at: step})
+    straight, known = undisturbed()
+    stepped, memory = run((SPORADIC, FLOATING, BATCH), {at: step})
     for number, (left, right) in enumerate(zip(straight, stepped, strict=True)):
         assert left.level == pytest.approx(right.level, abs=1e-5), number
         assert [one.kind for one in left.events] == [one.kind for one in right.events], number
@@ -66,8 +72,7 @@ def test_a_step_changes_no_decision_where_no_arrival_is_dated(step: float, at: i
 
 
 def test_there_and_back_changes_nothing() -> None:
-    queues = (SPORADIC, FLOATING, BATCH)
-    memory = run(queues, {})[1]
+    memory = undisturbed()[1]
     there_and_back = shifted(shifted(memory, -HOUR), HOUR)
     assert there_and_back == Memory(memory.queues, memory.next_admission_order)
 
@@ -111,7 +116,7 @@ def test_dress_and_reclaim_move_along() -> None:
 
 @pytest.mark.parametrize("glitch", [(8, 15), (30, 50), (3, 70)])
 def test_a_clock_that_is_ahead_for_a_moment_uses_up_no_dated_arrival(glitch: tuple[int, int]) -> None:
-    """It used up those of an hour: the index of the next burst only grew."""
+    """A clock that is an hour ahead must not skip the arrivals of that hour."""
     begins, ends = glitch
     arrivals = tuple(ScheduledBurst(START + at, Burst({"cpu": 2.0}, 10, 10)) for at in (90.0, 150.0, 210.0))
     listed = QueueSpec("listed/q", QueueKind.LATENCY, (2.0, "listed/q"), 1.0, None, Schedule(arrivals))

@@ -1,4 +1,4 @@
-"""A calendar that goes on: class, promise and window stay, and no other queue loses what it was promised meanwhile."""
+"""The next part of a calendar: class, promise and window stay, and no other queue loses a promise made meanwhile."""
 
 from __future__ import annotations
 

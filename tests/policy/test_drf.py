@@ -53,7 +53,7 @@ def problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def lexicographic_by_linear_programs(demand: np.ndarray, weight: np.ndarray, capacity: np.ndarray) -> np.ndarray:
-    """Max-min of share/weight by one linear program a level, fixing whoever cannot rise: slow and obvious."""
+    """Return the max-min of share/weight by one linear program a level, which fixes the queues that cannot rise."""
     share = dominant_share(demand, capacity)
     multiple, fixed = np.zeros(len(share)), share == 0
     while not fixed.all():
@@ -95,7 +95,7 @@ def test_filling_of_many_users_agrees_with_a_plain_loop() -> None:
 
 @given(problems())
 def test_weighted_envy_freeness(problem: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
-    """Ghodsi et al., NSDI 2011, Theorem 2: nobody could run more tasks with another's allocation scaled to its own weight."""
+    """Ghodsi et al., NSDI 2011, Theorem 2: no queue could run more tasks with another's allocation scaled to its own weight."""
     demand, weight, capacity = problem
     ours = fill(demand, np.full(len(demand), np.inf), weight, capacity, capacity)
     given_rows = demand * ours[:, None]
@@ -160,22 +160,52 @@ def test_a_demand_that_is_almost_nothing_of_one_resource_takes_no_part_in_what_e
         assert fill(demand, np.full(2, np.inf), np.ones(2), np.ones(2), np.ones(2)).tolist() == [0.5, 0.5]
 
 
-class TestEdges:
-    """Cases that mutants of the code survived before (docs/mutation.md)."""
+def test_who_comes_after_a_claim_that_does_not_fit_gets_its_own_and_who_came_before_is_not_served_again() -> None:
+    """The second claim exhausts the first resource; the first claim keeps its 4 of the other, and the last gets the 6 left of it."""
+    claim, left = np.array([[0.0, 4.0], [20.0, 0.0], [0.0, 6.0]]), np.array([10.0, 10.0])
+    assert take_in_order(claim, left, left * 1e-9).tolist() == [1.0, 0.5, 1.0]
 
-    def test_who_comes_after_a_claim_that_does_not_fit_gets_its_own_and_who_came_before_is_not_served_again(self) -> None:
-        """The second claim exhausts the first resource; the first claim keeps its 4 of the other, and the last gets the 6 left of it."""
-        claim, left = np.array([[0.0, 4.0], [20.0, 0.0], [0.0, 6.0]]), np.array([10.0, 10.0])
-        assert take_in_order(claim, left, left * 1e-9).tolist() == [1.0, 0.5, 1.0]
 
-    def test_a_pool_smaller_than_one_of_its_units_is_divided_like_any_other(self) -> None:
-        """Half a core, of which two queues want one each."""
-        half = np.array([0.5])
-        assert fill(np.ones((2, 1)), np.full(2, np.inf), np.ones(2), half, half) == pytest.approx([0.25, 0.25])
+def test_a_pool_smaller_than_one_of_its_units_is_divided_like_any_other() -> None:
+    """Half a core, of which two queues want one each."""
+    half = np.array([0.5])
+    assert fill(np.ones((2, 1)), np.full(2, np.inf), np.ones(2), half, half) == pytest.approx([0.25, 0.25])
 
-    def test_a_demand_too_small_to_have_a_share_is_met(self) -> None:
-        capacity = np.array([1e12])
-        assert fill(np.array([[1e-9]]), np.full(1, np.inf), np.ones(1), capacity, capacity).tolist() == [1.0]
 
-    def test_tasks_are_started_beside_a_resource_that_is_not_there(self) -> None:
-        assert divide_tasks(np.array([[1.0, 0.0]]), np.array([9]), np.ones(1), np.array([4.0, 0.0])).tolist() == [4]
+def test_a_demand_too_small_to_have_a_share_is_met() -> None:
+    capacity = np.array([1e12])
+    assert fill(np.array([[1e-9]]), np.full(1, np.inf), np.ones(1), capacity, capacity).tolist() == [1.0]
+
+
+def test_tasks_are_started_beside_a_resource_that_is_not_there() -> None:
+    assert divide_tasks(np.array([[1.0, 0.0]]), np.array([9]), np.ones(1), np.array([4.0, 0.0])).tolist() == [4]
+
+
+def test_resources_that_run_out_one_after_the_other_are_all_accounted_for() -> None:
+    """Capacities 1, 2 and 6: the first queue stops at 1, the second at 2; both reduce the last resource for the third queue."""
+    wanted = np.array([[100.0, 0.0, 100.0], [0.0, 100.0, 100.0], [0.0, 0.0, 100.0]])
+    multiple = fill(wanted, np.full(3, np.inf), np.ones(3), np.full(3, 10.0), np.array([1.0, 2.0, 6.0]))
+    assert multiple == pytest.approx([0.01, 0.02, 0.03])
+
+
+class TestDrfTaskByTask:
+    """Ghodsi et al., NSDI 2011, Algorithm 1, with weights and with ends."""
+
+    @pytest.mark.parametrize(
+        ("task", "wanted", "weight", "capacity", "want"),
+        [
+            pytest.param([[1.0], [1.0]], [9, 9], [1.0, 2.0], [9.0], [3, 6], id="weights divide tasks"),
+            pytest.param([[1.0], [1.0]], [2, 9], [1.0, 1.0], [9.0], [2, 7], id="who has no more tasks leaves the rest"),
+            pytest.param([[1.0], [1.0]], [0, 9], [1.0, 1.0], [9.0], [0, 9], id="nothing wanted, nothing started"),
+            pytest.param([[1.0], [1.0]], [1, 1], [1.0, 1.0], [9.0], [1, 1], id="one task each"),
+            pytest.param([[4.0], [1.0]], [9, 9], [1.0, 1.0], [9.0], [1, 5], id="whose next task does not fit is passed over"),
+            pytest.param([[2.0], [1.0]], [9, 9], [1.0, 1.0], [8.0], [2, 4], id="small tasks do not outrun large ones"),
+            pytest.param([[0.0], [1.0]], [9, 9], [1.0, 1.0], [9.0], [0, 9], id="tasks that need nothing are not counted"),
+            pytest.param([[1.0]], [9], [1.0], [3.0], [3], id="exactly all"),
+        ],
+    )
+    def test_tasks_started(
+        self, task: list[list[float]], wanted: list[int], weight: list[float], capacity: list[float], want: list[int]
+    ) -> None:
+        started = divide_tasks(np.array(task), np.array(wanted), np.array(weight), np.array(capacity))
+        assert started.tolist() == want

@@ -1,4 +1,4 @@
-"""Weighted dominant shares against linear programs: random, badly scaled and adversarial cases, with caps and what others have taken.
+"""Weighted dominant shares against linear programs: random, badly scaled and adversarial cases, with caps and capacity in use.
 
 1,000 cases in CI; FAIRBURST_ORACLE_CASES sets another number (100,000 for a night).
 """

@@ -1,4 +1,4 @@
-"""Condition (3) for many hard queues: what it costs, and that its answers do not depend on the order of the questions."""
+"""Condition (3) for many hard queues: its cost, and answers that do not depend on the order of the questions."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def least_time(action: Callable[[], None]) -> float:
 
 
 def test_twice_the_hard_queues_cost_about_twice_as_much() -> None:
-    """Where every change tested every promise again, and each test wrote down the whole profile, this was 4."""
+    """A test of every promise with its whole profile at each change would make it four times."""
     one_change(200)
     assert one_change(2_000) <= 2.5 * one_change(1_000)
 
 
 def test_any_order_of_arrival_gives_the_same_answer_about_the_whole_set() -> None:
-    """A set that was built one by one fits as a whole and in any other order, whatever step said yes to each."""
+    """A set that was built one by one fits as a whole and in any other order, whichever step admitted each queue."""
     rng = np.random.default_rng(7)
     steps = dict.fromkeys((-1, 12, 10_000), 0)
     for _ in range(150):

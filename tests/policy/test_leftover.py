@@ -8,6 +8,7 @@ import pytest
 from fairburst.policy.decide import decide
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig, QueueSpec, Sporadic
 from tests.support.policy import latency, snapshot, throughput
+from tests.support.strategies import START
 
 QUEUES = (latency("l", 0.0, [50.0], 100, Sporadic(100)), *(throughput(f"t{row}", 1.0 + row) for row in range(4)))
 ADMITTED = (GuaranteeClass.HARD, GuaranteeClass.ELASTIC, None, None, None)
@@ -85,3 +86,11 @@ def _admitted(given: ClusterSnapshot) -> ClusterSnapshot:
     return ClusterSnapshot(
         given.resources, given.live_capacity, given.committed_capacity, given.queues[:2], given.demand[:2], given.usage[:2], given.unit[:2]
     )
+
+
+def test_a_rejected_queue_gets_only_what_no_admitted_one_wants() -> None:
+    queues = (latency("a/q", 0.0, [10.0], 40, Sporadic(100)), throughput("b/q", 1.0), throughput("c/q", 2.0))
+    result, _ = decide(snapshot(queues, [10.0], [[0.0], [2.0], [2.0]]), Memory(), PolicyConfig(), START)
+    assert (result.allocation[:, 0].tolist(), result.guaranteed[:, 0].tolist()) == ([0.0, 2.0, 2.0], [0.0, 2.0, 0.0])
+    result, _ = decide(snapshot(queues, [10.0], [[0.0], [10.0], [2.0]]), Memory(), PolicyConfig(), START)
+    assert result.allocation[:, 0].tolist() == [0.0, 10.0, 0.0]

@@ -27,7 +27,7 @@ def waiting(lines: Sequence[Line], *, in_order: bool = False) -> WaitingPods:
 def of_pods(
     capacity: Sequence[float], running: Sequence[Sequence[float]], lines: Sequence[Line], *, in_order: bool = False, **limits: float
 ) -> ClusterSnapshot:  # fmt: skip
-    """Throughput queues a, b, c ... that use `running` and wait with the pods of `lines`."""
+    """Return throughput queues a, b, c ... that use `running` and wait with the pods of `lines`."""
     queues = tuple(throughput(f"{name}/q", float(row), **limits) for row, name in zip(range(len(running)), "abcdefgh", strict=False))
     pods = waiting(lines, in_order=in_order)
     demand, unit = np.array(running, dtype=np.float64), np.zeros((len(queues), len(capacity)))

@@ -67,3 +67,19 @@ def test_a_changed_limit_is_in_force_at_once_and_keeps_the_class(limit: float) -
     assert result.classes[0] is GuaranteeClass.HARD
     assert result.allocation[0].tolist() == [limit]
     assert dict(memory.queues["l/q"].promise.limits) == {"cpu": limit}
+
+
+class TestLimits:
+    def test_scale_down_the_demand_of_their_queue_as_a_whole_and_of_no_other(self) -> None:
+        queues = (
+            throughput("a/q", 0.0, cpu=4.0, memory=2.0),
+            throughput("b/q", 1.0, cpu=4.0),
+            throughput("c/q", 2.0),
+            throughput("d/q", 3.0, cpu=0.0),
+        )
+        result, _ = decide(snapshot(queues, [40.0, 40.0], [[10.0, 10.0], [1.0, 1.0], [9.0, 9.0], [9.0, 9.0]]), Memory(), CONFIG, START)
+        assert result.allocation.tolist() == [[2.0, 2.0], [1.0, 1.0], [9.0, 9.0], [0.0, 0.0]]
+
+    def test_of_resources_that_nobody_counts_say_nothing(self) -> None:
+        result, _ = decide(snapshot((throughput("a/q", 0.0, tpu=1.0),), [10.0], [[9.0]]), Memory(), CONFIG, START)
+        assert result.allocation.tolist() == [[9.0]]

@@ -118,7 +118,7 @@ class TestPapersExamples:
         curve = PointsCurve((0, 3, 10), (0.0, 0.9, 1.0))
         hungry = PointsCurve((0, 100), (0.0, 1.0))
         found = divide(job("elastic", curve, maximum=10), job("hungry", hungry, maximum=10), slots=20.0)
-        assert (found["elastic"].fair, found["elastic"].given) == (10, 10)  # nobody can use more
+        assert (found["elastic"].fair, found["elastic"].given) == (10, 10)  # no job can use more
         found = divide(job("elastic", curve, maximum=10), job("hungry", hungry, weight=1, maximum=100), slots=20.0)
         assert (found["elastic"].fair, found["elastic"].given) == (10, 10)  # .0143 a slot lost, .01 won
         steep = PointsCurve((0, 50), (0.0, 1.0))

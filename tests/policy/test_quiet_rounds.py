@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairburst.policy.decide import decide
+from fairburst.policy.dress.values import DressConfig, JobsPart
 from fairburst.policy.model import GuaranteeClass, Memory, PolicyConfig, RoundResult, Sporadic
 from tests.support.policy import latency, snapshot, throughput
 from tests.support.strategies import START
@@ -54,3 +56,34 @@ def test_a_run_with_quiet_rounds_equals_one_without(steps: list[tuple[float, flo
         for one, other in zip(skipped.decisions, decided.decisions, strict=True):
             for number in ("budget", "ledger", "debt", "consumed", "fair_share_of_period"):
                 assert getattr(one, number) == pytest.approx(getattr(other, number), abs=1e-9)
+
+
+@pytest.mark.parametrize(("unit", "want"), [(0.0, 2.5), (2.0, 4.0), (1.0, 3.0)], ids=["none", "another", "the same"])
+def test_a_quiet_round_notices_that_pods_are_of_another_size(unit: float, want: float) -> None:
+    """An armed burst of 2.5 cores in pods of 1 has a level of 3."""
+    queues = (throughput("t/q"), latency("l/q", 1.0, [2.5], 10, Sporadic(100)))
+    value = snapshot(queues, [10.0], [[0.0], [0.0]], unit=[[1.0], [1.0]])
+    result, memory = decide(value, Memory(), PolicyConfig(), START)
+    assert result.level.tolist() == [[0.0], [3.0]]
+    result, _ = decide(dataclasses.replace(value, unit=np.full((2, 1), unit)), memory, PolicyConfig(), START + 1)
+    assert result.level.tolist() == [[0.0], [want]]
+    assert result.charge_rate.tolist() == [0.0, 0.0]
+
+
+def test_jobs_that_come_into_a_quiet_cluster_are_looked_at() -> None:
+    queues, config = (throughput("t/q"),), PolicyConfig(dress=DressConfig())
+    value, memory = snapshot(queues, [10.0], [[0.0]]), Memory()
+    for seconds in (0, 1):
+        _, memory = decide(value, memory, config, START + seconds)
+    result, _ = decide(dataclasses.replace(value, jobs=JobsPart.of([], [], [], 1)), memory, config, START + 2)
+    assert result.dress is not None
+
+
+def test_a_quiet_round_says_of_every_queue_what_the_round_before_it_said() -> None:
+    queues = (throughput("t/q"), latency("l/q", 1.0, [8.0], 10, Sporadic(100)))
+    value, memory, told = snapshot(queues, [10.0], np.zeros((2, 1))), Memory(), []
+    for seconds in (0, 1, 2):
+        result, memory = decide(value, memory, PolicyConfig(), START + seconds)
+        told.append([(one.level.tolist(), one.budget, one.fair_share_of_period, one.window, one.reason) for one in result.decisions])
+    assert told[0][1][:3] == ([8.0], pytest.approx(8.0), pytest.approx(50.0))
+    assert told[1:] == told[:2]

@@ -1,4 +1,4 @@
-"""What is owed and whose work goes for it, on numbers that a person can check."""
+"""Owed amounts and their victims, on numbers that a person can check."""
 
 from __future__ import annotations
 

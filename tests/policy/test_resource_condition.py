@@ -30,7 +30,7 @@ def decide_last(queues: list[QueueSpec], capacity: list[float], max_events: int 
 
 
 def at_second(spec: QueueSpec, second: int, width: int) -> np.ndarray | None:
-    """What a queue's windows ask for in this second, at worst; None where none can be on."""
+    """Return the most that a queue's windows may use in this second, or None if no window can be on."""
     match spec.arrival:
         case Periodic(period, float(first), jitter):
             assert spec.burst is not None
@@ -45,7 +45,7 @@ def at_second(spec: QueueSpec, second: int, width: int) -> np.ndarray | None:
 
 
 def worst_second(queues: list[QueueSpec], capacity: list[float]) -> tuple[float, set[str]]:
-    """The largest share of any resource while the last queue is on, and whoever takes most of that resource at such a time."""
+    """Return the largest share of any resource while the last queue is on, and the queue that takes most of that resource then."""
     *hard, last = queues
     worst, who = -1.0, set[str]()
     for second in EVERY_SECOND:
@@ -175,7 +175,7 @@ class TestSteps:
         assert decide_last([beside, *apart], [10.0, 0.0]) == Fit(True, 8.0, 10.0, 0, "a", "profile")
 
     def test_who_has_just_left_takes_nothing(self) -> None:
-        """The largest queue ends when the candidate begins: of what is on then, the other takes most."""
+        """The largest queue ends when the candidate begins. Among the queues that are on then, the other takes most."""
         queues = [
             latency("a", 0.0, [9.0], 10, Periodic(40, 0.0)), latency("b", 0.0, [3.0], 5, Periodic(40, 10.0)),
             latency("c", 0.0, [4.0], 5, Periodic(40, 10.0)),

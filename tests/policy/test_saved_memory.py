@@ -1,4 +1,4 @@
-"""Memory as JSON, field by field: what older operators wrote must be read by newer ones, so every key is spelled out here."""
+"""Memory as JSON, field by field. Newer operators must read the memory of older ones, so every key is spelled out here."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from fairburst.policy import memory as saved
+from fairburst.policy.decide import decide
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.errors import MemoryFormatError, NewerMemoryError
 from fairburst.policy.model import (
     AdmissionDecision,
     Burst,
+    ClusterSnapshot,
     ConditionResult,
     GuaranteeClass,
     Memory,
     Periodic,
+    PolicyConfig,
     QueueKind,
     QueueMemory,
     QueueSpec,
@@ -29,6 +33,8 @@ from fairburst.policy.model import (
     Window,
     WindowState,
 )
+from tests.support.policy import snapshot, throughput
+from tests.support.strategies import START, snapshots
 
 BURST = Burst({"cpu": 4.0, "memory": 8.0}, 10.0, 20.0)
 BURST_TEXT = {"resources": {"cpu": 4.0, "memory": 8.0}, "duration": 10.0, "deadline": 20.0}
@@ -221,3 +227,40 @@ class TestWhatIsRefused:
         memory, error = saved.load_or_start_anew(text)
         assert (memory == Memory(), isinstance(error, NewerMemoryError)) == (True, True)
         assert saved.load_or_start_anew(saved.dump(Memory({"c/q": PLAIN}, 1))) == (Memory({"c/q": PLAIN}, 1), None)
+
+
+class TestSavedMemory:
+    @given(snapshots())
+    def test_what_is_read_is_what_was_written(self, value: ClusterSnapshot) -> None:
+        memory = Memory()
+        for now in (START, START + 3, START + 20):
+            _, memory = decide(value, memory, PolicyConfig(), now)
+        text = saved.dump(memory)
+        assert saved.load(text) == memory
+        assert saved.dump(saved.load(text)) == text
+
+    @pytest.mark.parametrize(
+        ("text", "want"),
+        [
+            pytest.param("", "expected JSON", id="empty"),
+            pytest.param("[]", "version", id="no object"),
+            pytest.param('{"version": 1}', "queues", id="no queues"),
+            pytest.param('{"version": 1, "nextAdmissionOrder": 0, "queues": {"a": {}}}', "promise", id="queue without promise"),
+        ],
+    )
+    def test_damaged_memory_is_refused_with_what_is_wrong(self, text: str, want: str) -> None:
+        with pytest.raises(MemoryFormatError, match=want):
+            saved.load(text)
+        memory, error = saved.load_or_start_anew(text)
+        assert (len(memory.queues), isinstance(error, MemoryFormatError)) == (0, True)
+
+    def test_a_number_that_is_none_names_its_field(self) -> None:
+        _, memory = decide(snapshot((throughput("t/q"),), [1.0], [[1.0]]), Memory(), PolicyConfig(), START)
+        value = json.loads(saved.dump(memory))
+        value["queues"]["t/q"]["debt"] = "NaN"
+        with pytest.raises(MemoryFormatError, match="debt"):
+            saved.load(json.dumps(value))
+
+    def test_newer_memory_is_refused(self) -> None:
+        with pytest.raises(NewerMemoryError, match="found 99"):
+            saved.load('{"version": 99}')

@@ -1,4 +1,4 @@
-"""Schedules as columns: the same as the bursts one by one, and nothing that can't be worked with gets in."""
+"""Schedules as columns: they equal the bursts one by one, and invalid ones are refused."""
 
 from __future__ import annotations
 

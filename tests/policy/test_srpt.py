@@ -38,7 +38,7 @@ def least_total_completion_time(jobs: list[tuple[int, int]]) -> int:
 
 def completion_times(jobs: list[tuple[int, int]]) -> list[float]:
     """When bursts of soft queues, each of which can use everything, are done."""
-    hard = latency("h/q", 0.0, [CAPACITY], 1.0, Sporadic(900.0))  # may take everything at any time, and doesn't: who follows is soft
+    hard = latency("h/q", 0.0, [CAPACITY], 1.0, Sporadic(900.0))  # may take everything at any time, and does not: later queues are soft
     soft = [
         latency(f"s{number}/q", 1.0 + number, [CAPACITY], float(seconds), Sporadic(900.0), 100.0)
         for number, (_, seconds) in enumerate(jobs)

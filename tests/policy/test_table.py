@@ -1,4 +1,4 @@
-"""Queues as columns: what a row keeps of a queue, what specs are refused in whose name, and what a limit limits."""
+"""Queues as columns: the values in a row, refused specs with the names of their queues, and the effect of limits."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def periodic(first: float = 0.0, jitter: float = 0.0) -> QueueSpec:
 
 
 class TestTheLargestAndTheLeast:
-    """What a number may be is said with both ends included."""
+    """Messages give ranges with both ends included."""
 
     @pytest.mark.parametrize(
         "spec",

@@ -1,4 +1,4 @@
-"""The α-strategy (BoPF §3.5) against closed forms: what is requested, under which assumption, at what cost, and what is refused."""
+"""The α-strategy (BoPF §3.5) against closed forms: the request under each assumption, its cost, and refusals."""
 
 from __future__ import annotations
 
@@ -185,3 +185,45 @@ class TestWhatIsRefused:
             InvalidSpecError, match=r"samples: expected \(bursts, resources\) finite amounts >= 0, at least one burst, found"
         ):
             request_empirical(samples, 0.9, PERFECT)
+
+
+class TestTheStrategyOnThreeResources:
+    mean, deviation = np.array([100.0, 200.0, 50.0]), np.array([40.0, 80.0, 20.0])
+
+    def test_independent_resources_need_the_kth_root(self) -> None:
+        request = request_normal(self.mean, self.deviation, 0.95, Correlation.INDEPENDENT)
+        assert request.quantile == pytest.approx(0.95 ** (1 / 3))
+        assert joint_confidence(request.quantile, np.eye(3)) == pytest.approx(0.95, abs=1e-4)
+
+    def test_perfect_correlation_saves_a_tenth_as_the_paper_says(self) -> None:
+        """BoPF §3.5: deviation of 40 % of the mean, three resources: about 10 % less."""
+        independent = request_normal(self.mean, self.deviation, 0.95, Correlation.INDEPENDENT)
+        perfect = request_normal(self.mean, self.deviation, 0.95, Correlation.PERFECT)
+        assert 1 - perfect.demand / independent.demand == pytest.approx([0.1] * 3, abs=0.03)
+
+    @pytest.mark.parametrize("correlation", [-0.4, 0.0, 0.5, 0.9])
+    def test_measured_correlation_meets_the_confidence_in_a_monte_carlo_run(self, correlation: float) -> None:
+        matrix = alike(3, correlation)
+        request = request_normal(self.mean, self.deviation, 0.95, Correlation.MEASURED, matrix)
+        rng = np.random.default_rng(7)
+        covariance = matrix * np.outer(self.deviation, self.deviation)
+        bursts = rng.multivariate_normal(self.mean, covariance, 200_000)
+        assert (bursts <= request.demand).all(axis=1).mean() == pytest.approx(0.95, abs=3e-3)
+
+    def test_independence_over_provisions_positive_and_under_provisions_negative_correlation(self) -> None:
+        for correlation, sign in ((0.5, 1), (-0.4, -1)):
+            matrix = alike(3, correlation)
+            requests = compare_assumptions(self.mean, self.deviation, 0.9, matrix)
+            difference = requests[Correlation.INDEPENDENT].cost - requests[Correlation.MEASURED].cost
+            assert difference * sign >= -1e-6
+
+    def test_samples_meet_the_confidence_they_were_asked_for(self) -> None:
+        rng = np.random.default_rng(11)
+        samples = rng.lognormal(0, 0.5, (2000, 2))
+        request = request_empirical(samples, 0.9, Correlation.MEASURED)
+        assert 0.9 <= (samples <= request.demand).all(axis=1).mean() <= 0.91
+
+    @pytest.mark.parametrize("confidence", [0.0, 1.0, math.nan])
+    def test_impossible_confidence_is_refused(self, confidence: float) -> None:
+        with pytest.raises(InvalidSpecError, match="confidence"):
+            request_normal(self.mean, self.deviation, confidence, Correlation.PERFECT)

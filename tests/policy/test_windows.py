@@ -261,7 +261,7 @@ class TestNoProcessLooked:
         return memory.met, memory.missed
 
     def test_a_burst_is_not_missed_if_all_work_that_waits_came_later(self) -> None:
-        """Nothing that waits now was there at the deadline; a burst whose work is gone counts as met, as without the next one's work."""
+        """No waiting work was there at the deadline, and a burst without remaining work counts as met."""
         pool = self.away(back=110, oldest=105)
         assert self.counted(pool) == self.counted(self.away(back=110, oldest=None, wants=0.0)) == (1, 0)
         assert pool.told[-1] is EventKind.BURST_OPENED
@@ -285,3 +285,28 @@ class TestNoProcessLooked:
     def test_at_the_deadline_itself_only_work_of_this_very_moment_is_later(self) -> None:
         assert self.counted(self.away(back=15, oldest=15)) == (1, 0)
         assert self.counted(self.away(back=15, oldest=14.9)) == (0, 1)
+
+
+def test_wanting_all_it_gets_of_one_resource_and_nothing_of_another_is_no_burst() -> None:
+    queues = (throughput("t/q"), latency("l/q", 1.0, [8.0, 8.0], 10, Sporadic(100)))
+    result, _ = decide(snapshot(queues, [10.0, 10.0], [[99.0, 99.0], [1.0, 0.0]]), Memory(), PolicyConfig(), START)
+    window = result.decisions[1].window
+    assert window is not None
+    assert window.state is WindowState.ARMED
+
+
+def test_a_burst_of_half_a_core_is_one() -> None:
+    queues = (throughput("t/q"), latency("l/q", 1.0, [0.5], 10, Sporadic(100)))
+    result, _ = decide(snapshot(queues, [10.0], [[99.0], [0.5]]), Memory(), PolicyConfig(), START)
+    window = result.decisions[1].window
+    assert window is not None
+    assert window.state is WindowState.OPEN
+
+
+def test_half_the_guaranteed_rate_is_a_burst() -> None:
+    """Exactly half, and no more than the fair share (docs/decisions/0010-a-burst-that-fits-its-fair-share.md)."""
+    queues = (throughput("t/q"), latency("l/q", 1.0, [8.0], 10, Sporadic(100)))
+    result, _ = decide(snapshot(queues, [10.0], [[99.0], [4.0]]), Memory(), PolicyConfig(), START)
+    window = result.decisions[1].window
+    assert window is not None
+    assert window.state is WindowState.OPEN

@@ -1,4 +1,4 @@
-"""Properties of what batch queues are remembered to lack (docs/decisions/0112-batch-queues-that-were-short-catch-up.md)."""
+"""The remembered shortfall of batch queues (docs/decisions/0112-batch-queues-that-were-short-catch-up.md)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TestALateComer:
 
 @st.composite
 def remembered(draw: st.DrawFn) -> tuple[Memory, list[float]]:
-    """Admitted throughput queues with weights, and anything remembered of them."""
+    """Admitted throughput queues with weights, and any memory of them."""
     queues = {}
     weights = draw(st.lists(WEIGHTS, min_size=2, max_size=6))
     for row, weight in enumerate(weights):
@@ -59,7 +59,7 @@ def remembered(draw: st.DrawFn) -> tuple[Memory, list[float]]:
 
 
 def divided(memory: Memory, weights: list[float], config: PolicyConfig) -> FloatArray:
-    """What backlogged queues of divisible work get of 100 cores."""
+    """Return the cores of 100 that backlogged queues of divisible work get."""
     queues = tuple(throughput(f"q{row}", float(row), weight) for row, weight in enumerate(weights))
     result, _ = decide(snapshot(queues, [100.0], [[1000.0]] * len(weights)), memory, config, START)
     allocation: FloatArray = result.allocation[:, 0]

@@ -1,4 +1,4 @@
-"""Standing entitlements: what an idle queue may have at once, and what that may never touch."""
+"""Standing entitlements: the room that an idle queue may use at once, and the room that it must leave."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class TestItIsWhatTheQueueWouldBeGiven:
 
 
 def test_a_pool_without_capacity_entitles_to_nothing_and_computes_with_no_infinity() -> None:
-    """Every node may be gone for a while. Seen in a run of fuzzed objects as a warning of numpy."""
+    """All nodes may be gone for a while."""
     queues = (policy.throughput("a/q"), policy.throughput("b/q", 2.0))
     seen = policy.snapshot(queues, [0.0, 0.0], np.zeros((2, 2)))
     result, memory = decide(seen, Memory(), CONFIG, START)

@@ -1,4 +1,4 @@
-"""Fairness over whole periods (BoPF Table 1 and §2.2), everybody backlogged: what each queue is granted on average."""
+"""Fairness over whole periods (BoPF Table 1 and §2.2): the average grant of each queue when all are backlogged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.profiles import horizons
 from tests.support.strategies import START, WEIGHTS
 
 PERIOD = 60.0
-HORIZON = 240.0  # whole periods of everybody below
+HORIZON = 240.0  # whole periods of all queues below
 
 
 @st.composite
@@ -62,7 +62,7 @@ def per_share(queues: tuple[QueueSpec, ...], history: History) -> dict[str, floa
 
 
 class TestSingleResourceFairness:
-    """BoPF Table 1: with one resource the averages are those of fair sharing, w / sum of w, whatever the bursts look like."""
+    """BoPF Table 1: with one resource the averages are those of fair sharing, w / sum of w, for any bursts."""
 
     @horizons()
     @given(bursts_above_the_fair_rate())
@@ -90,7 +90,7 @@ class TestSingleResourceFairness:
 
 
 class TestBottleneckFairness:
-    """BoPF Table 1: where one resource is everybody's dominant one, it is shared as if it were the only one."""
+    """BoPF Table 1: a resource that is dominant for every queue is shared as if it were the only one."""
 
     @horizons()
     @given(bursts_above_the_fair_rate(), st.data())
@@ -114,7 +114,7 @@ def _with_second_resource(spec: QueueSpec, ratio: float) -> QueueSpec:
 
 
 class TestSharingIncentive:
-    """BoPF §2.2: a backlogged throughput queue is no worse off than with its static part of the cluster, whatever bursts do."""
+    """BoPF §2.2: a backlogged throughput queue gets at least its static part of the cluster, under any bursts."""
 
     @horizons()
     @given(mixed_periods(), st.integers(1, 10), st.integers(1, 10), st.data())

@@ -45,7 +45,7 @@ def rounds_are_finite(
 
 
 def refusal(value: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> str:
-    """What the named error says; empty if the round is decided."""
+    """Return the message of the named error, or an empty string if the round is decided."""
     try:
         decide(value, memory, config, now)
     except PolicyError as error:
@@ -54,7 +54,7 @@ def refusal(value: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: f
 
 
 def earlier_round(value: ClusterSnapshot, *, was_there: bool) -> Memory:
-    """Nothing, or what a good round before left: the next one then has compiled specs, and perhaps nothing to do."""
+    """An empty memory, or that of a valid earlier round, with its compiled specs."""
     return decide(value, Memory(), CONFIG, START)[1] if was_there else Memory()
 
 

@@ -1,4 +1,4 @@
-"""What is held for expected bursts, for any work that runs; and that holding gives nobody more than its fair share."""
+"""Room held for expected bursts beside any running work; holding gives no queue more than its fair share."""
 
 from __future__ import annotations
 

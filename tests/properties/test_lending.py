@@ -50,15 +50,14 @@ def no_waiting_pod_fits(value: ClusterSnapshot, result: RoundResult, used: Float
 
 
 class TestNothingIsIdle:
-    """Once the pods have started that a round permits, no pod waits that fits what is idle and no other queue is owed."""
+    """Once the pods have started that a round permits, no pod waits that fits what is idle and no other queue is owed.
+
+    What is lent stays within capacity and demand.
+    """
 
     @given(pod_runs())
-    def test_no_waiting_pod_fits_idle_capacity(self, run: PodRun) -> None:
+    def test_no_waiting_pod_fits_idle_capacity_and_capacity_and_demand_bound_what_is_lent(self, run: PodRun) -> None:
         run.run(START, 600, check=no_waiting_pod_fits)
-
-    @given(pod_runs())
-    def test_capacity_and_demand_bound_what_is_lent(self, run: PodRun) -> None:
-        run.run(START, 300)
         for _, value, result in run.results:
             assert (result.allocation.sum(axis=0) <= value.live_capacity * (1 + 1e-7)).all()
             assert (result.allocation <= np.maximum(value.demand, value.usage) * (1 + 1e-7) + 1e-9).all()

@@ -1,7 +1,7 @@
 """Over-claiming does not pay (BoPF §3.4, long-term fairness): a queue that wants all it can get, whatever burst it declares.
 
-The burst that it declares is 1 to 40 times what would be honest: up to its fair share of a period, and far beyond. What is measured, over
-whole periods, is everything that it used, spare included.
+It declares 1 to 40 times an honest burst: up to its fair share of a period, and far beyond. The measure is all of its use over whole
+periods, with spare.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BATCH, MODEST = throughput("batch/q"), latency("modest/q", 1.0, [4.0], 5.0, Peri
 
 
 def greedy(claim: float, weight: float = 1.0) -> QueueSpec:
-    """So many times the honest burst, in cpu up to the whole cluster and in seconds from there."""
+    """A burst of `claim` times the honest demand: more cpu up to the whole cluster, then more seconds."""
     cpu = min(HONEST_CPU * claim, CAPACITY[0])
     seconds = HONEST_SECONDS * HONEST_CPU * claim / cpu
     return latency("greedy/q", 2.0, [cpu], seconds, Periodic(PERIOD, START), weight=weight)
@@ -37,7 +37,7 @@ def used(claimant: QueueSpec, beside: list[QueueSpec], work: list[Work]) -> tupl
 @pytest.mark.parametrize("weight", [1.0, 2.0])
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_where_everybody_wants_more_no_claim_gets_a_queue_above_its_fair_share(claim: int, weight: float) -> None:
-    """Nor does a large one cost it any. One whose rate is below the fair share does: in its window a queue has the rate that it claimed."""
+    """A large claim costs it nothing. A claim with a rate below the fair share does: in its window a queue has the claimed rate."""
     fair = weight / (2.0 + weight)
     other = throughput("other/q", 1.0)
     work = [backlog(name, CAPACITY) for name in ("batch/q", "other/q", "greedy/q")]

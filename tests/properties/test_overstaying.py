@@ -1,4 +1,4 @@
-"""Pods that can't be stopped, started in a window and running on past it: what overstaying costs and what it doesn't bring."""
+"""Pods that cannot be stopped and run past their window: the cost of overstaying, which brings no gain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the division of slots keeps on any curves, and what the paper proves for concave ones."""
+"""Invariants of the division of slots on any curves, and the paper's theorems for concave ones."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class TestBounds:
 
 @st.composite
 def concave_problems(draw: st.DrawFn) -> Problem:
-    """Concave curves, slots that are alike, minima at or below the fair share: what Theorem 1 is about."""
+    """The setting of Theorem 1: concave curves, equal slots, minima at or below the fair share."""
     progress = []
     for _ in range(draw(st.integers(1, 6))):
         steps = np.sort(np.array(draw(st.lists(st.integers(0, 30), min_size=1, max_size=9)), dtype=np.float64))[::-1]

@@ -1,4 +1,4 @@
-"""What admission promises to whom, for good (BoPF §3.3, §3.4), and what it can't promise."""
+"""Promises of admission, which last (BoPF §3.3, §3.4), and their limits."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class TestPopulationMonotonicity:
 
 
 class TestConfidence:
-    """BoPF §3.5: the more confidence is asked for, the more is requested, whatever is assumed about correlation."""
+    """BoPF §3.5: the request rises with the confidence, under every assumption about correlation."""
 
     @horizons()
     @given(st.lists(st.integers(1, 50), min_size=1, max_size=3), st.integers(51, 98), st.sampled_from([*Correlation]))

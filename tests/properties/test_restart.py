@@ -132,7 +132,7 @@ def test_restarting_in_every_round_changes_nothing(part: int) -> None:
 
 @pytest.mark.parametrize("seed", [2534, 3938])
 def test_a_refused_change_keeps_what_its_pods_need_over_a_restart(seed: int) -> None:
-    """The pods of a change that was refused had named a resource that it leaves out; after a restart the change was told as another."""
+    """The pods of a refused change name a resource that its burst leaves out. After a restart it is still the same change."""
     check_history(seed)
 
 

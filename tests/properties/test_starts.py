@@ -31,7 +31,7 @@ def with_starts(draw: st.DrawFn) -> ClusterSnapshot:
 
 @given(with_starts())
 def test_a_turn_stays_within_capacity_and_demand_and_takes_nothing_from_a_promise(value: ClusterSnapshot) -> None:
-    """BPF section 3.2: what a hard or soft queue has in its window does not depend on how others' jobs start."""
+    """BPF section 3.2: the allocation of a hard or soft queue in its window does not depend on how others' jobs start."""
     memory, latency = Memory(), [row for row, spec in enumerate(value.queues) if spec.kind is QueueKind.LATENCY]
     for seconds in (0, 30, 100, 200, 400, 900, 901):
         now = START + seconds
@@ -95,7 +95,7 @@ def started(lacking: float, minutes: int) -> list[RoundResult]:
 
 @pytest.mark.parametrize("lacking", [1.0, 2.0, 6.0])
 def test_a_start_that_has_begun_keeps_its_turn_until_it_has_all_its_pods(lacking: float) -> None:
-    """What the queue is owed runs out meanwhile. A job with a part of its pods would use its places for nothing."""
+    """The queue's owed amount runs out meanwhile. A job with only a part of its pods would hold its places for nothing."""
     assert [float(result.level[0, 0]) for result in started(lacking, 9)] == [pytest.approx(9.0)] * 54
 
 

@@ -2,7 +2,7 @@
 
 Utility, as in §9.1: how many bursts of true demand complete by their true deadline, where the true demand is within F, so that the
 ledger never needs to go above it. An earlier completion, or more throughput, is not counted. Work is a liquid here, so there is no
-rounding to allow for. What lies can gain outside that frame is kept at the end, each with a small instance.
+rounding to allow for. Gains of lies outside that frame are kept at the end, each with a small instance.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def others(classes: Classes, name: str) -> Classes:
 
 
 class TestWeakStrategyproofness:
-    """BoPF §9.1: whoever could be promised its true burst has nothing to win by declaring another."""
+    """BoPF §9.1: a queue whose true burst can be promised gains nothing by declaring another."""
 
     @horizons()
     @given(scenarios(), st.booleans())
@@ -113,7 +113,7 @@ class TestWeakStrategyproofness:
     @horizons()
     @given(scenarios(), st.booleans(), st.data())
     def test_no_lie_of_a_soft_queue_gains(self, scenario: Scenario, gives_up: bool, data: st.DataObject) -> None:
-        """As long as the lie changes nobody else's class and no other queue is soft (see TestWhatLiesCanGain for why)."""
+        """As long as the lie changes no other queue's class and no other queue is soft (see TestWhatLiesCanGain for why)."""
         queues, capacity, _ = scenario
         classes = classes_of(queues, capacity)
         assume(list(classes.values()).count(SOFT) == 1)
@@ -179,7 +179,7 @@ class TestWhatLiesCanGain:
         """SRPT ranks by the *declared* rest. A wants 2 for 4 s, B all 4 for 3 s, due after 4.5 s: honestly A goes first and B is done
         after 5 s. If B declares half of its duration it goes first until that is spent, and what A leaves it does the rest: 4.5 s.
         """
-        hard = latency("h/q", 0.0, [4.0], 1.0, Sporadic(60.0))  # may take everything at any time, and doesn't: whoever follows is soft
+        hard = latency("h/q", 0.0, [4.0], 1.0, Sporadic(60.0))  # may take everything at any time, and does not: later queues are soft
         queues = (hard, latency("a/q", 1.0, [2.0], 4.0, Sporadic(60.0)), latency("b/q", 2.0, [4.0], 3.0, Sporadic(60.0), 4.5))
         finished = []
         for declared in (queues, with_lie(queues, latency("b/q", 2.0, [4.0], 1.5, Sporadic(60.0), 4.5))):

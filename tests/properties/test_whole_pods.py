@@ -1,4 +1,4 @@
-"""Properties of whole pods over a day: every team has its share within one pod-hour, whatever its pods' size (docs/decisions/0111)."""
+"""Whole pods over a day: every team has its share within one pod-hour, for any size of its pods (docs/decisions/0111)."""
 
 from __future__ import annotations
 

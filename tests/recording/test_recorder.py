@@ -1,4 +1,4 @@
-"""The recorder: what lies on disk after a run, and that a round never waits for it."""
+"""The recorder: its files after a run; a round never waits for it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_queue_at_rest_costs_nothing_in_a_line(tmp_path: Path) -> None:
 def test_a_round_does_not_wait_for_the_disk_and_replay_is_exact_after_a_gap(tmp_path: Path) -> None:
     path = tmp_path / "rounds.jsonl"
     recorder = Recorder(path, MEGABYTE, 1, backlog=10)
-    memory = decide_some(recorder, 25)  # nobody writes yet: a disk that takes nothing
+    memory = decide_some(recorder, 25)  # no writer runs: a disk that takes nothing
     assert recorder.left_out == 15
     recorder.start()
     while recorder.waiting:

@@ -1,4 +1,4 @@
-"""A report over recordings: what is used, lent and borrowed adds up, and is what a simulated minute saw."""
+"""A report over recordings: used, lent and borrowed amounts add up, and equal those of a simulated minute."""
 
 from __future__ import annotations
 

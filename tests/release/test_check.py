@@ -1,4 +1,4 @@
-"""What is not ready to be given out is refused, with what was expected. The whole of it, minutes long, is `make release-check`."""
+"""`release check` refuses what is not ready for a release, with what it expected. `make release-check` runs all of it, for minutes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kubectl plugin for krew: what the manifest names is what the archive holds, and the launcher finds a fairburst."""
+"""The kubectl plugin for krew: the archive holds the files that the manifest names, and the launcher finds a fairburst."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of the lock: what the operator runs with, all of it and nothing else; the bill of materials says the same."""
+"""Parts of the lock: the packages that the operator runs with and no others; the bill of materials lists the same."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_package_that_is_not_pinned_is_named() -> None:
 
 
 def needed_here(name: str, seen: set[str]) -> set[str]:
-    """The obvious reference: what the installed packages themselves say they need, on this platform, without extras."""
+    """The reference: the requirements of the installed packages on this platform, without extras."""
     if normal(name) not in seen:
         seen.add(normal(name))
         for line in distribution(name).requires or []:

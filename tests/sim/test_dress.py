@@ -1,4 +1,4 @@
-"""DRESS in the simulator: the toy of Fig. 1, and what its inputs are."""
+"""DRESS in the simulator: the toy example of Fig. 1, and its inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What DRESS leaves open: the order of waiting jobs, how a job is found to be small, and how a variant is chosen."""
+"""Choices that DRESS leaves open: the order of waiting jobs, the rule for small jobs, and the choice of a variant."""
 
 from __future__ import annotations
 

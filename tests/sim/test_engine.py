@@ -1,4 +1,4 @@
-"""The realistic engine on scenarios small enough to follow by hand, and what must hold in every run."""
+"""The realistic engine on scenarios small enough to follow by hand, and invariants of every run."""
 
 from __future__ import annotations
 

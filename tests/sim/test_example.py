@@ -1,4 +1,4 @@
-"""`fairburst simulate --example`: its figures are those of the runs, and they show what the README claims."""
+"""`fairburst simulate --example`: it prints the figures of its runs, and they support the claims of the README."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_operator_and_simulator_decide_alike() -> None:
         show(world, given, now, shown)
         have = world.plan()
         np.testing.assert_allclose(have.snapshot.live_capacity, given.live_capacity)
-        # The operator tells the core nothing of tasks beyond the 64 that the nodes could hold.
+        # The operator passes no more tasks to the core than the 64 that the nodes could hold.
         possible = np.minimum(given.demand[:, :1], 64.0) * TASK
         np.testing.assert_allclose(have.snapshot.demand, possible, err_msg=str(now))
         np.testing.assert_allclose(have.snapshot.usage, given.usage, err_msg=str(now))

@@ -1,4 +1,4 @@
-"""`fairburst simulate` from the command line: what it prints, what it saves, what it refuses."""
+"""`fairburst simulate` from the command line: its output, its files and its refusals."""
 
 from __future__ import annotations
 

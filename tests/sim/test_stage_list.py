@@ -1,4 +1,4 @@
-"""The stage-list text format: what is read, what is refused and how it is said."""
+"""The stage-list text format: reading, and refusals with their messages."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ PLAIN = Workload("paper", "paper", 1e9, 10**9, 1, 1)
 
 
 def contested(cpu: float, memory: float) -> list[list[DagJob]]:
-    """Two queues of two tasks each: one uses `cpu` units, the other `memory` units; what they leave holds one of the second tasks."""
+    """Two queues of two tasks each: one uses `cpu` units, the other `memory` units; the rest holds one of the second tasks."""
     rest = Stage("second", 1, 7, (1000 - cpu, 1000 - memory))
     return [[DagJob(name, (Stage("first", 1, 5, first), rest))] for name, first in (("a", (cpu, 0.0)), ("b", (0.0, memory)))]
 

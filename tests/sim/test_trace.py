@@ -1,4 +1,4 @@
-"""Trace formats beside the stage list: what they give, and how a malformed line is named."""
+"""Trace formats other than the stage list: the jobs that they give, and messages about malformed lines."""
 
 from __future__ import annotations
 

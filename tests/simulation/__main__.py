@@ -18,7 +18,7 @@ from tests.simulation.run import Result, simulate
 
 
 def main() -> int:
-    """The command; strings are hashed alike in every run, for a seed shall show the same wherever it runs."""
+    """Run the command, with a fixed hash seed so that a seed gives the same run everywhere."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.execve(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})  # noqa: S606
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")

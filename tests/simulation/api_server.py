@@ -1,7 +1,7 @@
 """An API server in memory: objects with versions, lists in pages, watches that resume, patches, quota admission, evictions.
 
-Everything happens within one call of `handle`, or of the methods that the controllers use; nothing here waits. Stored objects are never
-changed in place. `observers` see every write, with who made it.
+`handle` and the methods that the controllers use finish within the call; nothing here waits. Stored objects are never changed in place.
+`observers` see every write and its author.
 
 Not modelled: validation, access rights, server-side apply, several API servers, managed fields.
 """
@@ -22,55 +22,30 @@ from fairburst.config import Config
 from fairburst.kube.admission.mutation import governing, job_patch, pod_patch
 from fairburst.kube.names import MANAGED_LABEL
 from tests.simulation import quotas
+from tests.simulation.resources import (
+    JOBS,
+    KINDS,
+    LEASES,
+    NAMESPACES,
+    PODS,
+    QUEUES,
+    Key,
+    Object,
+    Refused,
+    place_of,
+    refusal,
+    selector,
+)
 from tests.simulation.virtual_time import EPOCH, VirtualLoop
 from tests.support.fake_api import json_patch, merge_patch
 
-Object = dict[str, Any]
-Key = tuple[str, str]  # namespace, name
-
-PODS, NODES, NAMESPACES = "/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces"
-QUOTAS, LIMIT_RANGES, CONFIG_MAPS, EVENTS = (f"/api/v1/{kind}" for kind in ("resourcequotas", "limitranges", "configmaps", "events"))
-JOBS, LEASES = "/apis/batch/v1/jobs", "/apis/coordination.k8s.io/v1/leases"
-DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS = (f"/apis/apps/v1/{kind}" for kind in ("deployments", "replicasets", "statefulsets"))
-LATENCY_QUEUES, THROUGHPUT_QUEUES = (f"/apis/fairburst.dev/v1alpha1/{kind}" for kind in ("latencyqueues", "throughputqueues"))
-JOB_SETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
-QUEUES = {LATENCY_QUEUES: "LatencyQueue", THROUGHPUT_QUEUES: "ThroughputQueue"}
-KINDS = {
-    PODS: "Pod",
-    NODES: "Node",
-    NAMESPACES: "Namespace",
-    QUOTAS: "ResourceQuota",
-    LIMIT_RANGES: "LimitRange",
-    CONFIG_MAPS: "ConfigMap",
-    EVENTS: "Event",
-    JOBS: "Job",
-    LEASES: "Lease",
-    DEPLOYMENTS: "Deployment",
-    REPLICA_SETS: "ReplicaSet",
-    STATEFUL_SETS: "StatefulSet",
-    JOB_SETS: "JobSet",
-    **QUEUES,
-}
 BOOKMARK_SECONDS = 55.0
 _MOST_HISTORY = 20_000
 
 
-def refusal(code: int, reason: str, message: str) -> Object:
-    """metav1.Status."""
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code, "reason": reason, "message": message}
-
-
-class Refused(Exception):  # noqa: N818
-    """A request that is answered with a Status."""
-
-    def __init__(self, code: int, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.code, self.reason = code, reason
-
-
 @dataclass
 class Answer:
-    """Status code and body, or a watch."""
+    """A response: status code and body, or a watch."""
 
     status: int
     body: Object | bytes = b""
@@ -78,7 +53,7 @@ class Answer:
     watch: Watch | None = None
 
     def bytes(self) -> bytes:
-        """The body as it is sent."""
+        """Return the body as it is sent."""
         return self.body if isinstance(self.body, bytes) else msgspec.json.encode(self.body)
 
 
@@ -95,13 +70,13 @@ class Write:
 
     @property
     def namespace(self) -> str:
-        """Of the object; for a namespace itself its name."""
+        """The namespace of the object, or the name of a namespace object."""
         metadata = (self.new or self.old or {})["metadata"]
         return str(metadata["name"] if self.collection == NAMESPACES else metadata.get("namespace", ""))
 
 
 class Watch:
-    """Lines for one watcher that it has not taken yet."""
+    """One watcher, with the lines that it has yet to read."""
 
     def __init__(self, server: ApiServer, collection: str, namespace: str, selects: Callable[[Object], bool]) -> None:
         self.collection, self.namespace, self.selects = collection, namespace, selects
@@ -111,28 +86,28 @@ class Watch:
         self._server = server
 
     def take(self) -> list[bytes]:
-        """All lines there are."""
+        """Return the lines that wait, and remove them."""
         lines = list(self.lines)
         self.lines.clear()
         return lines
 
     def put(self, line: bytes) -> None:
-        """Add one."""
+        """Add a line."""
         self.lines.append(line)
         self.on_lines()
 
     def end(self) -> None:
-        """End the response in good order."""
+        """End the response without an error."""
         self.ended = True
         self._server.watches[self.collection].discard(self)
         self.on_lines()
 
     def close(self) -> None:
-        """The watcher has gone."""
+        """Forget the watcher, which has closed its connection."""
         self._server.watches[self.collection].discard(self)
 
     def event_line(self, kind: str, old: Object | None, new: Object, lines: dict[str, bytes] | None = None) -> bytes | None:
-        """What this watcher is told of a change, None where it does not concern it. `lines`: those of the change so far, by kind."""
+        """Return the line that reports a change to this watcher, or None. `lines` caches the lines of this change by event type."""
         told = self._told(kind, old, new)
         if told is None or lines is None:
             return None if told is None else _line(told, new)
@@ -154,7 +129,7 @@ def _line(kind: str, obj: Object) -> bytes:
 
 
 class ApiServer:
-    """See the module. `config` says what the admission policies of the installation do."""
+    """The server. The admission policies of the installation follow `config`."""
 
     def __init__(self, loop: VirtualLoop, config: Config, source: random.Random) -> None:
         self.loop, self.config = loop, config
@@ -175,21 +150,21 @@ class ApiServer:
     # What controllers and the world use ------------------------------------------------------------------------------
 
     def now(self) -> str:
-        """The server's time as objects hold it."""
+        """Return the server's time in the form of timestamps."""
         seconds = int(EPOCH + self.loop.now)
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
 
     def get(self, collection: str, namespace: str, name: str) -> Object | None:
-        """One object."""
+        """Return one object."""
         return self.objects[collection].get((namespace, name))
 
     def of(self, collection: str, namespace: str | None = None) -> list[Object]:
-        """All of a namespace, or all."""
+        """Return the objects of a namespace, or of all."""
         found = self.objects[collection].values()
         return [one for one in found if namespace is None or one["metadata"].get("namespace") == namespace]
 
     def create(self, collection: str, obj: Object, who: str = "world") -> Object:
-        """Admit and store. Raises Refused."""
+        """Admit an object and store it. Raises Refused."""
         metadata = obj["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
         if key in self.objects[collection]:
@@ -207,11 +182,11 @@ class ApiServer:
         return self._store(who, "POST", collection, None, stored)
 
     def put(self, collection: str, obj: Object) -> Object:
-        """Store as it is, beyond admission, controllers and quotas."""
+        """Store an object as it is, without admission and quotas."""
         return self._store("world", "POST", collection, None, {"kind": KINDS[collection], **obj})
 
     def update(self, collection: str, old: Object, change: Mapping[str, Any], who: str = "world") -> Object:
-        """Merge `change` into an object as it is now."""
+        """Merge `change` into the stored object."""
         metadata = old["metadata"]
         current = self.objects[collection].get((metadata.get("namespace", ""), metadata["name"]))
         if current is None:
@@ -219,7 +194,7 @@ class ApiServer:
         return self._store(who, "PATCH", collection, current, merge_patch(current, dict(change)))
 
     def remove(self, collection: str, obj: Object, who: str = "world") -> None:
-        """Delete for good."""
+        """Delete an object at once."""
         metadata = obj["metadata"]
         old = self.objects[collection].pop((metadata.get("namespace", ""), metadata["name"]), None)
         if old is None:
@@ -230,7 +205,7 @@ class ApiServer:
         self._observe(Write(who, "DELETE", "", collection, old, None))
 
     def delete_pod(self, pod: Object, who: str = "world", *, evicted: bool = False) -> None:
-        """As the API does it: gone at once where no kubelet has it, else once its grace period is over."""
+        """Delete a pod as the API does: at once where no kubelet runs it, otherwise after its grace period."""
         spec = pod["spec"]
         if not spec.get("nodeName") or pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
             self.remove(PODS, pod, who)
@@ -243,18 +218,18 @@ class ApiServer:
             self.update(PODS, pod, change, who)
 
     def compact(self) -> None:
-        """Forget history: who wants to resume from the past is told 410."""
+        """Forget history: a watch that resumes from before gets 410."""
         self.compacted = self.version
         self._pages.clear()
 
     def send_error(self, collection: str) -> None:
-        """An ERROR event into every watch of a collection, which then ends."""
+        """Send an ERROR event into every watch of a collection, and end it."""
         for watch in list(self.watches[collection]):
             watch.put(_line("ERROR", refusal(410, "Expired", "too old resource version")))
             watch.end()
 
     def bookmark(self) -> None:
-        """Tell every watcher where history stands."""
+        """Send the current version to every watch."""
         for collection, watches in self.watches.items():
             for watch in watches:
                 watch.put(_line("BOOKMARK", {"kind": KINDS[collection], "metadata": {"resourceVersion": str(self.version)}}))
@@ -262,10 +237,10 @@ class ApiServer:
     # Requests --------------------------------------------------------------------------------------------------------
 
     def handle(self, method: str, path: str, params: Mapping[str, str], content_type: str, body: Any, who: str) -> Answer:
-        """Answer one request."""
+        """Answer a request."""
         for observer in self.requests:
             observer(who, method, path, body)
-        place = self._places.get(path) or self._places.setdefault(path, _place(path))
+        place = self._places.get(path) or self._places.setdefault(path, place_of(path))
         collection, namespace, name, _ = place
         if collection not in self.objects:
             return Answer(404, refusal(404, "NotFound", "the server could not find the requested resource"))
@@ -279,7 +254,7 @@ class ApiServer:
     def _read(self, collection: str, namespace: str, name: str, params: Mapping[str, str]) -> Answer:
         if name:
             return Answer(200, self._existing(collection, namespace, name))
-        selects = _selector(params.get("fieldSelector", ""))
+        selects = selector(params.get("fieldSelector", ""))
         if params.get("watch") == "true":
             return Answer(200, watch=self._watch(collection, namespace, selects, params))
         return Answer(200, self._list(collection, namespace, selects, params))
@@ -361,7 +336,7 @@ class ApiServer:
     # Storage ---------------------------------------------------------------------------------------------------------
 
     def _mutated(self, collection: str, obj: Object, before: Object | None) -> Object:
-        """What the installation's admission policies make of a pod or a Job in a managed namespace."""
+        """Return a pod or a Job of a managed namespace as the installation's admission policies change it."""
         if collection not in {PODS, JOBS}:
             return obj
         namespace = self.objects[NAMESPACES].get(("", obj["metadata"].get("namespace", "")))
@@ -396,37 +371,3 @@ class ApiServer:
     def _observe(self, write: Write) -> None:
         for observer in self.observers:
             observer(write)
-
-
-def _place(path: str) -> tuple[str, str, str, str]:
-    """Collection, namespace, name and subresource of a path; empty where there is none."""
-    group, parts = path.split("/")[1:], []
-    depth = 2 if group[0] == "api" else 3
-    parts = group[depth:]
-    prefix = "/" + "/".join(group[:depth])
-    namespace = ""
-    if parts[0] == "namespaces" and len(parts) > 2:
-        namespace, parts = parts[1], parts[2:]
-    return f"{prefix}/{parts[0]}", namespace, parts[1] if len(parts) > 1 else "", parts[2] if len(parts) > 2 else ""
-
-
-def _selector(text: str) -> Callable[[Object], bool]:
-    """A field selector: equalities and inequalities."""
-    if not text:
-        return lambda _: True
-    terms = []
-    for term in text.split(","):
-        negated = "!=" in term
-        field_path, _, value = term.partition("!=" if negated else "=")
-        terms.append((field_path.split("."), value, negated))
-
-    def selects(obj: Object) -> bool:
-        for path, value, negated in terms:
-            found: Any = obj
-            for part in path:
-                found = found.get(part, {}) if isinstance(found, dict) else {}
-            if (found == value) is negated:
-                return False
-        return True
-
-    return selects

@@ -1,7 +1,7 @@
-"""What stands in for aiohttp's session between one replica and the API server: latency, lost connections and refusals, by seed.
+"""A stand-in for aiohttp's session between a replica and the API server, with latency, lost connections and refusals by seed.
 
-A request travels, is processed, and its answer travels back. One that is given up before it arrives leaves no trace; one that has
-arrived is processed even where its sender has gone. `Faults` says what goes wrong at the moment.
+A request travels, is processed, and its answer travels back. A request that is cancelled before it arrives leaves no trace; one that has
+arrived is processed even if its sender has gone. `Faults` are the faults at the moment.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import aiohttp
 import msgspec
 
 from fairburst.kube.api.client import CONNECT_TIMEOUT_SECONDS
-from tests.simulation.api_server import Answer, ApiServer, Watch, refusal
+from tests.simulation.api_server import Answer, ApiServer, Watch
+from tests.simulation.resources import refusal
 
 _PLAIN_429 = b"Too many requests, please try again later."
 ORDINARY_SECONDS = (0.0005, 0.004)
@@ -26,7 +27,7 @@ STUCK_SECONDS = (2.0, 40.0)
 
 @dataclass
 class Faults:
-    """What is wrong on a replica's way to the API server now. Chances are in [0, 1], for each request."""
+    """Faults on the way from a replica to the API server. Chances are in [0, 1], for each request."""
 
     latency: tuple[float, float] = ORDINARY_SECONDS
     processing: tuple[float, float] = (0.0, 0.0)
@@ -39,15 +40,15 @@ class Faults:
     retry_after: float = 1.0
     errors: float = 0.0
     codes: tuple[int, ...] = (500, 502, 503, 504)
-    torn: float = 0.0  # of a watch's deliveries, per line
+    torn: float = 0.0  # for each line of a watch
     doubled: float = 0.0
-    stuck: float = 0.0  # requests that stay at the server for much longer, in a queue or behind a webhook
+    stuck: float = 0.0  # the request stays at the server much longer, in a queue or behind a webhook
     lease_errors: float = 0.0
-    write_errors: float = 0.0  # of writes but those of leases
+    write_errors: float = 0.0  # of all writes except those of leases
 
 
 class Link:
-    """One replica's way to the API server. `alive` is False once its process has been killed."""
+    """The way from a replica to the API server. `alive` is False once its process has been killed."""
 
     def __init__(self, server: ApiServer, identity: str, source: random.Random) -> None:
         self.server, self.identity, self.source = server, identity, source
@@ -56,28 +57,28 @@ class Link:
         self.streams: set[Stream] = set()
 
     def delay(self) -> float:
-        """How long one way takes, seconds."""
+        """Return the latency of one way in seconds."""
         return self.source.uniform(*self.faults.latency)
 
     def reset_streams(self) -> None:
-        """Break every watch off."""
+        """Break every watch."""
         for stream in list(self.streams):
             stream.fail(aiohttp.ClientPayloadError("connection reset"))
 
     def stall_streams(self) -> None:
-        """Leave the watches open that there are, and deliver nothing on them any more."""
+        """Leave the open watches open, and deliver nothing on them."""
         for stream in list(self.streams):
             stream.stalled = True
 
 
 class Session:
-    """`aiohttp.ClientSession` as far as `ApiClient` uses it."""
+    """The part of `aiohttp.ClientSession` that `ApiClient` uses."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
 
     async def close(self) -> None:
-        """End what is open."""
+        """Close the session, which holds nothing."""
 
     async def request(
         self,
@@ -90,7 +91,7 @@ class Session:
         timeout: Any = None,  # noqa: ASYNC109 (aiohttp's name)
         **_: Any,
     ) -> _Response:
-        """One exchange, as far as the head of the response."""
+        """Send a request and return the response once its head has arrived."""
         path = url.removeprefix("http://simulation")
         content_type = (headers or {}).get("Content-Type", "")
         limit = timeout.total if timeout.total is not None else timeout.sock_read
@@ -130,8 +131,8 @@ class Session:
             raise aiohttp.ConnectionTimeoutError("connection timed out") from None
 
     async def _passable(self) -> None:
-        """Packets are sent again until one comes through, or the caller's patience ends."""
-        while self._link.faults.cut:  # noqa: ASYNC110 (resending is what this is about)
+        """Send again until the network passes a packet, or the caller times out."""
+        while self._link.faults.cut:  # noqa: ASYNC110 (a network resends)
             await asyncio.sleep(RESEND_SECONDS)
 
     def _refused_by_chance(self, method: str, path: str) -> Answer | None:
@@ -173,7 +174,7 @@ class Session:
 
 
 class Stream:
-    """One watch on its way to a replica. Lines arrive after a delay, in order, torn or twice where the faults say so."""
+    """A watch on its way to a replica. Lines arrive after a delay and in order; faults tear or repeat them."""
 
     def __init__(self, link: Link, watch: Watch, silence: float | None) -> None:
         self._link, self._watch, self._silence = link, watch, silence
@@ -190,12 +191,12 @@ class Stream:
             self._on_lines()
 
     def fail(self, error: BaseException) -> None:
-        """Break off."""
+        """Break the stream."""
         self._error = error
         self._news.set()
 
     def close(self) -> None:
-        """The reader has gone."""
+        """End the watch, whose reader has closed its connection."""
         self._link.streams.discard(self)
         self._watch.close()
 
@@ -209,7 +210,7 @@ class Stream:
         self._scheduled = False
         if self.stalled:
             return
-        if self._link.faults.cut:  # sent again until it comes through
+        if self._link.faults.cut:  # resent until the network is back
             self._last_arrival = self._loop.time() + RESEND_SECONDS
             self._scheduled = True
             self._loop.call_at(self._last_arrival, self._deliver)
@@ -227,7 +228,7 @@ class Stream:
         self._news.set()
 
     async def iter_any(self) -> AsyncIterator[bytes]:
-        """Chunks as they arrive."""
+        """Yield chunks as they arrive."""
         while True:
             if not self._news.is_set():
                 try:
@@ -248,7 +249,7 @@ class Stream:
 
 @dataclass
 class _Response:
-    """`aiohttp.ClientResponse` as far as `ApiClient` uses it."""
+    """The part of `aiohttp.ClientResponse` that `ApiClient` uses."""
 
     answer: Answer
     content: Stream | None

@@ -1,7 +1,7 @@
-"""What runs in a cluster beside the operator: Job controller, scheduler, kubelets, quota controller and garbage collector.
+"""The rest of a cluster: Job controller, scheduler, kubelets, quota controller and garbage collector.
 
-Each looks at the whole cluster when something has changed and a moment has passed, which is enough for tens of objects. Refused Jobs
-back off as in Kubernetes and try again at once when their object changes.
+Each looks at the whole cluster a moment after something has changed, which is fast enough for tens of objects. Refused Jobs back off as
+in Kubernetes, and try again at once when their object changes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from fractions import Fraction
 from typing import Any
 
 from tests.simulation import quotas
-from tests.simulation.api_server import CONFIG_MAPS, EVENTS, JOBS, LEASES, NODES, PODS, QUEUES, QUOTAS, ApiServer, Object, Refused, Write
+from tests.simulation.api_server import ApiServer, Write
+from tests.simulation.resources import CONFIG_MAPS, EVENTS, JOBS, LEASES, NODES, PODS, QUEUES, QUOTAS, Object, Refused
 
 STEP_SECONDS = 0.1
 BACKOFF_SECONDS = (1.0, 60.0)
@@ -25,7 +26,7 @@ OWNERS = (*QUEUES, JOBS)
 
 @dataclass
 class _Retry:
-    """When a refused Job tries again, and which version of it was refused."""
+    """The next attempt of a refused Job, and its version when it was refused."""
 
     at: float
     delay: float
@@ -34,24 +35,24 @@ class _Retry:
 
 @dataclass
 class Controllers:
-    """Call `step` as often as you like; it works once something has changed."""
+    """All controllers. `step` returns at once unless something has changed or is due."""
 
     server: ApiServer
     source: random.Random
     _dirty: bool = True
     _retries: dict[str, _Retry] = field(default_factory=dict)
-    _ends: dict[str, float] = field(default_factory=dict)  # pod uid to when it ends or is gone
+    _ends: dict[str, float] = field(default_factory=dict)  # by pod uid: when it ends or is removed
     _starts: dict[str, float] = field(default_factory=dict)
     _recounts: dict[tuple[str, str], float] = field(default_factory=dict)
     _numbers: dict[str, int] = field(default_factory=dict)
     _pods_changed: bool = True
-    _next_of_kubelets: float = 0.0  # when the next pod starts, ends or is gone, unless one changes before
+    _next_of_kubelets: float = 0.0  # when the next pod starts, ends or is removed, unless one changes before
 
     def __post_init__(self) -> None:
         self.server.observers.append(self._on_write)
 
     def start(self) -> None:
-        """Run for as long as the loop does."""
+        """Step as long as the loop runs."""
         self.server.loop.call_later(STEP_SECONDS, self._turn)
 
     def _turn(self) -> None:
@@ -59,7 +60,7 @@ class Controllers:
         self.server.loop.call_later(STEP_SECONDS, self._turn)
 
     def step(self) -> None:
-        """One look at the cluster."""
+        """Look at the cluster once."""
         now = self.server.loop.time()
         self._kubelets(now)
         self._quota_controller(now)
@@ -152,7 +153,7 @@ class Controllers:
             self.server.update(JOBS, job, {"status": new}, "job-controller")
 
     def _create(self, job: Object, missing: int, now: float) -> int:
-        """Create pods until one is refused; how many were."""
+        """Create pods until one is refused; return their number."""
         uid = job["metadata"]["uid"]
         retry = self._retries.get(uid)
         mark = str(job["metadata"].get("generation")) + str(job["metadata"].get("annotations"))
@@ -215,7 +216,7 @@ class Controllers:
                 self._next_of_kubelets = min(self._next_of_kubelets, self._kubelet(pod, now))
 
     def _kubelet(self, pod: Object, now: float) -> float:
-        """Do what is due for one bound pod; when something is."""
+        """Do what is due for a bound pod; return when the next step is due."""
         uid, phase = pod["metadata"]["uid"], _phase(pod)
         if "deletionTimestamp" in pod["metadata"]:
             key = f"deleted {uid}"

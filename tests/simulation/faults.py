@@ -1,4 +1,4 @@
-"""Faults by seed: which, when, for how long, whom they hit."""
+"""Faults by seed: their kind, time, duration and victims."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.simulation.api_server import NODES, PODS, QUOTAS, ApiServer
+from tests.simulation.api_server import ApiServer
 from tests.simulation.connection import Faults
 from tests.simulation.replica import Replica
+from tests.simulation.resources import NODES, PODS, QUOTAS
 from tests.simulation.scenario import Scenario
 
 FIRST_SECONDS, LAST_SECONDS = 15.0, 75.0  # when faults begin
-SILENCE_SECONDS = 75.0  # until a stalled watch is noticed: bookmarks come once a minute, and 70 s without one end it
+SILENCE_SECONDS = 75.0  # until a stalled watch is noticed: a bookmark comes each minute, and the client ends a watch after 70 s of silence
 
 Chosen = Callable[["FaultPlan"], list["Fault"]]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """`begin` is called at `at`, `end` after `seconds`. `felt`: how long it is felt at most, where that is longer."""
+    """`begin` is called at `at`, and `end` after `seconds`. `felt`: the longest time for which its effects last, if longer."""
 
     name: str
     at: float
@@ -32,7 +33,7 @@ class Fault:
 
     @property
     def over(self) -> float:
-        """From when on nothing of it is left but what the operator has to mend."""
+        """The time from which on only the operator's recovery is left."""
         return self.at + max(self.seconds, self.felt)
 
 
@@ -118,7 +119,7 @@ class FaultPlan:
         return self.down(at, self._source.uniform(1, 30))
 
     def down(self, at: float, seconds: float) -> Fault:
-        """Connections are refused, those that were open end."""
+        """Refuse connections, and end open ones."""
         fault = self._on_links("API server down", at, seconds, refused=True)
 
         def begin() -> None:
@@ -129,7 +130,7 @@ class FaultPlan:
         return replace(fault, begin=begin)
 
     def failing_writes(self, at: float, seconds: float) -> Fault:
-        """Every write but those of leases is answered with 500, to every replica."""
+        """Answer every write of every replica with 500, except those of leases."""
 
         def put(chance: float) -> None:
             for replica in self._replicas:
@@ -152,7 +153,7 @@ class FaultPlan:
         return Fault("watches dropped", at, 0, lambda: [replica.link.reset_streams() for replica in self._replicas])
 
     def _expired(self, at: float) -> Fault:
-        """The watches end for a while, after which their versions are history."""
+        """End the watches for a while, and forget the versions that they would resume from."""
         down = self._down(at)
 
         def end() -> None:

@@ -1,7 +1,7 @@
 """`make fuzz-objects`: hostile objects in bulk through the whole operator.
 
-Objects come in batches, each of which replaces the one before. Each batch is another cluster's worth of nonsense in twenty namespaces,
-beside one queue of an ordinary tenant. Broken: a process that ends, a round that fails, an object that the operator cannot decode.
+Objects come in batches, each of which replaces the one before. Each batch fills twenty namespaces with hostile objects, beside one queue
+of an ordinary tenant. A run is broken if a process ends, a round fails, or the operator cannot decode an object.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import fairburst.kube.process  # noqa: F401 (the modules whose clocks are replaced must be there)
-from tests.simulation.api_server import NAMESPACES, NODES, ApiServer, Object
+from tests.simulation.api_server import ApiServer
 from tests.simulation.hostile import Hostile
 from tests.simulation.replica import STAND_INS, Replica
+from tests.simulation.resources import NAMESPACES, NODES, Object
 from tests.simulation.results import Results, shown
 from tests.simulation.run import close, failed_rounds
 from tests.simulation.scenario import OWN_NAMESPACE, Scenario, node
 from tests.simulation.virtual_time import VirtualLoop, stand_ins
 
-_figures = re.compile(r"[0-9][0-9.e+]*")  # so that one error with many values is one
+_figures = re.compile(r"[0-9][0-9.e+]*")  # so that an error with many values counts as one
 BATCH, BATCH_SECONDS, NAMESPACES_COUNT = 500, 1.0, 20
 ROUND_OF_SEEDS = 20_000  # objects of one seed
 
 
 @dataclass
 class Fuzzed:
-    """What one seed showed. `problems`: distinct errors with how often each came."""
+    """Figures of one seed. `problems`: distinct errors with their counts."""
 
     seed: int
     objects: int = 0
@@ -48,12 +49,12 @@ class Fuzzed:
 
     @property
     def broken(self) -> bool:
-        """Whether anything happened that must not."""
+        """True if the run is broken."""
         return bool(self.exits or self.failed_rounds or self.undecodable or not self.rounds)
 
 
 class _Errors(logging.Handler):
-    """Notes every error that the operator logs, by where it came from."""
+    """Counts the errors that the operator logs, by their origin."""
 
     def __init__(self, problems: Counter[str]) -> None:
         super().__init__(logging.ERROR)
@@ -73,7 +74,7 @@ class _Errors(logging.Handler):
 
 
 def fuzz(seed: int, objects: int) -> Fuzzed:
-    """One seed's objects through a fresh operator."""
+    """Pass one seed's objects through a fresh operator."""
     loop, result = VirtualLoop(), Fuzzed(seed)
     handler, operators = _Errors(result.problems), logging.getLogger("fairburst")
     level, propagate = operators.level, operators.propagate
@@ -123,7 +124,7 @@ def _one(work: tuple[int, int]) -> Fuzzed:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.execve(sys.executable, [sys.executable, "-m", "tests.simulation.fuzz", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})  # noqa: S606
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.fuzz")

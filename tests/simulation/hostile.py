@@ -1,6 +1,6 @@
-"""Objects that the API server admits and that no one in their right mind creates: the ends of every range that a schema allows.
+"""Objects that the API server admits and that no user creates: the ends of every range that a schema allows.
 
-Queues pass the models that the CRDs are made from, rules included. Pods, Jobs and the rest keep to the ranges of the API's own validation.
+Queues pass the models of the CRDs, with their rules. Pods, Jobs and the others stay within the ranges of the API's own validation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from fairburst.kube.names import API_VERSION, GATE, HELD_ANNOTATION, RECLAIMABLE_ANNOTATION, RELEASED_ANNOTATION
 from fairburst.kube.queues import job_annotations
 from fairburst.kube.queues.objects import InvalidQueueError, parse_queue
-from tests.simulation.api_server import (
+from tests.simulation.resources import (
     DEPLOYMENTS,
     JOB_SETS,
     JOBS,
@@ -119,11 +119,11 @@ class Hostile:
         ]
 
     def namespace(self, count: int) -> int:
-        """One of `count`."""
+        """Return one of `count` namespaces."""
         return self._source.randrange(count)
 
     def make(self, namespace: str) -> tuple[str, Object]:
-        """Any kind."""
+        """Return an object of any kind."""
         makers, weights = zip(*self._makers, strict=True)
         made: tuple[str, Object] = self._source.choices(makers, weights)[0](namespace)
         return made
@@ -214,7 +214,7 @@ class Hostile:
     # Kinds -----------------------------------------------------------------------------------------------------------
 
     def pod(self, namespace: str) -> tuple[str, Object]:
-        """A pod in any phase, its status as strange as a kubelet may write it."""
+        """Return a pod in any phase, with the strangest status that a kubelet may write."""
         status: Object = {"phase": self._source.choice(("Pending", "Running", "Running", "Succeeded", "Failed", "Unknown"))}
         if self._source.random() < 0.5:
             status["startTime"] = self._time()
@@ -246,7 +246,7 @@ class Hostile:
         return {key: value for key, value in spec.items() if value is not None}
 
     def job(self, namespace: str) -> tuple[str, Object]:
-        """A Job; its counts may be anything."""
+        """Return a Job with any counts."""
         status = {
             "active": self._maybe(0.4, self._count),
             "succeeded": self._maybe(0.4, self._count),
@@ -260,7 +260,7 @@ class Hostile:
         return JOBS, {"metadata": self._metadata(namespace, "job", texts=True), "spec": self._job_spec(), "status": status}
 
     def job_set(self, namespace: str) -> tuple[str, Object]:
-        """A JobSet."""
+        """Return a JobSet."""
         jobs = [
             {"name": f"j{number}", "replicas": self._count(), "template": {"spec": self._job_spec()}}
             for number in range(self._source.randint(0, 3))
@@ -274,7 +274,7 @@ class Hostile:
         }
 
     def replicated(self, namespace: str) -> tuple[str, Object]:
-        """A Deployment, ReplicaSet or StatefulSet."""
+        """Return a Deployment, ReplicaSet or StatefulSet."""
         bound = self._source.choice((0, 1, MOST_INT, "0%", "100%", "99999%"))
         update = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": bound, "maxUnavailable": 1}}
         collection = self._source.choice((DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS))
@@ -283,7 +283,7 @@ class Hostile:
         return collection, {"metadata": self._metadata(namespace, "set"), "spec": spec, "status": status}
 
     def node(self, _: str) -> tuple[str, Object]:
-        """A node of any size, ready or not."""
+        """Return a node of any size, ready or not."""
         status = {
             "allocatable": self._maybe(0.9, self._amounts),
             "capacity": self._amounts(),
@@ -298,7 +298,7 @@ class Hostile:
         return NODES, {"metadata": metadata, "spec": spec, "status": {key: value for key, value in status.items() if value is not None}}
 
     def quota(self, namespace: str) -> tuple[str, Object]:
-        """A quota of the tenant's own."""
+        """Return a quota of the tenant's own."""
         hard = {self._source.choice((f"requests.{name}", f"limits.{name}", "pods", "count/jobs.batch")): self._amount() for name in NAMES}
         spec: Object = {"hard": hard}
         if self._source.random() < 0.3:
@@ -306,7 +306,7 @@ class Hostile:
         return QUOTAS, {"metadata": self._metadata(namespace, "quota"), "spec": spec, "status": {"hard": hard, "used": hard}}
 
     def limit_range(self, namespace: str) -> tuple[str, Object]:
-        """A limit range."""
+        """Return a limit range."""
         limits = [
             {"type": kind, "default": self._amounts(), "defaultRequest": self._amounts(), "max": self._amounts(), "min": self._amounts()}
             for kind in self._source.sample(("Container", "Pod", "PersistentVolumeClaim"), 2)
@@ -314,7 +314,7 @@ class Hostile:
         return LIMIT_RANGES, {"metadata": self._metadata(namespace, "limits"), "spec": {"limits": limits}}
 
     def queue(self, namespace: str) -> tuple[str, Object]:
-        """A queue that its CRD admits, after as many attempts as that takes."""
+        """Return a queue that its CRD admits, after as many attempts as needed."""
         while True:
             collection = self._source.choice((LATENCY_QUEUES, THROUGHPUT_QUEUES))
             spec = self._latency() if collection == LATENCY_QUEUES else self._throughput()

@@ -1,4 +1,4 @@
-"""What must hold whatever goes wrong, checked at every write, at every round and at the end."""
+"""Invariants that hold under every fault, checked at each write, after each round and at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from fairburst.kube.process import Operator
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.views.conditions import was_observed
 from fairburst.quantity import parse_exact
-from tests.simulation.api_server import (
+from tests.simulation.api_server import ApiServer, Write
+from tests.simulation.quotas import ENDED
+from tests.simulation.replica import Replica
+from tests.simulation.resources import (
     CONFIG_MAPS,
     EVENTS,
     JOBS,
@@ -23,12 +26,8 @@ from tests.simulation.api_server import (
     PODS,
     QUEUES,
     QUOTAS,
-    ApiServer,
     Object,
-    Write,
 )
-from tests.simulation.quotas import ENDED
-from tests.simulation.replica import Replica
 from tests.simulation.scenario import OWN_NAMESPACE, Tenant
 
 SETTLED_SECONDS = 3.0  # a change this old must have reached every cache
@@ -37,7 +36,7 @@ _CACHES = {PODS: "_pods", NODES: "_nodes", NAMESPACES: "_namespaces", QUOTAS: "_
 
 
 class Invariants:
-    """Collects what was broken, one sentence each, with the time."""
+    """Checks a run. `broken`: one sentence for each invariant that broke, with the time."""
 
     def __init__(self, server: ApiServer, replicas: Sequence[Replica], tenants: Sequence[Tenant]) -> None:
         self.broken: list[str] = []
@@ -51,7 +50,7 @@ class Invariants:
             replica.on_start = self._watch_rounds
 
     def note(self, sentence: str) -> None:
-        """Something was broken; said once."""
+        """Record that an invariant broke, up to twenty times."""
         if len(self.broken) < 20:
             self.broken.append(f"at {self._server.loop.now:.3f} s: {sentence}")
 
@@ -88,7 +87,7 @@ class Invariants:
             self.note("a write to a quota of others")
 
     def _promise_kept(self, namespace: str, old: Object, new: Object) -> None:
-        """Capacity never sinks in these runs: what was promised stays promised until the spec is edited, what was counted stays counted."""
+        """Check that a promise stays until its spec is edited, and that no count goes down: capacity never shrinks in these runs."""
         was, now = old.get("status") or {}, new.get("status") or {}
         edited = self._tenants[namespace].edited
         if not edited and was.get("class") in PROMISED and now.get("class") != was["class"]:
@@ -96,13 +95,13 @@ class Invariants:
         if not edited and was.get("promise") and was["promise"] != now.get("promise"):
             self.note(f"a promise lost: that of {namespace} was {was['promise']}, is {now.get('promise')}")
         if was_observed(old) and not was_observed(new):
-            return  # what would have been met does not count once the queue is enforced (docs/decisions/0124)
+            return  # an enforced queue starts its counts again (docs/decisions/0124)
         for count in ("bursts", "met", "missed"):
             if (now.get("history") or {}).get(count, 0) < (was.get("history") or {}).get(count, 0):
                 self.note(f"accounting lost: history.{count} of {namespace} went down")
 
     def _promises_fit(self) -> None:
-        """The rates of all hard queues together fit the nodes."""
+        """Check that the rates of all hard queues together fit the nodes."""
         total: dict[str, Fraction] = {}
         for queue in self._server.of(LATENCY_QUEUES):
             status = queue.get("status") or {}
@@ -138,7 +137,7 @@ class Invariants:
             self.note(f"allocations {plan.result.allocation.sum(axis=0)} exceed the live capacity {snapshot.live_capacity}")
 
     def failures(self) -> None:
-        """Rounds that failed, processes that ended, probes that did not answer."""
+        """Check that no process ended and no liveness probe asked for a restart."""
         for replica in self._replicas:
             for reason in replica.exits:
                 self.note(f"a process ended: {reason}")
@@ -148,16 +147,16 @@ class Invariants:
     # The end ---------------------------------------------------------------------------------------------------------
 
     def converged(self) -> None:
-        """Note what is not as if nothing had happened."""
+        """Check that the cluster is as after a run without faults."""
         for problem in self.amiss():
             self.note(f"not converged: {problem}")
 
     def last_round(self, identity: str) -> float:
-        """When a process has ended its last round."""
+        """Return the time at which a process has ended its last round."""
         return self._last_round.get(identity, float("-inf"))
 
     def amiss(self) -> list[str]:
-        """What is not as if nothing had happened."""
+        """Return a sentence for each difference from a cluster without faults."""
         found: list[str] = []
         leading = [replica for replica in self._replicas if replica.running and replica.operator is not None and replica.operator._leading]
         if len(leading) != 1:

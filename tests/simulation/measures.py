@@ -1,4 +1,4 @@
-"""What a fault costs, measured from the API server's objects, whatever the operator itself counts: rows of docs/reliability.md."""
+"""The cost of a fault, measured from the API server's objects and not from the operator's own counts: rows of docs/reliability.md."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from fairburst.kube.process import Operator
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.policy.table import OPEN
 from tests.simulation import quotas
-from tests.simulation.api_server import JOBS, LATENCY_QUEUES, PODS, ApiServer, Object, Write
+from tests.simulation.api_server import ApiServer, Write
 from tests.simulation.invariants import Invariants
 from tests.simulation.replica import Replica
+from tests.simulation.resources import JOBS, LATENCY_QUEUES, PODS, Object
 from tests.simulation.scenario import Tenant
 from tests.simulation.virtual_time import EPOCH
 
@@ -38,14 +39,14 @@ class _Use:
     rates: list[float] = field(default_factory=lambda: [0.0])
 
     def put(self, now: float, rate: float) -> None:
-        """From now on it uses `rate`."""
+        """Set the rate of use from `now` on."""
         total = self.at(now)
         self.times.append(now)
         self.totals.append(total)
         self.rates.append(rate)
 
     def at(self, now: float) -> float:
-        """Used until `now`."""
+        """Return the use until `now`."""
         last = bisect_right(self.times, now) - 1
         return self.totals[last] + self.rates[last] * (now - self.times[last])
 
@@ -60,21 +61,21 @@ class _Account:
 
 
 class Measures:
-    """Watches one run. `over`: from when on nothing is left of the faults."""
+    """Measures one run. `over`: the time at which the last fault has ended."""
 
     def __init__(
         self, server: ApiServer, replicas: Sequence[Replica], invariants: Invariants, tenants: Sequence[Tenant], over: float
     ) -> None:
         self.recovered_seconds = 0.0
-        # Both in seconds of the whole declared burst: by how much the next process is wrong about a window that the last one knew, and the
-        # largest difference between an account and the truth, which no one sees while no process runs.
+        # Both in seconds of the whole declared burst: the error of the next process about a window that the last one knew, and the largest
+        # difference between an account and the truth while a process runs.
         self.lost_seconds = self.unseen_seconds = 0.0
         self._server, self._replicas, self._invariants, self._over = server, replicas, invariants, over
         self._deadlines = {one.namespace: one.spec["burst"]["deadlineSeconds"] for one in tenants if one.collection == LATENCY_QUEUES}
         self._cpu = {one.namespace: float(one.spec["burst"]["resources"]["cpu"]) for one in tenants if one.collection == LATENCY_QUEUES}
         self._bursts: dict[tuple[str, str], _Burst] = {}
         self._accounts: dict[str, _Account] = {}
-        self._led_since: dict[str, float] | None = None  # None before the first look, at which all that lead count as settled
+        self._led_since: dict[str, float] | None = None  # None before the first look, at which all leaders count as settled
         self._uses = {namespace: _Use() for namespace in self._deadlines}
         server.observers.append(self._on_write)
         for replica in replicas:
@@ -83,7 +84,7 @@ class Measures:
     # Bursts ----------------------------------------------------------------------------------------------------------
 
     def bursts(self, until: float) -> tuple[int, int]:
-        """How many bursts were promised and due by `until`, and how many of them were not done by their deadline."""
+        """Return how many promised bursts were due by `until`, and how many of them missed their deadline."""
         due = [one for one in self._bursts.values() if one.deadline <= until]
         return len(due), sum(one.done_at is None or one.done_at > one.deadline for one in due)
 
@@ -123,7 +124,7 @@ class Measures:
         return on_start
 
     def _on_round(self, plan: RoundPlan, operator: Operator, replica: Replica) -> None:
-        """Compare what each open window has been delivered with what its pods have used, first of all where another process knew it."""
+        """Compare the delivery of each open window with the use of its pods; a window that another process knew counts as taken over."""
         columns = operator._engine.memory.columns
         if columns is None:
             return
@@ -151,7 +152,7 @@ class Measures:
     # Recovery --------------------------------------------------------------------------------------------------------
 
     async def recovery(self, until: float) -> None:
-        """Look often from the end of the faults on; what counts is the last look at which anything was amiss."""
+        """Look often from the end of the faults on, and set `recovered_seconds` to the last look with a difference."""
         loop = self._server.loop
         await asyncio.sleep(max(0.0, self._over - loop.now))
         while loop.now < until:
@@ -160,7 +161,7 @@ class Measures:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _amiss(self) -> bool:
-        """Whether anything is not as without a fault, or the one that leads has not ended a round."""
+        """Return True if anything differs from a run without faults, or if a leader has not ended a round."""
         leading = {one.identity: one.operator for one in self._replicas if one.running and one.operator and one.operator._leading}
         before, now = self._led_since, self._server.loop.now
         self._led_since = {who: 0.0 if before is None else before.get(who, now) for who in leading}
@@ -169,6 +170,6 @@ class Measures:
 
 
 def _waiting_writes(operator: Operator, now: float) -> bool:
-    """Whether a write that has failed still waits for its next attempt."""
+    """Return True if a failed write waits for its next attempt."""
     retries = operator._client.retries
     return retries is not None and any(one.waits_until > now for one in retries._failing.values())

@@ -1,4 +1,4 @@
-"""ResourceQuota as Kubernetes enforces it: admission charges `status.used` against `status.hard`, a slow controller corrects both."""
+"""ResourceQuota as Kubernetes enforces it: admission checks `status.used` against `status.hard`, and a slow controller corrects both."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from fairburst.quantity import parse_exact
+from tests.simulation.resources import PODS, QUOTAS, Object, Refused
 
 if TYPE_CHECKING:
     from tests.simulation.api_server import ApiServer
 
-Object = dict[str, Any]
-QUOTAS, PODS = "/api/v1/resourcequotas", "/api/v1/pods"
 ENDED = frozenset({"Succeeded", "Failed"})
 Amounts = dict[str, Fraction]
 _MOST_KNOWN = 5_000
-_known: dict[int, tuple[Mapping[str, Any], Amounts]] = {}  # by the id of a pod's spec, which is kept so that its id stays its own
+_known: dict[int, tuple[Mapping[str, Any], Amounts]] = {}  # by the id of a pod's spec, which is kept so that no other object gets this id
 
 
 @functools.lru_cache(maxsize=10_000)
 def exact(text: str) -> Fraction:
-    """A quantity's value."""
+    """Return the value of a quantity."""
     return Fraction(parse_exact(text))
 
 
 def requests_of(pod: Mapping[str, Any]) -> Amounts:
-    """What a pod requests, by resource: its containers' sum, or its largest init container, and overhead. Stored specs never change."""
+    """Return a pod's requests: its containers' sum, or its largest init container, plus overhead. Stored specs never change."""
     spec = pod["spec"]
     known = _known.get(id(spec))
     if known is None:
@@ -51,7 +50,7 @@ def _requests(spec: Mapping[str, Any]) -> Amounts:
 
 
 def charged(pod: Mapping[str, Any], key: str) -> Fraction | None:
-    """What a pod counts for under a quota's key; None where the key is not about pods, or the pod lacks what it has to say."""
+    """Return what a quota's key counts for a pod; None if the key does not count pods, or if the pod omits the request."""
     if key in {"pods", "count/pods"}:
         return Fraction(1)
     resource = key.removeprefix("requests.")
@@ -59,7 +58,7 @@ def charged(pod: Mapping[str, Any], key: str) -> Fraction | None:
 
 
 def matches(quota: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
-    """Whether the quota counts the pod, by the pod's priority class."""
+    """Return True if the quota counts the pod, by its priority class."""
     name = pod["spec"].get("priorityClassName", "")
     for term in (quota["spec"].get("scopeSelector") or {}).get("matchExpressions") or ():
         listed = name in (term.get("values") or ())
@@ -69,9 +68,7 @@ def matches(quota: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
 
 
 def charge(server: ApiServer, pod: Mapping[str, Any]) -> None:
-    """Charge a new pod to every quota of its namespace that counts it. Raises Refused where one has no room."""
-    from tests.simulation.api_server import Refused
-
+    """Charge a new pod to every quota of its namespace that counts it. Raises Refused if a quota has no room."""
     changes = []
     for quota in server.of(QUOTAS, pod["metadata"]["namespace"]):
         hard = (quota.get("status") or {}).get("hard") or {}
@@ -92,12 +89,12 @@ def charge(server: ApiServer, pod: Mapping[str, Any]) -> None:
 
 
 def text_of(amount: Fraction) -> str:
-    """A quantity."""
+    """Return an amount as a quantity."""
     return f"{int(amount)}" if amount.denominator == 1 else f"{int(amount * 1000)}m"
 
 
 def recount(server: ApiServer, quota: Object) -> None:
-    """What the quota controller does: copy spec.hard, and add up what exists."""
+    """Correct a quota's status as the quota controller does: copy spec.hard, and sum the pods."""
     hard = quota["spec"].get("hard") or {}
     pods = [pod for pod in server.of(PODS, quota["metadata"]["namespace"]) if not is_released(pod) and matches(quota, pod)]
     used = {key: text_of(sum((charged(pod, key) or Fraction(0) for pod in pods), Fraction(0))) for key in hard}
@@ -109,5 +106,5 @@ def recount(server: ApiServer, quota: Object) -> None:
 
 
 def is_released(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod is charged no more."""
+    """Return True if a pod has ended, so that quotas do not count it."""
     return (pod.get("status") or {}).get("phase") in ENDED

@@ -1,7 +1,7 @@
-"""One replica of the operator: the real `Operator` with a process around it that can be killed, stopped, cut off and started again.
+"""One replica of the operator: the real `Operator` in a simulated process that can be killed, stopped, cut off and started again.
 
-Kopf watches queues in a thread of its own, which has no place in virtual time. `StreamedQueueWatch` keeps everything of the real watch but
-that thread: its store, its lists, its repair. What Kopf would deliver comes through the client's own watches.
+Kopf watches queues in a separate thread, which cannot run in virtual time. `StreamedQueueWatch` keeps the rest of the real watch: its
+store, its lists and its repair. The client's own watches deliver the events that Kopf would.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FOLLOW_PAUSE_SECONDS = 1.0
 
 
 class StreamedQueueWatch(QueueWatch):
-    """The queue watch with Kopf's part done by the client's own watches: a list, object by object, then events."""
+    """The queue watch with the client's own watches instead of Kopf: a list, object by object, then events."""
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -69,7 +69,7 @@ class _Expired(Exception):  # noqa: N818
 
 
 class NoWebServer:
-    """Keeps the probes for the kubelet to ask; serves nothing."""
+    """Holds the probes for the simulated kubelet; serves nothing."""
 
     def __init__(self, registry: Any, *, healthy: Callable[[], str | None], ready: Callable[[], str | None], **_: Any) -> None:
         self.healthy, self.ready = healthy, ready
@@ -81,7 +81,7 @@ class NoWebServer:
         return 0
 
     async def stop(self) -> None:
-        """Nothing is open."""
+        """Close nothing: no socket is open."""
 
 
 STAND_INS = {"process:QueueWatch": StreamedQueueWatch, "process:WebServer": NoWebServer}
@@ -105,16 +105,16 @@ class Replica:
 
     @property
     def identity(self) -> str:
-        """Of the process that runs now, as the Lease names it."""
+        """The name of the current process in the Lease."""
         return f"{self.name}.{self.starts}"
 
     @property
     def running(self) -> bool:
-        """Whether there is a process."""
+        """True while a process runs."""
         return self._running is not None and not self._running.done()
 
     def start(self) -> None:
-        """Start a process. A link's faults are the machine's and stay."""
+        """Start a process. The link's faults belong to the machine and stay."""
         faults = self.link.faults
         self.starts += 1
         self.link = Link(self._server, self.identity, self._source)
@@ -126,7 +126,7 @@ class Replica:
         self._running = asyncio.get_running_loop().create_task(self._run(self.link, self._stop), name=self.identity, context=context)
 
     def kill(self) -> None:
-        """As kill -9 does it: nothing more is sent, what has arrived at the server is processed."""
+        """Kill the process as `kill -9` does: it sends nothing more, and requests that have arrived are processed."""
         if self._running is not None:
             self.link.alive = False
             self.link.reset_streams()
@@ -134,14 +134,14 @@ class Replica:
             self._running = None
 
     async def stop(self) -> None:
-        """As SIGTERM does it, and SIGKILL after half a minute."""
+        """Stop the process as SIGTERM does, with SIGKILL after half a minute."""
         self._stop.set()
         if self._running is not None:
             await asyncio.wait([self._running], timeout=30)
             self.kill()
 
     def probe(self) -> str | None:
-        """Ask for liveness as the kubelet does; the reason to restart where it has failed too often."""
+        """Probe liveness as the kubelet does. Return the reason for a restart once too many probes in a row have failed."""
         if not self.running or self.operator is None:
             return None
         problem = self.operator.unhealthy()

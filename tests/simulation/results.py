@@ -1,6 +1,6 @@
-"""Results of long runs: kept in a file, so that a run that was stopped goes on, and shown as they come.
+"""Results of long runs: kept in a file, so that a stopped run can continue, with progress on standard error.
 
-A result counts only for the sources that produced it: a changed operator starts again.
+A result counts only for the sources that produced it: after a change of the operator a run starts again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 def sources() -> str:
-    """Return a digest of all that a run depends on, but for the packages."""
+    """Return a digest of all sources that a run depends on, without the packages."""
     digest = hashlib.sha256()
     for path in sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*.py")):
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
@@ -30,7 +30,7 @@ def sources() -> str:
 
 
 class Results:
-    """The finished parts of a run, by a key, in a file of JSON lines. Without a file it keeps nothing."""
+    """The finished parts of a run by key, in a file of JSON lines, or in memory if there is no file."""
 
     def __init__(self, file: Path | None, of: str = "") -> None:
         self._file, self._of = file, of or sources()
@@ -50,7 +50,7 @@ class Results:
 
 
 def _decoded(line: str) -> dict[str, Any]:
-    """Return the stored line; nothing for one that a killed run has half written."""
+    """Return the stored line, or {} for a line that a killed run has half written."""
     try:
         found: dict[str, Any] = json.loads(line)
     except ValueError:
@@ -62,7 +62,7 @@ def shown(
     results: Iterable[Result], total: int, what: str, *, is_bad: Callable[[Result], bool], file: TextIO | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Result]:  # fmt: skip
-    """Pass the results on, and say every half minute how far the run is."""
+    """Yield the results, and print the progress of the run every half minute."""
     out, began = file or sys.stderr, clock()
     last, bad = began, 0
     for done, result in enumerate(results, 1):

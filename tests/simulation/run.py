@@ -1,4 +1,4 @@
-"""One run of one seed: build the cluster, let work and faults come, check, and say what was seen."""
+"""Run a seed: build the cluster, let work and faults come, check the invariants, and return the figures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUIET_RUN_SECONDS = 120.0
 
 @dataclass
 class Result:
-    """What a seed showed. `digest` is of all requests in their order: two runs of one seed have the same."""
+    """Figures of one run. `digest` covers all requests in their order: two runs of a seed have the same."""
 
     seed: int
     broken: list[str] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Result:
     bursts: int = 0
     missed: int = 0
     wrong_writes: int = 0
-    # Only where they were measured, as in `Measures`.
+    # Set only if `measured`, from `Measures`.
     promised: int = 0
     late: int = 0
     lost_seconds: float = 0.0
@@ -59,7 +59,7 @@ def simulate(
     shape: Callable[[Scenario], None] = lambda scenario: None,
     measured: bool = False,
 ) -> Result:
-    """Run one seed. Its faults may be `chosen` instead of drawn, and `shape` may change its cluster. `measured`: as in `Measures`."""
+    """Run one seed. Faults may be `chosen` instead of drawn, and `shape` may change the cluster. `measured`: with `Measures`."""
     loop = VirtualLoop()
     result = Result(seed)
     try:
@@ -144,7 +144,7 @@ async def _run(
 
 
 def failed_rounds(replicas: Sequence[Replica]) -> Callable[[], int]:
-    """A function that adds up the metric over all processes that are started from now on; each has its own."""
+    """Return a function that sums the metric over all processes that start from now on; each process has its own metrics."""
     metrics: list[Metrics] = []
     for replica in replicas:
         before = replica.on_start
@@ -158,7 +158,7 @@ def failed_rounds(replicas: Sequence[Replica]) -> Callable[[], int]:
 
 
 def close(loop: VirtualLoop) -> None:
-    """End whatever still runs, without letting time pass for it."""
+    """Cancel all tasks without letting time pass."""
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()

@@ -9,8 +9,9 @@ from typing import Any
 
 from fairburst.config import Config, parse_config
 from fairburst.kube.names import API_VERSION
-from tests.simulation.api_server import JOBS, LATENCY_QUEUES, NAMESPACES, NODES, PODS, QUEUES, THROUGHPUT_QUEUES, ApiServer, Object, Refused
+from tests.simulation.api_server import ApiServer
 from tests.simulation.controllers import SECONDS_ANNOTATION
+from tests.simulation.resources import JOBS, LATENCY_QUEUES, NAMESPACES, NODES, PODS, QUEUES, THROUGHPUT_QUEUES, Object, Refused
 from tests.simulation.virtual_time import EPOCH
 
 OWN_NAMESPACE, BYSTANDER = "fairburst-system", "bystander"
@@ -36,7 +37,7 @@ class Tenant:
 
 @dataclass
 class Scenario:
-    """The cluster's make-up; `populate` puts it into a server and `start` lets work come."""
+    """A cluster and its tenants. `populate` creates them in a server, and `start` lets work come."""
 
     source: random.Random
     config: Config = field(init=False)
@@ -49,7 +50,7 @@ class Scenario:
         self.nodes, self.node_cpu = source.randint(2, 5), source.choice((8, 16))
         small_jobs = "smallJobs: {enabled: true}\n" if source.random() < 0.3 else ""
         capacity = self.nodes * self.node_cpu
-        # Pods in the namespaces of queues in Observe mode are foreign ones: without a declaration they lower what can be promised.
+        # Pods in the namespaces of queues in Observe mode are foreign: without a declared capacity they lower the committed capacity.
         declared = f"pool: {{declaredCapacity: {{cpu: {capacity - 1}, memory: {2 * capacity - 2}Gi}}}}\n"
         debounce = f"rounds: {{debounceMilliseconds: {source.choice((100, 400))}}}\n"
         self.config = parse_config(f"namespace: {OWN_NAMESPACE}\n{debounce}{declared}{small_jobs}")
@@ -90,7 +91,7 @@ class Scenario:
         return Tenant(namespace, THROUGHPUT_QUEUES, spec, source.uniform(0, 10), (every / 2, every * 2), (1, 8), (0.1, 3), (2, 30))
 
     def populate(self, server: ApiServer) -> None:
-        """Nodes, namespaces and queues."""
+        """Create nodes, namespaces and queues."""
         for number in range(self.nodes):
             server.create(NODES, node(f"node-{number}", self.node_cpu))
         for name in (OWN_NAMESPACE, "kube-system", BYSTANDER, *(tenant.namespace for tenant in self.tenants)):
@@ -122,12 +123,12 @@ class Scenario:
             else:
                 server.create(JOBS, job(tenant.namespace, f"job-{tenant.made}", pods, cpu, seconds))
         except Refused:
-            pass  # a bare pod has to fit the quota, or its tenant sees why not
+            pass  # a bare pod that does not fit the quota is refused to its tenant
         if server.loop.now < until:
             server.loop.call_later(source.uniform(*tenant.every), self._arrive, server, tenant, until)
 
     def _clean(self, server: ApiServer) -> None:
-        """Delete what has been finished for a while, as a TTL does; the garbage collector takes its pods."""
+        """Delete finished Jobs and bare pods, as a TTL does; the garbage collector removes the pods of Jobs."""
         for one in server.of(JOBS):
             if (one.get("status") or {}).get("completionTime"):
                 server.remove(JOBS, one, "ttl")
@@ -142,7 +143,7 @@ def _time(seconds: float) -> str:
 
 
 def node(name: str, cpu: int) -> Object:
-    """A ready node with 2 GiB a cpu."""
+    """Return a ready node with 2 GiB a cpu."""
     amounts = {"cpu": str(cpu), "memory": f"{2 * cpu}Gi", "pods": "110"}
     status = {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
     return {"metadata": {"name": name, "labels": {}}, "spec": {}, "status": status}
@@ -155,13 +156,13 @@ def _pod_spec(cpu: float) -> dict[str, Any]:
 
 
 def bare_pod(namespace: str, name: str, cpu: float, seconds: float) -> Object:
-    """A pod that no controller made."""
+    """Return a pod without a controller."""
     metadata = {"name": name, "namespace": namespace, "annotations": {SECONDS_ANNOTATION: f"{seconds:g}"}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _pod_spec(cpu), "status": {"phase": "Pending"}}
 
 
 def job(namespace: str, name: str, pods: int, cpu: float, seconds: float) -> Object:
-    """A Job of `pods` pods side by side."""
+    """Return a Job whose pods run in parallel."""
     template = {"metadata": {"annotations": {SECONDS_ANNOTATION: f"{seconds:g}"}}, "spec": _pod_spec(cpu)}
     spec = {"parallelism": pods, "completions": pods, "template": template}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": namespace}, "spec": spec, "status": {}}

@@ -1,4 +1,4 @@
-"""An API server that answers every write with 500: few writes, few log lines, and all is well soon after."""
+"""An API server that answers every write with 500: the operator sends few writes, logs few lines, and recovers soon after."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_WRITES_PER_SECOND, MOST_LINES_PER_SECOND = 10, 1
 
 
 class Watched:
-    """Counts writes (but those of leases) and log lines from INFO on, by minute since the failures began."""
+    """Counts writes (except those of leases) and log lines from INFO on, by minute since the failures began."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.writes: Counter[int] = Counter()
@@ -55,7 +55,7 @@ def _minute() -> int:
 
 
 def batch_queues(number: int) -> Any:
-    """A cluster of so many throughput queues in Quota mode, with little work each."""
+    """Return a `shape` with so many throughput queues in Quota mode, with little work each."""
 
     def shape(scenario: Scenario) -> None:
         scenario.nodes, scenario.node_cpu = 50, 64

@@ -1,8 +1,8 @@
-"""Rows of the fault matrix in docs/reliability.md: one fault each, on clusters of several seeds, and all is well within seconds.
+"""Rows of the fault matrix in docs/reliability.md: one fault each, on clusters of several seeds, with recovery within seconds.
 
-Every run checks the invariants of `invariants.py` throughout, and that everything has converged at its end. A row prints the columns of the
-matrix, by `measures.py`: bursts that were promised and whose work was done late, bursts that the operator counted as missed, what accounts
-lost, how long recovery took, and writes where there should be none.
+Every run checks `invariants.py` throughout, and that the cluster has converged at its end. Each row prints the columns of the matrix, from
+`measures.py`: promised bursts that were late, bursts that the operator counted as missed, losses of accounts, the time of recovery, and
+wrong writes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.simulation.faults import Fault, FaultPlan
 from tests.simulation.run import Result, simulate
 
 SEEDS = range(301, 307)
-LOST_SECONDS = 5.0  # the most by which the next leader may be wrong about an open window
+LOST_SECONDS = 5.0  # largest error of the next leader about an open window
 Row = Callable[[FaultPlan, int], list[Fault]]
 
 
@@ -99,7 +99,7 @@ ROWS: dict[str, Row] = {
 
 
 def both(name: str, seed: int) -> tuple[Result, Result]:
-    """The seed with the fault, and for just as long without any."""
+    """Run the seed with the fault, and for the same time without one."""
     row = ROWS[name]
     with_fault = simulate(seed, chosen=lambda plan: row(plan, seed), converge_seconds=15.0, measured=True)
     nothing = Fault("nothing", with_fault.seconds - 15.0, 0.0, lambda: None)
@@ -120,7 +120,7 @@ def test_a_fault_breaks_nothing_and_all_is_well_a_quarter_of_a_minute_later(name
 
 
 def columns(results: list[Result]) -> str:
-    """Work done late of bursts promised, counted as missed of counted; seconds by which accounts are wrong at a take-over, and at any time;
+    """Return the columns: late of promised bursts; missed of counted bursts; errors of accounts at a take-over and at any time, in seconds;
     seconds of recovery; wrong writes."""
     late = f"{sum(one.late for one in results)} of {sum(one.promised for one in results)}"
     counted = f"{sum(one.missed for one in results)} of {sum(one.bursts for one in results)}"

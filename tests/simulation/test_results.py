@@ -1,4 +1,4 @@
-"""Long runs go on where they were stopped, and say how far they are."""
+"""A long run continues where it was stopped, and prints its progress."""
 
 from __future__ import annotations
 

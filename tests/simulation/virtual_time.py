@@ -1,8 +1,8 @@
-"""Virtual time: an event loop that jumps to its next timer, and stand-ins for the clocks and the chance that operator modules read.
+"""Virtual time: an event loop that jumps to its next timer, and stand-ins for the clocks and random numbers that the operator reads.
 
 The operator's modules read the standard library by module name (`time.monotonic()`, `random.random()`). `stand_ins` replaces those
-names in the modules under `fairburst` for the length of a run, so that the operator's code runs unchanged. Wall clocks belong to
-replicas: a context variable says whose code is running.
+names in the modules under `fairburst` for the length of a run, so that the operator's code runs unchanged. Each
+replica has its own wall clock; a context variable holds the clock of the replica whose code runs.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 EPOCH = 1_780_000_000.0  # seconds; when every run begins
-TURN_SECONDS = 1e-6  # what a turn of the event loop takes at least
-DECISION_SECONDS = 1e-3  # what a round's decision takes
+TURN_SECONDS = 1e-6  # the least duration of a turn of the event loop
+DECISION_SECONDS = 1e-3  # the duration of a round's decision
 
 
 class WallClock:
-    """What one machine's wall clock is ahead of the truth, in seconds."""
+    """The wall clock of one machine. `ahead`: by how many seconds it is ahead of the truth."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -35,7 +35,7 @@ wall_clock: contextvars.ContextVar[WallClock] = contextvars.ContextVar("wall_clo
 
 
 class _Selector:
-    """Waits by setting the clock forward. Without a timer nothing could ever happen again, which is an error."""
+    """Waits by setting the clock forward. Waiting without a timer would last forever and is an error."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -51,7 +51,7 @@ class _Selector:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """No sockets, no threads. `now` is monotonic seconds; callables for other threads run at once."""
+    """A loop without sockets and threads. `now`: monotonic seconds. Callables for other threads run at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,10 +68,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return done
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There are none: nothing is read from outside."""
+        """Process nothing: the loop has no sockets."""
 
     def _write_to_self(self) -> None:
-        """There is no other thread to wake the loop from."""
+        """Do nothing: no other thread wakes the loop."""
 
 
 class _Clock:
@@ -84,7 +84,7 @@ class _Clock:
         return self._loop.now
 
     def perf_counter(self) -> float:
-        """The engine times its decision by two calls, each of which lets half of the decision's time pass."""
+        """Advance by half of a decision's duration: the engine times its decision by two calls."""
         self._loop.now += DECISION_SECONDS / 2
         return self._loop.now
 
@@ -93,7 +93,7 @@ class _Clock:
 
 
 class _Chance:
-    """Stands in for the module `random`: all of it from one seed."""
+    """Stands in for the module `random`, with one seed."""
 
     def __init__(self, seed: str) -> None:
         self._source = random.Random(seed)
@@ -114,7 +114,7 @@ class _Names:
 
 
 class _NoCollector:
-    """Stands in for the module `gc`: a process that freezes what it caches would keep it through all runs."""
+    """Stands in for the module `gc`: frozen caches would outlive their run."""
 
     def freeze(self) -> None:
         """Do nothing."""
@@ -122,7 +122,7 @@ class _NoCollector:
 
 @contextlib.contextmanager
 def stand_ins(loop: VirtualLoop, seed: str, **replaced: Any) -> Iterator[None]:
-    """Replace what the operator's modules know the clock, chance and `replaced` (modules or classes by name) by.
+    """Replace the clocks, random numbers and `replaced` (modules or classes by name) in the operator's modules.
 
     `replaced` maps "module:name" within `fairburst.kube` to the object to use there.
     """

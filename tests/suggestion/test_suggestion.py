@@ -1,4 +1,4 @@
-"""Suggested declarations: bursts made with known periods and demands are found again, and real traces fit what is suggested for them."""
+"""Suggested declarations: they find the known periods and demands of generated bursts, and fit real traces."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def history_of(jobs: list[DagJob]) -> WorkHistory:
     ],
 )
 def test_what_is_suggested_for_real_work_fits_the_bursts_that_were_seen(file: str, trace_format: str, part: int) -> None:
-    """Work of real services and of batch clusters comes at no period; where it has bursts, 90 % of them fit the declaration."""
+    """Work of real services and batch clusters has no period. If it has bursts, 90 % of them fit the declaration."""
     jobs = list(read_trace(next(DATA.glob(file)), trace_format).jobs)[:part]
     seen = bursts_of(history_of(jobs), CAPACITY)
     found = suggest(seen, RESOURCES)

@@ -1,4 +1,4 @@
-"""What `explain` advises, in constructed situations: carried out on the operator's own engine, it admits the queue or starts its pod."""
+"""Advice of `explain` in constructed situations: carried out on the operator's own engine, it admits the queue or starts its pod."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Decider:
 
 
 class Situation(World):
-    """A cluster of two nodes with 32 cpu and 64 Gi each, whose engine shows what it decided."""
+    """A cluster of two nodes with 32 cpu and 64 Gi each, and its engine."""
 
     def __init__(self, config: str = "", nodes: int = 2) -> None:
         super().__init__(config, nodes)
@@ -39,7 +39,7 @@ class Situation(World):
         self.engine._decide = self.decider
 
     def add(self, kind: str, name: str, spec: Spec | None = None) -> None:
-        """A queue in a namespace of its name, decided on before the next one comes."""
+        """Add a queue in a namespace of the same name, and decide on it."""
         self.queue(kind, name, "q", spec, created=f"2026-01-01T00:00:{len(self.queues):02d}Z")
         self.settle()
 
@@ -116,7 +116,7 @@ def unfair(world: Situation, spec: Spec, others: int = 2) -> None:
 
 
 def guarded(world: Situation, weight: int = 40) -> None:
-    """A hard queue that needs nearly all of its fair share, and a newcomer that would take of it."""
+    """A hard queue that needs nearly all of its fair share, and a newcomer that would take a part of it."""
     world.add(LQ, "first", latency_spec("40", 20, 60))
     world.add(TQ, "me", {"weight": weight})
 

@@ -1,4 +1,4 @@
-"""What must hold of every what-if question, whatever the pool is like."""
+"""Properties of every what-if question, for any pool."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TestPlans:
     @given(snapshots())
     @settings(max_examples=60)
     def test_a_new_queue_takes_no_hard_promise(self, snapshot: ClusterSnapshot) -> None:
-        """Safety: whoever was promised something keeps it, and the new queue is refused where it would cost that."""
+        """Safety: every promise is kept, and a new queue that would break one is refused."""
         one = decided(snapshot)
         after = one.again(with_queue(snapshot, throughput("new/q", 1e6, 5.0)))
         for was, now in zip(one.result.classes, after.result.classes, strict=False):

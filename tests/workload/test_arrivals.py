@@ -49,7 +49,7 @@ def test_public_request_trace_spans_an_hour():
 def test_a_burst_is_sent_when_enough_requests_wait_and_the_minimum_gap_has_passed():
     requests = [0, 1, 2, 3, 100, 101, 102, 103, 104, 105, 200]
     bursts = compressed_bursts(requests, time_factor=0.5, min_interarrival_seconds=10, collect=2, largest=4)
-    # The third burst takes what the second could not, as soon as the gap allows; the last request waits for company in vain.
+    # Requests that come within the gap wait for the next burst; a single request at the end is no burst.
     assert bursts == [RequestBurst(0.5, 2), RequestBurst(10.5, 2), RequestBurst(50.5, 2), RequestBurst(60.5, 4)]
 
 

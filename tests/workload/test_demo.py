@@ -1,4 +1,4 @@
-"""What the demo declares, shows and sums up; without a cluster."""
+"""The demo's queues, display and summary, without a cluster."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_trace_is_dealt_by_its_queue_names_and_repeats(tmp_path):
     names = {plan.namespace: [job.name for job in itertools.islice(plan.jobs, 3)] for plan in throughput}
     assert names["gold"] == ["job-0", "job-1", "job-0"]
     assert names["bronze"] == ["job-2"] * 3
-    assert names["silver"] == ["job-0", "job-1", "job-2"]  # nobody's turn came: it shares all
+    assert names["silver"] == ["job-0", "job-1", "job-2"]  # no queue had its turn: it shares all
 
 
 STATUS = {

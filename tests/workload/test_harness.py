@@ -1,4 +1,4 @@
-"""The operator as a process: what can be said of it without a cluster."""
+"""The operator as a process, tested without a cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from e2e.harness import OperatorError, OperatorProcess, free_port, merged
 
 @pytest.fixture
 def nowhere(tmp_path):
-    """A cluster that nobody answers for."""
+    """A cluster whose API server does not answer."""
     kubeconfig = tmp_path / "kubeconfig"
     user = {"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}], "users": [{"name": "u", "user": {"token": "t"}}]}
     context = {"contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x"}

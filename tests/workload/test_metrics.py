@@ -1,4 +1,4 @@
-"""Figures computed from what a run recorded."""
+"""Figures computed from the record of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DRESS inside decide: memory and restarts, bad input, what it leaves alone."""
+"""DRESS inside `decide`: memory and restarts, bad input, and levels that it leaves unchanged."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from fairburst.policy.dress.memory import dump_dress, load_dress
 from fairburst.policy.dress.values import DemandCategory, DressConfig, DressResult, Job, JobsPart, StartMode, Task, TaskTable
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError, MemoryFormatError, NewerMemoryError
 from fairburst.policy.memory import dump, load
-from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, RoundResult
+from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, RoundResult, Sporadic
 from fairburst.recording.values import encode
-from tests.support.policy import snapshot, throughput
+from tests.support.policy import latency, snapshot, throughput
+from tests.support.strategies import START
 
 NOW = 1_000_000.0
 CONFIG = PolicyConfig(dress=DressConfig())
@@ -152,7 +153,7 @@ class TestRound:
 
     @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.lists(st.integers(1, 9), min_size=1, max_size=8), st.booleans())
     def test_jobs_that_have_all_they_want_may_be_told_as_one(self, small: list[int], large: list[int], waits: bool) -> None:
-        """What is decided is the same to the byte; amounts are whole, so sums are."""
+        """Decisions are the same to the byte: amounts are whole, and so are their sums."""
         running = [job(f"s{at}", cpu, category=SMALL) for at, cpu in enumerate(small)]
         running += [job(f"l{at}", cpu, category=LARGE) for at, cpu in enumerate(large)]
         as_one = [dataclasses.replace(job("s", sum(small), category=SMALL), count=len(small))]
@@ -218,3 +219,13 @@ class TestBadInput:
         config = PolicyConfig(dress=dataclasses.replace(DressConfig(), **{name: value}))
         with pytest.raises(InvalidConfigError, match=r"expected"):
             decide(cluster([]), Memory(), config, NOW)
+
+
+def test_the_pool_that_small_and_large_jobs_divide_is_what_other_queues_leave() -> None:
+    """DRESS's Tot_R: 100 of either resource less the burst's 40 and 20, and less the 10 and 5 of a queue that does not take part."""
+    queues = (latency("l/q", 0.0, [40.0, 20.0], 10, Sporadic(100)), throughput("a/q", 1.0), throughput("b/q", 2.0))
+    value = snapshot(queues, [100.0, 100.0], [[40.0, 20.0], [99.0, 9.0], [10.0, 5.0]])
+    jobs = dataclasses.replace(JobsPart.of([], [], [], 2), taking_part=np.array([False, True, False]))
+    result, _ = decide(dataclasses.replace(value, jobs=jobs), Memory(), PolicyConfig(dress=DressConfig()), START)
+    assert result.dress is not None
+    assert result.dress.pool.tolist() == [50.0, 75.0]

@@ -80,7 +80,7 @@ def test_trailing_tasks_are_carried_into_the_next_phase() -> None:
 
 
 def test_a_job_of_five_tasks_is_too_small_to_have_a_phase() -> None:
-    """t_s = 5: what Algorithm 1 cannot see, it estimates as 0; the learned estimator is for those."""
+    """t_s = 5: Algorithm 1 cannot see such a job and estimates 0; the learned estimator covers it."""
     assert len(find_phases(table([(0.0, 20.0)] * 5), CONFIG, 25.0).job) == 0
 
 
