@@ -65,8 +65,8 @@ def test_operator_without_a_cluster_ends_at_once_and_says_so_in_one_line(nowhere
 
 def test_operator_that_never_gets_ready_is_killed_and_reported(refusing):
     before = children()
-    with pytest.raises(OperatorError, match=r"operator mute was not ready after 3 s. Last lines:\n.+"):
-        OperatorProcess(refusing, {}, "mute", subject_user=None, install=False, ready_seconds=3)
+    with pytest.raises(OperatorError, match=r"operator mute was not ready after 10 s. Last lines:\n.+"):
+        OperatorProcess(refusing, {}, "mute", subject_user=None, install=False, ready_seconds=10)
     assert children() <= before
 
 
