@@ -23,6 +23,7 @@ from fairburst.kube.names import GATE, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LAB
 from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import json_patch
 from tests.support.job_sizes import THRESHOLD
+from tests.support.measured import value
 from tests.support.prioritized_objects import HARD, IGNORED, JOB_SETS, JOBS, LARGE, PODS, SELECTOR, SMALL, job, owner, pod
 from tests.support.queues import queue
 
@@ -223,8 +224,8 @@ class Served:
             text = await answer.read()
             return answer.status, json.loads(text) if answer.status == 200 else text.decode()
 
-    def count(self, result: str) -> float | None:
-        return self.metrics.registry.get_sample_value("fairburst_admission_reviews_total", {"result": result})
+    def count(self, result: str) -> float:
+        return value(self.metrics, "fairburst_admission_reviews_total", result=result)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from fairburst.kube.forecasts.forecaster import Forecaster, ForecasterError
 from fairburst.kube.supervision import supervised
 from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import FakeApi
+from tests.support.measured import value
 from tests.support.objects import WALL, World, job, pod, requesting
 from tests.support.tasks import running, until
 
@@ -47,7 +48,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.05)
 
 
-class Site:
+class ForecastWorld:
     """A world with a job that waits, and a forecaster that is told of its rounds."""
 
     def __init__(self, api: FakeApi, client: object, command: Sequence[str], config: str = "") -> None:
@@ -64,13 +65,13 @@ class Site:
         return self.world.engine.forecasts.starts
 
     def count(self, name: str, **labels: str) -> float:
-        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+        return value(self.metrics, name, **labels)
 
 
 @contextlib.asynccontextmanager
 async def site(command: Sequence[str], config: str = ""):  # type: ignore[no-untyped-def]
     async with FakeApi("/api/v1/pods") as api, api.client() as client:
-        yield Site(api, client, command, config)
+        yield ForecastWorld(api, client, command, config)
 
 
 def children() -> set[int]:

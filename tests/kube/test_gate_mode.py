@@ -140,7 +140,7 @@ def test_a_settled_cluster_with_waiting_pods_gets_no_writes() -> None:
         plan = world.plan()
         assert (plan.labels, plan.quota_writes, plan.statuses, plan.events, plan.ungates) == ({}, [], [], [], [])
         assert plan.due > world.now
-        world.after(max(0.05, min(plan.due, world.now + 10.0) - world.now))
+        world.after_due(plan)
 
 
 def test_an_armed_hard_queue_lets_its_burst_go_between_rounds() -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
@@ -19,55 +17,18 @@ from fairburst.kube.names import GATE
 from fairburst.kube.process import Operator
 from fairburst.telemetry.web import WebServer
 from tests.support.fake_api import FakeApi
+from tests.support.measured import value
 from tests.support.objects import stored_queue
+from tests.support.operators import LATENCY, PODS, QUOTAS, THROUGHPUT, Running, fake_cluster, rounds, under_way
 from tests.support.tasks import until
 
-NAMESPACES, NODES, QUOTAS, PODS = "/api/v1/namespaces", "/api/v1/nodes", "/api/v1/resourcequotas", "/api/v1/pods"
-LATENCY, THROUGHPUT = "/apis/fairburst.dev/v1alpha1/latencyqueues", "/apis/fairburst.dev/v1alpha1/throughputqueues"
-CORE = [NAMESPACES, NODES, QUOTAS, *(f"/api/v1/{kind}" for kind in ("pods", "limitranges", "events", "configmaps"))]
-APPS = [f"/apis/apps/v1/{kind}" for kind in ("deployments", "replicasets", "statefulsets")]
 CONFIG = parse_config("metrics: {host: 127.0.0.1, port: 0}\nrounds: {intervalSeconds: 1}")
-
-
-def fake_cluster() -> FakeApi:
-    """One node of 32 cpu and a namespace."""
-    api = FakeApi(*CORE, *APPS, "/apis/batch/v1/jobs", LATENCY, THROUGHPUT)
-    node = {"allocatable": {"cpu": "32", "memory": "64Gi"}, "conditions": [{"type": "Ready", "status": "True"}]}
-    api.put(NODES, {"metadata": {"name": "node"}, "status": node})
-    api.put(NAMESPACES, {"metadata": {"name": "batch"}, "status": {"phase": "Active"}})
-    return api
-
-
-@dataclass
-class Running:
-    """An operator under way."""
-
-    operator: Operator
-    task: asyncio.Task[None]
-    stop: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def end(self, seconds: float = 15.0) -> None:
-        """Ask it to stop, as SIGTERM does."""
-        self.stop.set()
-        await asyncio.wait_for(asyncio.shield(self.task), seconds)
 
 
 @asynccontextmanager
 async def running(api: FakeApi) -> AsyncIterator[Running]:
-    async with api.client() as client:
-        stop = asyncio.Event()
-        operator = Operator(CONFIG, client)
-        made = Running(operator, asyncio.create_task(operator.run(stop)), stop)
-        try:
-            yield made
-        finally:
-            made.task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await made.task
-
-
-def rounds(operator: Operator) -> float:
-    return operator.metrics.registry.get_sample_value("fairburst_rounds_total") or 0.0
+    async with api.client() as client, under_way(Operator(CONFIG, client)) as made:
+        yield made
 
 
 async def test_it_answers_a_queue_with_a_quota_and_a_status_and_then_writes_nothing_more() -> None:
@@ -157,7 +118,7 @@ async def test_gated_pods_are_let_go_as_their_events_come_and_no_more_than_fit()
         assert left() == [f"p{number}" for number in range(32, 40)]
         api.remove(PODS, "batch", "p00")
         await until(lambda: len(left()) == 7, "the next one")
-        assert made.operator.metrics.registry.get_sample_value("fairburst_queue_ungate_seconds_count") == 33
+        assert value(made.operator.metrics, "fairburst_queue_ungate_seconds_count") == 33
         await made.end()
 
 
@@ -208,7 +169,7 @@ async def test_an_error_in_one_task_restarts_that_task_and_rounds_go_on(monkeypa
         api.put(THROUGHPUT, stored_queue("ThroughputQueue", "batch", "queue"))
         await until(lambda: ("batch", "fairburst") in api.objects[QUOTAS], "a quota")
         await until(lambda: rounds(made.operator) > before, "the end of the round that wrote it")
-        assert made.operator.metrics.registry.get_sample_value("fairburst_task_restarts_total", {"task": "evictions"}) == 1
+        assert value(made.operator.metrics, "fairburst_task_restarts_total", task="evictions") == 1
         await made.end()
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fairburst.config import parse_config
 from fairburst.kube.process import Operator, election_of
-from tests.kube.test_process import LATENCY, NAMESPACES, QUOTAS, THROUGHPUT, Running, fake_cluster, rounds, until
 from tests.support.fake_api import FakeApi
+from tests.support.measured import value
 from tests.support.objects import latency_spec, stored_queue
+from tests.support.operators import LATENCY, NAMESPACES, QUOTAS, THROUGHPUT, Running, fake_cluster, rounds, under_way
+from tests.support.tasks import until
 
 LEASES = "/apis/coordination.k8s.io/v1/leases"
 # Long enough for a machine that is busy with something else: the Lease is never lost by accident here.
@@ -31,19 +32,12 @@ def cluster_with_leases() -> FakeApi:
 async def replica(api: FakeApi, identity: str) -> AsyncIterator[Running]:
     async with api.client() as client, api.client() as lease_client:
         client.fence = election = election_of(CONFIG, lease_client, identity)
-        stop = asyncio.Event()
-        operator = Operator(CONFIG, client, election)
-        made = Running(operator, asyncio.create_task(operator.run(stop)), stop)
-        try:
+        async with under_way(Operator(CONFIG, client, election)) as made:
             yield made
-        finally:
-            made.task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await made.task
 
 
 def leads(made: Running) -> bool:
-    return made.operator.metrics.registry.get_sample_value("fairburst_leader") == 1.0
+    return value(made.operator.metrics, "fairburst_leader") == 1.0
 
 
 def series(made: Running) -> set[str]:

@@ -214,7 +214,7 @@ def test_a_settled_cluster_with_waiting_jobs_gets_no_writes() -> None:
     for _ in range(20):
         plan = world.plan()
         assert (plan.quota_writes, plan.statuses, plan.events, plan.starts, plan.resyncs) == ([], [], [], [], [])
-        world.after(max(0.05, min(plan.due, world.now + 10.0) - world.now))
+        world.after_due(plan)
 
 
 def test_only_our_note_on_a_suspended_job_means_held() -> None:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 from aiohttp import web
@@ -20,6 +20,7 @@ from fairburst.kube.api.auth import Credentials
 from fairburst.kube.api.client import ApiClient
 
 JsonObject = dict[str, Any]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def status(code: int, reason: str, message: str = "as the test asked") -> JsonObject:
@@ -176,6 +177,10 @@ class FakeApi:
         self._slow = ""
         self._unheld.set()
 
+    def written(self) -> list[tuple[str, str]]:
+        """Method and path of each request that was no read."""
+        return [(method, path) for method, path, _ in self.requests if method != "GET"]
+
     # How it answers -----------------------------------------------------------------------------------------------
 
     def _tick(self) -> str:
@@ -317,6 +322,24 @@ class FakeApi:
         if body["metadata"].get("resourceVersion") not in {None, old["metadata"]["resourceVersion"]}:
             return web.json_response(status(409, "Conflict", old["metadata"]["name"]), status=409)
         return web.json_response(self.put(collection, {**body, "metadata": {**old["metadata"], **body["metadata"]}}))
+
+
+class Server:
+    """A server that answers every request by one handler."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+
+    async def __aenter__(self) -> str:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._handler)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._runner.cleanup()
 
 
 def merge_patch(target: JsonObject, patch: JsonObject) -> JsonObject:

@@ -214,6 +214,18 @@ class World:
         self.take(plan)
         return plan
 
+    def settle(self, seconds: float = 30.0) -> list[RoundPlan]:
+        """Rounds as the loop would run them, until all that was deferred has been written."""
+        until, plans = self.now + seconds, list[RoundPlan]()
+        while self.now < until:
+            plans.append(self.round())
+            self.after_due(plans[-1])
+        return plans
+
+    def after_due(self, plan: RoundPlan) -> None:
+        """Let time pass until the next round is due, at most ten seconds."""
+        self.after(max(0.05, min(plan.due, self.now + 10.0) - self.now))
+
     def plan(self) -> RoundPlan:
         """One round without its writes."""
         return self.engine.round(self.view, self.wall, self.now)
