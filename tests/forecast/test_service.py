@@ -23,7 +23,7 @@ TQ, LQ = "ThroughputQueue", "LatencyQueue"
 
 @dataclass
 class AskedForecaster:
-    """A world of 64 cpu, and a forecaster that is asked about it. ended: runs that it has not been told."""
+    """A world of 64 cpu, and a forecaster that is asked about it. `ended`: runs that it has not been told of."""
 
     world: World = field(default_factory=World)
     service: Service = field(default_factory=Service)
@@ -36,14 +36,14 @@ class AskedForecaster:
         self.world.controller("Job", None, made)
 
     def run(self, where: str, owner: str, pods: int, ago: float = 0.0) -> None:
-        """Pods of a Job run since so many seconds."""
+        """Add pods of a Job that have run for `ago` seconds."""
         for number in range(pods):
             made = pod(where, f"{owner}-{number}", requesting("1", "1Gi"), owner=("Job", owner), node="node-0", phase="Running")
             made.metadata.creation_timestamp = made.status.start_time = stamp(self.world.wall - ago)
             self.world.put(made)
 
     def end(self, where: str, owner: str, pods: int, seconds: float) -> None:
-        """Pods of a Job have ended that ran for so long."""
+        """Record pods of a Job that ended after running for so long."""
         wall = self.world.wall
         self.ended += [Run(where, owner, owner, pods, wall - seconds, wall) for _ in range(pods)]
 
@@ -282,7 +282,7 @@ def test_what_it_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bytes_of_a_cluster_of_many_terabytes_can_be_counted() -> None:
-    """The same work on nodes with a hundred thousand times the memory, of which the work asks for as much more."""
+    """The same work on nodes with a hundred thousand times the memory, and the work requests that much more."""
     found = []
     for memory in ("1Gi", "100000Gi"):
         site = AskedForecaster(World("", nodes=0))

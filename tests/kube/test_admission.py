@@ -1,4 +1,4 @@
-"""The webhook's patches and its server; that the policies write the same is tested in tests/t1/test_webhook.py."""
+"""The webhook's patches and its server. tests/t1/test_webhook.py tests that the policies write the same."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Patch = list[dict[str, Any]]
 
 
 def values(patch: Patch) -> dict[str, Any]:
-    """What a patch adds, by the last part of its path."""
+    """Return the values that a patch adds, by the last part of their path."""
     return {one["path"].rpartition("/")[2]: one.get("value") for one in patch}
 
 
@@ -207,7 +207,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Served:
-    """A running server, and what one may ask it."""
+    """A running server, and requests to it."""
 
     def __init__(self, folder: Path, server_name: str = "") -> None:
         webhook = {"enabled": True, "host": "127.0.0.1", "port": 0, "certificates": str(folder), "serverName": server_name}

@@ -1,4 +1,4 @@
-"""Sending a round's writes to a server: each on its own, in order, and what is answered goes into the caches."""
+"""Sending a round's writes to a server: each by itself, in order, with the answers put into the caches."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class AppliedWorld(Measured):
 
 @pytest.fixture
 async def site() -> AsyncIterator[AppliedWorld]:
-    """A batch queue with a Job of which nothing runs yet, and a latency queue."""
+    """A batch queue with a Job that has no running pods, and a latency queue."""
     world = World("smallJobs: {enabled: false}")  # one quota a namespace is enough to look at
     world.queue("ThroughputQueue", "batch")
     world.controller("Job", None, job("batch", "work", 4))

@@ -1,4 +1,4 @@
-"""`fairburst doctor`: each fault of an installation is found and named, with what mends it; a sound one is called so."""
+"""`fairburst doctor`: it names each fault of an installation and its remedy, and calls a sound installation sound."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS = {
 
 
 class Installation:
-    """What an API server answers for a sound installation, by path; a test changes an answer."""
+    """The API server's answers for a sound installation, by path. A test changes an answer."""
 
     def __init__(self, config: Config) -> None:
         world = World(config)

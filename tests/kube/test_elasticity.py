@@ -1,4 +1,4 @@
-"""Elastic queues through whole rounds: Jobs are sized by what slots are worth, given back, left alone, and told about. No I/O."""
+"""Elastic queues through whole rounds: Jobs are sized by the value of slots, within their bounds. No I/O."""
 
 from __future__ import annotations
 

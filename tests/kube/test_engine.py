@@ -1,4 +1,4 @@
-"""Rounds on a hand-built view of the cluster: what is written, when nothing is, and who is left alone. No I/O."""
+"""Rounds on a hand-built view of the cluster: their writes, and when they write nothing. No I/O."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_job_that_requests_more_than_a_quantity_can_hold_stops_no_round(parall
 
 
 def test_a_pod_that_fits_no_node_does_not_lift_its_quota_beyond_a_nodes_worth() -> None:
-    """Else a tenant would get any quota by wanting one absurd pod, and use it for small ones."""
+    """Otherwise a tenant could ask for one absurd pod to get any quota, and use it for small ones."""
     world = World()  # 2 nodes of 32 cpu, 32 Gi
     batch(world, "greedy", pods=2, wanted=4)
     world.controller("Job", None, job("greedy", "absurd", 1, requesting("500", "500Gi")))
@@ -116,7 +116,7 @@ def test_a_round_that_plans_no_statuses_words_no_decision(monkeypatch: pytest.Mo
 
 
 def test_a_pod_that_names_its_own_node_takes_no_more_than_that_node() -> None:
-    """Half a second of a pod of a million cpu took a hard queue's class for ten minutes: the committed capacity was zero so long."""
+    """A pod of a million cpu once took a hard queue's class for ten minutes: the committed capacity was zero for so long."""
     world = World(nodes=4)
     world.queue(LQ, "burst", spec=latency_spec(cpu="64"))
     world.round()

@@ -1,4 +1,4 @@
-"""Sending evictions: one request a pod through the Eviction API, an Event afterwards, and what is refused is told back. And the memory."""
+"""Sending evictions: one request a pod through the Eviction API, an Event afterwards, refusals reported back. And the memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MADE_ROOM = {f"w{number}": 5.0 for number in range(4)}
 
 
 class EvictionApi(FakeApi):
-    """Also takes evictions, by pod name; `refusing` answers with what it says for a pod."""
+    """Also takes evictions, by pod name; `refusing` has the answers for pods that are not evicted."""
 
     def __init__(self) -> None:
         super().__init__(EVENTS, MAPS)

@@ -28,7 +28,7 @@ BURST = ExpectedBurst("burst/queue", {"cpu": 8.0, "memory": 8 * GI}, {"cpu": 2.0
 
 
 class OccupiedNodes:
-    """Nodes of 8 cpu with what is bound to them."""
+    """Nodes of 8 cpu with the pods that are bound to them."""
 
     def __init__(self, nodes: int = 4, selector: dict[str, str] | None = None) -> None:
         self.pods = PodIndex(RESOURCES)
@@ -59,7 +59,7 @@ class OccupiedNodes:
 
 
 def question(namespace: str, *names: str, priority_class: str | None = None) -> bytes:
-    """What kube-scheduler sends."""
+    """Return a request as kube-scheduler sends it."""
     body = {"metadata": {"name": "p", "namespace": namespace}, "spec": {"containers": []}}
     given = CLASSES.get(namespace) if priority_class is None else priority_class
     body["spec"] |= {"priorityClassName": given} if given else {}  # type: ignore[operator]

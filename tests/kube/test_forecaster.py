@@ -1,4 +1,4 @@
-"""The operator's side of the forecaster: when it asks, what it does with answers, and what happens when the process fails."""
+"""The operator's side of the forecaster: its questions, its use of the answers, and failures of the process."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def site(command: Sequence[str], config: str = ""):  # type: ignore[no-unt
 
 
 def children() -> set[int]:
-    """Processes that this one has started and that have not ended."""
+    """Return the running processes that this one has started."""
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -65,7 +65,7 @@ async def test_a_deletion_lost_in_a_gap_is_reported_after_the_relist() -> None:
             api.compact()
             await until(lambda: names(informer) == {"stays"}, "deletion noticed")
             assert mirror.events[-1] == ("DELETED", "goes")
-            # What did not change is not reported again.
+            # Unchanged objects are not reported again.
             assert mirror.events.count(("MODIFIED", "stays")) == 0
 
 
@@ -181,7 +181,7 @@ steps = st.one_of(
 
 
 class TestConvergence:
-    """Whatever events, disconnects, 410s, errors and lost deletions: at quiescence the store is the server's truth."""
+    """After any events, disconnects, 410s, errors and lost deletions the store settles at the server's truth."""
 
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.lists(steps, max_size=25), st.integers(1, 4))
@@ -239,7 +239,7 @@ async def test_a_kind_that_is_not_served_is_known_to_be_empty_and_found_once_som
 
 
 async def test_a_watch_that_is_taken_up_again_is_contact_although_nothing_happens() -> None:
-    """After an outage quiet collections said nothing for up to a minute, and the process looked stuck."""
+    """Quiet collections send nothing for up to a minute after an outage, and the process would look stuck."""
     async with FakeApi(PODS) as api:
         api.put(PODS, pod("a"))
         async with running(api) as (informer, _, _):
@@ -252,7 +252,7 @@ async def test_a_watch_that_is_taken_up_again_is_contact_although_nothing_happen
 
 
 def test_informers_that_fell_silent_together_are_no_reason_to_restart() -> None:
-    """Quiet collections hear a bookmark a minute: in an outage of three minutes they were silent for too long before the others were."""
+    """Quiet collections get a bookmark a minute, so in an outage of three minutes they are silent for too long before the others are."""
     informers = [Informer(None, f"/{number}", Pod, lambda: None) for number in range(3)]  # type: ignore[arg-type]
     now = time.monotonic()
     for informer, ago in zip(informers, (600.0, 640.0, 665.0), strict=True):

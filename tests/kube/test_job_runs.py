@@ -1,4 +1,4 @@
-"""What is seen of the runs of Jobs: sizes, durations, progress, and which finished run may teach a curve."""
+"""Observed runs of Jobs: sizes, durations, progress, and which finished run may teach a curve."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JOB = job("batch", "job")
 
 
 class Watch:
-    """Feeds what a watch would tell of a Job's pods."""
+    """Feeds a Job's pods as a watch would."""
 
     def __init__(self) -> None:
         self.runs = JobRuns()

@@ -1,4 +1,4 @@
-"""The Lease: who may write is decided by plain numbers, and on a server one replica takes over from another."""
+"""The Lease: plain numbers decide which replica may write, and on a server one replica takes over from another."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class TestKeeping:
         assert made.claim(106.0) is not None
 
     def test_the_wall_clock_does_not_matter(self) -> None:
-        """Whatever the holder writes as time, it is the change that counts."""
+        """A change of the time counts, not its value."""
         made = standby(100.0)
         for number, renewed in enumerate(("2099-01-01", "1970-01-01", "nonsense")):
             made.read(replace(held_by("them", str(8 + number)), renewed=renewed), 101.0 + number)

@@ -27,7 +27,7 @@ class Request:
 
 class Replicas(RuleBasedStateMachine):
     """Three replicas and a server that compares and swaps. Requests are delayed, lost before or after they are served, or served long
-    after they were given up; processes freeze; clocks have nothing in common; somebody edits or deletes the Lease by hand."""
+    after they were given up; processes freeze; clocks have nothing in common; the Lease is edited or deleted by hand."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Replicas(RuleBasedStateMachine):
         self.pending[number] = Request(claim, self.clock(number))
 
     def execute(self, request: Request) -> None:
-        """What the server does: compare the version, then store."""
+        """Compare the version, then store, as the server does."""
         claim = request.claim
         request.served = True
         if claim is not None:
@@ -98,7 +98,7 @@ class Replicas(RuleBasedStateMachine):
             self.took_over(number, request.sent_at - self.skew[number])
 
     def took_over(self, number: int, since: float) -> None:
-        """What others may still have under way has had its time on the server before we asked."""
+        """Writes that others may still have in flight have had their time on the server before we asked."""
         for other in range(3):
             ended = self.replicas[other].writes_until - self.skew[other]
             if other != number and ended > -math.inf:
@@ -119,7 +119,7 @@ class Replicas(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.001, 0.4, 1.0, 2.0, 3.0, 5.0, 8.0]), number=st.integers(0, 2), answers=st.booleans())
     def wait(self, seconds: float, number: int, answers: bool) -> None:
-        """Time passes, and one replica goes on first: with the answer that has long been there, or with a turn."""
+        """Time passes, and one replica continues first: with an answer that came long ago, or with a turn."""
         self.now += seconds
         if answers:
             self.answer(number)
@@ -135,13 +135,13 @@ class Replicas(RuleBasedStateMachine):
     @precondition(lambda self: not self.deleted and all(replica._last is not None for replica in self.replicas))
     @rule()
     def delete(self) -> None:
-        """By hand, once, while all know that somebody held it. (A process that is started in this very moment knows nothing.)"""
+        """By hand, once, while all know that it was held. (A process that starts in this moment knows nothing.)"""
         self.deleted = True
         self.store(None)
 
     @rule(numbers=st.lists(st.integers(0, 2), min_size=1, max_size=3))
     def visit(self, numbers: list[int]) -> None:
-        """What a healthy network does in a moment: whole turns, a look and a write where they are due."""
+        """Whole turns in a moment, as on a healthy network: a look and a write where they are due."""
         for number in numbers:
             for _ in range(2):
                 self.turn(number)
@@ -150,7 +150,7 @@ class Replicas(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 2))
     def restart(self, number: int) -> None:
-        """Asked to stop, it releases the Lease and comes back as somebody new, who looks before anything else."""
+        """Asked to stop, it releases the Lease and comes back under another name, and looks before anything else."""
         if self.pending[number] is not None or self.stored is None:
             return
         record = self.replicas[number].resign()

@@ -1,4 +1,4 @@
-"""Which namespaces a round manages: with and without a queue, in Observe mode, and where people change what was written. No I/O."""
+"""Managed namespaces in rounds: with and without a queue, in Observe mode, and after edits by hand. No I/O."""
 
 from __future__ import annotations
 

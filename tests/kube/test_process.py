@@ -55,7 +55,7 @@ async def test_it_answers_a_queue_with_a_quota_and_a_status_and_then_writes_noth
 async def test_it_ends_when_told_to_even_before_the_api_server_has_answered() -> None:
     api = fake_cluster()
     async with api:
-        pass  # its port is known, and nobody listens there any more
+        pass  # its port is known, and no process listens there
     async with running(api) as made:
         await asyncio.sleep(0.2)
         assert not made.task.done()
@@ -123,7 +123,7 @@ async def test_gated_pods_are_let_go_as_their_events_come_and_no_more_than_fit()
 
 
 async def test_what_a_patch_was_answered_with_brings_no_deleted_pod_back() -> None:
-    """The answer may be read after the event of the deletion, and nobody would tell of that again."""
+    """The answer may be read after the event of the deletion, which is not sent again."""
     async with fake_cluster() as api, running(api) as made:
         await until(lambda: rounds(made.operator), "the first round")
         answer = msgspec.convert(api.put(PODS, gated_pod("gone")), Pod)
@@ -136,7 +136,7 @@ async def test_what_a_patch_was_answered_with_brings_no_deleted_pod_back() -> No
 
 
 async def test_what_was_decided_is_told_before_it_ends() -> None:
-    """A slow API server: the status, beside which the round went on, is answered before the process is gone."""
+    """A slow API server: the status, for which the round did not wait, is answered before the process is gone."""
     async with fake_cluster() as api, running(api) as made:
         await until(lambda: rounds(made.operator), "the first round")
         api.hold("/status")

@@ -1,4 +1,4 @@
-"""Which queue governs which namespace, and with which spec."""
+"""The governing queue of each namespace, and its spec in force."""
 
 from __future__ import annotations
 

@@ -4,35 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from fairburst.kube.api.objects import Job, Pod
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.quantity import parse_quantity
-from tests.support.objects import GI, World, job, latency_spec, pod, pod_spec, requesting
+from tests.support.objects import GI, World, job, latency_spec, pod, requesting
+from tests.support.sized_work import OFF, ON, sized_job, sized_pod
 
 TQ, LQ = "ThroughputQueue", "LatencyQueue"
-ON = "smallJobs: {enabled: true}"
-OFF = "smallJobs: {enabled: false}"
 PARTS = ("fairburst-small", "fairburst-large")
-
-
-def sized_job(namespace: str, name: str, pods: int, size: str | None, **spec: Any) -> Job:
-    """A Job as the API server stores it: with its size in the template."""
-    template = {"metadata": {"labels": {SIZE_LABEL: size}} if size else {}, "spec": pod_spec()}
-    metadata = {"namespace": namespace, "name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
-    return msgspec.convert({"metadata": metadata, "spec": {"parallelism": pods, "template": template, **spec}}, Job)
-
-
-def sized_pod(namespace: str, number: int, owner: str, size: str, *, running: bool = True, started: int = 0, **metadata: Any) -> Pod:
-    """A pod of that Job with the class of its size; if it runs, since `started` seconds after the beginning."""
-    stored = pod(namespace, f"{owner}-{number}", owner=("Job", owner), node=f"node-{number % 2}" if running else "", **metadata)
-    stored.spec.priority_class_name = f"fairburst-{size}"
-    if running:
-        stored.status.phase, stored.status.start_time = "Running", f"2026-01-01T00:00:{started:02d}Z"
-    return stored
 
 
 def submit(world: World, namespace: str, name: str, pods: int, size: str, running: int = 0) -> None:
@@ -169,7 +150,7 @@ def test_an_operator_without_a_reserve_removes_what_an_earlier_one_left() -> Non
 
 
 def test_without_a_reserve_nothing_is_different_from_what_it_was() -> None:
-    """Off is the absence of every part: no jobs in the snapshot, no small level, no quota by class, no field in the status."""
+    """Off means that every part is absent: no jobs in the snapshot, no small level, no quota by class, no field in the status."""
     world = World(OFF)
     batch(world)
     submit(world, "batch", "small", 4, "small", running=2)
@@ -276,7 +257,7 @@ def test_a_job_that_asks_for_more_than_any_cluster_has_stops_no_round(requests: 
 
 
 def test_a_queue_of_which_no_job_is_labelled_still_runs() -> None:
-    """Jobs from before the policy: their pods have the large class, and counted so from the first on."""
+    """Jobs that are older than the policy: their pods have the large class and count as large from the first."""
     world = World(ON)
     world.queue(TQ, "batch")
     world.controller("Job", None, job("batch", "old", 5, requesting()))

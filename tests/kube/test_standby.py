@@ -1,4 +1,4 @@
-"""Two operators on one server without admission, quota or controllers: one writes, the other is warm and takes over what is remembered."""
+"""Two operators on one server without admission, quota or controllers: one writes, the other is warm and takes over with its memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def leads(made: Running) -> bool:
 
 
 def series(made: Running) -> set[str]:
-    """Names of the metrics that say something of a queue."""
+    """Return the names of the metrics about a queue."""
     found = made.operator.metrics.registry.collect()
     return {sample.name for family in found for sample in family.samples if "queue" in sample.labels}
 
@@ -76,7 +76,7 @@ async def test_one_writes_the_other_is_ready_and_takes_over_with_what_was_promis
 
 
 async def test_whoever_loses_the_lease_stops_and_begins_anew_from_what_is_on_the_cluster() -> None:
-    """What it believed before is worth nothing: somebody else has led, and here somebody else has granted a class."""
+    """Its earlier decisions count for nothing: another replica has led since, and here another has granted a class."""
     async with cluster_with_leases() as api, replica(api, "first") as first:
         api.put(LATENCY, stored_queue("LatencyQueue", "batch", "bursts", latency_spec(cpu="8")))
         await until(lambda: "status" in api.objects[LATENCY]["batch", "bursts"], "a status", 60.0)

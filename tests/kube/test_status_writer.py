@@ -1,4 +1,4 @@
-"""Telling users beside the rounds: one write an object at a time, the latest status wins, events after it, and what a round waits for."""
+"""Statuses and Events written concurrently with the rounds: one write an object at a time, the latest status wins, Events follow it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATHS = {"LatencyQueue": LATENCY, "ThroughputQueue": THROUGHPUT}
 
 
 class PublishedStatuses(Measured):
-    """A fake server that holds the queues of a world, and a status_writer at work."""
+    """A fake server that holds the queues of a world, and a StatusWriter at work."""
 
     def __init__(self, api: FakeApi, client: ApiClient, queues: int = 0) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class PublishedStatuses(Measured):
         self.status_writer = StatusWriter(client, "default", self.metrics, self.world.engine, self.queues, on_failure=self.fail)
 
     def plan(self) -> RoundPlan:
-        """A round over the queues as they are stored now, two seconds after the last."""
+        """Run a round over the queues as they are stored now, two seconds after the last."""
         self.world.queues = {key: obj for key in self.world.queues if (obj := self.queues.stored(key)) is not None}
         self.world.after(2.0)
         return self.world.plan()
@@ -102,7 +102,7 @@ async def test_a_round_waits_for_a_status_that_admission_goes_by_and_for_no_othe
 
 
 def changed(site: PublishedStatuses) -> RoundPlan:
-    """The plan after a Job that nothing is decided about but its figures, once they may be written again."""
+    """Return the plan after a new Job that changes only figures, once these may be written again."""
     site.world.controller("Job", None, job("batch", f"work-{site.world.now:g}", 4))
     site.world.after(20.0)
     plan = site.plan()

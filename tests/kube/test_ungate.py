@@ -1,4 +1,4 @@
-"""Sending the ungate_planner's choice: one patch a pod, urgent ones first, and what is refused is chosen anew."""
+"""Sending the UngatePlanner's choice: one patch a pod, urgent ones first, and refused pods are chosen again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLENTY = 10**9
 
 
 class GatedPods(Measured):
-    """A fake server with gated pods, a ungate_planner that knows them, and an ungater at work."""
+    """A fake server with gated pods, an UngatePlanner that knows them, and an ungater at work."""
 
     def __init__(self, api: FakeApi, client: ApiClient) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class GatedPods(Measured):
         self.gates.pod_changed(None, pod)
 
     def send(self, **ranks: int) -> int:
-        """A round in which every pod fits; namespaces by how urgent they are."""
+        """Run a round in which every pod fits. `ranks`: urgency by namespace."""
         levels = {namespace: GateLevel((rank, 0), (PLENTY,)) for namespace, rank in ranks.items()}
         chosen, _ = self.gates.plan(levels, (), self.index, now=asyncio.get_running_loop().time())
         self.ungater.send(chosen, since=asyncio.get_running_loop().time())

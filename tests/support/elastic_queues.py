@@ -52,7 +52,7 @@ def present(world: World, made: Job) -> Job:
 
 
 def resize(world: World, made: Job, parallelism: int, annotations: dict[str, str | None] | None = None) -> None:
-    """What a patch makes of a Job."""
+    """Change a Job as a patch would."""
     old = present(world, made)
     new = msgspec.convert(msgspec.to_builtins(old), Job)
     new.spec.parallelism = parallelism

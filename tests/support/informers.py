@@ -21,7 +21,7 @@ def pod(name: str, namespace: str = "a", **status: Any) -> dict[str, Any]:
 
 
 class Mirror:
-    """A second store kept only by the reported events; differs from the first if an event is missing or wrong."""
+    """A second store that follows only the reported events. It differs from the first if an event is missing or wrong."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], Pod] = {}
