@@ -1,4 +1,4 @@
-"""Pods and Jobs as tenants make them, for whatever sets their priority: the policies of the API server, or the webhook on it or alone."""
+"""Pods and Jobs as tenants make them, for all that sets their priority: the policies of the API server, and the webhook."""
 
 from __future__ import annotations
 
