@@ -31,7 +31,7 @@ LATENCY_SPEC = {
 
 @pytest.fixture(scope="module")
 def own_cluster(fresh_cluster: Callable[..., Cluster]) -> Cluster:
-    """A control plane that may be restarted without harm to other tests."""
+    """A control plane of this module, which restarts it."""
     cluster = fresh_cluster(nodes=2)
     cluster.kubectl("apply", "-f", str(ROOT / "crds"))
     for plural in ("latencyqueues", "throughputqueues"):
@@ -74,7 +74,7 @@ def pod(name: str) -> dict[str, Any]:
 
 
 async def restart(cluster: Cluster, while_down: Callable[[], None] = lambda: None) -> None:
-    """Stop the API server, hard, and start it again; `while_down` is called when no connection is left."""
+    """Kill the API server and start it again. `while_down` is called once no connection is left."""
     await asyncio.to_thread(cluster.stop, "kube-apiserver", kill=True)
     await asyncio.sleep(1.0)
     while_down()

@@ -54,7 +54,7 @@ def governed(installed: Cluster, namespace: Callable[..., str]) -> Callable[[dic
 
 
 def stored(cluster: Cluster, namespace: str, *jobs: dict[str, Any], dry_run: bool = True) -> Any:
-    """What the API server makes of Jobs: the object, or a list of them."""
+    """Return Jobs as the API server would store them: the object, or a list of several."""
     items = []
     for number, one in enumerate(jobs):
         item = copy.deepcopy(one)
@@ -68,13 +68,13 @@ def stored(cluster: Cluster, namespace: str, *jobs: dict[str, Any], dry_run: boo
 
 
 def labels(job: dict[str, Any]) -> set[str]:
-    """Every value of the size label in the Job and in its template."""
+    """Return every value of the size label in the Job and in its template."""
     places = (job["metadata"], job["spec"]["template"]["metadata"])
     return {place["labels"][SIZE_LABEL] for place in places if SIZE_LABEL in place.get("labels", {})}
 
 
 def of_both(job: dict[str, Any]) -> tuple[str | None, str | None]:
-    """The label of the Job and that of its template."""
+    """Return the label of the Job and that of its template."""
     places = (job["metadata"], job["spec"]["template"]["metadata"])
     own, template = (place.get("labels", {}).get(SIZE_LABEL) for place in places)
     return own, template

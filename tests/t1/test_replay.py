@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 @dataclass(frozen=True)
 class Run:
-    """What was planned and what happened. `started`: seconds since the epoch."""
+    """The plan and its record. `started`: seconds since the epoch."""
 
     planned: Sequence[LatencyPlan]
     started: float

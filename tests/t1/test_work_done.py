@@ -1,4 +1,4 @@
-"""A cluster with fairburst does as much work as one without: the same Jobs, one after the other on a control plane of its own each.
+"""A cluster with fairburst does as much work as one without: the same Jobs, on one new control plane after the other.
 
 Small, so that it can be run anywhere; the figures for more sizes come from `python -m benchmarks.scale`.
 """
