@@ -26,7 +26,7 @@ from tests.support.tasks import running, until
 
 TQ = "ThroughputQueue"
 REAL = (sys.executable, "-m", "fairburst.forecast")
-# Answers each question at once: what it asks for starts in 40 to 90 s.
+# Answers each question at once: its objects start in 40 to 90 s.
 QUICK = """
 import json, sys
 for line in sys.stdin:

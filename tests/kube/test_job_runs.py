@@ -81,7 +81,7 @@ def test_a_run_that_was_not_watched_from_its_start_teaches_nothing() -> None:
     listed.end("p0")
     assert listed.runs.finished(JOB, listed.now) is None
     late.start("p1")
-    late.pods["p0"] = phase("p0", "Running")  # ran before anybody looked
+    late.pods["p0"] = phase("p0", "Running")  # ran before the first look
     late.now += 10.0
     late.end("p0", "p1")
     assert late.runs.finished(JOB, late.now) is None

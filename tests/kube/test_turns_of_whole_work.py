@@ -194,6 +194,6 @@ def test_work_that_needs_every_place_gets_the_last_ones_though_the_scheduler_pre
     found = Contest(PLACES, 120.0, 1, rivals_first=True)
     found.run(20.0)
     assert found.seconds_to_run
-    longest = 2 * TASK_SECONDS + 5 * STEP_SECONDS  # until what ran, and what was created before, has ended
+    longest = 2 * TASK_SECONDS + 5 * STEP_SECONDS  # until the earlier pods have ended
     assert max(found.seconds_to_run) <= longest
     assert all(found.world.now - since <= longest for since in found.incomplete.values())

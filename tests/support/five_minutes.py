@@ -30,12 +30,12 @@ WITHIN = 0.02  # of capacity
 
 # Sporadic: 160 cpu for 20 s at most every 40 s: 3,200 of 640 x 40 / 6 = 4,266 cpu-seconds.
 SERVING = {"resources": {"cpu": "160", "memory": "320Gi"}, "durationSeconds": 20}
-# Periodic: 520 cpu beside 160 is more than there are, so no hard promise; 520 x 20 of 640 x 100 / 6 = 10,666 cpu-seconds.
+# Periodic: 520 cpu and 160 exceed the capacity, so no hard promise; 520 x 20 of 640 x 100 / 6 = 10,666 cpu-seconds.
 REPORTS = {"resources": {"cpu": "520", "memory": "1040Gi"}, "durationSeconds": 20}
 REPORTS_PERIOD, REPORTS_FIRST = 100, 30.0
 WEIGHTS = {"steady": 1, "heavy": 2, "evening": 1}
-# Who comes first to an empty cluster holds all of it until its first tasks end. `steady` comes first, and by so much that its tasks are
-# surely bound: with a second between them, how fast the machine bound pods decided over 4 points of either share.
+# The first queue on an empty cluster holds all of it until its first tasks end. `steady` comes first, and by so much that its tasks are
+# surely bound: with only a second between them, the machine's speed of binding would decide over 4 points of either share.
 HEAVY_FIRST = 11.0
 
 Classes = tuple[GuaranteeClass | None, ...]

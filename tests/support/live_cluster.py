@@ -14,9 +14,11 @@ from typing import Any
 import yaml
 
 from e2e.cluster import Cluster, ClusterError
-from e2e.harness import OperatorProcess
+from e2e.harness import CRDS, OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, Answer, NotInTimeError, until
+from fairburst.config import Config
 from fairburst.kube.api.client import ApiClient
+from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
 from fairburst.kube.names import QUOTA_NAME
 from fairburst.quantity import parse_quantity
 from tests.support import work
@@ -200,6 +202,14 @@ class OperatedCluster(LiveCluster):
         command = [sys.executable, "-m", "fairburst", "uninstall", "--config", str(config)]
         printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
         return sorted(line for line in printed.splitlines() if line.startswith("released"))
+
+
+def install(cluster: Cluster, config: Config, user: str = "fairburst") -> list[JsonObject]:
+    """Apply all objects of an installation, without an operator. Return them once the queue kinds are served."""
+    manifests = all_manifests(config, Subject(user=user))
+    cluster.kubectl("apply", "-f", "-", input=to_yaml(manifests))
+    cluster.kubectl("wait", "--for=condition=Established", *CRDS, "--timeout=60s", timeout=70)
+    return manifests
 
 
 async def burst_at_once(cluster: Cluster, where: str, pods: Sequence[JsonObject]) -> None:

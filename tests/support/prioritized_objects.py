@@ -53,7 +53,7 @@ def job(metadata: JsonObject | None = None, template: JsonObject | None = None, 
     return body
 
 
-# Rules about failed pods with which a Job comes, and those that it is given.
+# A Job's rules about failed pods as submitted, and as stored.
 OWN_RULES = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}
 IGNORED = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
 

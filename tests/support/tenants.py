@@ -100,7 +100,7 @@ class TenantCluster(LiveCluster):
             lambda: landlord.patch("namespace", BATCH, "", {"metadata": {"labels": {MANAGED_LABEL: "no"}}}),
         )
         refused = [refusal(probe) for probe in probes]
-        if not all(refused):  # not yet: take back what went through
+        if not all(refused):  # not yet: undo the probes that were accepted
             self.patch("thrq", "queue", BATCH, {"spec": {"weight": 1}})
             self.admin("label", "namespace", BATCH, f"{MANAGED_LABEL}=true", "--overwrite")
             self.admin("delete", "resourcequota", "fairburst-small", "-n", BATCH, "--ignore-not-found")

@@ -19,7 +19,7 @@ from tests.support.queues import queue, schedule, scheduled
 from tests.support.work import namespace, pod, pod_spec
 
 NODES = 4  # of 32 cpu, 64 Gi
-PUT_BACK_SECONDS = 9.0  # less than the 10 s after which a round comes by itself: an event brought it
+PUT_BACK_SECONDS = 9.0  # less than the 10 s between rounds without events
 JsonObject = dict[str, Any]
 QUOTA = ("resourcequota", QUOTA_NAME)
 BURST = latency_spec("8", 20, 120)

@@ -254,7 +254,7 @@ class TestLife:
             )
             assert job.returncode == 0, job.stderr
             assert f"deleted resourcequotas {queue}/fairburst" in job.stdout
-            cluster.kubectl("annotate", pod, "-n", home, "run-seconds=0s")  # the played pod has succeeded
+            cluster.kubectl("annotate", pod, "-n", home, "run-seconds=0s")  # the simulated pod has succeeded
             said, _ = process.communicate(timeout=90)
         finally:
             process.kill()

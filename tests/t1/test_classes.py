@@ -15,7 +15,7 @@ from tests.support.queues import queue
 from tests.support.work import namespace
 
 HEAD_ROOM_PERCENT = 10
-CPU, MEMORY_GI = 640 * 0.9, 1280 * 0.9  # what rates are declared against: capacity after head-room
+CPU, MEMORY_GI = 640 * 0.9, 1280 * 0.9  # capacity after head-room, to which the declared rates relate
 ON_SECONDS = 27
 
 

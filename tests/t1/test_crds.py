@@ -11,11 +11,10 @@ import pytest
 
 from e2e.cluster import Cluster, ClusterError
 from fairburst.config import parse_config
-from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
 from fairburst.kube.install.mutating_policies import policies
 from fairburst.kube.names import MANAGED_LABEL
 from fairburst.kube.queues.objects import InvalidQueueError, parse_queue, parse_status, to_status
-from tests.support.live_cluster import LiveCluster, refusal
+from tests.support.live_cluster import LiveCluster, install, refusal
 from tests.support.prioritized_objects import namespace_labels
 from tests.support.queue_specs import BAD, BAD_THROUGHPUT, GOOD, LATENCY_SPEC, POOL, THROUGHPUT_SPEC
 from tests.support.queues import changed, full_status, queue, schedule, scheduled
@@ -28,9 +27,7 @@ OPERATOR = "crds-test-operator"
 def installed(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with everything of `fairburst manifests` in it, for a pool with a node selector."""
     config = parse_config(f"pool: {{name: {POOL}, nodeSelector: {{kubernetes.io/os: linux}}}}")
-    cluster.kubectl("apply", "-f", "-", input=to_yaml(all_manifests(config, Subject(user=OPERATOR))))
-    for plural in ("latencyqueues", "throughputqueues"):
-        cluster.kubectl("wait", "--for=condition=Established", f"crd/{plural}.fairburst.dev", "--timeout=60s", timeout=70)
+    install(cluster, config, OPERATOR)
     yield cluster
     for manifest in policies(config):
         cluster.kubectl("delete", manifest["kind"], manifest["metadata"]["name"], "--ignore-not-found")
@@ -165,7 +162,7 @@ def test_a_status_keeps_all_that_the_operator_must_remember(installed: Cluster, 
     ],
 )
 def test_the_operator_may_do_what_it_does_and_no_more(installed: Cluster, want: str, question: list[str]) -> None:
-    # can-i ends with an error where the answer is no
+    # can-i ends with an error if the answer is no
     ask = ["auth", "can-i", *question, "--as", OPERATOR]
     if want == "yes":
         assert installed.kubectl(*ask).split()[-1] == "yes"

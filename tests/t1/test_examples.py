@@ -16,7 +16,7 @@ from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-CONFIGURATIONS = {"fairburst.yaml", "kube-scheduler.yaml"}  # of programs: nothing to apply
+CONFIGURATIONS = {"fairburst.yaml", "kube-scheduler.yaml"}  # configurations of programs, which are not applied
 FILES = sorted(path.name for path in EXAMPLES.glob("*.yaml") if path.name not in CONFIGURATIONS)
 
 pytestmark = pytest.mark.slow

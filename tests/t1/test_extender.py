@@ -118,7 +118,7 @@ def test_a_node_with_room_is_kept_from_batch_work_while_room_is_held_and_goes_to
     site.wait_bound("burst", 2 * NODES)
     say(site, holding | {"reason": "EnoughExpected"})
     until(lambda: site.extender.metrics()["fairburst_extender_nodes_kept"] == 0, PATIENCE_SECONDS, "no node to be kept")
-    site.empty("burst")  # what was refused is looked at again when something ends
+    site.empty("burst")  # kube-scheduler retries refused pods when a pod ends
     site.wait_bound("batch", NODE_CPU + 2)
     site.operator.start()
     site.empty("batch")

@@ -13,7 +13,7 @@ from tests.support.attacks import Arena, bursty
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-RECOVERS_SECONDS = 45.0  # of which etcd and the API server take some themselves
+RECOVERS_SECONDS = 45.0  # including the start of etcd and of the API server
 
 
 @pytest.fixture(scope="module")

@@ -69,7 +69,7 @@ def test_the_forecasts_of_twenty_jobs_are_scored_and_no_process_outlives_the_ope
         return all(one["status"].get("succeeded") == PODS for one in cluster.items("jobs", "batch"))
 
     until(done, PATIENCE_SECONDS, "all Jobs to end")
-    cluster.create(*map(short_job, range(JOBS, 2 * JOBS)))  # another question, which scores the last forecasts
+    cluster.create(*map(short_job, range(JOBS, 2 * JOBS)))  # the next question scores the last forecasts
 
     def outcomes(level: int) -> tuple[float, float]:
         found = operator.metrics()

@@ -105,7 +105,7 @@ def test_new_pods_get_the_gate_once_and_those_of_the_system_do_not(site: GatedQu
 def test_pods_go_by_the_allocation_the_oldest_first_and_their_quota_refuses_none(site: GatedQueues) -> None:
     """Two equal queues want three times the pool: each runs its half, the rest waits, and each end releases the next pod."""
     first, second = "first", "second"
-    for batch in ("a", "b", "c"):  # creation times are whole seconds; within one, names decide
+    for batch in ("a", "b", "c"):  # creation times are whole seconds, and within one second names decide
         site.create(*(pod(where, f"{batch}-{number:02}") for where in (first, second) for number in range(CPUS // 2)))
     for where in (first, second):
         until(lambda where=where: len(site.running(where)) == CPUS // 2, PATIENCE_SECONDS, f"half of the pool to run in {where}")  # type: ignore[misc]

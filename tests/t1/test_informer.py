@@ -97,7 +97,7 @@ async def test_pods_survive_an_api_server_restart_without_a_lost_event(own_clust
         await until(lambda: {name for _, name in informer.store} == want, "the gap's events seen")
         assert {name for kind, name in events if kind == "DELETED"} == {f"before-{number}" for number in range(5)}
         assert index.namespace("work") == PodIndex.rebuilt(index.resources, informer.store.values()).namespace("work")
-        lists = informer.lists  # before the restart: the informer may be back sooner than we are
+        lists = informer.lists  # before the restart, since the informer may reconnect before this test does
 
         def forget_the_version() -> None:
             informer._version = "1"  # long compacted away, as after hours without a connection

@@ -12,10 +12,10 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.config import parse_config
-from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import MANAGED_LABEL
 from tests.support.job_sizes import SIZES, THRESHOLD, container, job_manifest
+from tests.support.live_cluster import install
 from tests.support.prioritized_objects import namespace_labels
 from tests.support.queues import queue
 
@@ -28,9 +28,7 @@ IN_FORCE = {"podPriority": LARGE_PRIORITY, "smallPodPriority": SMALL_PRIORITY, "
 @pytest.fixture(scope="module")
 def installed(cluster: Cluster) -> Iterator[Cluster]:
     config = parse_config(f"pool: {{name: {POOL}}}\nsmallJobs: {{enabled: true}}")
-    manifests = all_manifests(config, Subject(user="job-size-operator"))
-    cluster.kubectl("apply", "-f", "-", input=to_yaml(manifests))
-    cluster.kubectl("wait", "--for=condition=Established", "crd/throughputqueues.fairburst.dev", "--timeout=60s", timeout=70)
+    manifests = install(cluster, config, "job-size-operator")
     yield cluster
     for manifest in manifests:
         if "AdmissionPolicy" in manifest["kind"]:

@@ -38,7 +38,7 @@ BATCH_CPU, SHORTEST_BATCH_SECONDS, LONGEST_BATCH_SECONDS = 8.0, 6.0, 9.0
 SECONDS = 58.0
 
 
-pytestmark = pytest.mark.measure  # deadlines on a busy machine would measure the machine
+pytestmark = pytest.mark.measure  # on a busy machine deadlines would measure the machine
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def test_the_sum_of_allocations_never_exceeds_capacity(run: Run) -> None:
 
 def test_the_sum_of_quotas_exceeds_capacity_only_by_unopened_bursts_floors_and_slack(run: Run) -> None:
     every = json.loads(run.cluster.kubectl("get", "resourcequota", "-A", "-o", "json"))["items"]
-    quotas = [quota for quota in every if quota["metadata"]["name"] == QUOTA_NAME]  # those of small and large jobs only divide them
+    quotas = [quota for quota in every if quota["metadata"]["name"] == QUOTA_NAME]  # the quotas of small and large jobs only divide them
     assert len(quotas) == len(WEIGHTS)
     total = sum(parse_quantity(quota["status"]["hard"]["requests.cpu"]) for quota in quotas)
     slack_of_a_queue = 8 + 8 + 40  # its floor, one pod more, and charges that were not released yet

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.long  # a minute and a half, most of it absence
 
 JsonObject = dict[str, Any]
 CPUS = 4 * 16
-BURST, PART, ON_SECONDS = 20, 14, 20  # pods of one cpu: also a part is more than a fair share, or no window would have to open for it
+BURST, PART, ON_SECONDS = 20, 14, 20  # pods of one cpu: a part, too, is more than a fair share, or it would open no window
 BATCH_WEIGHT, BATCH_SECONDS = 5, 30
 NEXT_SECONDS = 75  # after which the queue whose burst is over may have its next one
 INTERARRIVAL = {"armed": 600, "opened": 600, "over": NEXT_SECONDS}

@@ -122,7 +122,7 @@ def given_back(cluster: LiveCluster) -> None:
 WEIGHTS = {"flat-a": 2, "flat-b": 2, "steep": 1}
 CURVES = {"flat-a": flat, "flat-b": flat, "steep": steep}
 FAIR = {"flat-a": 10, "flat-b": 9, "steep": 5}  # of 24 slots by weight, in whole ones
-# Pods take a minute or more, so that the second or two in which an ended one is not yet replaced is little of it.
+# Pods take a minute or more, so that the second or two before an ended pod is replaced hardly counts.
 TASKS_PER_SECOND = 0.05
 COMPLETIONS = 500
 FAIRNESS_PERCENT = 90
@@ -138,7 +138,7 @@ async def test_jobs_get_on_faster_on_average_than_by_drf_alone_and_nobody_falls_
     settings = {"elasticity": {"fairnessPercent": FAIRNESS_PERCENT, "changeIntervalSeconds": 10}}
     with OperatorProcess(cluster.cluster, settings, "paf-average"):
         for name, weight in WEIGHTS.items():
-            # Nothing is evicted: without the limits whose Job comes first would hold all slots for minutes, and DRF look worse than it is.
+            # Nothing is evicted: without the limits the first Job would hold all slots for minutes, and DRF would look worse than it is.
             cluster.create(namespace(name), queue("ThroughputQueue", {"weight": weight, "limits": {"cpu": str(FAIR[name])}}, name))
             declared = Declaration(points(CURVES[name]), alone_seconds=COMPLETIONS / TASKS_PER_SECOND)
             cluster.create(task_job(name, "work-" + name, SLOTS, COMPLETIONS, annotations=declaration_annotations(declared)))

@@ -72,7 +72,7 @@ def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[Answers]:
             listed = ["get", "namespace", "-l", f"fairburst.dev/{label}", "-o", "name"]
             until(lambda where=where, listed=listed: where in made.cluster.kubectl(*listed), PATIENCE_SECONDS, label)  # type: ignore[misc]
         until(lambda: made.stored(job("suspend", "probe", 1))["spec"].get("suspend"), PATIENCE_SECONDS, "the policies to hold Jobs")
-        made.create(job("suspend", "small", 1))  # the others there are larger than the level, and a week in which nothing ran is 0 %
+        made.create(job("suspend", "small", 1))  # the others there exceed the level, and without a running pod the week would be 0 %
         until(lambda: made.items("pods", "suspend"), PATIENCE_SECONDS, "the small Job to start")
         made.create(job(OTHERS, "salaries", 16))
         for where in MODES:

@@ -153,7 +153,7 @@ def test_a_disruption_budget_holds_and_others_are_asked(site: ReclaimingCluster)
     site.create(budget | {"spec": {"minAvailable": 8, "selector": {"matchLabels": label}}})
     site.create(job(batch, "open", 8))
     site.wait_running(batch, 8, "the first Job")
-    site.create(job(batch, "protected", 8, labels=label))  # the younger: less is lost with it, so it is asked first
+    site.create(job(batch, "protected", 8, labels=label))  # the younger Job, with less to lose, is asked first
     site.wait_running(batch, CPUS, "the cluster to be full")
     until(lambda: site.get("pdb", "all", batch)["status"].get("currentHealthy") == 8, PATIENCE_SECONDS, "the budget to count")
     site.rounds(2)

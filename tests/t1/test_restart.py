@@ -74,7 +74,7 @@ def evidence(fresh_cluster: Callable[..., Cluster]) -> Iterator[Evidence]:
             operator.start()
             until(lambda: operator.metrics().get("fairburst_rounds_total", 0) >= 2, PATIENCE_SECONDS, "two rounds of the new process")
             ledger, seen = ledger_of(operator, "first"), time.time()
-            time.sleep(6.0)  # one status interval: what the new process thinks is on the cluster
+            time.sleep(6.0)  # one status interval: the new process has written its view
             after = cluster.statuses()
         yield Evidence(before, after, seen, ledger, dead_pods, quotas.values)
 

@@ -22,10 +22,10 @@ pytestmark = pytest.mark.long
 
 NODES, NODE_CPU = 10, 8  # 80 cpu, 40 for each of the two queues
 LARGE_PODS = 500
-# In turn, so that places become free all the time and not in waves; one in twelve a heading task, one a trailing task.
+# In turn, so that places become free all the time and not in waves; one in twelve is a heading task, one a trailing task.
 LARGE_SECONDS = "26s,30s,27s,31s,28s,32s,29s,4s,26s,30s,28s,48s"
 OTHER_SECONDS = "88s,91s,89s,92s"
-# As large as small jobs are here. Without a reserve the floor of the quota still lets two of their pods in at a time.
+# The largest small jobs here. Without a reserve the floor of the quota still admits two of their pods at a time.
 SMALL_JOBS, SMALL_PODS, SMALL_SECONDS, APART_SECONDS = 4, 8, "8s", 8.0
 LEAD_SECONDS = 15.0  # how long the large job has run when the first small one comes
 NO_RESERVE = {"initialReservePercent": 0, "minReservePercent": 0, "stepSeconds": 10_000_000}  # δ = 0, and it stays

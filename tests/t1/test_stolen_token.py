@@ -15,11 +15,10 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.config import parse_config
-from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
 from fairburst.kube.names import GATE, HELD_ANNOTATION, MANAGED_LABEL, POOL_LABEL
 from tests.support.accounts import Account
 from tests.support.job_sizes import container
-from tests.support.live_cluster import refusal
+from tests.support.live_cluster import install, refusal
 
 pytestmark = pytest.mark.t1
 
@@ -56,8 +55,7 @@ def quota(name: str, **labels: str) -> JsonObject:
 def thief(fresh_cluster: Callable[..., Cluster]) -> Account:
     """A managed and an unmanaged namespace with the same objects. No operator runs."""
     cluster = fresh_cluster(nodes=1)
-    cluster.kubectl("apply", "-f", "-", input=to_yaml(all_manifests(parse_config(""), Subject(user="fairburst"))))
-    cluster.kubectl("wait", "--for=condition=Established", "crd/throughputqueues.fairburst.dev", "--timeout=60s")
+    install(cluster, parse_config(""))
     for namespace in (OUTSIDE, MANAGED):
         cluster.kubectl("create", "namespace", namespace)
         objects = [pod("free"), pod("gated", "example.com/own", GATE), job("work"), job("held", **{HELD_ANNOTATION: "true"})]

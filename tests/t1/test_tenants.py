@@ -15,9 +15,9 @@ from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.config import parse_config
-from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import GATE, HELD_ANNOTATION, MANAGED_LABEL, RELEASED_ANNOTATION
+from tests.support import live_cluster
 from tests.support.job_set_crd import install, job_set
 from tests.support.live_cluster import refusal
 from tests.support.queues import queue
@@ -47,9 +47,7 @@ JsonObject = dict[str, Any]
 def site(fresh_cluster: Callable[..., Cluster]) -> TenantCluster:
     """Managed namespaces with a queue of each kind and with none; no operator runs that could put changes back."""
     cluster = fresh_cluster(nodes=2)
-    config = parse_config("smallJobs: {enabled: true}")
-    cluster.kubectl("apply", "-f", "-", input=to_yaml(all_manifests(config, Subject(user="fairburst"))))
-    cluster.kubectl("wait", "--for=condition=Established", "crd/throughputqueues.fairburst.dev", "--timeout=60s")
+    live_cluster.install(cluster, parse_config("smallJobs: {enabled: true}"))
     return TenantCluster(cluster)
 
 

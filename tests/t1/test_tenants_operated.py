@@ -185,7 +185,7 @@ def is_held(site: TenantCluster, mode: str) -> bool:
     """Make the pod or the Job again until the operator's policy holds it, which takes a moment after the mode has changed."""
     kind, name, body = ("pod", "waiting", gated("waiting", OWN_GATE)) if mode == "Gate" else ("job", "held", job("held"))
     site.admin("delete", kind, name, "-n", BATCH, "--ignore-not-found", "--grace-period=0", "--force")
-    if refusal(lambda: site.admin("create", "-n", BATCH, "-f", "-", body=body)):  # by the quota of the mode before
+    if refusal(lambda: site.admin("create", "-n", BATCH, "-f", "-", body=body)):  # by the quota of the previous mode
         return False
     stored = site.get(kind, name, BATCH)
     if mode == "Gate":

@@ -31,7 +31,7 @@ from tests.support.work import create, namespace
 
 LEASE = "fairburst-default"
 HOME = "fairburst-system"
-AFTER_SECONDS = 5.0  # for which a replica that has lost the Lease is watched
+AFTER_SECONDS = 5.0  # how long a replica that has lost the Lease is watched
 # The claims (issue 9): on a quiet machine. In CI, with other work on the machine, they get the patience of every other wait.
 WORST_TAKE_OVER_SECONDS, WORST_HAND_OVER_SECONDS = 9.0, 1.0
 LEASE_SECONDS = 8.0

@@ -40,7 +40,7 @@ BATCH = ("batch-0", "batch-1")
 MANAGED = (HARD, NEXT, *BATCH)
 BURST_CPU, NEXT_CPU, NEXT_SECONDS = 4, 3, 10
 SAMPLE_SECONDS = 0.25
-LOST_SECONDS = 5.0  # the most that may be missing in the accounts
+LOST_SECONDS = 5.0  # the longest gap in the accounts
 
 
 @dataclass

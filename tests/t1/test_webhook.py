@@ -22,11 +22,10 @@ from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.config import Config, parse_config
 from fairburst.kube.admission.mutation import Object, Patch
 from fairburst.kube.admission.server import AUTHORITY, PATH, AdmissionServer
-from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
 from fairburst.kube.install.webhook import mutating_webhook
 from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL
 from fairburst.telemetry.metrics import Metrics
-from tests.support import job_set_crd
+from tests.support import job_set_crd, live_cluster
 from tests.support.job_sizes import THRESHOLD
 from tests.support.live_cluster import LiveCluster, refusal
 from tests.support.prioritized_objects import HARD, JOB_SETS, JOBS, LARGE, PODS, SELECTOR, SMALL, namespace_labels, pod, prioritized
@@ -37,7 +36,7 @@ pytestmark = pytest.mark.slow
 JsonObject = dict[str, Any]
 BURST = {"burst": {"resources": {"cpu": 1}, "durationSeconds": 10}, "arrival": {"sporadic": {"minInterarrivalSeconds": 60}}}
 SIZED = {"podPriority": LARGE, "smallPodPriority": SMALL, "sizeThreshold": THRESHOLD}
-# Namespaces by what governs them: kind, spec and status of their queue.
+# Kind, spec and status of the queue of each namespace.
 QUEUES: dict[str, tuple[str, JsonObject, JsonObject] | None] = {
     "sized": ("ThroughputQueue", {}, SIZED),
     "unsized": ("ThroughputQueue", {}, {"podPriority": LARGE}),
@@ -98,8 +97,7 @@ def register(cluster: Cluster, config: Config, authority: Path) -> None:
 def install(cluster: Cluster, config: Config) -> None:
     """Install fairburst together with the JobSet kind."""
     job_set_crd.install(cluster)
-    cluster.kubectl("apply", "-f", "-", input=to_yaml(all_manifests(config, Subject(user="fairburst"))))
-    cluster.kubectl("wait", "--for=condition=Established", "crd/throughputqueues.fairburst.dev", "--timeout=60s")
+    live_cluster.install(cluster, config)
 
 
 def furnish(cluster: Cluster) -> dict[tuple[str, str, str], JsonObject]:

@@ -12,7 +12,7 @@ from benchmarks.scale.scenarios import work
 from tests.t1.conftest import unique_name
 
 QUEUES, TASK_SECONDS, SECONDS = 5, 10.0, 80.0
-# Two runs without fairburst differ by up to a percent, on a machine that others use too by more.
+# Two runs without fairburst differ by up to a percent, on a shared machine by more.
 LEAST = {"Quota": 0.95, "Gate": 0.95, "Suspend": 0.85}
 
 pytestmark = [pytest.mark.measure, pytest.mark.timeout(900)]

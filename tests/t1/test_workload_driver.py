@@ -62,7 +62,7 @@ async def test_stages_run_in_order_and_bursts_are_timed(own):
     (seen,) = record.bursts
     assert seen.arrival == pytest.approx(1.0, abs=1.0)
     assert 0 < seen.binding_seconds < seen.completion_seconds
-    assert seen.completion_seconds >= 2.0  # what one of its tasks takes
+    assert seen.completion_seconds >= 2.0  # the resources of one of its tasks
     assert seen.met
     # Three levels of 2 s each with 4, then 8, then 1 tasks of a sixteenth: the levels never overlap.
     held = [round(sample.held["batch"].dominant_share(record.capacity) * 16) for sample in record.samples]
@@ -85,7 +85,7 @@ async def test_throughput_queue_stays_backlogged_and_a_burst_beside_it_is_record
 
 async def test_run_survives_an_api_server_that_crashes_in_the_middle(own):
     async def crash():
-        await asyncio.sleep(3.5)  # while pods run that will have ended when the server is back
+        await asyncio.sleep(3.5)  # while pods run that will end before the server is back
         await asyncio.to_thread(own.stop, "kube-apiserver", kill=True)
         await asyncio.to_thread(own.start_component, "kube-apiserver")
 
