@@ -82,7 +82,7 @@ class Cluster:
             except BaseException as error:
                 control_plane.down()
                 if isinstance(error, ClusterError) and "address already in use" in str(error) and attempt < PORT_ATTEMPTS:
-                    report(f"{name}: somebody took one of its ports; trying others")
+                    report(f"{name}: another process took one of its ports; trying others")
                     continue
                 raise
             if keep:
@@ -254,7 +254,5 @@ class Cluster:
 
     def _own(self) -> ControlPlane:
         if self._control_plane is None:
-            raise ClusterError(
-                f"{self.kubeconfig} is a cluster that somebody else runs: its processes, nodes and users are not ours to touch"
-            )
+            raise ClusterError(f"{self.kubeconfig} is a cluster of another user: its processes, nodes and users are not ours to touch")
         return self._control_plane

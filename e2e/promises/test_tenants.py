@@ -7,16 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.cluster import Cluster
-from e2e.promises.site import HOME, RELEASE
-from e2e.promises.site import Site as Release
+from e2e.promises.site import HOME, RELEASE, Site
 from tests.support.accounts import account_kubeconfig
+from tests.support.tenants import BATCH, BURSTS, FLOOR, OTHERS, TenantCluster
 from tests.t1.test_tenants import (
-    BATCH,
-    BURSTS,
-    FLOOR,
-    OTHERS,
-    Site,
-    prepared,
     test_a_debugging_container_is_permitted_and_carries_nothing_else_in,
     test_a_size_that_no_queue_has_given_is_taken_off_a_job,
     test_a_status_in_a_new_queue_counts_for_nothing,
@@ -38,7 +32,7 @@ __all__ = [
 
 
 @pytest.fixture(scope="module")
-def tenants(fairburst: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def tenants(fairburst: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TenantCluster]:
     """The attacked site. The operator is stopped meanwhile and restarted afterwards."""
     release = fairburst
     release.dismiss()
@@ -48,7 +42,7 @@ def tenants(fairburst: Release, tmp_path_factory: pytest.TempPathFactory) -> Ite
     folder = tmp_path_factory.mktemp("tenants")
     by_token = Cluster.existing(account_kubeconfig(release.cluster, "default", "root", folder))
     try:
-        yield prepared(by_token)
+        yield TenantCluster(by_token)
     finally:
         release.cluster.kubectl("delete", "clusterrole", "landlords", "own-namespaces", "--ignore-not-found")
         release.cluster.kubectl("delete", "clusterrolebinding", "own-namespaces", "e2e-root", "--ignore-not-found")
@@ -59,6 +53,6 @@ def tenants(fairburst: Release, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture
-def site(tenants: Site) -> Site:
+def site(tenants: TenantCluster) -> TenantCluster:
     """The same site, by the name that the attacks use."""
     return tenants

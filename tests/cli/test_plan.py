@@ -178,7 +178,7 @@ class TestOnACluster:
     ) -> None:
         file = manifest(tmp_path / "new.yaml", "batch/other", **latency_spec())
         assert main(["plan", *served.arguments, "-f", str(file)]) == WRONG_ARGUMENTS
-        assert "ThroughputQueue tq already governs namespace batch; beside it only ThroughputQueues" in capsys.readouterr().err
+        assert "ThroughputQueue tq already governs namespace batch; besides it, only ThroughputQueues" in capsys.readouterr().err
 
     def test_a_further_queue_of_a_namespace_is_tried(self, served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         found = planned(capsys, *served.arguments, "-f", str(manifest(tmp_path / "new.yaml", "batch/other", "ThroughputQueue")))

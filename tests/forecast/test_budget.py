@@ -1,4 +1,4 @@
-"""A forecast that takes long takes little at once, whatever the scheduler of the operating system does with priorities."""
+"""A long forecast uses little processor time at once, however the operating system schedules priorities."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairburst.forecast.budget import Budget, OutOfTimeError
 
 
 class Machine:
-    """Two clocks, and one processor that works by itself."""
+    """Two clocks and one processor, all simulated."""
 
     def __init__(self) -> None:
         self.processor = self.clock = 100.0
@@ -66,7 +66,7 @@ def test_the_most_that_a_forecast_may_take_fits_its_time_at_the_default_pace() -
 
 
 def test_the_process_loads_neither_the_client_nor_the_operators_settings() -> None:
-    """It starts where work waits, so on a busy machine: with these it took a second more."""
+    """The forecaster starts where work waits, so on a busy machine: these modules would add a second to its start."""
     unwanted = "'aiohttp', 'pydantic', 'fairburst.kube.engine'"
     program = f"import sys, fairburst.forecast.__main__; print([name for name in ({unwanted}) if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)

@@ -1,4 +1,4 @@
-"""Forward runs from a state: where durations are known they say exactly when work starts, and else they say how unsure that is."""
+"""Forward runs from a state: exact starts where durations are known, otherwise intervals."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_replay_is_asked_and_its_forecasts_come_true_about_as_often_as_they_sa
 
 
 def test_a_question_uses_nothing_that_is_not_known_yet() -> None:
-    """Another future of the replay, the same answers until then."""
+    """Another future of the replay leaves the earlier answers unchanged."""
 
     def replay(last: float) -> list[list[float]]:
         jobs = [DagJob(f"job-{number}", (Stage("s", 10, 30.0, (1.0,)),)) for number in range(6)]

@@ -1,4 +1,4 @@
-"""Intervals and their calibration: what comes out moves them until they cover what they say."""
+"""Intervals and their calibration: outcomes move them until they cover the stated share."""
 
 from __future__ import annotations
 

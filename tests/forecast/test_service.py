@@ -22,8 +22,8 @@ TQ, LQ = "ThroughputQueue", "LatencyQueue"
 
 
 @dataclass
-class Site:
-    """A world of 64 cpu, and a forecaster that is asked about it. ended: runs that it has not been told."""
+class AskedForecaster:
+    """A world of 64 cpu, and a forecaster that is asked about it. `ended`: runs that it has not been told of."""
 
     world: World = field(default_factory=World)
     service: Service = field(default_factory=Service)
@@ -36,14 +36,14 @@ class Site:
         self.world.controller("Job", None, made)
 
     def run(self, where: str, owner: str, pods: int, ago: float = 0.0) -> None:
-        """Pods of a Job run since so many seconds."""
+        """Add pods of a Job that have run for `ago` seconds."""
         for number in range(pods):
             made = pod(where, f"{owner}-{number}", requesting("1", "1Gi"), owner=("Job", owner), node="node-0", phase="Running")
             made.metadata.creation_timestamp = made.status.start_time = stamp(self.world.wall - ago)
             self.world.put(made)
 
     def end(self, where: str, owner: str, pods: int, seconds: float) -> None:
-        """Pods of a Job have ended that ran for so long."""
+        """Record pods of a Job that ended after running for so long."""
         wall = self.world.wall
         self.ended += [Run(where, owner, owner, pods, wall - seconds, wall) for _ in range(pods)]
 
@@ -69,9 +69,9 @@ def start(answer: Answer, uid: str) -> Start:
     return next(one for one in answer.starts if one.uid == uid)
 
 
-def full(mode: str = "Quota") -> Site:
+def full(mode: str = "Quota") -> AskedForecaster:
     """Job `runs` holds the cluster for 60 s more, by what its ended pods took; `next` waits."""
-    site = Site()
+    site = AskedForecaster()
     site.world.queue(TQ, "batch", spec={"enforcement": mode})
     site.run("batch", "runs", 64, ago=40.0)
     site.job("batch", "runs", 128)
@@ -80,7 +80,7 @@ def full(mode: str = "Quota") -> Site:
 
 
 def test_a_waiting_job_is_forecast_to_start_when_the_running_one_ends() -> None:
-    site = Site()
+    site = AskedForecaster()
     site.world.queue(TQ, "batch")
     site.run("batch", "runs", 64, ago=40.0)
     site.end("batch", "runs", 10, 100.0)
@@ -95,7 +95,7 @@ def test_a_waiting_job_is_forecast_to_start_when_the_running_one_ends() -> None:
 
 
 def test_pods_behind_gates_start_one_after_the_other_as_room_comes_free() -> None:
-    site = Site()
+    site = AskedForecaster()
     site.world.queue(TQ, "batch", spec={"enforcement": "Gate"})
     for number in range(3):
         made = pod("batch", f"p{number}", requesting("30", "1Gi"), owner=("Job", "next"), creationTimestamp="2026-01-01T00:00:00Z")
@@ -111,7 +111,7 @@ def test_pods_behind_gates_start_one_after_the_other_as_room_comes_free() -> Non
 
 
 def test_a_held_job_starts_only_once_all_of_it_fits() -> None:
-    site = Site()
+    site = AskedForecaster()
     site.world.queue(TQ, "batch", spec={"enforcement": "Suspend"})
     site.run("batch", "early", 32, ago=90.0)
     site.run("batch", "late", 32, ago=40.0)
@@ -122,7 +122,7 @@ def test_a_held_job_starts_only_once_all_of_it_fits() -> None:
 
 
 def test_a_held_job_larger_than_the_cluster_is_not_foreseen_and_holds_up_no_other() -> None:
-    site = Site()
+    site = AskedForecaster()
     site.world.queue(TQ, "batch", spec={"enforcement": "Suspend"})
     site.run("batch", "runs", 64, ago=40.0)
     site.end("batch", "runs", 5, 100.0)
@@ -135,7 +135,7 @@ def test_a_held_job_larger_than_the_cluster_is_not_foreseen_and_holds_up_no_othe
 
 @pytest.mark.parametrize(("after", "outcomes"), [(60.0, {50: (1, 0), 90: (1, 0)}), (300.0, {50: (0, 1), 90: (0, 1)})])
 def test_a_forecast_is_scored_once_the_work_has_started(after: float, outcomes: dict[int, tuple[int, int]]) -> None:
-    site = Site()
+    site = AskedForecaster()
     site.world.queue(TQ, "batch")
     site.run("batch", "runs", 64, ago=40.0)
     site.end("batch", "runs", 10, 100.0)
@@ -151,7 +151,7 @@ def test_a_forecast_is_scored_once_the_work_has_started(after: float, outcomes: 
 
 
 def test_a_start_between_two_questions_counts_although_the_pods_have_ended_by_then() -> None:
-    site = Site()
+    site = AskedForecaster()
     site.world.queue(TQ, "batch")
     site.run("batch", "runs", 64, ago=40.0)
     site.end("batch", "runs", 10, 100.0)
@@ -178,7 +178,7 @@ def test_forecasts_of_work_that_was_deleted_are_forgotten() -> None:
 @pytest.mark.parametrize(("ago", "probability"), [(95.0, 1.0), (20.0, 0.0)])
 def test_the_next_bursts_deadline_holds_where_room_comes_in_time(ago: float, probability: float) -> None:
     """A burst of 16 cpu for 20 s with 30 s to its deadline; the pods that hold the cluster end 5 s, or 80 s, from now."""
-    site = Site()
+    site = AskedForecaster()
     spec = latency_spec()
     spec["burst"]["deadlineSeconds"] = 30
     site.world.queue(LQ, "serving", spec=spec)
@@ -193,7 +193,7 @@ def test_the_next_bursts_deadline_holds_where_room_comes_in_time(ago: float, pro
 
 @pytest.mark.parametrize(("ago", "probability"), [(95.0, 1.0), (20.0, 0.0)])
 def test_the_deadline_of_the_burst_under_way_holds_where_its_pods_find_room_in_time(ago: float, probability: float) -> None:
-    site = Site()
+    site = AskedForecaster()
     spec = latency_spec()
     spec["burst"]["deadlineSeconds"] = 40
     site.world.queue(LQ, "serving", spec=spec)
@@ -211,7 +211,7 @@ def test_the_deadline_of_the_burst_under_way_holds_where_its_pods_find_room_in_t
 
 def test_a_promise_stays_as_it_is_in_the_forecasters_eyes() -> None:
     """The question leaves out admission decisions and idle queues; the promises are those of the operator."""
-    site = Site()
+    site = AskedForecaster()
     for name in ("one", "two"):
         site.world.queue(LQ, name, spec=latency_spec())
     for number in range(4):
@@ -251,7 +251,7 @@ def test_a_service_holds_its_room_for_ever() -> None:
     from fairburst.kube.workloads.replicas import ReplicaSet
     from tests.support.objects import replicated
 
-    site = Site()
+    site = AskedForecaster()
     site.world.queue(TQ, "batch")
     site.world.controller("ReplicaSet", None, replicated(ReplicaSet, "batch", "service", 64, requesting("1", "1Gi")))
     for number in range(64):
@@ -282,10 +282,10 @@ def test_what_it_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bytes_of_a_cluster_of_many_terabytes_can_be_counted() -> None:
-    """The same work on nodes with a hundred thousand times the memory, of which the work asks for as much more."""
+    """The same work on nodes with a hundred thousand times the memory, and the work requests that much more."""
     found = []
     for memory in ("1Gi", "100000Gi"):
-        site = Site(World("", nodes=0))
+        site = AskedForecaster(World("", nodes=0))
         for number in range(2):
             site.world.nodes["", f"node-{number}"] = node(f"node-{number}", cpu="32", memory=f"{32 * int(memory[:-2])}Gi")
         site.world.queue(TQ, "batch")
@@ -304,7 +304,7 @@ def test_bytes_of_a_cluster_of_many_terabytes_can_be_counted() -> None:
 
 
 def test_the_work_and_the_ended_pods_of_a_further_queue_are_its_own() -> None:
-    site = Site()
+    site = AskedForecaster()
     site.world.queue(LQ, "team", "bursts", latency_spec(), created="2026-01-01T00:00:00Z")
     site.world.queue(TQ, "team", "nightly", created="2026-01-01T00:00:01Z")
     site.world.round()
@@ -325,7 +325,7 @@ def test_the_work_and_the_ended_pods_of_a_further_queue_are_its_own() -> None:
 
 
 def test_a_held_job_that_needs_the_whole_cluster_is_foreseen_in_its_queues_turn() -> None:
-    site = Site(World("allocation: {largestTurnPercent: 100}"))
+    site = AskedForecaster(World("allocation: {largestTurnPercent: 100}"))
     site.world.queue(TQ, "batch", spec={"enforcement": "Suspend"})
     site.world.queue(TQ, "rival")
     site.run("rival", "runs", 64, ago=10.0)

@@ -1,4 +1,4 @@
-"""What ran while no process looked: seen by the replica that takes over, and charged by it to windows that are open."""
+"""Work that ran while no process watched: the replica that takes over sees it and charges it to open windows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def history(*changes: tuple[float, Pod | None, Pod | None], watched_from: float 
 
 
 def using(cpu: float) -> PodIndex:
-    """The pods of namespace l now."""
+    """Return the pods of namespace l now."""
     return PodIndex.rebuilt(("cpu",), [bound(f"{cpu:g}")] if cpu else [])
 
 
@@ -119,7 +119,7 @@ def after_absence(memory: Memory, recent: RecentUse, at: float, wants: float, us
 
 
 def figures(memory: Memory, at: float) -> dict[str, Any]:
-    """What is remembered of the queue's use, as of one moment."""
+    """The remembered use of the queue, as of one moment."""
     entry, since = memory.queues["l/q"], START + at
     ahead = since - entry.ledger_as_of
     return {
@@ -132,7 +132,7 @@ def figures(memory: Memory, at: float) -> dict[str, Any]:
 
 
 class TestChargeAbsence:
-    """Seen by the one that takes over, accounts are those of a leader that was never away."""
+    """The replica that takes over has the accounts of a leader that was never away."""
 
     queue = latency("l/q", 1.0, [8.0], 10, Sporadic(100), deadline=20)  # at most 4 cpu at once are guaranteed
 
@@ -167,7 +167,7 @@ class TestChargeAbsence:
         assert (entry.met, entry.missed) == (0, 1)
 
     def test_spare_is_not_charged(self) -> None:
-        """More than the guaranteed rate ran: a leader would have given the rest as spare."""
+        """More than the guaranteed rate ran. A leader would have given the rest as spare."""
         opened = round_(Memory(), 0, 8, 0, self.queue)
         read = Memory(dict(opened.queues), opened.next_admission_order)
         given = snapshot((BATCH, self.queue), [CAPACITY], [[100.0], [8.0]], [[8.0], [8.0]])

@@ -1,4 +1,4 @@
-"""The webhook's patches and its server; that the policies write the same is tested in tests/t1/test_webhook.py."""
+"""The webhook's patches and its server. tests/t1/test_webhook.py tests that the policies write the same."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from fairburst.kube.names import GATE, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LAB
 from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import json_patch
 from tests.support.job_sizes import THRESHOLD
+from tests.support.measured import value
 from tests.support.prioritized_objects import HARD, IGNORED, JOB_SETS, JOBS, LARGE, PODS, SELECTOR, SMALL, job, owner, pod
 from tests.support.queues import queue
 
@@ -33,7 +34,7 @@ Patch = list[dict[str, Any]]
 
 
 def values(patch: Patch) -> dict[str, Any]:
-    """What a patch adds, by the last part of its path."""
+    """Return the values that a patch adds, by the last part of their path."""
     return {one["path"].rpartition("/")[2]: one.get("value") for one in patch}
 
 
@@ -206,7 +207,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Served:
-    """A running server, and what one may ask it."""
+    """A running server, and requests to it."""
 
     def __init__(self, folder: Path, server_name: str = "") -> None:
         webhook = {"enabled": True, "host": "127.0.0.1", "port": 0, "certificates": str(folder), "serverName": server_name}
@@ -223,8 +224,8 @@ class Served:
             text = await answer.read()
             return answer.status, json.loads(text) if answer.status == 200 else text.decode()
 
-    def count(self, result: str) -> float | None:
-        return self.metrics.registry.get_sample_value("fairburst_admission_reviews_total", {"result": result})
+    def count(self, result: str) -> float:
+        return value(self.metrics, "fairburst_admission_reviews_total", result=result)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Sending a round's writes to a server: each on its own, in order, and what is answered goes into the caches."""
+"""Sending a round's writes to a server: each by itself, in order, with the answers put into the caches."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
 from fairburst.kube.names import MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
 from fairburst.kube.queues.job_annotations import Mark, mark_annotations, read_mark
 from fairburst.kube.rounds.view import RoundPlan
-from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import FakeApi, status
+from tests.support.measured import Measured
 from tests.support.objects import World, job, latency_spec, pod, quota
 
 QUOTAS, JOBS, NAMESPACES = "/api/v1/resourcequotas", "/apis/batch/v1/jobs", "/api/v1/namespaces"
 
 
-class Site:
+class AppliedWorld(Measured):
     """A fake server that holds what a world holds, and an applier."""
 
     def __init__(self, api: FakeApi, world: World) -> None:
-        self.api, self.world, self.metrics = api, world, Metrics()
+        super().__init__()
+        self.api, self.world = api, world
         self.client = api.client()
         self.seen: list[dict[str, Any]] = []
         seen = self.seen.append
@@ -37,28 +38,22 @@ class Site:
     async def apply(self, plan: RoundPlan) -> bool:
         return await self.applier.apply(plan, lambda write, _: self.quotas_written.append(write.namespace))
 
-    def writes(self, kind: str, result: str) -> float:
-        return self.metrics.registry.get_sample_value("fairburst_writes_total", {"kind": kind, "result": result}) or 0.0
-
-    def paths(self) -> list[tuple[str, str]]:
-        return [(method, path) for method, path, _ in self.api.requests if method != "GET"]
-
 
 @pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    """A batch queue with a Job of which nothing runs yet, and a latency queue."""
+async def site() -> AsyncIterator[AppliedWorld]:
+    """A batch queue with a Job that has no running pods, and a latency queue."""
     world = World("smallJobs: {enabled: false}")  # one quota a namespace is enough to look at
     world.queue("ThroughputQueue", "batch")
     world.controller("Job", None, job("batch", "work", 4))
     world.queue("LatencyQueue", "burst", spec=latency_spec())
     async with FakeApi(QUOTAS, JOBS, NAMESPACES) as api:
-        made = Site(api, world)
+        made = AppliedWorld(api, world)
         api.put(JOBS, {"metadata": {"name": "work", "namespace": "batch"}})
         yield made
         await made.client.close()
 
 
-async def test_everything_a_round_wants_is_on_the_server_afterwards(site: Site) -> None:
+async def test_everything_a_round_wants_is_on_the_server_afterwards(site: AppliedWorld) -> None:
     assert await site.apply(site.world.plan())
     written = site.api.objects[QUOTAS]["batch", "fairburst"]
     assert written["spec"]["hard"] == written["status"]["hard"]
@@ -73,24 +68,24 @@ async def test_everything_a_round_wants_is_on_the_server_afterwards(site: Site) 
     assert sorted(site.quotas_written) == ["batch", "burst"]
 
 
-async def test_what_the_server_answers_goes_into_the_caches(site: Site) -> None:
+async def test_what_the_server_answers_goes_into_the_caches(site: AppliedWorld) -> None:
     await site.apply(site.world.plan())
     assert sorted(obj.get("kind", "Namespace") for obj in site.seen) == ["Namespace", "Namespace", "ResourceQuota", "ResourceQuota"]
     assert all(obj["metadata"]["resourceVersion"] for obj in site.seen)
 
 
-async def test_labels_come_before_quotas(site: Site) -> None:
+async def test_labels_come_before_quotas(site: AppliedWorld) -> None:
     await site.apply(site.world.plan())
-    assert ["resourcequotas" in path for _, path in site.paths()] == [False] * 2 + [True] * 4
+    assert ["resourcequotas" in path for _, path in site.api.written()] == [False] * 2 + [True] * 4
 
 
-async def test_bursts_are_raised_before_the_others_are_written(site: Site) -> None:
+async def test_bursts_are_raised_before_the_others_are_written(site: AppliedWorld) -> None:
     await site.apply(site.world.plan())
-    creations = [path for method, path in site.paths() if method == "POST" and path.endswith("resourcequotas")]
+    creations = [path for method, path in site.api.written() if method == "POST" and path.endswith("resourcequotas")]
     assert creations == ["/api/v1/namespaces/burst/resourcequotas", "/api/v1/namespaces/batch/resourcequotas"]
 
 
-async def test_a_write_that_fails_stops_no_other_and_is_counted(site: Site) -> None:
+async def test_a_write_that_fails_stops_no_other_and_is_counted(site: AppliedWorld) -> None:
     plan = site.world.plan()
     plan.labels = {}
     site.api.fail(1, 403, status(403, "Forbidden"))
@@ -100,7 +95,7 @@ async def test_a_write_that_fails_stops_no_other_and_is_counted(site: Site) -> N
     assert len(site.quotas_written) == 2, "a failed write counts for the rate as well"
 
 
-async def test_a_job_is_resized_with_our_notes_as_ourselves(site: Site) -> None:
+async def test_a_job_is_resized_with_our_notes_as_ourselves(site: AppliedWorld) -> None:
     plan = site.world.plan()
     write = ParallelismWrite("batch", "work", "102", 4, 2, Mark(4, 2, 0.0))
     plan.elastic = ElasticPlan([write])
@@ -112,7 +107,7 @@ async def test_a_job_is_resized_with_our_notes_as_ourselves(site: Site) -> None:
     assert params == {"fieldManager": "fairburst"}
 
 
-async def test_a_job_that_gets_its_parallelism_back_keeps_no_note_of_ours(site: Site) -> None:
+async def test_a_job_that_gets_its_parallelism_back_keeps_no_note_of_ours(site: AppliedWorld) -> None:
     plan = site.world.plan()
     site.api.put(JOBS, {"metadata": {"name": "work", "namespace": "batch", "annotations": {"other": "x", **marked()}}})
     plan.elastic = ElasticPlan([ParallelismWrite("batch", "work", "103", 2, 4, None)])
@@ -120,17 +115,17 @@ async def test_a_job_that_gets_its_parallelism_back_keeps_no_note_of_ours(site: 
     assert site.api.objects[JOBS]["batch", "work"]["metadata"]["annotations"] == {"other": "x"}
 
 
-async def test_slots_are_freed_before_quotas_and_taken_after_them(site: Site) -> None:
+async def test_slots_are_freed_before_quotas_and_taken_after_them(site: AppliedWorld) -> None:
     site.api.put(JOBS, {"metadata": {"name": "other", "namespace": "batch"}})
     plan = site.world.plan()
     sizes = [("work", 4, 2), ("other", 2, 4)]
     plan.elastic = ElasticPlan([ParallelismWrite("batch", name, "1", before, after, None) for name, before, after in reversed(sizes)])
     await site.apply(plan)
-    order = [path.rsplit("/", 1)[1] for _, path in site.paths() if "/jobs/" in path or path.endswith("/resourcequotas")]
+    order = [path.rsplit("/", 1)[1] for _, path in site.api.written() if "/jobs/" in path or path.endswith("/resourcequotas")]
     assert order == ["work", "resourcequotas", "resourcequotas", "other"]
 
 
-async def test_a_job_that_has_changed_since_is_overtaken_and_no_error(site: Site) -> None:
+async def test_a_job_that_has_changed_since_is_overtaken_and_no_error(site: AppliedWorld) -> None:
     plan = site.world.plan()
     plan.labels, plan.quota_writes, plan.resyncs = {}, [], []
     plan.elastic = ElasticPlan([ParallelismWrite("batch", "work", "1", 4, 2, None)])
@@ -143,21 +138,21 @@ def marked() -> dict[str, str]:
     return {name: text for name, text in mark_annotations(Mark(4, 2, 0.0)).items() if text is not None}
 
 
-async def test_what_is_gone_in_the_meantime_is_overtaken_and_no_error(site: Site) -> None:
+async def test_what_is_gone_in_the_meantime_is_overtaken_and_no_error(site: AppliedWorld) -> None:
     plan = site.world.plan()
     site.api.remove(NAMESPACES, "", "burst")
     assert not await site.apply(plan)
     assert (site.writes("label", "overtaken"), site.writes("label", "error"), site.writes("label", "ok")) == (1.0, 0.0, 1.0)
 
 
-async def test_a_quota_that_somebody_else_created_first_is_overtaken(site: Site) -> None:
+async def test_a_quota_that_somebody_else_created_first_is_overtaken(site: AppliedWorld) -> None:
     plan = site.world.plan()
     site.api.put(QUOTAS, {"metadata": {"name": "fairburst", "namespace": "batch"}})
     assert not await site.apply(plan)
     assert site.writes("quota", "overtaken") == 1.0
 
 
-async def test_a_changed_quota_is_patched_and_a_foreign_limit_removed(site: Site) -> None:
+async def test_a_changed_quota_is_patched_and_a_foreign_limit_removed(site: AppliedWorld) -> None:
     world = site.world
     await site.apply(world.round())
     hard = site.api.objects[QUOTAS]["batch", "fairburst"]
@@ -172,7 +167,7 @@ async def test_a_changed_quota_is_patched_and_a_foreign_limit_removed(site: Site
     assert mended["metadata"]["labels"] == {"fairburst.dev/pool": "default"}
 
 
-async def test_a_quota_of_another_scope_is_deleted_and_created(site: Site) -> None:
+async def test_a_quota_of_another_scope_is_deleted_and_created(site: AppliedWorld) -> None:
     world = site.world
     await site.apply(world.round())
     world.quotas["batch", "fairburst"].spec.scope_selector = None
@@ -180,11 +175,11 @@ async def test_a_quota_of_another_scope_is_deleted_and_created(site: Site) -> No
     site.api.requests.clear()
     assert await site.apply(world.plan())
     path = "/api/v1/namespaces/batch/resourcequotas"
-    assert site.paths()[:3] == [("DELETE", f"{path}/fairburst"), ("POST", path), ("PATCH", f"{path}/fairburst/status")]
+    assert site.api.written()[:3] == [("DELETE", f"{path}/fairburst"), ("POST", path), ("PATCH", f"{path}/fairburst/status")]
     assert "scopeSelector" in site.api.objects[QUOTAS]["batch", "fairburst"]["spec"]
 
 
-async def test_a_blocked_job_is_resynced_by_an_annotation(site: Site) -> None:
+async def test_a_blocked_job_is_resynced_by_an_annotation(site: AppliedWorld) -> None:
     world = site.world
     world.round()
     world.put(pod("batch", "other", owner=("ReplicaSet", "rs")))
@@ -195,14 +190,14 @@ async def test_a_blocked_job_is_resynced_by_an_annotation(site: Site) -> None:
     assert "fairburst.dev/resynced-at" in site.api.objects[JOBS]["batch", "work"]["metadata"]["annotations"]
 
 
-async def test_an_empty_plan_sends_nothing(site: Site) -> None:
+async def test_an_empty_plan_sends_nothing(site: AppliedWorld) -> None:
     plan = site.world.plan()
     plan.labels, plan.quota_writes = {}, []
     assert await site.apply(plan)
-    assert site.paths() == []
+    assert site.api.written() == []
 
 
-async def test_a_namespace_is_released_although_its_quota_has_gone_already(site: Site) -> None:
+async def test_a_namespace_is_released_although_its_quota_has_gone_already(site: AppliedWorld) -> None:
     site.api.put(NAMESPACES, {"metadata": {"name": "batch", "labels": {MANAGED_LABEL: "true"}}})
     plan = site.world.plan()
     plan.labels, plan.quota_writes, plan.releases = {}, [], ["batch"]

@@ -1,4 +1,4 @@
-"""What is remembered of bursts."""
+"""The remembered sizes of bursts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrivals of a calendar: time zones, steps of daylight saving, exceptions, and a list that is bounded and goes on by itself."""
+"""Arrivals of a calendar: time zones, steps of daylight saving, exceptions, and a bounded list that extends itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as capacity, and the low-water mark that admission relies on."""
+"""The capacity of nodes, and its low-water mark, on which admission relies."""
 
 from __future__ import annotations
 

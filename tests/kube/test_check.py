@@ -1,4 +1,4 @@
-"""`fairburst doctor`: each fault of an installation is found and named, with what mends it; a sound one is called so."""
+"""`fairburst doctor`: it names each fault of an installation and its remedy, and calls a sound installation sound."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS = {
 
 
 class Installation:
-    """What an API server answers for a sound installation, by path; a test changes an answer."""
+    """The API server's answers for a sound installation, by path. A test changes an answer."""
 
     def __init__(self, config: Config) -> None:
         world = World(config)
@@ -131,7 +131,7 @@ HARD = "/apis/scheduling.k8s.io/v1/priorityclasses/fairburst-hard"
         pytest.param(without(LEASE), "lease", False, "no operator has ever led", id="no lease"),
         pytest.param(changed(LEASE, spec={"holderIdentity": ""}), "lease", False, "no operator runs", id="released lease"),
         pytest.param(stale, "lease", False, "one renewed it 6", id="stale lease"),
-        pytest.param(no_status, "queues", False, "1 of 1 queues are not decided on as they stand: serving/lq", id="undecided"),
+        pytest.param(no_status, "queues", False, "1 of 1 queues have no decision on their present spec: serving/lq", id="undecided"),
         pytest.param(no_status, "tried pod", None, "no queue has a namespace in which a pod could be tried", id="no pod to try"),
         pytest.param(given("priority_class", None), "tried pod", False, "the policies are not in force", id="no priority"),
         pytest.param(given("clock", 90.0), "clock", False, "the API server's clock and this one are", id="clock"),

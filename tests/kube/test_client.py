@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,30 +30,10 @@ from fairburst.kube.api.errors import (
     Unavailable,
 )
 from fairburst.kube.api.first_answer import first_answer
-from tests.support.fake_api import FakeApi, status
+from tests.support.fake_api import FakeApi, Server, status
 
 PODS = "/api/v1/pods"
 IN_A = "/api/v1/namespaces/a/pods"
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-class Server:
-    """One handler for everything."""
-
-    def __init__(self, handler: Handler) -> None:
-        self._handler = handler
-
-    async def __aenter__(self) -> str:
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", self._handler)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._runner.cleanup()
 
 
 async def test_objects_are_created_patched_read_and_deleted() -> None:

@@ -110,7 +110,7 @@ def test_a_queue_that_governs_nothing_says_so_everywhere(problem: Problem | None
 
 
 def test_work_that_never_starts_makes_a_queue_unready() -> None:
-    """Found beside "Ready: admitted and served": a Job that waits for ever."""
+    """A queue said "Ready: admitted and served" while a Job of it waited forever."""
     found = verdicts(*decided("ThroughputQueue", GuaranteeClass.ELASTIC), None, never_start=[Oversize("Job n/huge", "cpu", 65.0, 64.0)])
     assert found["Ready"] == found["JobsFit"] == ("False", "LargerThanLevel")
     found = verdicts(*decided("ThroughputQueue", GuaranteeClass.ELASTIC), None, too_large=["Job n/huge asks for 65 cpu."])

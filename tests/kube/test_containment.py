@@ -1,4 +1,4 @@
-"""Whatever step fails for one queue, by whatever error: that queue says so and keeps its last quota, and the others are served."""
+"""A step that fails for one queue by any error: that queue says so and keeps its last quota, and the others are served."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_queue_on_which_the_core_cannot_decide_is_left_as_it_is_until_it_chang
 
 
 def test_queues_that_follow_a_broken_one_in_its_namespace_may_be_broken_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next queue of the namespace governs once the first is left out. Found by fuzzed objects: it failed the round."""
+    """The next queue of the namespace governs once the first is left out. Fuzzed objects found that the round failed."""
     for number in range(3):
         world.queue(TQ, "broken", name=f"later-{number}", created=f"2026-02-0{number + 1}T00:00:00Z")
     world.engine._decide = deciding("broken")

@@ -19,7 +19,7 @@ def quota(*owners: Owner, free: float, cause: object = 0) -> list[Room]:
 
 
 def plan(planner: ResyncPlanner, rooms: list[Room], now: float) -> tuple[list[Owner], float]:
-    """Whom a planner resyncs in the one namespace that there is, and when it looks again."""
+    """Return the controllers that a planner resyncs in its one namespace, and when it looks again."""
     resynced, dues = planner.plan({"batch": rooms}, now)
     return resynced, min((planner.due(now), *dues.values()))
 
@@ -141,7 +141,7 @@ def test_how_often_controllers_find_no_room_is_counted() -> None:
 
 
 def test_many_controllers_that_were_not_refused_are_left_alone_as_long_as_their_workers_need_to_reach_them() -> None:
-    """A thousand new Jobs at once wait in the Job controller's queue: a wake of each would make the queue twice as long."""
+    """A thousand new Jobs at once wait in the Job controller's queue: a resync of each would make the queue twice as long."""
     planner, owners = ResyncPlanner(), [lacking(uid=f"j{number}") for number in range(1_000)]
     room = quota(*owners, free=1e6)
     plan(planner, room, 0.0)

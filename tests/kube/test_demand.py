@@ -1,4 +1,4 @@
-"""What a namespace wants: pods that exist, pods that controllers will still create, and a step for work that nobody announces."""
+"""Demand of a namespace: existing pods, pods that controllers have yet to create, and a step for work that no controller announces."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_the_age_of_the_oldest_work(things: list[Any], want: float | None) -> No
     ],
 )
 def test_what_no_node_can_hold_is_wanted_but_no_level_is_promised_for_it(nodes: tuple[float, ...], cpu: str, want: float) -> None:
-    """Allocation does not promise fragments that no pod of the queue fits."""
+    """The allocation contains no fragments that are too small for every pod of the queue."""
     found = demand(job("batch", "j", 10, requesting(cpu, "1Gi")), node_cpus=nodes)
     assert found.demand["cpu"] == 10 * float(cpu)
     assert found.placeable["cpu"] == want
@@ -256,10 +256,10 @@ def test_a_controller_that_is_gone_wants_nothing() -> None:
 
 
 class TestWaitingPods:
-    """What the core lends idle capacity to: pods without a node, controller by controller."""
+    """Waiting pods, to which the core lends idle capacity: pods without a node, controller by controller."""
 
     def listed(self, *things: Any) -> list[tuple[int, list[float], float]]:
-        """(row, request, count) of the waiting pods of a namespace beside an empty one."""
+        """(row, request, count) of the waiting pods of a namespace, with an empty namespace as well."""
         found = waiting_pods(None, {1: lines} if (lines := waiting_lines(demand(*things), RESOURCES)) is not None else {})
         if found is None:
             return []

@@ -1,4 +1,4 @@
-"""What quota charges for a pod. Cases follow k8s.io/component-helpers resource/helpers_test.go and the quota evaluator's tests."""
+"""The charge of a quota for a pod. Cases follow k8s.io/component-helpers resource/helpers_test.go and the quota evaluator's tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in the way of a promise, in words that say what to do."""
+"""Obstacles to a promise, in words that say what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounds on a hand-built view of the cluster: what is written, when nothing is, and who is left alone. No I/O."""
+"""Rounds on a hand-built view of the cluster: their writes, and when they write nothing. No I/O."""
 
 from __future__ import annotations
 
@@ -13,36 +13,16 @@ from fairburst.kube.names import GATE, MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
 from fairburst.policy import explain
 from fairburst.policy.model import QueueKind
 from fairburst.quantity import parse_quantity
-from tests.support.objects import GI, World, job, latency_spec, limit_range, node, pod, quota, requesting
+from tests.support.busy_queues import batch, run
+from tests.support.objects import GI, World, job, latency_spec, node, pod, requesting
 
 TQ, LQ = "ThroughputQueue", "LatencyQueue"
-
-
-def batch(world: World, namespace: str = "batch", pods: int = 0, wanted: int = 100, **queue: Any) -> None:
-    """A throughput queue with one Job of one-cpu pods, of which `pods` run."""
-    world.queue(TQ, namespace, **queue)
-    world.controller("Job", None, job(namespace, f"{namespace}-job", wanted))
-    run(world, namespace, pods)
-
-
-def run(world: World, namespace: str, pods: int, first: int = 0) -> None:
-    for number in range(first, first + pods):
-        owner = ("Job", f"{namespace}-job")
-        world.put(pod(namespace, f"p{number}", owner=owner, node=f"node-{number % 2}", phase="Running"))
 
 
 def gated_pod(namespace: str, name: str, *containers: Any) -> Pod:
     body = msgspec.to_builtins(pod(namespace, name, *containers))
     body["spec"]["schedulingGates"] = [{"name": GATE}]
     return msgspec.convert(body, Pod)
-
-
-def settle(world: World, seconds: float = 30.0) -> None:
-    """Rounds as the loop would run them, until all that was deferred has been written."""
-    until = world.now + seconds
-    while world.now < until:
-        plan = world.round()
-        world.after(max(0.05, min(plan.due, world.now + 10.0) - world.now))
 
 
 def test_the_first_round_labels_the_namespace_and_writes_quota_and_status() -> None:
@@ -72,7 +52,7 @@ def test_a_job_that_requests_more_than_a_quantity_can_hold_stops_no_round(parall
 
 
 def test_a_pod_that_fits_no_node_does_not_lift_its_quota_beyond_a_nodes_worth() -> None:
-    """Else a tenant would get any quota by wanting one absurd pod, and use it for small ones."""
+    """Otherwise a tenant could ask for one absurd pod to get any quota, and use it for small ones."""
     world = World()  # 2 nodes of 32 cpu, 32 Gi
     batch(world, "greedy", pods=2, wanted=4)
     world.controller("Job", None, job("greedy", "absurd", 1, requesting("500", "500Gi")))
@@ -91,13 +71,13 @@ def test_a_settled_cluster_gets_no_writes() -> None:
     batch(world, pods=10)
     batch(world, "other", pods=5, wanted=5)
     world.queue(LQ, "burst", spec=latency_spec())
-    settle(world, 90.0)  # the first figures of a week come after a minute
+    world.settle(90.0)  # the first figures of a week come after a minute
     assert world.condition(LQ, "burst", "Guaranteed")[:2] == ("True", "HardGuarantee")
     for _ in range(60):
         plan = world.plan()
         assert (plan.labels, plan.quota_writes, plan.statuses, plan.events) == ({}, [], [], [])
         assert plan.due > world.now, "a round due in the past makes the loop turn without end"
-        world.after(max(0.05, min(plan.due, world.now + 10.0) - world.now))
+        world.after_due(plan)
 
 
 @pytest.mark.parametrize("away", [3.0, 500.0])
@@ -105,7 +85,7 @@ def test_a_restarted_operator_on_a_settled_cluster_writes_nothing(away: float) -
     world = World()
     batch(world, pods=10)
     world.queue(LQ, "burst", spec=latency_spec())
-    settle(world)
+    world.settle()
     again = World()
     for name in ("pods", "nodes", "namespaces", "quotas", "queues"):
         getattr(again, name).update(getattr(world, name))
@@ -124,7 +104,7 @@ def test_a_round_that_plans_no_statuses_words_no_decision(monkeypatch: pytest.Mo
     batch(world, pods=10)
     for number in range(5):
         world.queue(LQ, f"burst-{number}", spec=latency_spec(cpu="2"))
-    settle(world)
+    world.settle()
     assert world.round().statuses_planned
     world.after(0.1)
     worded = []
@@ -136,7 +116,7 @@ def test_a_round_that_plans_no_statuses_words_no_decision(monkeypatch: pytest.Mo
 
 
 def test_a_pod_that_names_its_own_node_takes_no_more_than_that_node() -> None:
-    """Half a second of a pod of a million cpu took a hard queue's class for ten minutes: the committed capacity was zero so long."""
+    """A pod of a million cpu once took a hard queue's class for ten minutes: the committed capacity was zero for so long."""
     world = World(nodes=4)
     world.queue(LQ, "burst", spec=latency_spec(cpu="64"))
     world.round()
@@ -165,7 +145,7 @@ def test_pods_that_request_nothing_leave_places_for_a_hard_queues_burst() -> Non
     world.queue(LQ, "burst", spec=latency_spec(cpu="4", interarrival=600))
     batch(world)
     world.controller("Job", None, job("batch", "empty", 220, requesting("0", "0")))
-    settle(world)
+    world.settle()
     assert world.status("burst", kind=LQ)["class"] == "Hard"
     most = int(world.hard("batch")["pods"])
     assert 100 <= most <= 220 - 55, "the burst keeps a quarter of the places: it is promised a quarter of the cpu"
@@ -179,81 +159,13 @@ def test_in_gate_mode_no_more_pods_are_let_go_than_there_are_places() -> None:
     world.nodes["", "node-0"] = node("node-0", cpu="8", memory="64Gi", pods="20")
     world.queue(TQ, "gated", spec={"enforcement": "Gate"})
     batch(world, "other", wanted=4)
-    settle(world)
+    world.settle()
     for number in range(20):
         world.put(gated_pod("gated", f"p{number}", requesting("0", "0")))
-    settle(world)
+    world.settle()
     release = [key for key, one in world.pods.items() if key[0] == "gated" and not one.spec.scheduling_gates]
     assert 10 <= len(release) <= 15, "the other queue keeps a part of its fair share"
     assert "pods" not in world.hard("gated"), "gated pods are no reason to refuse more"
-
-
-def test_observe_yields_nothing_but_statuses() -> None:
-    world = World()
-    batch(world, pods=10, spec={"enforcement": "Observe"})
-    plan = world.round()
-    assert (plan.labels, plan.quota_writes, plan.resyncs) == ({}, [], [])
-    assert world.condition(TQ, "batch", "Enforced")[:2] == ("False", "Observe")
-    assert world.condition(TQ, "batch", "Ready")[0] == "True"
-    assert "podPriority" not in world.status("batch")
-
-
-def test_a_queue_that_changes_to_observe_is_released_once() -> None:
-    world = World()
-    batch(world, pods=10, spec={})
-    world.round()
-    status = world.status("batch")
-    world.queue(TQ, "batch", spec={"enforcement": "Observe"}, generation=2, status=status)
-    plan = world.round()
-    assert plan.releases == ["batch"]
-    assert plan.quota_writes == []
-    again = world.plan()
-    assert (again.releases, again.labels, again.quota_writes) == ([], {}, [])
-    assert "podPriority" not in world.status("batch")
-
-
-def test_a_queue_that_changes_to_observe_is_released_although_its_quota_has_gone_already() -> None:
-    world = World()
-    batch(world, pods=10, spec={})
-    world.round()
-    del world.quotas["batch", "fairburst"]
-    world.queue(TQ, "batch", spec={"enforcement": "Observe"}, generation=2, status=world.status("batch"))
-    assert world.plan().releases == ["batch"], "the namespace still has the label by which policies treat its pods"
-    world.namespace("batch")
-    assert world.plan().releases == []
-
-
-def test_an_invalid_edit_does_not_end_observe() -> None:
-    world = World()
-    batch(world, pods=10, spec={"enforcement": "Observe"})
-    world.round()
-    status = world.status("batch")
-    world.queue(TQ, "batch", spec={"enforcement": "Observe", "weight": 0}, generation=2, status=status)
-    plan = world.round()
-    assert (plan.labels, plan.quota_writes) == ({}, [])
-    assert world.condition(TQ, "batch", "Ready")[1] == "InvalidSpec"
-
-
-def test_a_managed_namespace_without_a_queue_runs_at_the_floor() -> None:
-    world = World("enforcement: {floors: {cpu: 2, memory: 1Gi}}")
-    world.namespace("left", managed=True)
-    run(world, "left", 3)
-    world.round()
-    assert world.hard("left") == {"requests.cpu": "3", "requests.memory": "2Gi"}, "the floor and one pod"
-    assert world.quotas["left", "fairburst"].metadata.owner_references is None
-
-
-def test_a_deleted_queues_namespace_falls_to_the_floor_and_its_pods_lower_no_promise() -> None:
-    world = World()
-    batch(world, pods=10)
-    batch(world, "other", pods=10)
-    world.round()
-    del world.queues[TQ, "batch", "queue"]
-    world.after(5.0)
-    plan = world.round()
-    assert world.hard("batch") == {"requests.cpu": "2", "requests.memory": "2Gi"}
-    assert plan.snapshot.live_capacity[0] == 54.0
-    assert plan.snapshot.committed_capacity[0] == 64.0
 
 
 def test_a_queue_created_anew_under_an_old_name_does_not_get_the_old_promise() -> None:
@@ -282,26 +194,6 @@ def test_a_queue_of_the_other_kind_under_the_same_name_inherits_nothing() -> Non
     assert world.status("same")["promise"]["kind"] == "Throughput"
 
 
-def test_a_namespace_deleted_in_mid_burst_disturbs_nobody() -> None:
-    world = World()
-    batch(world, pods=10, wanted=20)
-    world.queue(LQ, "burst", spec=latency_spec())
-    world.controller("Job", None, job("burst", "burst-job", 16))
-    settle(world, 2.0)
-    run(world, "burst", 16)
-    settle(world, 8.0)
-    assert world.status("burst", kind=LQ)["window"]["state"] == "Open"
-    before = world.hard("batch")
-    world.namespace("burst", managed=True, phase="Terminating")
-    plan = world.round()
-    assert {write.namespace for write in plan.quota_writes} <= {"batch"}
-    assert [write.entry.namespace for write in plan.statuses if write.entry.namespace == "burst"] == []
-    del world.namespaces["", "burst"]  # the namespace goes first, its objects are still in our caches
-    settle(world, 5.0)
-    assert world.hard("batch") == before
-    assert world.status("batch")["class"] == "Elastic"
-
-
 def test_an_unknown_resource_gets_a_condition_and_disturbs_nobody() -> None:
     world = World()
     batch(world, pods=10)
@@ -319,7 +211,7 @@ def test_an_unknown_resource_gets_a_condition_and_disturbs_nobody() -> None:
 def test_an_extended_resource_that_a_node_has_is_counted_from_then_on() -> None:
     world = World()
     batch(world, pods=4)
-    settle(world, 15.0)
+    world.settle(15.0)
     before = world.hard("batch")
     world.nodes["", "gpu"] = node("gpu", cpu="32", memory="64Gi", _gpu="8")
     world.queue(LQ, "burst", spec=latency_spec() | {"burst": {"resources": {"nvidia.com/gpu": 4}, "durationSeconds": 20}})
@@ -329,90 +221,6 @@ def test_an_extended_resource_that_a_node_has_is_counted_from_then_on() -> None:
     assert world.hard("batch").keys() - before.keys() == {"requests.nvidia.com/gpu"}
     (write,) = [write for write in plan.quota_writes if write.key == ("batch", QUOTA_NAME)]
     assert write.used == {"requests.nvidia.com/gpu": "0"}
-
-
-@pytest.mark.parametrize("name", ["kube-system", "fairburst-system"])
-def test_a_label_on_a_namespace_of_the_system_or_the_operator_has_no_effect(name: str) -> None:
-    world = World()
-    world.namespace(name, managed=True)
-    run(world, name, 2)
-    plan = world.round()
-    assert plan.quota_writes == []
-    assert plan.snapshot.live_capacity[0] == 62.0, "its pods take capacity like those of other unmanaged namespaces"
-
-
-def test_namespaces_of_another_pool_are_left_to_its_operator() -> None:
-    world = World()
-    world.queue(TQ, "theirs", spec={"pool": "gpu"})
-    world.namespace("theirs", managed=True)
-    world.namespace("orphan-of-theirs", managed=True)
-    world.quotas["orphan-of-theirs", "fairburst"] = quota("orphan-of-theirs", {"requests.cpu": "50"}, pool="gpu")
-    assert world.plan().quota_writes == []
-
-
-def test_a_removed_label_is_put_back() -> None:
-    world = World()
-    batch(world, pods=2)
-    world.round()
-    world.namespace("batch", managed=False)
-    assert set(world.round().labels) == {"batch"}
-    assert (world.namespaces["", "batch"].metadata.labels or {})[MANAGED_LABEL] == "true"
-
-
-def test_a_quota_deleted_or_edited_by_hand_is_put_back() -> None:
-    world = World()
-    batch(world, pods=4)
-    settle(world, 5.0)
-    want = world.hard("batch")
-    del world.quotas["batch", "fairburst"]
-    world.round()
-    assert world.hard("batch") == want
-    world.quotas["batch", "fairburst"] = quota("batch", want | {"requests.cpu": "900"})
-    world.after(1.1)
-    world.round()
-    assert world.hard("batch") == want
-
-
-def test_pods_without_requests_get_a_condition_until_a_limit_range_supplies_them() -> None:
-    world = World()
-    world.namespace("web")
-    world.put(pod("web", "old", requesting(None, None), owner=("ReplicaSet", "rs"), node="node-0", phase="Running"))
-    world.queue(TQ, "web")
-    settle(world, 3.0)
-    status, reason, message = world.condition(TQ, "web", "Enforced")
-    assert (status, reason) == ("False", "PodsWithoutRequests")
-    assert "old" in message
-    assert ("web", "fairburst") not in world.quotas
-    world.limit_ranges["web", "d"] = limit_range("web", "d", type="Container", defaultRequest={"cpu": "1", "memory": "1Gi"})
-    settle(world, 3.0)
-    assert world.condition(TQ, "web", "Enforced")[0] == "True"
-    assert ("web", "fairburst") in world.quotas
-
-
-def test_a_missing_quota_that_must_stay_missing_makes_no_round_due_in_the_past() -> None:
-    world = World()
-    batch(world, pods=4)
-    settle(world, 5.0)
-    world.quotas["batch", "fairburst"] = quota("batch", world.hard("batch"), {"requests.cpu": "4", "requests.memory": "4Gi"})
-    world.end("batch", "p0")
-    world.round()
-    del world.quotas["batch", "fairburst"]
-    world.put(pod("batch", "bare", requesting(None, None), node="node-0", phase="Running"))
-    for _ in range(8):
-        world.after(10.0)
-        assert world.round().due > world.now
-
-
-def test_a_foreign_quota_below_the_burst_is_told_before_the_burst_comes() -> None:
-    world = World()
-    world.quotas["burst", "theirs"] = quota("burst", {"cpu": "4"}, name="theirs", scoped=False)
-    spec = latency_spec(cpu="16") | {"arrival": {"periodic": {"periodSeconds": 3600, "firstArrival": "2026-01-01T00:30:00Z"}}}
-    world.queue(LQ, "burst", spec=spec)
-    world.round()
-    assert world.status("burst", kind=LQ)["window"]["state"] == "Closed"
-    status, reason, message = world.condition(LQ, "burst", "Enforced")
-    assert (status, reason) == ("False", "ForeignQuotaBelowPromise")
-    assert "limits cpu to 4, the promise is 16" in message
 
 
 def test_a_scheduled_burst_is_judged_attainable_like_any_other() -> None:
@@ -447,7 +255,7 @@ def test_a_job_blocked_by_its_quota_is_resynced_when_the_quota_grows() -> None:
     batch(world, "b", pods=32, wanted=100)
     for name in ("a", "b"):  # the one pod more that the quota admits waits for a node
         world.put(pod(name, "waiting", owner=("Job", f"{name}-job")))
-    settle(world, 10.0)
+    world.settle(10.0)
     assert world.plan().resyncs == [], "both have all that they may have"
     world.controller("Job", job("a", "a-job", 100), None)
     for number in range(32):

@@ -1,4 +1,4 @@
-"""Sending evictions: one request a pod through the Eviction API, an Event afterwards, and what is refused is told back. And the memory."""
+"""Sending evictions: one request a pod through the Eviction API, an Event afterwards, refusals reported back. And the memory."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from fairburst.kube.enforce.reclaim import PodEviction, Reclaimer
 from fairburst.kube.enforce.reclaim_memory import KEY, SavedReclaim
 from fairburst.kube.evict import Evictor
 from fairburst.policy.reclaim.values import Ground, ReclaimMemory, ReclaimRules
-from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import FakeApi, status
+from tests.support.measured import Measured, value
 from tests.support.tasks import running, until
 
 EVENTS, MAPS = "/api/v1/events", "/api/v1/configmaps"
@@ -27,7 +27,7 @@ MADE_ROOM = {f"w{number}": 5.0 for number in range(4)}
 
 
 class EvictionApi(FakeApi):
-    """Also takes evictions, by pod name; `refusing` answers with what it says for a pod."""
+    """Also takes evictions, by pod name; `refusing` has the answers for pods that are not evicted."""
 
     def __init__(self) -> None:
         super().__init__(EVENTS, MAPS)
@@ -46,27 +46,26 @@ class EvictionApi(FakeApi):
         return web.json_response(status(201, "Created"), status=201)
 
 
-class Site:
+class EvictedPods(Measured):
+    """An evictor at work on a fake server."""
+
     def __init__(self, api: EvictionApi, client: ApiClient) -> None:
-        self.api, self.metrics, self.failures = api, Metrics(), 0
+        super().__init__()
+        self.api = api
         self.reclaimer = Reclaimer(ReclaimRules(), ReclaimMemory(made_room=MADE_ROOM))
         self.evictor = Evictor(client, "default", self.reclaimer, self.metrics, on_failure=self.fail)
 
-    def fail(self) -> None:
-        self.failures += 1
-
     def count(self, result: str) -> float:
-        labels = {"ground": "Burst", "result": result}
-        return self.metrics.registry.get_sample_value("fairburst_evictions_total", labels) or 0.0
+        return value(self.metrics, "fairburst_evictions_total", ground="Burst", result=result)
 
     def events(self) -> list[dict[str, Any]]:
         return list(self.api.objects[EVENTS].values())
 
 
 @pytest.fixture
-async def site() -> AsyncIterator[Site]:
+async def site() -> AsyncIterator[EvictedPods]:
     async with EvictionApi() as api, api.client() as client:
-        made = Site(api, client)
+        made = EvictedPods(api, client)
         async with running(made.evictor.run()):
             yield made
 
@@ -75,7 +74,7 @@ def eviction(number: int, owner: str = "job") -> PodEviction:
     return PodEviction(("batch", f"p{number}"), f"uid-{number}", owner, f"w{number}", Ground.BURST, f"Evicted for {number}.")
 
 
-async def test_each_goes_by_one_request_that_means_this_pod_and_its_grace_period_holds(site: Site) -> None:
+async def test_each_goes_by_one_request_that_means_this_pod_and_its_grace_period_holds(site: EvictedPods) -> None:
     site.evictor.send([eviction(0), eviction(1)])
     await until(lambda: site.count("ok") == 2, "both")
     name, body = site.api.evicted[0]
@@ -83,14 +82,14 @@ async def test_each_goes_by_one_request_that_means_this_pod_and_its_grace_period
     assert body["deleteOptions"] == {"preconditions": {"uid": f"uid-{name[1:]}"}}
 
 
-async def test_a_pod_of_a_long_grace_period_is_asked_to_end_sooner(site: Site) -> None:
+async def test_a_pod_of_a_long_grace_period_is_asked_to_end_sooner(site: EvictedPods) -> None:
     site.evictor.send([replace(eviction(0), grace_seconds=30)])
     await until(lambda: site.count("ok") == 1, "it")
     [(_, body)] = site.api.evicted
     assert body["deleteOptions"] == {"preconditions": {"uid": "uid-0"}, "gracePeriodSeconds": 30}
 
 
-async def test_an_event_on_the_pod_says_for_what_once_all_evictions_are_sent(site: Site) -> None:
+async def test_an_event_on_the_pod_says_for_what_once_all_evictions_are_sent(site: EvictedPods) -> None:
     site.evictor.send([eviction(number) for number in range(40)])
     await until(lambda: len(site.events()) == 40, "the Events")
     told = {one["involvedObject"]["name"]: one for one in site.events()}
@@ -100,7 +99,7 @@ async def test_an_event_on_the_pod_says_for_what_once_all_evictions_are_sent(sit
     assert kinds.index("event") >= 40 - 16, "only those at work with their last eviction may have told meanwhile"
 
 
-async def test_one_event_on_the_job_stays_when_its_pods_are_gone(site: Site) -> None:
+async def test_one_event_on_the_job_stays_when_its_pods_are_gone(site: EvictedPods) -> None:
     """All evictions are sent before the first Event, so that forty pods of a Job cost one more."""
     job = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "job"}
     site.evictor.send([replace(eviction(number), controller=job) for number in range(40)])
@@ -117,7 +116,9 @@ async def test_one_event_on_the_job_stays_when_its_pods_are_gone(site: Site) -> 
     ("answer", "result"),
     [((429, "TooManyRequests"), "refused"), ((500, "InternalError"), "error")],
 )
-async def test_who_is_refused_stays_and_others_may_be_asked_for_the_same_pod(site: Site, answer: tuple[int, str], result: str) -> None:
+async def test_who_is_refused_stays_and_others_may_be_asked_for_the_same_pod(
+    site: EvictedPods, answer: tuple[int, str], result: str
+) -> None:
     site.api.refusing["p1"] = answer
     site.evictor.send([eviction(0), eviction(1)])
     await until(lambda: site.count(result) == 1 and site.count("ok") == 1, "both answers")
@@ -125,7 +126,7 @@ async def test_who_is_refused_stays_and_others_may_be_asked_for_the_same_pod(sit
     assert set(site.reclaimer.memory.made_room) == {"w0", "w2", "w3"}
 
 
-async def test_who_has_gone_already_is_no_failure_and_his_place_is_used(site: Site) -> None:
+async def test_who_has_gone_already_is_no_failure_and_his_place_is_used(site: EvictedPods) -> None:
     site.api.refusing["p1"] = (404, "NotFound")
     site.evictor.send([eviction(1)])
     await until(lambda: site.count("gone") == 1, "the answer")
@@ -133,7 +134,7 @@ async def test_who_has_gone_already_is_no_failure_and_his_place_is_used(site: Si
     assert set(site.reclaimer.memory.made_room) == set(MADE_ROOM)
 
 
-async def test_who_has_changed_meanwhile_may_be_chosen_again_at_once(site: Site) -> None:
+async def test_who_has_changed_meanwhile_may_be_chosen_again_at_once(site: EvictedPods) -> None:
     site.api.refusing["p1"] = (409, "Conflict")
     site.evictor.send([eviction(1)])
     await until(lambda: site.count("overtaken") == 1, "the answer")
@@ -148,7 +149,7 @@ class ExpiredFence:
         return 0.0
 
 
-async def test_who_does_not_lead_evicts_nobody(site: Site) -> None:
+async def test_who_does_not_lead_evicts_nobody(site: EvictedPods) -> None:
     site.evictor._client.fence = ExpiredFence()
     site.evictor.send([eviction(0)])
     await until(lambda: site.count("overtaken") == 1, "the end")

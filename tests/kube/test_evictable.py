@@ -1,4 +1,4 @@
-"""Who may be evicted without anything failing for it, and where the scheduler may put a pod."""
+"""Pods that may be evicted without a failed Job, and nodes on which the scheduler may put a pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a quota says of its temporary part, and when that is written (docs/decisions/0122-a-quota-that-expires.md)."""
+"""The annotation for the temporary part of a quota, and when it is written (docs/decisions/0122-a-quota-that-expires.md)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def written(world: World, namespace: str) -> dict[str, str]:
 
 @pytest.fixture
 def bursting() -> World:
-    """A hard queue (16 cpu for 20 s) in its window on 64 cpu, beside a batch queue that wants all."""
+    """A hard queue (16 cpu for 20 s) in its window on 64 cpu, and a batch queue that wants all."""
     world = World()
     world.queue(LQ, "burst", spec=latency_spec("16", 20))
     world.queue(TQ, "batch")
@@ -93,7 +93,7 @@ def test_a_window_shortens_what_slack_has_written() -> None:
 
 
 def test_an_operator_that_runs_lets_nothing_expire() -> None:
-    """Also where a window outlasts its deadline: what is there is renewed while at least a minute is left."""
+    """Also where a window outlasts its deadline: the quota is renewed while at least a minute is left."""
     present: dict[str, str] = {}
     overdue = Temporary(WALL, LASTING)
     for second in range(0, 900, 30):

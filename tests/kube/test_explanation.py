@@ -1,4 +1,4 @@
-"""What a queue's status says of the work that waits."""
+"""The sentence in a queue's status about its waiting work."""
 
 from __future__ import annotations
 

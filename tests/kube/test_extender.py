@@ -19,6 +19,7 @@ from fairburst.kube.extender.queue_objects import ExpectedBurst, Queue, classes,
 from fairburst.kube.extender.server import ExtenderServer
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.telemetry.metrics import ExtenderMetrics
+from tests.support.measured import value
 from tests.support.objects import GI, node, pod, requesting, stored_queue
 
 RESOURCES = ("cpu", "memory")
@@ -26,8 +27,8 @@ CLASSES = {"batch": "fairburst-large", "small": "fairburst-small", "burst": "fai
 BURST = ExpectedBurst("burst/queue", {"cpu": 8.0, "memory": 8 * GI}, {"cpu": 2.0, "memory": 2 * GI})
 
 
-class Site:
-    """Nodes of 8 cpu with what is bound to them."""
+class OccupiedNodes:
+    """Nodes of 8 cpu with the pods that are bound to them."""
 
     def __init__(self, nodes: int = 4, selector: dict[str, str] | None = None) -> None:
         self.pods = PodIndex(RESOURCES)
@@ -58,7 +59,7 @@ class Site:
 
 
 def question(namespace: str, *names: str, priority_class: str | None = None) -> bytes:
-    """What kube-scheduler sends."""
+    """Return a request as kube-scheduler sends it."""
     body = {"metadata": {"name": "p", "namespace": namespace}, "spec": {"containers": []}}
     given = CLASSES.get(namespace) if priority_class is None else priority_class
     body["spec"] |= {"priorityClassName": given} if given else {}  # type: ignore[operator]
@@ -66,7 +67,7 @@ def question(namespace: str, *names: str, priority_class: str | None = None) -> 
 
 
 def test_batch_work_goes_to_the_fullest_node_and_a_burst_to_that_with_the_least_of_it() -> None:
-    site = Site()
+    site = OccupiedNodes()
     site.bind("batch", "n0", 2)
     site.bind("elsewhere", "n1", 6)
     site.bind("burst", "n1", 1)
@@ -76,7 +77,7 @@ def test_batch_work_goes_to_the_fullest_node_and_a_burst_to_that_with_the_least_
 
 
 def test_the_table_follows_pods_that_end_nodes_that_change_and_classes_that_change() -> None:
-    site = Site(2)
+    site = OccupiedNodes(2)
     site.bind("burst", "n0", 4)
     assert site.scores("burst", "n0", "n1") == {"n1": 10}
     site.pods.update(pod("burst", "p0", requesting("4", "4Gi"), node="n0", phase="Running"), None)
@@ -91,7 +92,7 @@ def test_the_table_follows_pods_that_end_nodes_that_change_and_classes_that_chan
 
 
 def test_large_batch_pods_are_kept_from_nodes_for_a_burst_and_nobody_else_is() -> None:
-    site = Site()
+    site = OccupiedNodes()
     site.bind("batch", "n0", 2)
     site.bind("batch", "n1", 4)
     site.bind("elsewhere", "n2", 7)
@@ -108,7 +109,7 @@ def test_large_batch_pods_are_kept_from_nodes_for_a_burst_and_nobody_else_is() -
 
 
 def test_kept_nodes_are_of_the_pool_take_pods_and_are_nobody_elses() -> None:
-    site = Site(0, {"pool": "ours"})
+    site = OccupiedNodes(0, {"pool": "ours"})
     ours = {"pool": "ours"}
     site.set_nodes(
         node("a-other", cpu="8", memory="8Gi"),
@@ -122,7 +123,7 @@ def test_kept_nodes_are_of_the_pool_take_pods_and_are_nobody_elses() -> None:
 
 
 def test_a_burst_without_a_size_keeps_nothing() -> None:
-    site = Site()
+    site = OccupiedNodes()
     site.table.keep([ExpectedBurst("burst/queue", {"cpu": 8.0}, {"example.com/device": 1.0})])
     assert site.table.kept_by == {}
 
@@ -137,7 +138,7 @@ def test_a_burst_without_a_size_keeps_nothing() -> None:
     ],
 )
 def test_nothing_changes_for_a_pod_that_is_none_of_our_business(namespace: str, priority_class: str) -> None:
-    site = Site()
+    site = OccupiedNodes()
     site.bind("batch", "n0", 2)
     site.table.keep([BURST])
     assert site.filter(namespace, "n3", "n0", "unknown", priority_class=priority_class) == (["n3", "n0", "unknown"], {}, Answer.NEUTRAL)
@@ -145,7 +146,7 @@ def test_nothing_changes_for_a_pod_that_is_none_of_our_business(namespace: str, 
 
 
 def test_unknown_nodes_and_none_at_all() -> None:
-    site = Site(1)
+    site = OccupiedNodes(1)
     site.table.keep([BURST])
     assert site.filter("batch", "unknown")[0] == ["unknown"]
     assert site.scores("batch", "unknown", "n0") == {}
@@ -156,7 +157,7 @@ def test_unknown_nodes_and_none_at_all() -> None:
 
 
 def test_names_that_need_escaping_come_back_as_they_came() -> None:
-    site = Site(0)
+    site = OccupiedNodes(0)
     odd = 'n"\\ü'
     site.set_nodes(node(odd, cpu="8", memory="8Gi"))
     assert site.scores("burst", odd) == {odd: 10}
@@ -177,7 +178,7 @@ def test_names_that_need_escaping_come_back_as_they_came() -> None:
     ],
 )
 def test_what_kube_scheduler_would_not_send_is_refused_with_what_was_expected(body: bytes) -> None:
-    site = Site()
+    site = OccupiedNodes()
     site.table.keep([BURST])
     for answer in (filtered, prioritized):
         with pytest.raises(NotUnderstoodError, match="expected"):
@@ -205,7 +206,7 @@ def test_the_pods_of_a_further_queue_are_batch_work_of_their_own_and_count_for_n
     queues = [queue("burst", {"podPriority": {"className": each}}, name=name) for name, each in given.items()]
     found = classes(queues, "default")
     assert found == {"burst": "fairburst-hard", "burst/nightly": "fairburst-queue-3"}
-    site = Site()
+    site = OccupiedNodes()
     site.bind("burst", "n0", 4, priority_class="fairburst-queue-3")
     site.bind("burst", "n1", 4, priority_class="fairburst-hard")
     site.pods.divide(spaces_of(found))
@@ -218,7 +219,7 @@ def test_the_pods_of_a_further_queue_are_batch_work_of_their_own_and_count_for_n
 
 
 def test_a_node_is_kept_where_a_further_queues_pods_end_and_keeps_its_new_ones_off() -> None:
-    site = Site(2)
+    site = OccupiedNodes(2)
     site.bind("burst", "n0", 8, priority_class="fairburst-queue-3")
     site.bind("burst", "n1", 8, priority_class="fairburst-hard")
     found = {"burst": "fairburst-hard", "burst/nightly": "fairburst-queue-3"}
@@ -235,7 +236,7 @@ def queue(where: str, status: dict[str, Any] | None, spec: dict[str, Any] | None
 
 
 def test_only_changes_of_a_node_that_matter_concern_the_table() -> None:
-    table = Site().table
+    table = OccupiedNodes().table
     before = node("n", cpu="8")
     heartbeat = msgspec.convert(msgspec.to_builtins(before) | {"metadata": {"name": "n", "resourceVersion": "2"}}, Node)
     assert not table.concerns(before, heartbeat)
@@ -249,10 +250,10 @@ def test_only_changes_of_a_node_that_matter_concern_the_table() -> None:
 
 
 class Served:
-    """A server with a site behind it."""
+    """A server that answers from a table of such nodes."""
 
     def __init__(self) -> None:
-        self.site, self.metrics, self.problem = Site(), ExtenderMetrics(), "not yet"
+        self.site, self.metrics, self.problem = OccupiedNodes(), ExtenderMetrics(), "not yet"
         config = ExtenderConfig(host="127.0.0.1", port=0)
         self.server = ExtenderServer(config, self.site.table, self.metrics, ready=lambda: self.problem or None, healthy=lambda: None)
         self.url = ""
@@ -261,8 +262,8 @@ class Served:
         async with ClientSession() as session, session.post(f"{self.url}/{verb}", data=BytesIO(body)) as answer:
             return answer.status, await answer.text()
 
-    def count(self, verb: str, result: str) -> float | None:
-        return self.metrics.registry.get_sample_value("fairburst_extender_requests_total", {"verb": verb, "result": result})
+    def count(self, verb: str, result: str) -> float:
+        return value(self.metrics, "fairburst_extender_requests_total", verb=verb, result=result)
 
 
 @pytest.fixture
@@ -280,7 +281,7 @@ async def test_questions_are_answered_once_everything_is_known_and_counted(serve
     assert await served.post("prioritize", question("batch", "n0")) == (200, '[{"Host":"n0","Score":10}]')
     assert [served.count("filter", result) for result in ("not ready", "neutral")] == [1.0, 1.0]
     assert served.count("prioritize", "ours") == 1.0
-    assert served.metrics.registry.get_sample_value("fairburst_extender_seconds_count", {"verb": "filter"}) == 1.0
+    assert value(served.metrics, "fairburst_extender_seconds_count", verb="filter") == 1.0
 
 
 async def test_a_bad_question_is_a_bad_request_and_the_next_one_is_answered(served: Served) -> None:

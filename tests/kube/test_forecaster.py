@@ -1,4 +1,4 @@
-"""The operator's side of the forecaster: when it asks, what it does with answers, and what happens when the process fails."""
+"""The operator's side of the forecaster: its questions, its use of the answers, and failures of the process."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from fairburst.kube.forecasts.forecaster import Forecaster, ForecasterError
 from fairburst.kube.supervision import supervised
 from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import FakeApi
+from tests.support.measured import value
 from tests.support.objects import WALL, World, job, pod, requesting
 from tests.support.tasks import running, until
 
 TQ = "ThroughputQueue"
 REAL = (sys.executable, "-m", "fairburst.forecast")
-# Answers each question at once: what it asks for starts in 40 to 90 s.
+# Answers each question at once: its objects start in 40 to 90 s.
 QUICK = """
 import json, sys
 for line in sys.stdin:
@@ -47,7 +48,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.05)
 
 
-class Site:
+class ForecastWorld:
     """A world with a job that waits, and a forecaster that is told of its rounds."""
 
     def __init__(self, api: FakeApi, client: object, command: Sequence[str], config: str = "") -> None:
@@ -64,17 +65,17 @@ class Site:
         return self.world.engine.forecasts.starts
 
     def count(self, name: str, **labels: str) -> float:
-        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+        return value(self.metrics, name, **labels)
 
 
 @contextlib.asynccontextmanager
 async def site(command: Sequence[str], config: str = ""):  # type: ignore[no-untyped-def]
     async with FakeApi("/api/v1/pods") as api, api.client() as client:
-        yield Site(api, client, command, config)
+        yield ForecastWorld(api, client, command, config)
 
 
 def children() -> set[int]:
-    """Processes that this one has started and that have not ended."""
+    """Return the running processes that this one has started."""
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Statuses across versions: promises, windows and ledgers survive an upgrade, and a downgrade to a version that looks elsewhere for them.
+"""Statuses across versions: promises, windows and ledgers survive an upgrade, and a downgrade to a version that reads them elsewhere.
 
 tests/data/statuses: written by the code of commits 1a92e73 (first-version) and 8e323dc (before-internal), each status with the memory that
 this code read back from it. Times in seconds since the epoch, "inf" for infinity, enumerations by value.
@@ -26,10 +26,10 @@ from fairburst.kube.views.status import StatusInput, status_of
 from fairburst.kube.views.status_memory import memory_of
 from fairburst.kube.views.status_plan import StatusPlanner, merge_difference
 from fairburst.policy.model import QueueMemory
-from tests.kube.test_status import RESOURCES, status_input
 from tests.support.earlier import EARLIER, Version, problem, version_at
 from tests.support.fake_api import merge_patch
 from tests.support.objects import WALL, stored_queue
+from tests.support.status_inputs import RESOURCES, status_input
 
 DATA = Path(__file__).parents[1] / "data" / "statuses"
 CASES = [
@@ -47,7 +47,7 @@ ACCOUNTS = (
 
 
 def plain(value: Any) -> Any:
-    """The value as the files hold it."""
+    """Return the value in the form of the files."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
@@ -155,7 +155,7 @@ def test_a_value_in_its_present_place_wins() -> None:
 
 
 class TestAWayBack:
-    """A downgrade: an earlier version goes on from the copies, and this version from what that one wrote."""
+    """A downgrade: an earlier version continues from the copies, and this version from what the earlier one wrote."""
 
     @pytest.mark.parametrize("commit", EARLIER.values(), ids=[name.replace(" ", "-") for name in EARLIER])
     def test_an_earlier_version_reads_what_this_one_remembers(self, commit: str, tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ class TestAWayBack:
         assert memory.window.judged
 
     def test_what_an_earlier_version_wrote_before_is_not(self) -> None:
-        """As its last write may arrive after this version's first one."""
+        """Its last write may arrive after this version's first one."""
         status = stored(as_input(OPEN))
         before = {"valueMilliseconds": 9000, "rateMicro": 0, "asOf": to_text(WALL - 60)}
         assert recalled({**status, "ledger": before}) == recalled(status)
@@ -198,7 +198,7 @@ class TestAWayBack:
             schema = version["schema"]["openAPIV3Schema"]["properties"]["status"]
             assert [path for case in CASES for path in pruned(stored(as_input(case.values[0])), schema)] == []
             ledger = schema["properties"]["ledger"]["description"]
-            assert ledger.startswith("A copy of status.internal.ledger for a way back")
+            assert ledger.startswith("A copy of status.internal.ledger for a downgrade")
             columns = [column["jsonPath"] for column in version["additionalPrinterColumns"]]
             assert [path for path in columns for place in COPIES if path == f".status.{'.'.join(place)}"] == []
 

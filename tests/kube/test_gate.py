@@ -1,4 +1,4 @@
-"""Which gated pods are released: by level and order, groups whole, everybody where no queue holds them. Pure, without a server."""
+"""The gated pods that are released: by level and order, groups whole, and all where no queue holds them. Pure, without a server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def gated(
 
 
 class Keeper:
-    """A ungate_planner with an index, fed as the process does it."""
+    """An UngatePlanner with an index, fed as the process does it."""
 
     def __init__(self, *pods: Pod, resources: tuple[str, ...] = ("cpu", "memory")) -> None:
         self.index, self.gates, self.stored = PodIndex(resources), UngatePlanner(), dict[tuple[str, str], Pod]()
@@ -69,7 +69,7 @@ class Keeper:
         return chosen
 
     def answered(self, *names: str, namespace: str = "batch") -> None:
-        """The server has taken our gate off these."""
+        """Note that the server has removed our gate from these."""
         for name in names:
             old = self.stored[namespace, name]
             body = json_patch(msgspec.to_builtins(old), ungate_patch(gated_pod(old)))  # type: ignore[arg-type]
@@ -185,7 +185,7 @@ def test_who_would_not_fit_into_the_whole_level_holds_up_nobody() -> None:
 
 
 def test_pods_that_others_hold_too_come_last() -> None:
-    """They can't run yet; but they do go when there is room, or two who hold them would wait for each other."""
+    """They cannot run yet, but are released when there is room: otherwise two controllers that hold them would wait for each other."""
     keeper = Keeper(gated("held", gates=(OTHERS, GATE)), gated("free", created=5))
     assert keeper.choice(batch=1.0) == ["free"]
     assert keeper.choice(batch=2.0) == ["held"]
@@ -196,7 +196,7 @@ def test_pods_that_others_hold_too_come_last() -> None:
     st.tuples(st.integers(0, 9000), st.integers(0, 9)),
 )
 def test_what_is_chosen_fits_and_nobody_left_would(needs: list[tuple[int, int]], room: tuple[int, int]) -> None:
-    """The slow obvious reference: walk the line, and set aside for whoever is first what it waits for."""
+    """The slow, obvious reference: walk the FIFO order, and set room aside for the first that has to wait."""
     pods = [GatedPod(("n", f"{n:02}"), "", "", "", 0, (False, "", f"{n:02}"), None) for n in range(len(needs))]
     charge = {one.key: need for one, need in zip(pods, needs, strict=True)}
     least = tuple(min(column) for column in zip(*needs, strict=True)) if needs else ()

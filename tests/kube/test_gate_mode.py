@@ -1,4 +1,4 @@
-"""Rounds with queues in Gate mode: gated pods are demand and no usage, the level lets them go, the quota is above what exists."""
+"""Rounds with queues in Gate mode: gated pods are demand and no usage, the level releases them, the quota is above what exists."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_gated_pods_are_demand_and_no_usage_and_go_by_the_level() -> None:
 
 
 def test_pods_of_one_queue_alone_all_go_and_no_more_is_wanted_than_there_is() -> None:
-    """In Quota mode bare pods want a step beyond what exists, since others may have been refused; here nobody is refused."""
+    """In Quota mode bare pods want a step beyond what exists, since others may have been refused. Here none is refused."""
     world = World()
     world.queue(TQ, "batch", spec=GATES)
     bare(world, "batch", 10)
@@ -82,7 +82,7 @@ def test_pods_of_one_queue_alone_all_go_and_no_more_is_wanted_than_there_is() ->
 
 
 def test_the_quota_is_a_ceiling_far_above_what_exists() -> None:
-    """Else gated pods, which are charged in full, would keep those behind them out."""
+    """Otherwise gated pods, which are charged in full, would keep out the pods behind them."""
     world = World()
     world.queue(TQ, "batch", spec=GATES)
     world.queue(TQ, "other", spec=GATES)
@@ -99,7 +99,7 @@ def test_the_quota_is_a_ceiling_far_above_what_exists() -> None:
 
 
 def test_the_quota_is_raised_to_the_ceiling_only_once_new_pods_are_sure_to_be_gated() -> None:
-    """A second after the stored status says so; until then it holds as in Quota mode, but takes nothing back."""
+    """A second after the stored status says so. Until then it holds as in Quota mode, but takes nothing back."""
     world = World()
     world.queue(TQ, "batch", spec=GATES)
     world.round()
@@ -140,7 +140,7 @@ def test_a_settled_cluster_with_waiting_pods_gets_no_writes() -> None:
         plan = world.plan()
         assert (plan.labels, plan.quota_writes, plan.statuses, plan.events, plan.ungates) == ({}, [], [], [], [])
         assert plan.due > world.now
-        world.after(max(0.05, min(plan.due, world.now + 10.0) - world.now))
+        world.after_due(plan)
 
 
 def test_an_armed_hard_queue_lets_its_burst_go_between_rounds() -> None:

@@ -1,4 +1,4 @@
-"""Rounds that look only at what has changed lead to the same as rounds that look at everything."""
+"""Rounds that examine only changes lead to the same result as rounds that examine everything."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _history(seed: int) -> list[tuple[Any, ...]]:
 
 
 def _settled(world: World) -> dict[str, Any]:
-    """What the API server holds once nothing more is written."""
+    """Return the stored objects once nothing more is written."""
     for _ in range(30):
         world.after(70.0)
         world.round()

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,61 +13,8 @@ from hypothesis import strategies as st
 from fairburst.kube.api.informer import Backoff, Informer, silence
 from fairburst.kube.api.objects import Pod
 from tests.support.fake_api import FakeApi
+from tests.support.informers import PODS, names, pod, running, watching
 from tests.support.tasks import until
-
-PODS = "/api/v1/pods"
-FAST = (0.01, 0.05)
-
-
-def pod(name: str, namespace: str = "a", **status: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": namespace}, "spec": {"containers": [{"name": "main"}]}, "status": status}
-
-
-class Mirror:
-    """A second store kept only by the reported events; differs from the first if an event is missing or wrong."""
-
-    def __init__(self) -> None:
-        self.objects: dict[tuple[str, str], Pod] = {}
-        self.events: list[tuple[str, str]] = []
-
-    def __call__(self, kind: str, old: Pod | None, new: Pod | None) -> None:
-        subject = new if new is not None else old
-        assert subject is not None
-        key = (subject.metadata.namespace, subject.metadata.name)
-        assert self.objects.get(key) is old
-        self.events.append((kind, key[1]))
-        if new is None:
-            del self.objects[key]
-        else:
-            self.objects[key] = new
-
-
-@asynccontextmanager
-async def running(api: FakeApi, **options: Any) -> AsyncIterator[tuple[Informer[Pod], Mirror, list[int]]]:
-    """A synced informer, its mirror, and the store's size at each wake-up."""
-    mirror, sizes = Mirror(), list[int]()
-    async with api.client() as client:
-        informer: Informer[Pod] = Informer(
-            client, PODS, Pod, lambda: sizes.append(len(informer.store)), on_event=mirror, **{"backoff_seconds": FAST} | options
-        )
-        task = asyncio.create_task(informer.run())
-        try:
-            await asyncio.wait_for(informer.synced.wait(), 5)
-            yield informer, mirror, sizes
-            assert not task.done(), "the informer must not end by itself"
-            assert mirror.objects == informer.store
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-
-def names(informer: Informer[Pod]) -> set[str]:
-    return {name for _, name in informer.store}
-
-
-async def watching(api: FakeApi) -> None:
-    await until(lambda: api.open_watches == 1, "one open watch")
 
 
 async def test_lists_in_pages_and_follows_the_watch() -> None:
@@ -121,7 +65,7 @@ async def test_a_deletion_lost_in_a_gap_is_reported_after_the_relist() -> None:
             api.compact()
             await until(lambda: names(informer) == {"stays"}, "deletion noticed")
             assert mirror.events[-1] == ("DELETED", "goes")
-            # What did not change is not reported again.
+            # Unchanged objects are not reported again.
             assert mirror.events.count(("MODIFIED", "stays")) == 0
 
 
@@ -211,20 +155,6 @@ async def test_bookmarks_move_the_version_and_count_as_contact_but_wake_nobody()
         assert api.requests[-1][2]["resourceVersion"] == str(api.version)
 
 
-async def test_an_object_that_breaks_our_schema_is_skipped_and_counted_not_fatal() -> None:
-    broken = {"metadata": {"name": "broken", "namespace": "a"}, "spec": {"containers": "none"}}
-    async with FakeApi(PODS) as api:
-        api.put(PODS, broken)
-        api.put(PODS, pod("good"))
-        async with running(api) as (informer, _, _):
-            assert names(informer) == {"good"}
-            await watching(api)
-            api.put(PODS, broken)
-            api.put(PODS, pod("better"))
-            await until(lambda: "better" in names(informer), "later events still seen")
-            assert informer.undecodable == 2
-
-
 async def test_a_watch_that_always_fails_is_retried_ever_more_slowly() -> None:
     async with FakeApi(PODS) as api, running(api, backoff_seconds=(0.02, 0.32)) as (_, _, _):
         api.fail(1000, 503)
@@ -251,7 +181,7 @@ steps = st.one_of(
 
 
 class TestConvergence:
-    """Whatever events, disconnects, 410s, errors and lost deletions: at quiescence the store is the server's truth."""
+    """After any events, disconnects, 410s, errors and lost deletions the store settles at the server's truth."""
 
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.lists(steps, max_size=25), st.integers(1, 4))
@@ -308,99 +238,8 @@ async def test_a_kind_that_is_not_served_is_known_to_be_empty_and_found_once_som
         await until(lambda: names(informer) == {"one"}, "the kind to be found", 60.0)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        pytest.param(b'{"unexpected": true}', id="an object that is no event"),
-        pytest.param(b"[1, 2]", id="a list"),
-        pytest.param(b'"text"', id="a text"),
-        pytest.param(b"null", id="nothing"),
-        pytest.param(b'{"type": 7, "object": {}}', id="a type that is a number"),
-        pytest.param(b'{"type": "ERROR", "object": {"code": "many", "reason": 4}}', id="an ERROR with odd fields"),
-        pytest.param(b'{"type": "ERROR", "object": "gone"}', id="an ERROR without a Status"),
-        pytest.param(b'{"type": "ERROR"}', id="an ERROR without an object"),
-        pytest.param(b'{"type": "BOOKMARK", "object": {"metadata": 3}}', id="a bookmark without metadata"),
-        pytest.param(b"\xff\xfe{}", id="bytes that are no text"),
-    ],
-)
-async def test_a_line_that_is_no_event_leads_to_a_relist_and_ends_nothing(line: bytes) -> None:
-    async with FakeApi(PODS) as api:
-        api.put(PODS, pod("one"))
-        async with running(api) as (informer, mirror, _):
-            await until(lambda: api.open_watches, "the watch")
-            before = informer.lists
-            api.raw_line(PODS, line)
-            await until(lambda: informer.lists > before, "another list")
-            api.put(PODS, pod("two"))
-            await until(lambda: ("a", "two") in mirror.objects, "the next event")
-
-
-async def test_an_object_whose_hook_raises_is_left_out_and_the_others_are_watched_on() -> None:
-    seen: list[str] = []
-
-    def hook(kind: str, old: Pod | None, new: Pod | None) -> None:
-        found = new or old
-        assert found is not None
-        if found.metadata.name == "poison":
-            raise ValueError("what a pod")
-        seen.append(f"{kind} {found.metadata.name}")
-
-    async with FakeApi(PODS) as api, api.client() as client:
-        api.put(PODS, pod("poison"))
-        api.put(PODS, pod("one"))
-        informer: Informer[Pod] = Informer(client, PODS, Pod, lambda: None, on_event=hook, backoff_seconds=FAST)
-        task = asyncio.create_task(informer.run())
-        await asyncio.wait_for(informer.synced.wait(), 5)
-        api.put(PODS, pod("poison", phase="Running"))
-        api.put(PODS, pod("two"))
-        await until(lambda: "ADDED two" in seen, "the event after the poison")
-        assert seen == ["ADDED one", "ADDED two"]
-        assert sorted(name for _, name in informer.store) == ["one", "two"]
-        assert informer.undecodable == 2
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-async def test_a_restored_etcd_is_noticed_although_a_watch_from_the_future_would_stay_silent() -> None:
-    async with FakeApi(PODS) as api:
-        api.put(PODS, pod("kept"))
-        snapshot, rewinds = api.snapshot(), list[int]()
-        for number in range(20):
-            api.put(PODS, pod(f"later-{number}"))
-        async with running(api, on_rewind=lambda: rewinds.append(1)) as (informer, _, _):
-            await watching(api)
-            api.restore(snapshot)
-            await until(lambda: names(informer) == {"kept"}, "the snapshot")
-            api.put(PODS, pod("new"))
-            await until(lambda: names(informer) == {"kept", "new"}, "what came after it")
-        assert rewinds == [1]
-
-
-async def test_a_bookmark_of_the_past_tells_of_a_restored_etcd_on_an_open_watch() -> None:
-    async with FakeApi(PODS) as api:
-        api.put(PODS, pod("kept"))
-        async with running(api) as (informer, _, _):
-            await watching(api)
-            api.version -= 50
-            api.bookmark(PODS)
-            await until(lambda: informer.lists == 2, "a new list")
-
-
-async def test_the_answer_to_a_write_does_not_bring_back_what_was_deleted_meanwhile() -> None:
-    async with FakeApi(PODS) as api, api.client() as client:
-        api.put(PODS, pod("a"))
-        answered = await client.get_json("/api/v1/namespaces/a/pods/a")
-        async with running(api) as (informer, _, _):
-            await watching(api)
-            api.remove(PODS, "a", "a")
-            await until(lambda: not informer.store, "the deletion")
-            informer.observe(msgspec.convert(answered, Pod))
-            assert not informer.store
-
-
 async def test_a_watch_that_is_taken_up_again_is_contact_although_nothing_happens() -> None:
-    """After an outage quiet collections said nothing for up to a minute, and the process looked stuck."""
+    """Quiet collections send nothing for up to a minute after an outage, and the process would look stuck."""
     async with FakeApi(PODS) as api:
         api.put(PODS, pod("a"))
         async with running(api) as (informer, _, _):
@@ -413,7 +252,7 @@ async def test_a_watch_that_is_taken_up_again_is_contact_although_nothing_happen
 
 
 def test_informers_that_fell_silent_together_are_no_reason_to_restart() -> None:
-    """Quiet collections hear a bookmark a minute: in an outage of three minutes they were silent for too long before the others were."""
+    """Quiet collections get a bookmark a minute, so in an outage of three minutes they are silent for too long before the others are."""
     informers = [Informer(None, f"/{number}", Pod, lambda: None) for number in range(3)]  # type: ignore[arg-type]
     now = time.monotonic()
     for informer, ago in zip(informers, (600.0, 640.0, 665.0), strict=True):

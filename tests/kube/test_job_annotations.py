@@ -1,4 +1,4 @@
-"""What a Job declares about its elasticity and what the operator notes on it: built and read back, refused with the reason."""
+"""A Job's declarations about its elasticity and the operator's notes on it: built and read back, or refused with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods as tasks of jobs: against a model that remembers everything, and what clocks, deletions and namesakes do to it."""
+"""Pods as tasks of jobs: against a model that remembers everything, and under odd clocks, deletions and namesakes."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ event = st.tuples(st.sampled_from(["come", "start", "end", "die", "go"]), st.int
 
 @given(st.lists(event, max_size=60))
 def test_the_index_agrees_with_a_model_that_remembers_everything(steps: list[tuple[str, int, float]]) -> None:
-    """Also of what is counted: pods there are, tasks that run, and nothing once all is gone."""
+    """Also the counts: existing pods, running tasks, and nothing once all is gone."""
     jobs, model, now = index(), Model(), 0.0
     for what, number, passed in steps:
         now += passed
@@ -211,7 +211,7 @@ def test_the_key_of_a_pod_is_its_controller_or_itself() -> None:
 
 @pytest.mark.parametrize("first_runs", [False, True])
 def test_a_pod_that_names_a_bare_pod_as_its_controller_joins_it(first_runs: bool) -> None:
-    """Any tenant can write such a reference: found by tests/simulation/fuzz.py, seed 2."""
+    """Any tenant can write such a reference. tests/simulation/fuzz.py found it with seed 2."""
     jobs = index()
     bare = [pod("batch", "bare", node=node, phase=phase) for node, phase in (("", "Pending"), ("node-0", "Running"))]
     for stage in bare:

@@ -1,4 +1,4 @@
-"""The jobs of a namespace for DRESS: what is remembered of bare pods between rounds is what a first look would find."""
+"""The jobs of a namespace for DRESS: the memory of bare pods between rounds equals a first look at them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def settled(jobs: NamespaceJobs) -> list[tuple[str, int, float]]:
 
 @given(st.lists(st.tuples(st.integers(0, 5), STAGES, st.sampled_from(["", "fairburst-small", "fairburst-large"]), st.booleans())))
 def test_bare_pods_are_the_jobs_that_a_first_look_would_find(changes: list[tuple[int, str, str, bool]]) -> None:
-    """Pods come, are bound, run, end and go in any order; before each change the builder has looked at what was there."""
+    """Pods come, are bound, run, end and go in any order; before each change the builder has looked at the pods."""
     pods, index, builder = PodIndex(RESOURCES), JobIndex(RESOURCES, keep_seconds=20.0), JobPartBuilder()
     index.follow(frozenset({"batch"}), (), WALL, 0.0)
     stored: dict[int, Pod] = {}
@@ -68,7 +68,7 @@ def test_bare_pods_are_the_jobs_that_a_first_look_would_find(changes: list[tuple
 
 @given(st.lists(st.tuples(st.integers(0, 5), STAGES), max_size=40))
 def test_bare_pods_that_run_are_as_many_jobs_as_there_are_and_hold_what_they_hold(changes: list[tuple[int, str]]) -> None:
-    """Each is a job by itself, the even ones small; those that have started and not ended are told as one for each size."""
+    """Each is a job by itself, the even ones small; those that have started and not ended are reported as one for each size."""
     pods, index = PodIndex(RESOURCES), JobIndex(RESOURCES, keep_seconds=3.0)
     index.follow(frozenset({"batch"}), (), WALL, 0.0)
     stored, started = dict[int, Pod](), set[int]()

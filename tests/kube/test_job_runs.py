@@ -1,4 +1,4 @@
-"""What is seen of the runs of Jobs: sizes, durations, progress, and which finished run may teach a curve."""
+"""Observed runs of Jobs: sizes, durations, progress, and which finished run may teach a curve."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JOB = job("batch", "job")
 
 
 class Watch:
-    """Feeds what a watch would tell of a Job's pods."""
+    """Feeds a Job's pods as a watch would."""
 
     def __init__(self) -> None:
         self.runs = JobRuns()
@@ -81,7 +81,7 @@ def test_a_run_that_was_not_watched_from_its_start_teaches_nothing() -> None:
     listed.end("p0")
     assert listed.runs.finished(JOB, listed.now) is None
     late.start("p1")
-    late.pods["p0"] = phase("p0", "Running")  # ran before anybody looked
+    late.pods["p0"] = phase("p0", "Running")  # ran before the first look
     late.now += 10.0
     late.end("p0", "p1")
     assert late.runs.finished(JOB, late.now) is None

@@ -1,4 +1,4 @@
-"""JobSets in Suspend mode: held whole, started whole, and their room is nobody else's until their Jobs ask for it themselves."""
+"""JobSets in Suspend mode: held whole, started whole, and their room is kept until their Jobs ask for it themselves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fairburst.kube.admission.mutation import held_patch
 from fairburst.kube.api.objects import Job
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
 from fairburst.kube.workloads.job_set import JobSet
-from tests.kube.test_suspend import SUSPENDS, TQ, held, settle, waiting, world_with_batch
+from tests.support.held_work import SUSPENDS, TQ, held, settle, waiting, world_with_batch
 from tests.support.objects import World, job, pod_spec, requesting
 
 
@@ -67,7 +67,7 @@ def test_a_held_job_set_is_demand_and_starts_whole_in_line_with_jobs() -> None:
 
 
 def test_a_started_job_sets_room_is_its_own_until_its_jobs_ask_for_it() -> None:
-    """Its controller takes a moment to start them: what comes behind must not start in their place."""
+    """The controller takes a moment to start them. Work behind them must not start in their place."""
     world = world_with_batch()
     put(world, job_set("set", workers=20))
     settle(world)

@@ -1,4 +1,4 @@
-"""Which Jobs are small, in the operator's own arithmetic (the API server's: tests/t1/test_job_size.py, the same table)."""
+"""Small Jobs, in the operator's own arithmetic. tests/t1/test_job_size.py tests the API server's with the same table."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_one_queue_divides_nothing() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "says"),
     [
-        pytest.param((TQ, "batch", None), BURSTS, "beside it only ThroughputQueues can govern work", id="a second latency queue"),
+        pytest.param((TQ, "batch", None), BURSTS, "besides it, only ThroughputQueues can govern work", id="a second latency queue"),
         pytest.param(BURSTS, (TQ, "nightly", {"enforcement": "Gate"}), "enforcement: Quota, found Gate", id="another mode"),
         pytest.param(
             (LQ, "bursts", latency_spec(enforcement="Suspend")),
@@ -120,7 +120,7 @@ def test_more_queues_than_lanes_leave_the_youngest_out() -> None:
     assert len(queue_set.governing) == 9
     reason, message = problem(queue_set, "batch-8")
     assert reason == "TooManyQueues"
-    assert "expected at most 8 queues beside LatencyQueue bursts" in message
+    assert "expected at most 8 queues besides LatencyQueue bursts" in message
 
 
 def test_a_restarted_operator_keeps_default_queue_and_lanes_by_the_labels_of_the_namespace() -> None:

@@ -12,10 +12,10 @@ from fairburst.kube.queues.job_annotations import FAMILY
 from fairburst.policy.dress.learned import FamilyDurations
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.holding import LATE_SECONDS
-from tests.kube.test_reserve import OFF, ON, TQ, sized_job, sized_pod
 from tests.support.objects import WALL, World, latency_spec
+from tests.support.sized_work import OFF, ON, sized_job, sized_pod
 
-LQ = "LatencyQueue"
+LQ, TQ = "LatencyQueue", "ThroughputQueue"
 ARRIVAL_SECONDS, TASK_SECONDS = 30.0, 20.0
 
 
@@ -81,7 +81,7 @@ def test_what_running_work_gives_back_in_time_is_not_held_and_what_it_does_not_i
 
 
 def test_while_room_is_held_no_quota_lets_another_large_pod_in_and_afterwards_they_do() -> None:
-    """Design §5: from then on it hands freed capacity to nobody but short small jobs. A quota that only followed the use down would be
+    """Design §5: from then on only short small jobs get freed capacity. A quota that only followed the use down would be
     filled up again with each pod that ends."""
     world = World(ON)
     world.engine.remember_reserve(learned())
@@ -101,7 +101,7 @@ def test_while_room_is_held_no_quota_lets_another_large_pod_in_and_afterwards_th
 
 
 def test_room_is_still_held_for_a_burst_that_comes_some_seconds_late_and_then_no_longer() -> None:
-    """A client that sends its burst at its time is heard a little later; without that, batch work takes the room in between."""
+    """The operator sees a burst a little after its time. Without this margin batch work would take the room in between."""
     world = World(ON)
     world.engine.remember_reserve(learned())
     busy(world)

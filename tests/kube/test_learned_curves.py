@@ -1,4 +1,4 @@
-"""Runs of job families and the curves they teach: kept over a restart, refused where they cannot be read, never in anybody's way."""
+"""Runs of job families and the curves they teach: kept over a restart, refused where unreadable, never an obstacle to a round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When rounds run: soon after an event, at boundaries, at least now and then, and whatever the last one did."""
+"""When rounds run: soon after an event, at boundaries, after a while at the latest, and also after a failed one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOUR = 3600.0
 
 
 class Rounds:
-    """A loop over a real engine and an empty cluster, with what it did. `due` and `answers` steer it."""
+    """A loop over a real engine and an empty cluster, with a record of its rounds. `due` and `answers` steer it."""
 
     def __init__(self, debounce: int = 20, interval: int = 300) -> None:
         world = World(nodes=0)
@@ -58,7 +58,7 @@ class Rounds:
         return self.sent_well
 
     async def count(self, wanted: int, seconds: float = 5.0) -> None:
-        """Until so many rounds have run."""
+        """Wait until so many rounds have run."""
         deadline = time.monotonic() + seconds
         while len(self.at) < wanted:
             assert time.monotonic() < deadline, f"expected {wanted} rounds within {seconds} s, found {len(self.at)}"
@@ -119,7 +119,7 @@ async def test_urgent_events_without_end_leave_other_work_as_long_as_a_round_tak
 
 @pytest.mark.parametrize("fault", [None, RuntimeError("in every round")])
 async def test_events_without_end_leave_rounds_a_tenth_of_the_time(fault: Exception | None) -> None:
-    """Those that fail too: else a fault in every round takes the core that the process needs for its Lease and its probes."""
+    """Also rounds that fail: otherwise a fault in every round would take the core that the process needs for its Lease and its probes."""
     rounds = Rounds(debounce=1)
     rounds.busy, rounds.lasting = 0.01, fault
     async with running(rounds):
@@ -260,7 +260,7 @@ async def test_a_loop_that_finishes_ends_the_round_under_way_and_begins_no_other
 
 
 async def test_a_loop_that_is_cancelled_ends_also_when_an_event_comes_in_the_same_moment() -> None:
-    """As when a process that was frozen goes on: all that was missed arrives at once, the loss of the Lease included."""
+    """As when a frozen process continues: all that it missed arrives at once, the loss of the Lease included."""
     rounds = Rounds()
     task = asyncio.create_task(rounds.loop.run())
     await rounds.count(1)

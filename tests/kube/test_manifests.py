@@ -1,4 +1,4 @@
-"""What `fairburst manifests` prints: least rights, scoped policies, the configured ladder."""
+"""The output of `fairburst manifests`: least rights, scoped policies, the configured ladder."""
 
 from __future__ import annotations
 

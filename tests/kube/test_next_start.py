@@ -1,4 +1,4 @@
-"""What a queue needs for its next start, and when a start has begun: only as far as the core let it."""
+"""The room that a queue needs for its next start, and when a start has begun: only as far as the core permits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def work(*needs: float) -> WholeWork:
 def test_a_start_has_begun_as_far_as_it_was_granted(
     running: float, started: float, granted: float | None, expected: tuple[float, bool]
 ) -> None:  # fmt: skip
-    """A started Job that is made larger takes nothing from others by that: it is another start, and waits for its turn."""
+    """A started Job that grows takes nothing from others: the growth is another start, and waits for its turn."""
     held = work(30.0, 20.0)
     wanted = held.waits + started
     allowed = None if granted is None else np.array([granted])

@@ -1,4 +1,4 @@
-"""Decoding: what we read is there, what we don't is skipped, and oddities do not break it."""
+"""Decoding: the fields that we read are there, others are skipped, and oddities do not break it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast the cluster is, measured from the pods that pass by."""
+"""The pace of the cluster, measured from the lives of pods."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ BIGGEST_COUNT = 2_147_483_647
 
 
 def served(world: World, name: str = "bystander") -> None:
-    """A queue that comes after the poison is admitted, has a quota and says Ready."""
+    """Check that a queue that comes after the poison is admitted, has a quota and says Ready."""
     world.queue(TQ, name)
     world.controller("Job", None, job(name, f"{name}-job", 4))
     for _ in range(3):
@@ -166,7 +166,7 @@ def test_every_poison_at_once_stops_no_queue() -> None:
 
 
 def test_pods_that_together_use_more_than_a_quantity_can_say_leave_their_queue_a_status() -> None:
-    """Each is within what the API server takes; their sum is not."""
+    """The API server accepts each, but not their sum."""
     world = World()
     world.queue("ThroughputQueue", "absurd")
     for number in range(5):

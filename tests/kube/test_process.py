@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
@@ -19,55 +17,18 @@ from fairburst.kube.names import GATE
 from fairburst.kube.process import Operator
 from fairburst.telemetry.web import WebServer
 from tests.support.fake_api import FakeApi
+from tests.support.measured import value
 from tests.support.objects import stored_queue
+from tests.support.operators import LATENCY, PODS, QUOTAS, THROUGHPUT, Running, fake_cluster, rounds, under_way
 from tests.support.tasks import until
 
-NAMESPACES, NODES, QUOTAS, PODS = "/api/v1/namespaces", "/api/v1/nodes", "/api/v1/resourcequotas", "/api/v1/pods"
-LATENCY, THROUGHPUT = "/apis/fairburst.dev/v1alpha1/latencyqueues", "/apis/fairburst.dev/v1alpha1/throughputqueues"
-CORE = [NAMESPACES, NODES, QUOTAS, *(f"/api/v1/{kind}" for kind in ("pods", "limitranges", "events", "configmaps"))]
-APPS = [f"/apis/apps/v1/{kind}" for kind in ("deployments", "replicasets", "statefulsets")]
 CONFIG = parse_config("metrics: {host: 127.0.0.1, port: 0}\nrounds: {intervalSeconds: 1}")
-
-
-def fake_cluster() -> FakeApi:
-    """One node of 32 cpu and a namespace."""
-    api = FakeApi(*CORE, *APPS, "/apis/batch/v1/jobs", LATENCY, THROUGHPUT)
-    node = {"allocatable": {"cpu": "32", "memory": "64Gi"}, "conditions": [{"type": "Ready", "status": "True"}]}
-    api.put(NODES, {"metadata": {"name": "node"}, "status": node})
-    api.put(NAMESPACES, {"metadata": {"name": "batch"}, "status": {"phase": "Active"}})
-    return api
-
-
-@dataclass
-class Running:
-    """An operator under way."""
-
-    operator: Operator
-    task: asyncio.Task[None]
-    stop: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def end(self, seconds: float = 15.0) -> None:
-        """Ask it to stop, as SIGTERM does."""
-        self.stop.set()
-        await asyncio.wait_for(asyncio.shield(self.task), seconds)
 
 
 @asynccontextmanager
 async def running(api: FakeApi) -> AsyncIterator[Running]:
-    async with api.client() as client:
-        stop = asyncio.Event()
-        operator = Operator(CONFIG, client)
-        made = Running(operator, asyncio.create_task(operator.run(stop)), stop)
-        try:
-            yield made
-        finally:
-            made.task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await made.task
-
-
-def rounds(operator: Operator) -> float:
-    return operator.metrics.registry.get_sample_value("fairburst_rounds_total") or 0.0
+    async with api.client() as client, under_way(Operator(CONFIG, client)) as made:
+        yield made
 
 
 async def test_it_answers_a_queue_with_a_quota_and_a_status_and_then_writes_nothing_more() -> None:
@@ -94,7 +55,7 @@ async def test_it_answers_a_queue_with_a_quota_and_a_status_and_then_writes_noth
 async def test_it_ends_when_told_to_even_before_the_api_server_has_answered() -> None:
     api = fake_cluster()
     async with api:
-        pass  # its port is known, and nobody listens there any more
+        pass  # its port is known, and no process listens there
     async with running(api) as made:
         await asyncio.sleep(0.2)
         assert not made.task.done()
@@ -157,12 +118,12 @@ async def test_gated_pods_are_let_go_as_their_events_come_and_no_more_than_fit()
         assert left() == [f"p{number}" for number in range(32, 40)]
         api.remove(PODS, "batch", "p00")
         await until(lambda: len(left()) == 7, "the next one")
-        assert made.operator.metrics.registry.get_sample_value("fairburst_queue_ungate_seconds_count") == 33
+        assert value(made.operator.metrics, "fairburst_queue_ungate_seconds_count") == 33
         await made.end()
 
 
 async def test_what_a_patch_was_answered_with_brings_no_deleted_pod_back() -> None:
-    """The answer may be read after the event of the deletion, and nobody would tell of that again."""
+    """The answer may be read after the event of the deletion, which is not sent again."""
     async with fake_cluster() as api, running(api) as made:
         await until(lambda: rounds(made.operator), "the first round")
         answer = msgspec.convert(api.put(PODS, gated_pod("gone")), Pod)
@@ -175,7 +136,7 @@ async def test_what_a_patch_was_answered_with_brings_no_deleted_pod_back() -> No
 
 
 async def test_what_was_decided_is_told_before_it_ends() -> None:
-    """A slow API server: the status, beside which the round went on, is answered before the process is gone."""
+    """A slow API server: the status, for which the round did not wait, is answered before the process is gone."""
     async with fake_cluster() as api, running(api) as made:
         await until(lambda: rounds(made.operator), "the first round")
         api.hold("/status")
@@ -208,7 +169,7 @@ async def test_an_error_in_one_task_restarts_that_task_and_rounds_go_on(monkeypa
         api.put(THROUGHPUT, stored_queue("ThroughputQueue", "batch", "queue"))
         await until(lambda: ("batch", "fairburst") in api.objects[QUOTAS], "a quota")
         await until(lambda: rounds(made.operator) > before, "the end of the round that wrote it")
-        assert made.operator.metrics.registry.get_sample_value("fairburst_task_restarts_total", {"task": "evictions"}) == 1
+        assert value(made.operator.metrics, "fairburst_task_restarts_total", task="evictions") == 1
         await made.end()
 
 

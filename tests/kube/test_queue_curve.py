@@ -14,8 +14,8 @@ from fairburst.kube.queues.job_annotations import CURVE, MINIMUM
 from fairburst.kube.queues.objects import InvalidQueueError, parse_queue
 from fairburst.kube.queues.specs import ThroughputQueueSpec
 from fairburst.policy.paf.curves import Curve, ErnestCurve, PointsCurve
-from tests.kube.test_elasticity import FLAT, STEEP, TQ, cluster, elastic, present, queue, resize, round_, run_for, sizes, take_sizes
 from tests.support import queues
+from tests.support.elastic_queues import FLAT, STEEP, TQ, cluster, elastic, present, queue, resize, round_, run_for, sizes, take_sizes
 from tests.support.objects import World, job
 
 FLAT_TEXT, STEEP_TEXT = curve_text(FLAT, None), curve_text(STEEP, None)

@@ -1,4 +1,4 @@
-"""Queue objects: what the operator accepts, in which words it refuses the rest, and that a promise survives the status."""
+"""Queue objects: those that the operator accepts, the messages for others, and promises that survive the status."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_latency_queue_keeps_limits_that_hold_its_bursts(changes: dict[str, An
         ),
         pytest.param(
             {"limits": {"cpu": 400}, "uncertainty": {"confidencePercent": 95, "fromHistory": True}},
-            "spec.limits: expected no limits beside uncertainty",
+            "spec.limits: expected no limits with uncertainty",
             id="limits and uncertainty",
         ),
         pytest.param(
@@ -127,7 +127,7 @@ def test_a_latency_queue_keeps_limits_that_hold_its_bursts(changes: dict[str, An
         ),
         pytest.param({"arrival": ABSENT}, "spec.arrival: expected a value, found none", id="no arrival"),
         pytest.param(
-            {"burst": ABSENT}, "spec.burst: expected burst beside arrival.periodic, arrival.sporadic or arrival.calendar", id="no burst"
+            {"burst": ABSENT}, "spec.burst: expected burst with arrival.periodic, arrival.sporadic or arrival.calendar", id="no burst"
         ),
         pytest.param({"arrival/periodic/firstArrival": "soon"}, "expected a time as in RFC 3339, such as", id="no time"),
         pytest.param({"arrival/periodic/firstArrival": "2026-02-30T00:00:00Z"}, "expected a time as in RFC 3339", id="no such day"),
@@ -279,7 +279,7 @@ def test_a_promise_survives_the_status_exactly(spec: QueueSpec) -> None:
 
 
 def test_what_pods_add_to_a_promise_is_left_out_where_it_is_less_than_a_unit() -> None:
-    """Found by fuzzed objects: pods that request a part of a byte made the promise one that the status may not hold."""
+    """Pods that request a part of a byte made a promise that the status cannot hold, as fuzzed objects found."""
     burst = Burst({"cpu": 4.0, "memory": 0.25}, 20.0, 20.0)
     written = promise_to_status(QueueSpec("a/b", QueueKind.LATENCY, (0.0, "a/b"), 1.0, burst, Sporadic(60.0)))
     assert written["burst"]["resources"] == {"cpu": "4"}

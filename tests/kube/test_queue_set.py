@@ -1,4 +1,4 @@
-"""Which queue governs which namespace, and with which spec."""
+"""The governing queue of each namespace, and its spec in force."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_first_created_of_two_governs_and_the_second_is_told_which() -> None
     problem = entry(queue_set, "a", "LatencyQueue").problem
     assert problem is not None
     assert problem.reason == "SecondQueue"
-    assert "ThroughputQueue b already governs namespace n; beside it only ThroughputQueues can govern work" in problem.message
+    assert "ThroughputQueue b already governs namespace n; besides it, only ThroughputQueues can govern work" in problem.message
 
 
 def test_the_queue_that_already_governs_goes_on_though_an_older_one_becomes_valid() -> None:

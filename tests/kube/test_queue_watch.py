@@ -125,7 +125,7 @@ async def test_start_says_so_where_the_kinds_are_not_installed() -> None:
 
 
 async def test_older_versions_are_taken_once_etcd_was_restored() -> None:
-    """Versions that only events have told of count, too."""
+    """Versions that are known only from events count, too."""
     async with FakeApi(LATENCY, THROUGHPUT) as api:
         api.put(LATENCY, queue("kept", weight=1))
         async with running(api) as (watch, _):

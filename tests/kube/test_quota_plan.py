@@ -1,4 +1,4 @@
-"""From levels to quota writes: the arithmetic, what is worth a write and when, and in which order."""
+"""From levels to quota writes: the arithmetic, the differences that are worth a write, and the times and order of writes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_hard_is_level_and_slack(level: float, slack: float, unit: float, want: 
 
 
 def test_an_exact_quota_has_no_slack_and_sinks_with_its_level_pod_by_pod() -> None:
-    """Design §5: from the start of a lead time freed capacity goes to nobody else."""
+    """Design §5: from the start of a lead time no other queue gets freed capacity."""
     exact = replace(target(76.0, slack=5.0), exact=True)
     assert exact.hard("cpu") == 76.0
     (write,), _ = plan([exact], [stored("77500m")])

@@ -1,4 +1,4 @@
-"""Reclaim in rounds: quotas first, then evictions; what is on its way, refused or remembered is not done twice."""
+"""Reclaim in rounds: quotas first, then evictions, and none twice while it is in flight, refused or remembered."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Cluster(World):
             self.put(msgspec.convert(body, Pod))
 
     def deleted_by_owner(self, numbers: Iterable[int], *, grace_seconds: int) -> None:
-        """Pods of the first batch queue are asked to end by somebody else, and do not hurry."""
+        """Another client asks pods of the first batch queue to end, and they take their time."""
         for number in numbers:
             body = msgspec.to_builtins(self.pods[self.batches[0], f"{self.batches[0]}-{number:02}"])
             body["metadata"] |= {
@@ -146,7 +146,7 @@ def test_what_is_on_its_way_or_ending_is_not_evicted_again_and_nobody_else_is() 
 
 
 def test_pods_without_a_grace_period_that_end_a_little_late_still_come_free() -> None:
-    """A Job's pod waits for its finalizer to be taken off. Seen before this was so: 216 evictions for 200 pods."""
+    """A Job's pod waits for its finalizer to be taken off. Without that there were 216 evictions for 200 pods."""
     cluster = Cluster()
     cluster.arrive()
     cluster.next()
@@ -180,7 +180,7 @@ def test_what_reclaim_has_evicted_is_charged_again_if_it_still_runs_a_minute_aft
 
 
 def test_pods_that_their_owner_evicts_are_charged_until_they_are_gone() -> None:
-    """Free use else: a tenant evicts its own pods with a grace period of a day, and they ignore the request."""
+    """Otherwise a tenant has free use: it evicts its own pods with a grace period of a day, and they ignore the request."""
     cluster = Cluster(burst={"reclaim": "Never"})
     cluster.arrive()
     cluster.deleted_by_owner(range(6), grace_seconds=DAY)
@@ -232,7 +232,7 @@ def test_a_pod_of_a_long_grace_period_is_given_a_bounded_time_to_end() -> None:
 
 
 def test_a_restart_in_between_evicts_nobody_more() -> None:
-    """All that is known is what is on the cluster, and what was saved before the evictions were sent."""
+    """The new process knows only the cluster, and the memory that was saved before the evictions were sent."""
     before = Cluster()
     before.arrive()
     before.next()
@@ -249,7 +249,7 @@ def test_a_restart_in_between_evicts_nobody_more() -> None:
 
 
 def test_evictions_on_their_way_are_no_longer_their_queues_to_give() -> None:
-    """Two queues of eight that keep five each. Seen before this was so: 58 and 62 pods left of 60 and 60."""
+    """Two queues of eight that keep five each. Without that 58 and 62 pods were left instead of 60 and 60."""
     cluster = Cluster("first", "second")
     cluster.arrive(3)
     cluster.next()

@@ -4,36 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from fairburst.kube.api.objects import Job, Pod
 from fairburst.kube.jobs.job_size import SIZE_LABEL
-from fairburst.kube.rounds.view import RoundPlan
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.quantity import parse_quantity
-from tests.support.objects import GI, World, job, latency_spec, pod, pod_spec, requesting
+from tests.support.objects import GI, World, job, latency_spec, pod, requesting
+from tests.support.sized_work import OFF, ON, sized_job, sized_pod
 
 TQ, LQ = "ThroughputQueue", "LatencyQueue"
-ON = "smallJobs: {enabled: true}"
-OFF = "smallJobs: {enabled: false}"
 PARTS = ("fairburst-small", "fairburst-large")
-
-
-def sized_job(namespace: str, name: str, pods: int, size: str | None, **spec: Any) -> Job:
-    """A Job as the API server stores it: with its size in the template."""
-    template = {"metadata": {"labels": {SIZE_LABEL: size}} if size else {}, "spec": pod_spec()}
-    metadata = {"namespace": namespace, "name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
-    return msgspec.convert({"metadata": metadata, "spec": {"parallelism": pods, "template": template, **spec}}, Job)
-
-
-def sized_pod(namespace: str, number: int, owner: str, size: str, *, running: bool = True, started: int = 0, **metadata: Any) -> Pod:
-    """A pod of that Job with the class of its size; if it runs, since `started` seconds after the beginning."""
-    stored = pod(namespace, f"{owner}-{number}", owner=("Job", owner), node=f"node-{number % 2}" if running else "", **metadata)
-    stored.spec.priority_class_name = f"fairburst-{size}"
-    if running:
-        stored.status.phase, stored.status.start_time = "Running", f"2026-01-01T00:00:{started:02d}Z"
-    return stored
 
 
 def submit(world: World, namespace: str, name: str, pods: int, size: str, running: int = 0) -> None:
@@ -50,16 +30,6 @@ def batch(world: World, namespace: str = "batch", large: int = 100, running: int
 
 def cpu(world: World, quota: str, namespace: str = "batch") -> float:
     return parse_quantity(world.hard(namespace, quota)["requests.cpu"])
-
-
-def settle(world: World, seconds: float = 30.0) -> list[RoundPlan]:
-    """Rounds as the loop would run them."""
-    until, plans = world.now + seconds, []
-    while world.now < until:
-        plan = world.round()
-        plans.append(plan)
-        world.after(max(0.05, min(plan.due, world.now + 10.0) - world.now))
-    return plans
 
 
 def test_a_queue_with_jobs_of_either_size_gets_a_quota_for_each_below_its_umbrella() -> None:
@@ -81,7 +51,7 @@ def test_a_queue_with_jobs_of_either_size_gets_a_quota_for_each_below_its_umbrel
 def test_small_jobs_get_their_part_at_once_and_large_ones_shrink_by_it() -> None:
     world = World(ON)
     batch(world)
-    settle(world)
+    world.settle()
     submit(world, "batch", "small", 4, "small")
     world.after(1.0)
     plan = world.round()
@@ -98,7 +68,7 @@ def test_small_jobs_can_be_created_before_they_are_decided_on_as_far_as_the_rese
     world = World("smallJobs: {enabled: true, minReservePercent: 20}")
     batch(world)
     submit(world, "batch", "small", 1, "small", running=1)
-    settle(world)
+    world.settle()
     assert cpu(world, "fairburst-small") == pytest.approx(0.2 * 64, abs=1.01)
 
 
@@ -106,7 +76,7 @@ def test_some_pod_of_either_size_can_always_be_created() -> None:
     world = World(ON)
     batch(world, large=2, running=2)
     submit(world, "batch", "small", 62, "small", running=62)
-    settle(world)
+    world.settle()
     for name in PARTS:
         used = 62.0 if name == "fairburst-small" else 2.0
         assert cpu(world, name) >= min(used, 1.0) + 1.0
@@ -119,7 +89,7 @@ def test_the_core_moves_nothing_between_queues() -> None:
         batch(world, running=32)
         world.queue(TQ, "other", created="2026-01-01T00:00:01Z")
         submit(world, "other", "small", 40, "small", running=32)
-        settle(world)
+        world.settle()
     for namespace in ("batch", "other"):
         assert off.hard(namespace) == on.hard(namespace)
 
@@ -128,7 +98,7 @@ def test_the_status_carries_threshold_and_both_priorities() -> None:
     world = World(ON)
     batch(world)
     submit(world, "batch", "small", 4, "small")
-    settle(world)
+    world.settle()
     status = world.status("batch")
     assert status["sizeThreshold"] == {"cpu": "6400m", "memory": str(int(12.8 * GI))}
     assert status["podPriority"] == {"className": "fairburst-large", "value": -2, "preemptionPolicy": "Never"}
@@ -148,9 +118,9 @@ def test_a_queues_own_threshold_goes_before_the_pools() -> None:
 def test_a_queue_without_a_reserve_has_no_quotas_by_size_and_loses_those_it_had(spec: dict[str, Any]) -> None:
     world = World(ON)
     batch(world)
-    settle(world)
+    world.settle()
     world.queue(TQ, "batch", spec=spec, generation=2, status=world.status("batch"))
-    settle(world)
+    world.settle()
     assert not {name for _, name in world.quotas} & set(PARTS)
     assert "smallPodPriority" not in world.status("batch")
     if "reserve" in spec:
@@ -161,7 +131,7 @@ def test_latency_queues_and_namespaces_without_a_queue_have_none() -> None:
     world = World(ON)
     world.queue(LQ, "burst", spec=latency_spec())
     world.namespace("left", managed=True)
-    settle(world)
+    world.settle()
     assert {name for _, name in world.quotas} == {"fairburst"}
     assert "smallPodPriority" not in world.status("burst", kind=LQ)
 
@@ -169,22 +139,22 @@ def test_latency_queues_and_namespaces_without_a_queue_have_none() -> None:
 def test_an_operator_without_a_reserve_removes_what_an_earlier_one_left() -> None:
     world = World(ON)
     batch(world)
-    settle(world)
+    world.settle()
     again = World(OFF)
     for name in ("nodes", "namespaces", "quotas", "queues"):
         getattr(again, name).update(getattr(world, name))
     again.controller("Job", None, sized_job("batch", "large", 100, "large"))
-    settle(again)
+    again.settle()
     assert {name for _, name in again.quotas} == {"fairburst"}
     assert not {"smallPodPriority", "sizeThreshold", "reserve"} & set(again.status("batch"))
 
 
 def test_without_a_reserve_nothing_is_different_from_what_it_was() -> None:
-    """Off is the absence of every part: no jobs in the snapshot, no small level, no quota by class, no field in the status."""
+    """Off means that every part is absent: no jobs in the snapshot, no small level, no quota by class, no field in the status."""
     world = World(OFF)
     batch(world)
     submit(world, "batch", "small", 4, "small", running=2)
-    for plan in settle(world):
+    for plan in world.settle():
         assert (plan.snapshot.jobs, plan.result.small_level, plan.result.dress) == (None, None, None)
     assert {name for _, name in world.quotas} == {"fairburst"}
     assert not {"smallPodPriority", "sizeThreshold", "reserve"} & set(world.status("batch"))
@@ -195,12 +165,12 @@ def test_a_queue_whose_small_jobs_come_and_go_stays_divided_and_one_without_them
     world = World(ON)
     batch(world)
     submit(world, "batch", "small", 1, "small", running=1)
-    settle(world)
+    world.settle()
     world.controller("Job", sized_job("batch", "small", 1, "small"), None)
     world.end("batch", "small-0")
-    for plan in settle(world, 50.0):
+    for plan in world.settle(50.0):
         assert plan.quota_deletions == []
-    deleted = [key for plan in settle(world, 30.0) for key in plan.quota_deletions]
+    deleted = [key for plan in world.settle(30.0) for key in plan.quota_deletions]
     assert set(deleted) == {("batch", name) for name in PARTS}
 
 
@@ -208,20 +178,20 @@ def test_a_settled_cluster_with_a_reserve_gets_no_writes() -> None:
     world = World(ON)
     batch(world, large=20, running=20)
     submit(world, "batch", "small", 4, "small", running=4)
-    settle(world, 90.0)  # a busy queue's first figure of the week comes after a minute
-    for plan in settle(world, 60.0):
+    world.settle(90.0)  # a busy queue's first figure of the week comes after a minute
+    for plan in world.settle(60.0):
         assert (plan.labels, plan.quota_writes, plan.quota_deletions, plan.statuses, plan.events) == ({}, [], [], [], [])
 
 
 def test_a_small_job_that_a_full_namespace_has_blocked_is_woken_when_there_is_room() -> None:
     world = World(ON)
     batch(world)
-    settle(world)
+    world.settle()
     submit(world, "batch", "small", 4, "small")
     world.round()
     for number in range(4):
         world.end("batch", f"large-{number}")
-    plans = settle(world, 8.0)
+    plans = world.settle(8.0)
     resynced = [owner.name for plan in plans for owner in plan.resyncs]
     assert "small" in resynced
 
@@ -281,18 +251,18 @@ def test_a_job_that_asks_for_more_than_any_cluster_has_stops_no_round(requests: 
     monster = job("batch", "monster", 2_000_000_000, requests)
     monster.spec.template.metadata.labels = {SIZE_LABEL: "large"}
     world.controller("Job", None, monster)
-    settle(world, 5.0)
+    world.settle(5.0)
     assert world.condition(TQ, "batch", "JobsFit")[:2] == ("False", "NeverFits")
     assert {name for _, name in world.quotas} == {"fairburst"}
 
 
 def test_a_queue_of_which_no_job_is_labelled_still_runs() -> None:
-    """Jobs from before the policy: their pods have the large class, and counted so from the first on."""
+    """Jobs that are older than the policy: their pods have the large class and count as large from the first."""
     world = World(ON)
     world.queue(TQ, "batch")
     world.controller("Job", None, job("batch", "old", 5, requesting()))
     world.round()
     world.put(sized_pod("batch", 0, "old", "large"))
     submit(world, "batch", "small", 1, "small", running=1)
-    settle(world)
+    world.settle()
     assert cpu(world, "fairburst-large") == 64, "its demand is met, so its quota is what it would be given"

@@ -1,4 +1,4 @@
-"""The reserve ratio and what was learned survive a restart, beside the committed capacity; nothing unreadable stops one."""
+"""The reserve ratio and learned durations survive a restart, as the committed capacity does; unreadable data stops none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes that fail are sent again ever more rarely, and the log has a line for the cause."""
+"""Failed writes are retried at growing intervals, and the log has a line for the cause."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def attempts(
     retries: WriteRetries, clock: Clock, paths: list[str], error: ApiError | None, seconds: int, method: str = "PATCH"
 ) -> list[int]:
-    """Writes sent in each second, where all of them are offered ten times a second."""
+    """Return the writes sent in each second, where all are offered ten times a second."""
     sent = []
     for _ in range(seconds):
         before = 0
@@ -81,7 +81,7 @@ def test_an_object_that_fails_waits_twice_as_long_each_time(clock: Clock) -> Non
 
 
 def test_the_pods_of_a_burst_are_sent_together_to_a_slow_server(clock: Clock) -> None:
-    """Offered in one instant, each of them but one would wait for its next offer otherwise, a second later."""
+    """Otherwise all but one of the writes that are offered in one instant would wait a second for their next offer."""
     retries = WriteRetries()
     for number in range(retry.TROUBLE_BEGINS):
         retries.failed("PATCH", QUOTA.format(f"other-{number}"), BROKEN)

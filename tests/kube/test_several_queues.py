@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 import pytest
 
-from fairburst.kube.api.objects import Job, Pod
+from fairburst.kube.api.objects import Pod
 from fairburst.kube.enforce.quota_plan import amounts
-from fairburst.kube.rounds.view import RoundPlan
-from tests.support.objects import World, job, latency_spec, node, pod, pod_spec, requesting
+from tests.support.lanes import LQ, TQ, asking, column, of_class
+from tests.support.objects import World, job, latency_spec, node, requesting
 
-LQ, TQ = "LatencyQueue", "ThroughputQueue"
 NIGHTLY = "fairburst-queue-1"
 ASKING = {"fairburst.dev/queue": "nightly"}
-
-
-def of_class(name: str, class_name: str, **more: Any) -> Pod:
-    """A running pod of the team with a priority class."""
-    found = pod("team", name, node="node-0", **more)
-    return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, priority_class_name=class_name))
 
 
 def in_queue(name: str) -> Pod:
     """A running pod of the queue `nightly`, as the policy makes it."""
     return of_class(name, NIGHTLY, labels=ASKING)
-
-
-def asking(name: str, pods: int, queue: str) -> Job:
-    """A Job whose pods ask for a queue."""
-    template = {"metadata": {"labels": {"fairburst.dev/queue": queue}}, "spec": pod_spec()}
-    return job("team", name, pods, template=template)
-
-
-def column(plan: RoundPlan, what: str) -> dict[str, float]:
-    """Cpu by queue of one of the round's inputs."""
-    return dict(zip([spec.name for spec in plan.snapshot.queues], getattr(plan.snapshot, what)[:, 0].tolist(), strict=True))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairburst.kube.names import LANE_CLASSES, LANE_LABELS, LANE_QUOTAS, QUOTA_NAME
-from tests.kube.test_several_queues import LQ, TQ, asking, column, of_class
+from tests.support.lanes import LQ, TQ, asking, column, of_class
 from tests.support.objects import World, job, latency_spec, node
 
 QUEUES = ("nightly", "weekly", "hourly")
@@ -27,7 +27,7 @@ EVENTS = st.lists(
 
 
 class Team:
-    """A namespace whose default queue stays, beside a rival's."""
+    """A namespace whose default queue stays, and a rival's namespace."""
 
     def __init__(self, places: str | None) -> None:
         self.world, self.queues, self.count = World(), set[str](), 0

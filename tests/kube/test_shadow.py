@@ -1,4 +1,4 @@
-"""Observe mode: what would be is reported, and nothing is different for queues that are enforced."""
+"""Observe mode: the would-be decision is reported, and enforced queues are not affected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENFORCED = ("batch", "bursts", "other")
 
 
 def enforced_part(world: World) -> dict[str, Any]:
-    """Everything that the enforced queues have: classes, levels, quotas, ledgers and statuses."""
+    """Return all that the enforced queues have: classes, levels, quotas, ledgers and statuses."""
     plan = world.plan()
     names = [spec.name for spec in plan.snapshot.queues]
     return {
@@ -62,7 +62,7 @@ changes = st.lists(st.tuples(st.sampled_from((*OBSERVED, "batch")), st.one_of(st
 @settings(deadline=None)
 @given(changes)
 def test_whatever_is_observed_changes_nothing_for_enforced_queues(steps: list[tuple[str, Any, float]]) -> None:
-    """None removes the namespace's observed queue. One step in four adds an observed queue beside an enforced one."""
+    """None removes the namespace's observed queue. One step in four adds an observed queue to a namespace with an enforced one."""
     with_observed, without = busy_world(), busy_world()
     for number, (namespace, wanted, seconds) in enumerate(steps):
         for kind in (TQ, LQ):
@@ -91,7 +91,7 @@ def test_an_observed_queue_shows_the_class_and_the_amounts_that_it_would_have() 
 
 
 def test_a_queue_that_changes_from_observe_is_admitted_as_a_new_one() -> None:
-    """A promise that was only shown is given to no queue."""
+    """No queue gets a promise that was only shown."""
     world = World()
     world.queue(LQ, "first", spec=latency_spec(40, 30, 300, enforcement="Observe"))
     world.round()
@@ -106,7 +106,7 @@ def test_a_queue_that_changes_from_observe_is_admitted_as_a_new_one() -> None:
 
 
 def test_what_was_counted_while_a_queue_was_enforced_stays_counted_when_it_is_observed() -> None:
-    """The decision on observed queues is older by some seconds; it goes on from the status, not from what it knew then."""
+    """The decision on observed queues is some seconds older. It continues from the status, not from what it knew then."""
     world = World()
     world.queue(TQ, "seen", spec={"enforcement": "Observe"})
     world.queue(LQ, "bursts", spec=latency_spec(40, 30, 300))
@@ -152,7 +152,7 @@ def test_a_shadow_that_fails_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_observed_queue_may_name_a_resource_that_no_enforced_queue_names() -> None:
-    """The two decisions count other resources then, and pods come and go between them."""
+    """The two decisions then count different resources, and pods come and go between them."""
     world = World()
     world.nodes["", "node-0"] = node("node-0", cpu="32", memory="64Gi", _gpu="8")
     world.queue(TQ, "batch")

@@ -99,7 +99,7 @@ def test_it_does_not_wind_up(one: Use, why: str) -> None:
 
 
 def test_pods_that_wait_while_nodes_have_room_call_for_more() -> None:
-    """Then it is the scheduler that is slow, and without us it would have more to choose from."""
+    """The scheduler is slow then, and without us it would have more pods to choose from."""
     assert steered(SlackControl(), use(5.0, missing=0.0, room=30.0), 20) > FIRST_PODS
 
 

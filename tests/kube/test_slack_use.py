@@ -1,4 +1,4 @@
-"""How a namespace's use of its level is read: which full quota counts as what stops its work."""
+"""The use of a namespace's level, and which full quota counts as the one that stops its work."""
 
 from __future__ import annotations
 

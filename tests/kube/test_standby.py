@@ -1,18 +1,19 @@
-"""Two operators on one server without admission, quota or controllers: one writes, the other is warm and takes over what is remembered."""
+"""Two operators on one server without admission, quota or controllers: one writes, the other is warm and takes over with its memory."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fairburst.config import parse_config
 from fairburst.kube.process import Operator, election_of
-from tests.kube.test_process import LATENCY, NAMESPACES, QUOTAS, THROUGHPUT, Running, fake_cluster, rounds, until
 from tests.support.fake_api import FakeApi
+from tests.support.measured import value
 from tests.support.objects import latency_spec, stored_queue
+from tests.support.operators import LATENCY, NAMESPACES, QUOTAS, THROUGHPUT, Running, fake_cluster, rounds, under_way
+from tests.support.tasks import until
 
 LEASES = "/apis/coordination.k8s.io/v1/leases"
 # Long enough for a machine that is busy with something else: the Lease is never lost by accident here.
@@ -31,23 +32,16 @@ def cluster_with_leases() -> FakeApi:
 async def replica(api: FakeApi, identity: str) -> AsyncIterator[Running]:
     async with api.client() as client, api.client() as lease_client:
         client.fence = election = election_of(CONFIG, lease_client, identity)
-        stop = asyncio.Event()
-        operator = Operator(CONFIG, client, election)
-        made = Running(operator, asyncio.create_task(operator.run(stop)), stop)
-        try:
+        async with under_way(Operator(CONFIG, client, election)) as made:
             yield made
-        finally:
-            made.task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await made.task
 
 
 def leads(made: Running) -> bool:
-    return made.operator.metrics.registry.get_sample_value("fairburst_leader") == 1.0
+    return value(made.operator.metrics, "fairburst_leader") == 1.0
 
 
 def series(made: Running) -> set[str]:
-    """Names of the metrics that say something of a queue."""
+    """Return the names of the metrics about a queue."""
     found = made.operator.metrics.registry.collect()
     return {sample.name for family in found for sample in family.samples if "queue" in sample.labels}
 
@@ -82,7 +76,7 @@ async def test_one_writes_the_other_is_ready_and_takes_over_with_what_was_promis
 
 
 async def test_whoever_loses_the_lease_stops_and_begins_anew_from_what_is_on_the_cluster() -> None:
-    """What it believed before is worth nothing: somebody else has led, and here somebody else has granted a class."""
+    """Its earlier decisions count for nothing: another replica has led since, and here another has granted a class."""
     async with cluster_with_leases() as api, replica(api, "first") as first:
         api.put(LATENCY, stored_queue("LatencyQueue", "batch", "bursts", latency_spec(cpu="8")))
         await until(lambda: "status" in api.objects[LATENCY]["batch", "bursts"], "a status", 60.0)

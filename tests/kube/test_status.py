@@ -1,4 +1,4 @@
-"""A queue's status is the operator's memory: what is written is read back, and nothing is written twice."""
+"""A queue's status is the operator's memory: it is read back as written, and nothing is written twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from fairburst.kube.jobs.reserve import ReserveView
 from fairburst.kube.queues.accounts import InternalStatus
 from fairburst.kube.queues.former_places import in_present_places
 from fairburst.kube.queues.objects import parse_status, to_status
-from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.queues.rules import KubeModel
 from fairburst.kube.queues.statuses import QueueStatus
 from fairburst.kube.usage.weekly_use import Week, WeekSums
@@ -33,7 +32,6 @@ from fairburst.policy.model import (
     ConditionResult,
     GuaranteeClass,
     Periodic,
-    QueueDecision,
     QueueKind,
     QueueMemory,
     QueueSpec,
@@ -46,10 +44,7 @@ from fairburst.policy.model import (
 from tests.support.fake_api import merge_patch
 from tests.support.objects import WALL, stored_queue
 from tests.support.queues import full_status
-
-RESOURCES = ("cpu", "memory")
-NAME = "burst/queue"
-PRIORITY = {"className": "fairburst-hard", "value": 2000, "preemptionPolicy": "Never"}
+from tests.support.status_inputs import NAME, PRIORITY, RESOURCES, status_input
 
 # Times are kept to the microsecond, amounts of dominant-share-seconds to a thousandth, rates to a millionth of capacity.
 times = st.integers(-3_600_000_000, 3_600_000_000).map(lambda micro: WALL + micro / 1e6)
@@ -151,37 +146,8 @@ def memories(draw: st.DrawFn) -> QueueMemory:
     )
 
 
-def status_input(memory: QueueMemory, reason: str = "Ready") -> StatusInput:
-    obj = stored_queue("LatencyQueue", "burst", "queue")
-    entry = QueueEntry(("LatencyQueue", "burst", "queue"), "uid", 3, obj, None, memory.promise, None, governs=True)
-    zeros = np.zeros(2)
-    assert memory.decision is not None
-    decision = QueueDecision(
-        queue=NAME,
-        kind=memory.promise.kind,
-        guarantee_class=memory.guarantee_class,
-        admission=memory.decision,
-        allocation=np.array([1.5, 2.0**30]),
-        guaranteed=zeros,
-        spare=zeros,
-        level=zeros,
-        window=memory.window,
-        share=0.25,
-        ledger=0.0,
-        charge_rate=0.0,
-        debt=memory.debt,
-        budget=3.0,
-        consumed=1.0,
-        fair_share_of_period=9.0,
-        reason="x",
-        message="y",
-    )
-    conditions = [ConditionValue("Ready", "True", reason, "the queue is served.")]
-    return StatusInput(entry, conditions, decision, memory, zeros, zeros, PRIORITY)
-
-
 def through_json(status: dict[str, Any]) -> dict[str, Any]:
-    """What comes back from the API server."""
+    """Return a status as the API server returns it."""
     stored: dict[str, Any] = json.loads(json.dumps(status))
     return stored
 
@@ -380,7 +346,7 @@ class TestPlanner:
         assert len({uid for uids in written for uid in uids}) == 3
 
     def test_what_latency_queues_have_received_waits_for_no_figures(self) -> None:
-        """A take-over finds it at most five seconds old (docs/decisions/0041-two-replicas-one-writes.md), however many queues are busy."""
+        """A take-over finds statuses at most five seconds old (docs/decisions/0041-two-replicas-one-writes.md), whatever the load."""
         planner, memory = StatusPlanner(300.0, figures_per_second=1.0), latency_memory()
         items = [status_input(memory) for _ in range(40)]
         items = [replace(item, entry=replace(item.entry, uid=f"uid-{number}")) for number, item in enumerate(items)]

@@ -1,4 +1,4 @@
-"""Telling users beside the rounds: one write an object at a time, the latest status wins, events after it, and what a round waits for."""
+"""Statuses and Events written concurrently with the rounds: one write an object at a time, the latest status wins, Events follow it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fairburst.kube.jobs.elasticity import ElasticPlan, JobEvent
 from fairburst.kube.queues.queue_watch import QueueWatch
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.status_writer import CONCURRENT_WRITES, MOST_EVENTS, StatusWriter
-from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import FakeApi, status
+from tests.support.measured import Measured
 from tests.support.objects import World, job, latency_spec
 from tests.support.tasks import running, until
 
@@ -28,11 +28,12 @@ EVENTS, LATENCY, THROUGHPUT = (
 PATHS = {"LatencyQueue": LATENCY, "ThroughputQueue": THROUGHPUT}
 
 
-class Site:
-    """A fake server that holds the queues of a world, and a status_writer at work."""
+class PublishedStatuses(Measured):
+    """A fake server that holds the queues of a world, and a StatusWriter at work."""
 
     def __init__(self, api: FakeApi, client: ApiClient, queues: int = 0) -> None:
-        self.api, self.world, self.metrics, self.failures = api, World("smallJobs: {enabled: false}"), Metrics(), 0
+        super().__init__()
+        self.api, self.world = api, World("smallJobs: {enabled: false}")
         self.world.now = time.monotonic()  # as the status_writer notes when it writes
         self.queues = QueueWatch(client)
         self.world.queue("LatencyQueue", "burst", spec=latency_spec())
@@ -42,11 +43,8 @@ class Site:
             self.queues.observe(api.put(PATHS[kind], obj))
         self.status_writer = StatusWriter(client, "default", self.metrics, self.world.engine, self.queues, on_failure=self.fail)
 
-    def fail(self) -> None:
-        self.failures += 1
-
     def plan(self) -> RoundPlan:
-        """A round over the queues as they are stored now, two seconds after the last."""
+        """Run a round over the queues as they are stored now, two seconds after the last."""
         self.world.queues = {key: obj for key in self.world.queues if (obj := self.queues.stored(key)) is not None}
         self.world.after(2.0)
         return self.world.plan()
@@ -65,22 +63,19 @@ class Site:
         return [event["reason"] for (where, _), event in self.api.objects[EVENTS].items() if where == namespace]
 
     def patches(self, namespace: str) -> int:
-        return len([1 for method, path, _ in self.api.requests if method == "PATCH" and f"/namespaces/{namespace}/" in path])
-
-    def writes(self, kind: str, result: str) -> float:
-        return self.metrics.registry.get_sample_value("fairburst_writes_total", {"kind": kind, "result": result}) or 0.0
+        return sum(method == "PATCH" and f"/namespaces/{namespace}/" in path for method, path in self.api.written())
 
 
 @pytest.fixture
-async def site() -> AsyncIterator[Site]:
+async def site() -> AsyncIterator[PublishedStatuses]:
     async with FakeApi(EVENTS, LATENCY, THROUGHPUT) as api, api.client() as client:
-        made = Site(api, client)
+        made = PublishedStatuses(api, client)
         async with running(made.status_writer.run()):
             yield made
             api.release()
 
 
-async def test_statuses_are_on_the_server_and_in_the_cache_and_events_come_after_them(site: Site) -> None:
+async def test_statuses_are_on_the_server_and_in_the_cache_and_events_come_after_them(site: PublishedStatuses) -> None:
     assert await site.told(site.plan())
     assert site.status("LatencyQueue", "burst")["class"] == "Hard"
     assert site.queues.stored(("LatencyQueue", "burst", "queue")) == site.api.objects[LATENCY]["burst", "queue"]
@@ -90,7 +85,7 @@ async def test_statuses_are_on_the_server_and_in_the_cache_and_events_come_after
     assert (site.writes("status", "ok"), site.writes("event", "ok")) == (2.0, 2.0)
 
 
-async def test_a_round_waits_for_a_status_that_admission_goes_by_and_for_no_other(site: Site) -> None:
+async def test_a_round_waits_for_a_status_that_admission_goes_by_and_for_no_other(site: PublishedStatuses) -> None:
     site.api.hold("/status")
     first = asyncio.create_task(site.status_writer.write(site.plan()))
     await until(lambda: site.api.held == 2, "both statuses to be on their way")
@@ -106,8 +101,8 @@ async def test_a_round_waits_for_a_status_that_admission_goes_by_and_for_no_othe
     assert site.status("ThroughputQueue", "batch").get("demand", {}).get("cpu") != "4"
 
 
-def changed(site: Site) -> RoundPlan:
-    """The plan after a Job that nothing is decided about but its figures, once they may be written again."""
+def changed(site: PublishedStatuses) -> RoundPlan:
+    """Return the plan after a new Job that changes only figures, once these may be written again."""
     site.world.controller("Job", None, job("batch", f"work-{site.world.now:g}", 4))
     site.world.after(20.0)
     plan = site.plan()
@@ -115,7 +110,7 @@ def changed(site: Site) -> RoundPlan:
     return plan
 
 
-async def test_while_a_write_is_under_way_only_the_latest_status_waits_and_it_is_compared_with_the_answer(site: Site) -> None:
+async def test_while_a_write_is_under_way_only_the_latest_status_waits_and_it_is_compared_with_the_answer(site: PublishedStatuses) -> None:
     await site.told(site.plan())
     site.api.hold("/status")
     before = site.patches("batch")
@@ -134,7 +129,7 @@ async def test_while_a_write_is_under_way_only_the_latest_status_waits_and_it_is
     assert site.patches("batch") == written, "what is there is not written again"
 
 
-async def test_a_status_that_fails_is_counted_asks_for_a_round_and_is_planned_again(site: Site) -> None:
+async def test_a_status_that_fails_is_counted_asks_for_a_round_and_is_planned_again(site: PublishedStatuses) -> None:
     plan = site.plan()
     site.api.fail(2, 403, status(403, "Forbidden"))
     assert not await site.told(plan)
@@ -144,7 +139,7 @@ async def test_a_status_that_fails_is_counted_asks_for_a_round_and_is_planned_ag
     assert site.events("burst") == ["Admitted"], "an event is told all the same"
 
 
-async def test_a_queue_that_is_gone_or_another_by_now_is_not_written_to(site: Site) -> None:
+async def test_a_queue_that_is_gone_or_another_by_now_is_not_written_to(site: PublishedStatuses) -> None:
     plan = site.plan()
     plan.events = []
     site.queues._store.delete("LatencyQueue", site.api.objects[LATENCY]["burst", "queue"])
@@ -154,7 +149,7 @@ async def test_a_queue_that_is_gone_or_another_by_now_is_not_written_to(site: Si
     assert (site.patches("burst"), site.patches("batch")) == (0, 0)
 
 
-async def test_a_job_is_told_what_was_decided_about_it(site: Site) -> None:
+async def test_a_job_is_told_what_was_decided_about_it(site: PublishedStatuses) -> None:
     plan = site.plan()
     plan.statuses, plan.events = [], []
     plan.elastic = ElasticPlan([], [JobEvent("batch", "work", "uid-1", "ParallelismChanged", "parallelism 4 -> 2.", warning=False)])
@@ -163,7 +158,7 @@ async def test_a_job_is_told_what_was_decided_about_it(site: Site) -> None:
     assert (told["reason"], told["involvedObject"]["uid"], told["type"]) == ("ParallelismChanged", "uid-1", "Normal")
 
 
-async def test_of_an_object_that_is_told_too_much_the_oldest_events_are_dropped(site: Site) -> None:
+async def test_of_an_object_that_is_told_too_much_the_oldest_events_are_dropped(site: PublishedStatuses) -> None:
     plan = site.plan()
     plan.statuses, plan.events = [], []
     plan.elastic = ElasticPlan([], [JobEvent("batch", "work", "uid-1", f"R{n}", "", warning=False) for n in range(MOST_EVENTS + 5)])
@@ -173,7 +168,7 @@ async def test_of_an_object_that_is_told_too_much_the_oldest_events_are_dropped(
 
 async def test_no_more_writes_are_under_way_at_a_time_than_there_are_workers() -> None:
     async with FakeApi(EVENTS, LATENCY, THROUGHPUT) as api, api.client() as client:
-        site = Site(api, client, queues=2 * CONCURRENT_WRITES)
+        site = PublishedStatuses(api, client, queues=2 * CONCURRENT_WRITES)
         task = asyncio.create_task(site.status_writer.run())
         api.hold("/status")
         writing = asyncio.create_task(site.status_writer.write(site.plan()))

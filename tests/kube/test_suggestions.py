@@ -1,4 +1,4 @@
-"""What a queue in Observe mode is suggested: its bursts as they were, and the class that the declaration would have."""
+"""The suggestion for a queue in Observe mode: its bursts as they were, and the class that the declaration would have."""
 
 from __future__ import annotations
 

@@ -7,49 +7,16 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube.api.objects import Job
-from fairburst.kube.enforce.holds import HOLD_SETTLES_SECONDS
 from fairburst.kube.enforce.suspend import LevelParts, starts
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
 from fairburst.kube.usage.demand import DesiredPods, HeldJob, NamespaceDemand, Owner, is_held
-from tests.support.objects import World, job, latency_spec, pod, requesting
-
-TQ, LQ = "ThroughputQueue", "LatencyQueue"
-SUSPENDS: dict[str, Any] = {"enforcement": "Suspend"}
-
-
-def held(world: World, name: str, pods: int, *, namespace: str = "batch", cpu: str = "1", created: int = 0, **spec: Any) -> None:
-    """A Job as the admission policy leaves it at its creation."""
-    made = job(namespace, name, pods, requesting(cpu, "1Gi"), suspend=True, **spec)
-    made.metadata.annotations = {HELD_ANNOTATION: "true"}
-    made.metadata.creation_timestamp = f"2026-01-01T00:{created:02}:00Z"
-    made.metadata.resource_version = "1"
-    world.controller("Job", None, made)
-
-
-def jobs(world: World, namespace: str = "batch") -> dict[str, Job]:
-    return {one.metadata.name: one for one in world.view.controllers.workloads(namespace).of("Job")}
-
-
-def waiting(world: World, namespace: str = "batch") -> list[str]:
-    return sorted(name for name, one in jobs(world, namespace).items() if one.spec.suspend)
+from tests.support.held_work import LQ, SUSPENDS, TQ, held, jobs, settle, waiting, world_with_batch
+from tests.support.objects import World, job, latency_spec, pod
 
 
 def finish(world: World, name: str) -> None:
     old = jobs(world)[name]
     world.controller("Job", old, None)
-
-
-def settle(world: World) -> None:
-    for _ in range(4):
-        world.round()
-        world.after(HOLD_SETTLES_SECONDS)
-
-
-def world_with_batch(**more: Any) -> World:
-    world = World(**more)  # 64 cpu
-    world.queue(TQ, "batch", spec=SUSPENDS)
-    return world
 
 
 def test_the_status_tells_the_policy_to_hold_jobs_and_the_quota_holds_as_in_quota_mode() -> None:
@@ -124,7 +91,7 @@ def test_pods_that_run_besides_count_against_the_level() -> None:
 
 
 def test_a_job_suspended_by_its_user_is_respected() -> None:
-    """One from before, and one that was started and then suspended."""
+    """An older Job, and one that was started and then suspended."""
     world = world_with_batch()
     world.controller("Job", None, job("batch", "theirs", 4, suspend=True))
     held(world, "ours", 4)
@@ -140,7 +107,7 @@ def test_a_job_suspended_by_its_user_is_respected() -> None:
 
 
 def test_a_job_that_somebody_started_over_our_heads_loses_our_note() -> None:
-    """Or a later suspension by its user would be taken for ours."""
+    """Otherwise a later suspension by its user would be taken for ours."""
     world = world_with_batch()
     held(world, "a", 500)
     settle(world)
@@ -154,7 +121,7 @@ def test_a_job_that_somebody_started_over_our_heads_loses_our_note() -> None:
 
 
 def test_a_job_that_changes_while_suspended_starts_by_what_it_is_now() -> None:
-    """A start is valid for one version only: what was decided for the old one is refused, and decided anew."""
+    """A start is valid for one version only: one for an older version is refused, and decided again."""
     world = world_with_batch()
     held(world, "a", 4)
     plan = world.plan()
@@ -214,7 +181,7 @@ def test_a_settled_cluster_with_waiting_jobs_gets_no_writes() -> None:
     for _ in range(20):
         plan = world.plan()
         assert (plan.quota_writes, plan.statuses, plan.events, plan.starts, plan.resyncs) == ([], [], [], [], [])
-        world.after(max(0.05, min(plan.due, world.now + 10.0) - world.now))
+        world.after_due(plan)
 
 
 def test_only_our_note_on_a_suspended_job_means_held() -> None:
@@ -224,7 +191,7 @@ def test_only_our_note_on_a_suspended_job_means_held() -> None:
 
 
 def test_a_job_larger_than_the_queues_level_is_named_with_both_numbers_and_the_condition_goes_when_it_fits() -> None:
-    """It never starts, and without this nobody would see why."""
+    """It never starts, and without this condition its owner would not see why."""
     world = world_with_batch()
     settle(world)
     assert world.condition(TQ, "batch", "JobsFit")[:2] == ("True", "Fit")

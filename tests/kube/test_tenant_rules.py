@@ -1,4 +1,4 @@
-"""The rules for tenants as values: who has which verb, where they apply. What they refuse is tested in tests/t1/test_tenants.py."""
+"""The rules for tenants as values: verbs by role, and where the rules apply. tests/t1/test_tenants.py tests what they refuse."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_only_view_and_edit_are_parts_of_the_clusters_own_roles() -> None:
 
 
 def test_every_setting_that_both_kinds_of_queue_share_but_holding_oneself_back_takes_a_verb() -> None:
-    """A setting that is new to both kinds weighs queues against each other until somebody says otherwise here."""
+    """A setting that is new to both kinds counts as weighing queues against each other until this test says otherwise."""
     assert set(QueueSettings.model_fields) - set(SETTING_VERBS) == {"suspended", "limits"}
 
 

@@ -1,4 +1,4 @@
-"""A queue whose Jobs or groups start whole and are larger than its fair share has turns, beside queues that could use all places."""
+"""A queue whose Jobs or groups start whole and are larger than its fair share has turns when other queues could use all places."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Contest:
 
     @property
     def incomplete(self) -> dict[str, float]:
-        """Since when Jobs have had a part of their pods only."""
+        """Return the time since which Jobs have had only a part of their pods."""
         bound = Counter(name.split(".")[0] for where, name in self._ends if where == "batch")
         return {name: since for name, since in self.starting.items() if bound[name] < self.size}
 
@@ -99,7 +99,7 @@ class Contest:
             self._ends.update(dict.fromkeys(bound, self.world.now + self.run_seconds))
 
     def _create(self, namespace: str, owner: str, most: int) -> None:
-        """The Job controller creates pods as far as the quota lets it."""
+        """Create pods as far as the quota permits, as the Job controller does."""
         mine = sum(name.startswith(f"{owner}.") for where, name in self.world.pods if where == namespace)
         room = float(self.world.hard(namespace)["requests.cpu"]) - sum(where == namespace for where, _ in self.world.pods)
         for _ in range(int(min(most - mine, room))):
@@ -177,8 +177,8 @@ class GroupContest(Contest):
 def test_work_larger_than_the_fair_share_starts_in_turns_and_whole(
     contest: type[Contest], size: int, run_seconds: float, rivals: int
 ) -> None:  # fmt: skip
-    """A ThroughputQueue has its fair share of the time where it cannot have it of the places. Beside queues that fill all others, work of
-    more than twice its share used to wait for ever."""
+    """A ThroughputQueue has its fair share of the time where it cannot have it of the places. Without turns, work of more
+    than twice its share waits forever while other queues fill the cluster."""
     found = contest(size, run_seconds, rivals)
     found.run(60.0)
     # Where the share holds one Job, the next one may start early: its last pods then wait for the end of the one before.
@@ -194,6 +194,6 @@ def test_work_that_needs_every_place_gets_the_last_ones_though_the_scheduler_pre
     found = Contest(PLACES, 120.0, 1, rivals_first=True)
     found.run(20.0)
     assert found.seconds_to_run
-    longest = 2 * TASK_SECONDS + 5 * STEP_SECONDS  # until what ran, and what was created before, has ended
+    longest = 2 * TASK_SECONDS + 5 * STEP_SECONDS  # until the earlier pods have ended
     assert max(found.seconds_to_run) <= longest
     assert all(found.world.now - since <= longest for since in found.incomplete.values())

@@ -1,4 +1,4 @@
-"""spec.uncertainty: the amounts that a queue asks for, from its declaration and from the bursts that were seen."""
+"""spec.uncertainty: the amounts that a queue asks for, from its declaration and from observed bursts."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class TestOnTheCluster:
         assert (after["bursts"], after["asked"]) == (0, {"cpu": "20", "memory": "20Gi"})
 
     def test_what_there_is_no_room_for_costs_the_class_and_that_is_said(self) -> None:
-        """An earlier promise leaves 10 cores: the declared burst fits beside it, what the bursts seen ask for does not."""
+        """An earlier promise leaves 10 cores: the declared burst fits as well, the size of the observed bursts does not."""
         world = World()
         world.queue(LQ, "first", spec=latency_spec(cpu="54", duration=10), created="2026-01-01T00:00:00Z")
         spec = latency_spec(cpu="10", duration=10, uncertainty={"confidencePercent": 95, "fromHistory": True})
@@ -152,7 +152,7 @@ class TestOnTheCluster:
         pytest.param({"uncertainty": {"confidencePercent": 100, "fromHistory": True}}, "less than or equal to 99", id="certainty"),
         pytest.param(
             {**schedule(scheduled("2026-01-01T00:00:00Z")), "uncertainty": {"confidencePercent": 95, "fromHistory": True}},
-            "expected uncertainty beside burst", id="schedule",
+            "expected uncertainty only with burst", id="schedule",
         ),
         pytest.param(
             {"uncertainty": {"confidencePercent": 95, "fromHistory": True, "correlation": "Some"}},

@@ -1,4 +1,4 @@
-"""Sending the ungate_planner's choice: one patch a pod, urgent ones first, and what is refused is chosen anew."""
+"""Sending the UngatePlanner's choice: one patch a pod, urgent ones first, and refused pods are chosen again."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from fairburst.kube.enforce.gate import GateLevel, UngatePlanner
 from fairburst.kube.names import GATE
 from fairburst.kube.ungate import CONCURRENT_PATCHES, Ungater
 from fairburst.kube.usage.pod_index import PodIndex
-from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import FakeApi
+from tests.support.measured import Measured, value
 from tests.support.tasks import running, until
 
 PODS = "/api/v1/pods"
 PLENTY = 10**9
 
 
-class Site:
-    """A fake server with gated pods, a ungate_planner that knows them, and an ungater at work."""
+class GatedPods(Measured):
+    """A fake server with gated pods, an UngatePlanner that knows them, and an ungater at work."""
 
     def __init__(self, api: FakeApi, client: ApiClient) -> None:
-        self.api, self.index, self.gates, self.metrics = api, PodIndex(["cpu"]), UngatePlanner(), Metrics()
-        self.failures = 0
+        super().__init__()
+        self.api, self.index, self.gates = api, PodIndex(["cpu"]), UngatePlanner()
         self.ungater = Ungater(client, self.gates, self.metrics, pod_seen=self.see, on_failure=self.fail)
 
     def create(self, name: str, namespace: str = "batch", gates: tuple[str, ...] = (GATE,)) -> None:
@@ -38,11 +38,8 @@ class Site:
         self.index.update(None, pod)
         self.gates.pod_changed(None, pod)
 
-    def fail(self) -> None:
-        self.failures += 1
-
     def send(self, **ranks: int) -> int:
-        """A round in which every pod fits; namespaces by how urgent they are."""
+        """Run a round in which every pod fits. `ranks`: urgency by namespace."""
         levels = {namespace: GateLevel((rank, 0), (PLENTY,)) for namespace, rank in ranks.items()}
         chosen, _ = self.gates.plan(levels, (), self.index, now=asyncio.get_running_loop().time())
         self.ungater.send(chosen, since=asyncio.get_running_loop().time())
@@ -52,21 +49,21 @@ class Site:
         return [gate["name"] for gate in self.api.objects[PODS][namespace, name]["spec"]["schedulingGates"]]
 
     def patched(self) -> list[str]:
-        return [path for method, path, _ in self.api.requests if method == "PATCH"]
+        return [path for method, path in self.api.written() if method == "PATCH"]
 
     def count(self, result: str) -> float:
-        return self.metrics.registry.get_sample_value("fairburst_writes_total", {"kind": "ungate", "result": result}) or 0.0
+        return self.writes("ungate", result)
 
 
 @pytest.fixture
-async def site() -> AsyncIterator[Site]:
+async def site() -> AsyncIterator[GatedPods]:
     async with FakeApi(PODS) as api, api.client() as client:
-        made = Site(api, client)
+        made = GatedPods(api, client)
         async with running(made.ungater.run()):
             yield made
 
 
-async def test_each_pod_gets_one_patch_and_other_gates_stay(site: Site) -> None:
+async def test_each_pod_gets_one_patch_and_other_gates_stay(site: GatedPods) -> None:
     site.create("a", gates=("others.example/hold", GATE))
     site.create("b")
     assert site.send(batch=2) == 2
@@ -74,11 +71,11 @@ async def test_each_pod_gets_one_patch_and_other_gates_stay(site: Site) -> None:
     assert (site.gates_of("a"), site.gates_of("b")) == (["others.example/hold"], [])
     assert sorted(site.patched()) == ["/api/v1/namespaces/batch/pods/a", "/api/v1/namespaces/batch/pods/b"]
     assert site.send(batch=2) == 0, "what the server answered is known"
-    assert site.metrics.registry.get_sample_value("fairburst_queue_reaction_seconds_count") == 1.0, "one batch"
-    assert site.metrics.registry.get_sample_value("fairburst_queue_patch_seconds_count") == 2.0, "two patches"
+    assert value(site.metrics, "fairburst_queue_reaction_seconds_count") == 1.0, "one batch"
+    assert value(site.metrics, "fairburst_queue_patch_seconds_count") == 2.0, "two patches"
 
 
-async def test_a_pod_that_has_changed_meanwhile_is_left_as_it_is_and_chosen_anew_from_fresh_state(site: Site) -> None:
+async def test_a_pod_that_has_changed_meanwhile_is_left_as_it_is_and_chosen_anew_from_fresh_state(site: GatedPods) -> None:
     site.create("a")
     stale = site.gates.gated.of("batch")[0]
     site.api.put(PODS, {"metadata": {"namespace": "batch", "name": "a"}, "spec": {"schedulingGates": [{"name": "x"}, {"name": GATE}]}})
@@ -94,7 +91,7 @@ async def test_a_pod_that_has_changed_meanwhile_is_left_as_it_is_and_chosen_anew
 
 
 @pytest.mark.parametrize(("code", "want"), [(404, "overtaken"), (409, "overtaken"), (422, "overtaken"), (403, "error"), (503, "error")])
-async def test_a_refusal_stops_no_other_and_is_not_repeated_at_once(site: Site, code: int, want: str) -> None:
+async def test_a_refusal_stops_no_other_and_is_not_repeated_at_once(site: GatedPods, code: int, want: str) -> None:
     site.create("a")
     site.create("b")
     site.api.fail(1, code)
@@ -104,7 +101,7 @@ async def test_a_refusal_stops_no_other_and_is_not_repeated_at_once(site: Site, 
     assert site.send(batch=2) == 0
 
 
-async def test_urgent_pods_pass_those_that_wait_to_be_sent(site: Site) -> None:
+async def test_urgent_pods_pass_those_that_wait_to_be_sent(site: GatedPods) -> None:
     for number in range(5 * CONCURRENT_PATCHES):
         site.create(f"p{number:03}")
     site.send(batch=2)

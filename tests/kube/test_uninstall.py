@@ -1,4 +1,4 @@
-"""After the operator is gone for good, nobody stays capped by what it wrote."""
+"""After an uninstallation no namespace stays capped by what the operator wrote."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_quotas_and_memory_are_deleted_once_and_named() -> None:
 
 
 async def test_jobs_that_were_resized_get_their_parallelism_back() -> None:
-    """Only this pool's: those in namespaces with its quota."""
+    """Only objects of this pool, which are in namespaces with its quota."""
     async with FakeApi(NAMESPACES, QUOTAS, MAPS, JOBS, PODS) as api:
         api.put(QUOTAS, {"metadata": {"namespace": "nightly", "name": "fairburst", "labels": {"fairburst.dev/pool": "default"}}})
         notes = mark_annotations(Mark(8, 3, 0.0))
@@ -61,7 +61,7 @@ def labels(pool: str) -> dict[str, str]:
 
 
 async def test_pods_and_jobs_are_let_go_after_the_policies_were_told_to_hold_no_more() -> None:
-    """Not those of another pool's queue; other people's gates and suspensions stay."""
+    """Objects of another pool's queue stay, and so do other people's gates and suspensions."""
     async with FakeApi(NAMESPACES, QUOTAS, MAPS, JOBS, PODS, THROUGHPUT) as api:
         for namespace, pool in (("nightly", "default"), ("elsewhere", "gpu")):
             api.put(NAMESPACES, {"metadata": {"name": namespace, "labels": labels(pool)}})
@@ -89,7 +89,7 @@ async def test_pods_and_jobs_are_let_go_after_the_policies_were_told_to_hold_no_
 
 
 async def test_what_is_refused_is_named_and_all_else_is_undone() -> None:
-    """Of three quotas one may not be deleted, of two Jobs one may not be patched; neither stops the rest."""
+    """One of three quotas may not be deleted and one of two Jobs may not be patched; neither stops the rest."""
     async with FakeApi(NAMESPACES, QUOTAS, MAPS, JOBS, PODS, LEASES) as api:
         for namespace in ("a", "b", "c"):
             api.put(QUOTAS, {"metadata": {"namespace": namespace, "name": "fairburst", "labels": {"fairburst.dev/pool": "default"}}})

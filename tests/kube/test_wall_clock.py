@@ -14,7 +14,7 @@ HOUR = 3600.0
 
 
 def bursting() -> World:
-    """A burst of 20 s that began two seconds ago and uses 8 cores, beside a batch queue that wants everything."""
+    """A burst of 20 s that began two seconds ago and uses 8 cores, and a batch queue that wants everything."""
     world = World("smallJobs: {enabled: false}")
     world.queue("ThroughputQueue", "batch")
     world.controller("Job", None, job("batch", "work", 200))

@@ -1,4 +1,4 @@
-"""What a queue used this week against its fair share: summed over looks, remembered in its status, and written only when it has moved."""
+"""A queue's use this week against its fair share: summed over looks, remembered in its status, and written only when it has moved."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_rows_that_move_take_their_sums_along() -> None:
 
 
 class TestStatus:
-    """What is written is read back, and is not written again while it foretells the figures."""
+    """Figures are read back as written, and are not written again while they foretell the present ones."""
 
     @staticmethod
     def sums(hours: float, used: float) -> WeekSums:
@@ -173,7 +173,7 @@ class TestStatus:
         assert week_parts(WeekSums(MONDAY, MONDAY + HOUR, (0.0, 1800.0, 0.0, 0.0)), {}) == {}
 
     def test_a_queue_that_has_just_begun_to_want_something_is_not_said_to_have_used_nothing(self) -> None:
-        """Its figures would stay for minutes. One that wanted its fair share for a minute and has got nothing is told so."""
+        """Without that its figures would stay for minutes. A queue that got nothing of its fair share for a minute sees so."""
         just, long = (WeekSums(MONDAY, MONDAY + HOUR, (0.0, 1800.0, wanted, 0.0)) for wanted in (5.0, 31.0))
         assert week_parts(just, {}) == {}
         assert week_parts(long, {})["week"] == {"since": "2026-01-05T00:00:00Z", "usedPercent": 0, "servedPercent": 0}

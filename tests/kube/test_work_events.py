@@ -1,4 +1,4 @@
-"""Events on work that waits: each object is told once for each cause, the first ones of a queue only, and never in haste."""
+"""Events on waiting work: one for each cause on each object, only on the first objects of a queue, and only after a while."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TQ, LQ = "ThroughputQueue", "LatencyQueue"
 
 
 class Told:
-    """A world, and what its waiting work has been told."""
+    """A world, and the Events on its waiting work."""
 
     def __init__(self, mode: str, world: World | None = None) -> None:
         self.world = world or World()  # 64 cpu
@@ -203,7 +203,7 @@ def foreseen(told: Told, low: float, high: float) -> StartForecast:
 
 
 def looks(told: Told, starts: dict[str, StartForecast], seconds: float) -> list[WorkEvent]:
-    """Look once a second."""
+    """Run a round each second."""
     found = []
     for _ in range(round(seconds)):
         told.world.after(1.0)

@@ -14,9 +14,10 @@ from fairburst.kube.process import Operator
 from fairburst.policy.model import GuaranteeClass
 from fairburst.recording.reader import RecordingReader
 from fairburst.recording.replay import replay
-from tests.kube.test_process import LATENCY, THROUGHPUT, fake_cluster, rounds, until
 from tests.support.fake_api import FakeApi
 from tests.support.objects import latency_spec, stored_queue
+from tests.support.operators import LATENCY, THROUGHPUT, fake_cluster, rounds
+from tests.support.tasks import until
 
 
 async def run_recorded(api: FakeApi, recording: Path, check: Callable[[Operator], Any]) -> float:

@@ -1,12 +1,44 @@
-"""Acting as a service account."""
+"""Requests with the credentials of an account instead of the administrator's."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from e2e.cluster import Cluster
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Account:
+    """kubectl with other credentials: a flag such as `--token=...`. Its calls raise ClusterError with the API server's words."""
+
+    cluster: Cluster
+    credentials: str = field(repr=False)
+
+    def __call__(self, *arguments: str, body: JsonObject | None = None) -> str:
+        """Return what kubectl prints."""
+        return self.cluster.kubectl(*arguments, self.credentials, input=None if body is None else json.dumps(body), timeout=120)
+
+    def create(self, body: JsonObject, namespace: str) -> JsonObject:
+        """Return the object as stored."""
+        created: JsonObject = json.loads(self("create", "-n", namespace, "-f", "-", "-o", "json", body=body))
+        return created
+
+    def patch(self, kind: str, name: str, namespace: str, patch: Any, subresource: str = "", form: str = "merge") -> None:
+        more = [f"--subresource={subresource}"] if subresource else []
+        self("patch", kind, name, "-n", namespace, f"--type={form}", "-p", json.dumps(patch), *more)
+
+
+def service_account(cluster: Cluster, name: str, home: str) -> Account:
+    """Create a service account, and return it with a token of two hours."""
+    cluster.kubectl("create", "serviceaccount", name, "-n", home)
+    return Account(cluster, f"--token={cluster.kubectl('create', 'token', name, '-n', home, '--duration=2h').strip()}")
 
 
 def account_kubeconfig(cluster: Cluster, home: str, account: str, folder: Path) -> Path:

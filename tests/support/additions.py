@@ -24,14 +24,14 @@ TOY_KIND = WorkloadKind(
 
 
 def add() -> None:
-    """Register both. Before any module is imported that reads the registries at import."""
+    """Register both, before any module is imported that reads the registries at import."""
     MODES[TOY_MODE.name] = TOY_MODE
     registry.KINDS[TOY_KIND.name] = TOY_KIND
     registry.ANNOUNCED_KINDS |= {TOY_KIND.name}
 
 
 def outcome() -> dict[str, Any]:
-    """Return what the operator makes of both: CRD, rights, condition, status, demand, releases and quota."""
+    """Return the operator's outputs for both: CRD, rights, condition, status, demand, releases and quota."""
     from fairburst.config import parse_config
     from fairburst.kube.api.objects import SchedulingGate
     from fairburst.kube.install.crd import crd_for

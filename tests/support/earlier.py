@@ -31,7 +31,7 @@ class Version:
 
 
 def problem(commit: str) -> str:
-    """Why this commit cannot be had; empty where it can."""
+    """Return the reason why this commit is not available; empty if it is."""
     known = _git("cat-file", "-e", f"{commit}^{{commit}}")
     if known.returncode == 0:
         return ""

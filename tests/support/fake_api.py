@@ -1,8 +1,8 @@
 """A small real HTTP server that keeps objects, lists them in pages, streams watches, and fails on request.
 
-It simulates what the read path depends on: one growing resourceVersion, watches that resume from a version, 410 for
-versions that have been compacted, ERROR events, bookmarks, connections that drop or hang, 5xx, plain-text 429s. Not
-admission, not quota, not validation: those are tested on the real control plane.
+It simulates the parts on which the read path depends: one growing resourceVersion, watches that resume from a version, 410 for
+versions that have been compacted, ERROR events, bookmarks, connections that drop or hang, 5xx, plain-text 429s. It has
+no admission, quota or validation: those are tested on the real control plane.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 from aiohttp import web
@@ -20,6 +20,7 @@ from fairburst.kube.api.auth import Credentials
 from fairburst.kube.api.client import ApiClient
 
 JsonObject = dict[str, Any]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def status(code: int, reason: str, message: str = "as the test asked") -> JsonObject:
@@ -51,7 +52,7 @@ class FakeApi:
         self.port = 0
 
     def add(self, collection: str) -> None:
-        """Serve one more."""
+        """Serve one more collection."""
         self.objects[collection], self._history[collection] = {}, []
 
     async def __aenter__(self) -> Self:
@@ -62,7 +63,7 @@ class FakeApi:
         await self.stop()
 
     async def start(self) -> None:
-        """Listen; on the same port again after a `stop`."""
+        """Listen, after a `stop` on the same port."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -106,7 +107,7 @@ class FakeApi:
             self._publish(collection, "DELETED", gone)
 
     def snapshot(self) -> tuple[int, dict[str, dict[tuple[str, str], JsonObject]]]:
-        """What etcd holds now, for `restore`."""
+        """Return the present contents of etcd, for `restore`."""
         return self.version, copy.deepcopy(self.objects)
 
     def restore(self, snapshot: tuple[int, dict[str, dict[tuple[str, str], JsonObject]]]) -> None:
@@ -172,9 +173,13 @@ class FakeApi:
         self._unheld.clear()
 
     def release(self) -> None:
-        """Answer what was held, and everything from now on."""
+        """Answer the held requests, and all later ones."""
         self._slow = ""
         self._unheld.set()
+
+    def written(self) -> list[tuple[str, str]]:
+        """Return method and path of each request that was not a read."""
+        return [(method, path) for method, path, _ in self.requests if method != "GET"]
 
     # How it answers -----------------------------------------------------------------------------------------------
 
@@ -219,7 +224,7 @@ class FakeApi:
         return None, "", None
 
     def _discovery(self, path: str) -> web.StreamResponse:
-        """As much of discovery as Kopf asks for."""
+        """Answer the parts of discovery that Kopf requests."""
         groups: dict[str, list[str]] = {}
         for collection in self.objects:
             group, _, plural = collection.rpartition("/")
@@ -271,7 +276,7 @@ class FakeApi:
         assert task is not None
         self._watches[task] = request
         history = self._history[collection]
-        # Errors and bookmarks are told to those who watch now, never replayed.
+        # Errors and bookmarks go into open watches only and are never replayed.
         position = len(history)
         lines = [event for at, event in history if at > version and event["type"] not in {"ERROR", "BOOKMARK", "RAW"}]
         with contextlib.suppress(ConnectionError, asyncio.CancelledError):
@@ -307,7 +312,7 @@ class FakeApi:
         return web.json_response(old)
 
     def _changed_to(self, request: web.Request, collection: str, old: JsonObject, body: JsonObject) -> web.StreamResponse:
-        """A patch, or a replacement, which is refused where the object has changed since the version that it names."""
+        """Patch or replace an object. A replacement is refused if the object has changed since the version that it names."""
         if request.method == "PATCH":
             patch = json_patch if "json-patch" in request.headers.get("Content-Type", "") else merge_patch
             try:
@@ -317,6 +322,24 @@ class FakeApi:
         if body["metadata"].get("resourceVersion") not in {None, old["metadata"]["resourceVersion"]}:
             return web.json_response(status(409, "Conflict", old["metadata"]["name"]), status=409)
         return web.json_response(self.put(collection, {**body, "metadata": {**old["metadata"], **body["metadata"]}}))
+
+
+class Server:
+    """A server that answers every request by one handler."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+
+    async def __aenter__(self) -> str:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._handler)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._runner.cleanup()
 
 
 def merge_patch(target: JsonObject, patch: JsonObject) -> JsonObject:

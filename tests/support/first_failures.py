@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 VARIABLE = "FAIRBURST_FAILURES"
-LONGEST_ERROR = 6000  # characters; the end of a traceback is the part that says most
+LONGEST_ERROR = 6000  # characters; the end of a traceback says most
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

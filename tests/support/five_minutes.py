@@ -1,6 +1,6 @@
 """Five minutes of work for two latency and three throughput queues, and the comparison of an operator's recording with the simulator.
 
-The simulator gets what was known at the start (queues and capacity as the operator recorded them) and the plan of the work, and has a
+The simulator gets the values known at the start (queues and capacity as the operator recorded them) and the plan of the work, and has a
 cluster of its own.
 """
 
@@ -30,12 +30,12 @@ WITHIN = 0.02  # of capacity
 
 # Sporadic: 160 cpu for 20 s at most every 40 s: 3,200 of 640 x 40 / 6 = 4,266 cpu-seconds.
 SERVING = {"resources": {"cpu": "160", "memory": "320Gi"}, "durationSeconds": 20}
-# Periodic: 520 cpu beside 160 is more than there are, so no hard promise; 520 x 20 of 640 x 100 / 6 = 10,666 cpu-seconds.
+# Periodic: 520 cpu and 160 exceed the capacity, so no hard promise; 520 x 20 of 640 x 100 / 6 = 10,666 cpu-seconds.
 REPORTS = {"resources": {"cpu": "520", "memory": "1040Gi"}, "durationSeconds": 20}
 REPORTS_PERIOD, REPORTS_FIRST = 100, 30.0
 WEIGHTS = {"steady": 1, "heavy": 2, "evening": 1}
-# Who comes first to an empty cluster holds all of it until its first tasks end. `steady` comes first, and by so much that its tasks are
-# surely bound: with a second between them, how fast the machine bound pods decided over 4 points of either share.
+# The first queue on an empty cluster holds all of it until its first tasks end. `steady` comes first, and by so much that its tasks are
+# surely bound: with only a second between them, the machine's speed of binding would decide over 4 points of either share.
 HEAVY_FIRST = 11.0
 
 Classes = tuple[GuaranteeClass | None, ...]
@@ -57,7 +57,7 @@ def queue_documents(started: float) -> list[dict[str, Any]]:
 
 
 def plans() -> list[LatencyPlan]:
-    """Everything that comes, at fixed times: the driver's bursts are jobs at a time, whatever their queue's kind.
+    """All work, at fixed times: the driver's bursts are jobs at a time, whatever their queue's kind.
 
     Bursts come as a public service's requests did, batch work is TPC-H. Two batch queues always want more than they can have, the
     third comes and goes.
@@ -89,7 +89,7 @@ def batch_jobs(first: int, arrivals: Sequence[float]) -> list[PlannedBurst]:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What the operator's recording and the simulator say: classes at the start and after every change, average dominant shares."""
+    """Classes at the start and after every change, and average dominant shares: recorded by the operator, and simulated."""
 
     recorded_classes: list[Classes]
     simulated_classes: list[Classes]
@@ -105,9 +105,9 @@ class Outcomes:
 
 
 def compare(recording: Path, started: float, planned: Sequence[LatencyPlan], start_delay_seconds: float) -> Outcomes:
-    """Run the plan in the simulator and set it beside the recording.
+    """Run the plan in the simulator and compare it with the recording.
 
-    How long a pod takes to start, and to be seen as ended, beside its work is the machine's matter: it is measured, and is the start delay.
+    The time that a pod takes to start and to be seen as ended depends on the machine: it is measured, and is the start delay.
     """
     rounds = rounds_from(recording, started)
     snapshot = rounds[0].snapshot
@@ -148,12 +148,12 @@ def in_snapshot_units(job: DagJob) -> workload.DagJob:
 
 
 def changes(classes: Iterator[Classes]) -> list[Classes]:
-    """Without repetitions."""
+    """Leave out repetitions."""
     return [key for key, _ in itertools.groupby(classes)]
 
 
 def average_shares(rounds: Sequence[RecordedRound], started: float) -> dict[str, float]:
-    """Each queue's dominant share used, averaged over the five minutes; what a round saw holds until the next."""
+    """Each queue's dominant share used, averaged over the five minutes. The use in a round holds until the next round."""
     times = [started, *(recorded.now for recorded in rounds[1:]), started + SECONDS]
     totals = dict.fromkeys((spec.name for spec in rounds[0].snapshot.queues), 0.0)
     for recorded, (since, until) in zip(rounds, itertools.pairwise(times), strict=True):

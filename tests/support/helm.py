@@ -1,4 +1,4 @@
-"""Helm, built and cached as the control plane is, on the chart of this checkout: with a cluster, or without one."""
+"""Helm on the chart of this checkout, with a cluster or without one. It is built and cached like the control plane."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Helm:
         self._environment = {"HOME": str(folder), "PATH": os.environ["PATH"]} | ({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})
 
     def run(self, verb: str, *arguments: str, namespace: str = NAMESPACE) -> str:
-        """What it printed, warnings included. Raises HelmError with what it complained about."""
+        """Return its output, warnings included. Raise HelmError with its message if it fails."""
         command = [str(self._command), verb, *arguments, "--namespace", namespace]
         done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=self._environment)
         if done.returncode != 0:

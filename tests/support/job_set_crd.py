@@ -1,7 +1,7 @@
 """The JobSet kind for tests, written by hand: the module with the real one cannot be downloaded everywhere.
 
 Faithful in what fairburst reads and writes, after api/jobset/v1alpha2 of kubernetes-sigs/jobset: group, version, scope, the fields that
-are mentioned here and the status subresource. All else of a spec is let through unchecked, where the real kind has schemas and webhooks.
+are mentioned here and the status subresource. All other fields of a spec pass unchecked, where the real kind has schemas and webhooks.
 There is no controller: tests make a JobSet's Jobs as it would.
 """
 
@@ -51,8 +51,8 @@ CRD: JsonObject = {
 
 
 def install(cluster: Cluster, where: str = "default") -> None:
-    """Add the kind, and wait until JobSets can be created in the namespace: that a kind is established says so a moment too early, and
-    where admission policies look at it they have to learn of it too."""
+    """Add the kind, and wait until JobSets can be created in the namespace: the condition Established comes a moment
+    too early, and admission policies that match the kind notice it later still."""
     cluster.kubectl("apply", "-f", "-", input=json.dumps(CRD))
     probe = job_set(where, "probe", {"restartPolicy": "Never", "containers": [{"name": "c", "image": "work"}]}, 1, 1)
     until(lambda: _can_be_created(cluster, probe), PATIENCE_SECONDS, "JobSets to be known")

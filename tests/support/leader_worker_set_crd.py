@@ -68,7 +68,7 @@ def leader_worker_set(namespace: str, name: str, pod_spec: JsonObject, groups: i
 
 
 def stateful_sets_of(groups: JsonObject, leaders: int | None = None) -> list[JsonObject]:
-    """Return the StatefulSets that the controller creates once so many leaders exist: that of the leaders, and one of workers for each."""
+    """Return the StatefulSets that the controller creates once so many leaders exist: one of leaders, and one of workers for each."""
     metadata, spec = groups["metadata"], groups["spec"]
     template = spec["leaderWorkerTemplate"]
     made = [_stateful_set(metadata, metadata["name"], spec["replicas"], template.get("leaderTemplate", template["workerTemplate"]))]

@@ -1,12 +1,12 @@
 """Run the mutants that `make mutate` has generated against the tests that reach them; in the copy under build/mutation/mutants.
 
-mutmut generates the mutants and notes which test calls which function. Its own runner starts pytest anew for each mutant, and most of
+mutmut generates the mutants and notes which test calls which function. Its own runner starts pytest again for each mutant, and most of
 its time goes into collecting tests. Here they are collected once; each mutant is a fork in which the tests run one after the other
 until one fails, those first that killed other mutants of the same function, then the fastest.
 
     python -m tests.support.mutants RESULTS [MODULE ...]    # MODULE: bopf, drf, ...; RESULTS: JSON lines
 
-What RESULTS says is killed is not run again. MUTATION_LONGEST_TEST leaves longer tests out (seconds, as mutmut's trampolines make them):
+Mutants listed there as killed are not run again. MUTATION_LONGEST_TEST leaves longer tests out (in seconds under mutmut's trampolines):
 most mutants need no long test, so a first pass without them and a second with all, for what is left, is faster than one pass.
 """
 
@@ -88,13 +88,13 @@ class Loop:
         return True
 
     def _try(self, mutant: str, items: Sequence[pytest.Item], writer: int) -> None:
-        """In the child: never returns."""
+        """Run in the child. It never returns."""
         gc.disable()  # it would copy the pages that the child shares with its parent, and the child is short-lived
         from mutmut.mutation.trampoline import set_mutant_under_test  # only `make mutate` installs it
 
         set_mutant_under_test(mutant)
         for item in items:
-            # a mutant that loops for ever is ended by the alarm, in processor time
+            # a mutant that loops forever is ended by the alarm, in processor time
             signal.setitimer(signal.ITIMER_VIRTUAL, 2.0 + 5.0 * self.ground.seconds.get(item.nodeid, 0.0))
             if any(report.failed for report in runtestprotocol(item, log=False, nextitem=None)):
                 os.write(writer, item.nodeid.encode())
@@ -119,7 +119,7 @@ class Loop:
 
 
 def read_results(results: Path) -> Iterator[tuple[str, str]]:
-    """(mutant, what killed it or SURVIVED), the newest last."""
+    """Return (mutant, its killer or SURVIVED), the newest last."""
     if results.exists():
         for line in results.read_text().splitlines():
             entry = json.loads(line)

@@ -28,7 +28,7 @@ WALL = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
 
 def requesting(cpu: str | None = "1", memory: str | None = "1Gi", **more: str) -> JsonObject:
-    """A container's resources; None leaves a request out."""
+    """Return a container's resources; None leaves a request out."""
     requests = {name: text for name, text in {"cpu": cpu, "memory": memory, **more}.items() if text is not None}
     return {"resources": {"requests": requests}}
 
@@ -90,7 +90,7 @@ def quota(
     namespace: str, hard: dict[str, str], used: dict[str, str] | None = None, name: str = "fairburst", pool: str | None = "default",
     enforced: dict[str, str] | None = None, scoped: bool = True,
 ) -> ResourceQuota:  # fmt: skip
-    """A namespace quota (or, by another name, a foreign one), enforced as written unless told."""
+    """A namespace quota (or, by another name, a foreign one), enforced as written by default."""
     body = (
         quota_body_of(namespace, hard, pool, name if name in OUR_QUOTAS else "fairburst")
         if scoped
@@ -136,7 +136,7 @@ def latency_spec(cpu: str = "16", duration: int = 20, interarrival: int = 60, **
 
 
 class World:
-    """A cluster view whose every part a test can set, an engine, and what the API server would make of the engine's plans."""
+    """A cluster view that a test can set in every part, an engine, and the effects that its plans would have on the API server."""
 
     def __init__(self, config: str | Config = "", nodes: int = 2) -> None:
         self.config = config if isinstance(config, Config) else parse_config(config)
@@ -190,7 +190,7 @@ class World:
         self.view.changed_namespaces.add(key[0])
 
     def end(self, namespace: str, name: str) -> None:
-        """A pod ends and leaves the informer's view."""
+        """End a pod, which leaves the informer's view."""
         old = self.pods.pop((namespace, name))
         self.view.pods.update(old, None)
         self.engine.pod_ended(self.view.pods.space_of(old), self.now)
@@ -209,17 +209,29 @@ class World:
     # Rounds ---------------------------------------------------------------------------------------------------------
 
     def round(self) -> RoundPlan:
-        """Plan, and let the cluster take all of it."""
+        """Run one round with its writes."""
         plan = self.plan()
         self.take(plan)
         return plan
 
+    def settle(self, seconds: float = 30.0) -> list[RoundPlan]:
+        """Run rounds as the loop would, until all deferred writes are done."""
+        until, plans = self.now + seconds, list[RoundPlan]()
+        while self.now < until:
+            plans.append(self.round())
+            self.after_due(plans[-1])
+        return plans
+
+    def after_due(self, plan: RoundPlan) -> None:
+        """Let time pass until the next round is due, at most ten seconds."""
+        self.after(max(0.05, min(plan.due, self.now + 10.0) - self.now))
+
     def plan(self) -> RoundPlan:
-        """One round without its writes."""
+        """Run one round without its writes."""
         return self.engine.round(self.view, self.wall, self.now)
 
     def take(self, plan: RoundPlan) -> None:
-        """What the API server holds after the plan's writes."""
+        """Change the stored objects as the API server would for the plan's writes."""
         for name in plan.releases:
             del self.quotas[name, "fairburst"]
             self.namespace(name)
@@ -243,7 +255,7 @@ class World:
             self.engine.status_written(status, self.now)
 
     def _start(self, start: JobStart) -> None:
-        """The API server takes a start, and refuses one for another version."""
+        """Start a held Job or JobSet as the API server does: a start for another version is refused."""
         workloads = self.view.controllers.workloads(start.namespace)
         of_kind: Iterable[Job | JobSet] = workloads.of(start.kind)
         old = next(one for one in of_kind if one.metadata.name == start.name)
@@ -262,7 +274,7 @@ class World:
         self.quotas[key] = made
 
     def hard(self, namespace: str, quota: str = "fairburst") -> dict[str, str]:
-        """What one of the namespace's quotas says; the namespace quota unless told."""
+        """Return the limits of one of the namespace's quotas, of the namespace quota by default."""
         return {key: str(text) for key, text in (self.quotas[namespace, quota].spec.hard or {}).items()}
 
     def status(self, namespace: str, name: str = "queue", kind: str = "ThroughputQueue") -> JsonObject:

@@ -1,4 +1,4 @@
-"""Slow, obvious references for the division of slots: the paper's heaps, every division there is."""
+"""Slow, obvious references for the division of slots: the paper's heaps, and the best of all divisions."""
 
 from __future__ import annotations
 

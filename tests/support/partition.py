@@ -1,4 +1,4 @@
-"""A TCP proxy in a thread of its own that can stop passing anything, as a network does that has come apart."""
+"""A TCP proxy in a thread of its own that can stop all traffic, as a network partition does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from e2e.harness import free_port
 
 
 class Proxy:
-    """Passes connections to a loopback port until `part`; what it holds then is lost, and `heal` lets new connections pass."""
+    """Passes connections to a loopback port until `part`. Data that it holds then is lost, and `heal` lets new connections pass."""
 
     def __init__(self, target: int) -> None:
         self.port = free_port()
@@ -34,11 +34,11 @@ class Proxy:
         self._thread.join(60.0)
 
     def part(self) -> None:
-        """From now on nothing passes; connections stay open, and nobody is told."""
+        """From now on nothing passes. Connections stay open, and neither side gets an error."""
         self._loop.call_soon_threadsafe(self._passing.clear)
 
     def heal(self) -> None:
-        """Let new connections pass. Those from before break, and what was sent on them since `part` never arrives."""
+        """Let new connections pass. Earlier ones break, and data sent on them since `part` never arrives."""
 
         def heal() -> None:
             self._healed += 1

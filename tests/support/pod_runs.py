@@ -30,7 +30,7 @@ class Pods:
 
 @dataclass
 class PodRun:
-    """A run and what it has seen. received: (N, K) resource-seconds used. held: (N,) seconds at which anything waited."""
+    """A run and its record. received: (N, K) resource-seconds used. held: (N,) seconds at which anything waited."""
 
     queues: tuple[QueueSpec, ...]
     capacity: FloatArray
@@ -64,7 +64,7 @@ class PodRun:
             result, self.memory = decide(value, self.memory, self.config, now)
             self.switches += last is not None and not np.array_equal(last, result.level)
             last = result.level
-            order = sorted(range(len(self.queues)), key=lambda row: self.last_start[row])  # who waits longest is scheduled first
+            order = sorted(range(len(self.queues)), key=lambda row: self.last_start[row])  # the longest waiting pod is scheduled first
             started = [self._start(row, result.allocation[row], waits[row], running, now, start) for row in order]
             if any(started):
                 # a pod that is bound is an event, and makes a round
@@ -87,7 +87,7 @@ class PodRun:
         return self
 
     def snapshot(self, waits: Sequence[Sequence[float]], since: float) -> ClusterSnapshot:
-        """What waits counts as far as the cluster could hold it thrice."""
+        """Waiting pods count up to three times the cluster's capacity."""
         lines = [
             (row, one.request, min(count, 3 * _fitting(self.capacity, one.request)))
             for row, queue in enumerate(self.pods)

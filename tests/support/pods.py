@@ -1,6 +1,6 @@
 """A driver for work in pods that cannot be stopped: they start while the queue's level permits, and run to their end.
 
-The part of the API server is played by the level (a quota), that of kube-scheduler by capacity and the order of classes.
+The level, as a quota, stands for the API server; capacity and the order of classes stand for kube-scheduler.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RANK = {GuaranteeClass.HARD: 0, GuaranteeClass.SOFT: 1, GuaranteeClass.ELASTIC: 
 
 @dataclass
 class PodQueue:
-    """Pods of one queue: `amount` (K,) each, running for `seconds`, whatever was declared; each of the `arrivals` brings `count` pods."""
+    """Pods of one queue: `amount` (K,) each, running for `seconds`, whatever is declared; each of the `arrivals` brings `count` pods."""
 
     spec: QueueSpec
     amount: FloatArray
@@ -33,7 +33,7 @@ class PodQueue:
 
 @dataclass
 class PodHistory:
-    """Use by queue, integrated over the run, in dominant-share-seconds; the result of every settled round and what was wanted in it."""
+    """Use by queue, integrated over the run, in dominant-share-seconds; the result and the demand of every settled round."""
 
     used: dict[str, float]
     rounds: list[RoundResult] = field(default_factory=list)

@@ -82,7 +82,7 @@ class Pool:
 class Work:
     """One burst of real work: wants `rate` until `rate x seconds` has been done. Infinite seconds: a backlog that never ends.
 
-    `gives_up`: at its deadline its owner drops what is unfinished.
+    `gives_up`: at its deadline its owner drops the unfinished work.
     """
 
     queue: str
@@ -103,7 +103,7 @@ class Work:
 
 @dataclass
 class History:
-    """What a run saw: per queue the integrals of dominant share granted (all, and without spare), every result, every event."""
+    """The integrals of granted dominant share by queue (all, and without spare), every result and every event of a run."""
 
     total: dict[str, float] = field(default_factory=dict)
     guaranteed: dict[str, float] = field(default_factory=dict)

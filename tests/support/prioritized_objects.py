@@ -1,4 +1,4 @@
-"""Pods and Jobs as tenants make them, for whatever sets their priority: the policies of the API server, or the webhook on it or alone."""
+"""Pods and Jobs as tenants make them, for all that sets their priority: the policies of the API server, and the webhook."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def job(metadata: JsonObject | None = None, template: JsonObject | None = None, 
     return body
 
 
-# Rules about failed pods with which a Job comes, and those that it is given.
+# A Job's rules about failed pods as submitted, and as stored.
 OWN_RULES = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}
 IGNORED = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
 

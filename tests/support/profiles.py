@@ -11,7 +11,7 @@ settings.register_profile("ci", max_examples=60, deadline=None, derandomize=True
 settings.register_profile("thorough", max_examples=2000, deadline=None, suppress_health_check=QUIET)
 # passes of some seconds each, again and again with new seeds: a test of a pass stays far from pytest's time limit on a busy machine
 settings.register_profile("fuzz", max_examples=100, deadline=None, suppress_health_check=QUIET)
-# a mutant is killed by the first test that fails: few examples of many tests find it sooner than many of one, and nobody reads the example
+# a mutant is killed by the first test that fails: few examples of many tests find it sooner than many of one
 settings.register_profile(
     "mutation", max_examples=12, deadline=None, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate],
     report_multiple_bugs=False,

@@ -1,4 +1,4 @@
-"""Prometheus and promtool, which tests its rules: those that are installed, or Debian's package, unpacked beside the other caches."""
+"""Prometheus and promtool, which tests its rules: the installed ones, or Debian's package, unpacked in the cache folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from e2e.cluster.cache import cache_folder
 
 
 class NoPromtoolError(Exception):
-    """Neither installed nor to be had; the message says what was tried."""
+    """They are neither installed nor available. The message says what was tried."""
 
 
 def promtool() -> Path:

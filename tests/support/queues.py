@@ -1,4 +1,4 @@
-"""Queue objects as the API server sends them, and a status in which every field is set."""
+"""Queue objects with the metadata of stored ones, and a status in which every field is set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ABSENT = object()
 
 
 def queue(kind: str, spec: dict[str, Any], namespace: str = "default", name: str = "queue") -> dict[str, Any]:
-    """A queue object with the metadata of a stored one."""
+    """A queue as the API server returns it. In a creation the API server overwrites the time."""
     metadata = {"name": name, "namespace": namespace, "creationTimestamp": CREATED}
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
 

@@ -1,7 +1,7 @@
 """A cluster in virtual time on which quotas are enforced as admission does it, around the operator's engine.
 
 Controllers create pods while the quota has room, charges of ended pods are released late, the scheduler binds by priority and then in
-order of creation, nothing is preempted. A model to see what enforcement does to a decision; the real thing is tests/t1.
+order of creation, nothing is preempted. A model of the effects of enforcement on a decision; tests/t1 has the real API server.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class VirtualPod:
 
 
 class QuotaCluster:
-    """`overhead_seconds`: a pod is bound so long beside its work. `release_seconds`: from its end until its charge is released."""
+    """`overhead_seconds`: how long a pod is bound beyond its work. `release_seconds`: from its end until its charge is released."""
 
     def __init__(self, world: World, policy: Policy, *, overhead_seconds: float, release_seconds: float) -> None:
         self.world = world
@@ -132,7 +132,7 @@ class QuotaCluster:
                 self._begin(stage.run)
 
     def _used(self, namespace: str) -> float:
-        """What the quota's status says: charges of pods that exist, and those not released yet."""
+        """Return the use in the quota's status: charges of pods that exist, and charges that are not released yet."""
         return self.stored[namespace] + sum(cpu for _, whose, cpu in self.unreleased if whose == namespace)
 
     def _create_pods(self) -> None:

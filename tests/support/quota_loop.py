@@ -1,5 +1,5 @@
 """A queue below a quota as a loop with delays: pods end, charges are released late, a controller creates late and backs off, nodes are full
-or not. In steps of 50 ms. Several queues share one cluster. A model to see that the slack settles; the real thing is tests/t1.
+or not. In steps of 50 ms. Several queues share one cluster. A model to show that the slack settles; tests/t1 has the real API server.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Whose work goes, the slow and obvious way: every node and every queue looked at anew for every pod, nothing kept; and a small cluster in
-virtual time on which work is evicted."""
+"""The choice of victims, the slow and obvious way: every node and every queue is examined for every pod, without memory. And a small
+cluster in virtual time on which work is evicted."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _first(
 
 
 def _works(left: list[RunningPod], rules: ReclaimRules) -> list[list[RunningPod]]:
-    """Pods that stand and fall together, of which every one may go, least lost first."""
+    """Groups of pods that are evicted together and may all be evicted, least lost first."""
     together: dict[str, list[RunningPod]] = {}
     for pod in left:
         together.setdefault(pod.group or pod.uid, []).append(pod)
@@ -132,7 +132,7 @@ def _lost(work: list[RunningPod]) -> float:
 
 
 def _cleared(node: int, works: list[list[RunningPod]], free: FloatArray, pod: WaitingPod) -> list[list[RunningPod]]:
-    """The first of the works until the pod fits, without those that it fits beside, most lost first."""
+    """The first of the works until the pod fits, without those that need not end for it, most lost first."""
 
     def fits(gone: list[list[RunningPod]]) -> bool:
         room = free + sum((np.array(one.request) for work in gone for one in work if one.node == node), np.zeros(2))
@@ -172,8 +172,8 @@ class VirtualPod:
 
 @dataclass
 class VirtualCluster:
-    """Nodes of one resource, rounds a second apart. Throughput queues always want more, as far as their level goes; whoever is evicted is
-    gone after `grace` seconds and begins anew. Pods of latency queues are placed first, as their priority says.
+    """Nodes of one resource, rounds a second apart. Throughput queues always want more, up to their level. An evicted pod is gone
+    after `grace` seconds and begins again. Pods of latency queues are placed first, as their priority says.
 
     `evictions`: (time, work, whose pod it was for). `owed_pods`: uids of pods that were ever owed room.
     """

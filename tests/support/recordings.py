@@ -17,7 +17,7 @@ MEGABYTE = 1_000_000
 
 
 def busy_minute() -> Scenario:
-    """A hard queue with two bursts beside two throughput queues that want more than there is."""
+    """A hard queue with two bursts, and two throughput queues that want more than the capacity."""
     queues = (throughput("one/q", 0.0), throughput("two/q", 1.0, 2.0), latency("serving/q", 2.0, [8.0, 8.0], 8.0, Sporadic(30.0)))
     work = [("one/q", 0.0, 150, 4.0), ("two/q", 5.0, 250, 3.0), ("serving/q", 10.0, 16, 4.0), ("serving/q", 45.0, 16, 4.0)]
     jobs = [

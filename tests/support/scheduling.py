@@ -1,4 +1,4 @@
-"""kube-scheduler with our extender, as examples/kube-scheduler.yaml configures it, and where pods went."""
+"""kube-scheduler with our extender, as examples/kube-scheduler.yaml configures it, and the nodes of its pods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "kube-scheduler.yam
 
 
 def asking(port: int) -> dict[str, Any]:
-    """The example's configuration, asking a loopback port; and patiently, since a machine that is busy with tests may take its time."""
+    """Return the example's configuration for an extender on a loopback port, with a long timeout: the machine may be busy with tests."""
     configuration: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text())
     (extender,) = configuration["extenders"]
     extender |= {"urlPrefix": f"http://127.0.0.1:{port}", "httpTimeout": "30s"}
@@ -23,6 +23,6 @@ def asking(port: int) -> dict[str, Any]:
 
 
 def nodes_of(cluster: Cluster, namespace: str) -> Counter[str]:
-    """How many of a namespace's pods each node has."""
+    """Count a namespace's pods by node."""
     items = json.loads(cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
     return Counter(item["spec"]["nodeName"] for item in items if item["spec"].get("nodeName"))

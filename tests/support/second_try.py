@@ -1,4 +1,4 @@
-"""Run pytest; run what failed a second time, under the load of the first try; keep a record of every first failure.
+"""Run pytest, run failed tests a second time under the load of the first try, and keep a record of every first failure.
 
 `python -m tests.support.second_try LABEL PYTEST-ARGUMENTS...`. The exit status is pytest's, with one addition: a test that needed its
 second try in the previous run of the same label as well fails the run (docs/decisions/0004-what-fails-runs-once-more.md).
@@ -76,7 +76,7 @@ def keep(record: Path, run: Run) -> None:
 
 
 def pytest_run(arguments: Sequence[str]) -> tuple[int, dict[str, str]]:
-    """Run pytest: its exit status, and the error of each test that failed."""
+    """Run pytest. Return its exit status and the error of each failed test."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "failures"
         file.touch()
@@ -87,7 +87,7 @@ def pytest_run(arguments: Sequence[str]) -> tuple[int, dict[str, str]]:
 
 
 def workers(arguments: Sequence[str]) -> int:
-    """How many tests the first try ran side by side (`-n N`)."""
+    """Return how many tests the first try ran in parallel (`-n N`)."""
     return int(arguments[arguments.index("-n") + 1]) if "-n" in arguments else 1
 
 
@@ -104,7 +104,7 @@ def load(processes: int) -> Iterator[None]:
 
 
 def run(label: str, arguments: Sequence[str]) -> int:
-    """Both tries of a label's tests; the exit status."""
+    """Run both tries of a label's tests. Return the exit status."""
     status, errors = pytest_run(arguments)
     if status != TESTS_FAILED:
         keep(record_of(label), Run(time.time(), commit(), ()))
@@ -123,7 +123,7 @@ def run(label: str, arguments: Sequence[str]) -> int:
 
 
 def commit() -> str:
-    """The checkout's commit; empty outside of one."""
+    """Return the checkout's commit; empty outside of a checkout."""
     return subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
 
 

@@ -7,7 +7,6 @@ impossible the tests fail, they are never skipped.
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from e2e.cluster import Cluster
+from tests.support import work
 
 HERE = Path(__file__).parent
 NODES = 20
@@ -56,14 +56,13 @@ def fresh_cluster() -> Iterator[Callable[..., Cluster]]:
 
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[Callable[..., str]]:
-    """Makes a namespace nobody else uses, `namespace("burst", labels={...})`; deleted after the test without waiting for it."""
+    """Makes a new namespace, `namespace("burst", labels={...})`, and deletes it after the test without waiting for its end."""
     made: list[str] = []
     numbers = itertools.count()
 
     def make(prefix: str = "test", labels: dict[str, str] | None = None) -> str:
         name = f"{unique_name(prefix)}-{next(numbers)}"
-        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels or {}}}
-        cluster.kubectl("create", "-f", "-", input=json.dumps(manifest))
+        work.create(cluster, work.namespace(name, **(labels or {})))
         made.append(name)
         return name
 

@@ -2,17 +2,18 @@
 
 A Prometheus scrapes a real operator on a real control plane. Each alert's `for` is divided by 60, so half an hour is half a minute;
 expressions and their ranges are the chart's. Three faults are within the operator's rounds and are planted there
-(tests/support/planted_faults); the others are what goes wrong around it.
+(tests/support/planted_faults); the others are faults of its surroundings.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,14 @@ import yaml
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import until
+from tests.support import work
+from tests.support.live_cluster import OperatedCluster
+from tests.support.objects import latency_spec
 from tests.support.prometheus_server import RULES, PrometheusServer
 from tests.support.promtool import NoPromtoolError, prometheus
+from tests.support.queues import queue
+from tests.support.repeating import repeating
+from tests.support.work import namespace, pod_spec
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
@@ -32,27 +39,22 @@ FOR_DIVIDED_BY = 60.0
 FIRES_SECONDS = 120.0  # after the fault
 ROUNDS_STOPPED_SECONDS = 150.0  # its expression looks back two minutes, to which `for` and a scrape are added
 QUIET_SECONDS = 120.0  # in which half an hour of `for` passes four times
-API = "fairburst.dev/v1alpha1"
+JsonObject = dict[str, Any]
 LEASE, HOME = "fairburst-default", "fairburst-system"
 PLANTED = Path(__file__).parents[1] / "support" / "planted_faults"
 
 
-class Site:
-    """A cluster, an operator in whose rounds faults can be planted, and the Prometheus that watches it."""
+class WatchedCluster(OperatedCluster):
+    """A cluster with an operator in whose rounds faults can be planted, and the Prometheus that watches it."""
 
     def __init__(self, cluster: Cluster, operator: OperatorProcess, server: PrometheusServer, faults: Path) -> None:
-        self.cluster, self.operator, self.server, self._faults = cluster, operator, server, faults
+        super().__init__(cluster, operator)
+        self.server, self._faults = server, faults
 
-    def apply(self, *manifests: dict[str, Any]) -> None:
-        self.cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(manifests))
-
-    def queue(self, kind: str, namespace: str, spec: dict[str, Any]) -> None:
+    def queue(self, kind: str, where: str, spec: JsonObject) -> None:
         """Create a namespace and its queue, and wait for the class."""
-        self.apply(
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
-            {"apiVersion": API, "kind": kind, "metadata": {"name": "queue", "namespace": namespace}, "spec": spec},
-        )
-        self.cluster.kubectl("wait", f"{kind.lower()}/queue", "-n", namespace, "--for=jsonpath={.status.class}", "--timeout=60s")
+        self.apply(namespace(where), queue(kind, spec, where))
+        self.wait_class(where)
 
     @contextlib.contextmanager
     def planted(self, name: str) -> Iterator[None]:
@@ -68,22 +70,17 @@ class Site:
         print(f"{alert} fired {time.monotonic() - began:.0f} s after its fault")
 
 
-def latency(cpu: int, seconds: int = 20, deadline: int = 30) -> dict[str, Any]:
-    burst = {"resources": {"cpu": str(cpu), "memory": f"{cpu}Gi"}, "durationSeconds": seconds, "deadlineSeconds": deadline}
-    return {"burst": burst, "arrival": {"sporadic": {"minInterarrivalSeconds": 300}}}
+def latency(cpu: int, deadline: int = 30) -> JsonObject:
+    spec = latency_spec(str(cpu), 20, 300)
+    return spec | {"burst": spec["burst"] | {"deadlineSeconds": deadline}}
 
 
-def job(namespace: str, name: str, pods: int, cpu: int = 1, seconds: int | None = None, rounds: int = 1) -> dict[str, Any]:
-    """A Job whose pods run for so many seconds, for ever without."""
-    container = {"name": "work", "image": "work", "resources": {"requests": {"cpu": str(cpu), "memory": f"{cpu}Gi"}}}
-    annotations = {} if seconds is None else {"run-seconds": f"{seconds}s"}
-    template = {"metadata": {"annotations": annotations}, "spec": {"restartPolicy": "Never", "containers": [container]}}
-    spec = {"parallelism": pods, "completions": pods * rounds, "template": template}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+def job(where: str, name: str, pods: int, cpu: int = 1, seconds: int | None = None, rounds: int = 1) -> JsonObject:
+    return work.job(where, name, pods, pod_spec(cpu, f"{cpu}Gi"), seconds=seconds, completions=pods * rounds)
 
 
 @pytest.fixture(scope="module")
-def site(fresh_cluster: Callable[..., Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(fresh_cluster: Callable[..., Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedCluster]:
     """Two nodes of 16 cpu; a hard queue and batch work that leaves it room."""
     try:
         prometheus()
@@ -96,25 +93,25 @@ def site(fresh_cluster: Callable[..., Cluster], tmp_path_factory: pytest.TempPat
         environment.setenv("PYTHONPATH", os.pathsep.join([str(PLANTED), *filter(None, [os.environ.get("PYTHONPATH")])]))
         operator = OperatorProcess(cluster, {"leaderElection": {"enabled": True}}, "alerts")
     with operator, PrometheusServer(tmp_path_factory.mktemp("prometheus"), operator.port, FOR_DIVIDED_BY) as server:
-        found = Site(cluster, operator, server, faults)
+        found = WatchedCluster(cluster, operator, server, faults)
         found.queue("LatencyQueue", "hard", latency(4))
         found.queue("ThroughputQueue", "batch", {})
         found.apply(job("batch", "work", 20, seconds=5, rounds=400))
         yield found
 
 
-def test_nothing_fires_while_all_is_well(site: Site) -> None:
+def test_nothing_fires_while_all_is_well(site: WatchedCluster) -> None:
     """Batch work comes and goes, and a burst is met."""
     time.sleep(5)
     site.apply(job("hard", "met", 4, seconds=10))
     time.sleep(QUIET_SECONDS)
-    queue = json.loads(site.cluster.kubectl("get", "latencyqueue", "queue", "-n", "hard", "-o", "json"))
-    assert queue["status"]["class"] == "Hard"
-    assert queue["status"]["history"]["met"] >= 1
+    status = site.status("hard")
+    assert status["class"] == "Hard"
+    assert status["history"]["met"] >= 1
     assert site.server.fired() == set()
 
 
-def test_a_hard_queue_whose_pods_fit_the_nodes_only_in_sum_is_at_risk(site: Site) -> None:
+def test_a_hard_queue_whose_pods_fit_the_nodes_only_in_sum_is_at_risk(site: WatchedCluster) -> None:
     """27 cpu are promised, which is three pods of 9 at a time, and two nodes of 16 hold two. This burst takes no more than two."""
     site.queue("LatencyQueue", "wide", latency(27, deadline=20))
     site.apply(job("wide", "burst", 2, cpu=9, seconds=10))
@@ -122,29 +119,24 @@ def test_a_hard_queue_whose_pods_fit_the_nodes_only_in_sum_is_at_risk(site: Site
     site.cluster.kubectl("delete", "latencyqueue", "queue", "-n", "wide")  # it leaves no room for another hard queue
 
 
-def test_a_job_that_starts_whole_and_is_larger_than_the_pool_waits(site: Site) -> None:
+def test_a_job_that_starts_whole_and_is_larger_than_the_pool_waits(site: WatchedCluster) -> None:
     site.queue("ThroughputQueue", "stuck", {"enforcement": "Suspend"})
     site.apply(job("stuck", "giant", 40))
     site.fires("FairburstQueueWaits")
 
 
-def test_a_burst_on_a_cluster_full_of_work_that_never_ends_is_missed(site: Site) -> None:
+def test_a_burst_on_a_cluster_full_of_work_that_never_ends_is_missed(site: WatchedCluster) -> None:
     """The burst's deadline of 30 s is part of the time."""
     site.cluster.kubectl("delete", "job", "work", "-n", "batch")
     site.apply(job("batch", "endless", 32))
-    until(lambda: running(site, "batch") >= 28, 60, "batch work everywhere")
+    until(lambda: len(site.running("batch")) >= 28, 60, "batch work everywhere")
     site.queue("LatencyQueue", "late", latency(8))
     site.apply(job("late", "burst", 8, seconds=10))
     site.fires("FairburstBurstMissed")
     site.cluster.kubectl("delete", "job", "endless", "-n", "batch")
 
 
-def running(site: Site, namespace: str) -> int:
-    pods = json.loads(site.cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
-    return sum(1 for one in pods if one["status"]["phase"] == "Running")
-
-
-def test_writes_that_the_api_server_refuses_are_told(site: Site) -> None:
+def test_writes_that_the_api_server_refuses_are_told(site: WatchedCluster) -> None:
     """The operator loses the right to write quotas while a queue's weight changes all the time."""
     for number in range(6):
         site.queue("ThroughputQueue", f"more-{number}", {})
@@ -152,7 +144,7 @@ def test_writes_that_the_api_server_refuses_are_told(site: Site) -> None:
         site.fires("FairburstWritesFail")
 
 
-def test_quotas_that_no_one_puts_into_force_differ(site: Site) -> None:
+def test_quotas_that_no_one_puts_into_force_differ(site: WatchedCluster) -> None:
     """The operator writes `status.hard` itself and kube-controller-manager copies it there: neither can."""
     site.cluster.stop("kube-controller-manager")
     with without_right_to_write(site, "resourcequotas/status"), edits(site, "batch"):
@@ -161,12 +153,12 @@ def test_quotas_that_no_one_puts_into_force_differ(site: Site) -> None:
 
 
 @contextlib.contextmanager
-def without_right_to_write(site: Site, resource: str) -> Iterator[None]:
+def without_right_to_write(site: WatchedCluster, resource: str) -> Iterator[None]:
     """Take the operator's right to write a resource away, and give it back."""
-    roles = [one for one in json.loads(site.cluster.kubectl("get", "clusterroles", "-o", "json"))["items"] if grants(one, resource)]
+    roles = [one for one in site.items("clusterroles") if grants(one, resource)]
     assert roles, resource
 
-    def replace(role: dict[str, Any], rules: list[dict[str, Any]]) -> None:
+    def replace(role: JsonObject, rules: list[JsonObject]) -> None:
         kept = {key: role["metadata"][key] for key in ("name", "labels", "annotations") if key in role["metadata"]}
         site.cluster.kubectl("replace", "-f", "-", input=json.dumps({**role, "rules": rules, "metadata": kept}))
 
@@ -181,67 +173,45 @@ def without_right_to_write(site: Site, resource: str) -> Iterator[None]:
             replace(role, role["rules"])
 
 
-def grants(role: dict[str, Any], resource: str) -> bool:
+def grants(role: JsonObject, resource: str) -> bool:
     ours = role["metadata"]["name"].startswith("fairburst")
     return ours and any(resource in rule.get("resources", ()) for rule in role.get("rules") or ())
 
 
-@contextlib.contextmanager
-def edits(site: Site, namespace: str) -> Iterator[None]:
+def edits(site: WatchedCluster, where: str) -> AbstractContextManager[None]:
     """Give a throughput queue another weight twice a second."""
-    stop = threading.Event()
-
-    def edit() -> None:
-        weight = 2
-        while not stop.wait(0.5):
-            weight = 5 - weight
-            patch = json.dumps({"spec": {"weight": weight}})
-            site.cluster.kubectl("patch", "throughputqueue", "queue", "-n", namespace, "--type=merge", "-p", patch)
-
-    thread = threading.Thread(target=edit)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(60)
+    weights = itertools.cycle((3, 2))
+    return repeating(lambda: site.patch("throughputqueue", "queue", where, {"spec": {"weight": next(weights)}}), 0.5)
 
 
-def test_rounds_that_raise_fail(site: Site) -> None:
+def test_rounds_that_raise_fail(site: WatchedCluster) -> None:
     with site.planted("fail"):
         site.fires("FairburstRoundsFail")
 
 
-def test_rounds_that_take_longer_than_a_second_are_slow(site: Site) -> None:
+def test_rounds_that_take_longer_than_a_second_are_slow(site: WatchedCluster) -> None:
     with site.planted("slow"):
         site.fires("FairburstRoundsSlow")
 
 
-def test_a_leader_whose_round_never_ends_has_stopped(site: Site) -> None:
+def test_a_leader_whose_round_never_ends_has_stopped(site: WatchedCluster) -> None:
     with site.planted("hang"):
         site.fires("FairburstRoundsStopped", ROUNDS_STOPPED_SECONDS)
 
 
-def test_an_operator_that_cannot_have_the_lease_is_no_leader(site: Site) -> None:
-    """Another holder renews it, and does nothing else."""
-    stop = threading.Event()
+def test_an_operator_that_cannot_have_the_lease_is_no_leader(site: WatchedCluster) -> None:
+    """Another holder renews the Lease and does nothing else."""
 
     def hold() -> None:
-        while not stop.wait(0.5):
-            now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-            spec = {"holderIdentity": "another", "renewTime": now, "acquireTime": now}
-            site.cluster.kubectl("patch", "lease", LEASE, "-n", HOME, "--type=merge", "-p", json.dumps({"spec": spec}))
+        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        spec = {"holderIdentity": "another", "renewTime": now, "acquireTime": now}
+        site.patch("lease", LEASE, HOME, {"spec": spec})
 
-    thread = threading.Thread(target=hold)
-    thread.start()
-    try:
+    with repeating(hold, 0.5):
         site.fires("FairburstNoLeader")
-    finally:
-        stop.set()
-        thread.join(60)
 
 
-def test_an_operator_that_is_killed_is_silent(site: Site) -> None:
+def test_an_operator_that_is_killed_is_silent(site: WatchedCluster) -> None:
     site.operator.kill()
     site.fires("FairburstSilent")
     site.operator.start()

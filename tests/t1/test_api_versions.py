@@ -21,8 +21,8 @@ from fairburst.kube.install.crd import all_crds
 from fairburst.kube.names import GROUP, SERVED_VERSIONS, USERS_VERSION, VERSION
 from fairburst.kube.queues.objects import to_status
 from tests.support import queues
+from tests.support.queue_specs import BAD, BAD_THROUGHPUT
 from tests.support.queues import changed, full_status
-from tests.t1.test_crds import BAD, BAD_THROUGHPUT
 
 JsonObject = dict[str, Any]
 KINDS = {"LatencyQueue": queues.LATENCY_SPEC, "ThroughputQueue": queues.THROUGHPUT_SPEC}
@@ -61,7 +61,7 @@ def create(cluster: Cluster, obj: JsonObject, *flags: str) -> str:
 
 
 def read(cluster: Cluster, kind: str, version: str, where: str) -> JsonObject:
-    """The object as one version has it, its managed fields left out: these say through which version each was written."""
+    """Return the object in one version, without managed fields: these name the version through which each field was written."""
     path = f"/apis/{GROUP}/{version}/namespaces/{where}/{PLURALS[kind]}/queue"
     obj: JsonObject = json.loads(cluster.kubectl("get", "--raw", path))
     obj["metadata"].pop("managedFields", None)
@@ -174,7 +174,7 @@ def test_our_names_are_those_of_no_other_batch_system() -> None:
 
 
 def complaints(cluster: Cluster, *arguments: str) -> str:
-    """What kubectl writes to stderr of a command that succeeds."""
+    """Return the stderr of a kubectl command that succeeds."""
     command = [str(cluster._kubectl), "--kubeconfig", str(cluster.kubeconfig), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stderr
 
@@ -198,7 +198,7 @@ def test_beside_kueue_every_short_name_means_one_kind_and_kubectl_warns_of_nothi
 
 
 def test_a_downgrade_to_a_chart_without_v1beta1_keeps_queues_that_were_created_through_it(operated: Cluster) -> None:
-    """The last test: it takes v1beta1 away. Nothing is stored in it, so the API server lets it go."""
+    """This test must be the last, since it takes v1beta1 away. Nothing is stored in v1beta1, so the API server permits that."""
     where = make_namespace(operated, "downgrade")
     obj = manifest("LatencyQueue", USERS_VERSION, where, ELSEWHERE | queues.LATENCY_SPEC)
     operated.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(obj))

@@ -1,4 +1,4 @@
-"""Attacks on who is charged for what, on a real control plane while the operator runs.
+"""Attacks on the accounting, on a real control plane while the operator runs.
 
 Each test shows what the attacker gained, nothing beyond its level and one pod, and what the others lost: no promise.
 """
@@ -25,8 +25,8 @@ STUBBORN = {"annotations": {"stop-seconds": f"{DAY}s"}, "terminationGracePeriodS
 
 
 def figures(arena: Arena, tenant: Tenant) -> tuple[float, float]:
-    """(usage, allocation) of cpu as the tenant's queue has them in its status."""
-    status = arena.status(tenant)
+    """Return (usage, allocation) of cpu from the status of the tenant's queue."""
+    status = arena.status(tenant.name)
     return float(status.get("usage", {}).get("cpu", "0")), float(status.get("allocation", {}).get("cpu", "0"))
 
 
@@ -44,46 +44,46 @@ def arena(started: Arena) -> Iterator[Arena]:
 
 
 def test_pods_that_their_own_tenant_evicts_are_charged_until_they_are_gone(arena: Arena) -> None:
-    """24 cpu for nothing else: their queue's usage was 0 while they ran on."""
+    """The attack held 24 cpu: its queue's usage was 0 while the pods ran on."""
     cheat, honest = arena.tenant(), arena.tenant()
     cheat.create(job("work", CPUS, **STUBBORN))
-    arena.wait_running(cheat, CPUS, "the cheat's Job to fill the cluster")
-    for one in arena.listed("pods", cheat)[:24]:
+    arena.wait_running(cheat.name, CPUS, "the cheat's Job to fill the cluster")
+    for one in arena.items("pods", cheat.name)[:24]:
         cheat.evict(one["metadata"]["name"], DAY)
     honest.create(job("work", CPUS))
     until(lambda: figures(arena, honest)[1] == CPUS / 2, PATIENCE_SECONDS, "the other's fair share, as without the attack")
-    until(lambda: float(arena.quota(cheat)["requests.cpu"]) <= CPUS / 2 + 1, PATIENCE_SECONDS, "its quota: the level and one pod")
+    until(lambda: float(arena.hard(cheat.name)["requests.cpu"]) <= CPUS / 2 + 1, PATIENCE_SECONDS, "its quota: the level and one pod")
     arena.rounds(10)
-    assert arena.occupying(cheat) == CPUS, "what it holds"
+    assert arena.occupying(cheat.name) == CPUS, "what it holds"
     assert figures(arena, cheat) == (CPUS, CPUS / 2), "what it is charged for, and its level"
 
 
 def test_pods_deleted_with_a_grace_period_of_a_day_switch_reclaim_off_for_no_burst(arena: Arena) -> None:
-    """They counted as coming free, for a day."""
+    """Their room counted as coming free for a day."""
     cheat, hard = arena.tenant(), arena.tenant("LatencyQueue", **bursty(16), reclaim="Evict")
     cheat.create(job("work", CPUS, **STUBBORN))
-    arena.wait_running(cheat, CPUS, "the cheat's Job to fill the cluster")
+    arena.wait_running(cheat.name, CPUS, "the cheat's Job to fill the cluster")
     cheat("delete", "pod", "--all", f"--grace-period={DAY}", "--wait=false")
     hard.create(job("burst", 16))
 
     def all_run() -> bool:
-        arena.act_as_kubelet(cheat)
-        return arena.running(hard) == 16
+        arena.act_as_kubelet(cheat.name)
+        return len(arena.running(hard.name)) == 16
 
     until(all_run, GRACE_SECONDS + PATIENCE_SECONDS, "the burst to run where the cheat's pods were")
-    assert arena.occupying(cheat) <= CPUS - 16
-    until(lambda: figures(arena, cheat)[0] == arena.occupying(cheat), PATIENCE_SECONDS, "the rest of them to be charged")
+    assert arena.occupying(cheat.name) <= CPUS - 16
+    until(lambda: figures(arena, cheat)[0] == arena.occupying(cheat.name), PATIENCE_SECONDS, "the rest of them to be charged")
 
 
 def test_a_pod_that_names_its_own_node_takes_no_class(arena: Arena) -> None:
     """Half a second of a pod of a million cpu in a namespace without a queue took the class of every hard queue for ten minutes."""
     hard, outsider = arena.tenant("LatencyQueue", **bursty(16)), arena.outsider()
-    assert arena.status(hard)["class"] == "Hard"
+    assert arena.status(hard.name)["class"] == "Hard"
     before = arena.operator.metrics()["fairburst_rounds_total"]
     for number in range(3):
         outsider.create(pod(f"phantom-{number}", "1000000", "1000Ti", nodeName="node-000"))
     outsider.create(pod("lost", "1000000", "1000Ti", nodeName="no-such-node"))
     until(lambda: arena.operator.metrics()["fairburst_rounds_total"] >= before + 5, PATIENCE_SECONDS, "five rounds")
-    assert arena.status(hard)["class"] == "Hard"
+    assert arena.status(hard.name)["class"] == "Hard"
     hard.create(job("burst", 16))
-    arena.wait_running(hard, 16, "the burst on the nodes that are left")
+    arena.wait_running(hard.name, 16, "the burst on the nodes that are left")

@@ -1,4 +1,4 @@
-"""Pods that request nothing against the places for pods on nodes, on a real control plane while the operator runs."""
+"""Attacks on the places for pods on nodes by pods that request nothing, on a real control plane while the operator runs."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def arena(started: Arena) -> Iterator[Arena]:
 def test_pods_that_request_nothing_leave_a_hard_queues_burst_its_places(arena: Arena, mode: str) -> None:
     """220 such pods filled every node: their queue's usage was 0, and the hard queue missed its bursts while it said Guaranteed."""
     cheat, hard = arena.tenant(enforcement=mode), arena.tenant("LatencyQueue", **bursty(8))
-    assert arena.status(hard)["class"] == "Hard"
+    assert arena.status(hard.name)["class"] == "Hard"
     cheat.create(job("empty", PLACES, cpu="0", memory="0"))
-    until(lambda: arena.occupying(cheat) >= 50, PATIENCE_SECONDS, "the cheat's pods, as far as they may run")
+    until(lambda: arena.occupying(cheat.name) >= 50, PATIENCE_SECONDS, "the cheat's pods, as far as they may run")
     arena.rounds(5)
     hard.create(job("burst", 80, cpu="100m"))
-    arena.wait_running(hard, 80, "all of the burst's 80 pods of 100m")
-    gained = arena.occupying(cheat)
+    arena.wait_running(hard.name, 80, "all of the burst's 80 pods of 100m")
+    gained = arena.occupying(cheat.name)
     assert gained <= PLACES - 110 + 1, f"its level: the places that are not reserved for the burst; found {gained}"
     assert pending(arena, hard) == 0, "what the burst lost"
 
@@ -49,8 +49,8 @@ def test_pods_that_request_nothing_leave_a_hard_queues_burst_its_places(arena: A
 def test_a_queue_alone_is_refused_no_small_pods_while_places_are_free(arena: Arena) -> None:
     small = arena.tenant()
     small.create(job("small", 150, cpu="50m"))
-    arena.wait_running(small, 150, "150 pods of 50m on 16 cpu")
+    arena.wait_running(small.name, 150, "150 pods of 50m on 16 cpu")
 
 
 def pending(arena: Arena, tenant: Tenant) -> int:
-    return sum(1 for one in arena.listed("pods", tenant) if one["status"]["phase"] == "Pending")
+    return sum(1 for one in arena.items("pods", tenant.name) if one["status"]["phase"] == "Pending")

@@ -10,7 +10,9 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import until
-from tests.support.attacks import PATIENCE_SECONDS, Arena, Tenant, job, pod, refusal
+from tests.support.attacks import PATIENCE_SECONDS, Arena, Tenant, job, pod
+from tests.support.live_cluster import refusal
+from tests.support.work import pod_spec
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -31,35 +33,35 @@ def arena(started: Arena) -> Iterator[Arena]:
 
 
 def resize(tenant: Tenant, name: str, cpu: str) -> str:
-    """The refusal of a resize by its tenant; empty where it is permitted."""
+    """Return the API server's words if it refuses a tenant's resize, else an empty text."""
     container = {"name": "work", "resources": {"requests": {"cpu": cpu, "memory": "128Mi"}}}
     patch = json.dumps({"spec": {"containers": [container]}})
-    return refusal(tenant, "patch", "pod", name, "--subresource=resize", "--type=strategic", "-p", patch)
+    return refusal(lambda: tenant("patch", "pod", name, "--subresource=resize", "--type=strategic", "-p", patch))
 
 
 def report_resources(arena: Arena, tenant: Tenant, name: str) -> None:
-    """Say what the container has, as a kubelet that supports resizes does and KWOK does not."""
-    [status] = next(one for one in arena.listed("pods", tenant) if one["metadata"]["name"] == name)["status"]["containerStatuses"]
+    """Report the container's resources, as a kubelet that supports resizes does and KWOK does not."""
+    [status] = next(one for one in arena.items("pods", tenant.name) if one["metadata"]["name"] == name)["status"]["containerStatuses"]
     status["resources"] = {"requests": {"cpu": "100m", "memory": "128Mi"}}
     patch = json.dumps({"status": {"containerStatuses": [status]}})
     arena.admin("patch", "pod", name, "-n", tenant.name, "--subresource=status", "--type=strategic", "-p", patch)
 
 
 def requested(arena: Arena, tenant: Tenant) -> list[str]:
-    """Cpu requests of the tenant's pods."""
-    return sorted(one["spec"]["containers"][0]["resources"]["requests"]["cpu"] for one in arena.listed("pods", tenant))
+    """Return the cpu requests of the tenant's pods."""
+    return sorted(one["spec"]["containers"][0]["resources"]["requests"]["cpu"] for one in arena.items("pods", tenant.name))
 
 
 def test_a_tenants_daemon_set_is_refused_and_an_administrators_is_not(arena: Arena) -> None:
     cheat = arena.tenant()
-    template = {"metadata": {"labels": {"app": "agent"}}, "spec": pod(restartPolicy="Always")["spec"]}
+    template = {"metadata": {"labels": {"app": "agent"}}, "spec": pod_spec(restartPolicy="Always")}
     spec = {"selector": {"matchLabels": {"app": "agent"}}, "template": template}
     body = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"}, "spec": spec}
-    said = refusal(cheat, "create", "-f", "-", body=body)
+    said = refusal(lambda: cheat("create", "-f", "-", body=body))
     assert "expected no DaemonSet in a managed namespace, found agent: its pods would be counted by no queue" in said
-    assert arena.listed("pods", cheat) == [], "what the attacker gained"
+    assert arena.items("pods", cheat.name) == [], "what the attacker gained"
     arena.admin("create", "-n", cheat.name, "-f", "-", body=body)
-    until(lambda: arena.running(cheat) == NODES, PATIENCE_SECONDS, "the administrator's agent on each node")
+    until(lambda: len(arena.running(cheat.name)) == NODES, PATIENCE_SECONDS, "the administrator's agent on each node")
     arena.admin("delete", "daemonset", "agent", "-n", cheat.name)
 
 
@@ -67,22 +69,22 @@ def test_a_pod_that_its_gate_has_let_go_does_not_grow(arena: Arena) -> None:
     """In Gate mode the quota is a ceiling many times the pool."""
     cheat, other = arena.tenant(enforcement="Gate"), arena.tenant()
     cheat.create(pod("small", "100m"))
-    arena.wait_running(cheat, 1, "a pod of 100m to be released")
+    arena.wait_running(cheat.name, 1, "a pod of 100m to be released")
     report_resources(arena, cheat, "small")
     said = resize(cheat, "small", "8")
     assert "spec.containers: expected requests to stay or to shrink" in said
     assert requested(arena, cheat) == ["100m"], "what the attacker gained"
     assert resize(cheat, "small", "50m") == ""
     other.create(job("work", 8))
-    arena.wait_running(other, 8, "the other's fair share to run")
+    arena.wait_running(other.name, 8, "the other's fair share to run")
 
 
 def test_where_a_quota_holds_the_queue_a_pod_grows_no_further_than_the_quota(arena: Arena) -> None:
     cheat, other = arena.tenant(limits={"cpu": "4"}), arena.tenant()
     other.create(job("work", 8))
-    arena.wait_running(other, 8, "the other's work")
+    arena.wait_running(other.name, 8, "the other's work")
     cheat.create(pod("small", "100m"))
-    arena.wait_running(cheat, 1, "a pod of 100m")
+    arena.wait_running(cheat.name, 1, "a pod of 100m")
     report_resources(arena, cheat, "small")
     assert "exceeded quota" in resize(cheat, "small", "8")
     assert requested(arena, cheat) == ["100m"]
@@ -91,8 +93,8 @@ def test_where_a_quota_holds_the_queue_a_pod_grows_no_further_than_the_quota(are
 def test_a_namespace_keeps_its_quota_when_its_queue_is_deleted_while_no_operator_runs(arena: Arena) -> None:
     cheat = arena.tenant()
     cheat.create(job("work", 4))
-    arena.wait_running(cheat, 4, "its work")
-    before = arena.quota(cheat)
+    arena.wait_running(cheat.name, 4, "its work")
+    before = arena.hard(cheat.name)
     arena.operator.stop()
     try:
         arena.admin("delete", "throughputqueue", "queue", "-n", cheat.name)
@@ -103,13 +105,13 @@ def test_a_namespace_keeps_its_quota_when_its_queue_is_deleted_while_no_operator
         arena.admin("create", "-f", "-", body=witness | {"metadata": metadata})
         arena.admin("delete", "configmap", "owner", "-n", cheat.name)
         until(
-            lambda: "owned" not in [one["metadata"]["name"] for one in arena.listed("configmaps", cheat)],
+            lambda: "owned" not in [one["metadata"]["name"] for one in arena.items("configmaps", cheat.name)],
             PATIENCE_SECONDS,
             "the garbage collector to have done what came after the queue's deletion",
         )
-        assert arena.quota(cheat) == before
-        assert "exceeded quota" in refusal(cheat, "create", "-f", "-", body=pod("large", "17"))
+        assert arena.hard(cheat.name) == before
+        assert "exceeded quota" in refusal(lambda: cheat.create(pod("large", "17")))
     finally:
         arena.operator.start()
-    until(lambda: arena.quota(cheat)["requests.cpu"] == "2", PATIENCE_SECONDS, "the floor: 1 cpu and a pod of the same size")
-    assert arena.running(cheat) == 4
+    until(lambda: arena.hard(cheat.name)["requests.cpu"] == "2", PATIENCE_SECONDS, "the floor: 1 cpu and a pod of the same size")
+    assert len(arena.running(cheat.name)) == 4

@@ -1,139 +1,70 @@
-"""Bad input on a real control plane: each case gets a clear condition or error, and well-behaved queues beside it feel nothing."""
+"""Bad input on a real control plane: each case gets a clear condition or error and changes nothing for well-behaved queues."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import yaml
 
 from e2e.cluster import Cluster, ClusterError
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
-from fairburst.kube.names import MANAGED_LABEL
+from fairburst.kube.names import MANAGED_LABEL, QUOTA_NAME
 from fairburst.quantity import parse_quantity
-from tests.support.queues import schedule, scheduled
+from tests.support import work
+from tests.support.live_cluster import QUEUES, OperatedCluster, refusal
+from tests.support.objects import latency_spec
+from tests.support.queues import queue, schedule, scheduled
+from tests.support.work import namespace, pod, pod_spec
 
 NODES = 4  # of 32 cpu, 64 Gi
-PUT_BACK_SECONDS = 9.0  # less than the 10 s after which a round comes by itself: an event brought it
+PUT_BACK_SECONDS = 9.0  # less than the 10 s between rounds without events
 JsonObject = dict[str, Any]
-QUOTA = ("resourcequota", "fairburst")
+QUOTA = ("resourcequota", QUOTA_NAME)
+BURST = latency_spec("8", 20, 120)
 INJECT_LABEL = "test.fairburst.dev/inject"
 
 
-@dataclass(frozen=True)
-class Site:
-    """The cluster, its operator, and what the tests do with them."""
-
-    cluster: Cluster
-    operator: OperatorProcess
-
-    def apply(self, *manifests: JsonObject) -> None:
-        self.cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(manifests))
-
-    def refusal(self, manifest: JsonObject) -> str:
-        """What the API server says to a manifest that it refuses."""
-        with pytest.raises(ClusterError) as caught:
-            self.cluster.kubectl("create", "-f", "-", input=json.dumps(manifest))
-        return str(caught.value)
-
-    def get(self, kind: str, name: str, namespace: str) -> JsonObject:
-        """The object; empty where there is none."""
-        text = self.cluster.kubectl("get", kind, name, "-n", namespace, "-o", "json", "--ignore-not-found")
-        found: JsonObject = json.loads(text) if text.strip() else {}
-        return found
-
-    def patch(self, kind: str, name: str, namespace: str, patch: JsonObject) -> None:
-        self.cluster.kubectl("patch", kind, name, "-n", namespace, "--type=merge", "-p", json.dumps(patch))
-
-    def delete(self, kind: str, name: str, namespace: str) -> None:
-        self.cluster.kubectl("delete", kind, name, "-n", namespace, "--wait=false")
-
-    def hard(self, namespace: str) -> dict[str, str]:
-        """What the namespace's namespace quota says; empty where there is none."""
-        hard: dict[str, str] = (self.get(*QUOTA, namespace).get("spec") or {}).get("hard", {})
-        return hard
-
-    def running(self, namespace: str) -> set[str]:
-        """UIDs of running pods."""
-        text = self.cluster.kubectl("get", "pods", "-n", namespace, "--field-selector=status.phase=Running", "-o", "json")
-        return {pod["metadata"]["uid"] for pod in json.loads(text)["items"]}
-
-    def status(self, kind: str, namespace: str, name: str = "queue") -> JsonObject:
-        status: JsonObject = self.get(kind, name, namespace).get("status") or {}
-        return status
-
-    def wait_for_condition(self, kind: str, namespace: str, type_: str, reason: str, name: str = "queue") -> JsonObject:
-        """The condition once it has that reason."""
-
-        def found() -> JsonObject | None:
-            for one in self.status(kind, namespace, name).get("conditions", ()):
-                if one["type"] == type_ and one["reason"] == reason:
-                    return dict(one)
-            return None
-
-        return until(found, PATIENCE_SECONDS, f"condition {type_} of {kind} {namespace}/{name} to say {reason}")
-
-    def wait_for_pods(self, namespace: str, count: int) -> None:
-        until(lambda: len(self.running(namespace)) == count, PATIENCE_SECONDS, f"{count} running pods in {namespace}")
+def job(where: str, pods: int) -> JsonObject:
+    return work.job(where, "work", pods, pod_spec(memory="1Gi"))
 
 
-def namespace(name: str, **labels: str) -> JsonObject:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+def wait_for_condition(site: OperatedCluster, where: str, type_: str, reason: str, name: str = "queue") -> JsonObject:
+    """Return a queue's condition once it has that reason."""
 
+    def found() -> JsonObject:
+        condition = site.condition(where, type_, name)
+        return condition if condition.get("reason") == reason else {}
 
-def queue(kind: str, where: str, spec: JsonObject | None = None, name: str = "queue") -> JsonObject:
-    return {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "metadata": {"name": name, "namespace": where}, "spec": spec or {}}
-
-
-def burst(cpu: str = "8", duration: int = 20, interarrival: int = 120) -> JsonObject:
-    resources = {"cpu": cpu, "memory": f"{cpu}Gi"}
-    arrival = {"sporadic": {"minInterarrivalSeconds": interarrival}}
-    return {"burst": {"resources": resources, "durationSeconds": duration}, "arrival": arrival}
-
-
-def container(cpu: str | None = "1") -> JsonObject:
-    requests = {"requests": {"cpu": cpu, "memory": "1Gi"}} if cpu is not None else {}
-    return {"name": "work", "image": "work", "resources": requests}
-
-
-def job(where: str, pods: int, cpu: str = "1", name: str = "work") -> JsonObject:
-    """A Job whose pods run until they are deleted."""
-    template = {"spec": {"restartPolicy": "Never", "containers": [container(cpu)]}}
-    template["metadata"] = {"annotations": {"run-seconds": "3600s"}}
-    metadata = {"name": name, "namespace": where}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"parallelism": pods, "template": template}}
+    return until(found, PATIENCE_SECONDS, f"condition {type_} of {where}/{name} to say {reason}")
 
 
 @pytest.fixture(scope="module")
-def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[Site]:
+def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[OperatedCluster]:
     """A pool with two well-behaved queues: one with running work, one with a burst that may come at any time."""
     cluster = fresh_cluster(nodes=NODES)
     with OperatorProcess(cluster, name="bad-input") as operator:
-        made = Site(cluster, operator)
-        made.apply(namespace("steady"), queue("ThroughputQueue", "steady"), job("steady", 6))
-        made.apply(namespace("bursty"), queue("LatencyQueue", "bursty", burst("16", 10, 60)))
-        made.wait_for_pods("steady", 6)
-        until(lambda: made.status("LatencyQueue", "bursty").get("class") == "Hard", PATIENCE_SECONDS, "the bystander to be hard")
+        made = OperatedCluster(cluster, operator)
+        made.apply(namespace("steady"), queue("ThroughputQueue", {}, "steady"), job("steady", 6))
+        made.apply(namespace("bursty"), queue("LatencyQueue", latency_spec("16", 10, 60), "bursty"))
+        made.wait_running("steady", 6)
+        made.wait_class("bursty", "Hard")
         until(lambda: admits_one_more(made.hard("steady")), PATIENCE_SECONDS, "the bystander's quota")
         until(lambda: made.hard("bursty"), PATIENCE_SECONDS, "the hard bystander's quota")  # statuses do not wait for quotas
         yield made
 
 
 def admits_one_more(hard: dict[str, str]) -> bool:
-    """Whether a quota of the queue `steady` admits its six pods and the next. How much more depends on what the pool has free."""
+    """Return whether the quota of `steady` admits its six pods and one more. The rest of it depends on the free capacity."""
     return parse_quantity(hard.get("requests.cpu", "0")) >= 7 and parse_quantity(hard.get("requests.memory", "0")) >= 7 * 2**30
 
 
-def picture(site: Site) -> JsonObject:
+def picture(site: OperatedCluster) -> JsonObject:
     """Classes, quotas and running pods of the well-behaved queues, and how many rounds have failed."""
     seen: JsonObject = {"failures": site.operator.metrics()["fairburst_round_failures_total"]}
     for where in ("steady", "bursty"):
-        text = site.cluster.kubectl("get", "throughputqueue,latencyqueue,resourcequota,pod", "-n", where, "-o", "json")
-        for obj in json.loads(text)["items"]:
+        for obj in site.items(f"{QUEUES},resourcequota,pod", where):
             name, status = obj["metadata"]["name"], obj.get("status", {})
             hard = {key: text for key, text in obj["spec"].get("hard", {}).items() if key != "pods"}  # depends on how many queues there are
             quota = admits_one_more(hard) if where == "steady" else hard
@@ -144,7 +75,7 @@ def picture(site: Site) -> JsonObject:
 
 
 @pytest.fixture(scope="module")
-def undisturbed_picture(site: Site) -> JsonObject:
+def undisturbed_picture(site: OperatedCluster) -> JsonObject:
     seen = picture(site)
     assert seen["steady ThroughputQueue queue"] == "Elastic"
     assert seen["bursty LatencyQueue queue"] == "Hard"
@@ -153,7 +84,7 @@ def undisturbed_picture(site: Site) -> JsonObject:
 
 
 @pytest.fixture(autouse=True)
-def undisturbed(site: Site, undisturbed_picture: JsonObject) -> Iterator[None]:
+def undisturbed(site: OperatedCluster, undisturbed_picture: JsonObject) -> Iterator[None]:
     """Class, quota and running pods of the well-behaved queues stay what they are, and no round fails."""
     yield
     assert picture(site) == undisturbed_picture
@@ -170,41 +101,43 @@ def undisturbed(site: Site, undisturbed_picture: JsonObject) -> Iterator[None]:
         pytest.param(schedule(*[scheduled("2030-01-01T00:00:00Z")] * 12_000) | {"burst": None}, "spec.arrival.schedule", id="a megabyte"),
     ],
 )
-def test_what_cannot_be_is_refused_by_the_api_server_with_the_field_named(site: Site, change: JsonObject, want_field: str) -> None:
-    assert want_field in site.refusal(queue("LatencyQueue", "default", burst() | change))
+def test_what_cannot_be_is_refused_by_the_api_server_with_the_field_named(
+    site: OperatedCluster, change: JsonObject, want_field: str
+) -> None:
+    assert want_field in refusal(lambda: site.create(queue("LatencyQueue", BURST | change, "default")))
     assert site.operator.ready()
 
 
-def test_a_resource_that_no_node_has_is_named_in_a_condition(site: Site) -> None:
-    spec = burst()
+def test_a_resource_that_no_node_has_is_named_in_a_condition(site: OperatedCluster) -> None:
+    spec = latency_spec("8", 20, 120)
     spec["burst"]["resources"]["example.com/fpga"] = 4
-    site.apply(namespace("unknown"), queue("LatencyQueue", "unknown", spec))
-    admitted = site.wait_for_condition("LatencyQueue", "unknown", "Admitted", "UnknownResource")
+    site.apply(namespace("unknown"), queue("LatencyQueue", spec, "unknown"))
+    admitted = wait_for_condition(site, "unknown", "Admitted", "UnknownResource")
     assert admitted["status"] == "False"
     assert "example.com/fpga" in admitted["message"]
     assert "cpu" in admitted["message"], "what the pool counts instead"
 
 
-def test_the_largest_allowed_spec_is_taken_in(site: Site) -> None:
+def test_the_largest_allowed_spec_is_taken_in(site: OperatedCluster) -> None:
     bursts = [scheduled(f"2030-01-{1 + n // 24:02d}T{n % 24:02d}:00:00Z", resources={"cpu": 1, "memory": "1Gi"}) for n in range(500)]
-    site.apply(namespace("large"), queue("LatencyQueue", "large", {"arrival": {"schedule": {"bursts": bursts}}}))
-    site.wait_for_condition("LatencyQueue", "large", "Ready", "Ready")
+    site.apply(namespace("large"), queue("LatencyQueue", {"arrival": {"schedule": {"bursts": bursts}}}, "large"))
+    wait_for_condition(site, "large", "Ready", "Ready")
 
 
-def test_a_second_queue_in_a_namespace_is_told_of_the_first(site: Site) -> None:
-    site.apply(queue("LatencyQueue", "steady", burst(), "another"))
-    ready = site.wait_for_condition("LatencyQueue", "steady", "Ready", "SecondQueue", "another")
-    assert "ThroughputQueue queue already governs namespace steady; beside it only ThroughputQueues" in ready["message"]
+def test_a_second_queue_in_a_namespace_is_told_of_the_first(site: OperatedCluster) -> None:
+    site.apply(queue("LatencyQueue", BURST, "steady", "another"))
+    ready = wait_for_condition(site, "steady", "Ready", "SecondQueue", "another")
+    assert "ThroughputQueue queue already governs namespace steady; besides it, only ThroughputQueues" in ready["message"]
     site.delete("latencyqueue", "another", "steady")
     until(lambda: not site.get("latencyqueue", "another", "steady"), PATIENCE_SECONDS, "the second queue to go")
 
 
-def test_a_namespace_whose_pods_request_nothing_gets_a_quota_only_once_defaults_exist(site: Site) -> None:
-    bare = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "old", "namespace": "bare"}, "spec": {"containers": [container(None)]}}
-    site.apply(namespace("bare"), bare)
-    site.wait_for_pods("bare", 1)
-    site.apply(queue("ThroughputQueue", "bare"))
-    enforced = site.wait_for_condition("ThroughputQueue", "bare", "Enforced", "PodsWithoutRequests")
+def test_a_namespace_whose_pods_request_nothing_gets_a_quota_only_once_defaults_exist(site: OperatedCluster) -> None:
+    bare = {"containers": [{"name": "work", "image": "work"}]}
+    site.apply(namespace("bare"), pod("bare", "old", bare))
+    site.wait_running("bare", 1)
+    site.apply(queue("ThroughputQueue", {}, "bare"))
+    enforced = wait_for_condition(site, "bare", "Enforced", "PodsWithoutRequests")
     assert "found none on old;" in enforced["message"]
     assert site.hard("bare") == {}
     defaults = {"type": "Container", "defaultRequest": {"cpu": "100m", "memory": "64Mi"}}
@@ -215,35 +148,34 @@ def test_a_namespace_whose_pods_request_nothing_gets_a_quota_only_once_defaults_
         "spec": {"limits": [defaults]},
     }
     site.apply(limits)
-    site.wait_for_condition("ThroughputQueue", "bare", "Enforced", "Quota")
+    wait_for_condition(site, "bare", "Enforced", "Quota")
     assert site.hard("bare")
-    again = bare | {"metadata": {"name": "new", "namespace": "bare"}}
-    site.apply(again)
-    site.wait_for_pods("bare", 2)
+    site.apply(pod("bare", "new", bare))
+    site.wait_running("bare", 2)
 
 
-def test_a_foreign_quota_and_limit_range_below_the_promise_are_named_with_both_numbers(site: Site) -> None:
+def test_a_foreign_quota_and_limit_range_below_the_promise_are_named_with_both_numbers(site: OperatedCluster) -> None:
     theirs = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "theirs", "namespace": "fenced"}}
     limits = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small", "namespace": "fenced"}}
     site.apply(
         namespace("fenced"),
         theirs | {"spec": {"hard": {"cpu": "2"}}},
         limits | {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "500m"}}]}},
-        queue("LatencyQueue", "fenced", burst("8")),
+        queue("LatencyQueue", BURST, "fenced"),
         job("fenced", 2),
     )
-    enforced = site.wait_for_condition("LatencyQueue", "fenced", "Enforced", "ForeignQuotaBelowPromise")
+    enforced = wait_for_condition(site, "fenced", "Enforced", "ForeignQuotaBelowPromise")
     assert "ResourceQuota theirs limits cpu to 2, the promise is 8; raise or delete it." in enforced["message"]
 
     def both() -> bool:
-        found = site.wait_for_condition("LatencyQueue", "fenced", "Enforced", "ForeignQuotaBelowPromise")
+        found = wait_for_condition(site, "fenced", "Enforced", "ForeignQuotaBelowPromise")
         return "LimitRange small allows pods at most 500m cpu, the largest pod needs 1; raise the maximum." in found["message"]
 
     until(both, PATIENCE_SECONDS, "the limit range to be named as well")
 
 
 def sidecar_policy() -> list[JsonObject]:
-    """Adds a container to every pod of labelled namespaces; its name makes it run after our policy."""
+    """Return a policy that adds a container to every pod of labelled namespaces. Its name makes it run after our policy."""
     name = "zz-test-sidecar"
     addition = (
         '[JSONPatch{op: "add", path: "/spec/containers/-", value: {"name": dyn("sidecar"), "image": dyn("sidecar"), '
@@ -266,42 +198,40 @@ def sidecar_policy() -> list[JsonObject]:
     ]
 
 
-def test_a_sidecar_injected_after_the_policy_is_counted(site: Site) -> None:
-    probe = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "namespace": "injected"}}
-    probe |= {"spec": {"containers": [container()]}}
+def test_a_sidecar_injected_after_the_policy_is_counted(site: OperatedCluster) -> None:
+    probe = pod("injected", "probe", pod_spec(memory="1Gi"))
     site.apply(*sidecar_policy(), namespace("injected", **{INJECT_LABEL: "true"}))
 
     def injected() -> bool:
-        created = site.cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(probe))
-        return len(json.loads(created)["spec"]["containers"]) == 2
+        return len(site.stored(probe)["spec"]["containers"]) == 2
 
     until(injected, PATIENCE_SECONDS, "the policy to inject sidecars")
-    site.apply(queue("ThroughputQueue", "injected"))
-    site.wait_for_condition("ThroughputQueue", "injected", "Ready", "Ready")
+    site.apply(queue("ThroughputQueue", {}, "injected"))
+    wait_for_condition(site, "injected", "Ready", "Ready")
     site.apply(job("injected", 6))
-    site.wait_for_pods("injected", 6)
-    until(lambda: site.status("ThroughputQueue", "injected")["demand"]["cpu"] == "9", PATIENCE_SECONDS, "demand to follow the charge")
+    site.wait_running("injected", 6)
+    until(lambda: site.status("injected")["demand"]["cpu"] == "9", PATIENCE_SECONDS, "demand to follow the charge")
     assert parse_quantity(site.hard("injected")["requests.cpu"]) >= 10.5, "six pods of 1.5 cpu, and one more"
 
 
-def start_burst(site: Site, where: str) -> None:
-    """A hard queue in the middle of its burst of eight pods."""
-    site.apply(namespace(where), queue("LatencyQueue", where, burst("8")))
-    until(lambda: site.status("LatencyQueue", where).get("class") == "Hard", PATIENCE_SECONDS, f"{where} to be hard")
+def start_burst(site: OperatedCluster, where: str) -> None:
+    """Create a hard queue, and start its burst of eight pods."""
+    site.apply(namespace(where), queue("LatencyQueue", BURST, where))
+    site.wait_class(where, "Hard")
     site.apply(job(where, 8))
-    site.wait_for_pods(where, 8)
-    until(lambda: site.status("LatencyQueue", where)["window"]["state"] == "Open", PATIENCE_SECONDS, f"the window of {where} to open")
+    site.wait_running(where, 8)
+    until(lambda: site.status(where)["window"]["state"] == "Open", PATIENCE_SECONDS, f"the window of {where} to open")
 
 
-def test_a_namespace_deleted_in_mid_burst_leaves_nothing_behind(site: Site) -> None:
+def test_a_namespace_deleted_in_mid_burst_leaves_nothing_behind(site: OperatedCluster) -> None:
     start_burst(site, "doomed")
     site.cluster.kubectl("delete", "namespace", "doomed", "--wait=false")
-    until(lambda: not site.get("namespace", "doomed", "default"), 30.0, "the namespace to go")
+    until(lambda: not site.get("namespace", "doomed"), 30.0, "the namespace to go")
     series = 'fairburst_queue_fair_share_ratio{kind="Latency",namespace="doomed",queue="queue"}'
     until(lambda: series not in site.operator.metrics(), PATIENCE_SECONDS, "the metrics of the queue to go")
 
 
-def test_a_queue_deleted_in_mid_burst_leaves_its_namespace_at_the_floor(site: Site) -> None:
+def test_a_queue_deleted_in_mid_burst_leaves_its_namespace_at_the_floor(site: OperatedCluster) -> None:
     start_burst(site, "orphan")
     pods = site.running("orphan")
     site.delete("latencyqueue", "queue", "orphan")
@@ -315,9 +245,9 @@ def test_a_queue_deleted_in_mid_burst_leaves_its_namespace_at_the_floor(site: Si
     assert site.running("orphan") == pods
 
 
-def test_a_quota_edited_or_deleted_by_hand_is_put_back(site: Site) -> None:
-    site.apply(namespace("edited"), queue("ThroughputQueue", "edited"), job("edited", 3))
-    site.wait_for_pods("edited", 3)
+def test_a_quota_edited_or_deleted_by_hand_is_put_back(site: OperatedCluster) -> None:
+    site.apply(namespace("edited"), queue("ThroughputQueue", {}, "edited"), job("edited", 3))
+    site.wait_running("edited", 3)
 
     def as_planned(hard: dict[str, str]) -> bool:
         """Room for three pods and one more, and for no more than the pool holds: how much of it is spare differs from hour to hour."""
@@ -345,11 +275,11 @@ def test_a_quota_edited_or_deleted_by_hand_is_put_back(site: Site) -> None:
     until(right, PUT_BACK_SECONDS, "a quota of another scope to be replaced")
 
 
-def test_the_managed_label_removed_by_hand_is_put_back(site: Site) -> None:
-    site.apply(namespace("labelled"), queue("ThroughputQueue", "labelled"))
+def test_the_managed_label_removed_by_hand_is_put_back(site: OperatedCluster) -> None:
+    site.apply(namespace("labelled"), queue("ThroughputQueue", {}, "labelled"))
 
     def managed() -> bool:
-        labels = site.get("namespace", "labelled", "default")["metadata"]["labels"]
+        labels = site.get("namespace", "labelled")["metadata"]["labels"]
         return bool(labels.get(MANAGED_LABEL) == "true")
 
     until(managed, PATIENCE_SECONDS, "the namespace to be labelled")
@@ -357,17 +287,17 @@ def test_the_managed_label_removed_by_hand_is_put_back(site: Site) -> None:
     until(managed, PUT_BACK_SECONDS, "the label to be put back")
 
 
-def test_an_edit_that_cannot_be_kept_leaves_the_promise_in_force(site: Site) -> None:
-    site.apply(namespace("changed"), queue("LatencyQueue", "changed", burst("8")))
-    until(lambda: site.status("LatencyQueue", "changed").get("class") == "Hard", PATIENCE_SECONDS, "the queue to be hard")
+def test_an_edit_that_cannot_be_kept_leaves_the_promise_in_force(site: OperatedCluster) -> None:
+    site.apply(namespace("changed"), queue("LatencyQueue", BURST, "changed"))
+    site.wait_class("changed", "Hard")
     with pytest.raises(ClusterError, match=r"spec\.weight"):
         site.patch("latencyqueue", "queue", "changed", {"spec": {"weight": 0}})
     resources = {"cpu": "8", "memory": "8Gi", "example.com/fpga": "4"}
     site.patch("latencyqueue", "queue", "changed", {"spec": {"burst": {"resources": resources}}})
-    until(lambda: site.status("LatencyQueue", "changed")["observedGeneration"] == 2, PATIENCE_SECONDS, "the edit to be answered")
-    status = site.status("LatencyQueue", "changed")
+    until(lambda: site.status("changed")["observedGeneration"] == 2, PATIENCE_SECONDS, "the edit to be answered")
+    status = site.status("changed")
     assert status["class"] == "Hard"
     assert status["promise"]["burst"]["resources"] == {"cpu": "8", "memory": "8Gi"}
     assert status["refused"]["burst"]["resources"]["example.com/fpga"] == "4"
-    admitted = site.wait_for_condition("LatencyQueue", "changed", "Admitted", status["admission"]["reason"])
+    admitted = wait_for_condition(site, "changed", "Admitted", status["admission"]["reason"])
     assert "example.com/fpga" in admitted["message"]

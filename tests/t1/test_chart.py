@@ -1,6 +1,6 @@
-"""The chart on a real API server: installed, upgraded and uninstalled by Helm; refused in words where it can't be.
+"""The chart on a real API server: installed, upgraded and uninstalled by Helm; refused with a reason where it cannot be.
 
-Pods are played, so the operator of an installation runs beside the cluster: as the chart's service account, with its configuration.
+KWOK runs no containers, so the operator of an installation is a process of the test, with the chart's service account and configuration.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
 from tests.support.accounts import account_kubeconfig
 from tests.support.helm import Helm, HelmError, Values, objects_in, the
+from tests.support.work import create, namespace
 from tests.t1.conftest import unique_name
 
 pytestmark = pytest.mark.slow
@@ -53,7 +54,7 @@ EVERYTHING: Values = {
 
 @pytest.fixture(scope="module", params=KUBERNETES_VERSIONS)
 def chart_cluster(request: pytest.FixtureRequest, fresh_cluster: Callable[..., Cluster]) -> Cluster:
-    """A cluster of each supported version, nothing of ours in it. Versions that are not built are left out, aloud."""
+    """A cluster of each supported version, nothing of ours in it. Versions that are not built are skipped with a reason."""
     if missing(tools(request.param)):
         pytest.skip(f"CHART NOT TESTED ON {request.param}: `python -m e2e.cluster build --kubernetes {request.param}` builds it")
     return fresh_cluster(kubernetes=request.param, nodes=1)
@@ -66,9 +67,9 @@ def helm(chart_cluster: Cluster, tmp_path: Path) -> Helm:
 
 @pytest.fixture
 def home(chart_cluster: Cluster) -> Iterator[str]:
-    """A namespace that enforces the restricted standard; deleted afterwards, with whatever a failed test left of ours."""
+    """A namespace that enforces the restricted standard; deleted afterwards, with all of our objects that a failed test has left."""
     name = unique_name("fairburst")
-    chart_cluster.kubectl("create", "-f", "-", input=json.dumps(namespace(name, RESTRICTED)))
+    create(chart_cluster, namespace(name, **RESTRICTED))
     yield name
     chart_cluster.kubectl("delete", cluster_wide(chart_cluster), "-l", "app.kubernetes.io/name=fairburst", "--ignore-not-found", timeout=60)
     chart_cluster.kubectl("delete", "crd", *CRDS, "--ignore-not-found", timeout=60)
@@ -84,12 +85,8 @@ def cluster_wide(cluster: Cluster) -> str:
     )
 
 
-def namespace(name: str, labels: dict[str, str]) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-
-
 def priorities(cluster: Cluster) -> bool:
-    """Whether the cluster can set the priority of pods, so that the chart installs with its defaults."""
+    """Return whether the cluster can set the priority of pods, so that the chart installs with its defaults."""
     return tuple(map(int, cluster.kubernetes.split("."))) >= (1, 36, 0)
 
 
@@ -136,7 +133,7 @@ def test_a_cluster_that_cannot_set_priorities_is_refused_and_nothing_is_installe
 
 
 def test_a_self_signed_certificate_is_kept_and_renewed_by_deleting_it(chart_cluster: Cluster, helm: Helm, home: str) -> None:
-    """The API server trusts whatever authority signed the certificate that is served, before and after."""
+    """The API server trusts the authority of the served certificate, before and after."""
 
     def certificate() -> tuple[str, str, str]:
         secret = json.loads(chart_cluster.kubectl("get", "secret", "fb-fairburst-webhook", "-n", home, "-o", "json"))["data"]
@@ -191,7 +188,7 @@ class TestLife:
 
     @staticmethod
     def follow_the_notes(cluster: Cluster, said: str) -> str:
-        """The three commands, as a person would run them; the name of the queue that they make."""
+        """Run the three commands as a person would. Return the name of the queue that they make."""
         commands = [line.strip() for line in said.partition("`enforcement")[0].splitlines() if line.startswith("  kubectl")]
         assert [command.split()[1] for command in commands] == ["-n", "create", "get"]
         for command in commands:
@@ -234,7 +231,7 @@ class TestLife:
 
     @staticmethod
     def uninstall(cluster: Cluster, helm: Helm, home: str, queue: str, folder: Path) -> None:
-        """Gone: all but the CRDs, the queues, and other people's quotas. The cleanup Job's work is done here, with its own rights."""
+        """Everything goes except the CRDs, the queues, and other people's quotas. The test does the cleanup Job's work, with its rights."""
         cluster.kubectl("create", "quota", "somebody-elses", "--hard=pods=5", "-n", queue)
         command = [str(helm._command), "uninstall", "fairburst", "--namespace", home]
         process = subprocess.Popen(command, env=helm._environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -257,7 +254,7 @@ class TestLife:
             )
             assert job.returncode == 0, job.stderr
             assert f"deleted resourcequotas {queue}/fairburst" in job.stdout
-            cluster.kubectl("annotate", pod, "-n", home, "run-seconds=0s")  # the played pod has succeeded
+            cluster.kubectl("annotate", pod, "-n", home, "run-seconds=0s")  # the simulated pod has succeeded
             said, _ = process.communicate(timeout=90)
         finally:
             process.kill()
@@ -286,7 +283,7 @@ def test_reinstalling_finds_the_queues_that_were_kept(chart_cluster: Cluster, he
 
 
 class TestRefused:
-    """What can't work is refused before anything is installed, with what was found and what to do."""
+    """Helm refuses values that cannot work before it installs anything, and says what it found and what to do."""
 
     @staticmethod
     def refusal(cluster: Cluster, helm: Helm, home: str, values: Values | None = None, release: str = "fb") -> str:
@@ -353,7 +350,7 @@ class TestRefused:
 
 
 def test_what_helm_installs_is_what_it_renders(chart_cluster: Cluster, helm: Helm, home: str) -> None:
-    """`helm get manifest` of a live installation against `helm template`: looking things up changes no object."""
+    """`helm get manifest` of a live installation against `helm template`: lookups in the cluster change no object."""
     require_priorities(chart_cluster)
     helm.on_chart("install", "fb", namespace=home)
     live = objects_in(helm.run("get", "manifest", "fb", namespace=home))

@@ -2,50 +2,35 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
+from tests.support.live_cluster import LiveCluster
+from tests.support.queues import queue
+from tests.support.work import namespace
 
 HEAD_ROOM_PERCENT = 10
-CPU, MEMORY_GI = 640 * 0.9, 1280 * 0.9  # what rates are declared against: capacity after head-room
+CPU, MEMORY_GI = 640 * 0.9, 1280 * 0.9  # capacity after head-room, to which the declared rates relate
 ON_SECONDS = 27
 
 
 @pytest.fixture(scope="module")
-def cluster_with_operator(fresh_cluster: Callable[..., Cluster]) -> Iterator[Cluster]:
+def cluster_with_operator(fresh_cluster: Callable[..., Cluster]) -> Iterator[LiveCluster]:
     cluster = fresh_cluster()
     with OperatorProcess(cluster, {"pool": {"headRoomPercent": HEAD_ROOM_PERCENT}}, "classes"):
-        yield cluster
+        yield LiveCluster(cluster)
 
 
-def queue(kind: str, namespace: str, spec: dict[str, Any]) -> str:
-    manifests = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
-        {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "metadata": {"name": "queue", "namespace": namespace}, "spec": spec},
-    ]
-    return yaml.safe_dump_all(manifests)
-
-
-def status_of(cluster: Cluster, kind: str, namespace: str) -> dict[str, Any]:
-    """The queue's status once it has a class."""
-
-    def decided() -> dict[str, Any] | None:
-        status = json.loads(cluster.kubectl("get", kind, "queue", "-n", namespace, "-o", "json")).get("status") or {}
-        return status if "class" in status else None
-
-    return until(decided, PATIENCE_SECONDS, f"a class for {kind} {namespace}/queue")
-
-
-def admit(cluster: Cluster, kind: str, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
-    cluster.kubectl("apply", "-f", "-", input=queue(kind, namespace, spec))
-    return status_of(cluster, kind, namespace)
+def admit(cluster: LiveCluster, kind: str, where: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """Create a queue in a namespace of its own, and return its status once it has a class."""
+    cluster.create(namespace(where), queue(kind, spec, where))
+    cluster.wait_class(where)
+    return cluster.status(where)
 
 
 def burst_of(rate_fraction: float, period_seconds: int) -> dict[str, Any]:
@@ -56,7 +41,7 @@ def burst_of(rate_fraction: float, period_seconds: int) -> dict[str, Any]:
     }
 
 
-def test_a_calendar_has_its_class_and_its_window_at_once(cluster_with_operator: Cluster) -> None:
+def test_a_calendar_has_its_class_and_its_window_at_once(cluster_with_operator: LiveCluster) -> None:
     """A burst at every full minute with a deadline of one: whenever the queue is created, a window is open.
 
     It comes first: the queues of the next tests leave no room for a fifth.
@@ -67,31 +52,19 @@ def test_a_calendar_has_its_class_and_its_window_at_once(cluster_with_operator: 
         "arrival": {"calendar": {"cron": ["* * * * *"], "timeZone": "Europe/Berlin"}},
     }
     assert admit(cluster, "LatencyQueue", "calendar", spec)["class"] == "Hard"
-    status = until(
-        lambda: next(
-            (found for found in [status_of(cluster, "LatencyQueue", "calendar")] if found.get("window", {}).get("state") == "Open"), None
-        ),
-        PATIENCE_SECONDS,
-        "the window of the calendar's present burst",
-    )
+    until(lambda: cluster.status("calendar").get("window", {}).get("state") == "Open", PATIENCE_SECONDS, "the window of the present burst")
+    status = cluster.status("calendar")
     assert status["window"]["deadline"].endswith(":00Z")
     assert status["promise"]["arrival"]["calendar"]["cron"] == ["* * * * *"]
-    cluster.kubectl(
-        "apply", "-f", "-", input=queue("LatencyQueue", "no-calendar", spec | {"arrival": {"calendar": {"cron": ["61 0 * * *"]}}})
-    )
-
-    def told() -> str | None:
-        conditions = (
-            json.loads(cluster.kubectl("get", "latq", "queue", "-n", "no-calendar", "-o", "json")).get("status", {}).get("conditions", [])
-        )
-        return next((one["message"] for one in conditions if one["type"] == "Ready" and one["status"] == "False"), None)
-
-    assert "Bad minute" in until(told, PATIENCE_SECONDS, "the wrong expression in the queue's condition")
-    cluster.kubectl("delete", "latencyqueue", "queue", "-n", "calendar")
-    cluster.kubectl("delete", "latencyqueue", "queue", "-n", "no-calendar")
+    wrong = spec | {"arrival": {"calendar": {"cron": ["61 0 * * *"]}}}
+    cluster.create(namespace("no-calendar"), queue("LatencyQueue", wrong, "no-calendar"))
+    until(lambda: cluster.condition("no-calendar", "Ready").get("status") == "False", PATIENCE_SECONDS, "the queue's condition")
+    assert "Bad minute" in cluster.condition("no-calendar", "Ready")["message"]
+    cluster.admin("delete", "latencyqueue", "queue", "-n", "calendar")
+    cluster.admin("delete", "latencyqueue", "queue", "-n", "no-calendar")
 
 
-def test_the_multi_queue_scenario_of_the_paper_comes_out_hard_soft_elastic(cluster_with_operator: Cluster) -> None:
+def test_the_multi_queue_scenario_of_the_paper_comes_out_hard_soft_elastic(cluster_with_operator: LiveCluster) -> None:
     """BoPF §5.2.5: identical demand, periods 150, 110, 60 s, one throughput queue admitted first.
 
     A demand of 92 % of capacity for 27 s is within a quarter of 110 s and of 150 s, not within a quarter of 60 s; two
@@ -110,7 +83,7 @@ def test_the_multi_queue_scenario_of_the_paper_comes_out_hard_soft_elastic(clust
     assert priorities == ["fairburst-hard", "fairburst-soft", "fairburst-large"]
 
 
-def test_a_queue_that_would_break_a_promise_is_rejected_without_names_of_others(cluster_with_operator: Cluster) -> None:
+def test_a_queue_that_would_break_a_promise_is_rejected_without_names_of_others(cluster_with_operator: LiveCluster) -> None:
     """BoPF condition (1): a fifth queue would leave the hard queue less than it was promised."""
     cluster = cluster_with_operator
     status = admit(cluster, "ThroughputQueue", "tq-1", {"weight": 40})
@@ -125,19 +98,19 @@ def test_a_queue_that_would_break_a_promise_is_rejected_without_names_of_others(
     assert status["podPriority"]["className"] == "fairburst-large", "a rejected queue runs in the lowest class, at the floor"
 
 
-def test_a_rejected_queue_is_admitted_once_there_is_room(cluster_with_operator: Cluster) -> None:
+def test_a_rejected_queue_is_admitted_once_there_is_room(cluster_with_operator: LiveCluster) -> None:
     cluster = cluster_with_operator
     for number in range(3):  # all three: the elastic one would be promoted as soon as it is alone with tq-0
-        cluster.kubectl("delete", "latencyqueue", "queue", "-n", f"lq-{number}")
+        cluster.admin("delete", "latencyqueue", "queue", "-n", f"lq-{number}")
     until(
-        lambda: status_of(cluster, "ThroughputQueue", "tq-1")["class"] == "Elastic",
+        lambda: cluster.status("tq-1")["class"] == "Elastic",
         PATIENCE_SECONDS,
         "the rejected queue to be admitted after the queues that it would have hurt are gone",
     )
 
 
-def test_the_operator_survives_an_api_server_restart(cluster_with_operator: Cluster) -> None:
+def test_the_operator_survives_an_api_server_restart(cluster_with_operator: LiveCluster) -> None:
     cluster = cluster_with_operator
-    cluster.stop("kube-apiserver", kill=True)
-    cluster.start_component("kube-apiserver")
+    cluster.cluster.stop("kube-apiserver", kill=True)
+    cluster.cluster.start_component("kube-apiserver")
     assert admit(cluster, "ThroughputQueue", "after-restart", {})["class"] == "Elastic"

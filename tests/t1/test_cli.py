@@ -1,4 +1,4 @@
-"""The commands that ask a cluster, on a control plane with an operator; what they advise is carried out and holds."""
+"""The commands that ask a cluster, on a control plane with an operator; the test carries out their advice, and it holds."""
 
 from __future__ import annotations
 
@@ -16,70 +16,53 @@ import yaml
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
+from tests.support.live_cluster import LiveCluster
+from tests.support.objects import latency_spec
+from tests.support.queues import queue
+from tests.support.work import job, namespace, pod_spec
+
+ONE_GI = pod_spec(memory="1Gi", grace_seconds=30)
 
 
 @pytest.fixture(scope="module")
-def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[Cluster]:
+def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[LiveCluster]:
     """Two nodes of 32 cpu, an operator, a hard and a soft queue, and batch work that wants more than there is."""
     cluster = fresh_cluster(nodes=2, node_cpu="32", node_memory="64Gi")
     with OperatorProcess(cluster, {"leaderElection": {"enabled": True}}, "cli"):
-        for number, seconds in enumerate((60, 100)):
-            burst = {"resources": {"cpu": "40", "memory": "40Gi"}, "durationSeconds": 20}
-            arrival = {"sporadic": {"minInterarrivalSeconds": 3 * seconds}}
-            create(cluster, "LatencyQueue", f"lq-{number}", {"burst": burst, "arrival": arrival})
-            until(lambda name=f"lq-{number}": class_of(cluster, "latencyqueue", name), PATIENCE_SECONDS, "a class")
-        create(cluster, "ThroughputQueue", "batch", {})
-        until(lambda: class_of(cluster, "throughputqueue", "batch"), PATIENCE_SECONDS, "a class")
-        cluster.kubectl("apply", "-f", "-", input=json.dumps(job("batch", "train", 200)))
-        until(lambda: "cpu" in get(cluster, "batch")["used"] and get(cluster, "batch")["waiting"], PATIENCE_SECONDS, "work that waits")
-        yield cluster
+        made = LiveCluster(cluster)
+        for number, interarrival in enumerate((180, 300)):
+            declare(made, queue("LatencyQueue", latency_spec("40", 20, interarrival), f"lq-{number}"))
+        declare(made, queue("ThroughputQueue", {}, "batch"))
+        made.create(job("batch", "train", 200, ONE_GI))
+        until(lambda: "cpu" in get(made, "batch")["used"] and get(made, "batch")["waiting"], PATIENCE_SECONDS, "work that waits")
+        yield made
 
 
-def create(cluster: Cluster, kind: str, namespace: str, spec: dict[str, Any]) -> None:
-    manifests = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
-        {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "metadata": {"name": "queue", "namespace": namespace}, "spec": spec},
-    ]
-    cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(manifests))
+def declare(site: LiveCluster, obj: dict[str, Any]) -> None:
+    """Create a queue in a namespace of its own, and wait until it has a class."""
+    where = obj["metadata"]["namespace"]
+    site.create(namespace(where), obj)
+    site.wait_class(where)
 
 
-def job(namespace: str, name: str, pods: int) -> dict[str, Any]:
-    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "parallelism": pods,
-            "completions": pods,
-            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
-        },
-    }
-
-
-def class_of(cluster: Cluster, kind: str, namespace: str) -> str | None:
-    status = json.loads(cluster.kubectl("get", kind, "queue", "-n", namespace, "-o", "json")).get("status") or {}
-    return status.get("class")
-
-
-def run(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
-    variables = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
+def run(site: LiveCluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, "KUBECONFIG": str(site.cluster.kubeconfig)}
     command = [sys.executable, "-m", "fairburst", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=variables, check=False)
 
 
-def asked(cluster: Cluster, *arguments: str) -> Any:
-    done = run(cluster, *arguments, "-o", "json")
+def asked(site: LiveCluster, *arguments: str) -> Any:
+    done = run(site, *arguments, "-o", "json")
     assert not done.stderr, done.stderr
     return json.loads(done.stdout)
 
 
-def get(cluster: Cluster, name: str) -> dict[str, Any]:
-    (found,) = asked(cluster, "get", name)
+def get(site: LiveCluster, name: str) -> dict[str, Any]:
+    (found,) = asked(site, "get", name)
     return found
 
 
-def test_get_and_status_show_what_is(site: Cluster) -> None:
+def test_get_and_status_show_what_is(site: LiveCluster) -> None:
     classes = {one["namespace"]: one["class"] for one in asked(site, "get")}
     assert classes == {"lq-0": "Hard", "lq-1": "Soft", "batch": "Elastic"}
     shown = run(site, "get", "-n", "batch").stdout.splitlines()
@@ -93,38 +76,37 @@ def test_get_and_status_show_what_is(site: Cluster) -> None:
     assert all(len(line) < 200 for line in run(site, "status").stdout.splitlines())
 
 
-def test_doctor_finds_a_sound_installation_and_names_what_is_taken_away(site: Cluster) -> None:
+def test_doctor_finds_a_sound_installation_and_names_what_is_taken_away(site: LiveCluster) -> None:
     found = asked(site, "doctor")
     assert {one["check"]: one["ok"] for one in found} == {
         "version": True, "rights": True, "definitions": True, "classes": True, "policies": True, "lease": True, "queues": True,
         "tried pod": True,
     }, found  # fmt: skip
-    site.kubectl("patch", "crd", "latencyqueues.fairburst.dev", "--type=json", "-p", json.dumps([
+    site.admin("patch", "crd", "latencyqueues.fairburst.dev", "--type=json", "-p", json.dumps([
         {"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/weight/maximum", "value": 7}
     ]))  # fmt: skip
     try:
         done = run(site, "doctor")
     finally:
-        site.kubectl("apply", "--server-side", "--force-conflicts", "-f", "crds")
+        site.admin("apply", "--server-side", "--force-conflicts", "-f", "crds")
     assert done.returncode == 1
     assert "latencyqueues.fairburst.dev (spec.versions[0]" in done.stdout
     assert "definitions: fairburst manifests | kubectl apply" in done.stdout
 
 
-def test_explain_says_what_a_job_and_its_pods_wait_for(site: Cluster) -> None:
+def test_explain_says_what_a_job_and_its_pods_wait_for(site: LiveCluster) -> None:
     until(lambda: "exceeds the namespace's quota" in run(site, "explain", "job/train", "-n", "batch").stdout, PATIENCE_SECONDS, "an event")
-    pods = json.loads(site.kubectl("get", "pods", "-n", "batch", "-o", "json"))["items"]
-    name = pods[0]["metadata"]["name"]
+    name = site.items("pods", "batch")[0]["metadata"]["name"]
     said = run(site, "explain", f"pod/{name}", "-n", "batch").stdout
     assert "ThroughputQueue batch/queue: Elastic" in said
     done = run(site, "explain", "pod/none", "-n", "batch")
     assert (done.returncode, done.stderr) == (2, "fairburst explain: expected pod none in namespace batch, found none\n")
 
 
-def test_eta_tells_an_interval_for_a_job_that_waits_and_that_another_has_started(site: Cluster) -> None:
-    """Nothing has ended here, so all durations are guesses, and the command says so."""
+def test_eta_tells_an_interval_for_a_job_that_waits_and_that_another_has_started(site: LiveCluster) -> None:
+    """No pod has ended here, so all durations are guesses, and the command says so."""
     assert asked(site, "eta", "train", "-n", "batch")["state"] == "Started"
-    site.kubectl("apply", "-f", "-", input=json.dumps(job("batch", "later", 3)))
+    site.create(job("batch", "later", 3, ONE_GI))
     try:
         told = asked(site, "eta", "later", "-n", "batch", "--runs", "5")
         assert (told["state"], told["endedPods"]) == ("Waiting", 0)
@@ -133,11 +115,11 @@ def test_eta_tells_an_interval_for_a_job_that_waits_and_that_another_has_started
         assert lower <= low <= high <= higher
         assert "all durations are guesses" in run(site, "eta", "later", "-n", "batch", "--runs", "5").stdout
     finally:
-        site.kubectl("delete", "job", "later", "-n", "batch")
+        site.admin("delete", "job", "later", "-n", "batch")
 
 
-def test_a_user_without_rights_is_told_so_in_one_line(site: Cluster, tmp_path: Path) -> None:
-    nobody = yaml.safe_load(Path(site.kubeconfig).read_text())
+def test_a_user_without_rights_is_told_so_in_one_line(site: LiveCluster, tmp_path: Path) -> None:
+    nobody = yaml.safe_load(Path(site.cluster.kubeconfig).read_text())
     for user in nobody["users"]:
         user["user"] = {"token": "wrong"}
     (tmp_path / "config").write_text(yaml.safe_dump(nobody))
@@ -150,17 +132,16 @@ def test_a_user_without_rights_is_told_so_in_one_line(site: Cluster, tmp_path: P
     assert "expected a kubeconfig with context 'other'" in done.stderr
 
 
-def test_what_plan_foretells_is_what_then_happens(site: Cluster, tmp_path: Path) -> None:
-    """A new queue with work of its own beside those there are: classes are equal, shares of the pool within 3 %."""
-    spec = {"weight": 3}
-    manifest = {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "metadata": {"name": "queue", "namespace": "more"}}
-    (tmp_path / "queue.yaml").write_text(yaml.safe_dump({**manifest, "spec": spec}))
+def test_what_plan_foretells_is_what_then_happens(site: LiveCluster, tmp_path: Path) -> None:
+    """A new queue joins the others: foretold and real classes are equal, shares of the pool within 3 %."""
+    more = queue("ThroughputQueue", {"weight": 3}, "more")
+    more["metadata"].pop("creationTimestamp")
+    (tmp_path / "queue.yaml").write_text(yaml.safe_dump(more))
     told = {one["queue"]: one for one in asked(site, "plan", "-f", str(tmp_path / "queue.yaml"))}
     assert told["more/queue"]["change"] == "new"
     assert run(site, "snapshot", "save", str(tmp_path / "now.jsonl")).returncode == 0
     offline = {one["queue"]: one for one in asked(site, "plan", "-f", str(tmp_path / "queue.yaml"), "--from", str(tmp_path / "now.jsonl"))}
-    create(site, "ThroughputQueue", "more", spec)
-    until(lambda: class_of(site, "throughputqueue", "more"), PATIENCE_SECONDS, "a class")
+    declare(site, more)
 
     def shares() -> dict[str, float] | None:
         found = {f"{one['namespace']}/{one['name']}": one["share"] for one in asked(site, "get")}
@@ -175,10 +156,10 @@ def test_what_plan_foretells_is_what_then_happens(site: Cluster, tmp_path: Path)
         assert abs(offline[name]["share"]["after"] - share) < 0.03
 
 
-def test_what_explain_advises_makes_the_queue_hard(site: Cluster) -> None:
-    """Last, because it changes a queue."""
+def test_what_explain_advises_makes_the_queue_hard(site: LiveCluster) -> None:
+    """This test must be the last, since it changes a queue."""
     advice = asked(site, "explain", "lq-1")["advice"]
     first = next(one for one in advice if one["patch"])
-    site.kubectl("patch", "latencyqueue", "queue", "-n", "lq-1", "--type", "merge", "-p", json.dumps({"spec": first["patch"]}))
-    until(lambda: class_of(site, "latencyqueue", "lq-1") == "Hard" or None, PATIENCE_SECONDS, f"Hard by {first['change']}")
-    assert class_of(site, "latencyqueue", "lq-0") == "Hard"
+    site.patch("latencyqueue", "queue", "lq-1", {"spec": first["patch"]})
+    until(lambda: site.status("lq-1").get("class") == "Hard", PATIENCE_SECONDS, f"Hard by {first['change']}")
+    assert site.status("lq-0")["class"] == "Hard"

@@ -1,4 +1,4 @@
-"""The CRDs and policies on a real API server: what is accepted, what is refused and in which words, and the priority that pods get."""
+"""The CRDs and policies on a real API server: accepted queues, refused queues with their messages, and the priority that pods get."""
 
 from __future__ import annotations
 
@@ -11,230 +11,37 @@ import pytest
 
 from e2e.cluster import Cluster, ClusterError
 from fairburst.config import parse_config
-from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
 from fairburst.kube.install.mutating_policies import policies
 from fairburst.kube.names import MANAGED_LABEL
 from fairburst.kube.queues.objects import InvalidQueueError, parse_queue, parse_status, to_status
-from tests.support import queues
+from tests.support.live_cluster import LiveCluster, install, refusal
 from tests.support.prioritized_objects import namespace_labels
-from tests.support.queues import ABSENT, changed, full_status, queue, schedule, scheduled
+from tests.support.queue_specs import BAD, BAD_THROUGHPUT, GOOD, LATENCY_SPEC, POOL, THROUGHPUT_SPEC
+from tests.support.queues import changed, full_status, queue, schedule, scheduled
+from tests.support.work import create, pod
 
-POOL = "crds-test"  # of its own, so that policies of other tests on the shared cluster stay out of the way
 OPERATOR = "crds-test-operator"
-LATENCY_SPEC = {"pool": POOL} | queues.LATENCY_SPEC
-THROUGHPUT_SPEC = {"pool": POOL} | queues.THROUGHPUT_SPEC
 
 
 @pytest.fixture(scope="module")
 def installed(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with everything of `fairburst manifests` in it, for a pool with a node selector."""
     config = parse_config(f"pool: {{name: {POOL}, nodeSelector: {{kubernetes.io/os: linux}}}}")
-    cluster.kubectl("apply", "-f", "-", input=to_yaml(all_manifests(config, Subject(user=OPERATOR))))
-    for plural in ("latencyqueues", "throughputqueues"):
-        cluster.kubectl("wait", "--for=condition=Established", f"crd/{plural}.fairburst.dev", "--timeout=60s", timeout=70)
+    install(cluster, config, OPERATOR)
     yield cluster
     for manifest in policies(config):
         cluster.kubectl("delete", manifest["kind"], manifest["metadata"]["name"], "--ignore-not-found")
 
 
-def refusal(cluster: Cluster, obj: dict[str, Any]) -> str:
-    """What the API server says to an object that it refuses."""
-    with pytest.raises(ClusterError) as caught:
-        cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(obj))
-    return str(caught.value)
-
-
-GOOD = [
-    pytest.param("LatencyQueue", LATENCY_SPEC, {}, id="periodic with jitter"),
-    pytest.param(
-        "LatencyQueue", LATENCY_SPEC, {"arrival": {"sporadic": {"minInterarrivalSeconds": 40}}}, id="sporadic as often as the deadline"
-    ),
-    pytest.param("LatencyQueue", LATENCY_SPEC, {"burst/deadlineSeconds": ABSENT}, id="deadline by default the duration"),
-    pytest.param("LatencyQueue", LATENCY_SPEC, {"arrival/periodic/jitterSeconds": 130}, id="jitter up to the next window"),
-    pytest.param(
-        "LatencyQueue", LATENCY_SPEC, {"leadTime": "Off", "reclaim": "Evict", "enforcement": "Observe", "suspended": True}, id="settings"
-    ),
-    pytest.param(
-        "LatencyQueue",
-        LATENCY_SPEC,
-        schedule(scheduled("2026-01-01T00:00:00Z"), scheduled("2026-01-01T01:00:10.5+01:00", deadlineSeconds=3600)),
-        id="schedule in another time zone, deadline and next arrival together",
-    ),
-    pytest.param("LatencyQueue", LATENCY_SPEC, {"burst/resources": {"cpu": "500m", "ephemeral-storage": "1.5Gi"}}, id="fractions"),
-    pytest.param("LatencyQueue", LATENCY_SPEC, {"leadTime": "Auto"}, id="lead time"),
-    pytest.param("LatencyQueue", LATENCY_SPEC, {"limits": {"cpu": "400000m", "memory": "1Ti"}}, id="limits of a burst"),
-    pytest.param(
-        "LatencyQueue", LATENCY_SPEC, schedule(scheduled("2026-01-01T00:00:00Z")) | {"limits": {"cpu": 1}}, id="limits of a schedule"
-    ),
-    pytest.param("ThroughputQueue", THROUGHPUT_SPEC, {}, id="limits"),
-    pytest.param("ThroughputQueue", {"pool": POOL}, {}, id="nothing but a pool"),
-    pytest.param("ThroughputQueue", {"pool": POOL, "elasticity": {}}, {}, id="elasticity, all by default"),
-    pytest.param(
-        "ThroughputQueue", {"pool": POOL, "elasticity": {"mode": "Quota", "acrossQueues": True, "fairnessPercent": 95}}, {}, id="elasticity"
-    ),
-    pytest.param("ThroughputQueue", THROUGHPUT_SPEC, {"smallJobs": {"thresholdPercent": 20}, "reserve": "Off"}, id="small jobs"),
-]
-
-BAD = [
-    pytest.param(
-        {"burst/resources/cpu": "0"}, "spec.burst.resources[cpu]", "expected a quantity greater than zero, found 0", id="zero demand"
-    ),
-    pytest.param(
-        {"burst/resources/cpu": -4}, "spec.burst.resources[cpu]", "expected a quantity greater than zero, found -4", id="negative demand"
-    ),
-    pytest.param(
-        {"burst/resources/memory": "800Gb"},
-        "spec.burst.resources[memory]",
-        "expected a Kubernetes quantity such as 4, 500m or 1.5Gi, found 800Gb",
-        id="no quantity",
-    ),
-    pytest.param({"burst/resources/cpu": 1.5}, "spec.burst.resources.cpu", "must be of type integer,string", id="a float"),
-    pytest.param(
-        {"burst/resources": {"gpu": 4}},
-        "spec.burst.resources",
-        "expected cpu, memory, ephemeral-storage or an extended resource such as nvidia.com/gpu",
-        id="unknown resource",
-    ),
-    pytest.param(
-        {"burst/resources": {"nvidia.com/gpu": "500m"}},
-        "spec.burst.resources",
-        "expected whole numbers of extended resources",
-        id="half a GPU",
-    ),
-    pytest.param({"burst/resources": {}}, "spec.burst.resources", "at least 1", id="no resources"),
-    pytest.param(
-        {"burst/resources": {f"example.com/r{n}": 1 for n in range(17)}}, "spec.burst.resources", "at most 16", id="too many resources"
-    ),
-    pytest.param({"burst/durationSeconds": 0}, "spec.burst.durationSeconds", "greater than or equal to 1", id="no duration"),
-    pytest.param(
-        {"burst/durationSeconds": 41},
-        "spec.burst.deadlineSeconds",
-        "expected deadlineSeconds of at least durationSeconds, found 40 < 41",
-        id="late",
-    ),
-    pytest.param(
-        {"arrival/periodic/periodSeconds": 39},
-        "spec.arrival.periodic.periodSeconds",
-        "expected periodSeconds of at least the burst's deadlineSeconds, found 39 < 40",
-        id="period shorter than the deadline",
-    ),
-    pytest.param(
-        {"burst/deadlineSeconds": ABSENT, "arrival/periodic/periodSeconds": 26},
-        "spec.arrival.periodic.periodSeconds",
-        "expected periodSeconds of at least the burst's deadlineSeconds, found 26 < 27",
-        id="period shorter than the duration",
-    ),
-    pytest.param(
-        {"arrival/periodic/jitterSeconds": 131},
-        "spec.arrival.periodic.jitterSeconds",
-        "expected deadlineSeconds + 2 x jitterSeconds of at most periodSeconds, so that windows do not overlap, found 302 > 300",
-        id="windows may overlap",
-    ),
-    pytest.param({"arrival/periodic/firstArrival": "tomorrow"}, "spec.arrival.periodic.firstArrival", "date-time", id="no time"),
-    pytest.param(
-        {"arrival": {"sporadic": {"minInterarrivalSeconds": 39}}},
-        "spec.arrival.sporadic.minInterarrivalSeconds",
-        "expected minInterarrivalSeconds of at least the burst's deadlineSeconds, found 39 < 40",
-        id="sporadic more often than the deadline",
-    ),
-    pytest.param(
-        {"arrival": {}}, "spec.arrival", "expected exactly one of periodic, sporadic, schedule and calendar", id="no arrival form"
-    ),
-    pytest.param(
-        {"arrival/sporadic": {"minInterarrivalSeconds": 300}},
-        "spec.arrival",
-        "expected exactly one of periodic, sporadic, schedule and calendar",
-        id="two arrival forms",
-    ),
-    pytest.param({"arrival": ABSENT}, "spec.arrival", "Required value", id="no arrival"),
-    pytest.param(
-        {"burst": ABSENT}, "spec.burst", "expected burst beside arrival.periodic, arrival.sporadic or arrival.calendar", id="no burst"
-    ),
-    pytest.param(
-        {"arrival": {"schedule": {"bursts": [scheduled("2026-01-01T00:00:00Z")]}}},
-        "spec.burst",
-        "and none beside arrival.schedule, which has its own",
-        id="burst beside a schedule",
-    ),
-    pytest.param(schedule(), "spec.arrival.schedule.bursts", "at least 1", id="empty schedule"),
-    pytest.param(
-        schedule(scheduled("2026-01-01T00:01:00Z"), scheduled("2026-01-01T00:00:00Z")),
-        "spec.arrival.schedule.bursts",
-        "expected bursts in ascending order of arrival",
-        id="schedule not ascending",
-    ),
-    pytest.param(
-        schedule(scheduled("2026-01-01T00:00:00Z"), scheduled("2026-01-01T00:00:09Z")),
-        "spec.arrival.schedule.bursts",
-        "the deadline of each at or before the arrival of the next",
-        id="scheduled windows overlap",
-    ),
-    pytest.param(
-        schedule(scheduled("2026-01-01T00:00:00Z", deadlineSeconds=9)),
-        "spec.arrival.schedule.bursts[0].deadlineSeconds",
-        "expected deadlineSeconds of at least durationSeconds, found 9 < 10",
-        id="scheduled burst longer than its deadline",
-    ),
-    pytest.param({"weight": 0}, "spec.weight", "greater than or equal to 1", id="no weight"),
-    pytest.param({"weight": 1.5}, "spec.weight", "must be of type integer", id="a fraction of weight"),
-    pytest.param(
-        {"uncertainty": {"confidencePercent": 95}},
-        "spec.uncertainty",
-        "expected standardDeviationPercent, or fromHistory: true",
-        id="uncertainty",
-    ),
-    pytest.param(
-        {"limits": {"cpu": "399999m"}}, "spec.limits", "expected limits of at least what each burst needs", id="limit below the burst"
-    ),
-    pytest.param({"limits": {"cpu": "lots"}}, "spec.limits[cpu]", "expected a Kubernetes quantity such as", id="limit that is no quantity"),
-    pytest.param(
-        {"limits": {"ephemeral-storage": "1Ti"}}, "spec.limits", "and only for resources that it names", id="limit on what is not declared"
-    ),
-    pytest.param(
-        schedule(scheduled("2026-01-01T00:00:00Z")) | {"limits": {"cpu": "500m"}},
-        "spec.limits",
-        "expected limits of at least what each burst needs",
-        id="limit below a scheduled burst",
-    ),
-    pytest.param(
-        {"limits": {"cpu": 400}, "uncertainty": {"confidencePercent": 95, "fromHistory": True}},
-        "spec.limits",
-        "expected no limits beside uncertainty",
-        id="limits and uncertainty",
-    ),
-    pytest.param({"reclaim": "Always"}, "spec.reclaim", 'supported values: "Never", "Evict"', id="reclaim"),
-    pytest.param({"leadTime": "Always"}, "spec.leadTime", "Always", id="lead time"),
-    pytest.param({"enforcement": "quota"}, "spec.enforcement", 'supported values: "Quota"', id="not a mode"),
-    pytest.param({"pool": "No Pool"}, "spec.pool", "should match", id="no pool name"),
-    pytest.param({"burts": {}}, "spec.burts", "unknown field", id="misspelt field"),
-]
-BAD_THROUGHPUT = [
-    pytest.param(
-        {"smallJobs": {"thresholdPercent": 0}}, "spec.smallJobs.thresholdPercent", "greater than or equal to 1", id="no job is small"
-    ),
-    pytest.param({"reserve": "Sometimes"}, "spec.reserve", "Sometimes", id="reserve"),
-    pytest.param({"elasticity": {"fairnessPercent": 0}}, "spec.elasticity.fairnessPercent", "greater than or equal to 1", id="no fairness"),
-    pytest.param({"elasticity": {"mode": "Both"}}, "spec.elasticity.mode", 'supported values: "Parallelism"', id="not a mode"),
-    pytest.param(
-        {"elasticity": {"minimumParallelism": 9, "maximumParallelism": 8}},
-        "spec.elasticity.minimumParallelism",
-        "expected minimumParallelism of at most maximumParallelism, found 9 > 8",
-        id="minimum above maximum",
-    ),
-    pytest.param(
-        {"elasticity": {"mode": "Quota"}},
-        "spec.elasticity.acrossQueues",
-        "expected acrossQueues: true beside mode: Quota",
-        id="quota alone",
-    ),
-    pytest.param({"limits/cpu": 0}, "spec.limits[cpu]", "expected a quantity greater than zero, found 0", id="limit of zero"),
-]
+def said_to(cluster: Cluster, obj: dict[str, Any]) -> str:
+    """Return the API server's words if it refuses to create an object."""
+    return refusal(lambda: LiveCluster(cluster).stored(obj))
 
 
 @pytest.mark.parametrize(("kind", "spec", "changes"), GOOD)
 def test_good_queues_are_accepted(installed: Cluster, kind: str, spec: dict[str, Any], changes: dict[str, Any]) -> None:
     obj = queue(kind, changed(spec, changes), "default")
-    stored = json.loads(installed.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(obj)))
+    stored = LiveCluster(installed).stored(obj)
     parse_queue(stored)
     assert stored["spec"]["pool"] == POOL
     assert stored["spec"]["enforcement"] in {"Quota", "Gate", "Suspend", "Observe"}
@@ -243,7 +50,7 @@ def test_good_queues_are_accepted(installed: Cluster, kind: str, spec: dict[str,
 @pytest.mark.parametrize(("changes", "want_field", "want_message"), BAD)
 def test_bad_latency_queues_are_refused_in_words(installed: Cluster, changes: dict[str, Any], want_field: str, want_message: str) -> None:
     obj = queue("LatencyQueue", changed(LATENCY_SPEC, changes), "default")
-    message = refusal(installed, obj)
+    message = said_to(installed, obj)
     assert want_field in message
     assert want_message in message
     with pytest.raises(InvalidQueueError, match="spec"):
@@ -255,7 +62,7 @@ def test_bad_throughput_queues_are_refused_in_words(
     installed: Cluster, changes: dict[str, Any], want_field: str, want_message: str
 ) -> None:
     obj = queue("ThroughputQueue", changed(THROUGHPUT_SPEC, changes), "default")
-    message = refusal(installed, obj)
+    message = said_to(installed, obj)
     assert want_field in message
     assert want_message in message
     with pytest.raises(InvalidQueueError, match="spec"):
@@ -282,7 +89,7 @@ def test_the_largest_allowed_schedule_is_accepted(installed: Cluster) -> None:
 def test_a_spec_of_a_megabyte_is_refused_and_the_server_goes_on(installed: Cluster, changes: dict[str, Any], want_message: str) -> None:
     obj = queue("LatencyQueue", changed(LATENCY_SPEC, changes), "default")
     assert len(json.dumps(obj)) > 800_000
-    assert want_message in refusal(installed, obj)
+    assert want_message in said_to(installed, obj)
     assert "ok" in installed.kubectl("get", "--raw", "/readyz")
     with pytest.raises(InvalidQueueError) as caught:
         parse_queue(obj)
@@ -291,7 +98,7 @@ def test_a_spec_of_a_megabyte_is_refused_and_the_server_goes_on(installed: Clust
 
 def test_the_pool_of_a_queue_cannot_change(installed: Cluster, namespace: Callable[..., str]) -> None:
     here = namespace("pool")
-    installed.kubectl("create", "-f", "-", input=json.dumps(queue("ThroughputQueue", THROUGHPUT_SPEC, here)))
+    create(installed, queue("ThroughputQueue", THROUGHPUT_SPEC, here))
     with pytest.raises(ClusterError, match="pool is immutable"):
         installed.kubectl("patch", "thrq", "queue", "-n", here, "--type=merge", "-p", '{"spec": {"pool": "other"}}')
     installed.kubectl("patch", "thrq", "queue", "-n", here, "--type=merge", "-p", '{"spec": {"weight": 7}}')
@@ -299,8 +106,7 @@ def test_the_pool_of_a_queue_cannot_change(installed: Cluster, namespace: Callab
 
 def test_kubectl_get_and_explain_read_well(installed: Cluster, namespace: Callable[..., str]) -> None:
     here = namespace("columns")
-    installed.kubectl("create", "-f", "-", input=json.dumps(queue("LatencyQueue", LATENCY_SPEC, here, "burst")))
-    installed.kubectl("create", "-f", "-", input=json.dumps(queue("ThroughputQueue", THROUGHPUT_SPEC, here, "batch")))
+    create(installed, queue("LatencyQueue", LATENCY_SPEC, here, "burst"), queue("ThroughputQueue", THROUGHPUT_SPEC, here, "batch"))
     status = {
         "class": "Hard",
         "share": "25.0%",
@@ -333,7 +139,7 @@ def test_kubectl_get_and_explain_read_well(installed: Cluster, namespace: Callab
 
 def test_a_status_keeps_all_that_the_operator_must_remember(installed: Cluster, namespace: Callable[..., str]) -> None:
     here = namespace("memory")
-    installed.kubectl("create", "-f", "-", input=json.dumps(queue("LatencyQueue", LATENCY_SPEC, here)))
+    create(installed, queue("LatencyQueue", LATENCY_SPEC, here))
     status = to_status(full_status())
     installed.kubectl("patch", "latq", "queue", "-n", here, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
     stored = json.loads(installed.kubectl("get", "latq", "queue", "-n", here, "-o", "json"))
@@ -356,7 +162,7 @@ def test_a_status_keeps_all_that_the_operator_must_remember(installed: Cluster, 
     ],
 )
 def test_the_operator_may_do_what_it_does_and_no_more(installed: Cluster, want: str, question: list[str]) -> None:
-    # can-i ends with an error where the answer is no
+    # can-i ends with an error if the answer is no
     ask = ["auth", "can-i", *question, "--as", OPERATOR]
     if want == "yes":
         assert installed.kubectl(*ask).split()[-1] == "yes"
@@ -370,17 +176,11 @@ class TestPodPriority:
 
     @staticmethod
     def pod(cluster: Cluster, namespace: str, name: str, **spec: Any) -> dict[str, Any]:
-        """What the API server makes of a pod."""
+        """Return the spec of a pod as the API server would store it."""
         owners = spec.pop("ownerReferences", [])
-        manifest = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": namespace, "ownerReferences": owners},
-            "spec": {"containers": [{"name": "work", "image": "work"}]} | spec,
-        }
-        stored = cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(manifest))
-        result: dict[str, Any] = json.loads(stored)["spec"]
-        return result
+        spec = {"containers": [{"name": "work", "image": "work"}]} | spec
+        stored: dict[str, Any] = LiveCluster(cluster).stored(pod(namespace, name, spec, ownerReferences=owners))["spec"]
+        return stored
 
     @staticmethod
     def prioritized(pod: dict[str, Any]) -> tuple[Any, ...]:

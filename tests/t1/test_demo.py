@@ -1,4 +1,4 @@
-"""The demo is interrupted: nothing that it started is left."""
+"""An interrupted demo leaves no process behind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 
 def processes_marked(mark: str) -> dict[int, str]:
-    """Processes that have inherited the mark in their environment, with their command lines."""
+    """Return the processes that have inherited the mark in their environment, with their command lines."""
     found = {}
     for folder in Path("/proc").iterdir():
         try:

@@ -1,12 +1,11 @@
 """Idle queues' quotas on a real API server: the next Job is admitted with no write of ours, and an armed burst's room stays.
 
-The operator is killed before work comes, so what admits it is the quota that stood there, and nothing can be corrected afterwards.
+The operator is killed before work comes, so only its last quotas admit the work.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,11 @@ from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from fairburst.kube.api.client import ApiClient
 from fairburst.quantity import parse_quantity
-from tests.t1.test_quota_costs_no_throughput import in_groups
+from tests.support import work
+from tests.support.audit import audited
+from tests.support.objects import latency_spec
+from tests.support.queues import queue
+from tests.support.tasks import in_groups
 
 POOL, BURST, QUEUES = 20 * 32, 300, 10
 QUEUE_PATH = "/apis/fairburst.dev/v1alpha1/namespaces/{0}/{1}"
@@ -28,20 +31,16 @@ def cluster(fresh_cluster: Callable[..., Cluster]) -> Cluster:
 
 
 def job(pods: int) -> dict[str, Any]:
-    container = {"name": "task", "image": "task", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
-    template = {"metadata": {"annotations": {"run-seconds": "3600s"}}, "spec": {"restartPolicy": "Never", "containers": [container]}}
-    return {"metadata": {"name": "work"}, "spec": {"parallelism": pods, "completions": pods, "template": template}}
+    return work.job("", "work", pods, work.pod_spec(memory="1Gi"), seconds=3600)
 
 
-async def declare(client: ApiClient, name: str, plural: str, spec: dict[str, Any]) -> None:
-    await client.create("/api/v1/namespaces", {"metadata": {"name": name}})
-    kind = {"latencyqueues": "LatencyQueue", "throughputqueues": "ThroughputQueue"}[plural]
-    body = {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "metadata": {"name": "queue"}, "spec": spec}
-    await client.create(QUEUE_PATH.format(name, plural), body)
+async def declare(client: ApiClient, name: str, kind: str, spec: dict[str, Any]) -> None:
+    await client.create("/api/v1/namespaces", work.namespace(name))
+    await client.create(QUEUE_PATH.format(name, f"{kind.lower()}s"), queue(kind, spec, name))
 
 
 async def quotas(client: ApiClient) -> dict[str, float]:
-    """Cores that each namespace's quota admits."""
+    """Return the cores that each namespace's quota admits."""
     items = (await client.get_json("/api/v1/resourcequotas"))["items"]
     return {one["metadata"]["namespace"]: parse_quantity(one["status"].get("hard", {}).get("requests.cpu", "-1")) for one in items}
 
@@ -61,15 +60,13 @@ async def until(ready: Callable[[], Any], what: str, seconds: float = 60.0) -> N
 
 
 def refused(cluster: Cluster, namespace: str) -> int:
-    """Creations of pods that a quota refused."""
-    log = cluster.audit_log
-    found = [json.loads(line) for line in log.read_text().splitlines()] if log is not None else []
+    """Count the creations of pods that a quota refused."""
     return sum(
         one["verb"] == "create"
         and one["objectRef"].get("resource") == "pods"
         and one["objectRef"].get("namespace", "").startswith(namespace)
         and one["responseStatus"]["code"] == 403
-        for one in found
+        for one in audited(cluster)
     )
 
 
@@ -77,11 +74,9 @@ async def test_what_idle_queues_start_all_at_once_leaves_an_armed_bursts_room(cl
     names = [f"batch-{number}" for number in range(QUEUES)]
     async with await ApiClient.connect(str(cluster.kubeconfig)) as client:
         with OperatorProcess(cluster, {}, "entitled") as operator:
-            sporadic = {"sporadic": {"minInterarrivalSeconds": 3600}}
-            resources = {"resources": {"cpu": str(BURST), "memory": f"{BURST}Gi"}, "durationSeconds": 60}
-            await declare(client, "burst", "latencyqueues", {"weight": QUEUES, "burst": resources, "arrival": sporadic})
+            await declare(client, "burst", "LatencyQueue", latency_spec(str(BURST), 60, 3600, weight=QUEUES))
             for name in names:
-                await declare(client, name, "throughputqueues", {"enforcement": "Quota"})
+                await declare(client, name, "ThroughputQueue", {"enforcement": "Quota"})
 
             async def standing() -> bool:
                 found = await quotas(client)

@@ -16,7 +16,7 @@ from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-CONFIGURATIONS = {"fairburst.yaml", "kube-scheduler.yaml"}  # of programs: nothing to apply
+CONFIGURATIONS = {"fairburst.yaml", "kube-scheduler.yaml"}  # configurations of programs, which are not applied
 FILES = sorted(path.name for path in EXAMPLES.glob("*.yaml") if path.name not in CONFIGURATIONS)
 
 pytestmark = pytest.mark.slow
@@ -36,7 +36,7 @@ def documents(file: str) -> list[dict[str, Any]]:
 
 
 def promised(file: str) -> dict[str, str]:
-    """Class by queue, as the table in the README has it; "the others" are all that it does not name."""
+    """Return the class by queue from the README's table, where "the others" are the queues that it does not name."""
     (row,) = re.findall(rf"^\| `{re.escape(file)}` \|.*\| (.*) \|$", (EXAMPLES / "README.md").read_text(), flags=re.MULTILINE)
     named = dict(re.findall(r"`([\w-]+)` (\w+)", row))
     rest = re.search(r"the others (\w+)", row)
@@ -60,7 +60,7 @@ def test_an_example_works_as_it_stands(operated: Cluster, file: str) -> None:
         return {item["metadata"]["name"]: item.get("status", {}) for item in items if item["metadata"]["namespace"] in namespaces}
 
     def running() -> list[str]:
-        """PriorityClasses of the pods that run."""
+        """Return the PriorityClasses of running pods."""
         found = [one for ns in namespaces for one in json.loads(operated.kubectl("get", "pods", "-n", ns, "-o", "json"))["items"]]
         return [one["spec"].get("priorityClassName", "") for one in found if one["status"]["phase"] == "Running"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster import Cluster, ClusterError
+from e2e.cluster import Cluster
 from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.config import parse_config
 from fairburst.kube.enforce.expiry import expiry_annotations
@@ -19,6 +19,7 @@ from fairburst.kube.install.expiry_policy import expiry_policy
 from fairburst.kube.install.manifests import to_yaml
 from fairburst.kube.names import LANE_CLASSES, LANE_QUOTAS, MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL, QUOTA_NAME
 from tests.support.job_sizes import container
+from tests.support.live_cluster import refusal
 
 pytestmark = pytest.mark.t1
 
@@ -55,12 +56,8 @@ class Namespace:
         self.cluster.kubectl("create", "-n", self.name, "-f", "-", input=json.dumps(body))
 
     def refusal(self, priority_class: str = "") -> str:
-        """What the API server says to another pod; empty if it consents."""
-        try:
-            self.pod(priority_class)
-        except ClusterError as error:
-            return str(error)
-        return ""
+        """Return the API server's words if it refuses another pod, else an empty text."""
+        return refusal(lambda: self.pod(priority_class))
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,55 +12,44 @@ from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess, free_port
 from e2e.waiting import PATIENCE_SECONDS, until
 from tests.support.helm import Helm, the
+from tests.support.live_cluster import OperatedCluster
+from tests.support.objects import latency_spec
+from tests.support.queues import queue
 from tests.support.scheduling import asking, nodes_of
-from tests.support.work import create, task_job
+from tests.support.work import create, namespace, pod, task_job
 
 pytestmark = pytest.mark.slow
 
 JsonObject = dict[str, Any]
 NODES, NODE_CPU = 4, 8
-BURST = {"burst": {"resources": {"cpu": "16", "memory": "16Gi"}, "durationSeconds": 60}}
 QUEUES: dict[str, tuple[str, JsonObject]] = {
-    "burst": ("LatencyQueue", {**BURST, "arrival": {"sporadic": {"minInterarrivalSeconds": 600}}}),
+    "burst": ("LatencyQueue", latency_spec("16", 60, 600)),
     "batch": ("ThroughputQueue", {"reserve": "Off"}),
 }
 PRIORITIES = {"burst": "fairburst-hard", "batch": "fairburst-large", "unmanaged": None}
 
 
-class Site:
-    """A cluster whose scheduler asks an extender, an operator, and namespaces: one with a burst, one with batch work, one unmanaged."""
+class PlacedCluster(OperatedCluster):
+    """A cluster whose scheduler asks an extender, and namespaces: one with a burst, one with batch work, one unmanaged."""
 
     def __init__(self, cluster: Cluster, operator: OperatorProcess, extender: OperatorProcess) -> None:
-        self.cluster, self.operator, self.extender = cluster, operator, extender
-        for where in PRIORITIES:
-            create(cluster, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": where}})
-        for where, (kind, spec) in QUEUES.items():
-            queue = {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "metadata": {"name": "queue", "namespace": where}}
-            create(cluster, queue | {"spec": spec})
-        for where, priority in PRIORITIES.items():
-            until(lambda where=where, priority=priority: self.priority(where) == priority, PATIENCE_SECONDS, f"the priority of {where}")  # type: ignore[misc]
-
-    def priority(self, where: str) -> str | None:
-        """The class that a new pod gets there."""
-        job = task_job(where, "probe", 1, 1)["spec"]["template"]
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe"}, "spec": job["spec"]}
-        printed = self.cluster.kubectl("create", "-n", where, "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(pod))
-        given: str | None = json.loads(printed)["spec"].get("priorityClassName")
-        return given
+        super().__init__(cluster, operator)
+        self.extender = extender
+        self.create(*map(namespace, PRIORITIES))
+        self.create(*(queue(kind, spec, where) for where, (kind, spec) in QUEUES.items()))
+        probes = {where: pod(where, "probe") for where in PRIORITIES}
+        self.until(lambda: {where: self.priority_of(one) for where, one in probes.items()} == PRIORITIES, "the priority of each")
 
     def work(self, where: str, name: str, pods: int) -> None:
-        create(self.cluster, task_job(where, name, pods, pods))
-
-    def bound(self, where: str) -> int:
-        return nodes_of(self.cluster, where).total()
+        self.create(task_job(where, name, pods, pods))
 
     def wait_bound(self, where: str, pods: int) -> None:
-        until(lambda: self.bound(where) == pods, PATIENCE_SECONDS, f"{pods} pods of {where} to be bound, {nodes_of(self.cluster, where)}")
+        self.until(lambda: self.occupying(where) == pods, f"{pods} pods of {where} to be bound")
 
-    def clear(self, *namespaces: str) -> None:
+    def empty(self, *namespaces: str) -> None:
         for where in namespaces:
-            self.cluster.kubectl("delete", "job", "--all", "-n", where, "--cascade=foreground", timeout=90)
-            self.cluster.kubectl("delete", "pod", "--all", "-n", where, "--grace-period=0", "--force", timeout=90)
+            self.delete_jobs(where)
+            self.delete_pods(where)
 
     def answers(self, result: str) -> float:
         samples = self.extender.metrics()
@@ -69,7 +57,7 @@ class Site:
 
 
 def bound_to_what_the_chart_grants(cluster: Cluster, folder: Path) -> None:
-    """Give the user that the extender is no rights but those of the chart's role for it."""
+    """Bind the extender's user to the chart's role for it, and to no other."""
     role = the(Helm(folder).render({"extender": {"enabled": True}}), "ClusterRole", "fairburst-extender.default")
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -82,7 +70,7 @@ def bound_to_what_the_chart_grants(cluster: Cluster, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def site(fresh_cluster: Callable[..., Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(fresh_cluster: Callable[..., Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacedCluster]:
     port = free_port()
     cluster = fresh_cluster(nodes=NODES, node_cpu=str(NODE_CPU), node_memory="64Gi", scheduler_configuration=asking(port))
     bound_to_what_the_chart_grants(cluster, tmp_path_factory.mktemp("helm"))
@@ -90,10 +78,10 @@ def site(fresh_cluster: Callable[..., Cluster], tmp_path_factory: pytest.TempPat
         OperatorProcess(cluster, {"log": {"level": "DEBUG"}}, "operator") as operator,
         OperatorProcess(cluster, {}, "extender", command="extender", port=port, subject_user="extender", install=False) as extender,
     ):
-        yield Site(cluster, operator, extender)
+        yield PlacedCluster(cluster, operator, extender)
 
 
-def test_batch_work_is_packed_a_burst_is_spread_and_others_are_placed_as_ever(site: Site) -> None:
+def test_batch_work_is_packed_a_burst_is_spread_and_others_are_placed_as_ever(site: PlacedCluster) -> None:
     site.work("batch", "packed", NODE_CPU - 1)
     site.wait_bound("batch", NODE_CPU - 1)
     assert len(nodes_of(site.cluster, "batch")) == 1, "all on one node, which kube-scheduler by itself would not do"
@@ -108,11 +96,11 @@ def test_batch_work_is_packed_a_burst_is_spread_and_others_are_placed_as_ever(si
     free = NODES - 1  # nodes with room for two pods of the burst; the packed one has at most one place
     assert len(nodes_of(site.cluster, "burst")) >= free
     assert max(nodes_of(site.cluster, "burst").values()) <= 4
-    site.clear("batch", "unmanaged", "burst")
+    site.empty("batch", "unmanaged", "burst")
 
 
-def test_a_node_with_room_is_kept_from_batch_work_while_room_is_held_and_goes_to_it_afterwards(site: Site) -> None:
-    """The operator, which writes what is held, is stopped meanwhile: its word is given for it, and its quota is out of the way."""
+def test_a_node_with_room_is_kept_from_batch_work_while_room_is_held_and_goes_to_it_afterwards(site: PlacedCluster) -> None:
+    """The operator is stopped meanwhile: the test writes the held room into the status itself, and deletes the quota."""
     site.work("batch", "running", 2)
     site.wait_bound("batch", 2)
     site.operator.kill()
@@ -131,36 +119,35 @@ def test_a_node_with_room_is_kept_from_batch_work_while_room_is_held_and_goes_to
     site.wait_bound("burst", 2 * NODES)
     say(site, holding | {"reason": "EnoughExpected"})
     until(lambda: site.extender.metrics()["fairburst_extender_nodes_kept"] == 0, PATIENCE_SECONDS, "no node to be kept")
-    site.clear("burst")  # what was refused is looked at again when something ends
+    site.empty("burst")  # kube-scheduler retries refused pods when a pod ends
     site.wait_bound("batch", NODE_CPU + 2)
     site.operator.start()
-    site.clear("batch")
+    site.empty("batch")
 
 
-def say(site: Site, lead_time: JsonObject) -> None:
-    change = json.dumps({"status": {"leadTime": lead_time}})
-    site.cluster.kubectl("patch", "latencyqueue", "queue", "-n", "burst", "--subresource=status", "--type=merge", "-p", change)
+def say(site: PlacedCluster, lead_time: JsonObject) -> None:
+    site.patch("latencyqueue", "queue", "burst", {"status": {"leadTime": lead_time}}, "status")
 
 
-def refusal(site: Site) -> str:
-    events = json.loads(site.cluster.kubectl("get", "events", "-n", "batch", "-o", "json"))["items"]
+def refusal(site: PlacedCluster) -> str:
+    events = site.items("events", "batch")
     said = [one["message"] for one in events if one["reason"] == "FailedScheduling" and "kept free" in one["message"]]
     return said[-1] if said else ""
 
 
-def test_a_burst_whose_extender_is_killed_in_its_middle_is_bound_whole(site: Site) -> None:
+def test_a_burst_whose_extender_is_killed_in_its_middle_is_bound_whole(site: PlacedCluster) -> None:
     pods = 3 * NODE_CPU
     site.work("burst", "orphaned", pods)
-    until(lambda: site.bound("burst") >= 1, PATIENCE_SECONDS, "a first pod to be bound")
+    until(lambda: site.occupying("burst") >= 1, PATIENCE_SECONDS, "a first pod to be bound")
     site.extender.kill()
-    after = site.bound("burst")
+    after = site.occupying("burst")
     site.wait_bound("burst", pods)
     site.work("batch", "meanwhile", NODE_CPU)
     site.wait_bound("batch", NODE_CPU)
     print(f"{pods - after} of {pods} pods were bound without it")
-    site.clear("batch", "burst")
+    site.empty("batch", "burst")
     site.extender.start()
     site.work("batch", "packed-again", NODE_CPU - 1)
     site.wait_bound("batch", NODE_CPU - 1)
     assert len(nodes_of(site.cluster, "batch")) == 1
-    site.clear("batch")
+    site.empty("batch")

@@ -1,4 +1,4 @@
-"""What the other T1 tests may rely on."""
+"""The fixtures on which the other T1 tests rely."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The forecaster beside an operator on a real control plane: it scores itself on twenty Jobs in a queue, and ends with the operator."""
+"""The forecaster of an operator on a real control plane: it scores itself on twenty Jobs in a queue, and ends with the operator."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -14,6 +13,9 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import until
+from tests.support.live_cluster import LiveCluster
+from tests.support.queues import queue
+from tests.support.work import job, namespace
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 PATIENCE_SECONDS = 240.0
@@ -21,15 +23,9 @@ JOBS, PODS = 20, 4
 JsonObject = dict[str, Any]
 
 
-def job(number: int) -> JsonObject:
+def short_job(number: int) -> JsonObject:
     """Four pods of one cpu that run for 6 to 12 s."""
-    container = {"name": "work", "image": "work", "resources": {"requests": {"cpu": "1", "memory": "128Mi"}}}
-    spec = {"restartPolicy": "Never", "containers": [container], "terminationGracePeriodSeconds": 0}
-    template = {"metadata": {"annotations": {"run-seconds": f"{6 + number * 7 % 20 * 0.3:.1f}s"}}, "spec": spec}
-    metadata = {"name": f"job-{number:02}", "namespace": "batch"}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata} | {
-        "spec": {"parallelism": PODS, "completions": PODS, "template": template}
-    }
+    return job("batch", f"job-{number:02}", PODS, seconds=round(6 + number * 7 % 20 * 0.3, 1))
 
 
 def command_line(pid: str) -> str:
@@ -40,7 +36,7 @@ def command_line(pid: str) -> str:
 
 
 def forecasters_of(pid: int) -> list[int]:
-    """The forecaster's processes that this operator has started."""
+    """Return the forecaster processes that this operator has started."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -60,35 +56,20 @@ def operator(fresh_cluster: Callable[..., Cluster]) -> Iterator[OperatorProcess]
         yield made
 
 
-def create(cluster: Cluster, *objects: JsonObject) -> None:
-    cluster.kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-
-
 def test_the_forecasts_of_twenty_jobs_are_scored_and_no_process_outlives_the_operator(operator: OperatorProcess) -> None:
-    cluster = operator.cluster
-    create(cluster, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "batch"}})
-    metadata = {"name": "queue", "namespace": "batch"}
-    create(
-        cluster,
-        {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "metadata": metadata, "spec": {"enforcement": "Suspend"}},
-    )
-
-    def held() -> bool:
-        stored = cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(job(99)))
-        return bool(json.loads(stored)["spec"].get("suspend"))
-
-    until(held, PATIENCE_SECONDS, "the policies to hold Jobs")
-    create(cluster, *(job(number) for number in range(JOBS)))
+    cluster = LiveCluster(operator.cluster)
+    cluster.create(namespace("batch"), queue("ThroughputQueue", {"enforcement": "Suspend"}, "batch"))
+    until(lambda: cluster.stored(short_job(99))["spec"].get("suspend"), PATIENCE_SECONDS, "the policies to hold Jobs")
+    cluster.create(*map(short_job, range(JOBS)))
     until(lambda: forecasters_of(operator.pid), PATIENCE_SECONDS, "the forecaster's process")
     (process,) = forecasters_of(operator.pid)
     until(lambda: os.getpriority(os.PRIO_PROCESS, process) == 19, PATIENCE_SECONDS, "the lowest priority")
 
     def done() -> bool:
-        jobs = json.loads(cluster.kubectl("get", "jobs", "-n", "batch", "-o", "json"))["items"]
-        return all(one["status"].get("succeeded") == PODS for one in jobs)
+        return all(one["status"].get("succeeded") == PODS for one in cluster.items("jobs", "batch"))
 
     until(done, PATIENCE_SECONDS, "all Jobs to end")
-    create(cluster, *(job(number) for number in range(JOBS, 2 * JOBS)))  # another question, which scores the last forecasts
+    cluster.create(*map(short_job, range(JOBS, 2 * JOBS)))  # the next question scores the last forecasts
 
     def outcomes(level: int) -> tuple[float, float]:
         found = operator.metrics()

@@ -31,7 +31,7 @@ LATENCY_SPEC = {
 
 @pytest.fixture(scope="module")
 def own_cluster(fresh_cluster: Callable[..., Cluster]) -> Cluster:
-    """A control plane that may be restarted without harm to other tests."""
+    """A control plane of this module, which restarts it."""
     cluster = fresh_cluster(nodes=2)
     cluster.kubectl("apply", "-f", str(ROOT / "crds"))
     for plural in ("latencyqueues", "throughputqueues"):
@@ -74,7 +74,7 @@ def pod(name: str) -> dict[str, Any]:
 
 
 async def restart(cluster: Cluster, while_down: Callable[[], None] = lambda: None) -> None:
-    """Stop the API server, hard, and start it again; `while_down` is called when no connection is left."""
+    """Kill the API server and start it again. `while_down` is called once no connection is left."""
     await asyncio.to_thread(cluster.stop, "kube-apiserver", kill=True)
     await asyncio.sleep(1.0)
     while_down()
@@ -97,7 +97,7 @@ async def test_pods_survive_an_api_server_restart_without_a_lost_event(own_clust
         await until(lambda: {name for _, name in informer.store} == want, "the gap's events seen")
         assert {name for kind, name in events if kind == "DELETED"} == {f"before-{number}" for number in range(5)}
         assert index.namespace("work") == PodIndex.rebuilt(index.resources, informer.store.values()).namespace("work")
-        lists = informer.lists  # before the restart: the informer may be back sooner than we are
+        lists = informer.lists  # before the restart, since the informer may reconnect before this test does
 
         def forget_the_version() -> None:
             informer._version = "1"  # long compacted away, as after hours without a connection

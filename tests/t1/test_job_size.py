@@ -12,10 +12,10 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.config import parse_config
-from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import MANAGED_LABEL
 from tests.support.job_sizes import SIZES, THRESHOLD, container, job_manifest
+from tests.support.live_cluster import install
 from tests.support.prioritized_objects import namespace_labels
 from tests.support.queues import queue
 
@@ -28,9 +28,7 @@ IN_FORCE = {"podPriority": LARGE_PRIORITY, "smallPodPriority": SMALL_PRIORITY, "
 @pytest.fixture(scope="module")
 def installed(cluster: Cluster) -> Iterator[Cluster]:
     config = parse_config(f"pool: {{name: {POOL}}}\nsmallJobs: {{enabled: true}}")
-    manifests = all_manifests(config, Subject(user="job-size-operator"))
-    cluster.kubectl("apply", "-f", "-", input=to_yaml(manifests))
-    cluster.kubectl("wait", "--for=condition=Established", "crd/throughputqueues.fairburst.dev", "--timeout=60s", timeout=70)
+    manifests = install(cluster, config, "job-size-operator")
     yield cluster
     for manifest in manifests:
         if "AdmissionPolicy" in manifest["kind"]:
@@ -54,7 +52,7 @@ def governed(installed: Cluster, namespace: Callable[..., str]) -> Callable[[dic
 
 
 def stored(cluster: Cluster, namespace: str, *jobs: dict[str, Any], dry_run: bool = True) -> Any:
-    """What the API server makes of Jobs: the object, or a list of them."""
+    """Return Jobs as the API server would store them: the object, or a list of several."""
     items = []
     for number, one in enumerate(jobs):
         item = copy.deepcopy(one)
@@ -68,13 +66,13 @@ def stored(cluster: Cluster, namespace: str, *jobs: dict[str, Any], dry_run: boo
 
 
 def labels(job: dict[str, Any]) -> set[str]:
-    """Every value of the size label in the Job and in its template."""
+    """Return every value of the size label in the Job and in its template."""
     places = (job["metadata"], job["spec"]["template"]["metadata"])
     return {place["labels"][SIZE_LABEL] for place in places if SIZE_LABEL in place.get("labels", {})}
 
 
 def of_both(job: dict[str, Any]) -> tuple[str | None, str | None]:
-    """The label of the Job and that of its template."""
+    """Return the label of the Job and that of its template."""
     places = (job["metadata"], job["spec"]["template"]["metadata"])
     own, template = (place.get("labels", {}).get(SIZE_LABEL) for place in places)
     return own, template

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +13,9 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import until
-from tests.support.work import create, task_job
+from tests.support.live_cluster import LiveCluster
+from tests.support.queues import queue
+from tests.support.work import namespace, task_job
 
 pytestmark = pytest.mark.long
 
@@ -33,49 +34,43 @@ class Completions:
     status: dict[str, Any]
 
 
-def latency(namespace: str, lead_time: str, first: float) -> dict[str, Any]:
+def latency(where: str, lead_time: str, first: float) -> dict[str, Any]:
     arrival = {"periodSeconds": PERIOD_SECONDS, "firstArrival": datetime.fromtimestamp(first, UTC).isoformat()}
     burst = {"resources": {"cpu": str(BURST_PODS), "memory": f"{BURST_PODS}Gi"}, "durationSeconds": BURST_SECONDS}
-    return {
-        "apiVersion": "fairburst.dev/v1alpha1",
-        "kind": "LatencyQueue",
-        "metadata": {"name": "queue", "namespace": namespace},
-        "spec": {"leadTime": lead_time, "burst": burst, "arrival": {"periodic": arrival}},
-    }
+    return queue("LatencyQueue", {"leadTime": lead_time, "burst": burst, "arrival": {"periodic": arrival}}, where)
 
 
-def completion(cluster: Cluster, namespace: str, name: str, arrival: float) -> float:
+def completion(cluster: LiveCluster, where: str, name: str, arrival: float) -> float:
     """Create the burst at its arrival and wait for its Job to be complete; seconds from arrival to completion."""
     time.sleep(max(0.0, arrival - time.time()))
-    create(cluster, task_job(namespace, name, BURST_PODS, BURST_PODS, run_seconds=f"{BURST_SECONDS}s", family=name))
+    cluster.create(task_job(where, name, BURST_PODS, BURST_PODS, run_seconds=f"{BURST_SECONDS}s", family=name))
 
     def ended() -> str | None:
-        return json.loads(cluster.kubectl("get", "job", name, "-n", namespace, "-o", "json")).get("status", {}).get("completionTime")
+        return cluster.get("job", name, where).get("status", {}).get("completionTime")
 
-    return datetime.fromisoformat(until(ended, 120.0, f"burst {namespace}/{name} to complete")).timestamp() - arrival
+    return datetime.fromisoformat(until(ended, 120.0, f"burst {where}/{name} to complete")).timestamp() - arrival
 
 
 @pytest.fixture(scope="module")
 def completions(fresh_cluster: Callable[..., Cluster]) -> dict[str, Completions]:
-    """Two queues with the same bursts half a period apart, one of them with lead time: first idle, then beside backlogged batch work."""
-    cluster = fresh_cluster(nodes=NODES, node_cpu=str(NODE_CPU), node_memory="64Gi")
+    """Two queues with the same bursts half a period apart, one with lead time: first on an idle cluster, then with a batch backlog."""
+    cluster = LiveCluster(fresh_cluster(nodes=NODES, node_cpu=str(NODE_CPU), node_memory="64Gi"))
     found: dict[str, Completions] = {}
-    with OperatorProcess(cluster, {}, "lead-time"):
+    with OperatorProcess(cluster.cluster, {}, "lead-time"):
         first = time.time() + BEFORE_SECONDS
         arrivals = {"plain": first, "ahead": first + PERIOD_SECONDS / 2}
-        for namespace in ("plain", "ahead", "batch"):
-            create(cluster, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-        batch = {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "metadata": {"name": "queue", "namespace": "batch"}}
-        create(cluster, latency("plain", "Off", arrivals["plain"]), latency("ahead", "Auto", arrivals["ahead"]), batch | {"spec": {}})
-        for namespace in ("plain", "ahead"):
-            cluster.kubectl("wait", "latq/queue", "-n", namespace, "--for=jsonpath={.status.class}=Hard", "--timeout=60s", timeout=70)
+        cluster.create(*map(namespace, ("plain", "ahead", "batch")))
+        cluster.create(latency("plain", "Off", arrivals["plain"]), latency("ahead", "Auto", arrivals["ahead"]))
+        cluster.create(queue("ThroughputQueue", {}, "batch"))
+        for where in ("plain", "ahead"):
+            cluster.wait_class(where, "Hard")
         idle = {name: completion(cluster, name, "idle", at) for name, at in arrivals.items()}
-        create(cluster, task_job("batch", "work", BATCH_PODS, 9999, run_seconds=BATCH_SECONDS, family="work"))
+        cluster.create(task_job("batch", "work", BATCH_PODS, 9999, run_seconds=BATCH_SECONDS, family="work"))
         # A whole period of nothing but batch work, in which its tasks' durations are learned.
         for name, at in arrivals.items():
             arrival = at + 2 * PERIOD_SECONDS
             time.sleep(max(0.0, arrival - 1.0 - time.time()))
-            status = json.loads(cluster.kubectl("get", "latq/queue", "-n", name, "-o", "json"))["status"]
+            status = cluster.status(name)
             found[name] = Completions(idle[name], completion(cluster, name, "full", arrival), status)
     return found
 

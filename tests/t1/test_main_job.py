@@ -1,4 +1,4 @@
-"""The main job on a real control plane: public traces through the running operator, and what users were promised of it.
+"""The main job on a real control plane: public traces through the running operator, and its promises to users.
 
 Batch work is TPC-H (stages as Jobs), bursts come as the requests of a public service did, both compressed in time.
 """
@@ -6,7 +6,6 @@ Batch work is TPC-H (stages as Jobs), bursts come as the requests of a public se
 from __future__ import annotations
 
 import asyncio
-import calendar
 import itertools
 import json
 import time
@@ -28,22 +27,24 @@ from e2e.workload.stages import GIB, DagJob, Stage, data_folder, reshaped, tpch_
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.names import QUOTA_NAME
 from fairburst.quantity import parse_quantity
+from tests.support.audit import at, writes_of
+from tests.support.queues import queue
 
 CAPACITY = Amounts(20 * 32.0, 20 * 64 * GIB)
 WEIGHTS = {"serving": 1, "batch-one": 1, "batch-two": 2}
 INTERARRIVAL, DURATION, BURST_CPU = 24, 22, 170  # d = 3,740 cpu-seconds of at most 640 x 24 / 4 = 3,840
 BURST_PODS, BURST_POD_CPU, BURST_POD_SECONDS = 80, 2.0, 5.0
-# About ten pods end a second: what two cores carry beside the rest.
+# About ten pods end a second, which two cores carry together with the rest.
 BATCH_CPU, SHORTEST_BATCH_SECONDS, LONGEST_BATCH_SECONDS = 8.0, 6.0, 9.0
 SECONDS = 58.0
 
 
-pytestmark = pytest.mark.measure  # deadlines on a busy machine would measure the machine
+pytestmark = pytest.mark.measure  # on a busy machine deadlines would measure the machine
 
 
 @dataclass(frozen=True)
 class Run:
-    """What the workload and the operator did."""
+    """The records of the workload and of the operator."""
 
     record: WorkloadRecord
     operator: OperatorProcess
@@ -54,22 +55,8 @@ class Run:
 
 def queue_manifests() -> str:
     burst = {"resources": {"cpu": str(BURST_CPU), "memory": f"{2 * BURST_CPU}Gi"}, "durationSeconds": DURATION}
-    latency = {
-        "apiVersion": "fairburst.dev/v1alpha1",
-        "kind": "LatencyQueue",
-        "metadata": {"name": "queue", "namespace": "serving"},
-        "spec": {"burst": burst, "arrival": {"sporadic": {"minInterarrivalSeconds": INTERARRIVAL}}},
-    }
-    batch = [
-        {
-            "apiVersion": "fairburst.dev/v1alpha1",
-            "kind": "ThroughputQueue",
-            "metadata": {"name": "queue", "namespace": namespace},
-            "spec": {"weight": weight},
-        }
-        for namespace, weight in WEIGHTS.items()
-        if namespace != "serving"
-    ]
+    latency = queue("LatencyQueue", {"burst": burst, "arrival": {"sporadic": {"minInterarrivalSeconds": INTERARRIVAL}}}, "serving")
+    batch = [queue("ThroughputQueue", {"weight": weight}, where) for where, weight in WEIGHTS.items() if where != "serving"]
     return yaml.safe_dump_all([latency, *batch])
 
 
@@ -120,7 +107,7 @@ async def drive(cluster: Cluster) -> WorkloadRecord:
 
 
 def rounds_of(log: Path) -> list[dict[str, str]]:
-    """The fields of every round the operator logged."""
+    """Return the fields of every logged round."""
     lines = [line.split(" round ", 1)[1] for line in log.read_text().splitlines() if "fairburst.kube.loop round " in line]
     return [dict(part.split("=", 1) for part in line.split()) for line in lines]
 
@@ -158,7 +145,7 @@ def test_the_sum_of_allocations_never_exceeds_capacity(run: Run) -> None:
 
 def test_the_sum_of_quotas_exceeds_capacity_only_by_unopened_bursts_floors_and_slack(run: Run) -> None:
     every = json.loads(run.cluster.kubectl("get", "resourcequota", "-A", "-o", "json"))["items"]
-    quotas = [quota for quota in every if quota["metadata"]["name"] == QUOTA_NAME]  # those of small and large jobs only divide them
+    quotas = [quota for quota in every if quota["metadata"]["name"] == QUOTA_NAME]  # the quotas of small and large jobs only divide them
     assert len(quotas) == len(WEIGHTS)
     total = sum(parse_quantity(quota["status"]["hard"]["requests.cpu"]) for quota in quotas)
     slack_of_a_queue = 8 + 8 + 40  # its floor, one pod more, and charges that were not released yet
@@ -166,34 +153,23 @@ def test_the_sum_of_quotas_exceeds_capacity_only_by_unopened_bursts_floors_and_s
 
 
 def test_a_settled_cluster_gets_no_writes(run: Run) -> None:
-    """Last in this module: it waits until everything has come to rest, then counts the operator's writes in the audit log."""
-    settled = wait_until_quiet(run.cluster.audit_log, quiet_seconds=16.0, deadline_seconds=90.0)
+    """This test must be the last: it waits until the operator has nothing to write, and then looks for its writes in the audit log."""
+    settled = wait_until_quiet(run.cluster, quiet_seconds=16.0, deadline_seconds=90.0)
     time.sleep(max(0.0, settled + 30.0 - time.time()))
-    assert writes_since(run.cluster.audit_log, settled) == []
+    assert writes_since(run.cluster, settled) == []
 
 
-def wait_until_quiet(audit_log: Path | None, *, quiet_seconds: float, deadline_seconds: float) -> float:
-    """The time since when the operator has written nothing, once that is long enough ago."""
+def wait_until_quiet(cluster: Cluster, *, quiet_seconds: float, deadline_seconds: float) -> float:
+    """Wait until the operator has written nothing for so long. Return the time of its last write."""
     deadline = time.monotonic() + deadline_seconds
     while time.monotonic() < deadline:
-        newest = max((at for at, _ in writes(audit_log)), default=0.0)
+        newest = max((at(one, "requestReceivedTimestamp") for one in writes_of(cluster, "fairburst")), default=0.0)
         if time.time() - newest >= quiet_seconds:
             return newest + 0.001
         time.sleep(0.5)
-    raise AssertionError(f"the operator still writes after {deadline_seconds:g} s: {writes(audit_log)[-10:]}")
+    raise AssertionError(f"the operator still writes after {deadline_seconds:g} s: {writes_since(cluster, 0.0)[-10:]}")
 
 
-def writes_since(audit_log: Path | None, start: float) -> list[str]:
-    return [what for at, what in writes(audit_log) if at > start]
-
-
-def writes(audit_log: Path | None) -> list[tuple[float, str]]:
-    """(time, what) of each write by the operator's user."""
-    assert audit_log is not None
-    found = []
-    for line in audit_log.read_text().splitlines():
-        entry = json.loads(line)
-        if entry["user"]["username"] == "fairburst" and entry["verb"] in {"create", "update", "patch", "delete"}:
-            at = time.strptime(entry["requestReceivedTimestamp"][:19], "%Y-%m-%dT%H:%M:%S")
-            found.append((float(calendar.timegm(at)), f"{entry['verb']} {entry['requestURI']}"))
-    return found
+def writes_since(cluster: Cluster, start: float) -> list[str]:
+    written = [one for one in writes_of(cluster, "fairburst") if at(one, "requestReceivedTimestamp") > start]
+    return [f"{one['verb']} {one['requestURI']}" for one in written]

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.long
 
 MODES = ("Quota", "Gate", "Suspend")
 CAPACITY = Amounts(20 * 32.0, 20 * 64 * GIB)
-FILLING = 80  # tasks of BoPF 5.2.5 that fill the cluster: 8 start and end a second, which two cores carry beside others' work
+FILLING = 80  # tasks of BoPF 5.2.5 that fill the cluster: 8 start and end a second, which two shared cores carry
 TASK = CAPACITY.times(1 / FILLING)
 TASK_SECONDS, WARM_UP_SECONDS, LEAD_SECONDS = 10.0, 20.0, 5.0
 TOLERANCE = 0.05  # of the cluster
@@ -38,7 +38,7 @@ TOLERANCE = 0.05  # of the cluster
 
 @dataclasses.dataclass
 class Workload:
-    """What is declared and what is fed. `objects` by mode and start, seconds since the epoch."""
+    """The declared queues and the work that is submitted. `objects` by mode and start, seconds since the epoch."""
 
     seconds: float
     names: list[str]
@@ -73,7 +73,7 @@ def multi() -> Workload:
             for name, (first, period) in first_and_period.items()
         ]
         batch = iter(lambda: DagJob("batch", (_stage("work", 6),)), None)
-        # Always as many that wait as can run: who starts work only when something has ended would measure how soon work is made.
+        # As many tasks wait as can run. Work that is created only when other work ends would measure the speed of its creation.
         return latency, [ThroughputPlan("tq-0", batch, active_jobs=FILLING, backlog_tasks=2 * FILLING)]
 
     return Workload(seconds, ["tq-0", *first_and_period], objects, fed)
@@ -89,7 +89,7 @@ def _queue(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 @dataclasses.dataclass
 class Outcome:
-    """What a mode led to. `met`: bursts whose work was done by their deadline, of how many."""
+    """The result of a mode. `met`: bursts whose work was done by their deadline, of how many."""
 
     classes: dict[str, str]
     shares: dict[str, float]
@@ -117,7 +117,7 @@ async def _fed(cluster: Cluster, work: Workload, start: float, classes: dict[str
 
 @pytest.fixture(scope="module", params=[pytest.param(multi(), id="BoPF 5.2.5"), pytest.param(demo(), id="demo")])
 def outcomes(request: pytest.FixtureRequest, fresh_cluster: Callable[..., Cluster]) -> dict[str, Outcome]:
-    """By mode, each on a control plane of its own."""
+    """Return the outcome of each mode, each on a new control plane."""
     found: dict[str, Outcome] = {}
     for mode in MODES:
         cluster = fresh_cluster(node_cpu="32", node_memory="64Gi")
@@ -129,7 +129,7 @@ def outcomes(request: pytest.FixtureRequest, fresh_cluster: Callable[..., Cluste
 
 
 def shares_of(one: Outcome, *, promised: bool) -> dict[str, float]:
-    """Shares of the queues with a guaranteed burst, or of the others."""
+    """Return the shares of the queues with a guaranteed burst, or of the others."""
     return {name: share for name, share in one.shares.items() if (one.classes[name] in {"Hard", "Soft"}) is promised}
 
 

@@ -1,11 +1,10 @@
-"""The operator is killed while one burst is armed, one open, one over and batch work shrunk: what still works, what waits, what recovers.
+"""The operator is killed while one burst is armed, one open, one over and batch work shrunk. Some things still work, some wait.
 
 Rows of the table "operator absent" in docs/queues.md: one cluster, one kill. Gated pods are in test_gate.py, held Jobs in test_suspend.py.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,70 +12,40 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-import yaml
 
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
-from fairburst.kube.names import QUOTA_NAME
-from fairburst.quantity import parse_quantity
+from tests.support import work
+from tests.support.live_cluster import LiveCluster
+from tests.support.objects import latency_spec
+from tests.support.queues import queue
+from tests.support.work import namespace, pod_spec
 
 pytestmark = pytest.mark.long  # a minute and a half, most of it absence
 
 JsonObject = dict[str, Any]
 CPUS = 4 * 16
-BURST, PART, ON_SECONDS = 20, 14, 20  # pods of one cpu: also a part is more than a fair share, or no window would have to open for it
+BURST, PART, ON_SECONDS = 20, 14, 20  # pods of one cpu: a part, too, is more than a fair share, or it would open no window
 BATCH_WEIGHT, BATCH_SECONDS = 5, 30
 NEXT_SECONDS = 75  # after which the queue whose burst is over may have its next one
 INTERARRIVAL = {"armed": 600, "opened": 600, "over": NEXT_SECONDS}
 
 
 def job(where: str, name: str, pods: int, seconds: int = 600, completions: int | None = None) -> JsonObject:
-    container = {"name": "work", "image": "work", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
-    spec = {"restartPolicy": "Never", "containers": [container], "terminationGracePeriodSeconds": 0}
-    template = {"metadata": {"annotations": {"run-seconds": f"{seconds}s"}}, "spec": spec}
-    body = {"parallelism": pods, "completions": completions or pods, "template": template}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": where}, "spec": body}
+    return work.job(where, name, pods, pod_spec(memory="1Gi"), seconds=seconds, completions=completions)
 
 
-def queue(kind: str, where: str, spec: JsonObject) -> JsonObject:
-    metadata = {"name": "queue", "namespace": where}
-    return {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
-
-
-def bursty(where: str) -> JsonObject:
-    burst = {"resources": {"cpu": str(BURST), "memory": f"{BURST}Gi"}, "durationSeconds": ON_SECONDS}
-    return queue("LatencyQueue", where, {"burst": burst, "arrival": {"sporadic": {"minInterarrivalSeconds": INTERARRIVAL[where]}}})
-
-
-@dataclass
-class Site:
-    """A cluster and what is asked of it."""
-
-    cluster: Cluster
-
-    def create(self, *objects: JsonObject) -> None:
-        self.cluster.kubectl("create", "-f", "-", input=yaml.safe_dump_all(objects), timeout=60)
+class QueuesWithoutOperator(LiveCluster):
+    """The cluster whose operator is away."""
 
     def pods(self, where: str) -> list[JsonObject]:
-        items: list[JsonObject] = json.loads(self.cluster.kubectl("get", "pods", "-n", where, "-o", "json"))["items"]
-        return [item for item in items if item["status"]["phase"] in {"Pending", "Running"}]
-
-    def running(self, where: str, job_name: str) -> list[str]:
-        return [
-            pod["metadata"]["name"]
-            for pod in self.pods(where)
-            if pod["status"]["phase"] == "Running" and pod["metadata"]["labels"]["job-name"] == job_name
-        ]
+        """Return the pods that have not ended."""
+        return [one for one in self.items("pods", where) if one["status"]["phase"] in {"Pending", "Running"}]
 
     def window(self, where: str) -> JsonObject:
-        status = json.loads(self.cluster.kubectl("get", "latq", "queue", "-n", where, "-o", "json")).get("status") or {}
+        status = self.status(where)
         return {**status.get("window", {}), "class": status.get("class")}
-
-    def quota(self, where: str) -> float:
-        """What admission permits, cpu; 0 where there is no quota yet."""
-        found = self.cluster.kubectl("get", "resourcequota", QUOTA_NAME, "-n", where, "-o", "json", "--ignore-not-found")
-        return parse_quantity(json.loads(found)["status"]["hard"]["requests.cpu"]) if found else 0.0
 
 
 def passed(time_text: str) -> bool:
@@ -89,9 +58,9 @@ def not_before(time_text: str, wall: float) -> bool:
 
 @dataclass
 class Absence:
-    """What was there when the operator was killed, and at the end of its absence."""
+    """The state when the operator was killed, and at the end of its absence."""
 
-    site: Site
+    site: QueuesWithoutOperator
     operator: OperatorProcess
     quotas: dict[str, float]
     quotas_after: dict[str, float]
@@ -104,7 +73,7 @@ class Absence:
 def absence(fresh_cluster: Callable[..., Cluster]) -> Iterator[Absence]:
     """Killed with a burst armed, one open and one over, and batch work in a full cluster; away until the open one's deadline has passed
     and the third may have its next."""
-    site = Site(fresh_cluster(nodes=4, node_cpu="16", node_memory="64Gi"))
+    site = QueuesWithoutOperator(fresh_cluster(nodes=4, node_cpu="16", node_memory="64Gi"))
     config = {"enforcement": {"floors": {"cpu": "1", "memory": "1Gi"}}}
     with OperatorProcess(site.cluster, config, "absent") as operator:
         prepare(site)
@@ -112,36 +81,33 @@ def absence(fresh_cluster: Callable[..., Cluster]) -> Iterator[Absence]:
         operator.kill()
         killed = time.time()
         names = (*INTERARRIVAL, "batch")
-        quotas = {where: site.quota(where) for where in names}
+        quotas = {where: site.enforced_cpu(where) for where in names}
         site.create(job("armed", "burst", BURST), job("opened", "more", BURST - PART), job("over", "next", BURST))
-        until(lambda: len(site.running("armed", "burst")) == BURST, PATIENCE_SECONDS, "the armed queue's burst to run")
+        until(lambda: len(site.running("armed")) == BURST, PATIENCE_SECONDS, "the armed queue's burst to run")
         until(lambda: len(site.pods("opened")) == BURST, PATIENCE_SECONDS, "the rest of the open burst to be admitted")
         until(lambda: passed(opened) and passed(over), PATIENCE_SECONDS, "the absence to be long enough")
         until(lambda: time.time() > killed + BATCH_SECONDS, PATIENCE_SECONDS, "most batch pods of before to end")
         until(lambda: len(site.pods("batch")) <= quotas["batch"], PATIENCE_SECONDS, "those to end that batch has above its level")
         pods = {where: site.pods(where) for where in names}
-        yield Absence(site, operator, quotas, {where: site.quota(where) for where in names}, pods, site.window("opened"), killed)
+        yield Absence(site, operator, quotas, {where: site.enforced_cpu(where) for where in names}, pods, site.window("opened"), killed)
 
 
-def prepare(site: Site) -> None:
+def prepare(site: QueuesWithoutOperator) -> None:
     for where in (*INTERARRIVAL, "batch"):
-        site.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": where}})
-        site.create(bursty(where) if where in INTERARRIVAL else queue("ThroughputQueue", where, {"weight": BATCH_WEIGHT}))
+        site.create(namespace(where))
+    site.create(*(queue("LatencyQueue", latency_spec(str(BURST), ON_SECONDS, between), where) for where, between in INTERARRIVAL.items()))
+    site.create(queue("ThroughputQueue", {"weight": BATCH_WEIGHT}, "batch"))
     for where in INTERARRIVAL:
-        until(lambda where=where: site.window(where)["class"] == "Hard", PATIENCE_SECONDS, f"a class for {where}")  # type: ignore[misc]
-        until(lambda where=where: site.quota(where) >= BURST, PATIENCE_SECONDS, f"{where} to be armed")  # type: ignore[misc]
+        site.wait_class(where, "Hard")
+        until(lambda where=where: site.enforced_cpu(where) >= BURST, PATIENCE_SECONDS, f"{where} to be armed")  # type: ignore[misc]
     site.create(job("batch", "work", 2 * CPUS, BATCH_SECONDS, completions=10_000))
-    until(
-        lambda: len(site.running("batch", "work")) >= CPUS - 4,
-        PATIENCE_SECONDS,
-        "batch to fill the cluster",
-    )
+    until(lambda: len(site.running("batch")) >= CPUS - 4, PATIENCE_SECONDS, "batch to fill the cluster")
     site.create(job("over", "first", BURST, seconds=1))
     until(lambda: site.window("over").get("state") == "Open", PATIENCE_SECONDS, "the first burst's window to open")
     until(lambda: site.window("over").get("state") == "Closed", PATIENCE_SECONDS, "the first burst to be over")
     site.create(job("opened", "burst", PART))
     until(lambda: site.window("opened").get("state") == "Open", PATIENCE_SECONDS, "the second burst's window to open")
-    until(lambda: site.quota("batch") < CPUS - 2, PATIENCE_SECONDS, "batch to be shrunk for it")
+    until(lambda: site.enforced_cpu("batch") < CPUS - 2, PATIENCE_SECONDS, "batch to be shrunk for it")
 
 
 def test_armed_its_burst_is_admitted_in_full_at_its_priority_and_runs_where_batch_ends(absence: Absence) -> None:
@@ -170,12 +136,12 @@ def test_shrunk_ended_pods_are_replaced_up_to_the_level_and_levels_do_not_move(a
 
 
 def test_back_windows_close_the_next_burst_is_admitted_and_batch_gets_what_is_left(absence: Absence) -> None:
-    """Last in this module: the operator comes back."""
+    """This test must be the last: the operator comes back."""
     site = absence.site
     absence.operator.start()
     until(lambda: site.window("opened")["state"] != "Open", PATIENCE_SECONDS, "the window whose deadline has passed to close")
     until(lambda: len(site.pods("over")) == BURST, PATIENCE_SECONDS, "the next burst to be admitted in full")
     assert site.window("armed")["state"] == "Open"
-    site.cluster.kubectl("delete", "job", "--all", "-n", "armed", "--cascade=foreground", timeout=60)
-    site.cluster.kubectl("delete", "job", "--all", "-n", "opened", "--cascade=foreground", timeout=60)
-    until(lambda: site.quota("batch") > absence.quotas["batch"], PATIENCE_SECONDS, "batch to get back what the bursts have left")
+    site.delete_jobs("armed")
+    site.delete_jobs("opened")
+    until(lambda: site.enforced_cpu("batch") > absence.quotas["batch"], PATIENCE_SECONDS, "batch to get back what the bursts have left")

@@ -1,4 +1,4 @@
-"""Elastic Jobs on a real control plane: sized, left alone, given back; and with speed-ups that are known, faster on average than by DRF.
+"""Elastic Jobs on a real control plane: sized, left alone, given back; and with known speed-ups, faster on average than by DRF.
 
 Run times follow known curves: see e2e/workload/speed_up.py.
 """
@@ -24,7 +24,9 @@ from fairburst.curves.observations import from_values
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.queues.job_annotations import GIVEN, ORIGINAL, Declaration, declaration_annotations
 from fairburst.policy.paf.curves import PointsCurve, progress_rates
-from tests.support.work import create, task_job
+from tests.support.live_cluster import LiveCluster
+from tests.support.queues import queue
+from tests.support.work import namespace, task_job
 
 SLOTS = 24
 
@@ -44,98 +46,83 @@ def points(progress: Callable[[int], float]) -> PointsCurve:
     return PointsCurve(tuple(map(float, slots)), tuple(map(progress, slots)))
 
 
-def throughput_queue(namespace: str, **spec: Any) -> dict[str, Any]:
-    metadata = {"name": "queue", "namespace": namespace}
-    return {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "metadata": metadata, "spec": spec}
+def parallelism(cluster: LiveCluster, where: str) -> dict[str, int]:
+    return {item["metadata"]["name"]: item["spec"]["parallelism"] for item in cluster.items("jobs", where)}
 
 
-def get(cluster: Cluster, kind: str, namespace: str, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(cluster.kubectl("get", kind, name, "-n", namespace, "-o", "json"))
-    return found
-
-
-def parallelism(cluster: Cluster, namespace: str) -> dict[str, int]:
-    items = json.loads(cluster.kubectl("get", "jobs", "-n", namespace, "-o", "json"))["items"]
-    return {item["metadata"]["name"]: item["spec"]["parallelism"] for item in items}
-
-
-def told(cluster: Cluster, namespace: str, name: str) -> list[tuple[str, str]]:
+def told(cluster: LiveCluster, where: str, name: str) -> list[tuple[str, str]]:
     """(reason, message) of our events on a Job."""
-    items = json.loads(cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))["items"]
-    ours = [item for item in items if item.get("reportingComponent") == "fairburst.dev/operator"]
+    ours = [item for item in cluster.items("events", where) if item.get("reportingComponent") == "fairburst.dev/operator"]
     return [(item["reason"], item["message"]) for item in ours if item["involvedObject"]["name"] == name]
-
-
-def condition(cluster: Cluster, namespace: str, type_: str) -> tuple[str, str]:
-    status = get(cluster, "thrq", namespace, "queue").get("status") or {}
-    return next(((one["status"], one["reason"]) for one in status.get("conditions", []) if one["type"] == type_), ("", ""))
 
 
 @pytest.mark.slow
 def test_jobs_are_sized_left_alone_where_others_size_them_and_given_back(fresh_cluster: Callable[..., Cluster]) -> None:
-    cluster = fresh_cluster(nodes=3, node_cpu="8", node_memory="16Gi")
-    with OperatorProcess(cluster, {"elasticity": {"fairnessPercent": 90}}, "paf"):
-        cluster.kubectl("create", "namespace", "batch")
-        create(cluster, throughput_queue("batch", elasticity={}))
+    cluster = LiveCluster(fresh_cluster(nodes=3, node_cpu="8", node_memory="16Gi"))
+    with OperatorProcess(cluster.cluster, {"elasticity": {"fairnessPercent": 90}}, "paf"):
+        cluster.create(namespace("batch"), queue("ThroughputQueue", {"elasticity": {}}, "batch"))
         declared = {name: Declaration(points(curve)) for name, curve in (("flat", flat), ("steep", steep))}
-        create(
-            cluster, *(task_job("batch", name, SLOTS, 999, annotations=declaration_annotations(each)) for name, each in declared.items())
-        )
+        cluster.create(*(task_job("batch", name, SLOTS, 999, annotations=declaration_annotations(each)) for name, each in declared.items()))
         until(lambda: parallelism(cluster, "batch").get("steep", SLOTS) < SLOTS, PATIENCE_SECONDS, "the Jobs to be sized")
         first = until(lambda: sized(cluster), PATIENCE_SECONDS, "both sizes to be written")
         assert first["flat"] + first["steep"] == SLOTS
         assert flat(first["flat"]) >= 0.9 * flat(SLOTS // 2)
         assert first["flat"] <= 4
-        annotations = get(cluster, "job", "batch", "flat")["metadata"]["annotations"]
+        annotations = cluster.get("job", "flat", "batch")["metadata"]["annotations"]
         assert (annotations[ORIGINAL], annotations[GIVEN]) == (str(SLOTS), str(first["flat"]))
         until(lambda: "ParallelismChanged" in dict(told(cluster, "batch", "flat")), PATIENCE_SECONDS, "the Job to be told")
         until(lambda: shown(cluster, "batch") == first, PATIENCE_SECONDS, "the status to show what is given")
-        assert condition(cluster, "batch", "Elastic") == ("True", "Divided")
+        assert elastic(cluster) == ("True", "Divided")
         bad_and_foreign(cluster)
         given_back(cluster)
 
 
-def shown(cluster: Cluster, namespace: str) -> dict[str, int]:
+def elastic(cluster: LiveCluster) -> tuple[str, str]:
+    """(status, reason) of the queue's condition Elastic."""
+    found = cluster.condition("batch", "Elastic")
+    return found.get("status", ""), found.get("reason", "")
+
+
+def shown(cluster: LiveCluster, where: str) -> dict[str, int]:
     """Slots given to the Jobs that the queue's status names."""
-    status = get(cluster, "thrq", namespace, "queue").get("status") or {}
-    return {one["name"]: one["given"] for one in status.get("elasticity", {}).get("mostAffected", [])}
+    return {one["name"]: one["given"] for one in cluster.status(where).get("elasticity", {}).get("mostAffected", [])}
 
 
-def sized(cluster: Cluster) -> dict[str, int] | None:
+def sized(cluster: LiveCluster) -> dict[str, int] | None:
     found = parallelism(cluster, "batch")
     return found if all(size < SLOTS for size in found.values()) else None
 
 
-def bad_and_foreign(cluster: Cluster) -> None:
-    """A bad curve is told on the Job and the queue; a Job that is declared by somebody else is left alone."""
+def bad_and_foreign(cluster: LiveCluster) -> None:
+    """The Job and the queue name a bad curve. A Job that another manager declares is left alone."""
     bad = task_job("batch", "bad", 2, 999, annotations=declaration_annotations(Declaration()))
     bad["metadata"]["annotations"] = {"fairburst.dev/progress-curve": '{"points": [[1, 1]]}'}
-    create(cluster, bad)
+    cluster.create(bad)
     gitops = yaml.safe_dump(task_job("batch", "gitops", 5, 999, annotations=declaration_annotations(Declaration(points(flat)))))
-    cluster.kubectl("apply", "--server-side", "--field-manager=gitops", "-f", "-", input=gitops)
-    until(lambda: condition(cluster, "batch", "Elastic") == ("False", "MalformedAnnotation"), PATIENCE_SECONDS, "the queue to say so")
+    cluster.cluster.kubectl("apply", "--server-side", "--field-manager=gitops", "-f", "-", input=gitops)
+    until(lambda: elastic(cluster) == ("False", "MalformedAnnotation"), PATIENCE_SECONDS, "the queue to say so")
     malformed = until(lambda: dict(told(cluster, "batch", "bad")).get("MalformedAnnotation"), PATIENCE_SECONDS, "the Job to be told")
     assert "at least two points" in malformed
     message = until(lambda: dict(told(cluster, "batch", "gitops")).get("ForeignManager"), PATIENCE_SECONDS, "the Job to be told")
     assert "gitops" in message
-    cluster.kubectl("delete", "job", "bad", "-n", "batch")
+    cluster.admin("delete", "job", "bad", "-n", "batch")
     assert parallelism(cluster, "batch")["gitops"] == 5
 
 
-def given_back(cluster: Cluster) -> None:
-    """Deleting the queue gives every Job what its owner asked for, and takes our notes off."""
-    cluster.kubectl("delete", "thrq", "queue", "-n", "batch")
+def given_back(cluster: LiveCluster) -> None:
+    """Deleting the queue gives every Job what its owner asked for, and removes our annotations."""
+    cluster.admin("delete", "thrq", "queue", "-n", "batch")
     until(
         lambda: {parallelism(cluster, "batch")[name] for name in ("flat", "steep")} == {SLOTS}, PATIENCE_SECONDS, "sizes to be given back"
     )
     for name in ("flat", "steep"):
-        assert ORIGINAL not in get(cluster, "job", "batch", name)["metadata"]["annotations"]
+        assert ORIGINAL not in cluster.get("job", name, "batch")["metadata"]["annotations"]
 
 
 WEIGHTS = {"flat-a": 2, "flat-b": 2, "steep": 1}
 CURVES = {"flat-a": flat, "flat-b": flat, "steep": steep}
 FAIR = {"flat-a": 10, "flat-b": 9, "steep": 5}  # of 24 slots by weight, in whole ones
-# Pods take a minute or more, so that the second or two in which an ended one is not yet replaced is little of it.
+# Pods take a minute or more, so that the second or two before an ended pod is replaced hardly counts.
 TASKS_PER_SECOND = 0.05
 COMPLETIONS = 500
 FAIRNESS_PERCENT = 90
@@ -147,16 +134,15 @@ SETTLE_SECONDS = 25.0
 @pytest.mark.timeout(900)
 async def test_jobs_get_on_faster_on_average_than_by_drf_alone_and_nobody_falls_below_alpha(fresh_cluster: Callable[..., Cluster]) -> None:
     """Three queues of weights 2, 2 and 1, one elastic Job each, that exchange slots: fair shares first, then PAF, in one run."""
-    cluster = fresh_cluster(nodes=3, node_cpu="8", node_memory="16Gi")
+    cluster = LiveCluster(fresh_cluster(nodes=3, node_cpu="8", node_memory="16Gi"))
     settings = {"elasticity": {"fairnessPercent": FAIRNESS_PERCENT, "changeIntervalSeconds": 10}}
-    with OperatorProcess(cluster, settings, "paf-average"):
+    with OperatorProcess(cluster.cluster, settings, "paf-average"):
         for name, weight in WEIGHTS.items():
-            cluster.kubectl("create", "namespace", name)
-            # Nothing is evicted: without the limits whose Job comes first would hold all slots for minutes, and DRF look worse than it is.
-            create(cluster, throughput_queue(name, weight=weight, limits={"cpu": str(FAIR[name])}))
+            # Nothing is evicted: without the limits the first Job would hold all slots for minutes, and DRF would look worse than it is.
+            cluster.create(namespace(name), queue("ThroughputQueue", {"weight": weight, "limits": {"cpu": str(FAIR[name])}}, name))
             declared = Declaration(points(CURVES[name]), alone_seconds=COMPLETIONS / TASKS_PER_SECOND)
-            create(cluster, task_job(name, "work-" + name, SLOTS, COMPLETIONS, annotations=declaration_annotations(declared)))
-        async with await ApiClient.connect(str(cluster.kubeconfig)) as client:
+            cluster.create(task_job(name, "work-" + name, SLOTS, COMPLETIONS, annotations=declaration_annotations(declared)))
+        async with await ApiClient.connect(str(cluster.cluster.kubeconfig)) as client:
             played = [PlayedJob(name, "work-" + name, CURVES[name], TASKS_PER_SECOND) for name in WEIGHTS]
             playing = asyncio.create_task(SpeedUpPlayer(client, played).run())
             try:
@@ -169,7 +155,7 @@ async def test_jobs_get_on_faster_on_average_than_by_drf_alone_and_nobody_falls_
                 playing.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await playing
-        statuses = {name: get(cluster, "thrq", name, "queue")["status"]["elasticity"]["mostAffected"][0] for name in WEIGHTS}
+        statuses = {name: cluster.status(name)["elasticity"]["mostAffected"][0] for name in WEIGHTS}
     fair_slots = {name: statuses[name]["fair"] for name in WEIGHTS}
     by_drf = {name: max(fair[f"work-{name}"], CURVES[name](fair_slots[name])) for name in WEIGHTS}  # whichever is harder to beat
     by_paf = {name: given[f"work-{name}"] for name in WEIGHTS}
@@ -182,13 +168,13 @@ async def test_jobs_get_on_faster_on_average_than_by_drf_alone_and_nobody_falls_
         assert statuses[name]["predictedMilli"] / 1000 == pytest.approx(by_paf[name], rel=0.1), "what was foretold"
 
 
-def change_queues(cluster: Cluster, spec: dict[str, Any]) -> None:
+def change_queues(cluster: LiveCluster, spec: dict[str, Any]) -> None:
     for name in WEIGHTS:
-        cluster.kubectl("patch", "thrq", "queue", "-n", name, "--type=merge", "-p", json.dumps({"spec": spec}))
+        cluster.patch("thrq", "queue", name, {"spec": spec})
 
 
 async def measured(played: list[PlayedJob], playing: asyncio.Task[None]) -> dict[str, float]:
-    """Progress rate of each Job over a minute, once sizes have settled."""
+    """Return the progress rate of each Job over a minute, once sizes have settled."""
     await settle(SETTLE_SECONDS, playing)
     before, began = dict(work_done(played)), time.monotonic()
     await settle(MEASURED_SECONDS, playing)
@@ -215,18 +201,17 @@ FAMILIES: dict[str, Callable[[int], float]] = {
 def test_curves_learned_from_five_runs_each_are_within_a_tenth_of_the_true_ones_and_survive_a_restart(
     fresh_cluster: Callable[..., Cluster],
 ) -> None:
-    cluster = fresh_cluster(nodes=6, node_cpu="16", node_memory="32Gi")
-    with OperatorProcess(cluster, {"elasticity": {"fairnessPercent": 90, "changeIntervalSeconds": 10}}, "paf-learning") as operator:
-        cluster.kubectl("create", "namespace", "batch")
+    cluster = LiveCluster(fresh_cluster(nodes=6, node_cpu="16", node_memory="32Gi"))
+    with OperatorProcess(cluster.cluster, {"elasticity": {"fairnessPercent": 90, "changeIntervalSeconds": 10}}, "paf-learning") as operator:
         # Learning needs no enforcement. With it, the pods of a first Job come as its queue's level grows: no run of one size.
-        create(cluster, throughput_queue("batch", elasticity={}, enforcement="Observe"))
-        until(lambda: condition(cluster, "batch", "Elastic")[0] == "True", PATIENCE_SECONDS, "the queue to be elastic")
+        cluster.create(namespace("batch"), queue("ThroughputQueue", {"elasticity": {}, "enforcement": "Observe"}, "batch"))
+        until(lambda: elastic(cluster)[0] == "True", PATIENCE_SECONDS, "the queue to be elastic")
         for slots in reversed(SIZES):
             runs = [
                 task_job("batch", f"{family}-{slots}", slots, slots, run_seconds=f"{seconds(slots):.3f}s", family=family)
                 for family, seconds in FAMILIES.items()
             ]
-            create(cluster, *runs)
+            cluster.create(*runs)
             until(lambda slots=slots: started(cluster, slots), PATIENCE_SECONDS, f"runs of {slots} to start")
         saved = until(lambda: learned(cluster), 300.0, "five runs of each family to be saved")
         for family, seconds in FAMILIES.items():
@@ -242,12 +227,11 @@ def test_curves_learned_from_five_runs_each_are_within_a_tenth_of_the_true_ones_
         restarted(cluster)
 
 
-def started(cluster: Cluster, slots: int) -> bool:
-    """Whether the runs of this size have all their pods."""
-    items = json.loads(cluster.kubectl("get", "jobs", "-n", "batch", "-o", "json"))["items"]
+def started(cluster: LiveCluster, slots: int) -> bool:
+    """Return whether the runs of this size have all their pods."""
     return all(
         (item["status"].get("ready") or 0) + (item["status"].get("succeeded") or 0) == slots
-        for item in items
+        for item in cluster.items("jobs", "batch")
         if item["spec"]["parallelism"] == slots
     )
 
@@ -256,23 +240,19 @@ def progress_of(found: Fit, slots: int) -> float:
     return float(progress_rates(found.curve, slots)[slots])
 
 
-def learned(cluster: Cluster) -> Any:
-    """The saved runs, once there are five sizes of every family."""
-    items = json.loads(cluster.kubectl("get", "configmaps", "-n", "fairburst-system", "-o", "json"))["items"]
-    for item in items:
-        if item["metadata"]["name"] == "fairburst-job-runs-default":
-            saved = from_values(json.loads(item["data"]["job-runs.json"])["families"])
-            if all({run.parallelism for run in saved.of(f"batch/{family}")} == set(SIZES) for family in FAMILIES):
-                return saved
-    return None
+def learned(cluster: LiveCluster) -> Any:
+    """Return the saved runs, once there are five sizes of every family."""
+    found = cluster.get("configmap", "fairburst-job-runs-default", "fairburst-system")
+    saved = from_values(json.loads(found["data"]["job-runs.json"])["families"]) if found else None
+    complete = saved and all({run.parallelism for run in saved.of(f"batch/{family}")} == set(SIZES) for family in FAMILIES)
+    return saved if complete else None
 
 
-def restarted(cluster: Cluster) -> None:
+def restarted(cluster: LiveCluster) -> None:
     """Jobs of learned families, which declare nothing themselves, are sized by what was learned before the restart."""
-    cluster.kubectl("delete", "jobs", "--all", "-n", "batch")
-    enforced = {"spec": {"enforcement": "Quota", "limits": {"cpu": "20"}}}
-    cluster.kubectl("patch", "thrq", "queue", "-n", "batch", "--type=merge", "-p", json.dumps(enforced))
-    create(cluster, *(task_job("batch", f"big-{family}", 16, 999, family=family) for family in ("saturating", "amdahl")))
+    cluster.admin("delete", "jobs", "--all", "-n", "batch")
+    cluster.patch("thrq", "queue", "batch", {"spec": {"enforcement": "Quota", "limits": {"cpu": "20"}}})
+    cluster.create(*(task_job("batch", f"big-{family}", 16, 999, family=family) for family in ("saturating", "amdahl")))
     until(
         lambda: parallelism(cluster, "batch")["big-saturating"] < 10 < parallelism(cluster, "batch")["big-amdahl"],
         PATIENCE_SECONDS,

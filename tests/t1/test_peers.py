@@ -1,4 +1,4 @@
-"""A burst into a full cluster under fairburst and under kube-scheduler alone: our own ratios, at a size for two cores."""
+"""A burst into a full cluster under fairburst and under kube-scheduler alone: ratios of the two, at a size for two cores."""
 
 from __future__ import annotations
 

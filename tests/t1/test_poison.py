@@ -16,38 +16,25 @@ import pytest
 
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
-from tests.support.attacks import API, Arena, Tenant, job, pod
+from tests.support.attacks import Arena, job, pod
+from tests.support.queues import queue
 
 SERVED_SECONDS = 2.0
-PATIENCE_SECONDS = 30.0
+QUOTA_SECONDS = 30.0
 JsonObject = dict[str, Any]
 
 
-class Site(Arena):
-    """An arena that measures how long a new queue waits for its quota."""
+class TimedArena(Arena):
+    """An arena that knows how long a new queue waits for its quota while nothing is wrong."""
 
     def __init__(self, cluster: Cluster, operator: OperatorProcess) -> None:
         super().__init__(cluster, operator)
         self.pid = operator.pid
-        self.usual = statistics.median(self.seconds_to_serve() for _ in range(3))
-
-    def put_queue(self, tenant: Tenant, kind: str, spec: JsonObject) -> None:
-        metadata = {"name": "queue", "namespace": tenant.name}
-        self.admin("create", "-f", "-", body={"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec})
-
-    def seconds_to_serve(self) -> float:
-        """From the creation of another tenant's queue until its quota is there."""
-        tenant = self.outsider()
-        began = time.monotonic()
-        self.put_queue(tenant, "ThroughputQueue", {})
-        while not self.quota(tenant):
-            if time.monotonic() > began + PATIENCE_SECONDS:
-                pytest.fail(f"no quota for {tenant.name} in {PATIENCE_SECONDS:g} s")
-        return time.monotonic() - began
+        self.usual = statistics.median(self.seconds_to_serve(self.outsider(), QUOTA_SECONDS) for _ in range(3))
 
     def check(self) -> None:
         """The operator runs on, no round fails, and another queue is served in time."""
-        seconds = self.seconds_to_serve()
+        seconds = self.seconds_to_serve(self.outsider(), QUOTA_SECONDS)
         print(f"another queue was served in {seconds:.2f} s, {self.usual:.2f} s without poison")
         figures = self.operator.metrics()
         assert seconds <= max(SERVED_SECONDS, 4 * self.usual), f"{seconds:.2f} s, without poison {self.usual:.2f} s"
@@ -58,10 +45,10 @@ class Site(Arena):
 
 
 @pytest.fixture(scope="module")
-def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[Site]:
+def arena(fresh_cluster: Callable[..., Cluster]) -> Iterator[TimedArena]:
     cluster = fresh_cluster(nodes=2, node_cpu="8", node_memory="64Gi")
     with OperatorProcess(cluster, name="poison") as operator:
-        yield Site(cluster, operator)
+        yield TimedArena(cluster, operator)
 
 
 def burst(**resources: str) -> JsonObject:
@@ -87,44 +74,44 @@ def periodic(first: str, jitter: int = 0) -> JsonObject:
         pytest.param("LatencyQueue", scheduled("2026-01-01T00:00:00-23:59"), id="an arrival with the offset -23:59"),
     ],
 )
-def test_one_field_of_one_queue_delays_no_other(site: Site, kind: str, spec: JsonObject) -> None:
-    site.put_queue(site.outsider(), kind, spec)
-    site.rounds(2)
-    site.check()
+def test_one_field_of_one_queue_delays_no_other(arena: TimedArena, kind: str, spec: JsonObject) -> None:
+    arena.create(queue(kind, spec, arena.outsider().name))
+    arena.rounds(2)
+    arena.check()
 
 
-def test_a_schedule_of_which_the_last_burst_passes_delays_no_other(site: Site) -> None:
+def test_a_schedule_of_which_the_last_burst_passes_delays_no_other(arena: TimedArena) -> None:
     arrival = datetime.now(UTC) + timedelta(seconds=3)
-    tenant = site.outsider()
-    site.put_queue(tenant, "LatencyQueue", scheduled(arrival.isoformat(timespec="seconds").replace("+00:00", "Z")))
+    spec = scheduled(arrival.isoformat(timespec="seconds").replace("+00:00", "Z"))
+    arena.create(queue("LatencyQueue", spec, arena.outsider().name))
     time.sleep(6.0)
-    site.rounds(2)
-    site.check()
+    arena.rounds(2)
+    arena.check()
 
 
 @pytest.mark.parametrize("work", [job("held", 1, memory="8Ei"), job("held", 2_147_483_647)], ids=["memory 8Ei", "2^31-1 pods"])
-def test_a_held_job_of_absurd_size_delays_no_other(site: Site, work: JsonObject) -> None:
-    tenant = site.tenant(enforcement="Suspend")
+def test_a_held_job_of_absurd_size_delays_no_other(arena: TimedArena, work: JsonObject) -> None:
+    tenant = arena.tenant(enforcement="Suspend")
     tenant.create(work | {"spec": work["spec"] | {"suspend": True}})
-    site.rounds(2)
-    site.check()
+    arena.rounds(2)
+    arena.check()
 
 
-def test_a_pod_that_is_deleted_with_a_grace_of_a_million_million_seconds_delays_no_other(site: Site) -> None:
-    """In a namespace that fairburst does not manage. The informer of pods ended, and every replica with it."""
-    tenant = site.outsider()
+def test_a_pod_that_is_deleted_with_a_grace_of_a_million_million_seconds_delays_no_other(arena: TimedArena) -> None:
+    """In a namespace that fairburst does not manage. Such a pod once ended the informer of pods, and with it every replica."""
+    tenant = arena.outsider()
     stays = {"name": "eternal", "annotations": {"stop-seconds": "86400s"}}  # its containers ignore the request to end
-    tenant.create(pod(terminationGracePeriodSeconds=10**12) | {"metadata": stays})
-    site.wait_running(tenant, 1, "the pod to run")
+    tenant.create(pod("eternal", terminationGracePeriodSeconds=10**12) | {"metadata": stays})
+    arena.wait_running(tenant.name, 1, "the pod to run")
     tenant("delete", "pod", "eternal", "--wait=false")
     [found] = json.loads(tenant("get", "pods", "-o", "json"))["items"]
     assert found["metadata"]["deletionGracePeriodSeconds"] == 10**12
-    site.rounds(2)
-    site.check()
+    arena.rounds(2)
+    arena.check()
 
 
-def test_the_operator_starts_again_with_all_of_it_present(site: Site) -> None:
-    site.operator.stop()
-    site.operator.start()
-    site.pid = site.operator.pid
-    site.check()
+def test_the_operator_starts_again_with_all_of_it_present(arena: TimedArena) -> None:
+    arena.operator.stop()
+    arena.operator.start()
+    arena.pid = arena.operator.pid
+    arena.check()

@@ -1,11 +1,10 @@
-"""What a tenant asks, and the one command that answers it: `kubectl describe`, `kubectl get`, or a command of ours. In each mode.
+"""Questions of a tenant, each with the one command that answers it, in each mode: `kubectl describe`, `kubectl get`, or one of ours.
 
 Two nodes of eight cpu. Each throughput queue has work for more than its share, so that something of it waits.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -16,6 +15,11 @@ import pytest
 from e2e.cluster import Cluster, ClusterError
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, NotInTimeError, until
+from tests.support import work
+from tests.support.live_cluster import LiveCluster
+from tests.support.objects import latency_spec
+from tests.support.queues import queue
+from tests.support.work import namespace, pod_spec
 
 pytestmark = pytest.mark.slow
 
@@ -26,30 +30,11 @@ OTHERS, URGENT = "payroll", "urgent"  # other teams' namespaces, which no answer
 
 def job(where: str, name: str, pods: int) -> JsonObject:
     """A Job whose pods run until they are deleted, and then take half a minute to end."""
-    container = {"name": "work", "image": "work", "resources": {"requests": {"cpu": "1", "memory": "128Mi"}}}
-    spec = {"restartPolicy": "Never", "containers": [container], "terminationGracePeriodSeconds": 30}
-    template = {"metadata": {"annotations": {"stop-seconds": "30s"}}, "spec": spec}
-    body = {"parallelism": pods, "completions": pods, "template": template}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": where}, "spec": body}
+    return work.job(where, name, pods, pod_spec(grace_seconds=30), pod_metadata={"annotations": {"stop-seconds": "30s"}})
 
 
-def queue(kind: str, where: str, spec: JsonObject) -> JsonObject:
-    return {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "metadata": {"name": "queue", "namespace": where}, "spec": spec}
-
-
-def burst(cpu: int, seconds: int, between: int) -> JsonObject:
-    resources = {"cpu": cpu, "memory": f"{cpu}Gi"}
-    return {"burst": {"resources": resources, "durationSeconds": seconds}, "arrival": {"sporadic": {"minInterarrivalSeconds": between}}}
-
-
-class Site:
-    """A cluster with an operator, a queue of each mode, and work that waits in each."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-
-    def create(self, *objects: JsonObject) -> None:
-        self.cluster.kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+class Answers(LiveCluster):
+    """The answers of kubectl to a tenant."""
 
     def describe(self, kind: str, name: str, where: str, *wanted: str) -> str:
         """Return what `kubectl describe` says once it says all that is wanted. Nothing it says names another team."""
@@ -67,43 +52,40 @@ class Site:
         assert not [team for team in {OTHERS, URGENT} - {where} if team in said]
         return " ".join(said.split())
 
-    def get(self, kind: str, where: str, *flags: str) -> str:
+    def table(self, kind: str, where: str, *flags: str) -> str:
+        """Return what `kubectl get` prints."""
         return self.cluster.kubectl("get", kind, "-n", where, *flags)
 
 
 @pytest.fixture(scope="module")
-def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[Site]:
-    made = Site(fresh_cluster(nodes=2, node_cpu="8", node_memory="64Gi"))
+def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[Answers]:
+    made = Answers(fresh_cluster(nodes=2, node_cpu="8", node_memory="64Gi"))
     settings = {"leaderElection": {"enabled": True}, "reclaim": {"minimumRunSeconds": 1, "graceSeconds": 5}}
     with OperatorProcess(made.cluster, settings, "questions"):
         for where in (*MODES, OTHERS, "dashboard", "greedy", URGENT):
-            made.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": where}})
-        made.create(queue("LatencyQueue", "dashboard", burst(4, 20, 600)), queue("LatencyQueue", "greedy", burst(16, 300, 310)))
+            made.create(namespace(where))
+        bursts = {"dashboard": latency_spec("4", 20, 600), "greedy": latency_spec("16", 300, 310)}
+        made.create(*(queue("LatencyQueue", spec, where) for where, spec in bursts.items()))
         batch = {OTHERS: "Quota"} | MODES
-        made.create(*(queue("ThroughputQueue", where, {"enforcement": mode}) for where, mode in batch.items()))
+        made.create(*(queue("ThroughputQueue", {"enforcement": mode}, where) for where, mode in batch.items()))
         for where, label in {"quota": "pod-priority", "gate": "holds=Pods", "suspend": "holds=Jobs"}.items():
             listed = ["get", "namespace", "-l", f"fairburst.dev/{label}", "-o", "name"]
             until(lambda where=where, listed=listed: where in made.cluster.kubectl(*listed), PATIENCE_SECONDS, label)  # type: ignore[misc]
-        until(lambda: is_suspended(made, "suspend"), PATIENCE_SECONDS, "the policies to hold Jobs")
-        made.create(job("suspend", "small", 1))  # the others there are larger than the level, and a week in which nothing ran is 0 %
-        until(lambda: "small" in made.get("pods", "suspend"), PATIENCE_SECONDS, "the small Job to start")
+        until(lambda: made.stored(job("suspend", "probe", 1))["spec"].get("suspend"), PATIENCE_SECONDS, "the policies to hold Jobs")
+        made.create(job("suspend", "small", 1))  # the others there exceed the level, and without a running pod the week would be 0 %
+        until(lambda: made.items("pods", "suspend"), PATIENCE_SECONDS, "the small Job to start")
         made.create(job(OTHERS, "salaries", 16))
         for where in MODES:
             made.create(job(where, "first", 6), job(where, "second", 6), job(where, "third", 6))
         yield made
 
 
-def is_suspended(site: Site, where: str) -> bool:
-    stored = site.cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(job(where, "probe", 1)))
-    return bool(json.loads(stored)["spec"].get("suspend"))
-
-
-def waiting(site: Site, where: str) -> str:
+def waiting(site: Answers, where: str) -> str:
     """Return a Job whose pods do not all exist."""
     found: list[str] = []
 
     def some() -> bool:
-        jobs = json.loads(site.get("jobs", where, "-o", "json"))["items"]
+        jobs = site.items("jobs", where)
         found[:] = [one["metadata"]["name"] for one in jobs if one["status"].get("active", 0) < one["spec"]["parallelism"]]
         return bool(found)
 
@@ -111,32 +93,32 @@ def waiting(site: Site, where: str) -> str:
     return found[-1]
 
 
-def gated(site: Site) -> list[str]:
-    """Return the second Job's pods behind gates: those of the first may start at any moment, those of the last have no Events yet."""
-    pods = json.loads(site.get("pods", "gate", "-l", "job-name=second", "-o", "json"))["items"]
+def gated(site: Answers) -> list[str]:
+    """Return the second Job's gated pods. Pods of the first Job may start at any moment, and those of the last have no Events yet."""
+    pods = site.items("pods", "gate", "job-name=second")
     return sorted(one["metadata"]["name"] for one in pods if one["spec"].get("schedulingGates"))
 
 
-def test_why_are_there_no_pods(site: Site) -> None:
+def test_why_are_there_no_pods(site: Answers) -> None:
     said = site.describe("job", waiting(site, "quota"), "quota", "WaitsForFairShare")
     assert re.search(r"of 6 pods do not exist yet, each asks for 1 cpu, 128Mi memory, in queue quota/queue\.", said)
     assert re.search(r"the queue has [\d.m]+ of \d+ cpu, its fair share and what others leave", said)
 
 
-def test_why_is_the_pod_scheduling_gated_and_who_is_ahead(site: Site) -> None:
+def test_why_is_the_pod_scheduling_gated_and_who_is_ahead(site: Answers) -> None:
     until(lambda: len(gated(site)) > 2, PATIENCE_SECONDS, "pods behind gates")
     said = [site.describe("pod", name, "gate", "Behind the scheduling gate until it may start") for name in gated(site)[:3]]
     assert all(re.search(r"place \d+ of \d+ in queue gate/queue", text) for text in said)
 
 
-def test_why_is_the_job_suspended_and_who_is_ahead(site: Site) -> None:
+def test_why_is_the_job_suspended_and_who_is_ahead(site: Answers) -> None:
     said = site.describe("job", "third", "suspend", "Suspended until all of it fits: it asks for 6 cpu, 768Mi memory")
     assert re.search(r"place \d of \d in queue suspend/queue", said)
 
 
 @pytest.mark.parametrize("where", list(MODES))
-def test_when_does_it_start(site: Site, where: str) -> None:
-    """Nothing has ended yet, so the intervals are wide; they are there all the same."""
+def test_when_does_it_start(site: Answers, where: str) -> None:
+    """No pod has ended yet, so the intervals are wide."""
     if where == "gate":
         until(lambda: len(gated(site)) > 2, PATIENCE_SECONDS, "pods behind gates")
         kind, name = "pod", gated(site)[0]
@@ -148,28 +130,24 @@ def test_when_does_it_start(site: Site, where: str) -> None:
     assert re.search(r"the first that waits, starts (between \S+Z and \S+Z with 90 % confidence|later than can be foreseen)", said)
 
 
-def test_why_is_the_queue_elastic_and_what_should_change(site: Site) -> None:
+def test_why_is_the_queue_elastic_and_what_should_change(site: Answers) -> None:
     said = site.describe("latq", "queue", "greedy", "Elastic")
     assert re.search(r"Reason: \w+", said)
     assert "fair share" in said
 
 
-def test_will_the_deadline_hold(site: Site) -> None:
-    """By the delays that add up, and by forward runs from what runs now."""
+def test_will_the_deadline_hold(site: Answers) -> None:
+    """By the sum of the delays, and by forward runs from the present state."""
     said = site.describe("latq", "queue", "dashboard", "Type: Attainable", "Forward runs say: the deadline of a burst that came now holds")
     assert "One that takes all of it is expected after" in said
     assert re.search(r"deadline of a burst that came now holds with a probability of \d+ %\.", said)
 
 
 @pytest.mark.parametrize("where", list(MODES))
-def test_what_may_the_queue_use_now_and_what_waits(site: Site, where: str) -> None:
-    def status() -> JsonObject:
-        found: JsonObject = json.loads(site.get("thrq/queue", where, "-o", "json"))["status"]
-        return found
-
-    until(lambda: "cpu" in status().get("waiting", {}), PATIENCE_SECONDS, "work that waits")
-    assert set(status()["allocation"]) >= {"cpu", "memory"}
-    header, row = (line.split() for line in site.get("thrq", where).splitlines())
+def test_what_may_the_queue_use_now_and_what_waits(site: Answers, where: str) -> None:
+    until(lambda: "cpu" in site.status(where).get("waiting", {}), PATIENCE_SECONDS, "work that waits")
+    assert set(site.status(where)["allocation"]) >= {"cpu", "memory"}
+    header, row = (line.split() for line in site.table("thrq", where).splitlines())
     told = {name: row[header.index(name)] for name in ("FAIR-SHARE", "ALLOCATED", "USED", "WAITING")}
     assert all(re.fullmatch(r"\d+\.\d%", share) for share in told.values()), told
     assert float(told["ALLOCATED"][:-1]) > 0
@@ -178,8 +156,8 @@ def test_what_may_the_queue_use_now_and_what_waits(site: Site, where: str) -> No
     assert re.search(r"cpu, [\w.]+ memory wait: the queue has [\d.m]+ of \d+ cpu, its fair share and what others leave", said)
 
 
-def test_is_fairburst_alive(site: Site) -> None:
-    """Asked by a tenant without any right: the Lease can be read, and nothing beside it."""
+def test_is_fairburst_alive(site: Answers) -> None:
+    """A tenant without any right can read the Lease, and cannot change it."""
     lease = ["lease", "fairburst-default", "-n", "fairburst-system"]
     renewed = site.cluster.kubectl("get", *lease, "-o", "jsonpath={.spec.renewTime}", "--as=tenant")
     age = (datetime.now(UTC) - datetime.fromisoformat(renewed.replace("Z", "+00:00"))).total_seconds()
@@ -188,9 +166,9 @@ def test_is_fairburst_alive(site: Site) -> None:
         site.cluster.kubectl("delete", *lease, "--as=tenant")
 
 
-def test_is_what_the_queue_says_current(site: Site) -> None:
-    """The answer is to the present spec: both generations are in one describe."""
-    site.cluster.kubectl("patch", "thrq", "queue", "-n", "gate", "--type=merge", "-p", '{"spec": {"weight": 2}}')
+def test_is_what_the_queue_says_current(site: Answers) -> None:
+    """The answer is for the present spec: one describe shows both generations."""
+    site.patch("thrq", "queue", "gate", {"spec": {"weight": 2}})
     until(lambda: same_generations(site.describe("thrq", "queue", "gate")), PATIENCE_SECONDS, "an answer to the changed spec")
 
 
@@ -200,8 +178,8 @@ def same_generations(said: str) -> bool:
 
 
 @pytest.mark.parametrize("where", list(MODES))
-def test_what_did_the_queue_get_this_week_against_its_share(site: Site, where: str) -> None:
-    """Its figures come after a minute."""
+def test_what_did_the_queue_get_this_week_against_its_share(site: Answers, where: str) -> None:
+    """The figures come after a minute."""
     until(lambda: "Used Percent:" in site.describe("thrq", "queue", where), 3 * PATIENCE_SECONDS, "a week")
     said = site.describe("thrq", "queue", where)
     found = re.search(r" Week: (Served Percent: (?P<served>\d+) )?Since: (?P<since>\S+) Used Percent: (?P<used>\d+)", said)
@@ -210,26 +188,26 @@ def test_what_did_the_queue_get_this_week_against_its_share(site: Site, where: s
     assert 0 < int(found["served"]) <= 100
     since = datetime.fromisoformat(found["since"].replace("Z", "+00:00"))
     assert since <= datetime.now(UTC)
-    assert int(site.get("thrq", where, "-o", "jsonpath={.items[0].status.week.usedPercent}")) > 0
+    assert site.status(where)["week"]["usedPercent"] > 0
 
 
-def test_an_object_that_waits_is_told_once(site: Site) -> None:
-    """By now all have waited for long: each object has one Event for each cause."""
+def test_an_object_that_waits_is_told_once(site: Answers) -> None:
+    """All objects have waited for long by now, and each has one Event for each cause."""
     for where in MODES:
-        events = json.loads(site.get("events", where, "-o", "json"))["items"]
+        events = site.items("events", where)
         ours = [(one["involvedObject"]["uid"], one["reason"]) for one in events if one["source"].get("component") == "fairburst"]
         of_work = [key for key, one in zip(ours, events, strict=False) if key[1].startswith(("Waits", "LargerThan"))]
         assert len(of_work) == len(set(of_work)), f"twice in {where}: {of_work}"
 
 
-def test_why_was_my_pod_evicted(site: Site) -> None:
+def test_why_was_my_pod_evicted(site: Answers) -> None:
     """The Job says so after the pod has gone, and the pod's own condition while it ends."""
-    site.create(queue("LatencyQueue", URGENT, burst(4, 60, 600) | {"reclaim": "Evict"}))
-    until(lambda: "Hard" in site.get("latq", URGENT), PATIENCE_SECONDS, "a promise")
+    site.create(queue("LatencyQueue", latency_spec("4", 60, 600, reclaim="Evict"), URGENT))
+    site.wait_class(URGENT, "Hard")
     site.create(job(URGENT, "burst", 4))
 
     def evicted() -> JsonObject | None:
-        events = json.loads(site.cluster.kubectl("get", "events", "-A", "-o", "json"))["items"]
+        events = site.items("events")
         return next(
             (one["involvedObject"] for one in events if one["reason"] == "Reclaimed" and one["involvedObject"]["kind"] == "Pod"), None
         )
@@ -237,7 +215,7 @@ def test_why_was_my_pod_evicted(site: Site) -> None:
     pod = until(evicted, PATIENCE_SECONDS, "an eviction")
     said = site.describe("pod", pod["name"], pod["namespace"], "DisruptionTarget True")
     assert "Reclaimed" in said
-    owner = json.loads(site.get(f"pod/{pod['name']}", pod["namespace"], "-o", "json"))["metadata"]["ownerReferences"][0]["name"]
+    owner = site.get("pod", pod["name"], pod["namespace"])["metadata"]["ownerReferences"][0]["name"]
     site.cluster.kubectl("delete", "pod", pod["name"], "-n", pod["namespace"], "--grace-period=0", "--force")
     said = site.describe("job", owner, pod["namespace"], "Evicted for a burst of another queue that came at")
     assert re.search(r"Reclaimed .* Pod \S+( and \d+ more)?: Evicted for a burst of another queue", said)

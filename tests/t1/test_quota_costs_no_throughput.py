@@ -18,6 +18,9 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from fairburst.kube.api.client import ApiClient
+from tests.support.queues import queue
+from tests.support.tasks import in_groups
+from tests.support.work import job, namespace, pod_spec
 
 POD_SECONDS = 12
 POOL_CPU = 10 * 32
@@ -46,41 +49,24 @@ def cluster(fresh_cluster: Callable[..., Cluster]) -> Cluster:
     return started
 
 
-def job(namespace: str, pool: str, *, cpu: int, parallelism: int) -> dict[str, Any]:
-    container = {"name": "task", "image": "task", "resources": {"requests": {"cpu": str(cpu), "memory": f"{cpu}Gi"}}}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "work", "namespace": namespace},
-        "spec": {
-            "parallelism": parallelism,
-            "completions": 100_000,
-            "template": {
-                "metadata": {"annotations": {"run-seconds": f"{POD_SECONDS}s"}},
-                "spec": {"restartPolicy": "Never", "nodeSelector": {"pool": pool}, "containers": [container]},
-            },
-        },
-    }
-
-
-async def in_groups(actions: list[Any], size: int = 16) -> None:
-    for start in range(0, len(actions), size):
-        await asyncio.gather(*actions[start : start + size])
+def endless_job(where: str, pool: str, *, cpu: int, parallelism: int) -> dict[str, Any]:
+    spec = pod_spec(cpu, f"{cpu}Gi", nodeSelector={"pool": pool})
+    return job(where, "work", parallelism, spec, seconds=POD_SECONDS, completions=100_000)
 
 
 async def start_work(client: ApiClient, prefix: str, queues: int, *, cpu: int, parallelism: int, managed: bool) -> None:
     names = [f"{prefix}-{number}" for number in range(queues)]
-    await in_groups([client.create("/api/v1/namespaces", {"metadata": {"name": name}}) for name in names])
+    await in_groups([client.create("/api/v1/namespaces", namespace(name)) for name in names])
     if managed:
-        await in_groups([client.create(_queues(name), _queue(name)) for name in names])
+        await in_groups([client.create(_queues(name), queue("ThroughputQueue", {}, name)) for name in names])
         await quotas_stand(client, set(names))
     pool = "managed" if managed else "plain"
-    jobs = [client.create(_jobs(name), job(name, pool, cpu=cpu, parallelism=parallelism)) for name in names]
+    jobs = [client.create(_jobs(name), endless_job(name, pool, cpu=cpu, parallelism=parallelism)) for name in names]
     await in_groups(jobs)
 
 
 async def quotas_stand(client: ApiClient, namespaces: set[str]) -> None:
-    """Return a while after each namespace has its quota: the work is to meet them from its first pod on."""
+    """Wait until each namespace has had its quota for a while, so that it applies to the first pod."""
     async with asyncio.timeout(120):
         while True:
             quotas = msgspec.json.decode(await client.get("/api/v1/resourcequotas"), type=_List).items
@@ -114,16 +100,12 @@ async def mean_running(client: ApiClient, prefixes: list[str]) -> list[float]:
     return [sum(column) / len(samples) for column in zip(*samples, strict=True)]
 
 
-def _jobs(namespace: str) -> str:
-    return f"/apis/batch/v1/namespaces/{namespace}/jobs"
+def _jobs(where: str) -> str:
+    return f"/apis/batch/v1/namespaces/{where}/jobs"
 
 
-def _queues(namespace: str) -> str:
-    return f"/apis/fairburst.dev/v1alpha1/namespaces/{namespace}/throughputqueues"
-
-
-def _queue(namespace: str) -> dict[str, Any]:
-    return {"apiVersion": "fairburst.dev/v1alpha1", "kind": "ThroughputQueue", "metadata": {"name": "queue"}, "spec": {}}
+def _queues(where: str) -> str:
+    return f"/apis/fairburst.dev/v1alpha1/namespaces/{where}/throughputqueues"
 
 
 def config() -> dict[str, Any]:

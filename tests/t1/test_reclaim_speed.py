@@ -1,4 +1,4 @@
-"""How soon a burst runs in a full cluster, beside kube-scheduler's preemption on the same nodes: docs/benchmarks.md, as claims."""
+"""How soon a burst runs in a full cluster, compared with kube-scheduler's preemption: the figures of docs/benchmarks.md, as claims."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.long
 
 @pytest.mark.timeout(1800)
 def test_two_hundred_pods_run_five_times_sooner_than_by_preemption_and_queues_give_by_their_weights() -> None:
-    """200 one-cpu pods into 640; wants the machine for itself."""
+    """200 one-cpu pods into 640. It needs an otherwise idle machine."""
     found = list(reclaim_path(NODES, 200, 1))
     for measurement in found:
         print(measurement)

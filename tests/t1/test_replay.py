@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 @dataclass(frozen=True)
 class Run:
-    """What was planned and what happened. `started`: seconds since the epoch."""
+    """The plan and its record. `started`: seconds since the epoch."""
 
     planned: Sequence[LatencyPlan]
     started: float
@@ -43,13 +43,13 @@ class Run:
 def run(fresh_cluster: Callable[..., Cluster], tmp_path_factory: pytest.TempPathFactory) -> Run:
     recording = tmp_path_factory.mktemp("recording") / "rounds.jsonl"
     cluster = fresh_cluster(nodes=NODES, node_cpu="32", node_memory="64Gi")
-    # As the simulator's `bopf`: without small jobs, and so without lead time.
+    # Like the simulator's `bopf`: without small jobs, and therefore without lead time.
     plain = CONFIG | {"smallJobs": {"enabled": False}}
     with OperatorProcess(cluster, plain | {"recording": {"file": str(recording), "maxMegabytes": 1000}}, "replay"):
         started, planned = float(round(time.time()) + 45), plans()
         for plan in planned:
             cluster.kubectl("create", "namespace", plan.namespace)
-        for document in queue_documents(started):  # one by one: creation order is admission order, and it counts in whole seconds
+        for document in queue_documents(started):  # one by one, since queues are admitted in order of creation, in whole seconds
             admit(cluster, document)
         record = asyncio.run(drive(cluster, planned, started))
     return Run(planned, started, record, recording)

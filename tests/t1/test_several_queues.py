@@ -13,57 +13,57 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import until
-from fairburst.kube.api.client import ApiClient
 from fairburst.quantity import parse_quantity
+from tests.support import work
 from tests.support.attacks import PATIENCE_SECONDS, Arena, JsonObject, Tenant, pod
-from tests.t1.test_first_pod import at, entries, permitted
-from tests.t1.test_operator_absent import job
+from tests.support.audit import at, writes_of
+from tests.support.live_cluster import burst_at_once, on_nodes
+from tests.support.objects import latency_spec
+from tests.support.queues import queue
+from tests.support.work import job, pod_spec
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(570)]
 
 NODES, NODE_CPU, BURST = 4, 16, 16
-API = "fairburst.dev/v1alpha1"
 QUEUE = "fairburst.dev/queue"
 CLASSES = {"nightly": "fairburst-queue-1", "weekly": "fairburst-queue-2"}
 
 
+def asking_for(name: str, pod_name: str, **spec: Any) -> JsonObject:
+    """A pod that asks for a queue by its label."""
+    return work.pod("", pod_name, pod_spec(**spec), labels={QUEUE: name})
+
+
 class Team:
-    """A tenant with a latency queue and two throughput queues, beside another tenant with one."""
+    """A tenant with a latency queue and two throughput queues, and another tenant with one queue."""
 
     def __init__(self, arena: Arena) -> None:
         self.arena = arena
         self.rival = arena.tenant()
-        burst = {"resources": {"cpu": str(BURST), "memory": f"{BURST}Gi"}, "durationSeconds": 20}
-        self.tenant = arena.tenant("LatencyQueue", burst=burst, arrival={"sporadic": {"minInterarrivalSeconds": 60}})
+        self.tenant = arena.tenant("LatencyQueue", **latency_spec(str(BURST), 20, 60))
         for name, weight in (("nightly", 2), ("weekly", 1)):
-            metadata = {"name": name, "namespace": self.tenant.name}
-            body = {"apiVersion": API, "kind": "ThroughputQueue", "metadata": metadata, "spec": {"weight": weight}}
-            arena.admin("create", "-f", "-", body=body)
+            arena.create(queue("ThroughputQueue", {"weight": weight}, self.tenant.name, name))
         for name, class_name in CLASSES.items():
             until(lambda name=name, want=class_name: self.class_given(name) == want, PATIENCE_SECONDS, f"the class of {name}")
             until(lambda want=class_name: want in self.quotas(), PATIENCE_SECONDS, f"the quota of {name}")
 
     def class_given(self, name: str) -> str:
-        found = json.loads(self.arena.admin("get", "throughputqueue", name, "-n", self.tenant.name, "-o", "json"))
-        return str(found.get("status", {}).get("podPriority", {}).get("className", ""))
+        return str(self.arena.status(self.tenant.name, name).get("podPriority", {}).get("className", ""))
 
     def quotas(self) -> dict[str, JsonObject]:
-        return {one["metadata"]["name"]: one for one in self.arena.listed("resourcequotas", self.tenant)}
+        return {one["metadata"]["name"]: one for one in self.arena.items("resourcequotas", self.tenant.name)}
 
-    def work(self, where: Tenant, name: str, queue: str = "") -> None:
+    def work(self, where: Tenant, name: str, of: str = "") -> None:
         """A Job of many short pods, which asks for a queue."""
-        body = job(where.name, name, 64, seconds=5, completions=5000)
-        if queue:
-            body["spec"]["template"]["metadata"]["labels"] = {QUEUE: queue}
-        where("create", "-f", "-", body=body)
+        labels = {"labels": {QUEUE: of}} if of else {}
+        where.create(job(where.name, name, 64, pod_spec(memory="1Gi"), seconds=5, completions=5000, pod_metadata=labels))
 
     def running(self) -> Counter[str]:
         """Bound pods that have not ended, by class, those of the rival as `rival`."""
         found = Counter[str]()
         for tenant in (self.tenant, self.rival):
-            for one in self.arena.listed("pods", tenant):
-                if one["spec"].get("nodeName") and one["status"]["phase"] in {"Pending", "Running"}:
-                    found["rival" if tenant is self.rival else one["spec"]["priorityClassName"]] += 1
+            for one in on_nodes(self.arena.items("pods", tenant.name)):
+                found["rival" if tenant is self.rival else one["spec"]["priorityClassName"]] += 1
         return found
 
     def class_of(self, name: str) -> str:
@@ -85,10 +85,10 @@ def test_each_pod_gets_the_class_of_a_queue_of_its_namespace_whatever_it_says(te
     assert default not in CLASSES.values()
     labels = {"nobody": "nobody", "odd": "Nightly_x", "empty": "", "lane": "queue-1", "theirs": "queue"}
     for name, label in labels.items():
-        team.tenant.create(pod(name) | {"metadata": {"name": name, "labels": {QUEUE: label}}})
+        team.tenant.create(asking_for(label, name))
     named = pod("named", priorityClassName="fairburst-queue-1")
     team.tenant.create(named)
-    both = pod("both", priorityClassName="fairburst-hard") | {"metadata": {"name": "both", "labels": {QUEUE: "weekly"}}}
+    both = asking_for("weekly", "both", priorityClassName="fairburst-hard")
     team.tenant.create(both)
     assert {name: team.class_of(name) for name in (*labels, "named")} == dict.fromkeys((*labels, "named"), default)
     assert team.class_of("both") == CLASSES["weekly"]
@@ -99,11 +99,11 @@ def test_each_pod_gets_the_class_of_a_queue_of_its_namespace_whatever_it_says(te
 
 
 def class_value(team: Team, name: str) -> int:
-    return int(json.loads(team.arena.admin("get", "priorityclass", name, "-o", "json"))["value"])
+    return int(team.arena.get("priorityclass", name)["value"])
 
 
 def test_a_label_changed_after_creation_changes_no_queue(team: Team) -> None:
-    team.tenant.create(pod("mover") | {"metadata": {"name": "mover", "labels": {QUEUE: "nightly"}}})
+    team.tenant.create(asking_for("nightly", "mover"))
     until(lambda: used(team, "nightly") == 1.0, PATIENCE_SECONDS, "the pod to count for its queue")
     team.tenant("label", "pod", "mover", "--overwrite", f"{QUEUE}=weekly")
     team.tenant("label", "pod", "plain", f"{QUEUE}=weekly")
@@ -129,28 +129,28 @@ def test_queues_of_a_namespace_and_a_rival_share_by_weight_and_the_burst_waits_f
     assert mean[CLASSES["weekly"]] == pytest.approx(part, rel=0.2), mean
     assert mean["rival"] == pytest.approx(part, rel=0.2), mean
     cluster, where = team.arena.cluster, team.tenant.name
-    until(lambda: permitted(cluster, where) >= BURST, PATIENCE_SECONDS, "the burst to be armed: pods of an earlier test have opened one")
-    asyncio.run(create(cluster, where))
+    until(lambda: team.arena.enforced_cpu(where) >= BURST, PATIENCE_SECONDS, "the burst to be armed: pods of an earlier test opened one")
+    asyncio.run(burst_at_once(cluster, where, [pod(f"burst-{number}", memory="1Gi") for number in range(BURST)]))
     until(lambda: burst_running(team) == BURST, PATIENCE_SECONDS, "the whole burst to run")
     uri = f"/api/v1/namespaces/{where}/pods"
-    created = [one for one in entries(cluster.audit_log, "admin") if one["verb"] == "create" and one["requestURI"] == uri]
+    created = [one for one in writes_of(cluster, "admin") if one["verb"] == "create" and one["requestURI"] == uri]
     created = [one for one in created if one["objectRef"].get("name", "").startswith("burst-")]
     assert [one["responseStatus"]["code"] for one in created] == [201] * BURST, "all at the first attempt"
     first = min(at(one, "requestReceivedTimestamp") for one in created)
     last = max(at(one, "stageTimestamp") for one in created)
-    between = [one for one in entries(cluster.audit_log, "fairburst") if first < at(one, "stageTimestamp") < last]
+    between = [one for one in writes_of(cluster, "fairburst") if first < at(one, "stageTimestamp") < last]
     assert [one["requestURI"] for one in between if "resourcequotas" in one["requestURI"] and where in one["requestURI"]] == []
 
 
 def test_a_deleted_queue_leaves_its_pods_to_the_default_queue(team: Team) -> None:
     team.tenant("delete", "jobs", "--all", "--wait=false")
     team.arena.admin("delete", "--raw", f"/api/v1/namespaces/{team.tenant.name}/pods?gracePeriodSeconds=0")  # hundreds, most of them ended
-    until(lambda: not team.arena.listed("pods", team.tenant), PATIENCE_SECONDS, "the pods of the test before to go")
-    team.tenant.create(pod("left") | {"metadata": {"name": "left", "labels": {QUEUE: "weekly"}}})
+    until(lambda: not team.arena.items("pods", team.tenant.name), PATIENCE_SECONDS, "the pods of the test before to go")
+    team.tenant.create(asking_for("weekly", "left"))
     assert team.class_of("left") == CLASSES["weekly"]
     team.arena.admin("delete", "throughputqueue", "weekly", "-n", team.tenant.name)
     until(lambda: CLASSES["weekly"] not in team.quotas(), PATIENCE_SECONDS, "the quota of the deleted queue to go")
-    team.tenant.create(pod("later") | {"metadata": {"name": "later", "labels": {QUEUE: "weekly"}}})
+    team.tenant.create(asking_for("weekly", "later"))
     assert team.class_of("later") not in CLASSES.values()
 
     def scope() -> list[str]:
@@ -160,18 +160,10 @@ def test_a_deleted_queue_leaves_its_pods_to_the_default_queue(team: Team) -> Non
     until(lambda: CLASSES["weekly"] not in scope(), PATIENCE_SECONDS, "the namespace quota to count the pods of the deleted queue")
 
 
-async def create(cluster: Cluster, where: str) -> None:
-    """The whole burst at once, by a client that does not try again."""
-    bodies: list[dict[str, Any]] = [pod(f"burst-{number}", memory="1Gi") for number in range(BURST)]
-    async with await ApiClient.connect(str(cluster.kubeconfig)) as client:
-        await asyncio.gather(*(client.create(f"/api/v1/namespaces/{where}/pods", body) for body in bodies))
-
-
 def burst_running(team: Team) -> int:
-    pods = team.arena.listed("pods", team.tenant)
+    pods = team.arena.items("pods", team.tenant.name)
     return sum(one["metadata"]["name"].startswith("burst-") and one["status"]["phase"] == "Running" for one in pods)
 
 
 def used(team: Team, name: str) -> float:
-    found = json.loads(team.arena.admin("get", "throughputqueue", name, "-n", team.tenant.name, "-o", "json"))
-    return parse_quantity(found.get("status", {}).get("usage", {}).get("cpu", "0"))
+    return parse_quantity(team.arena.status(team.tenant.name, name).get("usage", {}).get("cpu", "0"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -15,16 +14,18 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
-from tests.support.work import create, task_job
+from tests.support.live_cluster import LiveCluster
+from tests.support.queues import queue
+from tests.support.work import namespace, task_job
 
 pytestmark = pytest.mark.long
 
 NODES, NODE_CPU = 10, 8  # 80 cpu, 40 for each of the two queues
 LARGE_PODS = 500
-# In turn, so that places become free all the time and not in waves; one in twelve a heading task, one a trailing task.
+# In turn, so that places become free all the time and not in waves; one in twelve is a heading task, one a trailing task.
 LARGE_SECONDS = "26s,30s,27s,31s,28s,32s,29s,4s,26s,30s,28s,48s"
 OTHER_SECONDS = "88s,91s,89s,92s"
-# As large as small jobs are here. Without a reserve the floor of the quota still lets two of their pods in at a time.
+# The largest small jobs here. Without a reserve the floor of the quota still admits two of their pods at a time.
 SMALL_JOBS, SMALL_PODS, SMALL_SECONDS, APART_SECONDS = 4, 8, "8s", 8.0
 LEAD_SECONDS = 15.0  # how long the large job has run when the first small one comes
 NO_RESERVE = {"initialReservePercent": 0, "minReservePercent": 0, "stepSeconds": 10_000_000}  # δ = 0, and it stays
@@ -42,52 +43,37 @@ class Run:
     classes: set[str]
 
 
-def queue(namespace: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "fairburst.dev/v1alpha1",
-        "kind": "ThroughputQueue",
-        "metadata": {"name": "queue", "namespace": namespace},
-        "spec": {},
-    }
-
-
-def running(cluster: Cluster, namespace: str) -> int:
-    output = cluster.kubectl("get", "pods", "-n", namespace, "--field-selector=status.phase=Running", "-o", "name")
-    return len(output.split())
-
-
 def seconds_of(timestamp: str) -> float:
     return datetime.fromisoformat(timestamp).timestamp()
 
 
-def run(cluster: Cluster, name: str, settings: dict[str, Any]) -> Run:
-    """The same input, into namespaces of its own, under an operator of its own that remembers nothing."""
+def run(cluster: LiveCluster, name: str, settings: dict[str, Any]) -> Run:
+    """Submit the input to new namespaces, under a new operator without memory."""
     ours, theirs = f"{name}-a", f"{name}-b"
-    with OperatorProcess(cluster, {"smallJobs": {"enabled": True, **settings}}, name) as operator:
-        for namespace in (ours, theirs):
-            create(cluster, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}, queue(namespace))
-            cluster.kubectl("wait", "thrq/queue", "-n", namespace, "--for=jsonpath={.status.class}=Elastic", "--timeout=60s", timeout=70)
-        create(
-            cluster,
+    with OperatorProcess(cluster.cluster, {"smallJobs": {"enabled": True, **settings}}, name) as operator:
+        for where in (ours, theirs):
+            cluster.create(namespace(where), queue("ThroughputQueue", {}, where))
+            cluster.wait_class(where, "Elastic")
+        cluster.create(
             task_job(theirs, "other", 60, 9999, run_seconds=OTHER_SECONDS),
             task_job(ours, "large", LARGE_PODS, LARGE_PODS, run_seconds=LARGE_SECONDS),
         )
-        until(lambda: running(cluster, ours) + running(cluster, theirs) > 75, 2 * PATIENCE_SECONDS, "the cluster to be full")
+        until(lambda: len(cluster.running(ours) + cluster.running(theirs)) > 75, 2 * PATIENCE_SECONDS, "the cluster to be full")
         time.sleep(LEAD_SECONDS)
         seen = []
         for number in range(SMALL_JOBS):
-            create(cluster, task_job(ours, f"small-{number}", SMALL_PODS, SMALL_PODS, run_seconds=SMALL_SECONDS))
+            cluster.create(task_job(ours, f"small-{number}", SMALL_PODS, SMALL_PODS, run_seconds=SMALL_SECONDS))
             time.sleep(APART_SECONDS)
             seen.append(operator.metrics())
-        status = json.loads(cluster.kubectl("get", "thrq/queue", "-n", ours, "-o", "json"))["status"]
+        status = cluster.status(ours)
         smalls = [f"small-{number}" for number in range(SMALL_JOBS)]
         until(lambda: all(len(starts(cluster, ours).get(one, ())) == SMALL_PODS for one in smalls), 500.0, "every small pod to start")
         seen.append(operator.metrics())
         waits = tuple(statistics.mean(starts(cluster, ours)[one]) for one in smalls)
-        classes = {pod["spec"]["priorityClassName"] for pod in pods(cluster, ours)}
-    cluster.kubectl("delete", "namespace", ours, theirs, "--wait=false")
-    cluster.kubectl("delete", "configmap", "fairburst-memory-default", "-n", "fairburst-system")
-    until(lambda: running(cluster, ours) + running(cluster, theirs) == 0, 2 * PATIENCE_SECONDS, "the namespaces to be empty")
+        classes = {pod["spec"]["priorityClassName"] for pod in cluster.items("pods", ours)}
+    cluster.admin("delete", "namespace", ours, theirs, "--wait=false")
+    cluster.admin("delete", "configmap", "fairburst-memory-default", "-n", "fairburst-system")
+    until(lambda: not cluster.running(ours) + cluster.running(theirs), 2 * PATIENCE_SECONDS, "the namespaces to be empty")
     return Run(waits, tuple(one["fairburst_reserve_ratio"] for one in seen), tuple(error_of(one) for one in seen), status, classes)
 
 
@@ -97,17 +83,11 @@ def error_of(metrics: dict[str, float]) -> float:
     return metrics[f'fairburst_release_estimate_error_ratio{{estimator="{used}"}}']
 
 
-def pods(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
-    return found
-
-
-def starts(cluster: Cluster, namespace: str) -> dict[str, list[float]]:
+def starts(cluster: LiveCluster, where: str) -> dict[str, list[float]]:
     """For each Job, how long after its submission each pod started that has."""
-    jobs = json.loads(cluster.kubectl("get", "jobs", "-n", namespace, "-o", "json"))["items"]
-    submitted = {one["metadata"]["name"]: seconds_of(one["metadata"]["creationTimestamp"]) for one in jobs}
+    submitted = {one["metadata"]["name"]: seconds_of(one["metadata"]["creationTimestamp"]) for one in cluster.items("jobs", where)}
     found: dict[str, list[float]] = {}
-    for pod in pods(cluster, namespace):
+    for pod in cluster.items("pods", where):
         name, at = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"], pod["status"].get("startTime")
         if at is not None:
             found.setdefault(name, []).append(seconds_of(at) - submitted[name])
@@ -116,7 +96,7 @@ def starts(cluster: Cluster, namespace: str) -> dict[str, list[float]]:
 
 @pytest.fixture(scope="module")
 def runs(fresh_cluster: Callable[..., Cluster]) -> tuple[Run, Run]:
-    cluster = fresh_cluster(nodes=NODES, node_cpu=str(NODE_CPU), node_memory="64Gi")
+    cluster = LiveCluster(fresh_cluster(nodes=NODES, node_cpu=str(NODE_CPU), node_memory="64Gi"))
     return run(cluster, "without", NO_RESERVE), run(cluster, "with", {})
 
 

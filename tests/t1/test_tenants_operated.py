@@ -5,7 +5,6 @@ The cluster is full: the attacker's batch queue and another tenant's want all of
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,15 +18,17 @@ from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.kube.names import GATE, HELD_ANNOTATION
 from tests.support.attacks import bursty
 from tests.support.attacks import job as endless_job
+from tests.support.live_cluster import on_nodes, refusal
 from tests.support.queues import queue
-from tests.t1.test_tenants import ATTACKS, BATCH, BURSTS, FLOOR, FORBIDDEN, OTHERS, Attack, Site, gated, job, prepared, refusal
+from tests.support.tenant_attacks import ATTACKS, FORBIDDEN, Attack
+from tests.support.tenants import BATCH, BURSTS, OTHERS, TEAMS, TenantCluster, gated, job
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 JsonObject = dict[str, Any]
 VICTIM, BURST_PODS, NODES, NODE_CPU = "victim", 4, 2, 8
-ATTACKERS, OWNERS = (BATCH, BURSTS, FLOOR), (BATCH, BURSTS, OTHERS, VICTIM)
-# The mode in which the operator holds what the attack would let go. In Quota mode nothing is held, and these find nothing to take off.
+OWNERS = (BATCH, BURSTS, OTHERS, VICTIM)
+# The mode in which the operator holds the work that the attack would release. In Quota mode it holds nothing.
 HELD_IN = {
     "gate, by JSON patch": "Gate",
     "all gates, by merge patch": "Gate",
@@ -40,7 +41,7 @@ OWN_GATE = "example.com/own"
 
 @dataclass(frozen=True)
 class Standing:
-    """What must be the same after an attack: by namespace what is promised and granted, what runs of the others, what is labelled."""
+    """The state that an attack must not change: by namespace promises and grants, running pods of the others, and labels."""
 
     granted: dict[str, JsonObject]
     running: dict[str, int]
@@ -49,7 +50,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Operated:
-    site: Site
+    site: TenantCluster
     operator: OperatorProcess
 
     def rounds(self, count: int) -> None:
@@ -60,29 +61,23 @@ class Operated:
             until(lambda ended=ended: self.operator.metrics()["fairburst_rounds_total"] > ended, PATIENCE_SECONDS, "a round")  # type: ignore[misc]
 
 
-def objects(site: Site, kinds: str) -> list[JsonObject]:
-    found: list[JsonObject] = json.loads(site.admin("get", kinds, "-A", "-o", "json"))["items"]
-    return found
-
-
 def running(pods: list[JsonObject], where: str) -> list[JsonObject]:
     """Pods of a namespace that occupy a node."""
-    mine = [one for one in pods if one["metadata"]["namespace"] == where and one["spec"].get("nodeName")]
-    return [one for one in mine if one["status"]["phase"] in {"Pending", "Running"}]
+    return on_nodes([one for one in pods if one["metadata"]["namespace"] == where])
 
 
-def standing(site: Site) -> Standing:
-    queues = {one["metadata"]["namespace"]: one for one in objects(site, "latq,thrq") if one["metadata"]["namespace"] in OWNERS}
+def standing(site: TenantCluster) -> Standing:
+    queues = {one["metadata"]["namespace"]: one for one in site.items("latq,thrq") if one["metadata"]["namespace"] in OWNERS}
     granted = {}
     for where, one in queues.items():
         status, spec = one.get("status") or {}, one["spec"]
         window = {key: (status.get("window") or {}).get(key) for key in ("index", "opened", "deadline")}
         asked = {key: spec.get(key) for key in ("weight", "enforcement", "reclaim", "pool")}
         granted[where] = {key: status.get(key) for key in ("class", "podPriority", "promise")} | asked | {"window": window}
-    pods = objects(site, "pods")
-    labels = {one["metadata"]["name"]: one["metadata"]["labels"] for one in objects(site, "namespaces")}
+    pods = site.items("pods")
+    labels = {one["metadata"]["name"]: one["metadata"]["labels"] for one in site.items("namespaces")}
     others = {where: len(running(pods, where)) for where in (OTHERS, VICTIM)}
-    return Standing(granted, others, {where: labels[where] for where in (*ATTACKERS, OTHERS, VICTIM)})
+    return Standing(granted, others, {where: labels[where] for where in (*TEAMS, OTHERS, VICTIM)})
 
 
 @dataclass(frozen=True)
@@ -93,11 +88,11 @@ class Hold:
     bound: float
 
 
-def holds(site: Site) -> dict[str, Hold]:
-    queues = {one["metadata"]["namespace"]: one for one in objects(site, "latq,thrq")}
-    quotas = {one["metadata"]["namespace"]: one for one in objects(site, "resourcequota") if one["metadata"]["name"] == "fairburst"}
-    pods, found = objects(site, "pods"), {}
-    for where in ATTACKERS:
+def holds(site: TenantCluster) -> dict[str, Hold]:
+    queues = {one["metadata"]["namespace"]: one for one in site.items("latq,thrq")}
+    quotas = {one["metadata"]["namespace"]: one for one in site.items("resourcequota") if one["metadata"]["name"] == "fairburst"}
+    pods, found = site.items("pods"), {}
+    for where in TEAMS:
         sizes = [cores(one["spec"]["containers"][0]["resources"]["requests"]["cpu"]) for one in running(pods, where)]
         hard = cores(quotas[where]["spec"]["hard"]["requests.cpu"])
         level = cores(queues[where]["status"].get("allocation", {}).get("cpu", "0")) if where in queues else hard
@@ -110,7 +105,7 @@ def gained(before: dict[str, Hold], after: dict[str, Hold]) -> dict[str, Hold]:
     return {where: one for where, one in after.items() if one.occupied > max(before[where].occupied, one.bound) + 1e-6}
 
 
-def beyond(site: Site) -> list[str]:
+def beyond(site: TenantCluster) -> list[str]:
     return [where for where, one in holds(site).items() if one.occupied > one.bound + 1e-6]
 
 
@@ -124,10 +119,10 @@ def operated(fresh_cluster: Callable[..., Cluster], tmp_path_factory: pytest.Tem
     config = tmp_path_factory.mktemp("operated") / "config.yaml"
     config.write_text("smallJobs: {enabled: true}")
     install_manifests(cluster, config)
-    site = prepared(cluster)
+    site = TenantCluster(cluster)
     with OperatorProcess(cluster, {"smallJobs": {"enabled": True}}, name="operated", install=False) as operator:
         site.admin("create", "namespace", VICTIM)
-        site.admin("create", "-f", "-", body=queue("LatencyQueue", bursty(BURST_PODS, 600), VICTIM))
+        site.create(queue("LatencyQueue", bursty(BURST_PODS, 600), VICTIM))
         until(lambda: promised(site), PATIENCE_SECONDS, "the victim's promise")
         site.admin("create", "-n", VICTIM, "-f", "-", body=endless_job("burst", BURST_PODS))
         until(lambda: standing(site).running[VICTIM] == BURST_PODS, PATIENCE_SECONDS, "the victim's burst to run")
@@ -138,15 +133,15 @@ def operated(fresh_cluster: Callable[..., Cluster], tmp_path_factory: pytest.Tem
         yield made
 
 
-def promised(site: Site) -> bool:
+def promised(site: TenantCluster) -> bool:
     granted = standing(site).granted[VICTIM]
     return bool(granted["class"] == "Hard" and granted["podPriority"]["className"] == "fairburst-hard")
 
 
 def settled(operated: Operated) -> bool:
-    """Pods that an attacker was lent before the others had work are ended here, as they would end by themselves where work ends."""
+    """End the pods for which an attacker was lent capacity before the others had work, as real work would end."""
     site = operated.site
-    pods = objects(site, "pods")
+    pods = site.items("pods")
     for where in beyond(site):
         spare = max(running(pods, where), key=lambda one: one["metadata"]["name"].startswith("work"))["metadata"]["name"]
         site.admin("delete", "pod", spare, "-n", where, "--grace-period=0", "--force")
@@ -182,15 +177,15 @@ def holding(operated: Operated, request: pytest.FixtureRequest) -> None:
     until(lambda: settled(operated), PATIENCE_SECONDS, "the cluster to be full and calm")
 
 
-def enforce(site: Site, mode: str) -> None:
-    site.admin("patch", "thrq", "queue", "-n", BATCH, "--type=merge", "-p", json.dumps({"spec": {"enforcement": mode}}))
+def enforce(site: TenantCluster, mode: str) -> None:
+    site.patch("thrq", "queue", BATCH, {"spec": {"enforcement": mode}})
 
 
-def is_held(site: Site, mode: str) -> bool:
+def is_held(site: TenantCluster, mode: str) -> bool:
     """Make the pod or the Job again until the operator's policy holds it, which takes a moment after the mode has changed."""
     kind, name, body = ("pod", "waiting", gated("waiting", OWN_GATE)) if mode == "Gate" else ("job", "held", job("held"))
     site.admin("delete", kind, name, "-n", BATCH, "--ignore-not-found", "--grace-period=0", "--force")
-    if refusal(lambda: site.admin("create", "-n", BATCH, "-f", "-", body=body)):  # by the quota of the mode before
+    if refusal(lambda: site.admin("create", "-n", BATCH, "-f", "-", body=body)):  # by the quota of the previous mode
         return False
     stored = site.get(kind, name, BATCH)
     if mode == "Gate":
@@ -217,4 +212,4 @@ def test_the_operator_did_its_work_through_all_of_it(operated: Operated) -> None
     site.admin("delete", "pod", "-l", "batch.kubernetes.io/job-name=work", "-n", OTHERS, "--grace-period=0", "--force")
     site.admin("create", "-n", BATCH, "-f", "-", body=endless_job("more", NODES * NODE_CPU))
     wanted = NODES * NODE_CPU - BURST_PODS - 3
-    until(lambda: len(running(objects(site, "pods"), BATCH)) >= wanted, PATIENCE_SECONDS, "the attacker to be lent what came free")
+    until(lambda: len(running(site.items("pods"), BATCH)) >= wanted, PATIENCE_SECONDS, "the attacker to be lent what came free")

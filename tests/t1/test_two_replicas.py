@@ -1,23 +1,19 @@
-"""Two operators, one of which writes: killed, frozen, cut off or asked to stop, the other takes over, and never do both write.
+"""Two operators, one of which writes. When it is killed, frozen, cut off or stopped, the other takes over; never do both write.
 
-Who wrote what and when is read from the API server's audit log, where each process has a name of its own.
+The writer and the time of each write come from the API server's audit log, where each process has a name of its own.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
 import yaml
@@ -25,13 +21,18 @@ import yaml
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess, install_manifests
 from e2e.waiting import PATIENCE_SECONDS, until
+from tests.support.audit import at, audited
+from tests.support.live_cluster import LiveCluster
 from tests.support.partition import Proxy
-from tests.t1.test_restart import job, latency, ledger_of, running, statuses
+from tests.support.queues import queue
+from tests.support.repeating import repeating
+from tests.support.restarts import job, latency, ledger_of
+from tests.support.work import create, namespace
 
 LEASE = "fairburst-default"
 HOME = "fairburst-system"
-AFTER_SECONDS = 5.0  # for which a replica that has lost the Lease is watched
-# The claims (issue 9): on a quiet machine. What CI measures beside other work gets the patience of every other wait.
+AFTER_SECONDS = 5.0  # how long a replica that has lost the Lease is watched
+# The claims (issue 9): on a quiet machine. In CI, with other work on the machine, they get the patience of every other wait.
 WORST_TAKE_OVER_SECONDS, WORST_HAND_OVER_SECONDS = 9.0, 1.0
 LEASE_SECONDS = 8.0
 
@@ -57,61 +58,35 @@ class Replica(OperatorProcess):
         return self.metrics().get("fairburst_leader") == 1.0
 
 
-class Edits:
-    """Gives a queue another weight several times a second, so that whoever leads always has something to say."""
-
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
-        self._cluster, self._namespace = cluster, namespace
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._edit)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stop.set()
-        self._thread.join(PATIENCE_SECONDS)
-
-    def _edit(self) -> None:
-        for weight in itertools.cycle((2, 3)):
-            if self._stop.wait(0.1):
-                return
-            patch = json.dumps({"spec": {"weight": weight}})
-            self._cluster.kubectl("patch", "thrq", "queue", "-n", self._namespace, "--type=merge", "-p", patch)
-
-
 def holder(cluster: Cluster) -> str:
-    """Who holds the Lease, as the process calls itself."""
+    """Return the identity of the Lease's holder."""
     return cluster.kubectl("get", "lease", LEASE, "-n", HOME, "-o", "jsonpath={.spec.holderIdentity}")
 
 
-def audited(cluster: Cluster) -> list[Write]:
-    """Every write of ours that has succeeded so far, the Lease's included, in the order in which they came in."""
-    assert cluster.audit_log is not None
+def our_writes(cluster: Cluster) -> list[Write]:
+    """Return our successful writes so far, the Lease's included, in the order of their arrival."""
     found = []
-    for line in cluster.audit_log.read_text().splitlines():
-        entry = json.loads(line)
+    for entry in audited(cluster):
         agent = str(entry.get("userAgent", ""))
         if entry["stage"] == "ResponseComplete" and agent.startswith("fairburst ") and entry["responseStatus"]["code"] < 300:
-            began, ended = (datetime.fromisoformat(entry[key]).timestamp() for key in ("requestReceivedTimestamp", "stageTimestamp"))
+            began, ended = at(entry, "requestReceivedTimestamp"), at(entry, "stageTimestamp")
             found.append(Write(agent.removeprefix("fairburst "), entry["objectRef"]["resource"], began, ended))
     return sorted(found, key=lambda write: write.began)
 
 
 def written(cluster: Cluster) -> list[Write]:
-    """The same without the Lease."""
-    return [write for write in audited(cluster) if write.what != "leases"]
+    """Return our writes except those of the Lease."""
+    return [write for write in our_writes(cluster) if write.what != "leases"]
 
 
 def first_write(cluster: Cluster, who: str, since: float = 0.0) -> Write:
-    """The first write of a process since some time; it is waited for."""
+    """Wait for the first write of a process since then, and return it."""
     found = lambda: next((w for w in written(cluster) if w.who == who and w.began >= since), None)  # noqa: E731
     return until(found, PATIENCE_SECONDS, f"a write of {who}")
 
 
 def assert_never_two(cluster: Cluster, order: list[str]) -> None:
-    """These processes have written one after the other, none came back, and none began before the last had ended."""
+    """Check that these processes wrote one after the other, that none came back, and that their writes do not overlap."""
     writes = written(cluster)
     assert [who for who, _ in itertools.groupby(write.who for write in writes)] == order
     for before, after in itertools.pairwise(order):
@@ -120,22 +95,21 @@ def assert_never_two(cluster: Cluster, order: list[str]) -> None:
 
 @contextmanager
 def ready_cluster(fresh_cluster: Callable[..., Cluster], folder: Path) -> Iterator[Cluster]:
-    """A cluster with what an installation brings, a burst's queue and one that is edited all the time."""
+    """A cluster with fairburst installed, a queue for a burst, and one that is edited all the time."""
     cluster = fresh_cluster(audit=True)
     config = folder / "installed.yaml"
     config.write_text("{}")
     install_manifests(cluster, config)
-    for namespace in ("bursts", "batch"):
-        cluster.kubectl("create", "namespace", namespace)
-    batch = {**latency("batch", 1, 1), "kind": "ThroughputQueue", "spec": {}}
-    cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all([latency("bursts", 210, 120), batch]))
-    with Edits(cluster, "batch"):
+    create(cluster, namespace("bursts"), namespace("batch"), latency("bursts", 210, 120), queue("ThroughputQueue", {}, "batch"))
+    weights = itertools.cycle((2, 3))
+    edit = lambda: LiveCluster(cluster).patch("thrq", "queue", "batch", {"spec": {"weight": next(weights)}})  # noqa: E731
+    with repeating(edit, 0.1):  # so that the leader always has something to write
         yield cluster
     cluster.down()
 
 
 def take_over(cluster: Cluster, former: str, since: float) -> tuple[str, float]:
-    """Wait until somebody else than `former` holds the Lease and has written; the name, and when that write was answered."""
+    """Wait until a process other than `former` holds the Lease and has written. Return its name, and when that write was answered."""
     who = until(lambda: (found := holder(cluster)) not in {former, ""} and found, PATIENCE_SECONDS, f"another holder than {former}")
     return who, first_write(cluster, who, since).ended
 
@@ -152,19 +126,20 @@ def through(proxy: Proxy, cluster: Cluster, folder: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_killed_frozen_and_asked_to_stop(fresh_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
-    """One process after the other loses the Lease in its own way; the ledger of a burst that is under way goes on."""
+    """One process after the other loses the Lease in its own way, and the ledger of a running burst continues."""
     with ready_cluster(fresh_cluster, tmp_path) as cluster, Replica(cluster, "one") as one, Replica(cluster, "two") as two:
         a = until(lambda: holder(cluster), PATIENCE_SECONDS, "a holder")
         until(lambda: one.leads, PATIENCE_SECONDS, "the first to lead")
         assert not two.leads, "the second is ready, and stands by"
-        cluster.kubectl("create", "-f", "-", input=yaml.safe_dump(job("bursts", "burst", 200, 300)))
-        until(lambda: running(cluster, "bursts") >= 200, PATIENCE_SECONDS, "the burst to run")
+        create(cluster, job("bursts", "burst", 200, 300))
+        live = LiveCluster(cluster)
+        until(lambda: len(live.running("bursts")) >= 200, PATIENCE_SECONDS, "the burst to run")
         until(
-            lambda: statuses(cluster)["bursts"].get("internal", {}).get("ledger", {}).get("rateMicro", 0) > 200_000,
+            lambda: live.status("bursts").get("internal", {}).get("ledger", {}).get("rateMicro", 0) > 200_000,
             PATIENCE_SECONDS,
             "its rate",
         )
-        promise = statuses(cluster)["bursts"]["promise"]
+        promise = live.status("bursts")["promise"]
 
         ledger, read_at = ledger_of(one, "bursts"), time.time()
         killed_at = time.time()
@@ -172,7 +147,7 @@ def test_killed_frozen_and_asked_to_stop(fresh_cluster: Callable[..., Cluster], 
         b, first_at = take_over(cluster, a, killed_at)
         print(f"killed: first write of the other after {first_at - killed_at:.2f} s")
         until(lambda: two.metrics().get("fairburst_rounds_total", 0) >= 2 and two.leads, PATIENCE_SECONDS, "rounds")
-        status = statuses(cluster)["bursts"]
+        status = live.status("bursts")
         rate = status["internal"]["ledger"]["rateMicro"] / 1e6
         expected = ledger + rate * (time.time() - read_at)
         print(f"ledger: {ledger_of(two, 'bursts'):.3f} after the take-over, {expected:.3f} expected at a rate of {rate:.3f}")
@@ -185,8 +160,8 @@ def test_killed_frozen_and_asked_to_stop(fresh_cluster: Callable[..., Cluster], 
         assert two.stop() == 0
         c, first_at = take_over(cluster, b, asked_at)
         print(f"asked to stop: first write of the other after {first_at - asked_at:.2f} s")
-        released = max(write.ended for write in audited(cluster) if write.who == b)
-        taken = min(write.began for write in audited(cluster) if write.who == c and write.what == "leases")
+        released = max(write.ended for write in our_writes(cluster) if write.who == b)
+        taken = min(write.began for write in our_writes(cluster) if write.who == c and write.what == "leases")
         assert taken - released < LEASE_SECONDS, "nobody waited for the Lease to expire"
 
         two.start()
@@ -204,7 +179,7 @@ def test_killed_frozen_and_asked_to_stop(fresh_cluster: Callable[..., Cluster], 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_cut_off_from_the_api_server(fresh_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
-    """The one that is cut off still wants to write: its queues were edited until then, and are when it comes back."""
+    """The replica that is cut off still has something to write: its queues are edited before and after."""
     with (
         ready_cluster(fresh_cluster, tmp_path) as cluster,
         Proxy(int(cluster.server.rpartition(":")[2])) as proxy,
@@ -227,7 +202,7 @@ def test_cut_off_from_the_api_server(fresh_cluster: Callable[..., Cluster], tmp_
         assert relists == 1
         assert two.stop() == 0
         until(lambda: one.leads, PATIENCE_SECONDS, "the one that was cut off to lead again")
-        first_write(cluster, a, since=max(write.ended for write in audited(cluster) if write.who == b))
+        first_write(cluster, a, since=max(write.ended for write in our_writes(cluster) if write.who == b))
 
 
 @pytest.mark.long

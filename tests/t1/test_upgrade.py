@@ -1,4 +1,4 @@
-"""From an earlier version to this one, back, and to this one again, while a promised window is open and batch work runs.
+"""An upgrade from an earlier version, the way back, and the upgrade again, while a promised window is open and batch work runs.
 
 On a real control plane. The earlier version is a commit of this repository: its chart by Helm, its operator as a process. Helm changes
 CRDs, policies, rights and configuration at once; the operator of the other version stands by, and takes over as in a rolling update.
@@ -6,18 +6,15 @@ CRDs, policies, rights and configuration at once; the operator of the other vers
 
 from __future__ import annotations
 
-import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
 import yaml
+from typing_extensions import override
 
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
@@ -25,9 +22,14 @@ from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.kube.queues.former_places import in_present_places
 from release.chart import CHART
 from tests.support.accounts import account_kubeconfig
+from tests.support.audit import Entry, at, audited
 from tests.support.earlier import EARLIER, Version, problem, version_at
 from tests.support.helm import Helm
-from tests.t1.test_restart import job, latency, ledger_of, running
+from tests.support.live_cluster import LiveCluster
+from tests.support.queues import queue
+from tests.support.repeating import repeating
+from tests.support.restarts import job, latency, ledger_of
+from tests.support.work import namespace, pod, pod_spec
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -38,12 +40,12 @@ BATCH = ("batch-0", "batch-1")
 MANAGED = (HARD, NEXT, *BATCH)
 BURST_CPU, NEXT_CPU, NEXT_SECONDS = 4, 3, 10
 SAMPLE_SECONDS = 0.25
-LOST_SECONDS = 5.0  # the most that may be missing in the accounts
+LOST_SECONDS = 5.0  # the longest gap in the accounts
 
 
 @dataclass
 class Watcher:
-    """Looks at quotas, pods and the class that a new pod would get, several times a second, from a thread of its own."""
+    """Records quotas, pods and the class that a new pod would get, at each look."""
 
     cluster: Cluster
     without_quota: list[tuple[float, str]] = field(default_factory=list)
@@ -51,52 +53,32 @@ class Watcher:
     pods: dict[str, tuple[str, str]] = field(default_factory=dict)  # uid to namespace and class
     looks: int = 0
 
-    def __post_init__(self) -> None:
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stop.set()
-        self._thread.join(PATIENCE_SECONDS)
-
-    def _follow(self) -> None:
-        while not self._stop.wait(SAMPLE_SECONDS):
-            now = time.time()
-            quotas = self.cluster.request("GET", "/api/v1/resourcequotas")["items"]
-            enforced = {one["metadata"]["namespace"] for one in quotas if one.get("status", {}).get("hard")}
-            self.without_quota += [(now, name) for name in MANAGED if name not in enforced]
-            for name in (HARD, NEXT):
-                stored = self.cluster.request("POST", f"/api/v1/namespaces/{name}/pods?dryRun=All", probe())
-                self.classes.append((now, name, stored["spec"].get("priorityClassName", "")))
-            for pod in self.cluster.request("GET", "/api/v1/pods")["items"]:
-                metadata = pod["metadata"]
-                self.pods[metadata["uid"]] = metadata["namespace"], pod["spec"].get("priorityClassName", "")
-            self.looks += 1
+    def look(self) -> None:
+        now = time.time()
+        quotas = self.cluster.request("GET", "/api/v1/resourcequotas")["items"]
+        enforced = {one["metadata"]["namespace"] for one in quotas if one.get("status", {}).get("hard")}
+        self.without_quota += [(now, name) for name in MANAGED if name not in enforced]
+        for name in (HARD, NEXT):
+            stored = self.cluster.request("POST", f"/api/v1/namespaces/{name}/pods?dryRun=All", pod(name, "probe", pod_spec(0, "0")))
+            self.classes.append((now, name, stored["spec"].get("priorityClassName", "")))
+        for found in self.cluster.request("GET", "/api/v1/pods")["items"]:
+            metadata = found["metadata"]
+            self.pods[metadata["uid"]] = metadata["namespace"], found["spec"].get("priorityClassName", "")
+        self.looks += 1
 
     def seconds_not_hard(self, since: float) -> float:
-        """From the first to the last look since then at which a new pod of a hard queue got another class."""
+        """Return the time between the first and the last look since then at which a new pod of a hard queue got another class."""
         wrong = [at for at, _, name in self.classes if at >= since and name != "fairburst-hard"]
         return wrong[-1] - wrong[0] + SAMPLE_SECONDS if wrong else 0.0
 
 
-def probe() -> JsonObject:
-    container = {"name": "c", "image": "c", "resources": {"requests": {"cpu": "0", "memory": "0"}}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "probe-"}, "spec": {"containers": [container]}}
-
-
-@dataclass
-class Site:
+class VersionedCluster(LiveCluster):
     """A cluster in which one version at a time is installed and leads."""
 
-    cluster: Cluster
-    helm: Helm
-    folder: Path
-    operator: OperatorProcess | None = None
-    versions: int = 0
+    def __init__(self, cluster: Cluster, helm: Helm, folder: Path) -> None:
+        super().__init__(cluster)
+        self.helm, self.folder, self.versions = helm, folder, 0
+        self.operator: OperatorProcess | None = None
 
     def start(self, package: Path | None) -> OperatorProcess:
         """A replica of a version with the configuration and the account of the installed chart; it leads once no one else does."""
@@ -104,31 +86,24 @@ class Site:
         name = f"version-{self.versions}"
         (self.folder / name).mkdir()
         kubeconfig = account_kubeconfig(self.cluster, HOME, RELEASE, self.folder / name)
-        mounted = json.loads(self.cluster.kubectl("get", "configmap", RELEASE, "-n", HOME, "-o", "json"))["data"]["fairburst.yaml"]
+        mounted = self.get("configmap", RELEASE, HOME)["data"]["fairburst.yaml"]
         config = yaml.safe_load(mounted) | {"kubeconfig": str(kubeconfig), "leaderElection": {"enabled": True}}
         return OperatorProcess(self.cluster, config, name, subject_user=None, install=False, package=package)
 
-    def audited(self, since: float) -> list[JsonObject]:
-        """Answered writes by the operator's account since then, refused ones too."""
-        assert self.cluster.audit_log is not None
-        entries = [json.loads(line) for line in self.cluster.audit_log.read_text().splitlines()]
+    def audited(self, since: float) -> list[Entry]:
+        """Return the answered writes of the operator's account since then, including refused ones."""
         account = f"system:serviceaccount:{HOME}:{RELEASE}"
-        return [one for one in entries if one["user"]["username"] == account and received(one) >= since]
+        return [one for one in audited(self.cluster) if one["user"]["username"] == account and at(one, "requestReceivedTimestamp") >= since]
 
-
-def statuses(cluster: Cluster) -> dict[str, JsonObject]:
-    """By namespace, every value in its present place. Short names differ between versions."""
-    items = json.loads(cluster.kubectl("get", "latencyqueues,throughputqueues", "-A", "-o", "json"))["items"]
-    return {item["metadata"]["namespace"]: dict(in_present_places(item.get("status") or {})) for item in items}
-
-
-def received(entry: JsonObject) -> float:
-    return datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp()
+    @override
+    def statuses(self) -> dict[str, JsonObject]:
+        """Return the statuses by namespace, with every value in its present place."""
+        return {where: dict(in_present_places(status)) for where, status in super().statuses().items()}
 
 
 @dataclass
 class Move:
-    """What was seen of one change of versions."""
+    """The record of one change of versions."""
 
     before: dict[str, JsonObject]
     after: dict[str, JsonObject]
@@ -142,20 +117,21 @@ class Move:
     burst_missed: int
 
 
-def move(site: Site, change: Callable[[], object], package: Path | None, number: int) -> Move:
-    """Change the installation, start the other version, end the one that leads, and look."""
+def move(site: VersionedCluster, change: Callable[[], object], package: Path | None, number: int) -> Move:
+    """Change the installation, start the other version and end the leader. Return the record."""
     assert site.operator is not None
-    cluster, former = site.cluster, site.operator
-    with Watcher(cluster) as watcher:
+    former = site.operator
+    watcher = Watcher(site.cluster)
+    with repeating(watcher.look, SAMPLE_SECONDS):
         until(lambda: watcher.looks >= 2, PATIENCE_SECONDS, "the first looks")
-        before = statuses(cluster)
+        before = site.statuses()
         ledger, read_at = ledger_of(former, HARD), time.time()
         rate = before[HARD]["internal"]["ledger"]["rateMicro"] / 1e6
         began = time.time()
         change()
         changed = time.time()
         site.operator = site.start(package)
-        cluster.kubectl("create", "-f", "-", input=yaml.safe_dump(job(NEXT, f"burst-{number}", NEXT_CPU, NEXT_SECONDS)))
+        site.create(job(NEXT, f"burst-{number}", NEXT_CPU, NEXT_SECONDS))
         stopped = time.time()
         assert former.stop() == 0, former.log_tail()
         leads = lambda: site.operator and site.operator.metrics().get("fairburst_leader") == 1.0  # noqa: E731
@@ -163,9 +139,9 @@ def move(site: Site, change: Callable[[], object], package: Path | None, number:
         until(lambda: site.operator and site.operator.metrics()["fairburst_rounds_total"] >= 2, PATIENCE_SECONDS, "two of its rounds")
         took_over = time.time()
         found, now = ledger_of(site.operator, HARD), time.time()
-        until(lambda: statuses(cluster)[NEXT]["history"]["bursts"] >= number, PATIENCE_SECONDS, "the burst to be counted")
+        until(lambda: site.statuses()[NEXT]["history"]["bursts"] >= number, PATIENCE_SECONDS, "the burst to be counted")
         until(lambda: watcher.classes[-1][2] == "fairburst-hard", PATIENCE_SECONDS, "the class of a hard queue's new pods")
-        after = statuses(cluster)
+        after = site.statuses()
     lost = abs(ledger + rate * (now - read_at) - found) / rate
     return Move(
         before,
@@ -197,16 +173,16 @@ def moves(earlier: Version, fresh_cluster: Callable[..., Cluster], tmp_path_fact
     """To this version, back, and to it again."""
     cluster = fresh_cluster(nodes=4, node_cpu="8", node_memory="64Gi", audit=True)
     folder = tmp_path_factory.mktemp("upgrade")
-    site = Site(cluster, Helm(folder, cluster.kubeconfig), folder)
+    site = VersionedCluster(cluster, Helm(folder, cluster.kubeconfig), folder)
     site.helm.on_chart("install", RELEASE, "--create-namespace", namespace=HOME, chart=earlier.chart)
     site.operator = site.start(earlier.package)
     try:
         furnish(site)
         upgrade = lambda: site.helm.on_chart("upgrade", RELEASE, namespace=HOME, chart=CHART)  # noqa: E731
         to = move(site, upgrade, None, 1)
-        until(lambda: statuses(cluster)[NEXT]["window"]["state"] == "Armed", 120.0, "the next burst to be due")
+        until(lambda: site.statuses()[NEXT]["window"]["state"] == "Armed", 120.0, "the next burst to be due")
         back = move(site, lambda: site.helm.run("rollback", RELEASE, "1", namespace=HOME), earlier.package, 2)
-        until(lambda: statuses(cluster)[NEXT]["window"]["state"] == "Armed", 120.0, "the next burst to be due")
+        until(lambda: site.statuses()[NEXT]["window"]["state"] == "Armed", 120.0, "the next burst to be due")
         again = move(site, upgrade, None, 3)
         yield {"to this version": to, "back": back, "to this version again": again}
     finally:
@@ -214,23 +190,17 @@ def moves(earlier: Version, fresh_cluster: Callable[..., Cluster], tmp_path_fact
         cluster.down()
 
 
-def furnish(site: Site) -> None:
+def furnish(site: VersionedCluster) -> None:
     """Two hard queues, the window of one open, and two batch queues that want more than the cluster has."""
-    cluster = site.cluster
-    for name in MANAGED:
-        cluster.kubectl("create", "namespace", name)
-    open_one, next_one = latency(HARD, BURST_CPU, 3600), latency(NEXT, NEXT_CPU, 60)
-    open_one["spec"]["burst"]["durationSeconds"] = 900
-    next_one["spec"]["burst"] |= {"durationSeconds": NEXT_SECONDS, "deadlineSeconds": 50}
-    batch = [{**latency(name, 1, 1), "kind": "ThroughputQueue", "spec": {}} for name in BATCH]
-    cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all([open_one, next_one, *batch]))
-    until(lambda: [s.get("class") for s in statuses(cluster).values()].count("Hard") == 2, PATIENCE_SECONDS, "two hard queues")
-    cluster.kubectl("create", "-f", "-", input=yaml.safe_dump(job(HARD, "burst", BURST_CPU, 3600)))
-    until(lambda: running(cluster, HARD) == BURST_CPU, PATIENCE_SECONDS, "the burst to run")
-    for name in BATCH:
-        cluster.kubectl("create", "-f", "-", input=yaml.safe_dump(job(name, "work", 30, 12, completions=9999)))
-    until(lambda: sum(running(cluster, name) for name in BATCH) >= 20, PATIENCE_SECONDS, "batch work to fill the cluster")
-    rate = lambda: statuses(cluster)[HARD].get("internal", {}).get("ledger", {}).get("rateMicro", 0) > 50_000  # noqa: E731
+    site.create(*map(namespace, MANAGED))
+    site.create(latency(HARD, BURST_CPU, 3600, 900), latency(NEXT, NEXT_CPU, 60, NEXT_SECONDS, deadlineSeconds=50))
+    site.create(*(queue("ThroughputQueue", {}, name) for name in BATCH))
+    until(lambda: [s.get("class") for s in site.statuses().values()].count("Hard") == 2, PATIENCE_SECONDS, "two hard queues")
+    site.create(job(HARD, "burst", BURST_CPU, 3600))
+    site.wait_running(HARD, BURST_CPU, "the burst to run")
+    site.create(*(job(name, "work", 30, 12, completions=9999) for name in BATCH))
+    until(lambda: sum(len(site.running(name)) for name in BATCH) >= 20, PATIENCE_SECONDS, "batch work to fill the cluster")
+    rate = lambda: site.statuses()[HARD].get("internal", {}).get("ledger", {}).get("rateMicro", 0) > 50_000  # noqa: E731
     until(rate, PATIENCE_SECONDS, "the burst's rate in the status")
 
 
@@ -249,7 +219,7 @@ def test_no_promise_is_lost(moves: Moves) -> None:
 
 
 def test_no_more_than_five_seconds_of_accounts_are_lost(moves: Moves) -> None:
-    """Back too: an earlier version goes on from the copies in the places that it knows (decision 0251)."""
+    """Also on the way back: an earlier version reads the copies in the places that it knows (decision 0251)."""
     for way, one in moves.items():
         print(f"{way}: {one.lost_seconds:.2f} s of accounts lost, the other version led {one.recovery_seconds:.1f} s after SIGTERM")
     assert {way: one.lost_seconds for way, one in moves.items() if one.lost_seconds > LOST_SECONDS} == {}
@@ -280,11 +250,11 @@ def test_the_operators_write_nothing_elsewhere(moves: Moves) -> None:
         assert refused == [], way
 
 
-def place(entry: JsonObject) -> str:
+def place(entry: Entry) -> str:
     """The namespace that a request is about."""
     about = entry["objectRef"]
     return str(about["name"] if about["resource"] == "namespaces" else about.get("namespace", about["resource"]))
 
 
-def words(entry: JsonObject) -> tuple[str, str, str]:
+def words(entry: Entry) -> tuple[str, str, str]:
     return entry["verb"], entry["objectRef"]["resource"], entry["objectRef"].get("subresource", "")

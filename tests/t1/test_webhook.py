@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from e2e.certificates import write_certificates
-from e2e.cluster import Cluster, ClusterError
+from e2e.cluster import Cluster
 from e2e.cluster.build import missing
 from e2e.cluster.versions import tools
 from e2e.harness import OperatorProcess, free_port
@@ -22,12 +22,12 @@ from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.config import Config, parse_config
 from fairburst.kube.admission.mutation import Object, Patch
 from fairburst.kube.admission.server import AUTHORITY, PATH, AdmissionServer
-from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
 from fairburst.kube.install.webhook import mutating_webhook
 from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL
 from fairburst.telemetry.metrics import Metrics
-from tests.support import job_set_crd
+from tests.support import job_set_crd, live_cluster
 from tests.support.job_sizes import THRESHOLD
+from tests.support.live_cluster import LiveCluster, refusal
 from tests.support.prioritized_objects import HARD, JOB_SETS, JOBS, LARGE, PODS, SELECTOR, SMALL, namespace_labels, pod, prioritized
 from tests.support.queues import queue
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
 JsonObject = dict[str, Any]
 BURST = {"burst": {"resources": {"cpu": 1}, "durationSeconds": 10}, "arrival": {"sporadic": {"minInterarrivalSeconds": 60}}}
 SIZED = {"podPriority": LARGE, "smallPodPriority": SMALL, "sizeThreshold": THRESHOLD}
-# Namespaces by what governs them: kind, spec and status of their queue.
+# Kind, spec and status of the queue of each namespace.
 QUEUES: dict[str, tuple[str, JsonObject, JsonObject] | None] = {
     "sized": ("ThroughputQueue", {}, SIZED),
     "unsized": ("ThroughputQueue", {}, {"podPriority": LARGE}),
@@ -95,10 +95,9 @@ def register(cluster: Cluster, config: Config, authority: Path) -> None:
 
 
 def install(cluster: Cluster, config: Config) -> None:
-    """Together with the JobSet kind, as on a cluster that has it."""
+    """Install fairburst together with the JobSet kind."""
     job_set_crd.install(cluster)
-    cluster.kubectl("apply", "-f", "-", input=to_yaml(all_manifests(config, Subject(user="fairburst"))))
-    cluster.kubectl("wait", "--for=condition=Established", "crd/throughputqueues.fairburst.dev", "--timeout=60s")
+    live_cluster.install(cluster, config)
 
 
 def furnish(cluster: Cluster) -> dict[tuple[str, str, str], JsonObject]:
@@ -117,7 +116,7 @@ def furnish(cluster: Cluster) -> dict[tuple[str, str, str], JsonObject]:
 
 
 def outcomes(cluster: Cluster) -> dict[str, JsonObject]:
-    """What becomes of every object of the table in every namespace, by an id."""
+    """Return the outcome for every object of the table in every namespace, by an id."""
     found = {}
     for where in QUEUES:
         items, ids = [], []
@@ -135,13 +134,12 @@ def outcomes(cluster: Cluster) -> dict[str, JsonObject]:
 
 def class_of(cluster: Cluster, where: str, **spec: Any) -> str | None:
     """The class that a pod gets there; raises ClusterError where it is refused."""
-    printed = cluster.kubectl("create", "-n", where, "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(pod(**spec)))
-    given: str | None = json.loads(printed)["spec"].get("priorityClassName")
-    return given
+    probe = pod(**spec)
+    return LiveCluster(cluster).priority_of(probe | {"metadata": probe["metadata"] | {"namespace": where}})
 
 
 def wait_for_priorities(cluster: Cluster) -> None:
-    """Policies, registrations and queues are noticed each by itself, within a second or so."""
+    """Wait until the API server has noticed policies, registrations and queues, each of which takes it a second or so."""
     until(lambda: class_of(cluster, "hard") == "fairburst-hard", PATIENCE_SECONDS, "the queue's priority")
     until(lambda: class_of(cluster, "none") == "fairburst-large", PATIENCE_SECONDS, "the default priority")
     until(lambda: outcomes(cluster)["sized: Job small"]["labels"], PATIENCE_SECONDS, "sizes")
@@ -215,7 +213,7 @@ def test_a_job_keeps_its_size_in_updates_under_the_webhook(hooked: tuple[Cluster
 
 
 def test_the_webhook_is_not_even_asked_about_other_namespaces(hooked: tuple[Cluster, Webhook, Config]) -> None:
-    """Unmanaged ones, and kube-system and the operator's own whatever their labels say."""
+    """Unmanaged namespaces, and kube-system and the operator's own, whatever their labels say."""
     cluster, webhook, config = hooked
     cluster.kubectl("create", "namespace", "unmanaged")
     cluster.kubectl("create", "namespace", config.namespace, "--dry-run=client", "-o", "name")
@@ -231,7 +229,7 @@ def test_the_webhook_is_not_even_asked_about_other_namespaces(hooked: tuple[Clus
 def test_an_expired_certificate_leaves_pods_without_a_priority_and_refuses_them_only_where_a_gate_must_not_be_missed(
     hooked: tuple[Cluster, Webhook, Config], tmp_path: Path
 ) -> None:
-    """The operator says so itself; a good certificate is taken up without a restart of anything else."""
+    """The operator reports it, and takes up a good certificate without a restart of any process."""
     cluster, _, _ = hooked
     expired = write_certificates(tmp_path, days=0)
     config = settings(expired, free_port())
@@ -241,7 +239,7 @@ def test_an_expired_certificate_leaves_pods_without_a_priority_and_refuses_them_
         register(cluster, config, expired)
         cluster.kubectl("label", "namespace", "gated", f"{HOLDS_LABEL}=Pods", "--overwrite")
         until(lambda: class_of(cluster, "hard") is None, PATIENCE_SECONDS, "the registration to be noticed")
-        said = until(lambda: refusal(cluster, "gated"), PATIENCE_SECONDS, "a refusal where a gate must not be missed")
+        said = until(lambda: refusal(lambda: class_of(cluster, "gated")), PATIENCE_SECONDS, "a refusal where a gate must not be missed")
         assert "certificate has expired" in said
         assert late.asked == []
         for name, text in good_certificates(tmp_path).items():
@@ -261,14 +259,6 @@ def good_certificates(folder: Path) -> dict[str, str]:
 
 def certificate_valid(webhook: Webhook) -> float | None:
     return webhook.metrics.registry.get_sample_value("fairburst_admission_certificate_valid")
-
-
-def refusal(cluster: Cluster, where: str) -> str:
-    try:
-        class_of(cluster, where)
-    except ClusterError as error:
-        return str(error)
-    return ""
 
 
 def test_a_replica_that_stands_by_serves_the_webhook_too(hooked: tuple[Cluster, Webhook, Config], certificates: Path) -> None:

@@ -1,4 +1,4 @@
-"""A cluster with fairburst does as much work as one without: the same Jobs, one after the other on a control plane of its own each.
+"""A cluster with fairburst does as much work as one without: the same Jobs, on one new control plane after the other.
 
 Small, so that it can be run anywhere; the figures for more sizes come from `python -m benchmarks.scale`.
 """
@@ -12,7 +12,7 @@ from benchmarks.scale.scenarios import work
 from tests.t1.conftest import unique_name
 
 QUEUES, TASK_SECONDS, SECONDS = 5, 10.0, 80.0
-# Two runs without fairburst differ by up to a percent, on a machine that others use too by more.
+# Two runs without fairburst differ by up to a percent, on a shared machine by more.
 LEAST = {"Quota": 0.95, "Gate": 0.95, "Suspend": 0.85}
 
 pytestmark = [pytest.mark.measure, pytest.mark.timeout(900)]

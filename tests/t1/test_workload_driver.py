@@ -26,7 +26,7 @@ def own(fresh_cluster) -> Cluster:
 
 
 def diamond(seconds: float, width: int = 4) -> DagJob:
-    """A scan, two stages beside each other, and a last one that waits for both."""
+    """A scan, two parallel stages, and a last one that waits for both."""
     task = {"seconds": seconds, "cpu": 1.0, "memory": GIB}
     return DagJob(
         "diamond",
@@ -64,9 +64,9 @@ async def test_stages_run_in_order_and_bursts_are_timed(own):
     (seen,) = record.bursts
     assert seen.arrival == pytest.approx(1.0, abs=1.0)
     assert 0 < seen.binding_seconds < seen.completion_seconds
-    assert seen.completion_seconds >= 2.0  # what one of its tasks takes
+    assert seen.completion_seconds >= 2.0  # the resources of one of its tasks
     assert seen.met
-    # Three levels of 2 s each with 4, then 8, then 1 tasks of a sixteenth: never the next level beside the one before.
+    # Three levels of 2 s each with 4, then 8, then 1 tasks of a sixteenth: the levels never overlap.
     held = [round(sample.held["batch"].dominant_share(record.capacity) * 16) for sample in record.samples]
     assert max(held) == 8
     assert held[-1] == 0
@@ -79,7 +79,7 @@ async def test_throughput_queue_stays_backlogged_and_a_burst_beside_it_is_record
     assert backlogged_fraction(record.samples, "batch", 2, 15) == 1
     assert average_dominant_shares(record.samples, record.capacity, 4, 15)["batch"] > 0.5
     assert largest_total_share(record.samples, record.capacity) == 1
-    # Pods that found no room come back by back-off, beside ever new ones: whether the last of a burst is bound is chance.
+    # Unschedulable pods come back by back-off among new ones, so it is chance whether the last of a burst is bound.
     (seen,) = record.bursts
     assert (seen.completed_at is not None) == (record.tasks_done.get("bursty", 0) == seen.pods)
     assert seen.bound_at is None or seen.bound_at > seen.arrival
@@ -87,7 +87,7 @@ async def test_throughput_queue_stays_backlogged_and_a_burst_beside_it_is_record
 
 async def test_run_survives_an_api_server_that_crashes_in_the_middle(own):
     async def crash():
-        await asyncio.sleep(3.5)  # while pods run that will have ended when the server is back
+        await asyncio.sleep(3.5)  # while pods run that will end before the server is back
         await asyncio.to_thread(own.stop, "kube-apiserver", kill=True)
         await asyncio.to_thread(own.start_component, "kube-apiserver")
 

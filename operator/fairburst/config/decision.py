@@ -103,7 +103,7 @@ class AllocationConfig(Group):
         ge=0,
         le=50,
         description="Percent by which the level of a latency queue outside its windows must change before it is written. 5 saves a quota "
-        "write a round at no cost that anybody notices.",
+        "write a round at no noticeable cost.",
     )
     soft_ends_at_deadline: bool = Field(
         default=False,

@@ -174,7 +174,7 @@ class Engine:
         """Shift the remembered times after a step of the wall clock, and look at everything."""
         step = self._wall_clock.step(wall, now)
         if step:
-            event(logger, logging.WARNING, "the wall clock stepped, open windows and accounts go on as before", seconds=round(step, 1))
+            event(logger, logging.WARNING, "the wall clock stepped; open windows and accounts continue", seconds=round(step, 1))
             self.memory, self.reclaim.memory = shifted(self.memory, step), shifted_reclaim(self.reclaim.memory, step)
             self._unfinished = True
 

@@ -274,7 +274,7 @@ def _admission_words(
             f"{_seconds_of(fairness.right, fairness.binding_resource)}: fair share only. Ask for less, less often, or for more weight."
         )
     if granted is GuaranteeClass.HARD:
-        return "Guaranteed", f"Hard: its rate fits beside all other hard promises, with {_apart(resource)} left."
+        return "Guaranteed", f"Hard: its rate fits with all other hard promises, with {_apart(resource)} left."
     return "NoRoomForRate", _no_room_words(name, granted, resource)
 
 

@@ -200,8 +200,8 @@ async def _queues(client: ApiClient, config: Config) -> Finding:
     if late:
         shown = ", ".join(late[:3]) + (f" and {len(late) - 3} more" if len(late) > 3 else "")
         look = f"kubectl -n {config.namespace} logs deployment/fairburst"
-        return Finding("queues", False, f"{len(late)} of {len(mine)} queues are not decided on as they stand: {shown}", look)
-    return Finding("queues", True, f"{len(mine)} queues in pool {config.pool.name}, all decided on as they stand")
+        return Finding("queues", False, f"{len(late)} of {len(mine)} queues have no decision on their present spec: {shown}", look)
+    return Finding("queues", True, f"{len(mine)} queues in pool {config.pool.name}, all decided on")
 
 
 def _of_pool(queues: Queues, config: Config) -> Queues:

@@ -217,7 +217,7 @@ def _with_former_places(schema: Schema) -> Schema:
     """Return the schema of the status with the fields that earlier versions read and write, so that the API server keeps their values."""
     for former, present in FORMER_PLACES.items():
         place = f"status.{'.'.join(present)}"
-        copied = f"A copy of {place} for a way back: an earlier version goes on from it. Read {place} instead."
+        copied = f"A copy of {place} for a downgrade: an earlier version continues from it. Read {place} instead."
         moved = f"Moved to {place} by the next write; written by earlier versions only."
         part = {**_part_at(schema, present), "description": copied if former in COPIES else moved}
         _part_at(schema, former[:-1])["properties"][former[-1]] = part

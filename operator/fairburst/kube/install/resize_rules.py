@@ -33,7 +33,7 @@ def resize_policies(config: Config) -> list[Manifest]:
     grows = f"!({_no_more('object.spec', 'oldObject.spec')}) || !({mine}).all(new, ({before}).exists(old, old.name == new.name && "
     grows += f"{_no_more('new', 'old')}))"
     sentence = (
-        "spec.containers: expected requests to stay or to shrink, since the queue has let the pod go for what it requests; delete the pod "
+        "spec.containers: expected requests to stay or to shrink, because the queue released the pod for what it requests; delete the pod "
         "and create a larger one"
     )
     gated = f"object.spec.?schedulingGates.orValue([]).exists(one, one.name == '{GATE}')"
@@ -42,7 +42,7 @@ def resize_policies(config: Config) -> list[Manifest]:
         "matchConstraints": {
             "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/resize"]}]
         },
-        "matchConditions": [{"name": "let-go", "expression": f"!({gated})"}],
+        "matchConditions": [{"name": "released", "expression": f"!({gated})"}],
         "validations": [{"expression": f"!({grows}) || {_OPERATES}", "message": sentence, "reason": "Forbidden"}],
     }
     selector = managed_namespaces(config)

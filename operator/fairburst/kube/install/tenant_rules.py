@@ -130,7 +130,7 @@ def _pods(config: Config) -> _Guard:
         ),
         _Rule(  # such a pod bypasses the scheduler and can have no gate
             "!variables.created || object.spec.?nodeName.orValue('') == '' || variables.daemon || variables.onNode || variables.operates",
-            "'spec.nodeName: expected none in a managed namespace, found ' + object.spec.nodeName + ': it would pass by the "
+            "'spec.nodeName: expected none in a managed namespace, found ' + object.spec.nodeName + ': it would bypass the "
             "queue\\'s gate. Use nodeSelector or affinity'",
         ),
         _Rule(
@@ -144,7 +144,7 @@ def _pods(config: Config) -> _Guard:
         ),
         _Rule(
             f"variables.created || !oldObject.{gates} || object.{gates} || variables.operates",
-            f"'spec.schedulingGates: expected {GATE} to stay: it is taken off by the operator when the pod\\'s queue has room for it'",
+            f"'spec.schedulingGates: expected {GATE} to stay: the operator removes it when the pod\\'s queue has room for it'",
         ),
     )
     variables = {
@@ -255,7 +255,7 @@ def _queues() -> _Guard:
         _Rule(
             "!variables.present || object.metadata.?ownerReferences.orValue([]) == "
             f"(variables.created ? [] : oldObject.metadata.?ownerReferences.orValue([])) || {_allowed(REMOVE, kind)}",
-            "'metadata.ownerReferences: expected them to stay what they were, since a queue goes with its owner: changing them takes the "
+            "'metadata.ownerReferences: expected them to stay what they were, because a queue is deleted with its owner: changing them takes the "
             f"verb {REMOVE} on ' + {kind} + ', which an administrator grants'",
         )
     )
@@ -286,7 +286,7 @@ def _setting_rule(setting: str, verb: str) -> _Rule:
 
 def _statuses() -> _Guard:
     rule = _Rule(
-        _allowed(OPERATE, "request.resource.resource"), "'expected the status to be left to the operator: it is its word and its memory'"
+        _allowed(OPERATE, "request.resource.resource"), "'expected the status to be left to the operator, which keeps its decisions there'"
     )
     resources = [f"{one}/status" for one in QUEUES]
     return _Guard("status", GROUP, resources, ["UPDATE"], {"not-control-plane": f"!({_CONTROL_PLANE})"}, {}, [rule], managed=False)

@@ -82,14 +82,14 @@ def obstacle(kind: str, name: str, mode: Mode, default_key: tuple[str, str, str]
     default = f"{default_key[0]} {default_key[2]}"
     if kind != "ThroughputQueue":
         return (
-            f"{default} already governs namespace {default_key[1]}; beside it only ThroughputQueues can govern work of their own. "
+            f"{default} already governs namespace {default_key[1]}; besides it, only ThroughputQueues can govern work of their own there. "
             "Delete one of the two."
         )
     if name == default_key[2]:
         return f"{default} already governs namespace {default_key[1]} under this name; create the queue again under another one."
     if len(name) > LONGEST_LABEL:
-        return f"expected a name of at most {LONGEST_LABEL} characters beside {default}, found {len(name)}: pods name it in a label."
-    for whose, found in (("a queue beside another one", mode), (f"{default}, which has another queue beside it,", default_mode)):
+        return f"expected a name of at most {LONGEST_LABEL} characters for a further queue, found {len(name)}: pods name it in a label."
+    for whose, found in (("a further queue of a namespace", mode), (f"{default}, whose namespace has a further queue,", default_mode)):
         if found is not DEFAULT:
             return (
                 f"expected {whose} to have enforcement: {DEFAULT.name}, found {found.name}. Change it, or use a namespace for each queue."
@@ -99,7 +99,7 @@ def obstacle(kind: str, name: str, mode: Mode, default_key: tuple[str, str, str]
 
 def no_lane(default: str) -> str:
     """Return the sentence for a further queue for which no lane is left."""
-    return f"expected at most {len(LANES)} queues beside {default}. Delete one of them, or use another namespace."
+    return f"expected at most {len(LANES)} queues besides {default}. Delete one of them, or use another namespace."
 
 
 def asks_for(labels: Mapping[str, str] | None) -> str:

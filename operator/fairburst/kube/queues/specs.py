@@ -100,7 +100,7 @@ class LatencyQueueSpec(QueueSettings):
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             field="burst",
-            expected="expected burst beside arrival.periodic, arrival.sporadic or arrival.calendar, and none beside arrival.schedule, "
+            expected="expected burst with arrival.periodic, arrival.sporadic or arrival.calendar, and none with arrival.schedule, "
             "which has its own",
             cel="has(self.burst) != has(self.arrival.schedule)",
             holds=lambda spec: (spec.burst is None) == (spec.arrival.schedule is not None),
@@ -146,13 +146,13 @@ class LatencyQueueSpec(QueueSettings):
         ),
         Rule(
             field="limits",
-            expected="expected no limits beside uncertainty, which may ask for more than the burst",
+            expected="expected no limits with uncertainty, which may ask for more than the burst",
             cel="!has(self.limits) || !has(self.uncertainty)",
             holds=lambda spec: spec.limits is None or spec.uncertainty is None,
         ),
         Rule(
             field="uncertainty",
-            expected="expected uncertainty beside burst; the bursts of a schedule have amounts of their own",
+            expected="expected uncertainty only with burst; the bursts of a schedule have amounts of their own",
             cel="!has(self.uncertainty) || has(self.burst)",
             holds=lambda spec: spec.uncertainty is None or spec.burst is not None,
         ),
@@ -202,7 +202,7 @@ class Elasticity(SpecModel):
         ),
         Rule(
             field="acrossQueues",
-            expected="expected acrossQueues: true beside mode: Quota, which moves nothing else",
+            expected="expected acrossQueues: true only with mode: Quota, which moves nothing else",
             cel="!has(self.mode) || self.mode != 'Quota' || (has(self.acrossQueues) && self.acrossQueues)",
             holds=lambda spec: spec.mode != "Quota" or spec.across_queues,
         ),

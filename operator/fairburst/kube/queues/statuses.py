@@ -30,7 +30,7 @@ class Promise(KubeModel):
     burst: Burst | None = Field(default=None, description="Accepted burst.")
     arrival: Arrival | None = Field(default=None, description="Accepted arrival.")
     calendar_from: Timestamp | None = Field(
-        default=None, description="From when on the arrivals of an accepted calendar are listed; the list goes on by itself."
+        default=None, description="From when on the arrivals of an accepted calendar are listed; the operator extends the list."
     )
     limits: Amounts | None = Field(default=None, description="Accepted limits.")
     lead_time: Literal["Auto"] | None = Field(default=None, description="Auto where room is made ahead of bursts.")
@@ -116,7 +116,7 @@ class AdmissionStatus(KubeModel):
     message: str = Field(max_length=32768, description="The decision in a sentence, with its numbers.")
     safety: ConditionSides | None = Field(default=None, description="Condition (1): promises to queues admitted earlier still hold.")
     fairness: ConditionSides | None = Field(default=None, description="Condition (2): the queue's own demand is within its fair share.")
-    resource: ConditionSides | None = Field(default=None, description="Condition (3): its rate fits beside those of all hard queues.")
+    resource: ConditionSides | None = Field(default=None, description="Condition (3): its rate fits with those of all hard queues.")
 
 
 class History(KubeModel):
@@ -134,8 +134,8 @@ class ElasticJobStatus(KubeModel):
     fair: int = Field(description="Slots that fair sharing gives it.")
     given: int = Field(description="Slots that it is given.")
     parallelism: int = Field(description="Its spec.parallelism now.")
-    predicted_fair_milli: int | None = Field(default=None, description="Progress rate that its curve foretells for the fair slots.")
-    predicted_milli: int | None = Field(default=None, description="Progress rate that its curve foretells for the given slots.")
+    predicted_fair_milli: int | None = Field(default=None, description="Progress rate that its curve predicts for the fair slots.")
+    predicted_milli: int | None = Field(default=None, description="Progress rate that its curve predicts for the given slots.")
     measured_milli: int | None = Field(
         default=None, description="Progress rate measured lately, where it is known how fast the job is alone."
     )

@@ -1,0 +1,183 @@
+"""Managed namespaces in rounds: with and without a queue, in Observe mode, and after edits by hand. No I/O."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairburst.kube.names import MANAGED_LABEL
+from tests.support.busy_queues import batch, run
+from tests.support.objects import World, job, latency_spec, limit_range, pod, quota, requesting
+
+TQ, LQ = "ThroughputQueue", "LatencyQueue"
+
+
+def test_observe_yields_nothing_but_statuses() -> None:
+    world = World()
+    batch(world, pods=10, spec={"enforcement": "Observe"})
+    plan = world.round()
+    assert (plan.labels, plan.quota_writes, plan.resyncs) == ({}, [], [])
+    assert world.condition(TQ, "batch", "Enforced")[:2] == ("False", "Observe")
+    assert world.condition(TQ, "batch", "Ready")[0] == "True"
+    assert "podPriority" not in world.status("batch")
+
+
+def test_a_queue_that_changes_to_observe_is_released_once() -> None:
+    world = World()
+    batch(world, pods=10, spec={})
+    world.round()
+    status = world.status("batch")
+    world.queue(TQ, "batch", spec={"enforcement": "Observe"}, generation=2, status=status)
+    plan = world.round()
+    assert plan.releases == ["batch"]
+    assert plan.quota_writes == []
+    again = world.plan()
+    assert (again.releases, again.labels, again.quota_writes) == ([], {}, [])
+    assert "podPriority" not in world.status("batch")
+
+
+def test_a_queue_that_changes_to_observe_is_released_although_its_quota_has_gone_already() -> None:
+    world = World()
+    batch(world, pods=10, spec={})
+    world.round()
+    del world.quotas["batch", "fairburst"]
+    world.queue(TQ, "batch", spec={"enforcement": "Observe"}, generation=2, status=world.status("batch"))
+    assert world.plan().releases == ["batch"], "the namespace still has the label by which policies treat its pods"
+    world.namespace("batch")
+    assert world.plan().releases == []
+
+
+def test_an_invalid_edit_does_not_end_observe() -> None:
+    world = World()
+    batch(world, pods=10, spec={"enforcement": "Observe"})
+    world.round()
+    status = world.status("batch")
+    world.queue(TQ, "batch", spec={"enforcement": "Observe", "weight": 0}, generation=2, status=status)
+    plan = world.round()
+    assert (plan.labels, plan.quota_writes) == ({}, [])
+    assert world.condition(TQ, "batch", "Ready")[1] == "InvalidSpec"
+
+
+def test_a_managed_namespace_without_a_queue_runs_at_the_floor() -> None:
+    world = World("enforcement: {floors: {cpu: 2, memory: 1Gi}}")
+    world.namespace("left", managed=True)
+    run(world, "left", 3)
+    world.round()
+    assert world.hard("left") == {"requests.cpu": "3", "requests.memory": "2Gi"}, "the floor and one pod"
+    assert world.quotas["left", "fairburst"].metadata.owner_references is None
+
+
+def test_a_deleted_queues_namespace_falls_to_the_floor_and_its_pods_lower_no_promise() -> None:
+    world = World()
+    batch(world, pods=10)
+    batch(world, "other", pods=10)
+    world.round()
+    del world.queues[TQ, "batch", "queue"]
+    world.after(5.0)
+    plan = world.round()
+    assert world.hard("batch") == {"requests.cpu": "2", "requests.memory": "2Gi"}
+    assert plan.snapshot.live_capacity[0] == 54.0
+    assert plan.snapshot.committed_capacity[0] == 64.0
+
+
+@pytest.mark.parametrize("name", ["kube-system", "fairburst-system"])
+def test_a_label_on_a_namespace_of_the_system_or_the_operator_has_no_effect(name: str) -> None:
+    world = World()
+    world.namespace(name, managed=True)
+    run(world, name, 2)
+    plan = world.round()
+    assert plan.quota_writes == []
+    assert plan.snapshot.live_capacity[0] == 62.0, "its pods take capacity like those of other unmanaged namespaces"
+
+
+def test_namespaces_of_another_pool_are_left_to_its_operator() -> None:
+    world = World()
+    world.queue(TQ, "theirs", spec={"pool": "gpu"})
+    world.namespace("theirs", managed=True)
+    world.namespace("orphan-of-theirs", managed=True)
+    world.quotas["orphan-of-theirs", "fairburst"] = quota("orphan-of-theirs", {"requests.cpu": "50"}, pool="gpu")
+    assert world.plan().quota_writes == []
+
+
+def test_a_removed_label_is_put_back() -> None:
+    world = World()
+    batch(world, pods=2)
+    world.round()
+    world.namespace("batch", managed=False)
+    assert set(world.round().labels) == {"batch"}
+    assert (world.namespaces["", "batch"].metadata.labels or {})[MANAGED_LABEL] == "true"
+
+
+def test_a_quota_deleted_or_edited_by_hand_is_put_back() -> None:
+    world = World()
+    batch(world, pods=4)
+    world.settle(5.0)
+    want = world.hard("batch")
+    del world.quotas["batch", "fairburst"]
+    world.round()
+    assert world.hard("batch") == want
+    world.quotas["batch", "fairburst"] = quota("batch", want | {"requests.cpu": "900"})
+    world.after(1.1)
+    world.round()
+    assert world.hard("batch") == want
+
+
+def test_pods_without_requests_get_a_condition_until_a_limit_range_supplies_them() -> None:
+    world = World()
+    world.namespace("web")
+    world.put(pod("web", "old", requesting(None, None), owner=("ReplicaSet", "rs"), node="node-0", phase="Running"))
+    world.queue(TQ, "web")
+    world.settle(3.0)
+    status, reason, message = world.condition(TQ, "web", "Enforced")
+    assert (status, reason) == ("False", "PodsWithoutRequests")
+    assert "old" in message
+    assert ("web", "fairburst") not in world.quotas
+    world.limit_ranges["web", "d"] = limit_range("web", "d", type="Container", defaultRequest={"cpu": "1", "memory": "1Gi"})
+    world.settle(3.0)
+    assert world.condition(TQ, "web", "Enforced")[0] == "True"
+    assert ("web", "fairburst") in world.quotas
+
+
+def test_a_missing_quota_that_must_stay_missing_makes_no_round_due_in_the_past() -> None:
+    world = World()
+    batch(world, pods=4)
+    world.settle(5.0)
+    world.quotas["batch", "fairburst"] = quota("batch", world.hard("batch"), {"requests.cpu": "4", "requests.memory": "4Gi"})
+    world.end("batch", "p0")
+    world.round()
+    del world.quotas["batch", "fairburst"]
+    world.put(pod("batch", "bare", requesting(None, None), node="node-0", phase="Running"))
+    for _ in range(8):
+        world.after(10.0)
+        assert world.round().due > world.now
+
+
+def test_a_foreign_quota_below_the_burst_is_told_before_the_burst_comes() -> None:
+    world = World()
+    world.quotas["burst", "theirs"] = quota("burst", {"cpu": "4"}, name="theirs", scoped=False)
+    spec = latency_spec(cpu="16") | {"arrival": {"periodic": {"periodSeconds": 3600, "firstArrival": "2026-01-01T00:30:00Z"}}}
+    world.queue(LQ, "burst", spec=spec)
+    world.round()
+    assert world.status("burst", kind=LQ)["window"]["state"] == "Closed"
+    status, reason, message = world.condition(LQ, "burst", "Enforced")
+    assert (status, reason) == ("False", "ForeignQuotaBelowPromise")
+    assert "limits cpu to 4, the promise is 16" in message
+
+
+def test_a_namespace_deleted_in_mid_burst_disturbs_nobody() -> None:
+    world = World()
+    batch(world, pods=10, wanted=20)
+    world.queue(LQ, "burst", spec=latency_spec())
+    world.controller("Job", None, job("burst", "burst-job", 16))
+    world.settle(2.0)
+    run(world, "burst", 16)
+    world.settle(8.0)
+    assert world.status("burst", kind=LQ)["window"]["state"] == "Open"
+    before = world.hard("batch")
+    world.namespace("burst", managed=True, phase="Terminating")
+    plan = world.round()
+    assert {write.namespace for write in plan.quota_writes} <= {"batch"}
+    assert [write.entry.namespace for write in plan.statuses if write.entry.namespace == "burst"] == []
+    del world.namespaces["", "burst"]  # the namespace goes first, its objects are still in our caches
+    world.settle(5.0)
+    assert world.hard("batch") == before
+    assert world.status("batch")["class"] == "Elastic"
