@@ -255,8 +255,8 @@ def _queues() -> _Guard:
         _Rule(
             "!variables.present || object.metadata.?ownerReferences.orValue([]) == "
             f"(variables.created ? [] : oldObject.metadata.?ownerReferences.orValue([])) || {_allowed(REMOVE, kind)}",
-            "'metadata.ownerReferences: expected them to stay what they were, because a queue is deleted with its owner: changing them takes the "
-            f"verb {REMOVE} on ' + {kind} + ', which an administrator grants'",
+            "'metadata.ownerReferences: expected them to stay what they were, because a queue is deleted with its owner: changing them "
+            f"takes the verb {REMOVE} on ' + {kind} + ', which an administrator grants'",
         )
     )
     variables = {"created": "request.operation == 'CREATE'", "present": "request.operation != 'DELETE'"}

@@ -7,7 +7,7 @@ from fairburst.kube.modes.mode import Mode
 MODE = Mode(
     "Gate",
     "its pods wait behind a scheduling gate.",
-    "new pods wait behind a scheduling gate, which the operator removes as far as the allocation permits; the ResourceQuota is only a ceiling.",
+    "new pods wait behind a scheduling gate, which the operator removes as the allocation permits; the ResourceQuota is only a ceiling.",
     holds="Pods",
     ceiling=True,
 )
