@@ -206,7 +206,7 @@ class Engine:
     def _decided(self, view: ClusterView, changes: Changes, touched: set[str], wall: float, now: float) -> tuple[RoundPlan, RoundContext]:
         """Return a plan with the decision, and the round as every later step reads it."""
         snapshot, queue_set = self._input.snapshot(view, changes, self.queues, touched, wall, now), self.queues.queue_set
-        self.memory = self.absence.charge(self.memory, snapshot, view.pods, wall, now)
+        self.memory = self.absence.charge(self.memory, snapshot, view.pods, self._policy, wall, now)
         started = time.perf_counter()
         try:
             result, self.memory = self._decide(snapshot, self.memory, self._policy, wall)

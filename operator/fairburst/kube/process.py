@@ -247,6 +247,7 @@ class Operator:
     async def _lead(self) -> None:
         """Read the memory, which the former leader wrote until just before; then run rounds."""
         self._leading, self._term_began = True, time.monotonic()
+        self._engine.absence.since = self._term_began if self._election is None else self._election.vacant_since
         self.metrics.lead()
         try:
             await asyncio.gather(self._queues.refresh(), self._memories.recall(self._engine))

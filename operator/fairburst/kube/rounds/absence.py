@@ -1,11 +1,13 @@
-"""Charge open windows for what ran since their accounts were written: the first step of a replica that begins to lead. Pure.
+"""Make up for the time without a leader: the first step of a replica that begins to lead. Pure.
 
-An account goes on at its last rate, and the leader that wrote it may have been killed before it wrote another. What this process has seen
-run counts instead. For the time before that, the larger of both counts: of the pods that run now it is known since when.
+Windows open when their work came, and open windows are charged for what ran since their accounts were written. An account goes on at its
+last rate, and the leader that wrote it may have been killed before it wrote another. What this process has seen run counts instead. For the
+time before that, the larger of both counts: of the pods that run now it is known since when.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,31 +17,72 @@ from fairburst.kube.containment import Containment
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.usage.recent_use import RecentUse
 from fairburst.policy.arrays import FloatArray
+from fairburst.policy.decide import decide
 from fairburst.policy.drf import inverse_capacity
-from fairburst.policy.model import ClusterSnapshot, Memory, QueueMemory, WindowState
+from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, QueueMemory, WindowState
 from fairburst.policy.tolerance import TOLERANCE
 
 Piece = tuple[float, FloatArray | None, bool]
 
 
+CREATION_STEP_SECONDS = 1.0  # creation times are rounded down to it
+
+
 class Absence:
-    """Charges once per term, before its first decision. `begin` says by what this process has seen."""
+    """Charges once per term, before its first decision. `begin` says by what this process has seen.
+
+    since: time from which no process may have led, monotonic seconds.
+    """
 
     def __init__(self, contained: Containment) -> None:
         self._contained = contained
         self._recent: RecentUse | None = None
+        self.since = math.inf
 
     def begin(self, recent: RecentUse) -> None:
         """Charge the accounts that the first round reads for what ran since they were written."""
         self._recent = recent
 
-    def charge(self, memory: Memory, snapshot: ClusterSnapshot, pods: PodIndex, wall: float, now: float) -> Memory:
-        """Return the memory with the accounts that `charge_absence` charges; as it is after the first round."""
+    def charge(self, memory: Memory, snapshot: ClusterSnapshot, pods: PodIndex, config: PolicyConfig, wall: float, now: float) -> Memory:
+        """Return the memory as `open_in_time` and `charge_absence` leave it; as it is after the first round."""
         recent, self._recent = self._recent, None
         if recent is not None:
             with self._contained.object("charge the absence of", ""):
-                return charge_absence(memory, snapshot, pods, recent, wall, now)
+                in_time = open_in_time(memory, snapshot, config, self.since - now + wall, wall)
+                return charge_absence(in_time, snapshot, pods, recent, wall, now)
         return memory
+
+
+def open_in_time(memory: Memory, snapshot: ClusterSnapshot, config: PolicyConfig, since: float, wall: float) -> Memory:
+    """Return the memory with windows due when their work came, where that was in the absence and this round would open them.
+
+    A leader would have opened them then. All work of such a queue must have been created after `since`: of older work it is not known when
+    it began to want more. A window that would be over opens now. Times are seconds since the epoch.
+    """
+    due: dict[str, QueueMemory] = {}
+    for row, created in snapshot.oldest_work.items():
+        name = snapshot.queues[row].name
+        entry = memory.queues.get(name) if created >= since else None
+        moved = None if entry is None else _due_with_its_work(entry, created, wall)
+        if moved is not None:
+            due[name] = moved
+    if not due:
+        return memory
+    after = decide(snapshot, memory, config, wall)[1].queues
+    opened = {name: window.opened for name in due if (window := after[name].window) is not None}
+    due = {name: entry for name, entry in due.items() if opened.get(name) == wall}
+    return Memory({**memory.queues, **due}, memory.next_admission_order, memory.columns, memory.dress)
+
+
+def _due_with_its_work(entry: QueueMemory, created: float, wall: float) -> QueueMemory | None:
+    """Return the entry with its window opening no later than its work came; None where that is no change, or the window would be over."""
+    window, burst = entry.window, entry.promise.burst
+    if window is None or burst is None or window.state not in {WindowState.CLOSED, WindowState.ARMED}:
+        return None
+    opens = max(window.arms_at, created + CREATION_STEP_SECONDS)
+    if opens >= min(wall, window.opens_by) or opens + burst.deadline_seconds <= wall:
+        return None
+    return replace(entry, window=replace(window, opens_by=opens))
 
 
 def charge_absence(memory: Memory, snapshot: ClusterSnapshot, pods: PodIndex, recent: RecentUse, wall: float, now: float) -> Memory:
