@@ -72,7 +72,8 @@ class RoundContext:
 @dataclass(slots=True)
 class RoundPlan:
     """The writes of a round. `due`: monotonic time of the next round if no event comes first; `since`: of the first event that led to this
-    one. `shown`: rows whose statuses were computed, with their decisions; `shows_all`: these are all rows."""
+    one. `seconds_to_burst`: until the next window arms or opens by itself, minus infinity while a burst is under way. `shown`: rows whose
+    statuses were computed, with their decisions; `shows_all`: these are all rows."""
 
     result: RoundResult
     snapshot: ClusterSnapshot
@@ -98,6 +99,7 @@ class RoundPlan:
     refused: int = 0
     due: float = math.inf
     since: float = math.inf
+    seconds_to_burst: float = math.inf
 
     def dominant_shares(self, rows: Sequence[int]) -> FloatArray:
         """Return (M, 3) of these M rows: dominant shares allocated, used, and demanded beyond the use; fractions of live capacity."""
