@@ -1,4 +1,4 @@
-"""Make up for the time without a leader: the first step of a replica that begins to lead. Pure.
+"""Make up for a time without decisions: the first step of a replica that begins to lead, or that a slow round has held up. Pure.
 
 Windows open when their work came, and open windows are charged for what ran since their accounts were written. An account goes on at its
 last rate, and the leader that wrote it may have been killed before it wrote another. What this process has seen run counts instead. For the
@@ -29,9 +29,9 @@ CREATION_STEP_SECONDS = 1.0  # creation times are rounded down to it
 
 
 class Absence:
-    """Charges once per term, before its first decision. `begin` says by what this process has seen.
+    """Charges before the next decision after each `begin`, which says by what this process has seen.
 
-    since: time from which no process may have led, monotonic seconds.
+    since: time from which no process may have decided, monotonic seconds.
     """
 
     def __init__(self, contained: Containment) -> None:
@@ -40,11 +40,11 @@ class Absence:
         self.since = math.inf
 
     def begin(self, recent: RecentUse) -> None:
-        """Charge the accounts that the first round reads for what ran since they were written."""
+        """Charge the accounts that the next round reads for what ran since they were written."""
         self._recent = recent
 
     def charge(self, memory: Memory, snapshot: ClusterSnapshot, pods: PodIndex, config: PolicyConfig, wall: float, now: float) -> Memory:
-        """Return the memory as `open_in_time` and `charge_absence` leave it; as it is after the first round."""
+        """Return the memory as `open_in_time` and `charge_absence` leave it; as it is where nothing has begun."""
         recent, self._recent = self._recent, None
         if recent is not None:
             with self._contained.object("charge the absence of", ""):
@@ -71,7 +71,7 @@ def open_in_time(memory: Memory, snapshot: ClusterSnapshot, config: PolicyConfig
     after = decide(snapshot, memory, config, wall)[1].queues
     opened = {name: window.opened for name in due if (window := after[name].window) is not None}
     due = {name: entry for name, entry in due.items() if opened.get(name) == wall}
-    return Memory({**memory.queues, **due}, memory.next_admission_order, memory.columns, memory.dress)
+    return Memory({**memory.queues, **due}, memory.next_admission_order, dress=memory.dress) if due else memory
 
 
 def _due_with_its_work(entry: QueueMemory, created: float, wall: float) -> QueueMemory | None:
@@ -109,7 +109,7 @@ def charge_absence(memory: Memory, snapshot: ClusterSnapshot, pods: PodIndex, re
             charged[spec.name] = _at_mean_rates(before, _charged(before, snapshot.resources, inverse, most, pieces, end))
     if not charged:
         return memory
-    return Memory({**memory.queues, **charged}, memory.next_admission_order, memory.columns, memory.dress)
+    return Memory({**memory.queues, **charged}, memory.next_admission_order, dress=memory.dress)
 
 
 def _last_window(entry: QueueMemory, wall: float) -> tuple[float, float] | None:
