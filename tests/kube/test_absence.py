@@ -11,7 +11,7 @@ import pytest
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.names import LANE_CLASSES
 from fairburst.kube.queues.spaces import UNDIVIDED, Spaces
-from fairburst.kube.rounds.absence import charge_absence
+from fairburst.kube.rounds.absence import CREATION_STEP_SECONDS, charge_absence, open_in_time
 from fairburst.kube.times import to_text
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.usage.recent_use import KEPT_SECONDS, RecentUse
@@ -155,6 +155,17 @@ class TestChargeAbsence:
         ran = history((2, None, bound("4")), (5, bound("4"), None))
         assert figures(after_absence(running, ran, 10, 0, 0, self.queue), 12) == figures(round_(watched, 10, 0, 0, self.queue), 12)
 
+    def test_what_ended_while_a_round_s_writes_took_long_is_charged_no_longer(self) -> None:
+        """The same leader goes on, with the memory of its last decision."""
+        running = round_(round_(Memory(), 0, 4, 0, self.queue), 2, 4, 4, self.queue)
+        watched = round_(running, 5, 0, 0, self.queue)
+        given = snapshot((BATCH, self.queue), [CAPACITY], [[100.0], [0.0]], [[CAPACITY], [0.0]])
+        ran = history((2, None, bound("4")), (5, bound("4"), None))
+        charged = charge_absence(running, given, using(0.0), ran, START + 10, NOW + 10)
+        found = decide(given, charged, PolicyConfig(), START + 10)[1]
+        assert figures(found, 12) == figures(round_(watched, 10, 0, 0, self.queue), 12)
+        assert running.queues["t/q"].admission_order == found.queues["t/q"].admission_order
+
     def test_a_process_that_has_seen_nothing_of_it_goes_on_with_the_last_rate(self) -> None:
         running = round_(round_(Memory(), 0, 4, 0, self.queue), 2, 4, 4, self.queue)
         entry = after_absence(running, history(watched_from=10.0), 10, 0, 0, self.queue).queues["l/q"]
@@ -201,3 +212,66 @@ class TestChargeAbsence:
         read = Memory({**opened.queues, "l/q": ahead}, opened.next_admission_order)
         given = snapshot((BATCH, self.queue), [CAPACITY], [[100.0], [4.0]], [[8.0], [4.0]])
         assert charge_absence(read, given, using(4.0), history((2, None, bound("4"))), START + 10, NOW + 10) is read
+
+
+class TestOpenInTime:
+    """A window opens when its work came, where no process looked then."""
+
+    queue = latency("l/q", 1.0, [8.0], 10, Sporadic(30), deadline=20)  # at most 4 cpu at once are guaranteed
+
+    def taken_over(self, memory: Memory, at: float, *, created: float, since: float, wants: float = 8.0) -> Memory:
+        """The next leader's first round."""
+        read = Memory(dict(memory.queues), memory.next_admission_order)
+        given = snapshot((BATCH, self.queue), [CAPACITY], [[100.0], [wants]], [[CAPACITY], [0.0]])
+        given = replace(given, oldest_work={1: START + created})
+        in_time = open_in_time(read, given, PolicyConfig(), START + since, START + at)
+        return decide(given, charge_absence(in_time, given, using(0.0), history(), START + at, NOW + at), PolicyConfig(), START + at)[1]
+
+    def window(self, memory: Memory) -> tuple[WindowState, float | None]:
+        window = memory.queues["l/q"].window
+        assert window is not None
+        return window.state, None if window.opened is None else window.opened - START
+
+    def test_it_opens_when_its_work_came(self) -> None:
+        armed = round_(Memory(), 0, 0, 0, self.queue)
+        assert self.window(self.taken_over(armed, 10, created=3, since=2)) == (WindowState.OPEN, 3 + CREATION_STEP_SECONDS)
+
+    def test_the_account_is_that_of_a_leader_that_was_never_away(self) -> None:
+        armed = round_(Memory(), 0, 0, 0, self.queue)
+        watched = round_(round_(armed, 4, 4, 0, self.queue), 6, 4, 4, self.queue)
+        read = Memory(dict(armed.queues), armed.next_admission_order)
+        given = snapshot((BATCH, self.queue), [CAPACITY], [[100.0], [4.0]], [[CAPACITY - 4], [4.0]])
+        given = replace(given, oldest_work={1: START + 3})
+        in_time = open_in_time(read, given, PolicyConfig(), START + 2, START + 12)
+        charged = charge_absence(in_time, given, using(4.0), history((6, None, bound("4"))), START + 12, NOW + 12)
+        found, want = decide(given, charged, PolicyConfig(), START + 12)[1], round_(watched, 12, 4, 4, self.queue)
+        assert self.window(found) == self.window(want)
+        assert {**figures(found, 15), "window": None} == {**figures(want, 15), "window": None}
+
+    def test_the_next_burst_in_its_own_time_makes_no_miss_of_this_one(self) -> None:
+        """Opened at its discovery, the window would still run when the next work comes, and end with that work waiting."""
+        opened = self.taken_over(round_(Memory(), 0, 0, 0, self.queue), 13, created=0, since=-1, wants=4.0)
+        served = round_(round_(round_(opened, 14, 4, 4, self.queue), 15, 0, 0, self.queue), 21, 0, 0, self.queue)
+        entry = round_(round_(served, 31, 8, 0, self.queue), 34, 8, 8, self.queue).queues["l/q"]
+        assert (entry.met, entry.missed) == (1, 0)
+        assert entry.window is not None
+        assert entry.window.opened == START + 31
+
+    def test_it_opens_no_earlier_than_it_may(self) -> None:
+        first = round_(round_(round_(Memory(), 0, 8, 0, self.queue), 10, 0, 0, self.queue), 21, 0, 0, self.queue)
+        assert self.window(first) == (WindowState.CLOSED, None)
+        assert self.window(self.taken_over(first, 35, created=25, since=22)) == (WindowState.OPEN, 30)
+
+    def test_of_work_from_before_the_absence_it_is_not_known_when_it_began_to_want_more(self) -> None:
+        """A Deployment that is scaled up for each burst is as old as its queue."""
+        armed = round_(Memory(), 0, 0, 0, self.queue)
+        assert self.window(self.taken_over(armed, 10, created=1, since=2)) == (WindowState.OPEN, 10)
+
+    def test_one_that_would_be_over_opens_now(self) -> None:
+        armed = round_(Memory(), 0, 0, 0, self.queue)
+        assert self.window(self.taken_over(armed, 60, created=3, since=2)) == (WindowState.OPEN, 60)
+
+    def test_little_work_opens_none(self) -> None:
+        armed = round_(Memory(), 0, 0, 0, self.queue)
+        found = self.taken_over(armed, 10, created=3, since=2, wants=1.0)
+        assert found.queues["l/q"].window == armed.queues["l/q"].window

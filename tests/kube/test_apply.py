@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from fairburst.kube.apply import Applier
+from fairburst.kube.apply import MOST_CUT_SHORT, Applier
 from fairburst.kube.jobs.elasticity import ElasticPlan
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
 from fairburst.kube.names import MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
@@ -31,12 +32,18 @@ class AppliedWorld(Measured):
         seen = self.seen.append
         self.applier = Applier(self.client, "default", self.metrics, namespace_seen=seen, quota_seen=seen, job_seen=seen)
         self.quotas_written: list[str] = []
+        self.not_resynced: list[str] = []
         for _, name in world.namespaces:
             # Namespaces are objects without a namespace; the fake server files them under "".
             api.put(NAMESPACES, {"metadata": {"name": name, "labels": {}}})
 
     async def apply(self, plan: RoundPlan) -> bool:
-        return await self.applier.apply(plan, lambda write, _: self.quotas_written.append(write.namespace))
+        return await self.applier.apply(
+            plan, lambda write, _: self.quotas_written.append(write.namespace), lambda owner: self.not_resynced.append(owner.name)
+        )
+
+    def paths(self) -> list[tuple[str, str]]:
+        return [(method, path) for method, path, _ in self.api.requests if method != "GET"]
 
 
 @pytest.fixture
@@ -188,6 +195,73 @@ async def test_a_blocked_job_is_resynced_by_an_annotation(site: AppliedWorld) ->
     assert [owner.name for owner in plan.resyncs] == ["work"]
     await site.apply(plan)
     assert "fairburst.dev/resynced-at" in site.api.objects[JOBS]["batch", "work"]["metadata"]["annotations"]
+
+
+def blocked(site: AppliedWorld) -> RoundPlan:
+    """The plan of a round that writes a quota and resyncs a Job that lacks pods there."""
+    world = site.world
+    first = world.round()
+    world.put(pod("batch", "other", owner=("ReplicaSet", "rs")))
+    world.after(5.0)
+    plan = world.plan()
+    assert [owner.name for owner in plan.resyncs] == ["work"]
+    plan.quota_writes = [write for write in first.quota_writes if write.namespace == "batch"]
+    return plan
+
+
+async def test_a_controller_is_resynced_after_the_quota_that_refused_it(site: AppliedWorld) -> None:
+    plan = blocked(site)
+    site.api.requests.clear()
+    await site.apply(plan)
+    assert [path.rsplit("/", 1)[1] for _, path in site.paths()][-1] == "work"
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [
+        pytest.param("resourcequotas", id="its quota was not written, which would refuse its pods again"),
+        pytest.param("jobs", id="the resync failed"),
+    ],
+)
+async def test_a_controller_that_was_not_resynced_is_named(site: AppliedWorld, failing: str) -> None:
+    plan = blocked(site)
+    if failing == "jobs":
+        plan.quota_writes = []
+    site.api.requests.clear()
+    site.api.fail(1, 500, status(500, "InternalError"))
+    assert not await site.apply(plan)
+    assert site.not_resynced == ["work"]
+    assert ("/jobs/" in " ".join(path for _, path in site.paths())) is (failing == "jobs")
+
+
+class TestSlowAnswers:
+    """Where answers take longer than a second."""
+
+    @pytest.fixture(autouse=True)
+    def slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("fairburst.kube.apply.SLOW_SECONDS", 0.0)
+
+    def steps(self, site: AppliedWorld) -> list[str]:
+        return [path.split("/")[4] for method, path in site.paths() if method == "POST" and path.endswith("resourcequotas")]
+
+    async def test_a_burst_under_way_is_served_before_the_other_writes_of_a_round(self, site: AppliedWorld) -> None:
+        plan = site.world.plan()
+        plan.seconds_to_burst = -math.inf
+        assert not await site.apply(plan)
+        assert self.steps(site) == ["burst"]
+
+    async def test_without_a_burst_everything_is_written(self, site: AppliedWorld) -> None:
+        plan = site.world.plan()
+        plan.seconds_to_burst = math.inf
+        assert await site.apply(plan)
+        assert self.steps(site) == ["burst", "batch"]
+
+    async def test_every_write_has_its_turn_all_the_same(self, site: AppliedWorld) -> None:
+        plan = site.world.plan()
+        plan.seconds_to_burst = -math.inf
+        for _ in range(MOST_CUT_SHORT + 1):
+            await site.apply(plan)
+        assert self.steps(site) == ["burst"] * (MOST_CUT_SHORT + 1) + ["batch"]
 
 
 async def test_an_empty_plan_sends_nothing(site: AppliedWorld) -> None:

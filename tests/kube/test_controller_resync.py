@@ -70,6 +70,15 @@ def test_waking_that_does_not_help_is_repeated_ever_more_rarely() -> None:
     assert gaps[-1] == 60.0
 
 
+def test_one_whose_resync_failed_is_chosen_again_for_the_same_cause() -> None:
+    planner, owner = ResyncPlanner(), lacking()
+    plan(planner, quota(owner, free=0.0), 0.0)
+    assert [one.uid for one in plan(planner, quota(owner, free=1.0), 10.0)[0]] == [owner.uid]
+    assert plan(planner, quota(owner, free=1.0), 12.0)[0] == []
+    planner.not_resynced(owner)
+    assert [one.uid for one in plan(planner, quota(owner, free=1.0), 13.0)[0]] == [owner.uid]
+
+
 def test_it_begins_anew_once_waking_has_helped() -> None:
     planner = ResyncPlanner()
     resyncs(planner, 60.0)

@@ -108,6 +108,38 @@ class TestAcquiring:
         made.written(replace(claim, version="8"), 108.0, 113.0)
         assert not made.leads(113.0)
 
+    @pytest.mark.parametrize(
+        ("seen", "want"),
+        [
+            pytest.param([(held_by("them"), 100.0), (held_by("them", "8"), 103.0)], 103.0, id="its holder was silent since then"),
+            pytest.param([(held_by("them"), 100.0), (held_by("", "8"), 103.0)], 112.0, id="released, its holder led until just before"),
+            pytest.param([(None, 100.0)], 112.0, id="never held"),
+        ],
+    )
+    def test_it_is_known_since_when_there_may_have_been_no_leader(self, seen: list[tuple[LeaseRecord | None, float]], want: float) -> None:
+        made = Candidacy("us", TIMES)
+        for record, at in seen:
+            made.read(record, at)
+        claim = made.claim(112.0)
+        assert claim is not None
+        made.written(replace(claim, version="9"), 112.0, 112.0)
+        assert made.vacant_since == want
+        renewal = made.claim(113.0)
+        assert renewal is not None
+        made.written(replace(renewal, version="10"), 113.0, 113.0)
+        assert made.vacant_since == want, "a renewal begins no term"
+
+    def test_one_that_could_not_renew_knows_since_when(self) -> None:
+        made = leader(100.0)
+        first = made.claim(101.0)
+        assert first is not None
+        made.written(replace(first, version="2"), 101.0, 101.1)
+        made.read(replace(first, version="2"), 150.0)
+        again = made.claim(150.0)
+        assert again is not None
+        made.written(replace(again, version="3"), 150.0, 150.1)
+        assert made.vacant_since == 101.1
+
 
 class TestKeeping:
     def test_a_renewal_names_the_version_and_keeps_the_count(self) -> None:

@@ -56,6 +56,12 @@ class Link:
         self.alive = True
         self.streams: set[Stream] = set()
 
+    @property
+    def passes_writes(self) -> bool:
+        """Whether a write may come through, and be stored."""
+        faults = self.faults
+        return self.alive and not (faults.cut or faults.refused) and max(faults.errors, faults.write_errors, faults.lease_errors) < 1.0
+
     def delay(self) -> float:
         """Return the latency of one way in seconds."""
         return self.source.uniform(*self.faults.latency)

@@ -194,11 +194,7 @@ class Controllers:
         waiting = [pod for pod in self.server.of(PODS) if _waits(pod)]
         if not waiting:
             return
-        free = {node["metadata"]["name"]: _free(node) for node in self.server.of(NODES) if _takes_pods(node)}
-        for pod in self.server.of(PODS):
-            node = pod["spec"].get("nodeName")
-            if node in free and _phase(pod) not in quotas.ENDED:
-                _take(free[node], pod)
+        free = _room(self.server)
         for pod in sorted(waiting, key=lambda one: (-int(one["spec"].get("priority") or 0), int(one["metadata"]["resourceVersion"]))):
             node = next((name for name, room in free.items() if _fits(room, pod)), None)
             if node is None:
@@ -238,6 +234,26 @@ class Controllers:
         else:
             due = math.inf
         return due
+
+
+def places(server: ApiServer, pod: Mapping[str, Any]) -> int:
+    """How many such pods the nodes have room for."""
+    count = 0
+    for room in _room(server).values():
+        while _fits(room, pod):
+            _take(room, pod)
+            count += 1
+    return count
+
+
+def _room(server: ApiServer) -> dict[str, dict[str, Fraction]]:
+    """What is free on each node that takes pods."""
+    free = {node["metadata"]["name"]: _free(node) for node in server.of(NODES) if _takes_pods(node)}
+    for pod in server.of(PODS):
+        node = pod["spec"].get("nodeName")
+        if node in free and _phase(pod) not in quotas.ENDED:
+            _take(free[node], pod)
+    return free
 
 
 def _phase(pod: Mapping[str, Any]) -> str:

@@ -10,24 +10,39 @@ from dataclasses import dataclass, field
 from fairburst.kube.process import Operator
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.policy.table import OPEN
-from tests.simulation import quotas
+from tests.simulation import controllers, quotas
 from tests.simulation.api_server import ApiServer, Write
+from tests.simulation.controllers import SECONDS_ANNOTATION
 from tests.simulation.invariants import Invariants
 from tests.simulation.replica import Replica
-from tests.simulation.resources import JOBS, LATENCY_QUEUES, PODS, Object
+from tests.simulation.resources import JOBS, LATENCY_QUEUES, PODS, QUOTAS, Object
 from tests.simulation.scenario import Tenant
 from tests.simulation.virtual_time import EPOCH
 
 SAME_SECONDS = 0.01  # windows that open closer to each other are the same
 LOOK_SECONDS = 0.1  # how finely recovery is measured
+TAKE_OVER_SECONDS = 9.0  # until another replica leads, at most: docs/queues.md, "When the operator is absent"
+START_SECONDS = 4.0  # from a write of the operator to the start of the last pod: controllers, quota controller, scheduler, kubelet
 
 
 @dataclass
 class _Burst:
-    """One Job of a queue that was promised its bursts when the Job came."""
+    """One Job of a queue that was promised its bursts when the Job came.
 
+    latest: when its pods have to be released at the latest. within_reach: whether it needed no write of the operator, or some replica could
+    write between its arrival and then.
+    """
+
+    arrival: float
     deadline: float
+    latest: float
+    needs_webhook: bool
+    within_reach: bool
     done_at: float | None = None
+
+    @property
+    def late(self) -> bool:
+        return self.done_at is None or self.done_at > self.deadline
 
 
 @dataclass
@@ -75,6 +90,7 @@ class Measures:
         self._cpu = {one.namespace: float(one.spec["burst"]["resources"]["cpu"]) for one in tenants if one.collection == LATENCY_QUEUES}
         self._bursts: dict[tuple[str, str], _Burst] = {}
         self._accounts: dict[str, _Account] = {}
+        self._reach = _Reach(replicas)
         self._led_since: dict[str, float] | None = None  # None before the first look, at which all leaders count as settled
         self._uses = {namespace: _Use() for namespace in self._deadlines}
         server.observers.append(self._on_write)
@@ -83,10 +99,22 @@ class Measures:
 
     # Bursts ----------------------------------------------------------------------------------------------------------
 
-    def bursts(self, until: float) -> tuple[int, int]:
-        """Return how many promised bursts were due by `until`, and how many of them missed their deadline."""
-        due = [one for one in self._bursts.values() if one.deadline <= until]
-        return len(due), sum(one.done_at is None or one.done_at > one.deadline for one in due)
+    def bursts(self, until: float, *, within_reach: bool) -> tuple[int, int]:
+        """How many bursts within reach, or out of it, were promised and due by `until`, and how many of them were not done by their
+        deadline. A Job that was refused at its creation is out of reach."""
+        due = [one for one in self._bursts.values() if one.deadline <= until and one.within_reach is within_reach]
+        refused = 0 if within_reach else sum(self._is_promised(namespace) for namespace in self._server.refused_jobs)
+        return len(due) + refused, sum(one.late for one in due) + refused
+
+    async def reach(self, until: float) -> None:
+        """Look often whether a replica could serve the bursts that wait."""
+        loop = self._server.loop
+        while loop.now < until:
+            if self._reach.can_write(loop.now):
+                for one in self._bursts.values():
+                    served = not (one.needs_webhook and self._server.webhook_down)
+                    one.within_reach |= served and one.arrival <= loop.now <= max(one.latest, one.arrival + LOOK_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS)
 
     def _on_write(self, write: Write) -> None:
         if write.collection == JOBS and write.new is not None and write.namespace in self._deadlines:
@@ -99,12 +127,31 @@ class Measures:
     def _on_job(self, namespace: str, job: Object, *, is_new: bool) -> None:
         now, key = self._server.loop.now, (namespace, job["metadata"]["name"])
         if is_new:
-            queue = self._server.get(LATENCY_QUEUES, namespace, "queue") or {}
-            enforced = queue.get("spec", {}).get("enforcement") != "Observe"
-            if enforced and (queue.get("status") or {}).get("class") == "Hard":
-                self._bursts[key] = _Burst(now + self._deadlines[namespace])
+            if self._is_promised(namespace):
+                queue = self._server.objects[LATENCY_QUEUES][namespace, "queue"]
+                seconds = float(job["spec"]["template"]["metadata"]["annotations"][SECONDS_ANNOTATION])
+                deadline, mode = now + self._deadlines[namespace], queue["spec"].get("enforcement", "Quota")
+                needs_write = mode != "Quota" or not self._has_room(namespace, job)
+                latest = deadline - seconds - START_SECONDS
+                self._bursts[key] = _Burst(now, deadline, latest, mode == "Gate", within_reach=not needs_write)
         elif key in self._bursts and (job.get("status") or {}).get("completionTime") and self._bursts[key].done_at is None:
             self._bursts[key].done_at = now
+
+    def _is_promised(self, namespace: str) -> bool:
+        queue = self._server.get(LATENCY_QUEUES, namespace, "queue") or {}
+        enforced = queue.get("spec", {}).get("enforcement") != "Observe"
+        return enforced and (queue.get("status") or {}).get("class") == "Hard"
+
+    def _has_room(self, namespace: str, job: Object) -> bool:
+        """Whether the quotas and the nodes, as they are, take all pods of a new Job."""
+        pods, template = job["spec"]["parallelism"], {"spec": job["spec"]["template"]["spec"]}
+        for quota in self._server.of(QUOTAS, namespace):
+            status = quota.get("status") or {}
+            for key, limit in (status.get("hard") or {}).items():
+                charge = (quotas.charged(template, key) or 0) * pods
+                if charge and quotas.exact(str((status.get("used") or {}).get(key, "0"))) + charge > quotas.exact(str(limit)):
+                    return False
+        return controllers.places(self._server, template) >= pods
 
     # Accounts --------------------------------------------------------------------------------------------------------
 
@@ -167,6 +214,26 @@ class Measures:
         self._led_since = {who: 0.0 if before is None else before.get(who, now) for who in leading}
         idle = any(self._invariants.last_round(who) < since for who, since in self._led_since.items())
         return bool(self._invariants.amiss()) or idle or any(_waiting_writes(one, now) for one in leading.values())
+
+
+class _Reach:
+    """Whether the operator can write: its leader's link passes writes. Without a leader it cannot for as long as a take-over may last.
+
+    Faults and the Lease decide, not what the operator makes of them: where no replica leads after that time, it counts as able to.
+    """
+
+    def __init__(self, replicas: Sequence[Replica]) -> None:
+        self._replicas = replicas
+        self._excused_until: float | None = None
+
+    def can_write(self, now: float) -> bool:
+        able = [one for one in self._replicas if one.running and one.link.passes_writes]
+        if any(one.operator is not None and one.operator._leading for one in able):
+            self._excused_until = None
+            return True
+        if self._excused_until is None or not able:
+            self._excused_until = now + TAKE_OVER_SECONDS
+        return now > self._excused_until
 
 
 def _waiting_writes(operator: Operator, now: float) -> bool:

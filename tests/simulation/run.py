@@ -44,6 +44,8 @@ class Result:
     # Set only if `measured`, from `Measures`.
     promised: int = 0
     late: int = 0
+    beyond: int = 0
+    late_beyond: int = 0
     lost_seconds: float = 0.0
     unseen_seconds: float = 0.0
     recovered_seconds: float = 0.0
@@ -102,7 +104,7 @@ async def _run(
     over = plan.over if plan is not None else QUIET_RUN_SECONDS - converge_seconds
     end = plan.over + converge_seconds if plan is not None else QUIET_RUN_SECONDS
     measures = Measures(server, replicas, invariants, scenario.tenants, over) if measured else None
-    recovery = loop.create_task(measures.recovery(end)) if measures is not None else None
+    watching = [] if measures is None else [loop.create_task(measures.recovery(end)), loop.create_task(measures.reach(end))]
 
     scenario.populate(server)
     controllers.Controllers(server, source("controllers")).start()
@@ -134,9 +136,10 @@ async def _run(
         if (queue.get("status") or {}).get("class") == "Hard" and queue["spec"].get("enforcement") != "Observe":
             result.bursts += history.get("bursts", 0)
             result.missed += history.get("missed", 0)
-    if measures is not None and recovery is not None:
-        await recovery
-        result.promised, result.late = measures.bursts(end)
+    if measures is not None:
+        await asyncio.gather(*watching)
+        result.promised, result.late = measures.bursts(end, within_reach=True)
+        result.beyond, result.late_beyond = measures.bursts(end, within_reach=False)
         result.lost_seconds, result.unseen_seconds = measures.lost_seconds, measures.unseen_seconds
         result.recovered_seconds = measures.recovered_seconds
     result.broken, result.seconds, result.wrong_writes = invariants.broken, loop.now, invariants.wrong_writes

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -30,6 +31,8 @@ from fairburst.kube.workloads.registry import KINDS
 from fairburst.telemetry.metrics import Metrics
 
 CONCURRENT_WRITES = 32
+SLOW_SECONDS = 1.0  # a round that takes longer leaves its last writes to the next one, if a burst is under way or has become due
+MOST_CUT_SHORT = 3  # rounds in a row, so that every write has its turn where the API server stays slow
 
 Item = TypeVar("Item")
 Seen = Callable[[dict[str, Any]], None]
@@ -58,22 +61,63 @@ class Applier:
         self._job_seen = job_seen
         self._on_answer = on_answer
         self._limit = asyncio.Semaphore(CONCURRENT_WRITES)
+        self._cut_short = 0
 
-    async def apply(self, plan: RoundPlan, quota_written: Callable[[QuotaWrite, float], None]) -> bool:
-        """Send everything but statuses and events; return whether all succeeded. The callback receives each quota write that was tried."""
+    async def apply(
+        self, plan: RoundPlan, quota_written: Callable[[QuotaWrite, float], None], not_resynced: Callable[[Owner], None]
+    ) -> bool:
+        """Send everything but statuses and events; return whether all succeeded.
+
+        `quota_written` receives each quota write that was tried, `not_resynced` each controller that was not resynced. Where answers take
+        so long that a burst would wait for them, the last writes are left to the next round, which serves the burst first.
+        """
+        patient = self._cut_short >= MOST_CUT_SHORT
+        due = math.inf if patient else time.monotonic() + max(plan.seconds_to_burst, SLOW_SECONDS)
         done = await self._each("label", plan.labels.items(), self._label)
         done &= await self._each("release", plan.releases, self._release)
         resized = plan.elastic.writes
         done &= await self._each("parallelism", [write for write in resized if write.shrinks], self._parallelism)
-        for _, step in groupby(plan.quota_writes, key=lambda write: write.order):
-            writes = list(step)
-            done &= await self._each("quota", writes, self._quota)
-            for write in writes:
-                quota_written(write, time.monotonic())
+        after = {write.namespace for write in plan.quota_writes}
+        parts = await asyncio.gather(
+            self._quota_steps(plan, due, quota_written, not_resynced),
+            self._resyncs([owner for owner in plan.resyncs if owner.namespace not in after], not_resynced),
+            self._each("start", [start for start in plan.starts if start.namespace not in after], self._start),
+        )
+        self._cut_short = self._cut_short + 1 if time.monotonic() > due else 0
+        if self._cut_short:
+            return False
         done &= await self._each("quota", plan.quota_deletions, self._delete_quota)
         done &= await self._each("parallelism", [write for write in resized if not write.shrinks], self._parallelism)
-        done &= await self._each("start", plan.starts, self._start)
-        return await self._each("resync", plan.resyncs, self._resync) and done
+        return await self._each("start", [start for start in plan.starts if start.namespace in after], self._start) and done and all(parts)
+
+    async def _quota_steps(
+        self, plan: RoundPlan, due: float, written: Callable[[QuotaWrite, float], None], not_resynced: Callable[[Owner], None]
+    ) -> bool:
+        """Send the quota writes, a step after the other until `due`, and resync the controllers of each namespace after its last one."""
+        steps = [list(step) for _, step in groupby(plan.quota_writes, key=lambda write: write.order)]
+        waiting, failed = {write.namespace for write in plan.quota_writes}, set[str]()
+        for number, writes in enumerate(steps, start=1):
+            done = await asyncio.gather(*(self._one("quota", write, self._quota) for write in writes))
+            for write, ok in zip(writes, done, strict=True):
+                written(write, time.monotonic())
+                failed |= set() if ok else {write.namespace}
+            ready = waiting - {write.namespace for step in steps[number:] for write in step} - failed
+            waiting -= ready
+            await self._resyncs([owner for owner in plan.resyncs if owner.namespace in ready], not_resynced)
+            if time.monotonic() > due:
+                break
+        for owner in plan.resyncs:  # a quota that was not written would refuse their pods again
+            if owner.namespace in waiting:
+                not_resynced(owner)
+        return not waiting
+
+    async def _resyncs(self, owners: Sequence[Owner], not_resynced: Callable[[Owner], None]) -> bool:
+        """Resync controllers; return whether none failed."""
+        done = await asyncio.gather(*(self._one("resync", owner, self._resync) for owner in owners))
+        for owner, ok in zip(owners, done, strict=True):
+            if not ok:
+                not_resynced(owner)
+        return all(done)
 
     async def _each(self, kind: str, items: Iterable[Item], send: Callable[[Item], Awaitable[None]]) -> bool:
         """Send items concurrently; return whether none failed."""

@@ -8,6 +8,7 @@ changed, whose decision differs, or that are due. An unchanged cluster yields no
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Mapping
 
@@ -36,7 +37,7 @@ from fairburst.kube.rounds.resync import ResyncRounds
 from fairburst.kube.rounds.statuses import StatusRounds
 from fairburst.kube.rounds.suggestions import Suggestions
 from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan, events_with_queues
-from fairburst.kube.usage.demand import NamespaceDemand
+from fairburst.kube.usage.demand import NamespaceDemand, Owner
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.views.forecast_view import Forecasts, QueueForecast, StartForecast
 from fairburst.kube.views.lead_time_view import LeadTimeForecasts
@@ -48,6 +49,7 @@ from fairburst.policy.clock_step import shifted, shifted_reclaim
 from fairburst.policy.decide import decide
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.model import Memory
+from fairburst.policy.table import ARMED, CLOSED, OPEN
 from fairburst.telemetry.log import event
 
 logger = logging.getLogger(__name__)
@@ -124,6 +126,10 @@ class Engine:
     def quota_written(self, write: QuotaWrite, now: float) -> None:
         """Note a quota write that was sent, successful or not."""
         self._quotas.planner.written(write.key, now)
+
+    def not_resynced(self, owner: Owner) -> None:
+        """Note that a planned resync was not sent, or failed."""
+        self._resyncs.planner.not_resynced(owner)
 
     def status_sent(self, write: StatusWrite, now: float) -> None:
         """Note a status write in flight."""
@@ -206,7 +212,7 @@ class Engine:
     def _decided(self, view: ClusterView, changes: Changes, touched: set[str], wall: float, now: float) -> tuple[RoundPlan, RoundContext]:
         """Return a plan with the decision, and the round as every later step reads it."""
         snapshot, queue_set = self._input.snapshot(view, changes, self.queues, touched, wall, now), self.queues.queue_set
-        self.memory = self.absence.charge(self.memory, snapshot, view.pods, wall, now)
+        self.memory = self.absence.charge(self.memory, snapshot, view.pods, self._policy, wall, now)
         started = time.perf_counter()
         try:
             result, self.memory = self._decide(snapshot, self.memory, self._policy, wall)
@@ -215,6 +221,7 @@ class Engine:
         self._input.demands.next_starts.note_granted(queue_set.governing, snapshot.usage, result.level)
         plan = RoundPlan(result, snapshot, queue_set, time.perf_counter() - started, events=events_with_queues(queue_set, result))
         self.queues.watch_bursts(snapshot, self.memory, wall)
+        plan.seconds_to_burst = _next_burst(self.memory) - wall
         plan.due = min(now + max(0.0, result.next_boundary - wall), self._cluster.low_water.next_expiry())
         plan.elastic = self.slots.plan(result, view.controllers.marked_jobs(), queue_set, self.queues.absent, wall, now)
         plan.lead_times = self._lead_times.views(snapshot, result)
@@ -246,3 +253,14 @@ class Engine:
         with self.contained.object("remember the bursts of", ""):
             self._statuses.remember_bursts(round_)
         self._statuses.plan_in_time(round_, self._managed, demands.by_namespace, plan, news=news)
+
+
+def _next_burst(memory: Memory) -> float:
+    """Return when the next window arms or opens by itself, seconds since the epoch; minus infinity while a burst is under way."""
+    columns = memory.columns
+    if columns is None:
+        return math.inf
+    if ((columns.state == OPEN) & columns.demanded & ~columns.judged).any():
+        return -math.inf
+    arms, opens = columns.arms_at[columns.state == CLOSED], columns.opens_by[columns.state == ARMED]
+    return min(float(arms.min(initial=math.inf)), float(opens.min(initial=math.inf)))

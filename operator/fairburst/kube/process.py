@@ -59,6 +59,7 @@ logger = logging.getLogger(__name__)
 # The process is stuck if no round ends and no write is answered for this long beyond a round's interval: no request takes longer.
 STUCK_SECONDS = 60.0
 NO_CLUSTER = 3  # exit status of every command for a cluster that cannot be reached or refuses
+UNSEEN_SECONDS = 2.0  # after a round whose writes took longer, what ran meanwhile is charged as after an absence
 FINISH_SECONDS = 5.0  # for the last round and its statuses; Kubernetes kills the process 30 s after SIGTERM
 
 
@@ -247,6 +248,7 @@ class Operator:
     async def _lead(self) -> None:
         """Read the memory, which the former leader wrote until just before; then run rounds."""
         self._leading, self._term_began = True, time.monotonic()
+        self._engine.absence.since = self._term_began if self._election is None else self._election.vacant_since
         self.metrics.lead()
         try:
             await asyncio.gather(self._queues.refresh(), self._memories.recall(self._engine))
@@ -350,13 +352,23 @@ class Operator:
         self._quotas.observe(msgspec.convert(obj, ResourceQuota))
 
     async def _send(self, plan: RoundPlan) -> bool:
+        """Send a plan's writes. Meanwhile no decision is made, as if no process led."""
+        began = time.monotonic()
+        try:
+            return await self._send_all(plan)
+        finally:
+            if time.monotonic() > began + UNSEEN_SECONDS:
+                self._engine.absence.since = began
+                self._engine.absence.begin(self._recent)
+
+    async def _send_all(self, plan: RoundPlan) -> bool:
         self._ungater.send(plan.ungates, plan.since)
         evictions = plan.reclaim.evictions
         if evictions and await self._memories.before_evictions(self._engine):
             self._evictor.send(evictions)
         else:
             self._engine.reclaim.not_done(evictions)
-        applied = await self._applier.apply(plan, self._engine.quota_written)
+        applied = await self._applier.apply(plan, self._engine.quota_written, self._engine.not_resynced)
         return await self._status_writer.write(plan) and applied
 
     def _after_round(self, plan: RoundPlan) -> None:

@@ -69,6 +69,7 @@ class Candidacy:
         self._seen_at = -math.inf  # time at which this replica first saw the present state
         self._renewed_at = -math.inf
         self._resigned = False
+        self.vacant_since = math.inf  # time from which no process may have led before this replica did; as late as it can have been
 
     @property
     def holder(self) -> str:
@@ -116,6 +117,8 @@ class Candidacy:
 
     def written(self, record: LeaseRecord, sent_at: float, now: float) -> None:
         """Note that the server has stored a write. The right to write counts from `sent_at`."""
+        if not self.leads(now):
+            self.vacant_since = self._seen_at if self.holder else now  # a Lease that was released had a leader until just before
         self.read(record, now)
         if not self._resigned and record.holder == self.identity:
             self._renewed_at = max(self._renewed_at, sent_at)
@@ -161,6 +164,11 @@ class LeaderElection:
     def unread(self) -> str | None:
         """Why the holder is unknown, or None once it is known. A standby that cannot read the Lease cannot take over."""
         return None if self._candidacy.known else self._problem or "the lease has not been read yet"
+
+    @property
+    def vacant_since(self) -> float:
+        """Monotonic time from which no process may have led before this one did: the last renewal that it saw of the former leader."""
+        return self._candidacy.vacant_since
 
     def seconds_left(self) -> float:
         """Return how long this replica may still write; zero or less if it may not."""

@@ -93,6 +93,14 @@ class ResyncPlanner:
                     self._ready.setdefault(namespace, []).extend(ready)
         return self._take_turns(now), dues
 
+    def not_resynced(self, owner: Owner) -> None:
+        """Note that a controller which was chosen has not been resynced: it is chosen again for the same cause."""
+        self._awaited.pop(owner.uid, None)
+        for blocked in self._blocked.values():
+            state = blocked.get(owner.uid)
+            if state is not None:
+                state.told, state.next_resync = None, state.resynced_at
+
     def due(self, now: float) -> float:
         """Return when the next waiting controller has its turn; infinite if none waits."""
         return min((now + 1.0, *(since + AWAITED_SECONDS for since in self._awaited.values()))) if self._ready else math.inf

@@ -1,12 +1,14 @@
-"""Charge open windows for the use since their accounts were written: the first step of a replica that begins to lead. Pure.
+"""Make up for a time without decisions: the first step of a replica that begins to lead, or that a slow round has held up. Pure.
 
-A stored account grows at its last rate, but its leader may have been killed before it wrote a newer one. For the time that this process
-has watched, the observed use is charged. For the time before, the larger of the account's rate and the use of the pods that run now, whose
-start times are known, is charged.
+Windows open when their work came, and open windows are charged for the use since their accounts were written. A stored account grows at
+its last rate, but its leader may have been killed before it wrote a newer one. For the time that this process has watched, the observed use
+is charged. For the time before, the larger of the account's rate and the use of the pods that run now, whose start times are known, is
+charged.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,31 +18,72 @@ from fairburst.kube.containment import Containment
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.usage.recent_use import RecentUse
 from fairburst.policy.arrays import FloatArray
+from fairburst.policy.decide import decide
 from fairburst.policy.drf import inverse_capacity
-from fairburst.policy.model import ClusterSnapshot, Memory, QueueMemory, WindowState
+from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, QueueMemory, WindowState
 from fairburst.policy.tolerance import TOLERANCE
 
 Piece = tuple[float, FloatArray | None, bool]
 
 
+CREATION_STEP_SECONDS = 1.0  # creation times are rounded down to it
+
+
 class Absence:
-    """Charges the accounts once in each term of leadership, before its first decision."""
+    """Charges the accounts before the next decision after each `begin`.
+
+    since: monotonic time from which no process may have decided.
+    """
 
     def __init__(self, contained: Containment) -> None:
         self._contained = contained
         self._recent: RecentUse | None = None
+        self.since = math.inf
 
     def begin(self, recent: RecentUse) -> None:
         """Charge the accounts in the next round, by the use that this process has seen."""
         self._recent = recent
 
-    def charge(self, memory: Memory, snapshot: ClusterSnapshot, pods: PodIndex, wall: float, now: float) -> Memory:
-        """Return the memory with the accounts charged by `charge_absence`; unchanged after the first round."""
+    def charge(self, memory: Memory, snapshot: ClusterSnapshot, pods: PodIndex, config: PolicyConfig, wall: float, now: float) -> Memory:
+        """Return the memory as `open_in_time` and `charge_absence` leave it; unchanged unless `begin` was called since the last round."""
         recent, self._recent = self._recent, None
         if recent is not None:
             with self._contained.object("charge the absence of", ""):
-                return charge_absence(memory, snapshot, pods, recent, wall, now)
+                in_time = open_in_time(memory, snapshot, config, self.since - now + wall, wall)
+                return charge_absence(in_time, snapshot, pods, recent, wall, now)
         return memory
+
+
+def open_in_time(memory: Memory, snapshot: ClusterSnapshot, config: PolicyConfig, since: float, wall: float) -> Memory:
+    """Return the memory with windows due when their work came, where that was in the absence and this round would open them.
+
+    A leader would have opened them then. All work of such a queue must have been created after `since`: of older work it is not known when
+    it began to want more. A window that would be over opens now. Times are seconds since the epoch.
+    """
+    due: dict[str, QueueMemory] = {}
+    for row, created in snapshot.oldest_work.items():
+        name = snapshot.queues[row].name
+        entry = memory.queues.get(name) if created >= since else None
+        moved = None if entry is None else _due_with_its_work(entry, created, wall)
+        if moved is not None:
+            due[name] = moved
+    if not due:
+        return memory
+    after = decide(snapshot, memory, config, wall)[1].queues
+    opened = {name: window.opened for name in due if (window := after[name].window) is not None}
+    due = {name: entry for name, entry in due.items() if opened.get(name) == wall}
+    return Memory({**memory.queues, **due}, memory.next_admission_order, dress=memory.dress) if due else memory
+
+
+def _due_with_its_work(entry: QueueMemory, created: float, wall: float) -> QueueMemory | None:
+    """Return the entry with its window opening no later than its work came; None where that is no change, or the window would be over."""
+    window, burst = entry.window, entry.promise.burst
+    if window is None or burst is None or window.state not in {WindowState.CLOSED, WindowState.ARMED}:
+        return None
+    opens = max(window.arms_at, created + CREATION_STEP_SECONDS)
+    if opens >= min(wall, window.opens_by) or opens + burst.deadline_seconds <= wall:
+        return None
+    return replace(entry, window=replace(window, opens_by=opens))
 
 
 def charge_absence(memory: Memory, snapshot: ClusterSnapshot, pods: PodIndex, recent: RecentUse, wall: float, now: float) -> Memory:
@@ -67,7 +110,7 @@ def charge_absence(memory: Memory, snapshot: ClusterSnapshot, pods: PodIndex, re
             charged[spec.name] = _at_mean_rates(before, _charged(before, snapshot.resources, inverse, most, pieces, end))
     if not charged:
         return memory
-    return Memory({**memory.queues, **charged}, memory.next_admission_order, memory.columns, memory.dress)
+    return Memory({**memory.queues, **charged}, memory.next_admission_order, dress=memory.dress)
 
 
 def _last_window(entry: QueueMemory, wall: float) -> tuple[float, float] | None:

@@ -74,6 +74,7 @@ class RoundPlan:
     """The writes of a round.
 
     `due`: monotonic time of the next round if no event comes first. `since`: monotonic time of the first event that led to this round.
+    `seconds_to_burst`: until the next window arms or opens by itself, minus infinity while a burst is under way.
     `shown`: rows whose statuses were computed, with their decisions. `shows_all`: whether these are all rows.
     """
 
@@ -101,6 +102,7 @@ class RoundPlan:
     refused: int = 0
     due: float = math.inf
     since: float = math.inf
+    seconds_to_burst: float = math.inf
 
     def dominant_shares(self, rows: Sequence[int]) -> FloatArray:
         """Return (M, 3) of these M rows: dominant shares allocated, used, and demanded beyond the use; fractions of live capacity."""
