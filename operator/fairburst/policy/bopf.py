@@ -168,8 +168,9 @@ def _serve_elastic(inputs: AllocationInput, capacity: FloatArray, left: FloatArr
         if (reached >= 0).all():
             break
         risers = risers.without(reached < 0)
-    result = np.zeros_like(inputs.wanted)
-    put_rows(result, elastic, wanted * multiple[: elastic.size, None])
+    share = np.zeros(len(inputs.elastic))
+    share[elastic] = multiple[: elastic.size]
+    result: FloatArray = inputs.wanted * share[:, None]
     more = _whole_pods(risers.speed * reached[:, None], take_rows(inputs.unit, risers.rows), reached >= risers.height * (1.0 - TOLERANCE))
     put_rows(result, risers.rows, more)
     return result

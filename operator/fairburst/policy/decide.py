@@ -143,11 +143,11 @@ def _either(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
 
 def _promised(inputs: AllocationInput, guaranteed: FloatArray) -> FloatArray | None:
     """Return the guarantees with those of hard queues in their windows lowered to their rates; None where that lowers none."""
-    rows = inputs.hard
-    if rows.size == 0 or not row_any_short(inputs.whole_rate, take_rows(guaranteed, rows)).any():
+    given = take_rows(guaranteed, inputs.hard)
+    if not row_any_short(inputs.whole_rate, given).any():
         return None
     promised = guaranteed.copy(order="K")
-    put_rows(promised, rows, np.minimum(take_rows(guaranteed, rows), inputs.whole_rate))
+    put_rows(promised, inputs.hard, np.minimum(given, inputs.whole_rate))
     return promised
 
 

@@ -59,8 +59,10 @@ class Lender:
         if (idle <= slack_of(self.capacity)).all() and rows.size == 0:
             return allocation
         running = _Running.of(self, allocation, rows)
-        uncovered = self.capacity - column_sum(np.maximum(allocation, self.usage)) + running.total
+        uncovered = self.capacity - _covered(allocation, self.usage) + running.total
         if self.waiting is None:  # then no queue gives, and there is no more than this
+            if (uncovered < -slack_of(self.capacity)).all():
+                return allocation
             running = running.that_fit(uncovered)
         lines = self._lines(allocation, running, uncovered if self.waiting is None else idle)
         if lines.rows.size == 0:
@@ -175,6 +177,15 @@ class Lender:
         part = np.minimum(np.divide(left, desired, out=np.zeros_like(left), where=desired > 0), 1.0)
         put_rows(result, rows, least + more * part)
         return result
+
+
+def _covered(allocation: FloatArray, usage: FloatArray) -> FloatArray:
+    """(K,) sum of what each queue has or uses, whichever is more; without a matrix in between."""
+    result, more = np.empty(usage.shape[1]), np.empty(len(usage))
+    for column in range(usage.shape[1]):
+        np.maximum(allocation[:, column], usage[:, column], out=more)
+        result[column] = more.sum()
+    return result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
