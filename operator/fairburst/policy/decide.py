@@ -310,13 +310,14 @@ def _charge(
     if not guarded.any():
         return charge, columns
     counts = guarded.astype(np.float64)
-    delivered = largest_share(snapshot.usage, inverse) * counts
     received = np.empty(snapshot.usage.shape, order="F")
-    differs = delivered != columns.delivered_rate
+    delivered, used, differs = np.zeros(len(guarded)), np.empty(len(guarded)), np.zeros(len(guarded), dtype=bool)
     for column, scale in enumerate(inverse):
         share = received[:, column]
+        np.multiply(snapshot.usage[:, column], scale, out=used)
+        np.maximum(delivered, used, out=delivered)
         if allocation is guaranteed:
-            np.multiply(snapshot.usage[:, column], scale, out=share)
+            share[:] = used
         else:
             np.subtract(allocation[:, column], guaranteed[:, column], out=share)
             np.subtract(snapshot.usage[:, column], share, out=share)
@@ -325,6 +326,8 @@ def _charge(
         share *= counts
         np.maximum(charge, share, out=charge)
         differs |= share != columns.received_rate[:, column]
+    delivered *= counts
+    differs |= delivered != columns.delivered_rate
     if held is not None:
         charge = charge + held
     differs |= charge != columns.ledger_rate

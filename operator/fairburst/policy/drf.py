@@ -175,11 +175,11 @@ def _levels(velocity: FloatArray, cap: FloatArray, left: FloatArray, capacity: F
         stops = active & row_any(velocity[:, exhausted] > 0)
         np.minimum(level, start, out=level, where=stops)
         active &= ~stops
-        stopped = np.flatnonzero(stops)
-        frozen_use += weighted_sum(level[stopped], take_rows(velocity, stopped))
         rows = np.flatnonzero(active)
         if rows.size == 0:
             break
+        stopped = np.flatnonzero(stops)
+        frozen_use += weighted_sum(level[stopped], take_rows(velocity, stopped))
     return level
 
 

@@ -132,11 +132,12 @@ def _judge(
     wanting = wanting & ~_came_later(rows, ended & wanting, deadline, oldest_work, now)
     met = pending & (spent(delivered, burst) | (ended & ~wanting))
     missed = pending & ended & ~met
-    columns.judged[rows] |= met | missed
-    columns.met[rows] += met
-    columns.missed[rows] += missed
-    columns.bursts[rows] += met | missed
-    _tell_judged(columns, rows, met, missed, delivered, burst, events)
+    if met.any() or missed.any():
+        columns.judged[rows] |= met | missed
+        columns.met[rows] += met
+        columns.missed[rows] += missed
+        columns.bursts[rows] += met | missed
+        _tell_judged(columns, rows, met, missed, delivered, burst, events)
     unspent = account.unspent[rows]
     # in time by its fullest resource, out of what is guaranteed, and others are still owed
     owed = ended & demanded & ~missed & spent(account.consumed[rows], burst)
