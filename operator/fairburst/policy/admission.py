@@ -200,9 +200,9 @@ class _Settlement:
             state.grant_all(members, self.weight[admitted], self.load[admitted], guarantees)
             return state
         # later arrivals of a calendar never cost another queue what it was promised meanwhile
-        for member, guarantee in sorted(zip(members, guarantees.tolist(), strict=True), key=lambda one: one[0].row in self.continued):
-            if guarantee == HARD and not state.hard.fits(member):
-                guarantee = SOFT if self.config.soft_class else ELASTIC
+        for member, kept in sorted(zip(members, guarantees.tolist(), strict=True), key=lambda one: one[0].row in self.continued):
+            fits = kept != HARD or state.hard.fits(member)
+            guarantee = kept if fits else SOFT if self.config.soft_class else ELASTIC
             columns.guarantee[member.row] = guarantee
             state.grant(member, float(self.weight[member.row]), float(self.load[member.row]), guarantee)
         return state

@@ -75,10 +75,11 @@ class Account:
         fair = fair_share_of_period(columns, current)
         budget = np.maximum(np.minimum(current.burst, fair - columns.debt), 0.0)
         ledger = columns.ledger(now)
+        consumed = ledger - columns.debt
         rows = np.flatnonzero((columns.state == OPEN) | (columns.state == OVERDUE))
         unspent = np.zeros(len(ledger), dtype=bool)
-        unspent[rows] = has_budget(columns, current, fair, rows, now)
-        return cls(fair, budget, ledger, ledger - columns.debt, unspent)
+        unspent[rows] = has_budget(columns, current, fair, rows, consumed[rows], now)
+        return cls(fair, budget, ledger, consumed, unspent)
 
 
 def fair_share_of_period(columns: Columns, current: Current) -> FloatArray:
@@ -93,19 +94,20 @@ def spent(consumed: FloatArray, budget: FloatArray) -> BoolArray:
     return consumed >= budget - TOLERANCE * np.maximum(budget, 1.0)
 
 
-def has_budget(columns: Columns, current: Current, fair: FloatArray, rows: IntArray, now: FloatArray | float) -> BoolArray:
-    """Whether `rows` have a resource that has not received its declared demand yet, and something left of F.
+def has_budget(
+    columns: Columns, current: Current, fair: FloatArray, rows: IntArray, consumed: FloatArray, now: FloatArray | float
+) -> BoolArray:  # fmt: skip
+    """Whether `rows` (M,) have a resource that has not received its declared demand yet, and something left of F.
 
-    fair: (N,) F. now: one time, or one for each of `rows`. The largest share grows at least as fast as the share of any resource, so that
-    while it is below d the fullest resource is short, and no resource has to be looked at.
+    fair: (N,) F. consumed: (M,) by `now`, one time or one for each of `rows`. The largest share grows at least as fast as the share of any
+    resource, so that while it is below d the fullest resource is short, and no resource has to be looked at.
     """
-    since = np.maximum(0.0, now - columns.ledger_as_of[rows])
-    consumed = columns.ledger_value[rows] + columns.ledger_rate[rows] * since - columns.debt[rows]
     short = ~spent(consumed, current.burst[rows])
     looked_at = np.flatnonzero(~short)
     if looked_at.size:
         some = rows[looked_at]
-        received = columns.received_value[some] + columns.received_rate[some] * since[looked_at, None]
+        since = np.maximum(0.0, now - columns.ledger_as_of[rows])[looked_at]
+        received = columns.received_value[some] + columns.received_rate[some] * since[:, None]
         short[looked_at] = ~spent(received, current.shares[some]).all(axis=1)
     left: BoolArray = short & ~spent(consumed, np.maximum(fair[rows] - columns.debt[rows], 0.0))
     return left

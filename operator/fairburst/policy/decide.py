@@ -261,7 +261,8 @@ class _Spending:
         it unspent again."""
         still_open = self.is_open & (columns.state == OPEN) & (columns.opened == self.opened)
         rows = np.flatnonzero(still_open & columns.demanded & ~account.unspent)
-        return rows[has_budget(columns, current, account.fair, rows, columns.ledger_as_of[rows])]
+        consumed = columns.ledger_value[rows] - columns.debt[rows]
+        return rows[has_budget(columns, current, account.fair, rows, consumed, columns.ledger_as_of[rows])]
 
 
 def _spent_events(columns: Columns, rows: IntArray) -> list[RoundEvent]:
