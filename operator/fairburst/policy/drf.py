@@ -65,7 +65,7 @@ def by_resource(matrix: FloatArray) -> FloatArray:
 
 def take_rows(matrix: FloatArray, rows: IntArray) -> FloatArray:
     """`matrix[rows]`, by resource again (indexing would turn the layout)."""
-    taken: FloatArray = matrix.T.take(rows, axis=1, mode="clip").T
+    taken: FloatArray = matrix.T.take(rows, axis=1).T
     return taken
 
 

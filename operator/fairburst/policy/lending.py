@@ -61,7 +61,7 @@ class Lender:
         running = _Running.of(self, allocation, rows)
         uncovered = self.capacity - _covered(allocation, self.usage) + running.total
         if self.waiting is None:  # then no queue gives, and there is no more than this
-            if (uncovered < -slack_of(self.capacity)).all():
+            if (uncovered < -slack_of(self.capacity)).all():  # and a pod beyond an allocation takes more than that of some resource
                 return allocation
             running = running.that_fit(uncovered)
         lines = self._lines(allocation, running, uncovered if self.waiting is None else idle)
