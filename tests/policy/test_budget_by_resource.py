@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from fairburst.policy import memory as saved
+from fairburst.policy.budget import Account, current_bursts, seconds_until_spent
 from fairburst.policy.decide import decide
+from fairburst.policy.drf import inverse_capacity
 from fairburst.policy.model import (
     EventKind,
     GuaranteeClass,
@@ -104,3 +106,22 @@ def test_a_soft_queue_past_its_declared_demand_is_behind_one_that_is_not() -> No
     history = run_fluid(queues, CAPACITY, work, START, START + 60.0, longest_step=1.0)
     assert history.results[0].classes == (GuaranteeClass.HARD, GuaranteeClass.SOFT, GuaranteeClass.SOFT)
     assert work[1].finished - START == pytest.approx(17.0, abs=0.1)
+
+
+def test_the_first_of_hundreds_of_guarantees_to_end_is_found_as_if_each_were_looked_at_alone() -> None:
+    """Bursts of all mixes and sizes that receive other mixes: the fullest resource says little of the last."""
+    rng = np.random.default_rng(4)
+    count, now = 400, START + 3.0
+    queues = tuple(latency(f"l{row:03d}", row, rng.uniform(1.0, 9.0, 2).tolist(), 10, Sporadic(100)) for row in range(count))
+    want = rng.uniform(4.0, 9.0, (count, 2))
+    memory = Memory()
+    for after in (0.0, 1.0, 3.0):
+        _, memory = decide(snapshot(queues, [9.0 * count] * 2, want, want * min(after, 1.0)), memory, PolicyConfig(), START + after)
+    columns = memory.columns
+    assert columns is not None
+    current = current_bursts(columns, inverse_capacity(np.array([9.0 * count] * 2)))
+    account = Account.of(columns, current, now)
+    rows = np.flatnonzero(account.unspent & (columns.ledger_rate > 0))
+    assert rows.size > 300
+    alone = [seconds_until_spent(columns, current, account, rows[at : at + 1], now) for at in range(rows.size)]
+    assert seconds_until_spent(columns, current, account, rows, now) == min(alone)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -109,3 +110,22 @@ def test_a_queue_s_own_windows_never_add_up(jitter: float) -> None:
     shown = result.decisions[2].admission.resource
     assert shown is not None
     assert shown.left == 13.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_queues_that_are_added_together_are_those_added_one_by_one_to_the_last_bit(seed: int) -> None:
+    """Some are there before, so that sums do not begin at nothing; an exact profile may be there too, as while candidates are looked at."""
+    rng = np.random.default_rng(seed)
+    declared = compile_queues(tuple(random_queue(rng, f"q{row}", 1) for row in range(30)), ("cpu",), 3_600.0)
+    declared = replace(declared, highest_rate=declared.highest_rate * 0.1)  # a sum of them depends on its order
+    members, capacity = [HardQueue(declared, row) for row in range(30)], np.array([7.0])
+    together, one_by_one = (HardQueues.of(members[:10], capacity, 10_000) for _ in range(2))
+    if seed % 2:
+        together.holds()
+    together.add_all(members[10:])
+    for member in members[10:]:
+        one_by_one.add(member)
+    assert together.total.tobytes() == one_by_one.total.tobytes()
+    assert list(together.members) == list(one_by_one.members)
+    assert together.holds() == one_by_one.holds()
+    assert [together.fit(member) for member in members] == [one_by_one.fit(member) for member in members]

@@ -78,7 +78,7 @@ class _Settlement:
         else:
             self.offered = compile_queues(self.specs, snapshot.resources, config.max_cycle_seconds)
         self.offered_load = loads(self.offered, self.capacity)
-        self.in_force, self.load = self.offered, self.offered_load
+        self.in_force, self.load, self.weight = self.offered, self.offered_load, self.offered.weight
         self.columns = blank_columns(self.offered, self.declared)
         self.promises: list[QueueSpec] = list(self.specs)
         self.refused: dict[int, QueueSpec] = {}
@@ -92,6 +92,7 @@ class _Settlement:
         if self.changed:
             self.in_force = compile_queues(tuple(self.promises), self.resources, self.config.max_cycle_seconds)
             self.load = loads(self.in_force, self.capacity)
+        self.weight = self.in_force.weight.copy()
         state = self._keep()
         while True:
             self._promote_all(state)
@@ -178,12 +179,9 @@ class _Settlement:
         ordered: IntArray = rows[np.argsort(self.columns.admission_order[rows], kind="stable")]
         return ordered
 
-    def _weight(self, row: int) -> float:
-        return self.promises[row].weight
-
     def _fair(self, admitted: IntArray) -> BoolArray:
         """Condition (2) for each of the admitted queues."""
-        total = max(math.fsum([self._weight(row) for row in admitted.tolist()]), self.config.expected_queues)
+        total = max(math.fsum(self.weight[admitted].tolist()), self.config.expected_queues)
         return self.offered.latency[admitted] & (self.load[admitted] * total <= 1.0 + TOLERANCE)
 
     def _keep(self) -> AdmissionState:
@@ -192,21 +190,21 @@ class _Settlement:
         state = AdmissionState(self.capacity, self.config)
         admitted = self._admitted()
         fair = self._fair(admitted)
-        hard = admitted[fair & (columns.guarantee[admitted] == HARD)]
-        together = HardQueues.of([self._member(row) for row in hard.tolist()], self.capacity, self.config.max_profile_events)
-        all_fit = together.holds()
-        if all_fit:
+        guarantees = np.where(fair, columns.guarantee[admitted], ELASTIC)
+        members = [self._member(row) for row in admitted.tolist()]
+        hard = [member for member, guarantee in zip(members, guarantees.tolist(), strict=True) if guarantee == HARD]
+        together = HardQueues.of(hard, self.capacity, self.config.max_profile_events)
+        if together.holds():
             state.hard = together
-        kept = list(zip(admitted.tolist(), fair.tolist(), strict=True))
-        if not all_fit:  # later arrivals of a calendar never cost another queue what it was promised meanwhile
-            kept.sort(key=lambda pair: pair[0] in self.continued)
-        for row, is_fair in kept:
-            guarantee = int(columns.guarantee[row]) if is_fair else ELASTIC
-            member = self._member(row)
-            if guarantee == HARD and not all_fit and not state.hard.fits(member):
-                guarantee = SOFT if self.config.soft_class else ELASTIC
-            columns.guarantee[row] = guarantee
-            state.grant(member, self._weight(row), float(self.load[row]), guarantee)
+            columns.guarantee[admitted] = guarantees
+            state.grant_all(members, self.weight[admitted], self.load[admitted], guarantees)
+            return state
+        # later arrivals of a calendar never cost another queue what it was promised meanwhile
+        for member, kept in sorted(zip(members, guarantees.tolist(), strict=True), key=lambda one: one[0].row in self.continued):
+            fits = kept != HARD or state.hard.fits(member)
+            guarantee = kept if fits else SOFT if self.config.soft_class else ELASTIC
+            columns.guarantee[member.row] = guarantee
+            state.grant(member, float(self.weight[member.row]), float(self.load[member.row]), guarantee)
         return state
 
     def _promote_all(self, state: AdmissionState) -> None:
@@ -246,10 +244,11 @@ class _Settlement:
                 state = state if changed is None else changed
                 continue
             member, load = HardQueue(self.offered, row), float(self.load[row])
-            guarantee = state.consider(member, self._weight(row), load)
+            weight = float(self.weight[row])
+            guarantee = state.consider(member, weight, load)
             if guarantee != NOT_ADMITTED:
-                state.grant(member, self._weight(row), load, guarantee)
-                self._admit(row, guarantee)
+                state.grant(member, weight, load, guarantee)
+                self._admit(np.array([row]), np.array([guarantee]))
         return state, released
 
     def _admit_at_once(self, pending: list[int], state: AdmissionState) -> int:
@@ -257,15 +256,15 @@ class _Settlement:
         unchanged = next((position for position, row in enumerate(pending) if row in self.changed), len(pending))
         rows = np.array(pending[:unchanged], dtype=np.int64)
         granted = state.decided_at_once(self.offered, rows, self.load)
-        for row, guarantee in zip(rows.tolist(), granted.tolist(), strict=False):
-            state.grant(HardQueue(self.offered, row), self._weight(row), float(self.load[row]), guarantee)
-            self._admit(row, guarantee)
+        rows = rows[: len(granted)]
+        state.grant_all([HardQueue(self.offered, row) for row in rows.tolist()], self.weight[rows], self.load[rows], granted)
+        self._admit(rows, granted)
         return len(granted)
 
-    def _admit(self, row: int, guarantee: int) -> None:
-        self.columns.guarantee[row] = guarantee
-        self.columns.admission_order[row] = self.next_order
-        self.next_order += 1
+    def _admit(self, rows: IntArray, guarantees: IntArray) -> None:
+        self.columns.guarantee[rows] = guarantees
+        self.columns.admission_order[rows] = np.arange(self.next_order, self.next_order + rows.size)
+        self.next_order += rows.size
 
     def _decide_change(self, row: int, state: AdmissionState) -> AdmissionState | None:
         """Test a changed promise as a new candidate, without the old one. If it is refused, keep the old one and return None."""
@@ -276,7 +275,7 @@ class _Settlement:
         if guarantee == NOT_ADMITTED:
             return None
         without.grant(member, spec.weight, load, guarantee)
-        self.promises[row] = spec
+        self.promises[row], self.weight[row] = spec, spec.weight
         self.changed.discard(row)
         self.load[row] = load
         self.columns.guarantee[row] = guarantee

@@ -157,21 +157,21 @@ def _serve_elastic(inputs: AllocationInput, capacity: FloatArray, left: FloatArr
     if risers is None:
         return _serve_without_windows(inputs, capacity, left)
     elastic = np.flatnonzero(inputs.elastic)
-    wanted = take_rows(inputs.wanted, elastic)
     while True:
         rows = np.concatenate([elastic, risers.rows])
-        whole = risers.speed * (risers.begin + risers.height)[:, None]
-        direction = by_resource(np.concatenate([wanted, whole]))
+        direction = take_rows(inputs.wanted, rows)
+        direction[elastic.size :] = risers.speed * (risers.begin + risers.height)[:, None]
         below = weighted_sum(risers.begin, risers.speed)
         multiple = fill(direction, inputs.level_cap[rows], inputs.weight[rows], capacity, left + below)
         reached = multiple[elastic.size :] * (risers.begin + risers.height) - risers.begin
         if (reached >= 0).all():
             break
         risers = risers.without(reached < 0)
-    result = np.zeros_like(inputs.wanted)
-    put_rows(result, elastic, wanted * multiple[: elastic.size, None])
-    more = _whole_pods(risers.speed * reached[:, None], take_rows(inputs.unit, risers.rows), reached >= risers.height * (1.0 - TOLERANCE))
-    put_rows(result, risers.rows, more)
+    share = np.zeros(len(inputs.elastic))
+    share[elastic] = multiple[: elastic.size]
+    result: FloatArray = inputs.wanted * share[:, None]
+    more = by_resource(risers.speed * reached[:, None])
+    put_rows(result, risers.rows, _whole_pods(more, take_rows(inputs.unit, risers.rows), reached >= risers.height * (1.0 - TOLERANCE)))
     return result
 
 

@@ -8,6 +8,7 @@ number a queue, its load max_n,k d / (C min(gap, max_cycle) w), and a running ma
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -64,6 +65,15 @@ class AdmissionState:
         if guarantee == HARD:
             self.harden(member)
 
+    def grant_all(self, members: Sequence[HardQueue], weight: FloatArray, load: FloatArray, guarantee: IntArray) -> None:
+        """Enter several admitted queues: the same, sums included, as to grant one after the other."""
+        self.total_weight = float(np.cumsum([self.total_weight, *weight.tolist()])[-1])
+        entered = [(one, member.name) for member, one, code in zip(members, load.tolist(), guarantee.tolist(), strict=True) if code >= SOFT]
+        self.guaranteed_load |= {name: one for one, name in entered}
+        self.largest = max([self.largest, *entered])
+        hard = [member for member, code in zip(members, guarantee.tolist(), strict=True) if code == HARD]
+        self.hard.add_all([member for member in hard if member.name not in self.hard.members])
+
     def harden(self, member: HardQueue) -> None:
         """Add its rate to the hard ones."""
         if member.name not in self.hard.members:
@@ -114,8 +124,7 @@ class AdmissionState:
         rate = take_rows(declared.highest_rate, rows[:count]) * guaranteed[:count, None]
         if (self.hard.total + column_sum(rate) > self.capacity * limit).any():
             together = self.hard.copy()
-            for row in rows[:count][guaranteed[:count]].tolist():
-                together.add(HardQueue(declared, row))
+            together.add_all([HardQueue(declared, row) for row in rows[:count][guaranteed[:count]].tolist()])
             if not together.holds():
                 too_much = row_any(self.hard.total + np.cumsum(rate, axis=0) > self.capacity * limit)
                 count = int(np.argmax(too_much)) if too_much.any() else 0

@@ -11,7 +11,7 @@ from fairburst.policy import windows
 from fairburst.policy.admission import needs_admission, settle
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.bopf import AllocationInput, allocate
-from fairburst.policy.budget import Account, Current, current_bursts, fair_share_of_period, has_budget
+from fairburst.policy.budget import Account, Current, has_budget
 from fairburst.policy.checks import check
 from fairburst.policy.division import divide_into_pods
 from fairburst.policy.dress.memory import DressMemory
@@ -87,20 +87,17 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     inverse = inverse_capacity(np.where(snapshot.committed_capacity > 0, snapshot.committed_capacity, snapshot.live_capacity))
     wanted = _wanted(columns, snapshot)
     wants = row_any_above(wanted, 0.0)
-    current = current_bursts(columns, inverse)
-    fair = fair_share_of_period(columns, current)
-    spending = _Spending.of(columns, current, fair)
-    events += windows.advance(columns, current, fair, inverse, wants, snapshot.oldest_work, now)
-    current = current_bursts(columns, inverse, current)
-    hold = holds(columns, snapshot, memory.dress, config, current, wanted, now)
+    spending = _Spending.of(columns)
+    current, account = windows.advance(columns, inverse, wants, snapshot.oldest_work, now, events)
+    hold = holds(columns, snapshot, memory.dress, config, current, account, wanted, now)
     limits = None if hold is None else limit_growth(wanted, snapshot, columns, hold)
     wanted = wanted if limits is None else limits.wanted
-    guaranteed, spare, inputs, account = _grant(columns, snapshot, config, current, wanted, wants, inverse, now, events)
+    guaranteed, spare, inputs, account = _grant(columns, snapshot, config, current, account, wanted, wants, inverse, now, events)
     allocation, guaranteed, making_room = divide_into_pods(
         columns, snapshot, config, inputs, guaranteed, spare, inverse, now,
         lends=limits is None,  # room held for a burst is not idle
     )  # fmt: skip
-    spent = spending.newly_spent(columns, account)
+    spent = spending.newly_spent(columns, current, account)
     charge, columns = _charge(columns, snapshot, allocation, guaranteed, inverse, now, spent, None if hold is None else hold.cost)
     events += _spent_events(columns, spent)
     boundary = min(windows.next_boundary(columns, current, account, now), _next_turn(columns))
@@ -146,11 +143,11 @@ def _either(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
 
 def _promised(inputs: AllocationInput, guaranteed: FloatArray) -> FloatArray | None:
     """Return the guarantees with those of hard queues in their windows lowered to their rates; None where that lowers none."""
-    rows = inputs.hard
-    if rows.size == 0 or not row_any_short(inputs.whole_rate, take_rows(guaranteed, rows)).any():
+    given = take_rows(guaranteed, inputs.hard)
+    if not row_any_short(inputs.whole_rate, given).any():
         return None
     promised = guaranteed.copy(order="K")
-    put_rows(promised, rows, np.minimum(take_rows(guaranteed, rows), inputs.whole_rate))
+    put_rows(promised, inputs.hard, np.minimum(given, inputs.whole_rate))
     return promised
 
 
@@ -250,22 +247,22 @@ def _wanted(columns: Columns, snapshot: ClusterSnapshot) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class _Spending:
-    """Whose budget was unspent when it was last charged, to tell once when it runs out. (N,) each."""
+    """Windows that were open in the last round, to tell once when the budget of one runs out. (N,) each; opened: since when."""
 
-    unspent: BoolArray
+    is_open: BoolArray
     opened: FloatArray
 
     @classmethod
-    def of(cls, columns: Columns, current: Current, fair: FloatArray) -> _Spending:
-        unspent = columns.state == OPEN
-        rows = np.flatnonzero(unspent)
-        unspent[rows] = has_budget(columns, current, fair, rows, columns.ledger_as_of[rows])
-        return cls(unspent, columns.opened.copy())
+    def of(cls, columns: Columns) -> _Spending:
+        return cls(columns.state == OPEN, columns.opened.copy())
 
-    def newly_spent(self, columns: Columns, account: Account) -> IntArray:
-        """Rows whose window's budget ran out since; their ledger is to be written now, or the next round would find it unspent again."""
-        still = self.unspent & (columns.state == OPEN) & columns.demanded & (columns.opened == self.opened)
-        return np.flatnonzero(still & ~account.unspent) if still.any() else np.zeros(0, dtype=np.int64)
+    def newly_spent(self, columns: Columns, current: Current, account: Account) -> IntArray:
+        """Rows whose window's budget ran out since they were last charged; their ledger is to be written now, or the next round would find
+        it unspent again."""
+        still_open = self.is_open & (columns.state == OPEN) & (columns.opened == self.opened)
+        rows = np.flatnonzero(still_open & columns.demanded & ~account.unspent)
+        consumed = columns.ledger_value[rows] - columns.debt[rows]
+        return rows[has_budget(columns, current, account.fair, rows, consumed, columns.ledger_as_of[rows])]
 
 
 def _spent_events(columns: Columns, rows: IntArray) -> list[RoundEvent]:
@@ -274,8 +271,8 @@ def _spent_events(columns: Columns, rows: IntArray) -> list[RoundEvent]:
 
 
 def _grant(
-    columns: Columns, snapshot: ClusterSnapshot, config: PolicyConfig, current: Current, wanted: FloatArray, wants: BoolArray,
-    inverse: FloatArray, now: float, events: list[RoundEvent],
+    columns: Columns, snapshot: ClusterSnapshot, config: PolicyConfig, current: Current, account: Account, wanted: FloatArray,
+    wants: BoolArray, inverse: FloatArray, now: float, events: list[RoundEvent],
 ) -> tuple[FloatArray, FloatArray, AllocationInput, Account]:  # fmt: skip
     """Allocate, open the windows of armed queues whose burst has arrived, and allocate again.
 
@@ -285,7 +282,6 @@ def _grant(
     Opening one window may push another armed queue below its demand, hence the loop. It ends because windows only open.
     """
     while True:
-        account = Account.of(columns, current, now)
         inputs = sort_into_passes(columns, snapshot, config, current, account, wanted, wants, inverse, now)
         guaranteed, spare = allocate(inputs, snapshot.live_capacity)
         armed = np.flatnonzero((columns.state == ARMED) & wants)
@@ -298,6 +294,7 @@ def _grant(
             return guaranteed, spare, inputs, account
         windows.open_windows(columns, current, opening, np.full(opening.size, now), events)
         columns.demanded[opening] = True
+        account = Account.of(columns, current, now)
 
 
 def _charge(
@@ -314,13 +311,14 @@ def _charge(
     if not guarded.any():
         return charge, columns
     counts = guarded.astype(np.float64)
-    delivered = largest_share(snapshot.usage, inverse) * counts
     received = np.empty(snapshot.usage.shape, order="F")
-    differs = delivered != columns.delivered_rate
+    delivered, used, differs = np.zeros(len(guarded)), np.empty(len(guarded)), np.zeros(len(guarded), dtype=bool)
     for column, scale in enumerate(inverse):
         share = received[:, column]
+        np.multiply(snapshot.usage[:, column], scale, out=used)
+        np.maximum(delivered, used, out=delivered)
         if allocation is guaranteed:
-            np.multiply(snapshot.usage[:, column], scale, out=share)
+            share[:] = used
         else:
             np.subtract(allocation[:, column], guaranteed[:, column], out=share)
             np.subtract(snapshot.usage[:, column], share, out=share)
@@ -329,6 +327,8 @@ def _charge(
         share *= counts
         np.maximum(charge, share, out=charge)
         differs |= share != columns.received_rate[:, column]
+    delivered *= counts
+    differs |= delivered != columns.delivered_rate
     if held is not None:
         charge = charge + held
     differs |= charge != columns.ledger_rate

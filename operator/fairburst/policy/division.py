@@ -31,12 +31,15 @@ def divide_into_pods(
     total = guaranteed + spare if some_spare else guaranteed
     yields = inputs.elastic & (columns.state == NO_WINDOW) & (columns.guarantee == ELASTIC)
     starts = Starts.of(snapshot, inputs.wanted, yields, config.largest_turn)
-    allocation, guaranteed = _whole_units(columns, snapshot, inputs, yields, starts, guaranteed, spare if some_spare else None, total, now)
+    turns = Turns(columns.waiting_since, columns.unit_held_since, balance.balance(columns, now))
+    allocation, guaranteed = _whole_units(
+        columns, snapshot, inputs, yields, starts, guaranteed, spare if some_spare else None, total, turns, now
+    )  # fmt: skip
     making_room = None if starts is None else starts.making_room(allocation, total, snapshot.usage, yields)
     if lends and not _starts_whole(snapshot, config):
         lender = Lender(
             inputs.wanted, snapshot.usage, snapshot.unit, inputs.weight, snapshot.live_capacity, columns.declared.limit,
-            snapshot.waiting, ~inputs.elastic, ~columns.declared.latency, balance.balance(columns, now),
+            snapshot.waiting, ~inputs.elastic, ~columns.declared.latency, turns.owed,
         )  # fmt: skip
         lent = lender.lend(allocation)
         if lent is not allocation:
@@ -59,7 +62,7 @@ def _starts_whole(snapshot: ClusterSnapshot, config: PolicyConfig) -> bool:
 
 def _whole_units(
     columns: Columns, snapshot: ClusterSnapshot, inputs: AllocationInput, yields: BoolArray, starts: Starts | None, guaranteed: FloatArray,
-    spare: FloatArray | None, total: FloatArray, now: float,
+    spare: FloatArray | None, total: FloatArray, turns: Turns, now: float,
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
     """Return (allocation, guaranteed), both in whole units if the unit is known. spare: the part of `total` without guarantee, or None."""
     firm = np.zeros(len(total), dtype=bool)
@@ -68,7 +71,6 @@ def _whole_units(
         guaranteed, firm, inputs.wanted, snapshot.unit, snapshot.live_capacity, inputs.soft, columns.declared.name_rank, yields,
         inputs.weight, starts,
     )  # fmt: skip
-    turns = Turns(columns.waiting_since, columns.unit_held_since, balance.balance(columns, now))
     rounded, turns = rounding.round_to_units(total, turns, now)
     columns.waiting_since[:] = turns.waiting_since
     columns.unit_held_since[:] = turns.unit_held_since

@@ -10,6 +10,7 @@ give the same values for any layout.
 from __future__ import annotations
 
 import heapq
+import math
 
 import numpy as np
 
@@ -153,7 +154,10 @@ def fill(direction: FloatArray, level_cap: FloatArray, weight: FloatArray, capac
     wanted = direction if everything else take_rows(direction, rows)
     slope = (weight if everything else weight[rows]) / share_of
     cap = np.minimum(share_of, level_cap if everything else level_cap[rows]) / share_of / slope
-    multiple[rows] = _levels(wanted * slope[:, None], cap, left, capacity) * slope
+    reached = _levels(wanted * slope[:, None], cap, left, capacity) * slope
+    if everything:
+        return np.minimum(reached, 1.0)
+    multiple[rows] = reached
     return np.minimum(multiple, 1.0)
 
 
@@ -173,13 +177,13 @@ def _levels(velocity: FloatArray, cap: FloatArray, left: FloatArray, capacity: F
         if exhausted is None:
             break
         stops = active & row_any(velocity[:, exhausted] > 0)
-        np.minimum(level, start, out=level, where=stops)
+        level = np.minimum(level, np.where(stops, start, math.inf))
         active &= ~stops
-        stopped = np.flatnonzero(stops)
-        frozen_use += weighted_sum(level[stopped], take_rows(velocity, stopped))
         rows = np.flatnonzero(active)
         if rows.size == 0:
             break
+        stopped = np.flatnonzero(stops)
+        frozen_use += weighted_sum(level[stopped], take_rows(velocity, stopped))
     return level
 
 

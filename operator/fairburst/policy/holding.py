@@ -35,7 +35,7 @@ class Held:
 
 
 def holds(
-    columns: Columns, snapshot: ClusterSnapshot, memory: DressMemory | None, config: PolicyConfig, current: Current,
+    columns: Columns, snapshot: ClusterSnapshot, memory: DressMemory | None, config: PolicyConfig, current: Current, account: Account,
     wanted: FloatArray, now: float,
 ) -> Held | None:  # fmt: skip
     """Return the hold of this round; None if no queue requests lead time or no jobs are known (both found without reading the arrays)."""
@@ -44,7 +44,6 @@ def holds(
     rows = [row for row, spec in enumerate(snapshot.queues) if spec.lead_time and columns.guarantee[row] == HARD]
     if not rows:
         return None
-    account = Account.of(columns, current, now)
     whole_rate = units_up(current.rate, snapshot.unit, np.array(rows, dtype=np.int64))
     late = _is_late(columns, now)
     arrival, slack = np.where(late, now, np.maximum(columns.arms_at, now)), account.fair - account.ledger

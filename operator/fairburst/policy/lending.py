@@ -59,8 +59,10 @@ class Lender:
         if (idle <= slack_of(self.capacity)).all() and rows.size == 0:
             return allocation
         running = _Running.of(self, allocation, rows)
-        uncovered = self.capacity - column_sum(np.maximum(allocation, self.usage)) + running.total
+        uncovered = self.capacity - _covered(allocation, self.usage) + running.total
         if self.waiting is None:  # then no queue gives, and there is no more than this
+            if (uncovered < -slack_of(self.capacity)).all():  # and a pod beyond an allocation takes more than that of some resource
+                return allocation
             running = running.that_fit(uncovered)
         lines = self._lines(allocation, running, uncovered if self.waiting is None else idle)
         if lines.rows.size == 0:
@@ -143,16 +145,15 @@ class Lender:
         positions = np.unique(lines.position[fits])
         if positions.size == 0:
             return {}
-        ends = np.append(lines.start[1:], len(lines.left))
+        rows, its_lines = lines.rows[positions], np.flatnonzero(np.isin(lines.position, positions))
+        requests, counts = lines.request[its_lines].tolist(), lines.left[its_lines].tolist()
+        ends = np.cumsum(np.diff(lines.start, append=len(lines.left))[positions]).tolist()
+        limits = [None] * rows.size if self.limit is None else self.limit[rows].tolist()
         borrowers = [
-            _Borrower(
-                row=row, weight=float(self.weight[row]), owed=float(self.owed[row]),
-                used=reach[position].tolist(), own=own[position].tolist(),
-                limit=None if self.limit is None else self.limit[row].tolist(), in_order=lines.in_order,
-                requests=lines.request[start:end].tolist(), counts=lines.left[start:end].tolist(),
-            )
-            for position, row, start, end in zip(
-                positions.tolist(), lines.rows[positions].tolist(), lines.start[positions].tolist(), ends[positions].tolist(), strict=True
+            _Borrower(row, weight, owed, used, its_own, limit, lines.in_order, requests[start:end], counts[start:end])
+            for row, weight, owed, used, its_own, limit, start, end in zip(
+                rows.tolist(), self.weight[rows].tolist(), self.owed[rows].tolist(), reach[positions].tolist(), own[positions].tolist(),
+                limits, [0, *ends[:-1]], ends, strict=True,
             )
         ]  # fmt: skip
         lend_in_turn(borrowers, pool.tolist(), self.capacity.tolist())
@@ -166,8 +167,8 @@ class Lender:
         rows = lines.rows
         former = take_rows(allocation, rows)
         least = np.where(gives[:, None], np.minimum(former, reach), former)
-        for position, used in lent.items():
-            least[position] = np.maximum(least[position], used)
+        positions = list(lent)
+        least[positions] = np.maximum(least[positions], list(lent.values()))
         more = np.maximum(former - least, 0.0)
         result = allocation.copy(order="K")
         put_rows(result, rows, least)
@@ -175,6 +176,15 @@ class Lender:
         part = np.minimum(np.divide(left, desired, out=np.zeros_like(left), where=desired > 0), 1.0)
         put_rows(result, rows, least + more * part)
         return result
+
+
+def _covered(allocation: FloatArray, usage: FloatArray) -> FloatArray:
+    """(K,) sum of what each queue has or uses, whichever is more; without a matrix in between."""
+    result, more = np.empty(usage.shape[1]), np.empty(len(usage))
+    for column in range(usage.shape[1]):
+        np.maximum(allocation[:, column], usage[:, column], out=more)
+        result[column] = more.sum()
+    return result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -294,46 +304,58 @@ class _Borrower:
 
     def share(self, capacity: Sequence[float]) -> float:
         """Dominant share per weight."""
-        return max((used / most for used, most in zip(self.used, capacity, strict=True) if most > SMALLEST), default=0.0) / self.weight
+        largest = 0.0
+        for used, most in zip(self.used, capacity, strict=True):
+            if most > SMALLEST and used / most > largest:
+                largest = used / most
+        return largest / self.weight
 
     def pods(self, pool: Sequence[float]) -> float:
         """Return how many pods of its next startable line fit; 0 if none of any line fits, now or later, because the pool only shrinks."""
         while self.line < len(self.counts):
-            count = math.floor(self.counts[self.line])
-            for column, need in enumerate(self.requests[self.line]):
-                if need > SMALLEST:
-                    room = pool[column] + self.own[column]
-                    if self.limit is not None:
-                        room = min(room, self.limit[column] - self.used[column])
-                    count = min(count, math.floor(room / need + _NEARLY))
-            if count > 0:
-                return count
+            fitting = min(math.floor(self.counts[self.line]), self._room(pool))
+            if fitting > 0:
+                return fitting
             if self.in_order and self.counts[self.line] > 0:
                 return 0
             self.line += 1
         return 0
 
+    def _room(self, pool: Sequence[float]) -> float:
+        """Return how many pods of the present line there is room for; most queues find none, often by the first resource."""
+        least = math.inf
+        for column, need in enumerate(self.requests[self.line]):
+            if need > SMALLEST:
+                room = pool[column] + self.own[column]
+                if self.limit is not None:
+                    room = min(room, self.limit[column] - self.used[column])
+                pods = room / need + _NEARLY
+                if pods < 1.0:
+                    return 0
+                least = min(least, pods)
+        return least if math.isinf(least) else math.floor(least)
+
     def pods_until(self, share: float, capacity: Sequence[float]) -> float:
         """Return how many pods bring its dominant share per weight above `share`; at least one."""
         if math.isinf(share):
             return math.inf
-        return 1 + max(0, min(
-            (
-                math.floor((share * self.weight * most - used) / need)
-                for used, most, need in zip(self.used, capacity, self.requests[self.line], strict=True)
-                if need > SMALLEST and most > SMALLEST
-            ),
-            default=0,
-        ))  # fmt: skip
+        least, reached = math.inf, share * self.weight
+        for used, most, need in zip(self.used, capacity, self.requests[self.line], strict=True):
+            if need > SMALLEST and most > SMALLEST:
+                pods = (reached * most - used) / need
+                least = min(least, pods)
+        return 1 if math.isinf(least) else 1 + max(0, math.floor(least))
 
     def start(self, pods: float, pool: list[float]) -> None:
         """Start `pods` pods of the present line, first from its own rest and then from the pool."""
         for column, need in enumerate(self.requests[self.line]):
-            amount = pods * need
+            amount, own = pods * need, self.own[column]
             self.used[column] += amount
-            beyond = max(amount - self.own[column], 0.0)
-            self.own[column] = max(self.own[column] - amount, 0.0)
-            pool[column] -= beyond
+            if amount > own:
+                pool[column] -= amount - own
+                self.own[column] = 0.0
+            else:
+                self.own[column] = own - amount
         self.counts[self.line] -= pods
         self.borrowed = True
 

@@ -54,9 +54,9 @@ def sort_into_passes(
         hard = np.flatnonzero(in_window & (columns.guarantee == HARD))
         hard = hard[np.argsort(columns.admission_order[hard], kind="stable")]
         soft = np.flatnonzero(in_window & (columns.guarantee == SOFT) & wants)
-        remaining = current.burst - account.consumed
-        remaining = np.maximum(remaining, 0.0) + np.where(spent(account.consumed, current.burst), math.inf, 0.0)
-        soft = soft[np.lexsort((declared.name_rank[soft], columns.deadline[soft], remaining[soft]))]
+        burst, consumed = current.burst[soft], account.consumed[soft]
+        remaining = np.maximum(burst - consumed, 0.0) + np.where(spent(consumed, burst), math.inf, 0.0)
+        soft = soft[np.lexsort((declared.name_rank[soft], columns.deadline[soft], remaining))]
         late = np.flatnonzero((state == OVERDUE) & unspent)
         late = late[np.lexsort((declared.name_rank[late], columns.deadline[late]))]
         overdue = late[columns.guarantee[late] == HARD]

@@ -7,7 +7,7 @@ rate. While no pod is known, the last counted demand stays. Decides nothing abou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -58,23 +58,18 @@ def with_pod_demand(
 ) -> Counted:
     """The specs as admission counts them. `former`: the change of a queue's promise that was refused, and the promise.
     Resources of which the pool has none are left out."""
-    counted = list(specs)
-    rows: list[int] = []
-    amounts: list[tuple[FloatArray, BoolArray, FloatArray]] = []
-    there = capacity > 0
-    for row, spec in enumerate(specs):
-        if spec.kind is not QueueKind.LATENCY:
-            continue
-        declared = declared_amounts(spec, resources)
-        undeclared = (declared <= 0) & there
-        if declared.any() and undeclared.any():
-            counted[row], most = _count(spec, former(spec.name), resources, declared, undeclared, unit[row])
-            rows.append(row)
-            amounts.append((declared, undeclared, most))
-    if not rows:
+    latency = [row for row, spec in enumerate(specs) if spec.kind is QueueKind.LATENCY]
+    declared = np.array([_declared(specs[row], resources) for row in latency], dtype=np.float64).reshape(-1, len(resources))
+    undeclared = (declared <= 0) & (capacity > 0)
+    some = np.flatnonzero(row_any(declared != 0) & row_any(undeclared))
+    if some.size == 0:
         return Counted(specs, None)
-    declared, undeclared, most = (np.array(column) for column in zip(*amounts, strict=True))
-    return Counted(tuple(counted), PodDemand(np.array(rows), declared, undeclared, most))
+    rows, declared, undeclared = np.array(latency)[some], declared[some], undeclared[some]
+    counted, most = list(specs), np.zeros(declared.shape)
+    for at, row in enumerate(rows.tolist()):
+        spec = specs[row]
+        counted[row], most[at] = _count(spec, former(spec.name), resources, declared[at], undeclared[at], unit[row])
+    return Counted(tuple(counted), PodDemand(rows, declared, undeclared, most))
 
 
 def same_declaration(spec: QueueSpec, promise: QueueSpec) -> bool:
@@ -91,14 +86,15 @@ def same_bursts(spec: QueueSpec, promise: QueueSpec) -> bool:
 
 def declared_amounts(spec: QueueSpec, resources: Sequence[str]) -> FloatArray:
     """(K,) the most that any burst declares."""
+    return np.array(_declared(spec, resources), dtype=np.float64)
+
+
+def _declared(spec: QueueSpec, resources: Sequence[str]) -> list[float]:
+    most: Mapping[str, float] = {} if spec.burst is None else spec.burst.resources
     if isinstance(spec.arrival, Schedule):
         table = BurstTable.of(spec.arrival.bursts)
-        if table.problem:
-            return np.zeros(len(resources))
-        most = dict(zip(table.resources, table.amounts.max(axis=0).tolist(), strict=True))
-    else:
-        most = {} if spec.burst is None else dict(spec.burst.resources)
-    return np.array([most.get(name, 0.0) for name in resources])
+        most = {} if table.problem else dict(zip(table.resources, table.amounts.max(axis=0).tolist(), strict=True))
+    return [most.get(name, 0.0) for name in resources]
 
 
 def _names(spec: QueueSpec) -> set[str]:

@@ -79,8 +79,7 @@ class HardQueues:
     def of(cls, members: Iterable[HardQueue], capacity: FloatArray, max_edges: int) -> HardQueues:
         """Return the set of `members`, whether it fits or not."""
         result = cls(capacity, max_edges)
-        for member in members:
-            result.add(member)
+        result.add_all(list(members))
         return result
 
     def copy(self) -> HardQueues:
@@ -94,6 +93,19 @@ class HardQueues:
     def add(self, member: HardQueue) -> None:
         self.members[member.name] = member
         self._enter(member, 1)
+
+    def add_all(self, members: Sequence[HardQueue]) -> None:
+        """Add several: the same, sums included, as to add one after the other."""
+        if self._profiles:
+            for member in members:
+                self.add(member)
+            return
+        self.members |= {member.name: member for member in members}
+        self._pairs, self._largest = None, {}
+        self.total = _added_up(self.total, [member.rate for member in members])
+        self._anywhere = _added_up(self._anywhere, [one.rate for one in members if not (one.scheduled or one.periodic)])
+        self._schedules |= {member.name: member.schedule for member in members if member.scheduled}
+        self._periods.update(member.phase[1] for member in members if member.periodic)
 
     def remove(self, name: str) -> None:
         if name in self.members:
@@ -250,6 +262,12 @@ class HardQueues:
         some = HardQueues.of(members, self.capacity, self.max_edges)
         span = some._span(None)
         return None if span is None else some._profile(span).level.max(axis=0)
+
+
+def _added_up(total: FloatArray, rates: Sequence[FloatArray]) -> FloatArray:
+    """(K,) `total` and then each of `rates` added to it, in this order: sums of floats depend on it."""
+    added: FloatArray = np.cumsum(np.array([total, *rates]), axis=0)[-1]
+    return added
 
 
 def _shares(total: FloatArray, capacity: FloatArray) -> FloatArray:

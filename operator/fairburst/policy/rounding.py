@@ -197,6 +197,7 @@ class _Offer:
         """Compute the offer resource by resource, so that intermediate values stay in the processor's cache."""
         floor, step = _empty(rows.size, total.shape[1]), _empty(rows.size, total.shape[1])
         fraction, whole = np.zeros(rows.size), np.flatnonzero(firm[rows])
+        firm_rows = rows[whole]
         for column in range(total.shape[1]):
             amount, one = total[:, column].take(rows), unit[:, column].take(rows)
             unknown = _where_unknown(one)
@@ -207,8 +208,8 @@ class _Offer:
             down, up = floor[:, column], step[:, column]
             _as_amount(below, amount, one, unknown, out=down)
             if whole.size:
-                promised = np.minimum(guaranteed[:, column][rows[whole]], amount[whole])
-                down[whole] = np.maximum(down[whole], promised)
+                promised = np.minimum(guaranteed[:, column].take(firm_rows), amount.take(whole))
+                down[whole] = np.maximum(down.take(whole), promised)
             number -= margin
             np.ceil(number, out=number)
             _as_amount(number, amount, one, unknown, out=up)

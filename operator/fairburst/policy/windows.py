@@ -27,8 +27,6 @@ from fairburst.policy.budget import (
     Account,
     Current,
     current_bursts,
-    fair_share_of_period,
-    has_budget,
     seconds_until_spent,
     spent,
 )
@@ -92,31 +90,31 @@ def _place(columns: Columns, rows: IntArray, now: FloatArray) -> None:
 
 
 def advance(
-    columns: Columns, current: Current, fair: FloatArray, inverse: FloatArray, wants: BoolArray, oldest_work: Mapping[int, float],
-    now: float,
-) -> list[RoundEvent]:  # fmt: skip
-    """Carry every window and accounting period forward to `now`.
+    columns: Columns, inverse: FloatArray, wants: BoolArray, oldest_work: Mapping[int, float], now: float, events: list[RoundEvent],
+) -> tuple[Current, Account]:  # fmt: skip
+    """Carry every window and accounting period forward to `now`. Returns the bursts and amounts of the windows as they are then.
 
-    current, fair: as they are before, F as in `Account`. wants: (N,) whether the queue wants anything at all now. oldest_work: as in
-    `ClusterSnapshot`.
+    inverse: (K,) 1/C. wants: (N,) whether the queue wants anything at all now. oldest_work: as in `ClusterSnapshot`.
     """
-    events: list[RoundEvent] = []
+    current = current_bursts(columns, inverse)
+    account = Account.of(columns, current, now)
     if not (columns.state != NO_WINDOW).any():
-        return events
+        return current, account
     for _ in range(8):  # each pass takes every row through all its transitions once; a second finds rows that skipped windows
-        moved = _judge(columns, current, fair, wants, oldest_work, now, events)
+        moved = _judge(columns, current, account, wants, oldest_work, now, events)
         moved |= _arm(columns, current, now)
         moved |= _open_on_schedule(columns, current_bursts(columns, inverse, current) if moved else current, now, events)
-        _roll_over(columns, current, now)
+        rolled_over = _roll_over(columns, current, now)
+        if moved or rolled_over:
+            current = current_bursts(columns, inverse, current)
+            account = Account.of(columns, current, now)
         if not moved:
             break
-        current = current_bursts(columns, inverse, current)
-        fair = fair_share_of_period(columns, current)
-    return events
+    return current, account
 
 
 def _judge(
-    columns: Columns, current: Current, fair: FloatArray, wants: BoolArray, oldest_work: Mapping[int, float], now: float,
+    columns: Columns, current: Current, account: Account, wants: BoolArray, oldest_work: Mapping[int, float], now: float,
     events: list[RoundEvent],
 ) -> bool:  # fmt: skip
     """End windows at their deadline, and count each burst once, as soon as its outcome is known."""
@@ -134,15 +132,15 @@ def _judge(
     wanting = wanting & ~_came_later(rows, ended & wanting, deadline, oldest_work, now)
     met = pending & (spent(delivered, burst) | (ended & ~wanting))
     missed = pending & ended & ~met
-    columns.judged[rows] |= met | missed
-    columns.met[rows] += met
-    columns.missed[rows] += missed
-    columns.bursts[rows] += met | missed
-    _tell_judged(columns, rows, met, missed, delivered, burst, events)
-    ledger = columns.ledger_value[rows] + columns.ledger_rate[rows] * np.maximum(0.0, now - as_of)
-    unspent = has_budget(columns, current, fair, rows, now)
+    if met.any() or missed.any():
+        columns.judged[rows] |= met | missed
+        columns.met[rows] += met
+        columns.missed[rows] += missed
+        columns.bursts[rows] += met | missed
+        _tell_judged(columns, rows, met, missed, delivered, burst, events)
+    unspent = account.unspent[rows]
     # in time by its fullest resource, out of what is guaranteed, and others are still owed
-    owed = ended & demanded & ~missed & spent(ledger - columns.debt[rows], burst)
+    owed = ended & demanded & ~missed & spent(account.consumed[rows], burst)
     done = ~is_open & (~unspent | ~wanting)
     columns.state[rows[ended | done]] = CLOSED
     columns.state[rows[(missed | owed) & unspent & wanting]] = OVERDUE
@@ -284,18 +282,19 @@ def _new_period(columns: Columns, rows: IntArray, at: FloatArray) -> None:
     columns.residual_level[rows] = math.inf
 
 
-def _roll_over(columns: Columns, current: Current, now: float) -> None:
-    """Begin a new accounting period where one is over and no window has opened."""
+def _roll_over(columns: Columns, current: Current, now: float) -> bool:
+    """Begin a new accounting period where one is over and no window has opened; whether there was any."""
     ends = columns.period_started + current.period
     over = (columns.state != NO_WINDOW) & (columns.state != OPEN) & (now >= ends)
     rows = np.flatnonzero(over)
     if rows.size == 0:
-        return
+        return False
     _new_period(columns, rows, ends[rows])
     behind = np.floor((now - columns.period_started[rows]) / current.period[rows])
     again = rows[behind >= 1]
     if again.size:
         _new_period(columns, again, columns.period_started[again] + (behind[behind >= 1]) * current.period[again])
+    return True
 
 
 def next_boundary(columns: Columns, current: Current, account: Account, now: float) -> float:
