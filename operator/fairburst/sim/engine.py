@@ -2,7 +2,8 @@
 
 Events have a total order (time, kind, serial). After all events of one instant there is one round: the policy sees a snapshot, and each
 queue starts tasks, first job first, while its use is below its allocation and the next task fits on a node; where it doesn't, the queue
-waits. Queues are served in the order hard, soft, others, and among equals by the least part of their allocation that they have already.
+waits. Queues are served in the order hard, soft, others, and among equals by the least part of their allocation that they have already;
+what hard and soft queues have beyond their guarantees comes last.
 """
 
 from __future__ import annotations
@@ -290,16 +291,24 @@ class Simulation:
                     self.record.windows.append((event.queue, window.opened - EPOCH, window.deadline - EPOCH))
 
     def _start(self, result: RoundResult) -> IntArray:
-        """Start tasks; returns (N,) how many."""
-        allocation = np.round(result.allocation * MILLIONTHS).astype(np.int64)
+        """Start tasks; returns (N,) how many. What a hard or soft queue has beyond its guarantee is placed last.
+
+        On a cluster its next pods do not exist yet when room comes back: its quota refuses them until the charges of ended pods are
+        released. Pods of other queues wait already (docs/decisions/0257-what-bursts-are-lent-is-placed-last.md).
+        """
+        allocation, guaranteed = (np.round(amount * MILLIONTHS).astype(np.int64) for amount in (result.allocation, result.guaranteed))
         started = np.zeros(len(self.queues), dtype=np.int64)
         capacity = np.maximum(self.total, 1)
         served = (self.work.usage / capacity).max(axis=1) / np.maximum((allocation / capacity).max(axis=1), 1e-12)
         rows = [row for row in range(len(self.queues)) if self.work.offering[row]]
         rows.sort(key=lambda row: (self._rank(row, result), served[row], row))
+        first = [row for row in rows if self._rank(row, result) < _RANK[GuaranteeClass.ELASTIC]]
+        lent = [row for row in first if (guaranteed[row] < allocation[row]).any()]
         for row in rows:
-            jobs, most = self.dress_jobs, allocation[row]
+            jobs, most = self.dress_jobs, guaranteed[row] if row in lent else allocation[row]
             started[row] = self._start_queue_of_jobs(jobs, row, most, result) if jobs else self._start_queue(row, most)
+        for row in lent:
+            started[row] += self._start_queue(row, allocation[row])
         return started
 
     def _rank(self, row: int, result: RoundResult) -> int:
