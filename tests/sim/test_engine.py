@@ -53,6 +53,26 @@ def test_under_strict_priority_room_that_comes_back_bit_by_bit_goes_to_latency_q
     assert run(scenario, "sp").of("lq")[0].end == 7.0 + 100.0
 
 
+def test_room_that_a_spent_burst_was_lent_goes_first_to_batch_work_that_waits_for_it() -> None:
+    """A burst of 3 cores x 30 s wants all 12 cores for ever, and has used its fair share of 600 s when batch work wants 4 x 2 cores.
+
+    The batch work is allocated 8, the burst is lent 4. On nodes of 3 cores four batch tasks fit only if they come first: three tasks of
+    the burst on one node keep a batch task away from it, and are followed by three others whenever they end.
+    """
+    batch = DagJob("batch", (Stage("one", 1, 80.0, (2.0,)), Stage("many", 4, 200.0, (2.0,), (0,))))
+    queues = (
+        latency_spec("lq", 0.0, ("cpu",), (3.0,), 30.0, 600.0, first=2.0),
+        *(throughput_spec(f"tq-{number}", 1.0 + number) for number in range(8)),
+    )
+    plan = BurstPlan("lq", 2.0, 600.0, [single(400, 25.0)], 1)
+    scenario = Scenario(
+        Cluster(("cpu",), ((3.0,),) * 4), queues, [Submission(1.0, "tq-0", batch)], [plan], start_delay_seconds=1.0, until=900.0
+    )  # fmt: skip
+    record = run(scenario, "bopf")
+    assert record.of("tq-0")[0].end == 106.0 + 1.0 + 200.0  # the burst's tasks end at 106
+    assert record.utilisation["cpu"] > 0.95
+
+
 def test_a_start_delay_holds_the_room_before_the_work() -> None:
     record = run(one_queue(single(10, 5.0), single(1, 1.0), start_delay_seconds=2.0))
     assert [job.end for job in record.jobs] == [7.0, 10.0]

@@ -2,7 +2,7 @@
 
 Events have a total order (time, kind, serial). After all events of one instant there is one round: the policy sees a snapshot, and each
 queue starts tasks, first job first, while its use is below its allocation and the next task fits on a node. Queues are served in the order
-hard, soft, others; among equals, the queue that uses the least part of its allocation is first.
+hard, soft, others; among equals, the queue that uses the least part of its allocation is first. Lent amounts come last.
 """
 
 from __future__ import annotations
@@ -279,16 +279,19 @@ class Simulation:
                     self.record.windows.append((event.queue, window.opened - EPOCH, window.deadline - EPOCH))
 
     def _start(self, result: RoundResult) -> IntArray:
-        """Start tasks. Return (N,) their number."""
-        allocation = np.round(result.allocation * MILLIONTHS).astype(np.int64)
+        """Start tasks. Return (N,) their number. What hard and soft queues are lent is placed last (docs/decisions/0257)."""
+        allocation, guaranteed = (np.round(amount * MILLIONTHS).astype(np.int64) for amount in (result.allocation, result.guaranteed))
         started = np.zeros(len(self.queues), dtype=np.int64)
         capacity = np.maximum(self.total, 1)
         served = (self.work.usage / capacity).max(axis=1) / np.maximum((allocation / capacity).max(axis=1), 1e-12)
         rows = [row for row in range(len(self.queues)) if self.work.offering[row]]
         rows.sort(key=lambda row: (self._rank(row, result), served[row], row))
+        lent = [row for row in rows if self._rank(row, result) < _RANK[GuaranteeClass.ELASTIC] and (guaranteed[row] < allocation[row]).any()]
         for row in rows:
-            jobs, most = self.dress_jobs, allocation[row]
+            jobs, most = self.dress_jobs, guaranteed[row] if row in lent else allocation[row]
             started[row] = self._start_queue_of_jobs(jobs, row, most, result) if jobs else self._start_queue(row, most)
+        for row in lent:
+            started[row] += self._start_queue(row, allocation[row])
         return started
 
     def _rank(self, row: int, result: RoundResult) -> int:
