@@ -286,7 +286,7 @@ class Simulation:
         served = (self.work.usage / capacity).max(axis=1) / np.maximum((allocation / capacity).max(axis=1), 1e-12)
         rows = [row for row in range(len(self.queues)) if self.work.offering[row]]
         rows.sort(key=lambda row: (self._rank(row, result), served[row], row))
-        lent = [row for row in rows if self._rank(row, result) < _RANK[GuaranteeClass.ELASTIC] and (guaranteed[row] < allocation[row]).any()]
+        lent = [row for row in rows if self._rank(row, result) < _RANK[GuaranteeClass.ELASTIC] and any(guaranteed[row] < allocation[row])]
         for row in rows:
             jobs, most = self.dress_jobs, guaranteed[row] if row in lent else allocation[row]
             started[row] = self._start_queue_of_jobs(jobs, row, most, result) if jobs else self._start_queue(row, most)
