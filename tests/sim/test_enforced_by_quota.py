@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.workload.driver import LatencyPlan, PlannedBurst
+from e2e.workload.plans import LatencyPlan, PlannedBurst
 from e2e.workload.stages import GIB, DagJob, Stage
 from fairburst.config import Config
 from fairburst.policy.decide import decide
