@@ -68,7 +68,8 @@ def _as_amount(number: FloatArray, amount: FloatArray, unit: FloatArray, unknown
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Queues that have nothing and wait for a whole unit, and queues that hold one that others wait for: absolute times, or NaN. (N,) each.
+    """Times in seconds since which queues that have nothing wait for a whole unit, and since which queues hold one that others wait for;
+    NaN for the other queues. (N,) each.
 
     owed: (N,) dominant-share-seconds that each queue is behind its fair share.
     """
@@ -241,7 +242,7 @@ class _Line:
     """Order of the offered rows for an additional unit. (M,) each.
 
     owed: seconds of a unit that are owed, plus a turn for its holder; infinite in its first minute. held: minus the time since which it
-    holds a unit; infinite in its first minute and without one. is_due: whether a minute of a unit is owed, or a turn that began so lasts.
+    holds a unit; infinite in its first minute and without one. is_due: whether a minute of a unit is owed, or a turn that began so goes on.
     further: units beyond the step before others have their step: one for each ten minutes of a unit that it is owed, none for a job that
     starts whole. claim: as `owed`, without the first minute. begun: whether its turn is that of a job that lacks some pods.
     """
@@ -371,7 +372,7 @@ def _prefix_that_fits(step: FloatArray, left: FloatArray) -> int:
 def _take_turns(offer: _Offer, rounded: FloatArray, turns: Turns, begun: BoolArray, now: float, *, others_wait: bool) -> Turns:
     """Return the turns: queues that wait with nothing and queues that hold a unit, if any queue waits for one.
 
-    `begun`: as in _Line. `others_wait`: queues whose share holds whole units only have made room for a larger one.
+    `begun`: as in _Line. `others_wait`: whether queues have made room for a larger unit, so that those which hold only whole units wait.
     """
     count, rows = len(rounded), offer.rows
     parts = offer.fraction > 0
