@@ -11,7 +11,6 @@ import functools
 import gc
 import logging
 import math
-import signal
 import socket
 import time
 import uuid
@@ -39,7 +38,7 @@ from fairburst.kube.queues.queue_watch import QueueWatch
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.status_writer import StatusWriter
-from fairburst.kube.supervision import supervised
+from fairburst.kube.supervision import stopped_by_signal, supervised
 from fairburst.kube.ungate import Ungater
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
@@ -88,15 +87,6 @@ async def _main(config: Config, forecaster: Sequence[str]) -> None:
                 election = client.fence = election_of(config, lease_client, identity)
                 await Operator(config, client, election, forecaster).run(stop)
     event(logger, logging.INFO, "stopped")
-
-
-def stopped_by_signal() -> asyncio.Event:
-    """Return an event that is set by SIGTERM and SIGINT. Call it on the event loop."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    return stop
 
 
 def election_of(config: Config, client: ApiClient, identity: str) -> LeaderElection:
