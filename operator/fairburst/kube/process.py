@@ -58,7 +58,7 @@ logger = logging.getLogger(__name__)
 # The process is stuck if no round ends and no write is answered for this long beyond a round's interval: no request takes longer.
 STUCK_SECONDS = 60.0
 NO_CLUSTER = 3  # exit status of every command for a cluster that cannot be reached or refuses
-UNSEEN_SECONDS = 2.0  # after a round whose writes took longer, what ran meanwhile is charged as after an absence
+UNSEEN_SECONDS = 2.0  # after a round whose writes took longer, the use meanwhile is charged as after an absence
 FINISH_SECONDS = 5.0  # for the last round and its statuses; Kubernetes kills the process 30 s after SIGTERM
 
 
@@ -236,7 +236,7 @@ class Operator:
             await asyncio.gather(term, lost, return_exceptions=True)
 
     async def _lead(self) -> None:
-        """Read the memory, which the former leader wrote until just before; then run rounds."""
+        """Read the memory, which the former leader may have written until just now; then run rounds."""
         self._leading, self._term_began = True, time.monotonic()
         self._engine.absence.since = self._term_began if self._election is None else self._election.vacant_since
         self.metrics.lead()
@@ -342,7 +342,7 @@ class Operator:
         self._quotas.observe(msgspec.convert(obj, ResourceQuota))
 
     async def _send(self, plan: RoundPlan) -> bool:
-        """Send a plan's writes. Meanwhile no decision is made, as if no process led."""
+        """Send a plan's writes. No round decides meanwhile. If that takes long, the next round makes up for it as for an absence."""
         began = time.monotonic()
         try:
             return await self._send_all(plan)
