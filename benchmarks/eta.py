@@ -1,10 +1,10 @@
-"""Coverage of `fairburst eta`: replays real and generated traces, and asks on the way when waiting jobs will start.
+"""Coverage of `fairburst eta`: replays real and generated traces, and forecasts several times when the waiting jobs will start.
 
     python -m benchmarks.eta [--seeds 21,22] [--only swim-2009]
 
 Prints the table of docs/benchmarks.md. The traces of SWIM and Azure are read from ../shared/data; the stage lists are generated. A seed
-chooses the part of the trace, the queue of each job, and how much longer or shorter each stage runs than in the trace. Seeds 1 to 12 were
-used while this was made, and the table has others.
+chooses the part of the trace, the queue of each job, and how much longer or shorter each stage runs than in the trace. Forecasts were
+developed with seeds 1 to 12; the table uses others.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def replayed(name: str, seed: int, questions: int, at_once: int, runs: int) -> l
 
 
 def main() -> int:
-    """Print one row a trace."""
+    """Print one row for each trace."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="21,22", help="comma separated")
     parser.add_argument("--only", choices=sorted(WORKLOADS))

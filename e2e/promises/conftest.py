@@ -77,7 +77,7 @@ INSTALLED = pytest.StashKey[str]()
 
 @pytest.fixture(scope="module")
 def fairburst(bare_site: Site, request: pytest.FixtureRequest) -> Site:
-    """The site with the release installed, with the suite's values: once, and again after a module that changed it."""
+    """The site with the release and the suite's values. Installed once, and again after a module that changed it."""
     stash = request.config.stash
     if stash.get(INSTALLED, None) != bare_site.installed():
         bare_site.install()

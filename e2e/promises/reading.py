@@ -1,7 +1,7 @@
 """Objects as the API server has them, read from within this process.
 
 Each start of kubectl takes a quarter of a second of a core. These tests read all the time, from a cluster that shares the cores with them.
-Actions that users do with kubectl the tests do with kubectl too.
+For what users do with kubectl, the tests use kubectl.
 """
 
 from __future__ import annotations

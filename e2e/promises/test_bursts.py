@@ -16,7 +16,7 @@ DECLARED_SECONDS = 30
 
 
 def test_a_burst_meets_its_deadline_and_starts_sooner_than_without_fairburst(fairburst: Site, namespaces: Callable[..., list[str]]) -> None:
-    """The same work in the same cluster, first in namespaces without a queue, then in those of a latency and a throughput queue."""
+    """The same work runs in the same cluster, first in namespaces without a queue, then with a latency and a throughput queue."""
     plain = namespaces("plain-bursts", "plain-batch")
     without = last_start_seconds(fairburst, *plain)
     fairburst.forget(*plain)

@@ -21,7 +21,7 @@ from fairburst.kube.api.client import ApiClient
 TASK_SECONDS = 20.0
 PERIOD_SECONDS, BURST_SECONDS, BURST_PODS = 60, 20, 10
 FILL_SECONDS, PERIODS = 20, 2
-PLACES_OF_A_NODE = 16  # 1.6 containers a second: two cores start few more
+PLACES_OF_A_NODE = 16  # 1.6 containers a second: two cores can start only a few more
 TOLERANCE = 0.05
 # Quotas are written some pods above the level (docs/decisions/0003), which is a large part of 32 places. docs/benchmarks.md has figures of
 # both modes.

@@ -51,7 +51,7 @@ def test_victims_have_their_grace_period_and_the_burst_starts_in_their_places(
 
 
 def test_a_disruption_budget_holds_and_others_go_instead(fairburst: Site, namespaces: Callable[..., list[str]]) -> None:
-    """Of two Jobs the younger would be evicted first, because less work is lost; its budget permits no disruption."""
+    """The younger of two Jobs would be evicted first, because less work is lost, but its budget permits no disruption."""
     site = fairburst
     bursts, batch = two_queues(site, namespaces)
     places = site.places()

@@ -27,7 +27,7 @@ def test_an_upgrade_under_load_touches_nobody(fairburst: Site, namespaces: Calla
     image = image_of(site)
     operators, capacity = site.operators(), site.capacity()["cpu"]
 
-    # As if it came from a version whose queues had no short name.
+    # Imitates a release of a version whose queues had no short name.
     site.cluster.kubectl("patch", "crd", CRD, "--type=json", "-p", '[{"op": "remove", "path": "/spec/names/shortNames"}]')
     config = {**SUITE_CONFIG, "pool": {**SUITE_CONFIG["pool"], "headRoomPercent": HEAD_ROOM_PERCENT}}
     site.helm.on_chart("upgrade", RELEASE, "--reset-then-reuse-values", values={"config": config}, namespace=HOME)

@@ -93,7 +93,7 @@ class Applier:
     async def _quota_steps(
         self, plan: RoundPlan, due: float, written: Callable[[QuotaWrite, float], None], not_resynced: Callable[[Owner], None]
     ) -> bool:
-        """Send the quota writes, a step after the other until `due`, and resync the controllers of each namespace after its last one."""
+        """Send the quota writes, step after step until `due`, and resync the controllers of each namespace after its last write."""
         steps = [list(step) for _, step in groupby(plan.quota_writes, key=lambda write: write.order)]
         waiting, failed = {write.namespace for write in plan.quota_writes}, set[str]()
         for number, writes in enumerate(steps, start=1):
@@ -166,12 +166,12 @@ class Applier:
         await self._client.delete(f"/api/v1/namespaces/{namespace}/resourcequotas/{name}")
 
     async def _parallelism(self, write: ParallelismWrite) -> None:
-        """Resize a Job, unless it has changed since we looked: then the next round looks again."""
+        """Resize a Job. If it has changed since we looked, leave it to the next round."""
         path = KINDS["Job"].path(write.namespace, write.name)
         self._job_seen(await self._client.merge_patch(path, write.patch(), {"fieldManager": FIELD_MANAGER}))
 
     async def _start(self, start: JobStart) -> None:
-        """Start a held Job, unless it has changed since we looked: then the next round looks again."""
+        """Start a held Job. If it has changed since we looked, leave it to the next round."""
         path = KINDS[start.kind].path(start.namespace, start.name)
         self._job_seen(await self._client.merge_patch(path, start.patch(time.time()), {"fieldManager": FIELD_MANAGER}))
 

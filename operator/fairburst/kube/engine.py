@@ -157,8 +157,8 @@ class Engine:
     def round(self, view: ClusterView, wall: float, now: float) -> RoundPlan:
         """Compute one round. `wall` is seconds since the epoch, `now` monotonic seconds.
 
-        Queues on which the core cannot decide are left as they are, with a condition that says so, and the others are decided on without
-        them. Raises if the others cannot be decided on either; the next round then looks at everything.
+        A queue on which the core cannot decide stays as it is and gets a condition that says so; the core then decides on the others.
+        Raises if it cannot decide on these either; the next round then looks at everything.
         """
         self._in_trouble |= self.contained.problems.keys()
         self.contained.begin_round()
@@ -185,7 +185,7 @@ class Engine:
             self._unfinished = True
 
     def _exclude(self, failure: UndecidableError, wall: float) -> None:
-        """Leave out the queues on which the core cannot decide. Raises the failure's cause if there are none."""
+        """Leave out the queues on which the core cannot decide. Raise the failure's cause if there are none."""
         names = culprits(failure.snapshot, self.memory, self._policy, wall)
         if not names:
             raise failure.cause from failure
@@ -210,7 +210,7 @@ class Engine:
         return plan
 
     def _decided(self, view: ClusterView, changes: Changes, touched: set[str], wall: float, now: float) -> tuple[RoundPlan, RoundContext]:
-        """Return a plan with the decision, and the round as every later step reads it."""
+        """Return a plan with the decision, and the round's context, which every later step reads."""
         snapshot, queue_set = self._input.snapshot(view, changes, self.queues, touched, wall, now), self.queues.queue_set
         self.memory = self.absence.charge(self.memory, snapshot, view.pods, self._policy, wall, now)
         started = time.perf_counter()

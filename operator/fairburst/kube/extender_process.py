@@ -20,7 +20,8 @@ from fairburst.kube.api.objects import LIVE_PODS, Node, Pod
 from fairburst.kube.extender.node_table import NodeTable
 from fairburst.kube.extender.queue_objects import PATHS, Queue, classes, expected_bursts, spaces_of
 from fairburst.kube.extender.server import ExtenderServer
-from fairburst.kube.process import NO_CLUSTER, stopped_by_signal
+from fairburst.kube.process import NO_CLUSTER
+from fairburst.kube.supervision import stopped_by_signal
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.telemetry.log import event, set_up
 from fairburst.telemetry.metrics import ExtenderMetrics

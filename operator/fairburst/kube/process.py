@@ -11,7 +11,6 @@ import functools
 import gc
 import logging
 import math
-import signal
 import socket
 import time
 import uuid
@@ -39,7 +38,7 @@ from fairburst.kube.queues.queue_watch import QueueWatch
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.status_writer import StatusWriter
-from fairburst.kube.supervision import supervised
+from fairburst.kube.supervision import stopped_by_signal, supervised
 from fairburst.kube.ungate import Ungater
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
@@ -59,7 +58,7 @@ logger = logging.getLogger(__name__)
 # The process is stuck if no round ends and no write is answered for this long beyond a round's interval: no request takes longer.
 STUCK_SECONDS = 60.0
 NO_CLUSTER = 3  # exit status of every command for a cluster that cannot be reached or refuses
-UNSEEN_SECONDS = 2.0  # after a round whose writes took longer, what ran meanwhile is charged as after an absence
+UNSEEN_SECONDS = 2.0  # after a round whose writes took longer, the use meanwhile is charged as after an absence
 FINISH_SECONDS = 5.0  # for the last round and its statuses; Kubernetes kills the process 30 s after SIGTERM
 
 
@@ -88,15 +87,6 @@ async def _main(config: Config, forecaster: Sequence[str]) -> None:
                 election = client.fence = election_of(config, lease_client, identity)
                 await Operator(config, client, election, forecaster).run(stop)
     event(logger, logging.INFO, "stopped")
-
-
-def stopped_by_signal() -> asyncio.Event:
-    """Return an event that is set by SIGTERM and SIGINT. Call it on the event loop."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    return stop
 
 
 def election_of(config: Config, client: ApiClient, identity: str) -> LeaderElection:
@@ -246,7 +236,7 @@ class Operator:
             await asyncio.gather(term, lost, return_exceptions=True)
 
     async def _lead(self) -> None:
-        """Read the memory, which the former leader wrote until just before; then run rounds."""
+        """Read the memory, which the former leader may have written until just now; then run rounds."""
         self._leading, self._term_began = True, time.monotonic()
         self._engine.absence.since = self._term_began if self._election is None else self._election.vacant_since
         self.metrics.lead()
@@ -352,7 +342,7 @@ class Operator:
         self._quotas.observe(msgspec.convert(obj, ResourceQuota))
 
     async def _send(self, plan: RoundPlan) -> bool:
-        """Send a plan's writes. Meanwhile no decision is made, as if no process led."""
+        """Send a plan's writes. No round decides meanwhile. If that takes long, the next round makes up for it as for an absence."""
         began = time.monotonic()
         try:
             return await self._send_all(plan)

@@ -1,4 +1,4 @@
-"""Tasks that are restarted one by one when they end unexpectedly. Decides nothing else.
+"""Supervision of a process: the signals that stop it, and its tasks, which are restarted one by one when they end unexpectedly.
 
 A task of the operator runs until it is cancelled or finished. One that raises is restarted after a pause that doubles, so that an error in
 one task stops no other; the process ends only on request.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import time
 from collections.abc import Awaitable, Callable
 
@@ -19,6 +20,15 @@ logger = logging.getLogger(__name__)
 
 PAUSE_SECONDS = (1.0, 60.0)
 STEADY_SECONDS = 300.0  # a task that ran this long begins with the shortest pause again
+
+
+def stopped_by_signal() -> asyncio.Event:
+    """Return an event that is set by SIGTERM and SIGINT. Call it on the event loop."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
 
 
 async def supervised(

@@ -127,7 +127,7 @@ class _Settlement:
                 self._offer_change(row, spec, promise)
 
     def _go_on(self, row: int, promise: QueueSpec) -> None:
-        """Number the window of a calendar's queue in the list of arrivals that is in force now."""
+        """Renumber the window of a queue with a calendar by the list of arrivals that is in force now."""
         kept = self._kept(promise.name)
         if kept is None or kept[0] is promise or not isinstance(kept[0].arrival, Schedule) or not isinstance(promise.arrival, Schedule):
             return
@@ -199,7 +199,7 @@ class _Settlement:
             columns.guarantee[admitted] = guarantees
             state.grant_all(members, self.weight[admitted], self.load[admitted], guarantees)
             return state
-        # later arrivals of a calendar never cost another queue what it was promised meanwhile
+        # later arrivals of a calendar never cost another queue a promise that it was given meanwhile
         for member, kept in sorted(zip(members, guarantees.tolist(), strict=True), key=lambda one: one[0].row in self.continued):
             fits = kept != HARD or state.hard.fits(member)
             guarantee = kept if fits else SOFT if self.config.soft_class else ELASTIC
@@ -229,7 +229,7 @@ class _Settlement:
             self.columns.guarantee[member.row] = HARD
 
     def _decide_candidates(self, state: AdmissionState) -> tuple[AdmissionState, bool]:
-        """Decide new, rejected and changed queues in creation order. Return whether a change took effect: then all are tried again."""
+        """Decide new, rejected and changed queues in creation order. Return whether a change took effect, so that all are tried again."""
         pending = [
             row
             for row, spec in enumerate(self.specs)

@@ -7,7 +7,7 @@ half-life, as in Kueue's Admission Fair Sharing, and lets a queue that was short
 
 A queue receives the use of its pods, and room that is kept idle for it although one of its pods fits: a queue that leaves its allocation
 unused is not owed it again.
-Latency queues have ledgers instead and do not participate. No paper has it (docs/decisions/0111, 0112).
+Latency queues have ledgers instead and do not participate. Balances are in none of the papers (docs/decisions/0111, 0112).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def catch_up(columns: Columns, wants: BoolArray, unit: FloatArray, inverse: Floa
     """(N,) factors for the weights of throughput queues in this round; None if all are 1.
 
     A queue that lacks its fair share of a quarter of `half_life` has twice its weight, and one that is as far ahead has half. In between
-    the factor moves in steps. If a share is only a few units (N, K), turns do the same, and weights would work against them.
+    the factor moves in steps. A queue whose share is only a few units (N, K) keeps its weight, because turns make up for what it lacks.
     """
     if half_life <= 0 or not (columns.recent_value.any() or columns.balance_rate.any()):
         return None

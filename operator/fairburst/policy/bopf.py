@@ -141,7 +141,7 @@ class _Risers:
         return cls(rows[some], begin[some], height[some], unmet[some] / height[some, None]) if some.size else None
 
     def without(self, leaving: BoolArray) -> _Risers:
-        """Return the risers that stay."""
+        """Return the risers without the `leaving` ones."""
         stay = ~leaving
         return _Risers(self.rows[stay], self.begin[stay], self.height[stay], self.speed[stay])
 
@@ -151,8 +151,8 @@ def _serve_elastic(inputs: AllocationInput, capacity: FloatArray, left: FloatArr
     promises.
 
     A riser's use as a function of the common level begins at its promised share, which `fill` can't express. So it is filled from zero,
-    and the divided amount is raised by its use below that share. A riser whose level is lower than its promise is removed, by which the
-    levels of the others can only fall. This ends with the largest set of risers in which each gets at least its promise.
+    and the divided amount is raised by its use below that share. A riser whose level is lower than its promise is removed, which can only
+    lower the levels of the others. The loop ends with the largest set of risers in which each gets at least its promise.
     """
     if risers is None:
         return _serve_without_windows(inputs, capacity, left)

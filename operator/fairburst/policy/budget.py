@@ -1,6 +1,6 @@
 """The guarantee of a window: the declared burst, its received part, and the end of the guarantee.
 
-It lasts until every resource has received its declared demand, but at most to the period's fair share F, which counts the largest share
+A guarantee lasts until every resource has received its declared demand, or the dominant share has received the period's fair share F
 (docs/decisions/0180-a-guarantee-lasts-for-every-resource.md). Decides nothing else about windows.
 """
 
@@ -17,12 +17,12 @@ from fairburst.policy.drf import largest_share
 from fairburst.policy.table import NO_WINDOW, OPEN, OVERDUE, Columns
 from fairburst.policy.tolerance import TOLERANCE
 
-_LIKELY = 100  # rows among which the first guarantee to end nearly always is
+_LIKELY = 100  # rows examined first: one of them nearly always has the guarantee that ends first
 
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """The burst each row is in or waits for.
+    """The burst that each row is in or waits for.
 
     rate: (N, K); deadline, gap: (N,) seconds; period: (N,) length of the accounting period; shares: (N, K) d_k / C_k, the declared
     demand in seconds of the whole capacity; burst: (N,) the largest of them, in dominant-share-seconds.
@@ -61,7 +61,7 @@ def current_bursts(columns: Columns, inverse: FloatArray, former: Current | None
 class Account:
     """Amounts that each row has received in its period as of one moment. (N,) each, dominant-share-seconds.
 
-    fair: F of the period. budget: min(d, F - debt). unspent: whether the guarantee of an open or overdue window goes on.
+    fair: F of the period. budget: min(d, F - debt). unspent: whether the guarantee of an open or overdue window lasts.
     """
 
     fair: FloatArray
@@ -116,8 +116,8 @@ def has_budget(
 def seconds_until_spent(columns: Columns, current: Current, account: Account, rows: IntArray, now: float) -> float:
     """Return the seconds until the first guarantee of `rows` ends at the present rates; infinite without rows.
 
-    Before the largest share has reached d no guarantee ends, and that needs no look at every resource: most rows are ruled out by it once
-    the likeliest ones are known.
+    No guarantee ends before the largest share has reached d. This bound needs no look at each resource, and rules out most other rows once
+    the likeliest ones are computed.
     """
     if rows.size == 0:
         return math.inf

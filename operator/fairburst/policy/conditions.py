@@ -39,7 +39,7 @@ def loads(declared: Declared, capacity: FloatArray) -> FloatArray:
 class AdmissionState:
     """State of the queues admitted so far, in a form that answers one candidate in O(K).
 
-    The invariant: `hard` fits, and `total_weight`, `guaranteed_load` and its largest always belong to those entered.
+    The invariant: `hard` fits, and `total_weight`, `guaranteed_load` and its largest always describe the queues that were added.
     """
 
     capacity: FloatArray
@@ -66,7 +66,7 @@ class AdmissionState:
             self.harden(member)
 
     def grant_all(self, members: Sequence[HardQueue], weight: FloatArray, load: FloatArray, guarantee: IntArray) -> None:
-        """Enter several admitted queues: the same, sums included, as to grant one after the other."""
+        """Add several admitted queues. The sums are exactly those of `grant` for one after the other."""
         self.total_weight = float(np.cumsum([self.total_weight, *weight.tolist()])[-1])
         entered = [(one, member.name) for member, one, code in zip(members, load.tolist(), guarantee.tolist(), strict=True) if code >= SOFT]
         self.guaranteed_load |= {name: one for one, name in entered}
@@ -75,7 +75,7 @@ class AdmissionState:
         self.hard.add_all([member for member in hard if member.name not in self.hard.members])
 
     def harden(self, member: HardQueue) -> None:
-        """Add its rate to the hard ones."""
+        """Add a queue to the hard ones."""
         if member.name not in self.hard.members:
             self.hard.add(member)
 

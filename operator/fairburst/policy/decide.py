@@ -70,7 +70,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
 
     Notes
     -----
-    BoPF Algorithm 1. In order: admission if anything it looks at changed; windows and ledgers up to `now`; opening of armed windows
+    BoPF Algorithm 1. In order: admission, if one of its inputs has changed; windows and ledgers up to `now`; opening of armed windows
     whose queue demands more than its level outside the window; allocation; whole units; charges.
     """
     quiet = _quiet_round(snapshot, memory, config, now)
@@ -137,12 +137,12 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
 
 
 def _either(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
-    """Return a mask of the rows that are in either; None for none."""
+    """Return the mask of the rows in either mask; None stands for no rows."""
     return one | other if one is not None and other is not None else one if other is None else other
 
 
 def _promised(inputs: AllocationInput, guaranteed: FloatArray) -> FloatArray | None:
-    """Return the guarantees with those of hard queues in their windows lowered to their rates; None where that lowers none."""
+    """Return the guarantees, for hard queues in their windows at most their rates; None if that lowers no guarantee."""
     given = take_rows(guaranteed, inputs.hard)
     if not row_any_short(inputs.whole_rate, given).any():
         return None
@@ -247,7 +247,7 @@ def _wanted(columns: Columns, snapshot: ClusterSnapshot) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class _Spending:
-    """Windows that were open in the last round, to tell once when the budget of one runs out. (N,) each; opened: since when."""
+    """Windows that were open in the last round, so that each budget is reported once when it runs out. (N,) each; opened: since when."""
 
     is_open: BoolArray
     opened: FloatArray
@@ -257,8 +257,8 @@ class _Spending:
         return cls(columns.state == OPEN, columns.opened.copy())
 
     def newly_spent(self, columns: Columns, current: Current, account: Account) -> IntArray:
-        """Rows whose window's budget ran out since they were last charged; their ledger is to be written now, or the next round would find
-        it unspent again."""
+        """Return the rows whose budgets ran out since they were last charged. Their ledgers must be written now, or the next round would
+        find these budgets unspent again."""
         still_open = self.is_open & (columns.state == OPEN) & (columns.opened == self.opened)
         rows = np.flatnonzero(still_open & columns.demanded & ~account.unspent)
         consumed = columns.ledger_value[rows] - columns.debt[rows]
@@ -301,10 +301,10 @@ def _charge(
     columns: Columns, snapshot: ClusterSnapshot, allocation: FloatArray, guaranteed: FloatArray, inverse: FloatArray, now: float,
     spent: IntArray, held: FloatArray | None = None,
 ) -> tuple[FloatArray, Columns]:  # fmt: skip
-    """Return (N,) the rate at which each latency queue's ledger grows now, its use beyond this round's spare and the room held for it,
-    and the columns with it.
+    """Return (rates, columns): (N,) the rates at which the ledgers of latency queues grow now, and the columns with these rates.
 
-    Writes ledgers only where a rate changed or a budget was `spent`, so that a settled cluster has nothing to save.
+    A queue is charged its use beyond this round's spare, and the room held for it. Writes ledgers only where a rate changed or a budget
+    was `spent`, so that a settled cluster has nothing to save.
     """
     guarded = columns.state != NO_WINDOW
     charge = np.zeros(len(guarded))

@@ -25,8 +25,8 @@ def divide_into_pods(
     inverse: FloatArray, now: float, *, lends: bool,
 ) -> tuple[FloatArray, FloatArray, BoolArray | None]:  # fmt: skip
     """Return (allocation, guaranteed, making_room). The first two (N, K) are whole units if the unit is known. If the round `lends`, the
-    allocation includes lent capacity, as spare, and the rest for queues that are not admitted. making_room: (N,) queues that have nothing
-    now, or too much, because a job that starts whole has its turn; None if no such job has."""
+    allocation includes lent capacity, as spare, and gives the rest to queues that are not admitted. making_room: (N,) queues that have
+    nothing, or use too much, while a job that starts whole has its turn; None if no such job has."""
     some_spare = bool(spare.any())
     total = guaranteed + spare if some_spare else guaranteed
     yields = inputs.elastic & (columns.state == NO_WINDOW) & (columns.guarantee == ELASTIC)

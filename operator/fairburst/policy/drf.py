@@ -3,8 +3,8 @@
 Divides an amount among queues of equal rank; bopf.py ranks them.
 
 Arrays are (queues, resources) and lie in memory resource by resource (`by_resource`): with few resources and many queues every pass over
-such an array is then a handful of long vector loops instead of one short loop a queue, which is two to forty times faster. All functions
-give the same values for any layout.
+such an array is then a handful of long vector loops instead of one short loop for each queue. All functions give the same values for any
+layout.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def dominant_share(amount: FloatArray, capacity: FloatArray) -> FloatArray:
 
 
 def largest_share(amount: FloatArray, inverse: FloatArray) -> FloatArray:
-    """(N,) max_k amount_k x inverse_k of each row of `amount` (N, K), without a matrix in between."""
+    """(N,) max_k amount_k x inverse_k of each row of `amount` (N, K), without an intermediate matrix."""
     result: FloatArray = amount[:, 0] * inverse[0]
-    share = np.empty_like(result)  # one buffer that stays in the processor's cache, instead of new memory a column
+    share = np.empty_like(result)  # one buffer that stays in the processor's cache, instead of new memory for each column
     for column in range(1, amount.shape[1]):
         np.multiply(amount[:, column], inverse[column], out=share)
         np.maximum(result, share, out=result)

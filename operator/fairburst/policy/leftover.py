@@ -1,7 +1,7 @@
 """Gives capacity that no admitted queue can use to queues that are not admitted, in whole pods, lowest dominant share first.
 
-Admission protects promises: a queue that would break one has no share of its own. Nodes need not be idle for that: its allocation here is
-spare, and ends as soon as an admitted queue demands the room.
+Admission protects promises: a queue that would break one has no share of its own. Nodes need not stay idle for that reason. The allocation
+here is spare, and ends as soon as an admitted queue demands the room.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Lender:
     def lend(self, allocation: FloatArray) -> FloatArray:
         """Return the (N, K) allocation with idle capacity lent; `allocation` itself if nothing is. Its sum stays within capacity.
 
-        A queue whose demand is met does not participate. O(N K) if nothing fits, else in addition O(log N) a run of equal pods.
+        A queue whose demand is met does not participate. O(N K), and O(log N) more for each run of equal pods that fits.
         """
         idle = self.capacity - column_sum(self.usage)
         rows = np.flatnonzero(row_any_short(allocation, self.usage) & self.relends & ~self.keeps)
@@ -60,8 +60,8 @@ class Lender:
             return allocation
         running = _Running.of(self, allocation, rows)
         uncovered = self.capacity - _covered(allocation, self.usage) + running.total
-        if self.waiting is None:  # then no queue gives, and there is no more than this
-            if (uncovered < -slack_of(self.capacity)).all():  # and a pod beyond an allocation takes more than that of some resource
+        if self.waiting is None:  # then no queue gives, and `uncovered` is all that can be lent
+            if (uncovered < -slack_of(self.capacity)).all():  # no pod beyond an allocation fits again
                 return allocation
             running = running.that_fit(uncovered)
         lines = self._lines(allocation, running, uncovered if self.waiting is None else idle)
@@ -179,7 +179,7 @@ class Lender:
 
 
 def _covered(allocation: FloatArray, usage: FloatArray) -> FloatArray:
-    """(K,) sum of what each queue has or uses, whichever is more; without a matrix in between."""
+    """(K,) sum of each queue's allocation or use, whichever is larger; computed without an intermediate matrix."""
     result, more = np.empty(usage.shape[1]), np.empty(len(usage))
     for column in range(usage.shape[1]):
         np.maximum(allocation[:, column], usage[:, column], out=more)
@@ -191,7 +191,7 @@ def _covered(allocation: FloatArray, usage: FloatArray) -> FloatArray:
 class _Running:
     """Pods that run beyond their queues' allocations: `count` (R,) equal parts of `request` (R, K), about a `unit` each, of R queues.
 
-    total: (K,) what all of them use.
+    total: (K,) amounts that all of these pods use.
     """
 
     rows: IntArray
@@ -212,16 +212,17 @@ class _Running:
         return cls(rows[some], request[some], np.maximum(count, 1.0)[some], total)
 
     def that_fit(self, most: FloatArray) -> _Running:
-        """Return those of which one takes at most (K,) `most`."""
+        """Return the rows of which one pod takes at most `most` (K,)."""
         some = (self.request <= most + _NEARLY * self.request).all(axis=1)
         return replace(self, rows=self.rows[some], request=self.request[some], count=self.count[some])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lines:
-    """Runs of equal waiting pods, by queue. L lines of R queues; `position` of a line's queue in `rows`, `start`: (R,) its first line.
+    """Runs of equal waiting pods, by queue: L lines of R queues.
 
-    left: (L,) pods of each line that do not fit their queue's allocation, written by `reach`. known: (R,) whether the pods are listed.
+    start: (R,) a queue's first line. position: (L,) index in `rows` (R,) of a line's queue. left: (L,) pods of each line that do not fit
+    their queue's allocation, written by `reach`. known: (R,) whether the pods are listed.
     """
 
     rows: IntArray
@@ -255,7 +256,7 @@ class _Lines:
         return result
 
     def reach(self, allowed: FloatArray) -> FloatArray:
-        """(R, K) use once every pod that fits the allocation `allowed` (R, K) has started; takes those pods out of `left`."""
+        """Start every pod that fits the allocation `allowed` (R, K): take it out of `left`, and return the (R, K) use after that."""
         used, active = self.usage.copy(), np.ones(len(self.rows), dtype=bool)
         ends = np.append(self.start[1:], len(self.left))
         for number in range(int((ends - self.start).max())):
@@ -311,7 +312,7 @@ class _Borrower:
         return largest / self.weight
 
     def pods(self, pool: Sequence[float]) -> float:
-        """Return how many pods of its next startable line fit; 0 if none of any line fits, now or later, because the pool only shrinks."""
+        """Return how many pods of its next startable line fit. After 0 none fits later either, because the pool only shrinks."""
         while self.line < len(self.counts):
             fitting = min(math.floor(self.counts[self.line]), self._room(pool))
             if fitting > 0:
@@ -322,7 +323,7 @@ class _Borrower:
         return 0
 
     def _room(self, pool: Sequence[float]) -> float:
-        """Return how many pods of the present line there is room for; most queues find none, often by the first resource."""
+        """Return how many pods of the present line fit. Most queues have room for none, and often the first resource shows it."""
         least = math.inf
         for column, need in enumerate(self.requests[self.line]):
             if need > SMALLEST:

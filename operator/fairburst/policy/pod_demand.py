@@ -56,8 +56,10 @@ def with_pod_demand(
     capacity: FloatArray,
     unit: FloatArray,
 ) -> Counted:
-    """The specs as admission counts them. `former`: the change of a queue's promise that was refused, and the promise.
-    Resources of which the pool has none are left out."""
+    """Return the specs as admission counts them. Demand for a resource of which the pool has none is not added.
+
+    former: returns, for the name of a queue, the refused change of its promise, and its promise.
+    """
     latency = [row for row, spec in enumerate(specs) if spec.kind is QueueKind.LATENCY]
     declared = np.array([_declared(specs[row], resources) for row in latency], dtype=np.float64).reshape(-1, len(resources))
     undeclared = (declared <= 0) & (capacity > 0)

@@ -33,7 +33,7 @@ _KEPT = 8  # profiles of different lengths that are kept while candidates are te
 class Fit:
     """Whether the candidate fits, at the tightest instant and resource: `left` (candidate included) against `right`, and the deciding step.
 
-    queue: the one that takes most of that resource then, other than the candidate if there is another.
+    queue: the queue other than the candidate that takes most of that resource at that instant; the candidate if it is alone.
     """
 
     holds: bool
@@ -95,7 +95,7 @@ class HardQueues:
         self._enter(member, 1)
 
     def add_all(self, members: Sequence[HardQueue]) -> None:
-        """Add several: the same, sums included, as to add one after the other."""
+        """Add several queues. The sums are exactly those of adding one after the other."""
         if self._profiles:
             for member in members:
                 self.add(member)
@@ -186,7 +186,7 @@ class HardQueues:
         return Fit(within(total, self.capacity), float(total[resource]), float(self.capacity[resource]), resource, largest[1], step)
 
     def _two_largest(self, resource: int) -> Sequence[str]:
-        """Return the queues with the two highest rates of a resource, cached for a set: one of them is not the candidate."""
+        """Return the queues with the two highest rates of a resource, cached for a set: at least one is not the candidate."""
         if resource not in self._largest:
             ranked = heapq.nlargest(2, ((member.rate[resource], name) for name, member in self.members.items()))
             self._largest[resource] = [name for _, name in ranked]

@@ -4,9 +4,9 @@ A queue's unit is its largest pod; amounts are rounded resource by resource, so 
 its largest. The amount freed by rounding down goes, unit by unit, to the queues that are owed most (balance.py), and among equals first to
 those that would have nothing, then to those that lost the largest part of a unit. So queues take turns, and each keeps its unit for at
 least a minute. A queue whose unit is larger than the freed amount has its turn too, once it is owed a minute of that unit: the others
-divide the capacity that its unit leaves, until the queue is owed nothing (docs/decisions/0111). A job that starts whole is such a unit too,
-as far as its queue's share does not hold it (starts.py). A job that has begun to start keeps its turn until it has all its pods, because
-with a part of them it would use its places for nothing.
+divide the capacity that its unit leaves, until the queue is owed nothing (docs/decisions/0111). A job that starts
+whole and is larger than its queue's share is such a unit too (starts.py). A job that has begun to start keeps its turn until it has all its
+pods, because a part of them would hold places and do nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_UNITS_OF_A_TURN = 10.0
 FAR_BEHIND_SECONDS = 600.0
 # A start that still lacks pods after this time has another obstacle than its queue's level: nodes are too full for one of them, or missing.
 BEGUN_SECONDS = 600.0
-MOST_LARGE_TURNS = 100  # queues that are served one after the other in one round
+MOST_LARGE_TURNS = 100  # queues that a round serves one after the other
 _SAME_UNIT_PASSES = 8
 
 
@@ -68,7 +68,8 @@ def _as_amount(number: FloatArray, amount: FloatArray, unit: FloatArray, unknown
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Queues that have nothing and wait for a whole unit, and queues that hold one that others wait for: absolute times, or NaN. (N,) each.
+    """Times in seconds since which queues that have nothing wait for a whole unit, and since which queues hold one that others wait for;
+    NaN for the other queues. (N,) each.
 
     owed: (N,) dominant-share-seconds that each queue is behind its fair share.
     """
@@ -132,7 +133,7 @@ class Rounding:
     def _served(
         self, total: FloatArray, offer: _Offer, line: _Line, order: IntArray, unit: FloatArray
     ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
-        """Return (rounded, left): each row has its floor and, in `order`, its step if that fits. Rows far behind have more."""
+        """Return (rounded, left): each row has its floor and, in `order`, its step if that fits. Rows far behind get more."""
         rounded = total.copy(order="K")
         put_rows(rounded, offer.rows, offer.floor)
         left = self.capacity + slack_of(self.capacity) - column_sum(rounded)
@@ -294,7 +295,7 @@ class _Line:
 
 
 def _give_more(rows: IntArray, given: FloatArray, wanted: FloatArray, unit: FloatArray, left: FloatArray) -> None:
-    """Allocate what still fits: several times a unit each in the order of `rows`, then whole multiples to one after the other."""
+    """Allocate the rest: several times one unit to each of `rows` in order, then whole multiples to one row after the other."""
     together = np.maximum(column_sum(unit), SMALLEST)
     for _ in range(_SAME_UNIT_PASSES):
         scarcest_first = np.argsort(left / together, kind="stable")
@@ -371,7 +372,7 @@ def _prefix_that_fits(step: FloatArray, left: FloatArray) -> int:
 def _take_turns(offer: _Offer, rounded: FloatArray, turns: Turns, begun: BoolArray, now: float, *, others_wait: bool) -> Turns:
     """Return the turns: queues that wait with nothing and queues that hold a unit, if any queue waits for one.
 
-    `begun`: as in _Line. `others_wait`: queues whose share holds whole units only have made room for a larger one.
+    `begun`: as in _Line. `others_wait`: whether queues have made room for a larger unit, so that those which hold only whole units wait.
     """
     count, rows = len(rounded), offer.rows
     parts = offer.fraction > 0

@@ -18,8 +18,8 @@ from fairburst.policy.tolerance import slack_of
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """The next starts of queues. rows: (M,) ascending. target: (M, K) the allocation that each needs. unit: (N, K) that of the round, in
-    these rows the start's need beyond usage. begun: (M,) starts that lack a part of their pods."""
+    """The next starts of queues. rows: (M,) ascending. target: (M, K) the allocation that each needs. unit: (N, K) units of the round; in
+    these rows the need of the start beyond usage. begun: (M,) whether the start has begun and lacks pods."""
 
     rows: IntArray
     target: FloatArray
@@ -28,8 +28,8 @@ class Starts:
 
     @classmethod
     def of(cls, snapshot: ClusterSnapshot, wanted: FloatArray, elastic: BoolArray, largest: float) -> Starts | None:
-        """Return the possible starts: of `elastic` (N,) queues, within the demand `wanted` (N, K) and the part `largest` of the pool; None
-        if there are none."""
+        """Return the starts of `elastic` (N,) queues that fit the demand `wanted` (N, K) and the part `largest` of the pool; None if there
+        are none."""
         rows = np.array(sorted(row for row in snapshot.next_start if elastic[row]), dtype=np.int64)
         if rows.size == 0:
             return None

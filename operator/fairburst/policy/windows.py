@@ -1,4 +1,4 @@
-"""Windows of the latency queues: armed, open, overdue, closed; their begins and ends, and whether bursts were met.
+"""Windows of the latency queues: armed, open, overdue, closed; when they begin and end, and whether their bursts were met.
 
 Only hard and soft queues have windows. All intervals are half-open. Decides nothing about amounts.
 
@@ -36,7 +36,7 @@ from fairburst.policy.table import ARMED, CLOSED, HARD, NO_WINDOW, OPEN, OVERDUE
 
 
 def forget(columns: Columns, row: int) -> None:
-    """Leave the window, if any."""
+    """Take the window from a row, if it has one."""
     columns.state[row] = NO_WINDOW
     columns.arms_at[row] = columns.opens_by[row] = math.inf
     columns.opened[row] = columns.deadline[row] = math.nan
@@ -92,7 +92,7 @@ def _place(columns: Columns, rows: IntArray, now: FloatArray) -> None:
 def advance(
     columns: Columns, inverse: FloatArray, wants: BoolArray, oldest_work: Mapping[int, float], now: float, events: list[RoundEvent],
 ) -> tuple[Current, Account]:  # fmt: skip
-    """Carry every window and accounting period forward to `now`. Returns the bursts and amounts of the windows as they are then.
+    """Carry every window and accounting period forward to `now`. Return the bursts and amounts as of `now`.
 
     inverse: (K,) 1/C. wants: (N,) whether the queue wants anything at all now. oldest_work: as in `ClusterSnapshot`.
     """
@@ -139,7 +139,7 @@ def _judge(
         columns.bursts[rows] += met | missed
         _tell_judged(columns, rows, met, missed, delivered, burst, events)
     unspent = account.unspent[rows]
-    # in time by its fullest resource, out of what is guaranteed, and others are still owed
+    # the fullest resource was served in time within the guarantee; other resources are still owed
     owed = ended & demanded & ~missed & spent(account.consumed[rows], burst)
     done = ~is_open & (~unspent | ~wanting)
     columns.state[rows[ended | done]] = CLOSED
@@ -151,7 +151,7 @@ def _judge(
 
 
 def _came_later(rows: IntArray, asked: BoolArray, deadline: FloatArray, oldest_work: Mapping[int, float], now: float) -> BoolArray:
-    """Return for which of the `asked` rows all waiting work was created at its deadline or later; False if that is unknown.
+    """Return the mask of the `asked` rows whose waiting work was all created at the deadline or later; False if that is unknown.
 
     A creation time after `now` comes from another clock. Almost all rounds run at the deadline itself, so no work is created in between.
     """
@@ -283,7 +283,7 @@ def _new_period(columns: Columns, rows: IntArray, at: FloatArray) -> None:
 
 
 def _roll_over(columns: Columns, current: Current, now: float) -> bool:
-    """Begin a new accounting period where one is over and no window has opened; whether there was any."""
+    """Begin a new accounting period where one is over and no window has opened. Return whether any was over."""
     ends = columns.period_started + current.period
     over = (columns.state != NO_WINDOW) & (columns.state != OPEN) & (now >= ends)
     rows = np.flatnonzero(over)

@@ -69,7 +69,7 @@ class Candidacy:
         self._seen_at = -math.inf  # time at which this replica first saw the present state
         self._renewed_at = -math.inf
         self._resigned = False
-        self.vacant_since = math.inf  # time from which no process may have led before this replica did; as late as it can have been
+        self.vacant_since = math.inf  # upper bound of the time from which no process led before this replica did
 
     @property
     def holder(self) -> str:

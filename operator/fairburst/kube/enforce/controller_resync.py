@@ -2,9 +2,9 @@
 
 Any change of an object makes its controller try again within a second, so a controller that lacks pods although its quota has room gets
 an annotation, once. A controller that has never been refused may still be in its workers' queue: the more controllers lack pods, the
-longer it is left alone. A further annotation follows when its quota has changed, and ever more rarely if that does not help. While nothing
-has changed, its pods would mostly be refused for the same reason. It is then tried again only after `FIRST_RETRY_SECONDS` and ever longer
-times, because the API server's own view of the quota may have been behind.
+longer it is left alone. A further annotation follows when its quota has changed, and ever more rarely if that does not help. While its
+quota stays the same, the API server would mostly refuse its pods again. The next annotation then follows only after `FIRST_RETRY_SECONDS`
+and ever longer times, in case the API server's own view of the quota was behind.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ResyncPlanner:
     def plan(self, rooms: Mapping[str, Sequence[Room]], now: float) -> tuple[list[Owner], dict[str, float]]:
         """Return the controllers to resync now, and when to look again by namespace.
 
-        `rooms`: of the namespaces that may have changed; an empty list where no controller lacks pods any more. Room for one pod resyncs
+        `rooms`: of the namespaces that may have changed; an empty list if no controller lacks pods now. Room for one pod resyncs
         one controller, the one that was resynced longest ago, so that one which cannot use the room does not block the others.
         """
         dues = dict[str, float]()
@@ -94,7 +94,7 @@ class ResyncPlanner:
         return self._take_turns(now), dues
 
     def not_resynced(self, owner: Owner) -> None:
-        """Note that a controller which was chosen has not been resynced: it is chosen again for the same cause."""
+        """Note that a chosen controller was not resynced, so that it is chosen again for the same cause."""
         self._awaited.pop(owner.uid, None)
         for blocked in self._blocked.values():
             state = blocked.get(owner.uid)

@@ -70,7 +70,7 @@ def next_start(
 ) -> tuple[FloatArray | None, bool]:  # fmt: skip
     """Return the need of a queue's next start beyond its `usage`, and whether that start has begun.
 
-    The need is that of started work that lacks pods, else that of the smallest part; None if nothing waits that may have a turn. demand,
+    The need is that of started work that lacks pods, else that of the smallest part; None if no waiting work may have a turn. demand,
     usage: (K,) resource units. granted: (K,) use up to which the core let a start begin; None if it let none. capacity: (K,) part of the
     pool that a turn may take.
     """

@@ -1,4 +1,4 @@
-"""Have quotas counted again that count pods which do not exist. Pure, apart from its memory of what it saw.
+"""Make Kubernetes recount quotas that count pods which do not exist. Pure, apart from the memory of earlier observations.
 
 The API server charges a pod to its quotas before it stores it. If it then fails to store the pod, the charge stays. The quota controller
 corrects it when the quota's spec changes, when a pod of the namespace ends, or every five minutes; until then the quota refuses as many
@@ -33,7 +33,7 @@ class Recounts:
         self._stuck: dict[QuotaKey, _Stuck] = {}
 
     def observe(self, target: QuotaTarget, quota: ResourceQuota | None, now: float) -> bool:
-        """Return whether the quota should be counted again now: ever more rarely if that changes nothing."""
+        """Return whether the quota should be counted again now. Recounts that change nothing are repeated ever more rarely."""
         used = amounts(quota.status.used) if quota is not None else {}
         if quota is None or not _counts_too_much(target, used, amounts(quota.status.hard)):
             self._stuck.pop(target.key, None)

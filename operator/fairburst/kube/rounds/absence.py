@@ -26,7 +26,7 @@ from fairburst.policy.tolerance import TOLERANCE
 Piece = tuple[float, FloatArray | None, bool]
 
 
-CREATION_STEP_SECONDS = 1.0  # creation times are rounded down to it
+CREATION_STEP_SECONDS = 1.0  # the API server rounds creation times down to it
 
 
 class Absence:
@@ -55,10 +55,10 @@ class Absence:
 
 
 def open_in_time(memory: Memory, snapshot: ClusterSnapshot, config: PolicyConfig, since: float, wall: float) -> Memory:
-    """Return the memory with windows due when their work came, where that was in the absence and this round would open them.
+    """Return the memory with windows due when their work came, if that was in the absence and this round would open them.
 
-    A leader would have opened them then. All work of such a queue must have been created after `since`: of older work it is not known when
-    it began to want more. A window that would be over opens now. Times are seconds since the epoch.
+    A leader would have opened them then. All work of such a queue must have been created after `since`, because older work may have grown
+    at any time. A window that would be over opens now. Times are seconds since the epoch.
     """
     due: dict[str, QueueMemory] = {}
     for row, created in snapshot.oldest_work.items():
@@ -76,7 +76,7 @@ def open_in_time(memory: Memory, snapshot: ClusterSnapshot, config: PolicyConfig
 
 
 def _due_with_its_work(entry: QueueMemory, created: float, wall: float) -> QueueMemory | None:
-    """Return the entry with its window opening no later than its work came; None where that is no change, or the window would be over."""
+    """Return the entry with its window due when its work came; None if that changes nothing, or the window would be over."""
     window, burst = entry.window, entry.promise.burst
     if window is None or burst is None or window.state not in {WindowState.CLOSED, WindowState.ARMED}:
         return None
@@ -114,7 +114,7 @@ def charge_absence(memory: Memory, snapshot: ClusterSnapshot, pods: PodIndex, re
 
 
 def _last_window(entry: QueueMemory, wall: float) -> tuple[float, float] | None:
-    """Return begin and end of the use to charge to the window that is open, or should have opened; None without one."""
+    """Return the begin and end of the use that is charged to the window that is open, or should have opened; None without such a window."""
     window, burst = entry.window, entry.promise.burst
     if window is None:
         return None

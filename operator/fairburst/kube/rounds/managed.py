@@ -42,7 +42,7 @@ class ManagedNamespaces:
         return self._items.values()
 
     def of(self, namespaces: Collection[str]) -> list[ManagedNamespace]:
-        """Return those of these namespaces that are managed."""
+        """Return the managed ones among these namespaces."""
         return [self._items[namespace] for namespace in namespaces if namespace in self._items]
 
     def touched(self, round_: RoundContext) -> list[ManagedNamespace]:

@@ -1,4 +1,4 @@
-"""The needs of the next starts, for queues whose work starts whole, as the core's input, updated by namespace. Decides nothing."""
+"""Input of the core: the needs of the next starts of queues whose work starts whole, updated by namespace. Decides nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NextStarts:
         self._granted: dict[str, FloatArray] = {}
 
     def begin(self, *, rows_moved: bool) -> None:
-        """Prepare for the changes of a round: snapshots of earlier rounds may still be read."""
+        """Prepare for the changes of a round, because snapshots of earlier rounds may still be read."""
         self.need = {} if rows_moved else dict(self.need)
         self.begun = frozenset() if rows_moved else self.begun
 

@@ -167,7 +167,7 @@ class QuotaRounds:
 
 
 def _temporary(round_: RoundContext, item: ManagedNamespace, target: QuotaTarget) -> Temporary | None:
-    """Return the temporary part of the quota: the rate of an open window, slack beyond one pod."""
+    """Return the temporary part of the quota: the rate of an open window, or slack beyond one pod; None if it has none."""
     if item.row is None or item.mode.ceiling:
         return None
     columns, snapshot = round_.memory.columns, round_.snapshot

@@ -1,8 +1,8 @@
 """Events on work that waits, for users who only have `kubectl describe`. Pure, apart from its memory of published Events.
 
 An object gets an Event when it has waited for a while, and another one when the cause of its wait changes. An Event says when the object
-starts, if that is forecast. If its first Event had no forecast, the object gets one with the first forecast. It gets another one when the
-forecast interval has passed, though not before it has waited twice as long as at the last one. Only the first objects of a queue get
+starts, if that is forecast. If its first Event had no forecast, the object gets one with the first forecast. Another one follows when the
+forecast interval has passed, but not before the object has waited twice as long as at the last one. Only the first objects of a queue get
 Events, at a limited rate in the whole cluster, so that thousands of waiting pods cost no writes. An Event names no other queue.
 docs/decisions/0242-events-on-waiting-work.md gives the reasons.
 """
@@ -107,7 +107,7 @@ class WorkEvents:
     ) -> list[WorkEvent]:  # fmt: skip
         """Return the Events due now, those whose cause is oldest first. `gated`: a namespace's gated pods in their order.
 
-        One look is at `QUEUES_A_LOOK` waiting queues at most; they take turns. starts: forecasts by uid; wall: seconds since the epoch.
+        A call looks at no more than `QUEUES_A_LOOK` waiting queues, in turn. starts: forecasts by uid; wall: seconds since the epoch.
         """
         self._starts, self._wall = starts or {}, wall
         self._budget = min(self._budget + EVENTS_PER_SECOND * max(0.0, now - self._last), EVENTS_PER_SECOND * WAITED_SECONDS)
@@ -134,7 +134,7 @@ class WorkEvents:
         return now >= known.steady_until and self._wall > published.intervals[90][1] and not start.same_as(published, self._wall)
 
     def _in_turn(self, rows: list[int]) -> list[int]:
-        """Return the rows to look at: those after the last look's, and then from the first."""
+        """Return the rows to look at: those after the rows of the last look, and then from the first one again."""
         begin = bisect.bisect_left(rows, self._turn)
         chosen = (rows[begin:] + rows[:begin])[:QUEUES_A_LOOK]
         self._turn = chosen[-1] + 1 if chosen else 0
