@@ -155,17 +155,6 @@ class TestChargeAbsence:
         ran = history((2, None, bound("4")), (5, bound("4"), None))
         assert figures(after_absence(running, ran, 10, 0, 0, self.queue), 12) == figures(round_(watched, 10, 0, 0, self.queue), 12)
 
-    def test_what_ended_while_a_round_s_writes_took_long_is_charged_no_longer(self) -> None:
-        """The same leader goes on, with the memory of its last decision."""
-        running = round_(round_(Memory(), 0, 4, 0, self.queue), 2, 4, 4, self.queue)
-        watched = round_(running, 5, 0, 0, self.queue)
-        given = snapshot((BATCH, self.queue), [CAPACITY], [[100.0], [0.0]], [[CAPACITY], [0.0]])
-        ran = history((2, None, bound("4")), (5, bound("4"), None))
-        charged = charge_absence(running, given, using(0.0), ran, START + 10, NOW + 10)
-        found = decide(given, charged, PolicyConfig(), START + 10)[1]
-        assert figures(found, 12) == figures(round_(watched, 10, 0, 0, self.queue), 12)
-        assert running.queues["t/q"].admission_order == found.queues["t/q"].admission_order
-
     def test_a_process_that_has_seen_nothing_of_it_goes_on_with_the_last_rate(self) -> None:
         running = round_(round_(Memory(), 0, 4, 0, self.queue), 2, 4, 4, self.queue)
         entry = after_absence(running, history(watched_from=10.0), 10, 0, 0, self.queue).queues["l/q"]

@@ -32,14 +32,16 @@ class AppliedWorld(Measured):
         seen = self.seen.append
         self.applier = Applier(self.client, "default", self.metrics, namespace_seen=seen, quota_seen=seen, job_seen=seen)
         self.quotas_written: list[str] = []
-        self.not_resynced: list[str] = []
+        self.not_resynced: list[tuple[str, bool]] = []
         for _, name in world.namespaces:
             # Namespaces are objects without a namespace; the fake server files them under "".
             api.put(NAMESPACES, {"metadata": {"name": name, "labels": {}}})
 
     async def apply(self, plan: RoundPlan) -> bool:
         return await self.applier.apply(
-            plan, lambda write, _: self.quotas_written.append(write.namespace), lambda owner: self.not_resynced.append(owner.name)
+            plan,
+            lambda write, _: self.quotas_written.append(write.namespace),
+            lambda owner, sent: self.not_resynced.append((owner.name, sent)),
         )
 
     def paths(self) -> list[tuple[str, str]]:
@@ -230,7 +232,7 @@ async def test_a_controller_that_was_not_resynced_is_named(site: AppliedWorld, f
     site.api.requests.clear()
     site.api.fail(1, 500, status(500, "InternalError"))
     assert not await site.apply(plan)
-    assert site.not_resynced == ["work"]
+    assert site.not_resynced == [("work", failing == "jobs")]
     assert ("/jobs/" in " ".join(path for _, path in site.paths())) is (failing == "jobs")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 
+import pytest
+
 from fairburst.kube.enforce.controller_resync import GRACE_SECONDS, MOST_AWAITED, SERVED_A_SECOND, ResyncPlanner, Room
 from fairburst.kube.usage.demand import Owner
 
@@ -70,13 +72,17 @@ def test_waking_that_does_not_help_is_repeated_ever_more_rarely() -> None:
     assert gaps[-1] == 60.0
 
 
-def test_one_whose_resync_failed_is_chosen_again_for_the_same_cause() -> None:
+@pytest.mark.parametrize(
+    "sent", [pytest.param(True, id="after a pause if it failed"), pytest.param(False, id="at once if it was not sent")]
+)
+def test_one_that_was_not_resynced_is_chosen_again_for_the_same_cause(*, sent: bool) -> None:
     planner, owner = ResyncPlanner(), lacking()
     plan(planner, quota(owner, free=0.0), 0.0)
     assert [one.uid for one in plan(planner, quota(owner, free=1.0), 10.0)[0]] == [owner.uid]
-    assert plan(planner, quota(owner, free=1.0), 12.0)[0] == []
-    planner.not_resynced(owner)
-    assert [one.uid for one in plan(planner, quota(owner, free=1.0), 13.0)[0]] == [owner.uid]
+    assert plan(planner, quota(owner, free=1.0), 10.5)[0] == []
+    planner.not_resynced(owner, sent=sent)
+    assert ([one.uid for one in plan(planner, quota(owner, free=1.0), 11.0)[0]] == []) is sent
+    assert ([one.uid for one in plan(planner, quota(owner, free=1.0), 13.0)[0]] == [owner.uid]) is sent
 
 
 def test_it_begins_anew_once_waking_has_helped() -> None:

@@ -12,11 +12,9 @@ import msgspec
 import pytest
 
 from fairburst.config import parse_config
-from fairburst.kube import process
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.names import GATE
 from fairburst.kube.process import Operator
-from fairburst.kube.rounds.absence import Absence
 from fairburst.telemetry.web import WebServer
 from tests.support.fake_api import FakeApi
 from tests.support.measured import value
@@ -197,19 +195,6 @@ async def test_it_is_healthy_while_writes_are_answered_however_slowly_and_not_wh
         assert "no round ended and no write was answered" in str(operator.unhealthy())
         operator._progressed()
         assert operator.unhealthy() is None
-        await made.end()
-
-
-@pytest.mark.parametrize(("seconds", "want"), [pytest.param(-1.0, True, id="slow"), pytest.param(60.0, False, id="quick")])
-async def test_what_ran_while_a_round_was_sent_is_charged_if_that_took_long(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, *, want: bool
-) -> None:
-    monkeypatch.setattr(process, "UNSEEN_SECONDS", seconds)
-    async with fake_cluster() as api, running(api) as made:
-        begun: list[float] = []
-        monkeypatch.setattr(Absence, "begin", lambda absence, _: begun.append(absence.since))
-        await until(lambda: rounds(made.operator) >= 2, "two rounds")
-        assert bool(begun) is want
         await made.end()
 
 

@@ -26,8 +26,13 @@ def counting(pods: int) -> ResourceQuota:
 
 
 def recounts(wanted: QuotaTarget, found: ResourceQuota, seconds: int) -> list[int]:
-    observer = Recounts()
-    return [now for now in range(seconds) if observer.observe(wanted, found, float(now))]
+    """The seconds at which the quota is counted again; each time it is written."""
+    observer, times = Recounts(), list[int]()
+    for now in range(seconds):
+        if observer.observe(wanted, found, {}, float(now)):
+            observer.written(wanted.key, float(now))
+            times.append(now)
+    return times
 
 
 def test_a_full_quota_that_counts_three_pods_too_many_is_counted_again_ever_more_rarely() -> None:
@@ -45,12 +50,27 @@ def test_no_other_quota_is(counted: float, used: int) -> None:
     assert recounts(target(counted), counting(used), 300) == []
 
 
+def test_pods_that_count_for_no_queue_are_none_too_many() -> None:
+    """A DaemonSet's pods count for the namespace's quota and for no queue."""
+    observer, wanted, unmanaged = Recounts(), target(4.0), {"cpu": 3.0, "memory": 3.0 * GI}
+    assert not any(observer.observe(wanted, counting(7), unmanaged, float(now)) for now in range(300))
+
+
+def test_a_recount_that_was_not_written_is_proposed_until_it_is() -> None:
+    observer, wanted, found = Recounts(), target(4.0), counting(7)
+    observer.observe(wanted, found, {}, 0.0)
+    assert all(observer.observe(wanted, found, {}, FIRST_SECONDS + second) for second in range(5))
+    observer.written(wanted.key, 20.0)
+    assert not observer.observe(wanted, found, {}, 21.0)
+    assert observer.next_look(wanted.key) == 20.0 + 2 * FIRST_SECONDS
+
+
 def test_a_quota_whose_use_still_changes_is_left_alone() -> None:
     """Charges of pods that have just ended are released within seconds."""
     observer, wanted = Recounts(), target(3.0)
-    assert not any(observer.observe(wanted, counting(7 + now // 5 % 2), float(now)) for now in range(300))
+    assert not any(observer.observe(wanted, counting(7 + now // 5 % 2), {}, float(now)) for now in range(300))
     assert observer.next_look(wanted.key) is not None
-    observer.observe(wanted, counting(3), 300.0)
+    observer.observe(wanted, counting(3), {}, 300.0)
     assert observer.next_look(wanted.key) is None
 
 
@@ -60,8 +80,8 @@ def test_the_recount_changes_the_spec_by_a_byte_and_no_use() -> None:
     found = counting(7)
     assert planner.plan([wanted], {wanted.key: found}, 0.0) == ([], {})
     observer = Recounts()
-    observer.observe(wanted, found, 0.0)
-    assert observer.observe(wanted, found, FIRST_SECONDS)
+    observer.observe(wanted, found, {}, 0.0)
+    assert observer.observe(wanted, found, {}, FIRST_SECONDS)
     [write], _ = planner.plan([replace(wanted, recount=True)], {wanted.key: found}, FIRST_SECONDS)
     assert write.hard == {"requests.cpu": "7", "requests.memory": str(7 * int(GI) + 1), "pods": "100"}
     assert write.used == {}

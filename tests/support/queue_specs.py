@@ -120,7 +120,7 @@ BAD = [
     pytest.param(
         {"arrival": {"schedule": {"bursts": [scheduled("2026-01-01T00:00:00Z")]}}},
         "spec.burst",
-        "and none beside arrival.schedule, which has its own",
+        "and none with arrival.schedule, which has its own",
         id="burst beside a schedule",
     ),
     pytest.param(schedule(), "spec.arrival.schedule.bursts", "at least 1", id="empty schedule"),

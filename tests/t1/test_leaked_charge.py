@@ -39,30 +39,23 @@ def served(pods: int) -> JsonObject:
 
 def lose(arena: Arena, tenant: Tenant, pods: int) -> None:
     """Leave the tenant without some of its pods, and its quota as if they existed. The operator must not run meanwhile."""
-    where, limits = ("-n", tenant.name), arena.quota(tenant)
-
-    def used() -> JsonObject:
-        [quota] = [one for one in arena.listed("resourcequotas", tenant) if one["metadata"]["name"] == "fairburst"]
-        found: JsonObject = quota["status"]["used"]
-        return found
-
-    arena.admin("scale", "deployment", "served", f"--replicas={WANTED - pods}", *where)
-    until(lambda: used()["requests.cpu"] == str(WANTED - pods), PATIENCE_SECONDS, "the quota controller to count again")
-    full = json.dumps({"status": {"used": limits}})
-    arena.admin("patch", "resourcequota", "fairburst", *where, "--subresource=status", "--type=merge", "-p", full)
-    arena.admin("scale", "deployment", "served", f"--replicas={WANTED}", *where)
-    until(lambda: "FailedCreate" in arena.admin("get", "events", *where), PATIENCE_SECONDS, "the quota to refuse pods")
-    assert (used(), arena.running(tenant)) == (limits, WANTED - pods)
+    where, limits = tenant.name, arena.hard(tenant.name)
+    arena.patch("deployment", "served", where, {"spec": {"replicas": WANTED - pods}})
+    until(lambda: arena.enforced_cpu(where, "used") == WANTED - pods, PATIENCE_SECONDS, "the quota controller to count again")
+    arena.patch("resourcequota", "fairburst", where, {"status": {"used": limits}}, "status")
+    arena.patch("deployment", "served", where, {"spec": {"replicas": WANTED}})
+    until(lambda: "FailedCreate" in json.dumps(arena.items("events", where)), PATIENCE_SECONDS, "the quota to refuse pods")
+    assert len(arena.running(where)) == WANTED - pods
 
 
 def test_pods_that_are_counted_and_do_not_exist_are_made_up_for(arena: Arena) -> None:
     rival, tenant = arena.tenant(), arena.tenant()
     tenant.create(served(WANTED))
-    arena.wait_running(tenant, WANTED, "all of the tenant's work to run")
+    arena.wait_running(tenant.name, WANTED, "all of the tenant's work to run")
     create(arena.cluster, task_job(rival.name, "filling", 2 * CPUS, 10_000, run_seconds="5s"))
-    until(lambda: arena.occupying(rival) >= CPUS - WANTED, PATIENCE_SECONDS, "the pool to be full")
+    until(lambda: arena.occupying(rival.name) >= CPUS - WANTED, PATIENCE_SECONDS, "the pool to be full")
     arena.rounds(3)
     arena.operator.kill()
     lose(arena, tenant, LOST)
     arena.operator.start()
-    arena.wait_running(tenant, WANTED, "the lost pods to run again", REPAIRED_SECONDS)
+    until(lambda: len(arena.running(tenant.name)) == WANTED, REPAIRED_SECONDS, "the lost pods to run again")

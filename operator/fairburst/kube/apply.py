@@ -31,10 +31,12 @@ from fairburst.kube.workloads.registry import KINDS
 from fairburst.telemetry.metrics import Metrics
 
 CONCURRENT_WRITES = 32
-SLOW_SECONDS = 1.0  # a round that takes longer leaves its last writes to the next one, if a burst is under way or has become due
+STARTS_AT_ONCE = 16
+SLOW_SECONDS = 2.0  # a round that takes longer leaves its last writes to the next one, if a burst is under way or has become due
 MOST_CUT_SHORT = 3  # rounds in a row, so that every write has its turn where the API server stays slow
 
 Item = TypeVar("Item")
+NotResynced = Callable[[Owner, bool], None]  # whether the write was sent, and failed
 Seen = Callable[[dict[str, Any]], None]
 
 
@@ -63,9 +65,7 @@ class Applier:
         self._limit = asyncio.Semaphore(CONCURRENT_WRITES)
         self._cut_short = 0
 
-    async def apply(
-        self, plan: RoundPlan, quota_written: Callable[[QuotaWrite, float], None], not_resynced: Callable[[Owner], None]
-    ) -> bool:
+    async def apply(self, plan: RoundPlan, quota_written: Callable[[QuotaWrite, float], None], not_resynced: NotResynced) -> bool:
         """Send everything but statuses and events; return whether all succeeded.
 
         `quota_written` receives each quota write that was tried, `not_resynced` each controller that was not resynced. Where answers take
@@ -81,17 +81,17 @@ class Applier:
         parts = await asyncio.gather(
             self._quota_steps(plan, due, quota_written, not_resynced),
             self._resyncs([owner for owner in plan.resyncs if owner.namespace not in after], not_resynced),
-            self._each("start", [start for start in plan.starts if start.namespace not in after], self._start),
+            self._starts([start for start in plan.starts if start.namespace not in after], due),
         )
         self._cut_short = self._cut_short + 1 if time.monotonic() > due else 0
         if self._cut_short:
             return False
         done &= await self._each("quota", plan.quota_deletions, self._delete_quota)
         done &= await self._each("parallelism", [write for write in resized if not write.shrinks], self._parallelism)
-        return await self._each("start", [start for start in plan.starts if start.namespace in after], self._start) and done and all(parts)
+        return await self._starts([start for start in plan.starts if start.namespace in after], due) and done and all(parts)
 
     async def _quota_steps(
-        self, plan: RoundPlan, due: float, written: Callable[[QuotaWrite, float], None], not_resynced: Callable[[Owner], None]
+        self, plan: RoundPlan, due: float, written: Callable[[QuotaWrite, float], None], not_resynced: NotResynced
     ) -> bool:
         """Send the quota writes, step after step until `due`, and resync the controllers of each namespace after its last write."""
         steps = [list(step) for _, step in groupby(plan.quota_writes, key=lambda write: write.order)]
@@ -108,15 +108,24 @@ class Applier:
                 break
         for owner in plan.resyncs:  # a quota that was not written would refuse their pods again
             if owner.namespace in waiting:
-                not_resynced(owner)
+                not_resynced(owner, False)
         return not waiting
 
-    async def _resyncs(self, owners: Sequence[Owner], not_resynced: Callable[[Owner], None]) -> bool:
+    async def _starts(self, starts: Sequence[JobStart], due: float) -> bool:
+        """Start held work until `due`, a part at a time so that no quota waits behind all of it; return whether all has started."""
+        for first in range(0, len(starts), STARTS_AT_ONCE):
+            if not await self._each("start", starts[first : first + STARTS_AT_ONCE], self._start):
+                return False
+            if time.monotonic() > due:
+                return first + STARTS_AT_ONCE >= len(starts)
+        return True
+
+    async def _resyncs(self, owners: Sequence[Owner], not_resynced: NotResynced) -> bool:
         """Resync controllers; return whether none failed."""
         done = await asyncio.gather(*(self._one("resync", owner, self._resync) for owner in owners))
         for owner, ok in zip(owners, done, strict=True):
             if not ok:
-                not_resynced(owner)
+                not_resynced(owner, True)
         return all(done)
 
     async def _each(self, kind: str, items: Iterable[Item], send: Callable[[Item], Awaitable[None]]) -> bool:

@@ -125,11 +125,11 @@ class Engine:
 
     def quota_written(self, write: QuotaWrite, now: float) -> None:
         """Note a quota write that was sent, successful or not."""
-        self._quotas.planner.written(write.key, now)
+        self._quotas.written(write, now)
 
-    def not_resynced(self, owner: Owner) -> None:
+    def not_resynced(self, owner: Owner, sent: bool) -> None:
         """Note that a planned resync was not sent, or failed."""
-        self._resyncs.planner.not_resynced(owner)
+        self._resyncs.planner.not_resynced(owner, sent=sent)
 
     def status_sent(self, write: StatusWrite, now: float) -> None:
         """Note a status write in flight."""

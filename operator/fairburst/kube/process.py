@@ -58,7 +58,6 @@ logger = logging.getLogger(__name__)
 # The process is stuck if no round ends and no write is answered for this long beyond a round's interval: no request takes longer.
 STUCK_SECONDS = 60.0
 NO_CLUSTER = 3  # exit status of every command for a cluster that cannot be reached or refuses
-UNSEEN_SECONDS = 2.0  # after a round whose writes took longer, the use meanwhile is charged as after an absence
 FINISH_SECONDS = 5.0  # for the last round and its statuses; Kubernetes kills the process 30 s after SIGTERM
 
 
@@ -342,16 +341,6 @@ class Operator:
         self._quotas.observe(msgspec.convert(obj, ResourceQuota))
 
     async def _send(self, plan: RoundPlan) -> bool:
-        """Send a plan's writes. No round decides meanwhile. If that takes long, the next round makes up for it as for an absence."""
-        began = time.monotonic()
-        try:
-            return await self._send_all(plan)
-        finally:
-            if time.monotonic() > began + UNSEEN_SECONDS:
-                self._engine.absence.since = began
-                self._engine.absence.begin(self._recent)
-
-    async def _send_all(self, plan: RoundPlan) -> bool:
         self._ungater.send(plan.ungates, plan.since)
         evictions = plan.reclaim.evictions
         if evictions and await self._memories.before_evictions(self._engine):

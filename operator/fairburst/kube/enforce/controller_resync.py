@@ -93,13 +93,18 @@ class ResyncPlanner:
                     self._ready.setdefault(namespace, []).extend(ready)
         return self._take_turns(now), dues
 
-    def not_resynced(self, owner: Owner) -> None:
-        """Note that a chosen controller was not resynced, so that it is chosen again for the same cause."""
+    def not_resynced(self, owner: Owner, *, sent: bool) -> None:
+        """Note that a chosen controller has not been resynced: it is chosen again for the same cause.
+
+        `sent`: the write was sent and failed; then the next one follows after the pause that a resync without effect has, too.
+        """
         self._awaited.pop(owner.uid, None)
         for blocked in self._blocked.values():
             state = blocked.get(owner.uid)
             if state is not None:
-                state.told, state.next_resync = None, state.resynced_at
+                state.told = None
+                if not sent:
+                    state.next_resync, state.repeat = state.resynced_at, max(state.repeat / 2, FIRST_REPEAT_SECONDS)
 
     def due(self, now: float) -> float:
         """Return when the next waiting controller has its turn; infinite if none waits."""
@@ -112,8 +117,10 @@ class ResyncPlanner:
         if not free_places or not self._ready:
             return []
         waiting = [(namespace, one) for namespace, ready in self._ready.items() for one in ready]
-        waiting.sort(key=lambda pair: (pair[1].state.told == pair[1].cause, pair[1].state.since, pair[1].owner.uid))
-        chosen = waiting[:free_places]
+        waiting.sort(key=lambda pair: (pair[1].state.since, pair[1].owner.uid))
+        retries = max(0, MOST_AWAITED // 2 - len(self._awaited))
+        again = [pair for pair in waiting if pair[1].state.told == pair[1].cause][:retries]
+        chosen = [*(pair for pair in waiting if pair[1].state.told != pair[1].cause), *again][:free_places]
         for _, one in chosen:
             self._note_resync(one.state, one.cause, now)
             self._awaited[one.owner.uid] = now

@@ -101,7 +101,7 @@ class QuotaTarget:
     `level`: from the core, not below the floor. `unit`: the largest pod's requests. `slack`: pods of that size above the level.
     `entitled`: least amounts to admit before a level follows; never urgent. `strict`: a quota above its target is lowered at once.
     `notes`: annotations that it should carry, None for those to remove. `renews`: whether they alone are worth a write.
-    `recount`: its spec should change, if by a byte, so that the quota controller counts its pods again.
+    `recount`: its spec should change by the least amount, so that the quota controller counts its pods again.
     `counted`: requests of the existing pods, written as `used` with a new key.
     `pods`: its greatest number of pods; None: any number. `counted_pods`: the existing ones. `scope`: the pods that it counts.
     `latency`: raises of latency queues go first. `exact`: room is kept from this queue, so its quota permits no more than the level, and a
@@ -270,11 +270,13 @@ class QuotaPlanner:
         return since + LOWER_AFTER_SECONDS
 
     def _renewal(self, target: QuotaTarget, quota: ResourceQuota) -> QuotaWrite:
-        """Return a write of the quota as it is, with the annotations that it should have, and a byte more for a recount."""
+        """Return a write of the quota as it is, with the annotations that it should have, and a byte or a millicore more for a recount."""
         have = amounts(quota.spec.hard)
         want = {resource: have.get(resource, target.hard(resource)) for resource in target.level}
         if target.recount and "memory" in want:
             want["memory"] += 1.0
+        elif target.recount and "cpu" in want:
+            want["cpu"] += 0.001
         return self._write(target, want, have, has_pods=PODS_KEY in (quota.spec.hard or {}))
 
     def _entitled(self, target: QuotaTarget, want: Mapping[str, float], have: Mapping[str, float], now: float) -> QuotaWrite | float | None:

@@ -19,11 +19,12 @@ LAST_SECONDS = 600.0
 
 @dataclass(slots=True)
 class _Stuck:
-    """A full quota whose use stays the same. `next_look`: when it is counted again; `pause`: seconds from one count to the next."""
+    """A full quota that counts too much. `next_look`: when it is counted again if its use stays `used`; `pause`: seconds until then."""
 
     used: Mapping[str, float]
     next_look: float
     pause: float = FIRST_SECONDS
+    proposed: bool = False
 
 
 class Recounts:
@@ -32,21 +33,29 @@ class Recounts:
     def __init__(self) -> None:
         self._stuck: dict[QuotaKey, _Stuck] = {}
 
-    def observe(self, target: QuotaTarget, quota: ResourceQuota | None, now: float) -> bool:
-        """Return whether the quota should be counted again now. Recounts that change nothing are repeated ever more rarely."""
+    def observe(self, target: QuotaTarget, quota: ResourceQuota | None, unmanaged: Mapping[str, float], now: float) -> bool:
+        """Return whether the quota should be counted again now: ever more rarely if that does not help.
+
+        `unmanaged`: requests of the namespace's pods that are not in `target.counted`, though its quota may count them.
+        """
         used = amounts(quota.status.used) if quota is not None else {}
-        if quota is None or not _counts_too_much(target, used, amounts(quota.status.hard)):
+        if quota is None or not _counts_too_much(target, used, amounts(quota.status.hard), unmanaged):
             self._stuck.pop(target.key, None)
             return False
         state = self._stuck.get(target.key)
         if state is None or state.used != used:
-            self._stuck[target.key] = _Stuck(used, now + FIRST_SECONDS)
+            pause = FIRST_SECONDS if state is None else state.pause
+            self._stuck[target.key] = _Stuck(used, now + pause, pause)
             return False
-        if now < state.next_look:
-            return False
-        state.pause = min(2 * state.pause, LAST_SECONDS)
-        state.next_look = now + state.pause
-        return True
+        state.proposed = now >= state.next_look
+        return state.proposed
+
+    def written(self, key: QuotaKey, now: float) -> None:
+        """Note a write of the quota, which has it counted again."""
+        state = self._stuck.get(key)
+        if state is not None and state.proposed:
+            state.pause, state.proposed = min(2 * state.pause, LAST_SECONDS), False
+            state.next_look = now + state.pause
 
     def next_look(self, key: QuotaKey) -> float | None:
         """Return when to observe the quota again; None: at its next change."""
@@ -59,8 +68,9 @@ class Recounts:
             del self._stuck[key]
 
 
-def _counts_too_much(target: QuotaTarget, used: Mapping[str, float], hard: Mapping[str, float]) -> bool:
+def _counts_too_much(target: QuotaTarget, used: Mapping[str, float], hard: Mapping[str, float], unmanaged: Mapping[str, float]) -> bool:
     """Return whether the quota would refuse the next pod, and counts at least half a pod more than exists."""
     sizes = [(name, size) for name, size in target.unit.items() if size > 0 and name in hard]
     full = any(used.get(name, 0.0) + size > hard[name] * (1 + 1e-9) for name, size in sizes)
-    return full and any(used.get(name, 0.0) - target.counted.get(name, 0.0) >= 0.5 * size for name, size in sizes)
+    existing = {name: target.counted.get(name, 0.0) + unmanaged.get(name, 0.0) for name, _ in sizes}
+    return full and any(used.get(name, 0.0) - existing[name] >= 0.5 * size for name, size in sizes)

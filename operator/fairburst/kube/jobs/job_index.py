@@ -204,7 +204,7 @@ class JobIndex:
             alone = owner is None and not group_of(pod.metadata)
             job = JobPods(key, number, kind, name, created, _is_small(pod), [0] * len(requests), [0] * len(requests), alone=alone)
             self._jobs[key] = self._by_namespace.setdefault(key.namespace, {})[key] = self._by_number[number] = job
-        elif job.alone:
+        elif job.alone and job.active:  # not for a pod that returns, as after a restore of etcd
             self._accompany(job)
         job.active += 1
         _sum(job.wanted, requests, +1)

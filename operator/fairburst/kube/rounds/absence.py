@@ -1,4 +1,4 @@
-"""Make up for a time without decisions: the first step of a replica that begins to lead, or that a slow round has held up. Pure.
+"""Make up for a time without a leader: the first step of a replica that begins to lead. Pure.
 
 Windows open when their work came, and open windows are charged for the use since their accounts were written. A stored account grows at
 its last rate, but its leader may have been killed before it wrote a newer one. For the time that this process has watched, the observed use
@@ -30,9 +30,9 @@ CREATION_STEP_SECONDS = 1.0  # the API server rounds creation times down to it
 
 
 class Absence:
-    """Charges the accounts before the next decision after each `begin`.
+    """Charges the accounts once in each term of leadership, before its first decision.
 
-    since: monotonic time from which no process may have decided.
+    since: monotonic time from which no process may have led.
     """
 
     def __init__(self, contained: Containment) -> None:
@@ -45,12 +45,13 @@ class Absence:
         self._recent = recent
 
     def charge(self, memory: Memory, snapshot: ClusterSnapshot, pods: PodIndex, config: PolicyConfig, wall: float, now: float) -> Memory:
-        """Return the memory as `open_in_time` and `charge_absence` leave it; unchanged unless `begin` was called since the last round."""
+        """Return the memory as `open_in_time` and `charge_absence` leave it; unchanged after the first round."""
         recent, self._recent = self._recent, None
         if recent is not None:
+            with self._contained.object("open windows in time of", ""):
+                memory = open_in_time(memory, snapshot, config, self.since - now + wall, wall)
             with self._contained.object("charge the absence of", ""):
-                in_time = open_in_time(memory, snapshot, config, self.since - now + wall, wall)
-                return charge_absence(in_time, snapshot, pods, recent, wall, now)
+                memory = charge_absence(memory, snapshot, pods, recent, wall, now)
         return memory
 
 

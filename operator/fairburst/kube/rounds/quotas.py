@@ -12,7 +12,7 @@ from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.expiry import Temporary, notes
 from fairburst.kube.enforce.holds import HoldTimes
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
-from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget, amounts, quota_key
+from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget, QuotaWrite, amounts, quota_key
 from fairburst.kube.enforce.quota_targets import gated_target, namespace_quota_target
 from fairburst.kube.enforce.recount import Recounts
 from fairburst.kube.enforce.slack import FIRST_PODS, SlackControl
@@ -137,11 +137,17 @@ class QuotaRounds:
                 self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
         return [namespace_quota, *parts]
 
+    def written(self, write: QuotaWrite, now: float) -> None:
+        """Note a quota write that was sent, successful or not."""
+        self.planner.written(write.key, now)
+        self._recounts.written(write.key, now)
+
     def _recounted(self, round_: RoundContext, item: ManagedNamespace, target: QuotaTarget) -> QuotaTarget:
         """Return the target, marked if its quota should be counted again."""
-        recount = self._recounts.observe(target, round_.view.quotas.get(target.key), round_.now)
+        unmanaged = round_.view.pods.namespace(item.namespace).unmanaged_bound
+        recount = self._recounts.observe(target, round_.view.quotas.get(target.key), unmanaged, round_.now)
         if (due := self._recounts.next_look(target.key)) is not None:
-            self._agenda.put(item.namespace, due)
+            self._agenda.put(item.namespace, max(due, round_.now + STEERED_SECONDS))
         return replace(target, recount=True) if recount else target
 
     def _expiring(self, round_: RoundContext, item: ManagedNamespace, target: QuotaTarget, quota: ResourceQuota | None) -> QuotaTarget:
