@@ -23,6 +23,7 @@ CHECKOUT = Path(__file__).parents[2]
 STAND_IN_GO = """#!/bin/sh
 if [ "$1" = version ]; then echo "go version go1.99.0 linux/amd64"; exit 0; fi
 while [ $# -gt 1 ]; do [ "$1" = -o ] && target=$2; shift; done
+case "$target" in FOLDER/*) ;; *) exit 1;; esac  # a test that is interrupted has given its cache back while a build goes on
 echo "$1" >> "$BUILD_LOG"
 case "$1" in */$BROKEN) echo 'dial tcp: no route to the module proxy' >&2; echo half > "$target"; exit 1;; esac
 sleep 0.1
@@ -37,7 +38,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGo:
     """A fresh cache and a Go that notes each package it is asked for; calling it lists them."""
     folder = tmp_path / "go" / "bin"
     folder.mkdir(parents=True)
-    (folder / "go").write_text(STAND_IN_GO)
+    (folder / "go").write_text(STAND_IN_GO.replace("FOLDER", str(tmp_path)))
     (folder / "go").chmod(0o755)
     log = tmp_path / "builds"
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
@@ -113,7 +114,7 @@ def test_terminated_build_ends_the_compiler_and_leaves_nothing_half_done(
     built: FakeGo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     endless = tmp_path / "go" / "bin" / "go"
-    endless.write_text(STAND_IN_GO.replace("sleep 0.1", 'echo half > "$target"; echo $$ > "$BUILD_LOG.pid"; exec sleep 60'))
+    endless.write_text(endless.read_text().replace("sleep 0.1", 'echo half > "$target"; echo $$ > "$BUILD_LOG.pid"; exec sleep 60'))
     command = subprocess.Popen(
         [sys.executable, "-m", "e2e.cluster", "build"], cwd=CHECKOUT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
     )
