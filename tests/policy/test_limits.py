@@ -34,6 +34,12 @@ def test_a_burst_larger_than_declared_takes_idle_capacity_up_to_its_limit(limits
     assert (result.allocation[0].tolist(), result.level[0].tolist()) == ([want], [want])
 
 
+def test_the_least_demand_that_a_float_can_hold_stays_within_a_limit() -> None:
+    """The limit divided by it overflows. Warnings are errors here."""
+    result, _ = decided(bursting(5.0, cpu=8.0), 1, 5e-324)
+    assert 0.0 <= result.allocation[0, 0] <= 8.0
+
+
 def test_what_a_limit_leaves_goes_to_others() -> None:
     """20 cores: 8 for the burst, 12 for the batch queue, which would have 10 beside a queue without a limit."""
     _, memory = decided(bursting(5.0, cpu=8.0), 0, 0.0)

@@ -239,7 +239,7 @@ def _wanted(columns: Columns, snapshot: ClusterSnapshot) -> FloatArray:
         wanted = wanted * admitted[:, None]
     limit = columns.declared.limit
     if limit is not None:
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             multiple = row_minimum(np.where(wanted > limit, limit / wanted, 1.0))
         wanted = wanted * multiple[:, None]
     return wanted
