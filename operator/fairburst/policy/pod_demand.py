@@ -154,7 +154,7 @@ def _added(spec: QueueSpec, more: Sequence[str], resources: Sequence[str], unit:
 
 def _needed(declared: FloatArray, unit: FloatArray) -> FloatArray:
     """(M, K) demand of the whole pods of size `unit` that hold the declared amounts; at most `MOST_AMOUNT`, so that it can be written."""
-    return np.minimum(_pods(declared, unit)[:, None] * unit, MOST_AMOUNT)
+    return np.minimum(np.minimum(_pods(declared, unit), MOST_AMOUNT)[:, None] * unit, MOST_AMOUNT)
 
 
 def _pods(declared: FloatArray, unit: FloatArray) -> FloatArray:
