@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
+import numpy as np
 import pytest
 
 from fairburst.policy.decide import decide
-from fairburst.policy.model import EventKind, GuaranteeClass, Memory, PolicyConfig, QueueSpec, RoundResult, Sporadic
+from fairburst.policy.model import ClusterSnapshot, EventKind, GuaranteeClass, Memory, PolicyConfig, QueueSpec, RoundResult, Sporadic
 from tests.support.policy import latency, snapshot, throughput
 from tests.support.strategies import START
 
@@ -89,3 +91,10 @@ class TestLimits:
     def test_of_resources_that_nobody_counts_say_nothing(self) -> None:
         result, _ = decide(snapshot((throughput("a/q", 0.0, tpu=1.0),), [10.0], [[9.0]]), Memory(), CONFIG, START)
         assert result.allocation.tolist() == [[9.0]]
+
+
+def test_an_infinite_burst_is_refused_by_name_though_its_pods_lack_a_resource() -> None:
+    spec = latency("l/q", 0.0, [math.inf], 10, Sporadic(100))
+    given = ClusterSnapshot(("cpu", "memory"), *([np.array([20.0, 20.0])] * 2), (spec,), *([np.zeros((1, 2))] * 2), np.array([[1.0, 0.0]]))
+    with pytest.raises(ValueError, match="l/q"):
+        decide(given, Memory(), CONFIG, START)
