@@ -69,7 +69,7 @@ def static_partition(snapshot: ClusterSnapshot, memory: Memory, config: PolicyCo
     wanted = _wanted(snapshot, declared)
     weight = np.where(declared.suspended, 0.0, declared.weight)
     part = snapshot.live_capacity * (weight / max(math.fsum(weight), TOLERANCE))[:, None]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         multiple = np.min(np.where(wanted > part, part / wanted, 1.0), axis=1)
     return _result(snapshot, config, columns, wanted * multiple[:, None], now, share_leftovers=False), memory
 
@@ -201,7 +201,7 @@ def _wanted(snapshot: ClusterSnapshot, declared: Declared) -> FloatArray:
     wanted = np.where(declared.suspended[:, None], 0.0, snapshot.demand)
     if declared.limit is None:
         return wanted
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         multiple = np.min(np.where(wanted > declared.limit, declared.limit / wanted, 1.0), axis=1)
     limited: FloatArray = wanted * multiple[:, None]
     return limited

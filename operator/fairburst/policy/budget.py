@@ -139,7 +139,7 @@ def _until_all_received(columns: Columns, current: Current, rows: IntArray, now:
     """Return the seconds until each resource has received its declared demand; infinite if one receives nothing."""
     since = np.maximum(0.0, now - columns.ledger_as_of[rows])
     longest = np.zeros(len(rows))
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for column in range(current.shares.shape[1]):
             rate, declared = columns.received_rate[:, column].take(rows), current.shares[:, column].take(rows)
             received = columns.received_value[:, column].take(rows) + rate * since

@@ -115,7 +115,7 @@ class Lender:
             (allocation[:, column].take(rows), self.usage[:, column].take(rows), self.unit[:, column].take(rows))
             for column in range(len(most))
         ]
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             for given, used, unit in columns:
                 times = given - used
                 np.maximum(times, 0.0, out=times)
