@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -15,9 +14,8 @@ from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
 from tests.support.attacks import Arena, Tenant
-from tests.support.work import create, task_job
+from tests.support.work import deployment, pod_spec, task_job
 
-JsonObject = dict[str, Any]
 CPUS, WANTED, LOST = 16, 6, 3
 REPAIRED_SECONDS = 60.0  # kube-controller-manager counts every five minutes
 
@@ -27,14 +25,6 @@ def arena(fresh_cluster: Callable[..., Cluster]) -> Iterator[Arena]:
     cluster = fresh_cluster(nodes=2, node_cpu="8", node_memory="64Gi")
     with OperatorProcess(cluster, name="leaked-charge") as operator:
         yield Arena(cluster, operator)
-
-
-def served(pods: int) -> JsonObject:
-    """A Deployment of one-cpu pods."""
-    template = task_job("", "", 1, 1)["spec"]["template"]
-    template = {"metadata": {"labels": {"app": "served"}}, "spec": template["spec"] | {"restartPolicy": "Always"}}
-    spec = {"replicas": pods, "selector": {"matchLabels": {"app": "served"}}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "served"}, "spec": spec}
 
 
 def lose(arena: Arena, tenant: Tenant, pods: int) -> None:
@@ -50,9 +40,9 @@ def lose(arena: Arena, tenant: Tenant, pods: int) -> None:
 
 def test_pods_that_are_counted_and_do_not_exist_are_made_up_for(arena: Arena) -> None:
     rival, tenant = arena.tenant(), arena.tenant()
-    tenant.create(served(WANTED))
+    arena.create(deployment(tenant.name, "served", WANTED, pod_spec(1, "1Gi")))
     arena.wait_running(tenant.name, WANTED, "all of the tenant's work to run")
-    create(arena.cluster, task_job(rival.name, "filling", 2 * CPUS, 10_000, run_seconds="5s"))
+    arena.create(task_job(rival.name, "filling", 2 * CPUS, 10_000, run_seconds="5s"))
     until(lambda: arena.occupying(rival.name) >= CPUS - WANTED, PATIENCE_SECONDS, "the pool to be full")
     arena.rounds(3)
     arena.operator.kill()

@@ -59,6 +59,12 @@ def amounts(hard_or_used: Mapping[str, Quantity] | None) -> dict[str, float]:
     return {resource: parse_quantity(text) for key, text in (hard_or_used or {}).items() if (resource := resource_of(key)) is not None}
 
 
+def is_full(quota: ResourceQuota, unit: Mapping[str, float]) -> bool:
+    """Return whether the quota would refuse a pod of the size `unit`, by resource, in resource units."""
+    used = amounts(quota.status.used)
+    return any(used.get(name, 0.0) + unit.get(name, 0.0) > most * (1 + 1e-9) for name, most in amounts(quota.status.hard).items())
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The pods that a quota counts, by their priority class: `operator` is In or NotIn."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fairburst.kube.api.quota_objects import ResourceQuota
-from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaTarget, amounts
+from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaTarget, amounts, is_full
 
 FIRST_SECONDS = 10.0  # longer than a pod's events and the quota controller usually need
 LAST_SECONDS = 600.0
@@ -38,11 +38,10 @@ class Recounts:
 
         `unmanaged`: requests of the namespace's pods that are not in `target.counted`, though its quota may count them.
         """
-        used = amounts(quota.status.used) if quota is not None else {}
-        if quota is None or not _counts_too_much(target, used, amounts(quota.status.hard), unmanaged):
+        if quota is None or not is_full(quota, target.unit) or not _counts_too_much(target, quota, unmanaged):
             self._stuck.pop(target.key, None)
             return False
-        state = self._stuck.get(target.key)
+        state, used = self._stuck.get(target.key), amounts(quota.status.used)
         if state is None or state.used != used:
             pause = FIRST_SECONDS if state is None else state.pause
             self._stuck[target.key] = _Stuck(used, now + pause, pause)
@@ -68,9 +67,8 @@ class Recounts:
             del self._stuck[key]
 
 
-def _counts_too_much(target: QuotaTarget, used: Mapping[str, float], hard: Mapping[str, float], unmanaged: Mapping[str, float]) -> bool:
-    """Return whether the quota would refuse the next pod, and counts at least half a pod more than exists."""
-    sizes = [(name, size) for name, size in target.unit.items() if size > 0 and name in hard]
-    full = any(used.get(name, 0.0) + size > hard[name] * (1 + 1e-9) for name, size in sizes)
-    existing = {name: target.counted.get(name, 0.0) + unmanaged.get(name, 0.0) for name, _ in sizes}
-    return full and any(used.get(name, 0.0) - existing[name] >= 0.5 * size for name, size in sizes)
+def _counts_too_much(target: QuotaTarget, quota: ResourceQuota, unmanaged: Mapping[str, float]) -> bool:
+    """Return whether the quota counts at least half a pod more than exists."""
+    used, counted = amounts(quota.status.used), target.counted
+    excess = {name: used.get(name, 0.0) - counted.get(name, 0.0) - unmanaged.get(name, 0.0) for name in target.unit}
+    return any(excess[name] >= 0.5 * size > 0 for name, size in target.unit.items())

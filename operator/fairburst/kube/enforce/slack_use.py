@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
-from fairburst.kube.enforce.quota_plan import amounts
+from fairburst.kube.enforce.quota_plan import is_full
 from fairburst.kube.enforce.slack import Use
 from fairburst.kube.names import CLASS_OF
 from fairburst.kube.usage.pod_usage import NamespaceUsage
@@ -44,6 +44,4 @@ def fewest(amount: Mapping[str, float], unit: Mapping[str, float]) -> float:
 def _admits_none(quota: ResourceQuota, unit: Mapping[str, float], usage: NamespaceUsage) -> bool:
     """Return whether the largest pod that the quota counts would be refused. `unit`: the namespace's largest."""
     part = usage.by_class.get(CLASS_OF.get(quota.metadata.name, ""))
-    unit = part.largest if part is not None else unit
-    used = amounts(quota.status.used)
-    return any(used.get(name, 0.0) + unit.get(name, 0.0) > most * (1 + 1e-9) for name, most in amounts(quota.status.hard).items())
+    return is_full(quota, unit if part is None else part.largest)

@@ -26,6 +26,7 @@ from fairburst.kube.rounds.differences import Agenda
 from fairburst.kube.rounds.governing import GoverningQueues
 from fairburst.kube.rounds.managed import ManagedNamespaces
 from fairburst.kube.rounds.view import RoundContext, RoundPlan
+from fairburst.kube.usage.pod_usage import NamespaceUsage
 from fairburst.policy.table import NOT_ADMITTED, OPEN, OVERDUE
 from fairburst.policy.tolerance import SMALLEST
 from fairburst.quantity import format_quantity
@@ -86,7 +87,8 @@ class QuotaRounds:
         targets = list[QuotaTarget]()
         for item in items:
             with self._contained.object("enforce", item.namespace):
-                targets += [self._recounted(round_, item, target) for target in self._targets(round_, item, plan)]
+                usage = round_.view.pods.namespace(item.namespace)
+                targets += [self._recounted(round_, item, usage, target) for target in self._targets(round_, item, usage, plan)]
         plan.quota_writes, dues = self.planner.plan(targets, round_.view.quotas, round_.now)
         for namespace, due in dues.items():
             self._agenda.put(namespace, due)
@@ -114,9 +116,8 @@ class QuotaRounds:
             if count:
                 self._out_of_sync[item.namespace] = count
 
-    def _targets(self, round_: RoundContext, item: ManagedNamespace, plan: RoundPlan) -> list[QuotaTarget]:
+    def _targets(self, round_: RoundContext, item: ManagedNamespace, usage: NamespaceUsage, plan: RoundPlan) -> list[QuotaTarget]:
         """Return the targets of a namespace's quotas; none where an obstacle prevents the first quota."""
-        usage = round_.view.pods.namespace(item.namespace)
         quota = round_.view.quotas.get(item.quota_key)
         if quota is None and any(obstacle.blocks for obstacle in item.obstacles):
             return []
@@ -142,10 +143,9 @@ class QuotaRounds:
         self.planner.written(write.key, now)
         self._recounts.written(write.key, now)
 
-    def _recounted(self, round_: RoundContext, item: ManagedNamespace, target: QuotaTarget) -> QuotaTarget:
+    def _recounted(self, round_: RoundContext, item: ManagedNamespace, usage: NamespaceUsage, target: QuotaTarget) -> QuotaTarget:
         """Return the target, marked if its quota should be counted again."""
-        unmanaged = round_.view.pods.namespace(item.namespace).unmanaged_bound
-        recount = self._recounts.observe(target, round_.view.quotas.get(target.key), unmanaged, round_.now)
+        recount = self._recounts.observe(target, round_.view.quotas.get(target.key), usage.unmanaged_bound, round_.now)
         if (due := self._recounts.next_look(target.key)) is not None:
             self._agenda.put(item.namespace, max(due, round_.now + STEERED_SECONDS))
         return replace(target, recount=True) if recount else target
