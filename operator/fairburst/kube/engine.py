@@ -8,7 +8,6 @@ changed, whose decision differs, or that are due. An unchanged cluster yields no
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Mapping
 
@@ -37,7 +36,7 @@ from fairburst.kube.rounds.resync import ResyncRounds
 from fairburst.kube.rounds.statuses import StatusRounds
 from fairburst.kube.rounds.suggestions import Suggestions
 from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan, events_with_queues
-from fairburst.kube.usage.demand import NamespaceDemand, Owner
+from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.views.forecast_view import Forecasts, QueueForecast, StartForecast
 from fairburst.kube.views.lead_time_view import LeadTimeForecasts
@@ -49,7 +48,7 @@ from fairburst.policy.clock_step import shifted, shifted_reclaim
 from fairburst.policy.decide import decide
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.model import Memory
-from fairburst.policy.table import ARMED, CLOSED, OPEN
+from fairburst.policy.windows import next_burst
 from fairburst.telemetry.log import event
 
 logger = logging.getLogger(__name__)
@@ -84,7 +83,7 @@ class Engine:
         self._places = Places()
         self._quotas = QuotaRounds(config, self.contained, self.reserve, self._agenda)
         self._releases = ReleaseRounds(self.gates, self.reserve, self._agenda)
-        self._resyncs = ResyncRounds(self.reserve, self._agenda)
+        self.resyncs = ResyncRounds(self.reserve, self._agenda)
         self._statuses = StatusRounds(
             config, self._cluster, self.contained, self.reserve, self.gates, self.queues.history, observing=observing
         )
@@ -126,10 +125,6 @@ class Engine:
     def quota_written(self, write: QuotaWrite, now: float) -> None:
         """Note a quota write that was sent, successful or not."""
         self._quotas.written(write, now)
-
-    def not_resynced(self, owner: Owner, sent: bool) -> None:
-        """Note that a planned resync was not sent, or failed."""
-        self._resyncs.planner.not_resynced(owner, sent=sent)
 
     def status_sent(self, write: StatusWrite, now: float) -> None:
         """Note a status write in flight."""
@@ -221,7 +216,7 @@ class Engine:
         self._input.demands.next_starts.note_granted(queue_set.governing, snapshot.usage, result.level)
         plan = RoundPlan(result, snapshot, queue_set, time.perf_counter() - started, events=events_with_queues(queue_set, result))
         self.queues.watch_bursts(snapshot, self.memory, wall)
-        plan.seconds_to_burst = _next_burst(self.memory) - wall
+        plan.seconds_to_burst = next_burst(self.memory.columns) - wall
         plan.due = min(now + max(0.0, result.next_boundary - wall), self._cluster.low_water.next_expiry())
         plan.elastic = self.slots.plan(result, view.controllers.marked_jobs(), queue_set, self.queues.absent, wall, now)
         plan.lead_times = self._lead_times.views(snapshot, result)
@@ -249,18 +244,7 @@ class Engine:
             self._releases.plan(round_, self._managed, items, plan, suspending=self.queues.holding["Jobs"])
         self._quotas.plan(round_, self._managed, items, plan)
         with self.contained.object("resync the controllers of", ""):
-            self._resyncs.plan(round_, items, plan)
+            self.resyncs.plan(round_, items, plan)
         with self.contained.object("remember the bursts of", ""):
             self._statuses.remember_bursts(round_)
         self._statuses.plan_in_time(round_, self._managed, demands.by_namespace, plan, news=news)
-
-
-def _next_burst(memory: Memory) -> float:
-    """Return when the next window arms or opens by itself, seconds since the epoch; minus infinity while a burst is under way."""
-    columns = memory.columns
-    if columns is None:
-        return math.inf
-    if ((columns.state == OPEN) & columns.demanded & ~columns.judged).any():
-        return -math.inf
-    arms, opens = columns.arms_at[columns.state == CLOSED], columns.opens_by[columns.state == ARMED]
-    return min(float(arms.min(initial=math.inf)), float(opens.min(initial=math.inf)))

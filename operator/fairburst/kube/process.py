@@ -347,7 +347,7 @@ class Operator:
             self._evictor.send(evictions)
         else:
             self._engine.reclaim.not_done(evictions)
-        applied = await self._applier.apply(plan, self._engine.quota_written, self._engine.not_resynced)
+        applied = await self._applier.apply(plan, self._engine.quota_written, self._engine.resyncs.planner.not_resynced)
         return await self._status_writer.write(plan) and applied
 
     def _after_round(self, plan: RoundPlan) -> None:

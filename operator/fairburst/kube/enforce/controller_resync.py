@@ -47,6 +47,11 @@ class _Ready:
     owner: Owner
     cause: Hashable
 
+    @property
+    def again(self) -> bool:
+        """Return whether it was resynced for the same cause before; such controllers have only half of the places, and the last turns."""
+        return self.state.told == self.cause
+
 
 @dataclass(frozen=True, slots=True)
 class Room:
@@ -93,7 +98,7 @@ class ResyncPlanner:
                     self._ready.setdefault(namespace, []).extend(ready)
         return self._take_turns(now), dues
 
-    def not_resynced(self, owner: Owner, *, sent: bool) -> None:
+    def not_resynced(self, owner: Owner, sent: bool) -> None:
         """Note that a chosen controller has not been resynced: it is chosen again for the same cause.
 
         `sent`: the write was sent and failed; then the next one follows after the pause that a resync without effect has, too.
@@ -118,9 +123,9 @@ class ResyncPlanner:
             return []
         waiting = [(namespace, one) for namespace, ready in self._ready.items() for one in ready]
         waiting.sort(key=lambda pair: (pair[1].state.since, pair[1].owner.uid))
-        retries = max(0, MOST_AWAITED // 2 - len(self._awaited))
-        again = [pair for pair in waiting if pair[1].state.told == pair[1].cause][:retries]
-        chosen = [*(pair for pair in waiting if pair[1].state.told != pair[1].cause), *again][:free_places]
+        first = [pair for pair in waiting if not pair[1].again]
+        again = [pair for pair in waiting if pair[1].again][: max(0, MOST_AWAITED // 2 - len(self._awaited))]
+        chosen = (first + again)[:free_places]
         for _, one in chosen:
             self._note_resync(one.state, one.cause, now)
             self._awaited[one.owner.uid] = now
