@@ -154,13 +154,13 @@ def _added(spec: QueueSpec, more: Sequence[str], resources: Sequence[str], unit:
 
 def _needed(declared: FloatArray, unit: FloatArray) -> FloatArray:
     """(M, K) demand of the whole pods of size `unit` that hold the declared amounts; at most `MOST_AMOUNT`, so that it can be written."""
-    return np.minimum(np.minimum(_pods(declared, unit), MOST_AMOUNT)[:, None] * unit, MOST_AMOUNT)
+    return np.minimum(_pods(declared, unit)[:, None] * unit, MOST_AMOUNT)
 
 
 def _pods(declared: FloatArray, unit: FloatArray) -> FloatArray:
-    """(M,) whole pods of size `unit` that hold the declared amounts (M, K); zero where no pod has any of them."""
+    """(M,) whole pods of size `unit` that hold the declared amounts (M, K), at most `MOST_AMOUNT`; zero where no pod has any of them."""
     part = np.divide(declared, unit, out=np.zeros_like(declared), where=unit > 0).max(axis=1)
-    pods: FloatArray = np.ceil(part * (1 - TOLERANCE))
+    pods: FloatArray = np.minimum(np.ceil(part * (1 - TOLERANCE)), MOST_AMOUNT)
     return pods
 
 
