@@ -115,7 +115,7 @@ def _running(name: str, kubernetes: str) -> Cluster | None:
 
 def down(options: argparse.Namespace) -> int:
     if options.kubeconfig:
-        raise ClusterError(f"{options.kubeconfig} is a cluster of another user: there is nothing of ours to stop")
+        raise ClusterError(f"{options.kubeconfig} is an external cluster: there is nothing of ours to stop")
     names = cluster_names() if options.all else [options.name or DEFAULT_NAME]
     for name in names:
         Cluster.attach(name).down()

@@ -254,5 +254,5 @@ class Cluster:
 
     def _own(self) -> ControlPlane:
         if self._control_plane is None:
-            raise ClusterError(f"{self.kubeconfig} is a cluster of another user: its processes, nodes and users are not ours to touch")
+            raise ClusterError(f"{self.kubeconfig} is an external cluster: its processes, nodes and users are not ours to touch")
         return self._control_plane

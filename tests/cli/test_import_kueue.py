@@ -1,4 +1,4 @@
-"""`fairburst import kueue`: the queues made from ClusterQueues and LocalQueues, and the report of what is lost."""
+"""`fairburst import kueue` translates ClusterQueues and LocalQueues, and reports the settings that have no counterpart."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_given_cluster_is_used_but_never_managed(tmp_path: Path, own_cache: Path
         assert (cluster.server, cluster.token, cluster.audit_log) == ("https://there:6443", "secret", None)
         assert cluster.kubectl("get", "pods") == f"--kubeconfig {tmp_path}/config get pods\n"
         for refused in (lambda: cluster.stop("etcd"), lambda: cluster.start_component("etcd"), lambda: cluster.add_nodes(1), cluster.down):
-            with pytest.raises(ClusterError, match="of another user"):
+            with pytest.raises(ClusterError, match="is an external cluster"):
                 refused()
     assert not own_cache.exists()
 

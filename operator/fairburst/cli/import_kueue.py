@@ -44,7 +44,7 @@ def kueue(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Of `kubectl get clusterqueues,localqueues -A -o yaml`.")],
     pool: Annotated[str, typer.Option("--pool", metavar="NAME", help="The pool of the new queues.")] = "default",
 ) -> None:
-    """Print ThroughputQueues for Kueue's ClusterQueues and LocalQueues; what is lost is told on standard error."""
+    """Print ThroughputQueues for Kueue's ClusterQueues and LocalQueues; standard error names the settings that have no counterpart."""
     import yaml  # noqa: PLC0415  keeps `fairburst --help` quick
 
     translated = translate([one for file in files for one in _objects(file)], pool)

@@ -48,7 +48,6 @@ _CONTROL_PLANE = (
     "request.userInfo.?groups.orValue([]).exists(one, one in ['system:masters', 'system:serviceaccounts:kube-system', 'system:nodes']) || "
     "request.userInfo.?username.orValue('') in ['system:kube-controller-manager', 'system:kube-scheduler']"
 )
-_EXISTING = "(request.operation == 'DELETE' ? oldObject : object)"
 
 
 def _allowed(verb: str, resource: str = "'latencyqueues'", namespace: str = "request.namespace") -> str:

@@ -23,10 +23,9 @@ from fairburst.policy.drf import inverse_capacity
 from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, QueueMemory, WindowState
 from fairburst.policy.tolerance import TOLERANCE
 
-Piece = tuple[float, FloatArray | None, bool]
-
-
 CREATION_STEP_SECONDS = 1.0  # the API server rounds creation times down to it
+
+Piece = tuple[float, FloatArray | None, bool]
 
 
 class Absence:

@@ -30,7 +30,7 @@ from fairburst.kube.workloads.registry import KINDS
 from fairburst.quantity import format_quantity
 
 WAITED_SECONDS = 5.0  # shorter waits raise no question
-STEADY_SECONDS = 60.0  # at least, between an Event with a forecast and the next forecast
+FORECAST_PAUSE_SECONDS = 60.0  # at least, between an Event with a forecast and the next forecast
 FIRST_OBJECTS = 10  # of each queue that get Events; the others wait for these
 EVENTS_PER_SECOND = 5.0
 QUEUES_A_LOOK = 200  # 40 microseconds each
@@ -70,7 +70,7 @@ class _Published:
     """Last published Events of an object. Times are monotonic.
 
     `cause` holds since `since`; the object waits since `waits_since`. `published`: the cause of its last Event. `forecast`: the last one
-    that an Event had; before `steady_until` no other one follows.
+    that an Event had; no other one follows before `next_forecast`.
     """
 
     cause: tuple[str, str]
@@ -78,7 +78,7 @@ class _Published:
     waits_since: float
     published: tuple[str, str] | None = None
     forecast: StartForecast | None = None
-    steady_until: float = -math.inf
+    next_forecast: float = -math.inf
 
 
 class WorkEvents:
@@ -123,7 +123,7 @@ class WorkEvents:
         for known, event in chosen:
             known.published = known.cause
             if (start := self._starts.get(event.involved["uid"])) is not None:
-                known.forecast, known.steady_until = start, now + max(STEADY_SECONDS, now - known.waits_since)
+                known.forecast, known.next_forecast = start, now + max(FORECAST_PAUSE_SECONDS, now - known.waits_since)
         return [event for _, event in chosen]
 
     def _is_news(self, start: StartForecast, known: _Published, now: float) -> bool:
@@ -131,7 +131,7 @@ class WorkEvents:
         published = known.forecast
         if published is None:
             return True
-        return now >= known.steady_until and self._wall > published.intervals[90][1] and not start.same_as(published, self._wall)
+        return now >= known.next_forecast and self._wall > published.intervals[90][1] and not start.same_as(published, self._wall)
 
     def _in_turn(self, rows: list[int]) -> list[int]:
         """Return the rows to look at: those after the rows of the last look, and then from the first one again."""
