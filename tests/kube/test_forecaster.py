@@ -118,21 +118,51 @@ async def test_forecasts_are_forgotten_when_nothing_waits_any_more() -> None:
         train = made.world.view.controllers.job("batch", "train")
         made.world.controller("Job", train, None)
         made.forecaster.note(made.world.round())
-        await until(lambda: not made.starts, "nothing is forecast")
+        await until(lambda: not made.starts, "nothing is forecast", seconds=3.0)
+
+
+async def test_an_answer_that_comes_after_the_last_work_has_started_is_dropped() -> None:
+    slow = QUICK.replace("for line in sys.stdin:", "import time\nfor line in sys.stdin:\n    time.sleep(0.5)")
+    async with site(script(slow)) as made, running(made.forecaster.run()):
+        made.waits()
+        await asyncio.sleep(0.2)
+        made.world.controller("Job", made.world.view.controllers.job("batch", "train"), None)
+        made.forecaster.note(made.world.round())
+        await until(lambda: made.count("fairburst_forecasts_total", result="made"), "an answer")
+        assert not made.starts
+        assert not made.world.engine.forecasts.queues
+
+
+async def test_a_queue_whose_work_has_started_shows_no_start_of_it() -> None:
+    async with site(script(QUICK)) as made, running(made.forecaster.run()):
+        made.world.queue(TQ, "other")
+        made.world.controller("Job", None, job("other", "stays", 100, requesting("1", "1Gi")))
+        made.waits()
+        await until(lambda: made.starts, "a forecast")
+        made.world.settle(10.0)
+        assert all("StartForecast" in shown(made.world, namespace) for namespace in ("batch", "other"))
+        made.world.controller("Job", made.world.view.controllers.job("batch", "train"), None)
+        made.world.settle(10.0)
+        assert "StartForecast" not in shown(made.world, "batch")
+        assert "StartForecast" in shown(made.world, "other")
+
+
+def shown(world: World, namespace: str) -> set[str]:
+    """Return the types of the conditions in the status of the namespace's queue."""
+    return {one["type"] for one in world.queues[TQ, namespace, "queue"]["status"]["conditions"]}
 
 
 async def test_the_pause_after_an_answer_is_as_long_as_its_processor_time_demands() -> None:
     """A quarter of a second of processor time at one percent of a core: 25 s, where the interval is 5 s."""
     pauses = []
-    sleep = asyncio.sleep
 
-    async def noted(seconds: float) -> None:
+    async def noted(_: Forecaster, seconds: float) -> None:
         pauses.append(seconds)
-        await sleep(min(seconds, 0.05))
+        await asyncio.sleep(0.05)
 
     async with site(script(QUICK), "forecast: {intervalSeconds: 5, corePercent: 1}") as made:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module.asyncio, "sleep", noted)
+            patch.setattr(Forecaster, "_pause", noted)
             async with running(made.forecaster.run()):
                 made.waits()
                 await until(lambda: made.count("fairburst_forecasts_total", result="made") >= 2, "two answers")

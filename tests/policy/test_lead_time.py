@@ -12,7 +12,7 @@ from fairburst.policy.dress.learned import FamilyDurations, Outlook
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.dress.values import DemandCategory, DressConfig, Job, JobsPart, Task, TaskTable
 from fairburst.policy.lead_time import Expected, Hold, ends_in_time, plan_holds
-from fairburst.policy.model import Memory, Periodic, PolicyConfig
+from fairburst.policy.model import Memory, Periodic, PolicyConfig, RoundResult
 from tests.support.policy import latency, snapshot, throughput
 from tests.support.strategies import START
 
@@ -103,16 +103,27 @@ def test_only_small_jobs_that_end_before_the_arrival_may_start_meanwhile() -> No
     assert not ends_in_time(pending[0], FAMILIES, 4.9)
 
 
-def test_a_round_holds_room_for_an_expected_burst_and_charges_its_queue() -> None:
-    """Design §5, with the numbers above: in 30 s a burst of 40 comes. 60 tasks of a minute run, one more each second old,
-    30 of them end in time; 15 of 100 are free, so 10 are held, and batch grows from 85 to 90."""
+def held(unit: float) -> tuple[RoundResult, Memory]:
+    """One round with the numbers above: in 30 s a burst of 40 comes. 60 tasks of a minute run, one more each second old, 30 of them
+    end in time; 15 of 100 are free, so 10 are held."""
     queue = dataclasses.replace(latency("l/q", 0.0, [40.0], 10, Periodic(100, START + 30)), lead_time=True)
     tasks = [Task(f"t{age}", "j", "t/q", DemandCategory.LARGE, np.ones(1), START - age, None, "etl") for age in range(60)]
-    value = snapshot((queue, throughput("t/q", 1.0)), [100.0], [[0.0], [200.0]], [[0.0], [85.0]])
+    value = snapshot((queue, throughput("t/q", 1.0)), [100.0], [[0.0], [200.0]], [[0.0], [85.0]], unit=[[0.0], [unit]])
     value = dataclasses.replace(value, jobs=JobsPart.of([], [], tasks, 1))
     learned = DressMemory(0.1, families=FamilyDurations.of({"etl": [60.0] * 10}, {"etl": START}))
-    result, memory = decide(value, Memory(dress=learned), PolicyConfig(dress=DressConfig()), START)
+    return decide(value, Memory(dress=learned), PolicyConfig(dress=DressConfig()), START)
+
+
+def test_a_round_holds_room_for_an_expected_burst_and_charges_its_queue() -> None:
+    """Design §5: batch grows from 85 to 90."""
+    result, memory = held(unit=0.0)
     assert [(one.queue, one.reason, one.held.tolist()) for one in result.lead_time] == [("l/q", "Holding", [10.0])]
     assert result.allocation[:, 0].tolist() == [0.0, 90.0]
     assert result.decisions[0].charge_rate == pytest.approx(0.1)
     assert memory.queues["l/q"].ledger_rate == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("unit", "grown"), [(2.0, 89.0), (5e-324, 90.0)], ids=["of two", "of the least float"])
+def test_beside_held_room_a_queue_grows_by_whole_units(unit: float, grown: float) -> None:
+    """The room divided by the least float overflows. Warnings are errors here."""
+    assert held(unit)[0].allocation[:, 0].tolist() == [0.0, grown]

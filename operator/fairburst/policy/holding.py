@@ -154,9 +154,12 @@ def limit_growth(wanted: FloatArray, snapshot: ClusterSnapshot, columns: Columns
 
 
 def _whole(amount: FloatArray, unit: FloatArray) -> FloatArray:
-    """(N, K) whole multiples of the unit if it is known, because rounding would complete a part of a unit from the held room."""
-    known = unit.max(axis=1) > 0
-    with np.errstate(invalid="ignore", divide="ignore"):
+    """(N, K) whole multiples of the unit, because rounding would complete a part of a unit from the held room.
+
+    The amount itself where no unit is known, or one so small that rounding changes nothing.
+    """
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         count = np.floor(np.min(np.where(unit > 0, amount / unit, np.inf), axis=1) + 1e-9)
-    result: FloatArray = np.where(known[:, None], np.where(known, count, 0.0)[:, None] * unit, amount)
+    counted = np.isfinite(count)[:, None]
+    result: FloatArray = np.where(counted, np.where(counted, count[:, None], 0.0) * unit, amount)
     return result

@@ -99,14 +99,26 @@ class Forecaster:
             question = await asyncio.to_thread(encoded, found, self._config, runs)
             answer = await self._answer(process, question)
             self._take(answer, found.subjects)
-            await asyncio.sleep(max(chosen.interval_seconds, answer.processor_seconds / part) - (time.time() - found.wall))
+            await self._pause(max(chosen.interval_seconds, answer.processor_seconds / part) - (time.time() - found.wall))
+
+    async def _pause(self, seconds: float) -> None:
+        """Sleep so long, and forget the forecasts as soon as nothing waits: they would promise starts to work that has gone."""
+        end = time.monotonic() + seconds
+        while (rest := end - time.monotonic()) > 0:
+            await asyncio.sleep(min(rest, LOOK_SECONDS))
+            if not self._anything_waits:
+                self._forget()
+
+    @property
+    def _anything_waits(self) -> bool:
+        return self._plan is not None and waits(self._plan)
 
     async def _work_has_waited(self) -> None:
         """Return once something has waited for `WAITED_SECONDS` without a break; forget the forecasts while nothing waits."""
         since = math.inf
         while True:
             now = time.monotonic()
-            if self._plan is None or not waits(self._plan):
+            if not self._anything_waits:
                 since = math.inf
                 self._forget()
             else:
@@ -136,6 +148,9 @@ class Forecaster:
     def _take(self, answer: Answer, subjects: Subjects) -> None:
         self._metrics.show_forecasts(answer.outcomes, answer.processor_seconds, made=answer.runs > 0)
         if not answer.runs:
+            return
+        if not self._anything_waits:  # it has started since the question
+            self._forget()
             return
         queue_of = by_uid(subjects)
         starts = {one.uid: _start(one, answer.asked_at) for one in answer.starts if one.uid in queue_of}

@@ -150,13 +150,13 @@ class StatusRounds:
                 never_start=never_start.get(entry.space),
                 contained=self._contained.problems.get(entry.space),
             )
-            conditions = with_forecast(conditions, self.forecasts.queues.get(entry.qualified_name))
             elastic = plan.elastic.queues.get(entry.qualified_name)
             usage = round_.snapshot.usage[row]
             demand = np.maximum(amounts_wanted(demands[entry.space], round_.snapshot.resources), round_.snapshot.demand[row])
             allocated, used, waiting = largest_share(
                 np.stack([decision.allocation, usage, np.maximum(demand - usage, 0.0)]), inverse
             ).tolist()
+            conditions = with_forecast(conditions, self.forecasts.queues.get(entry.qualified_name), waits=waiting > 0)
             inputs.append(
                 StatusInput(
                     entry,

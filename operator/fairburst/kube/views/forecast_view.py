@@ -113,8 +113,11 @@ def _same_deadline(old: DeadlineForecast | None, new: DeadlineForecast | None) -
     return old is new if old is None or new is None else new.same_as(old)
 
 
-def with_forecast(conditions: Sequence[ConditionValue], forecast: QueueForecast | None) -> list[ConditionValue]:
-    """Return the conditions with the forecast: when the first waiting object starts, and how likely the deadline holds."""
+def with_forecast(conditions: Sequence[ConditionValue], forecast: QueueForecast | None, *, waits: bool) -> list[ConditionValue]:
+    """Return the conditions with the forecast: when the first waiting object starts, and how likely the deadline holds.
+
+    waits: whether the queue has work that waits now. The object of a forecast may have started since.
+    """
     if forecast is None:
         return list(conditions)
     found = [
@@ -123,7 +126,7 @@ def with_forecast(conditions: Sequence[ConditionValue], forecast: QueueForecast 
         else one
         for one in conditions
     ]
-    return found if forecast.first is None else [*found, _start_condition(forecast.subject, forecast.first)]
+    return found if forecast.first is None or not waits else [*found, _start_condition(forecast.subject, forecast.first)]
 
 
 def _start_condition(subject: str, first: StartForecast) -> ConditionValue:
