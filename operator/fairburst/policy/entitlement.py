@@ -9,17 +9,18 @@ from __future__ import annotations
 import numpy as np
 
 from fairburst.policy.arrays import BoolArray, FloatArray
+from fairburst.policy.declared import Declared
 from fairburst.policy.drf import column_sum, inverse_capacity, row_any_short
-from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, QueueKind, QueueSpec, RoundResult
-from fairburst.policy.table import ELASTIC
+from fairburst.policy.model import ClusterSnapshot, Memory, RoundResult
+from fairburst.policy.table import ELASTIC, NOT_ADMITTED
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE
 
 OVERSUBSCRIBED = 1.0  # work beyond the free room that may wait in the scheduler's queue, in capacities
 _STEPS = 100
 
 
-def entitlements(result: RoundResult, snapshot: ClusterSnapshot, memory: Memory | None = None) -> tuple[FloatArray, bool]:
-    """Return the amounts that each queue's quota may admit, its level included.
+def entitlements(result: RoundResult, snapshot: ClusterSnapshot, memory: Memory) -> tuple[FloatArray, bool]:
+    """Return the amounts that each queue's quota may admit, its level included. `memory`: the one that the round returned.
 
     Returns
     -------
@@ -36,22 +37,24 @@ def entitlements(result: RoundResult, snapshot: ClusterSnapshot, memory: Memory 
     O(M log M + M K) for M queues with a demand; idle queues of one weight share one solution.
     Checked in tests/properties/test_entitlement.py.
     """
-    level, allocation, capacity = result.level, result.allocation, snapshot.live_capacity
-    elastic = _elastic(snapshot, result, memory)
-    limited = [row for row, spec in enumerate(snapshot.queues) if spec.limits]
-    met = elastic & ~row_any_short(allocation, _limited(snapshot.demand, snapshot, limited))
+    level, allocation, capacity, columns = result.level, result.allocation, snapshot.live_capacity, memory.columns
+    if columns is None:
+        return level, False
+    declared = columns.declared
+    elastic = (columns.guarantee == ELASTIC) & ~declared.latency & ~declared.suspended
+    met = elastic & ~row_any_short(allocation, _limited(snapshot.demand, declared))
     if result.held_back is not None:
         met &= ~result.held_back
     if not met.any():
         return level, False
-    weight = np.array([spec.weight for spec in snapshot.queues])
-    admitted = np.array([one is not None for one in result.classes], dtype=bool)
-    left = np.maximum(capacity - column_sum(allocation[~elastic & admitted]), 0.0)  # queues that are not admitted give way
-    share = _share_if_backlogged(np.maximum(snapshot.demand, allocation)[elastic], weight[elastic], left, capacity, met[elastic])
+    first_served = ~elastic & (columns.guarantee != NOT_ADMITTED)
+    left = np.maximum(capacity - column_sum(allocation[first_served]), 0.0)
+    wanted = np.maximum(snapshot.demand, allocation)[elastic]
+    share = _share_if_backlogged(wanted, declared.weight[elastic], left, capacity, met[elastic])
     entitled = level.copy()
     rows = np.flatnonzero(elastic)[met[elastic]]
     entitled[rows] = np.maximum(level[rows], share[:, None] * capacity)
-    entitled[rows] = np.maximum(_limited(entitled, snapshot, limited)[rows], level[rows])
+    entitled[rows] = np.maximum(_limited(entitled, declared)[rows], level[rows])
     excess = entitled - level
     free = np.maximum(capacity - column_sum(np.maximum(allocation, snapshot.usage)), 0.0)
     kept = column_sum(np.maximum(level - allocation, 0.0)[~elastic])
@@ -105,21 +108,6 @@ def _share_if_backlogged(demand: FloatArray, weight: FloatArray, left: FloatArra
     return found
 
 
-def _elastic(snapshot: ClusterSnapshot, result: RoundResult, memory: Memory | None) -> BoolArray:
-    """(N,) admitted throughput queues. Read from the columns of the memory that the round returned, if it is given."""
-    columns = memory.columns if memory is not None else None
-    if columns is not None and columns.seen is snapshot.queues:
-        declared = columns.declared
-        elastic: BoolArray = (columns.guarantee == ELASTIC) & ~declared.latency & ~declared.suspended
-        return elastic
-    found = (_is_elastic(spec, one) for spec, one in zip(snapshot.queues, result.classes, strict=True))
-    return np.fromiter(found, dtype=np.bool_, count=len(snapshot.queues))
-
-
-def _is_elastic(spec: QueueSpec, granted: GuaranteeClass | None) -> bool:
-    return granted is GuaranteeClass.ELASTIC and spec.kind is QueueKind.THROUGHPUT and not spec.suspended
-
-
 def _some_pod_fits(level: FloatArray, allocation: FloatArray, elastic: BoolArray, unit: FloatArray, free: FloatArray) -> bool:
     """Return whether the free room holds one more pod of a burst that is not allocated yet; any part of it if its size is unknown."""
     armed = ~elastic & (level > allocation * (1 + TOLERANCE) + SMALLEST).any(axis=1)
@@ -129,12 +117,6 @@ def _some_pod_fits(level: FloatArray, allocation: FloatArray, elastic: BoolArray
     return bool(((needed <= free) | (needed <= 0)).all(axis=1).any())
 
 
-def _limited(amount: FloatArray, snapshot: ClusterSnapshot, rows: list[int]) -> FloatArray:
-    """Return `amount` (N, K), at most the limits of the queues of `rows`."""
-    if not rows:
-        return amount
-    result = amount.copy()
-    for row in rows:
-        most = [snapshot.queues[row].limits.get(resource, np.inf) for resource in snapshot.resources]
-        result[row] = np.minimum(result[row], most)
-    return result
+def _limited(amount: FloatArray, declared: Declared) -> FloatArray:
+    """Return `amount` (N, K), at most the queues' limits."""
+    return amount if declared.limit is None else np.minimum(amount, declared.limit)

@@ -140,6 +140,7 @@ class JobIndex:
         self._tasks: list[_Known | _Ended] = []  # by row
         self._ended: deque[_Ended] = deque()
         self._clock = 0.0  # wall minus monotonic
+        self._labels: tuple[tuple[str, ...], IntArray, BoolArray] | None = None
 
     def with_resources(self, resources: Sequence[str]) -> JobIndex:
         """Return an empty index for other resources, which follows no namespace yet."""
@@ -204,6 +205,7 @@ class JobIndex:
             alone = owner is None and not group_of(pod.metadata)
             job = JobPods(key, number, kind, name, created, _is_small(pod), [0] * len(requests), [0] * len(requests), alone=alone)
             self._jobs[key] = self._by_namespace.setdefault(key.namespace, {})[key] = self._by_number[number] = job
+            self._labels = None
         elif job.alone and job.active:  # not for a pod that returns, as after a restore of etcd
             self._accompany(job)
         job.active += 1
@@ -284,9 +286,16 @@ class JobIndex:
             return
         of_namespace = self._by_namespace[job.key.namespace]
         del self._jobs[job.key], of_namespace[job.key], self._by_number[job.number]
+        self._labels = None
         if not of_namespace:
             del self._by_namespace[job.key.namespace]
         self._free_numbers.append(job.number)
+
+    def label(self, job: JobPods, *, small: bool, family: str) -> None:
+        """Set a job's category and family, which come from its controller."""
+        if (job.small, job.family) != (small, family):
+            job.small, job.family = small, family
+            self._labels = None
 
     def expire(self, now: float) -> None:
         """Drop the tasks that ended long ago. Call it before reading."""
@@ -332,13 +341,16 @@ class JobIndex:
 
     def _of_jobs(self) -> tuple[tuple[str, ...], IntArray, BoolArray]:
         """Return the names of families, and by job number the family (-1: none) and whether the job is small."""
+        if self._labels is not None:
+            return self._labels
         names = tuple(sorted({job.family for job in self._jobs.values() if job.family}))
         at = {name: index for index, name in enumerate(names)}
         size = max(self._by_number, default=-1) + 1
         family, small = np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.bool_)
         for number, job in self._by_number.items():
             family[number], small[number] = at.get(job.family, -1), job.small
-        return names, family, small
+        self._labels = names, family, small
+        return self._labels
 
 
 @dataclass(slots=True)

@@ -94,8 +94,9 @@ class JobPartBuilder:
             self._fixed[namespace] = kept
         of_pods = index.jobs(namespace)
         for pods in of_pods:
-            if not pods.alone:
-                _add_pods(drafts, pods, len(resources))
+            draft = None if pods.alone else _add_pods(drafts, pods, len(resources))
+            if draft is not None and pods.kind in ANNOUNCED_KINDS:
+                index.label(pods, small=pods.small, family=draft.family)
         jobs = [(draft.running > 0, _job(draft, queue)) for draft in drafts.values() if draft.wanted.any() or draft.used.any()]
         alone = [_job_of_one(pods, queue) for pods in of_pods if pods.alone and any(pods.wanted)]
         return NamespaceJobs(
@@ -129,7 +130,7 @@ class JobPartBuilder:
         kept[metadata.uid] = small
         without_class = index.job(JobKey(metadata.namespace, name))
         if without_class is not None:
-            without_class.small = small
+            index.label(without_class, small=small, family=without_class.family)
         return small
 
 
@@ -153,22 +154,21 @@ def _add_desired(drafts: dict[tuple[str, bool], _Draft], desired: DesiredPods, s
         draft.family = draft.family or family_of(controller) or ""
 
 
-def _add_pods(drafts: dict[tuple[str, bool], _Draft], pods: JobPods, width: int) -> None:
-    """Add the usage of the job's pods and, for a job without a workload object, their demand."""
+def _add_pods(drafts: dict[tuple[str, bool], _Draft], pods: JobPods, width: int) -> _Draft | None:
+    """Add the usage of the job's pods and, for a job without a workload object, their demand. Return the draft that has them, if any."""
     if not pods.active:
-        return
+        return None
     at = (pods.key.name, pods.small)
     announced = pods.kind in ANNOUNCED_KINDS
     if announced and at not in drafts:
-        return  # its controller has ended or is being deleted: its pods have no further demand
+        return None  # its controller has ended or is being deleted: its pods have no further demand
     draft = _draft(drafts, *at, f"{pods.kind} {pods.key.namespace}/{pods.name}", pods.created, width)
     draft.used = draft.used + np.array(pods.used) / 1000
     draft.running += pods.running
-    if announced:
-        pods.family = draft.family
-    else:
+    if not announced:
         wanted = np.array(pods.wanted) / 1000
         draft.request, draft.wanted = draft.request + wanted, draft.wanted + wanted
+    return draft
 
 
 def _job_of_one(pods: JobPods, queue: str) -> Job:

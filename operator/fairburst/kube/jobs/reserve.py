@@ -6,6 +6,7 @@ into the figures that users read. It is not called if the configuration keeps no
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,8 @@ from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.usage.pod_usage import ClassUsage
 from fairburst.policy.arrays import BoolArray, FloatArray
-from fairburst.policy.dress.values import Job, JobsPart, keep_seconds
+from fairburst.policy.dress.job_columns import JobColumns
+from fairburst.policy.dress.values import JobsPart, keep_seconds
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, RoundResult
 
 # Where jobs of one size come and go, removing and recreating the division would cost more writes than keeping the quotas.
@@ -63,8 +65,8 @@ class Reserve:
     _namespaces: frozenset[str] = frozenset()
     _taking_part: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     _missed: bool = False  # changes of pods that were read for other resources
-    _pending: list[Job] = field(default_factory=list)
-    _running: list[Job] = field(default_factory=list)
+    _pending: JobColumns | None = None
+    _running: JobColumns | None = None
     _ratio: float = 0.0  # of the last round that divided a level; rounds of an idle cluster divide none
 
     @classmethod
@@ -105,10 +107,12 @@ class Reserve:
                 entry = members[namespace]
                 threshold = self.threshold(entry, snapshot)
                 self._jobs[namespace] = self._builder.jobs_of(namespace, entry.qualified_name, demand[namespace], self.index, threshold)
-        if stale or moved:
-            found = self._jobs.values()
-            self._pending = [job for one in found for job in one.pending]
-            self._running = [job for one in found for job in (*one.running, *one.bare_running)]
+        if stale or moved or self._pending is None or self._running is None:
+            found, width = self._jobs.values(), len(snapshot.resources)
+            pending = list(itertools.chain.from_iterable([one.pending for one in found]))
+            running = list(itertools.chain.from_iterable([one.running + one.bare_running for one in found]))
+            self._pending = JobColumns.of(pending, width, self._pending)
+            self._running = JobColumns.of(running, width, self._running)
         jobs = JobsPart(pending=self._pending, running=self._running, tasks=self.index.tasks(wall, now), taking_part=self._taking_part)
         return replace(snapshot, jobs=jobs)
 

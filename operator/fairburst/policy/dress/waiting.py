@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from fairburst.policy.arrays import BoolArray, FloatArray
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.dress.category import is_small
-from fairburst.policy.dress.values import DemandCategory, DressConfig, Job, JobsPart, NeverFits, StartMode
-from fairburst.policy.errors import InvalidSnapshotError
+from fairburst.policy.dress.job_columns import JobColumns, joined
+from fairburst.policy.dress.values import DressConfig, Job, JobsPart, NeverFits, StartMode
 from fairburst.policy.tolerance import slack_of
 
 
@@ -78,17 +79,10 @@ def sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> Work:
     A whole job waits until it runs. Task by task, a running job waits for the rest of its tasks, and no job waits for more than the pool.
     Raises InvalidSnapshotError if a job's amounts are not K finite numbers >= 0.
     """
-    row_of, takes_part = levels.row_of, [*levels.taking_part.tolist(), False]
-    running = [job for job in jobs.running if takes_part[row_of.get(job.queue, -1)]]
-    listed = running + [job for job in jobs.pending if takes_part[row_of.get(job.queue, -1)]]
-    width = len(levels.pool)
-    is_running = np.arange(len(listed)) < len(running)
-    request = _stacked(listed, [job.request for job in listed], width)
-    wanted = _stacked(listed, [job.request if job.wanted is None else job.wanted for job in listed], width)
-    reported = np.array([job.used is not None for job in listed], dtype=np.bool_)
-    held = _stacked(listed, [job.request if job.used is None else job.used for job in listed], width)
-    held = np.where(reported[:, None], held, np.where(is_running[:, None], wanted, 0.0))
-    small = _fixed_or_now(listed, is_small(request, levels.pool, config.size_threshold))
+    listed, rows, is_running = _participating(levels, jobs)
+    request, wanted = listed.request, listed.wanted
+    held = np.where(listed.reports[:, None], listed.used, np.where(is_running[:, None], wanted, 0.0))
+    small = np.where(listed.fixed, listed.small, is_small(request, levels.pool, config.size_threshold))
     whole = config.start_mode is StartMode.WHOLE_JOBS
     too_large = ~is_running & (request > levels.live_capacity + slack_of(levels.live_capacity)).any(axis=1)
     missing = np.maximum(wanted - held, 0.0)
@@ -97,40 +91,33 @@ def sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> Work:
         waits &= ~is_running & ~too_large
     else:
         missing = np.minimum(missing, levels.pool)
-    rows = np.array([row_of[job.queue] for job in listed], dtype=np.int64)
     small_demand = np.zeros_like(levels.level)
     np.add.at(small_demand, rows[small], np.maximum(wanted, held)[small])
-    size = _sizes(request, levels.pool) if config.smallest_first else np.zeros(len(listed))
-    large = _waiting(listed, missing, waits & ~small, size)
-    under_way = {id(job) for job in running}
-    whole_jobs = [entry for entry in zip(large.jobs, large.requests, strict=True) if id(entry[0]) not in under_way]
-    oldest = min(whole_jobs, key=lambda entry: (entry[0].submitted, entry[0].name), default=None)
-    never = sorted((_never_fits(listed[at], levels) for at in np.flatnonzero(too_large)), key=lambda item: (item.queue, item.job))
-    counts = np.array([job.count for job in listed], dtype=np.int64)
+    size = _sizes(request, levels.pool) if config.smallest_first else None
+    large = _in_order(listed, waits & ~small)
+    running = int(is_running.sum())  # they come first
+    oldest = next((at for at in large if at >= running), None)
+    never = sorted((_never_fits(listed[at], levels) for at in np.flatnonzero(too_large).tolist()), key=lambda item: (item.queue, item.job))
     return Work(
-        np.minimum(small_demand, levels.demand), _waiting(listed, missing, waits & small, size), large, oldest, tuple(never),
-        (int(counts[small].sum()), int(counts[~small].sum())), held[small].sum(axis=0),
-    )  # fmt: skip
+        np.minimum(small_demand, levels.demand),
+        _waiting(listed, missing, _in_order(listed, waits & small), size),
+        _waiting(listed, missing, large, size),
+        None if oldest is None else (listed[oldest], missing[oldest]),
+        tuple(never),
+        (int(listed.stands_for[small].sum()), int(listed.stands_for[~small].sum())),
+        held[small].sum(axis=0),
+    )
 
 
-def _stacked(jobs: Sequence[Job], amounts: Sequence[FloatArray], width: int) -> FloatArray:
-    """Stack n vectors into (n, K)."""
-    if {amount.shape for amount in amounts} - {(width,)}:
-        job, found = next((job.name, amount) for job, amount in zip(jobs, amounts, strict=True) if amount.shape != (width,))
-        raise InvalidSnapshotError(f"job {job}: expected {width} amounts, found {found}")
-    result: FloatArray = np.concatenate([np.zeros(0), *amounts]).reshape(len(amounts), width)
-    odd = np.flatnonzero(~((result >= 0) & (result < np.inf)).all(axis=1))
-    if odd.size:
-        raise InvalidSnapshotError(f"job {jobs[odd[0]].name}: expected finite amounts >= 0, found {result[odd[0]]}")
-    return result
-
-
-def _fixed_or_now(jobs: Sequence[Job], small_now: BoolArray) -> BoolArray:
-    """Return (n,) whether jobs are small: by the category fixed at submission, otherwise by this round's pool."""
-    known = np.array([job.category is not None for job in jobs], dtype=np.bool_)
-    fixed = np.array([job.category is DemandCategory.SMALL for job in jobs], dtype=np.bool_)
-    result: BoolArray = np.where(known, fixed, small_now)
-    return result
+def _participating(levels: Levels, jobs: JobsPart) -> tuple[JobColumns, IntArray, BoolArray]:
+    """Return the n jobs of participating queues, running ones first; (n,) their queues' rows, and (n,) whether they run."""
+    width = len(levels.pool)
+    running, pending = JobColumns.of(jobs.running, width), JobColumns.of(jobs.pending, width)
+    listed = joined(running, pending)
+    rows = np.fromiter(map(levels.row_of.get, listed.queue, itertools.repeat(-1)), np.int64, len(listed))
+    is_running = np.arange(len(listed)) < len(running)
+    part = np.append(levels.taking_part, False)[rows]  # a queue that no longer exists takes no part
+    return (listed, rows, is_running) if part.all() else (listed.where(part), rows[part], is_running[part])
 
 
 def _sizes(request: FloatArray, pool: FloatArray) -> FloatArray:
@@ -139,10 +126,15 @@ def _sizes(request: FloatArray, pool: FloatArray) -> FloatArray:
     return share
 
 
-def _waiting(jobs: Sequence[Job], missing: FloatArray, which: BoolArray, size: FloatArray) -> Waiting:
-    places, sizes = np.flatnonzero(which).tolist(), size[which].tolist()
-    keys = sorted((share, jobs[at].submitted, jobs[at].name, at) for share, at in zip(sizes, places, strict=True))
-    order = [key[-1] for key in keys]
+def _in_order(jobs: JobColumns, which: BoolArray) -> list[int]:
+    """Return the places of an (n,) mask in order of service."""
+    return sorted(np.flatnonzero(which).tolist(), key=jobs.service.__getitem__)
+
+
+def _waiting(jobs: JobColumns, missing: FloatArray, order: list[int], size: FloatArray | None) -> Waiting:
+    """Return the jobs of these places. size: (n,); the smallest job is then first."""
+    if size is not None:
+        order = sorted(order, key=size.__getitem__)
     return Waiting([jobs[at] for at in order], missing[order])
 
 
