@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube.apply import MOST_CUT_SHORT, Applier
+from fairburst.kube.apply import MOST_CUT_SHORT, STARTS_AT_ONCE, Applier
+from fairburst.kube.enforce.suspend import JobStart
 from fairburst.kube.jobs.elasticity import ElasticPlan
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
 from fairburst.kube.names import MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
@@ -141,6 +142,18 @@ async def test_a_job_that_has_changed_since_is_overtaken_and_no_error(site: Appl
     site.api.fail(1, 409, status(409, "Conflict"))
     assert not await site.apply(plan)
     assert site.writes("parallelism", "overtaken") == 1.0
+
+
+async def test_a_job_that_cannot_be_started_holds_up_no_other(site: AppliedWorld) -> None:
+    """Its owner changes it all the time, or a webhook refuses the start. The queues' Jobs are started together."""
+    plan = site.world.plan()
+    plan.labels, plan.quota_writes, plan.resyncs = {}, [], []
+    names = [f"held-{number}" for number in range(2 * STARTS_AT_ONCE)]
+    for name in names:
+        site.api.put(JOBS, {"kind": "Job", "metadata": {"name": name, "namespace": "batch"}, "spec": {"suspend": True}})
+    plan.starts = [JobStart("Job", "batch", name, "") for name in ("gone", *names)]
+    assert not await site.apply(plan)
+    assert [name for name in names if site.api.objects[JOBS]["batch", name]["spec"]["suspend"]] == []
 
 
 def marked() -> dict[str, str]:

@@ -113,12 +113,12 @@ class Applier:
 
     async def _starts(self, starts: Sequence[JobStart], due: float) -> bool:
         """Start held work until `due`, a part at a time so that no quota waits behind all of it; return whether all has started."""
+        done = True
         for first in range(0, len(starts), STARTS_AT_ONCE):
-            if not await self._each("start", starts[first : first + STARTS_AT_ONCE], self._start):
-                return False
+            done &= await self._each("start", starts[first : first + STARTS_AT_ONCE], self._start)
             if time.monotonic() > due:
-                return first + STARTS_AT_ONCE >= len(starts)
-        return True
+                return done and first + STARTS_AT_ONCE >= len(starts)
+        return done
 
     async def _resyncs(self, owners: Sequence[Owner], not_resynced: NotResynced) -> bool:
         """Resync controllers; return whether none failed."""
