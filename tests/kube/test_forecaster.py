@@ -147,6 +147,23 @@ async def test_a_queue_whose_work_has_started_shows_no_start_of_it() -> None:
         assert "StartForecast" in shown(made.world, "other")
 
 
+async def test_work_that_runs_waits_no_more_although_three_tenths_are_less_than_three_times_a_tenth() -> None:
+    async with site(script(QUICK), "forecast: {intervalSeconds: 5, corePercent: 100}") as made, running(made.forecaster.run()):
+        world = made.world
+        world.queue(TQ, "other")
+        world.controller("Job", None, job("other", "stays", 100, requesting("1", "1Gi")))
+        world.controller("Job", None, job("batch", "train", 3, requesting("100m", "1Gi")))
+        made.forecaster.note(world.round())
+        await until(lambda: made.starts, "a forecast")
+        for number in range(3):
+            world.put(pod("batch", f"p{number}", requesting("100m", "1Gi"), owner=("Job", "train"), node="node-0", phase="Running"))
+        world.settle(10.0)
+        assert "StartForecast" not in shown(world, "batch")
+        world.controller("Job", world.view.controllers.job("other", "stays"), None)
+        made.forecaster.note(world.round())
+        await until(lambda: not made.starts, "nothing is forecast", seconds=3.0)
+
+
 def shown(world: World, namespace: str) -> set[str]:
     """Return the types of the conditions in the status of the namespace's queue."""
     return {one["type"] for one in world.queues[TQ, namespace, "queue"]["status"]["conditions"]}

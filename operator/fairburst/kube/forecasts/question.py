@@ -26,6 +26,7 @@ from fairburst.kube.workloads.job import completions_left, is_held, pods_at_once
 from fairburst.policy import memory as saved
 from fairburst.policy.arrays import BoolArray
 from fairburst.policy.model import Memory, QueueKind
+from fairburst.policy.tolerance import exceeds
 from fairburst.recording.lines import encode_header
 
 PODS_AT_ONCE = 100  # take about a millisecond
@@ -222,7 +223,7 @@ def encoded(found: Read, config: Config, runs: Sequence[Run]) -> Question:
 
 def waits(plan: RoundPlan) -> bool:
     """Return whether any queue has work that does not run."""
-    return bool((plan.snapshot.demand > plan.snapshot.usage).any())
+    return bool(exceeds(plan.snapshot.demand, plan.snapshot.usage).any())
 
 
 def by_uid(subjects: Subjects) -> dict[str, Any]:
