@@ -51,6 +51,12 @@ def test_a_forecast_is_told_again_only_where_it_says_something_else(new: StartFo
     assert new.same_as(start(100, 200), WALL + now) is same
 
 
+def test_work_that_may_start_at_any_moment_is_not_told_so_with_each_answer() -> None:
+    """Each answer forecasts that it starts from its own time on."""
+    assert start(0, 170, WALL + 30).same_as(start(0, 200), WALL + 30)
+    assert not start(60, 170, WALL + 30).same_as(start(0, 200), WALL + 30), "it cannot start before a minute from now"
+
+
 def test_a_probability_is_told_again_from_a_tenth_on_and_where_it_becomes_certain() -> None:
     told = DeadlineForecast(0.8, is_open=False, opens=None)
     assert replace(told, probability=0.85).same_as(told)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +19,9 @@ from fairburst.kube.forecasts import forecaster as module
 from fairburst.kube.forecasts import question as reading
 from fairburst.kube.forecasts.ended_pods import KEPT, EndedPods, run_of, started_of
 from fairburst.kube.forecasts.forecaster import Forecaster, ForecasterError
+from fairburst.kube.forecasts.messages import LEVELS
 from fairburst.kube.supervision import supervised
+from fairburst.kube.views.forecast_view import QueueForecast, StartForecast
 from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import FakeApi
 from tests.support.measured import value
@@ -59,6 +63,12 @@ class ForecastWorld:
     def waits(self) -> None:
         self.world.controller("Job", None, job("batch", "train", 100, requesting("1", "1Gi")))
         self.forecaster.note(self.world.round())
+
+    def was_forecast(self) -> None:
+        """As after an earlier answer."""
+        self.waits()
+        forecast = StartForecast(WALL, WALL + 60, {level: (WALL + 40, WALL + 90) for level in LEVELS})
+        self.world.engine.forecast({"train": forecast}, {"batch/queue": QueueForecast("Job train", forecast)}, WALL, self.world.now)
 
     @property
     def starts(self) -> object:
@@ -121,6 +131,27 @@ async def test_forecasts_are_forgotten_when_nothing_waits_any_more() -> None:
         await until(lambda: not made.starts, "nothing is forecast", seconds=3.0)
 
 
+async def test_forecasts_are_forgotten_also_while_the_next_answer_is_awaited() -> None:
+    """That may take minutes: a forecast sleeps between its steps."""
+    async with site(script("import time; time.sleep(600)")) as made, running(made.forecaster.run()):
+        made.was_forecast()
+        await until(children, "the process")
+        await asyncio.sleep(0.2)
+        assert made.starts
+        made.world.controller("Job", made.world.view.controllers.job("batch", "train"), None)
+        made.forecaster.note(made.world.round())
+        await until(lambda: not made.world.engine.forecasts.queues, "nothing is forecast", seconds=3.0)
+
+
+async def test_an_answer_that_forecasts_nothing_leaves_no_former_forecast() -> None:
+    """The cluster has grown, and the forecaster's time no longer suffices for one run."""
+    async with site(script(QUICK.replace('"runs": 40', '"runs": 0'))) as made:
+        made.was_forecast()
+        async with running(made.forecaster.run()):
+            await until(lambda: made.count("fairburst_forecasts_total", result="too slow"), "an answer")
+            assert not made.world.engine.forecasts.queues
+
+
 async def test_an_answer_that_comes_after_the_last_work_has_started_is_dropped() -> None:
     slow = QUICK.replace("for line in sys.stdin:", "import time\nfor line in sys.stdin:\n    time.sleep(0.5)")
     async with site(script(slow)) as made, running(made.forecaster.run()):
@@ -171,19 +202,31 @@ def shown(world: World, namespace: str) -> set[str]:
 
 async def test_the_pause_after_an_answer_is_as_long_as_its_processor_time_demands() -> None:
     """A quarter of a second of processor time at one percent of a core: 25 s, where the interval is 5 s."""
-    pauses = []
+    assert max(await pauses()) == pytest.approx(25.0, rel=0.2)
 
-    async def noted(_: Forecaster, seconds: float) -> None:
-        pauses.append(seconds)
-        await asyncio.sleep(0.05)
+
+async def test_a_wall_clock_that_is_set_back_makes_no_pause_longer() -> None:
+    walls = itertools.count(time.time(), -3600.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.time, "time", lambda: next(walls))
+        assert max(await pauses()) == pytest.approx(25.0, rel=0.2)
+
+
+async def pauses() -> list[float]:
+    """Return how long a forecaster sleeps until its second answer."""
+    found, sleep = list[float](), asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        found.append(seconds)
+        await sleep(min(seconds, 0.05))
 
     async with site(script(QUICK), "forecast: {intervalSeconds: 5, corePercent: 1}") as made:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Forecaster, "_pause", noted)
+            patch.setattr(module.asyncio, "sleep", noted)
             async with running(made.forecaster.run()):
                 made.waits()
                 await until(lambda: made.count("fairburst_forecasts_total", result="made") >= 2, "two answers")
-    assert max(pauses) == pytest.approx(25.0, rel=0.2)
+    return found
 
 
 @pytest.mark.parametrize(

@@ -39,12 +39,13 @@ class StartForecast:
         return f"It starts in {_span(low, high)} with 90 % confidence{even}."
 
     def same_as(self, former: StartForecast, now: float) -> bool:
-        """Return whether a reader of `former` would learn nothing from this one."""
+        """Return whether a reader of `former` would learn nothing from this one. An end that has passed says that it may start now."""
         if now > former.intervals[90][1]:
             return False
+        ends = [(max(mine, now), max(theirs, now)) for mine, theirs in zip(self.intervals[90], former.intervals[90], strict=True)]
         return all(
             mine == theirs or (math.isfinite(theirs) and abs(mine - theirs) <= max(_STEADY_SECONDS, _MATERIAL * (theirs - now)))
-            for mine, theirs in zip(self.intervals[90], former.intervals[90], strict=True)
+            for mine, theirs in ends
         )
 
 
