@@ -41,7 +41,7 @@ class AppliedWorld(Measured):
     async def apply(self, plan: RoundPlan) -> bool:
         return await self.applier.apply(
             plan,
-            lambda write, _: self.quotas_written.append(write.namespace),
+            lambda write, _, __: self.quotas_written.append(write.namespace),
             lambda owner, sent: self.not_resynced.append((owner.name, sent)),
         )
 

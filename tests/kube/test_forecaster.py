@@ -67,7 +67,7 @@ class ForecastWorld:
     def was_forecast(self) -> None:
         """As after an earlier answer."""
         self.waits()
-        forecast = StartForecast(WALL, WALL + 60, {level: (WALL + 40, WALL + 90) for level in LEVELS})
+        forecast = StartForecast(WALL, WALL + 60, dict.fromkeys(LEVELS, (WALL + 40, WALL + 90)))
         self.world.engine.forecast({"train": forecast}, {"batch/queue": QueueForecast("Job train", forecast)}, WALL, self.world.now)
 
     @property

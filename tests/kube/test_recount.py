@@ -10,7 +10,7 @@ import pytest
 from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget
 from fairburst.kube.enforce.recount import FIRST_SECONDS, LAST_SECONDS, Recounts
-from tests.support.objects import GI, quota
+from tests.support.objects import GI, World, job, pod, quota
 
 HARD = {"requests.cpu": "7", "requests.memory": "7Gi", "pods": "100"}
 
@@ -63,6 +63,28 @@ def test_a_recount_that_was_not_written_is_proposed_until_it_is() -> None:
     observer.written(wanted.key, 20.0)
     assert not observer.observe(wanted, found, {}, 21.0)
     assert observer.next_look(wanted.key) == 20.0 + 2 * FIRST_SECONDS
+
+
+def test_a_recount_whose_write_failed_is_written_as_soon_as_the_server_takes_it() -> None:
+    """The charges are lost where the API server is in trouble, and so are the writes."""
+    world = World("smallJobs: {enabled: false}")
+    world.queue("ThroughputQueue", "batch")
+    world.controller("Job", None, job("batch", "work", 100))
+    world.settle(20.0)
+    for number in range(60):
+        world.put(pod("batch", f"p{number}", owner=("Job", "work"), node="node-0", phase="Running"))
+    world.settle(20.0)
+    world.quotas["batch", "fairburst"].status.used = dict(world.hard("batch"))
+    begun, tried = world.now, list[float]()
+    while world.now < begun + 16.0:
+        plan = world.plan()
+        tried += [world.now - begun for _ in plan.quota_writes]
+        for write in plan.quota_writes:
+            world.engine.quota_written(write, world.now, done=False)
+        plan.quota_writes = []
+        world.take(plan)
+        world.after_due(plan)
+    assert tried[:4] == [pytest.approx(FIRST_SECONDS + second, abs=0.5) for second in range(4)]
 
 
 def test_a_quota_whose_use_still_changes_is_left_alone() -> None:

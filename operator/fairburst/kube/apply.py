@@ -36,6 +36,7 @@ SLOW_SECONDS = 2.0  # a round that takes longer leaves its last writes to the ne
 MOST_CUT_SHORT = 3  # rounds in a row, so that every write has its turn where the API server stays slow
 
 Item = TypeVar("Item")
+QuotaWritten = Callable[[QuotaWrite, float, bool], None]  # the time, and whether it succeeded
 NotResynced = Callable[[Owner, bool], None]  # whether the write was sent, and failed
 Seen = Callable[[dict[str, Any]], None]
 
@@ -65,7 +66,7 @@ class Applier:
         self._limit = asyncio.Semaphore(CONCURRENT_WRITES)
         self._cut_short = 0
 
-    async def apply(self, plan: RoundPlan, quota_written: Callable[[QuotaWrite, float], None], not_resynced: NotResynced) -> bool:
+    async def apply(self, plan: RoundPlan, quota_written: QuotaWritten, not_resynced: NotResynced) -> bool:
         """Send everything but statuses and events; return whether all succeeded.
 
         `quota_written` receives each quota write that was tried, `not_resynced` each controller that was not resynced. Where answers take
@@ -90,16 +91,14 @@ class Applier:
         done &= await self._each("parallelism", [write for write in resized if not write.shrinks], self._parallelism)
         return await self._starts([start for start in plan.starts if start.namespace in after], due) and done and all(parts)
 
-    async def _quota_steps(
-        self, plan: RoundPlan, due: float, written: Callable[[QuotaWrite, float], None], not_resynced: NotResynced
-    ) -> bool:
+    async def _quota_steps(self, plan: RoundPlan, due: float, written: QuotaWritten, not_resynced: NotResynced) -> bool:
         """Send the quota writes, step after step until `due`, and resync the controllers of each namespace after its last write."""
         steps = [list(step) for _, step in groupby(plan.quota_writes, key=lambda write: write.order)]
         waiting, failed = {write.namespace for write in plan.quota_writes}, set[str]()
         for number, writes in enumerate(steps, start=1):
             done = await asyncio.gather(*(self._one("quota", write, self._quota) for write in writes))
             for write, ok in zip(writes, done, strict=True):
-                written(write, time.monotonic())
+                written(write, time.monotonic(), ok)
                 failed |= set() if ok else {write.namespace}
             ready = waiting - {write.namespace for step in steps[number:] for write in step} - failed
             waiting -= ready

@@ -138,10 +138,11 @@ class QuotaRounds:
                 self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
         return [namespace_quota, *parts]
 
-    def written(self, write: QuotaWrite, now: float) -> None:
-        """Note a quota write that was sent, successful or not."""
+    def written(self, write: QuotaWrite, now: float, done: bool) -> None:
+        """Note a quota write that was tried. `done`: it succeeded."""
         self.planner.written(write.key, now)
-        self._recounts.written(write.key, now)
+        if done:
+            self._recounts.written(write.key, now)
 
     def _recounted(self, round_: RoundContext, item: ManagedNamespace, usage: NamespaceUsage, target: QuotaTarget) -> QuotaTarget:
         """Return the target, marked if its quota should be counted again."""
