@@ -112,6 +112,15 @@ async def test_it_asks_once_work_has_waited_and_tells_the_engine_the_answer() ->
         assert made.count("fairburst_forecast_processor_seconds_total") == 0.25
 
 
+async def test_a_start_that_may_lie_years_ahead_is_not_foreseen() -> None:
+    """The end of an interval grows without bound where many forecasts have come out late."""
+    async with site(script(QUICK.replace("90.0", "2e8"))) as made, running(made.forecaster.run()):
+        made.waits()
+        await until(lambda: made.starts, "a forecast")
+        made.world.settle(10.0)
+        assert made.world.condition(TQ, "batch", "StartForecast")[1] == "NotForeseen"
+
+
 async def test_a_queue_that_has_gone_since_the_last_plan_is_no_error() -> None:
     async with site(script(QUICK)) as made:
         made.waits()

@@ -25,7 +25,7 @@ from fairburst.kube.forecasts.messages import LEVELS, Answer, Question, Start
 from fairburst.kube.forecasts.question import Subjects, by_uid, encoded, read, waits
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.rounds.work_events import WAITED_SECONDS
-from fairburst.kube.views.forecast_view import DeadlineForecast, QueueForecast, StartForecast
+from fairburst.kube.views.forecast_view import LONGEST_SECONDS, DeadlineForecast, QueueForecast, StartForecast
 from fairburst.telemetry.metrics import Metrics
 
 LOOK_SECONDS = 2.0
@@ -160,7 +160,7 @@ class Forecaster:
 
 def _start(told: Start, asked_at: float) -> StartForecast:
     def at(seconds: float | None) -> float:
-        return math.inf if seconds is None else asked_at + seconds
+        return math.inf if seconds is None or seconds > LONGEST_SECONDS else asked_at + seconds
 
     return StartForecast(
         asked_at, at(told.median), {level: (at(told.intervals[level][0]), at(told.intervals[level][1])) for level in LEVELS}
