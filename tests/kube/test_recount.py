@@ -56,6 +56,21 @@ def test_pods_that_count_for_no_queue_are_none_too_many() -> None:
     assert not any(observer.observe(wanted, counting(7), unmanaged, float(now)) for now in range(300))
 
 
+def test_pods_of_a_daemon_set_that_wait_for_their_node_are_none_too_many_either() -> None:
+    world = World("smallJobs: {enabled: false}")
+    world.queue("ThroughputQueue", "batch")
+    world.controller("Job", None, job("batch", "work", 100))
+    world.settle(20.0)
+    for number in range(62):
+        world.put(pod("batch", f"p{number}", owner=("Job", "work"), node="node-0", phase="Running"))
+    for number in range(3):
+        world.put(pod("batch", f"agent-{number}", owner=("DaemonSet", "agent")))
+    world.settle(20.0)
+    world.quotas["batch", "fairburst"].status.used = {"requests.cpu": "65", "requests.memory": "65Gi"}
+    assert world.hard("batch")["requests.cpu"] == "65"
+    assert not [write for plan in world.settle(30.0) for write in plan.quota_writes]
+
+
 def test_a_recount_that_was_not_written_is_proposed_until_it_is() -> None:
     observer, wanted, found = Recounts(), target(4.0), counting(7)
     observer.observe(wanted, found, {}, 0.0)

@@ -146,7 +146,7 @@ class QuotaRounds:
 
     def _recounted(self, round_: RoundContext, item: ManagedNamespace, usage: NamespaceUsage, target: QuotaTarget) -> QuotaTarget:
         """Return the target, marked if its quota should be counted again."""
-        recount = self._recounts.observe(target, round_.view.quotas.get(target.key), usage.unmanaged_bound, round_.now)
+        recount = self._recounts.observe(target, round_.view.quotas.get(target.key), usage.unmanaged_stored, round_.now)
         if (due := self._recounts.next_look(target.key)) is not None:
             self._agenda.put(item.namespace, max(due, round_.now + STEERED_SECONDS))
         return replace(target, recount=True) if recount else target
