@@ -231,6 +231,18 @@ async def test_a_controller_is_resynced_after_the_quota_that_refused_it(site: Ap
     assert [path.rsplit("/", 1)[1] for _, path in site.paths()][-1] == "work"
 
 
+async def test_a_job_that_is_given_more_slots_is_resynced_later(site: AppliedWorld) -> None:
+    """The API server would refuse its new size, which is valid for the version before the resync only."""
+    plan = blocked(site)
+    plan.quota_writes = []
+    plan.elastic = ElasticPlan([ParallelismWrite("batch", "work", "102", 2, 4, None)])
+    site.api.requests.clear()
+    assert await site.apply(plan)
+    assert len(site.paths()) == 1
+    assert site.api.objects[JOBS]["batch", "work"]["spec"]["parallelism"] == 4
+    assert site.not_resynced == [("work", False)]
+
+
 @pytest.mark.parametrize(
     "failing",
     [

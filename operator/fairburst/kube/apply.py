@@ -78,6 +78,10 @@ class Applier:
         done &= await self._each("release", plan.releases, self._release)
         resized = plan.elastic.writes
         done &= await self._each("parallelism", [write for write in resized if write.shrinks], self._parallelism)
+        growing = {("Job", write.namespace, write.name) for write in resized if not write.shrinks}
+        for owner in [owner for owner in plan.resyncs if (owner.kind, owner.namespace, owner.name) in growing]:
+            plan.resyncs.remove(owner)  # its new size is valid for its present version only
+            not_resynced(owner, False)
         after = {write.namespace for write in plan.quota_writes}
         parts = await asyncio.gather(
             self._quota_steps(plan, due, quota_written, not_resynced),
