@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fairburst.kube.views.forecast_view import DeadlineForecast, Forecasts, QueueForecast, StartForecast
+from fairburst.policy.model import Window, WindowState
 from tests.support.objects import WALL, World, job, latency_spec, requesting
 
 TQ, LQ = "ThroughputQueue", "LatencyQueue"
@@ -132,6 +133,36 @@ def test_the_deadlines_probability_stands_in_attainable_beside_what_that_says_al
     assert (status, reason) == before[:2]
     assert message.startswith(before[2].rstrip("."))
     assert message.endswith("Forward runs say: the deadline of a burst that came now holds with a probability of 85 %.")
+
+
+def test_a_deadlines_probability_is_withdrawn_with_its_burst() -> None:
+    """The next answer may come minutes later."""
+    world = waiting_world()
+    rounds(world, 3)
+    world.controller("Job", None, job("serving", "burst", 16, requesting("1", "1Gi")))
+    rounds(world, 3)
+    told = QueueForecast(deadline=DeadlineForecast(0.85, is_open=True, opens=None))
+    world.engine.forecast({}, {"serving/queue": told}, world.wall, world.now)
+    rounds(world, 10)
+    assert "the burst under way" in world.condition(LQ, "serving", "Attainable")[2]
+    world.controller("Job", world.view.controllers.job("serving", "burst"), None)
+    rounds(world, 20)
+    assert "the burst under way" not in world.condition(LQ, "serving", "Attainable")[2]
+
+
+@pytest.mark.parametrize(
+    ("state", "arms", "told", "same"),
+    [
+        pytest.param(WindowState.ARMED, 0.0, DeadlineForecast(0.85, is_open=False, opens=None), True, id="it may come now"),
+        pytest.param(WindowState.CLOSED, 60.0, DeadlineForecast(0.85, is_open=False, opens=None), False, id="it has come, and has ended"),
+        pytest.param(WindowState.ARMED, 60.0, DeadlineForecast(0.85, is_open=False, opens=WALL + 90), True, id="that of its time"),
+        pytest.param(WindowState.CLOSED, 360.0, DeadlineForecast(0.85, is_open=False, opens=WALL + 90), False, id="the one before"),
+        pytest.param(WindowState.OPEN, 0.0, DeadlineForecast(0.85, is_open=False, opens=None), False, id="it is under way"),
+        pytest.param(WindowState.OVERDUE, 0.0, DeadlineForecast(0.85, is_open=True, opens=None), False, id="it was late"),
+    ],
+)
+def test_a_probability_is_that_of_one_window(state: WindowState, arms: float, told: DeadlineForecast, same: bool) -> None:
+    assert told.is_of(Window(state, 0, WALL + arms, math.inf, None, None, demanded=True)) is same
 
 
 def test_forecasts_that_say_the_same_cost_no_write_and_others_are_written_no_faster_than_figures() -> None:

@@ -158,7 +158,7 @@ class StatusRounds:
                 np.stack([decision.allocation, usage, np.maximum(demand - usage, 0.0)]), inverse
             ).tolist()
             waits = bool(exceeds(demand, usage).any())
-            conditions = with_forecast(conditions, self.forecasts.queues.get(entry.qualified_name), waits=waits)
+            conditions = with_forecast(conditions, self.forecasts.queues.get(entry.qualified_name), decision.window, waits=waits)
             inputs.append(
                 StatusInput(
                     entry,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from fairburst.kube.times import from_epoch
 from fairburst.kube.views.conditions import ConditionValue
+from fairburst.policy.model import Window, WindowState
 
 START_FORECAST = "StartForecast"  # the type of the condition and the reason of the Event
 LONGEST_SECONDS = 7 * 86_400.0  # a start that lies further ahead is not published
@@ -72,6 +73,14 @@ class DeadlineForecast:
             return False
         return abs(self.probability - former.probability) < _PROBABILITY_STEP
 
+    def is_of(self, window: Window | None) -> bool:
+        """Return whether the burst is still that of the queue's present window: one under way, or the next one."""
+        if window is None or self.is_open:
+            return window is not None and window.state is WindowState.OPEN and window.demanded and not window.judged
+        if self.opens is None:
+            return window.state is WindowState.ARMED
+        return window.state in {WindowState.CLOSED, WindowState.ARMED} and window.arms_at <= self.opens
+
 
 @dataclass(frozen=True, slots=True)
 class QueueForecast:
@@ -115,16 +124,18 @@ def _same_deadline(old: DeadlineForecast | None, new: DeadlineForecast | None) -
     return old is new if old is None or new is None else new.same_as(old)
 
 
-def with_forecast(conditions: Sequence[ConditionValue], forecast: QueueForecast | None, *, waits: bool) -> list[ConditionValue]:
+def with_forecast(
+    conditions: Sequence[ConditionValue], forecast: QueueForecast | None, window: Window | None, *, waits: bool
+) -> list[ConditionValue]:
     """Return the conditions with the forecast: when the first waiting object starts, and how likely the deadline holds.
 
-    waits: whether the queue has work that waits now. The object of a forecast may have started since.
+    waits: whether the queue has work that waits now. The object of a forecast may have started since, and its burst may have ended.
     """
     if forecast is None:
         return list(conditions)
     found = [
         replace(one, message=f"{one.message.rstrip('.')}. {forecast.deadline.sentence}")
-        if one.type == "Attainable" and forecast.deadline
+        if one.type == "Attainable" and forecast.deadline and forecast.deadline.is_of(window)
         else one
         for one in conditions
     ]
