@@ -10,7 +10,7 @@ import pytest
 
 from fairburst.kube.apply import MOST_CUT_SHORT, STARTS_AT_ONCE, Applier
 from fairburst.kube.enforce.suspend import JobStart
-from fairburst.kube.jobs.elasticity import ElasticPlan
+from fairburst.kube.jobs.elasticity import RESIZED, ElasticPlan, JobEvent
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
 from fairburst.kube.names import MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
 from fairburst.kube.queues.job_annotations import Mark, mark_annotations, read_mark
@@ -133,6 +133,33 @@ async def test_slots_are_freed_before_quotas_and_taken_after_them(site: AppliedW
     await site.apply(plan)
     order = [path.rsplit("/", 1)[1] for _, path in site.api.written() if "/jobs/" in path or path.endswith("/resourcequotas")]
     assert order == ["work", "resourcequotas", "resourcequotas", "other"]
+
+
+def sizes(site: AppliedWorld) -> RoundPlan:
+    """A round that takes slots from a Job and gives them to another one, and the Events on both."""
+    plan = site.world.plan()
+    plan.labels, plan.resyncs = {}, []
+    site.api.put(JOBS, {"kind": "Job", "metadata": {"name": "other", "namespace": "batch"}})
+    writes = [ParallelismWrite("batch", "work", "1", 4, 2, None), ParallelismWrite("batch", "other", "1", 2, 4, None)]
+    events = [JobEvent("batch", write.name, write.name, RESIZED, "", warning=False) for write in writes]
+    plan.elastic = ElasticPlan(writes, [*events, JobEvent("batch", "work", "work", "CurveRefused", "", warning=True)])
+    return plan
+
+
+async def test_only_a_new_size_that_was_written_is_told(site: AppliedWorld) -> None:
+    """A webhook that refuses it does so in every round."""
+    plan = sizes(site)
+    site.api.refuse("PATCH", "/jobs/work", 403)
+    assert not await site.apply(plan)
+    assert [(event.name, event.reason) for event in plan.elastic.events] == [("other", RESIZED), ("work", "CurveRefused")]
+
+
+async def test_a_new_size_that_is_left_to_the_next_round_is_not_told_yet(site: AppliedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairburst.kube.apply.SLOW_SECONDS", 0.0)
+    plan = sizes(site)
+    plan.seconds_to_burst = -math.inf
+    assert not await site.apply(plan)
+    assert [(event.name, event.reason) for event in plan.elastic.events] == [("work", RESIZED), ("work", "CurveRefused")]
 
 
 async def test_a_job_that_has_changed_since_is_overtaken_and_no_error(site: AppliedWorld) -> None:

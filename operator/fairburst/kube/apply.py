@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from fairburst.kube.enforce.controller_resync import RESYNC_ANNOTATION
 from fairburst.kube.enforce.namespace_labels import UNMANAGED, Labels
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, quota_body
 from fairburst.kube.enforce.suspend import JobStart
+from fairburst.kube.jobs.elasticity import ElasticPlan
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
 from fairburst.kube.names import POOL_LABEL, QUOTA_NAME
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
@@ -76,10 +77,9 @@ class Applier:
         due = math.inf if patient else time.monotonic() + max(plan.seconds_to_burst, SLOW_SECONDS)
         done = await self._each("label", plan.labels.items(), self._label)
         done &= await self._each("release", plan.releases, self._release)
-        resized = plan.elastic.writes
-        done &= await self._each("parallelism", [write for write in resized if write.shrinks], self._parallelism)
-        growing = {("Job", write.namespace, write.name) for write in resized if not write.shrinks}
-        for owner in [owner for owner in plan.resyncs if (owner.kind, owner.namespace, owner.name) in growing]:
+        done &= await self._resize(plan.elastic, [write for write in plan.elastic.writes if write.shrinks])
+        growing = {(write.namespace, write.name): write for write in plan.elastic.writes if not write.shrinks}
+        for owner in [owner for owner in plan.resyncs if owner.kind == "Job" and (owner.namespace, owner.name) in growing]:
             plan.resyncs.remove(owner)  # its new size is valid for its present version only
             not_resynced(owner, False)
         after = {write.namespace for write in plan.quota_writes}
@@ -90,9 +90,10 @@ class Applier:
         )
         self._cut_short = self._cut_short + 1 if time.monotonic() > due else 0
         if self._cut_short:
+            plan.elastic.not_written(growing)
             return False
         done &= await self._each("quota", plan.quota_deletions, self._delete_quota)
-        done &= await self._each("parallelism", [write for write in resized if not write.shrinks], self._parallelism)
+        done &= await self._resize(plan.elastic, growing.values())
         return await self._starts([start for start in plan.starts if start.namespace in after], due) and done and all(parts)
 
     async def _quota_steps(self, plan: RoundPlan, due: float, written: QuotaWritten, not_resynced: NotResynced) -> bool:
@@ -113,6 +114,12 @@ class Applier:
             if owner.namespace in waiting:
                 not_resynced(owner, False)
         return not waiting
+
+    async def _resize(self, elastic: ElasticPlan, writes: Collection[ParallelismWrite]) -> bool:
+        """Send new sizes of Jobs; return whether none failed."""
+        done = await asyncio.gather(*(self._one("parallelism", write, self._parallelism) for write in writes))
+        elastic.not_written({(write.namespace, write.name) for write, ok in zip(writes, done, strict=True) if not ok})
+        return all(done)
 
     async def _starts(self, starts: Sequence[JobStart], due: float) -> bool:
         """Start held work until `due`, a part at a time so that no quota waits behind all of it; return whether all has started."""
