@@ -45,6 +45,13 @@ def test_a_full_quota_that_counts_three_pods_too_many_is_counted_again_ever_more
     assert gaps[-1] == LAST_SECONDS
 
 
+def test_a_quota_whose_places_for_pods_are_full_is_counted_again_too() -> None:
+    """Small pods fill the nodes' places first: cpu and memory are left."""
+    hard = {"requests.cpu": "100", "requests.memory": "100Gi", "pods": "7"}
+    full = quota("batch", hard, {"requests.cpu": "7", "requests.memory": "7Gi", "pods": "7"})
+    assert recounts(target(4.0), full, 15) == [FIRST_SECONDS]
+
+
 @pytest.mark.parametrize(
     ("counted", "used"), [pytest.param(7.0, 7, id="each pod exists"), pytest.param(3.0, 6, id="the next pod is admitted")]
 )
