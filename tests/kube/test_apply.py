@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from fairburst.kube.rounds.view import RoundPlan
 from tests.support.fake_api import FakeApi, status
 from tests.support.measured import Measured
 from tests.support.objects import World, job, latency_spec, pod, quota
+from tests.support.tasks import running, until
 
 QUOTAS, JOBS, NAMESPACES = "/api/v1/resourcequotas", "/apis/batch/v1/jobs", "/api/v1/namespaces"
 
@@ -171,16 +172,46 @@ async def test_a_job_that_has_changed_since_is_overtaken_and_no_error(site: Appl
     assert site.writes("parallelism", "overtaken") == 1.0
 
 
-async def test_a_job_that_cannot_be_started_holds_up_no_other(site: AppliedWorld) -> None:
-    """Its owner changes it all the time, or a webhook refuses the start. The queues' Jobs are started together."""
+def held(site: AppliedWorld, names: Sequence[str]) -> RoundPlan:
+    """A round that starts these held Jobs."""
     plan = site.world.plan()
     plan.labels, plan.quota_writes, plan.resyncs = {}, [], []
-    names = [f"held-{number}" for number in range(2 * STARTS_AT_ONCE)]
     for name in names:
         site.api.put(JOBS, {"kind": "Job", "metadata": {"name": name, "namespace": "batch"}, "spec": {"suspend": True}})
-    plan.starts = [JobStart("Job", "batch", name, "") for name in ("gone", *names)]
+    plan.starts = [JobStart("Job", "batch", name, "") for name in names]
+    return plan
+
+
+def still_held(site: AppliedWorld) -> list[str]:
+    return [name for (_, name), job in site.api.objects[JOBS].items() if job.get("spec", {}).get("suspend")]
+
+
+NAMES = [f"held-{number}" for number in range(3 * STARTS_AT_ONCE)]
+
+
+async def test_a_job_that_cannot_be_started_holds_up_no_other(site: AppliedWorld) -> None:
+    """Its owner changes it all the time, or a webhook refuses the start. The queues' Jobs are started together."""
+    plan = held(site, NAMES)
+    site.api.refuse("PATCH", "/jobs/held-0", 409)
     assert not await site.apply(plan)
-    assert [name for name in names if site.api.objects[JOBS]["batch", name]["spec"]["suspend"]] == []
+    assert still_held(site) == ["held-0"]
+
+
+async def test_a_start_that_is_not_answered_holds_up_no_other(site: AppliedWorld) -> None:
+    """A webhook hangs."""
+    plan = held(site, NAMES)
+    site.api.hold("/jobs/held-0")
+    async with running(site.apply(plan)):
+        await until(lambda: still_held(site) == ["held-0"], "all others", seconds=5.0)
+        site.api.release()
+
+
+async def test_starts_end_where_a_burst_would_wait_for_them(site: AppliedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairburst.kube.apply.SLOW_SECONDS", 0.0)
+    plan = held(site, NAMES)
+    plan.seconds_to_burst = -math.inf
+    assert not await site.apply(plan)
+    assert len(still_held(site)) == len(NAMES) - STARTS_AT_ONCE
 
 
 def marked() -> dict[str, str]:

@@ -122,13 +122,19 @@ class Applier:
         return all(done)
 
     async def _starts(self, starts: Sequence[JobStart], due: float) -> bool:
-        """Start held work until `due`, a part at a time so that no quota waits behind all of it; return whether all has started."""
-        done = True
-        for first in range(0, len(starts), STARTS_AT_ONCE):
-            done &= await self._each("start", starts[first : first + STARTS_AT_ONCE], self._start)
-            if time.monotonic() > due:
-                return done and first + STARTS_AT_ONCE >= len(starts)
-        return done
+        """Start held work until `due`, a few at once so that no quota waits behind all of it; return whether all has started."""
+        waiting = iter(starts)
+
+        async def one_by_one() -> bool:
+            done = True
+            for start in waiting:
+                done &= await self._one("start", start, self._start)
+                if time.monotonic() > due:
+                    break
+            return done
+
+        done = await asyncio.gather(*(one_by_one() for _ in starts[:STARTS_AT_ONCE]))
+        return all(done) and next(waiting, None) is None
 
     async def _resyncs(self, owners: Sequence[Owner], not_resynced: NotResynced) -> bool:
         """Resync controllers; return whether none failed."""
