@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fairburst.kube.apply import MOST_CUT_SHORT, STARTS_AT_ONCE, Applier
+from fairburst.kube.enforce.quota_plan import WriteOrder
 from fairburst.kube.enforce.suspend import JobStart
 from fairburst.kube.jobs.elasticity import RESIZED, ElasticPlan, JobEvent
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
@@ -287,6 +289,16 @@ async def test_a_controller_is_resynced_after_the_quota_that_refused_it(site: Ap
     site.api.requests.clear()
     await site.apply(plan)
     assert [path.rsplit("/", 1)[1] for _, path in site.paths()][-1] == "work"
+
+
+async def test_no_quota_waits_for_a_resync_that_is_not_answered(site: AppliedWorld) -> None:
+    first, plan = {write.namespace: write for write in site.world.plan().quota_writes}, blocked(site)
+    plan.quota_writes = [replace(first["batch"], order=WriteOrder.SHRINK), replace(first["burst"], order=WriteOrder.RAISE)]
+    site.api.hold("/jobs/work")
+    async with running(site.apply(plan)):
+        await until(lambda: "burst" in site.quotas_written, "the other quota", seconds=5.0)
+        assert site.api.held
+        site.api.release()
 
 
 async def test_a_job_that_is_given_more_slots_is_resynced_later(site: AppliedWorld) -> None:

@@ -100,16 +100,17 @@ class Applier:
         """Send the quota writes, step after step until `due`, and resync the controllers of each namespace after its last write."""
         steps = [list(step) for _, step in groupby(plan.quota_writes, key=lambda write: write.order)]
         waiting, failed = {write.namespace for write in plan.quota_writes}, set[str]()
-        for number, writes in enumerate(steps, start=1):
-            done = await asyncio.gather(*(self._one("quota", write, self._quota) for write in writes))
-            for write, ok in zip(writes, done, strict=True):
-                written(write, time.monotonic(), ok)
-                failed |= set() if ok else {write.namespace}
-            ready = waiting - {write.namespace for step in steps[number:] for write in step} - failed
-            waiting -= ready
-            await self._resyncs([owner for owner in plan.resyncs if owner.namespace in ready], not_resynced)
-            if time.monotonic() > due:
-                break
+        async with asyncio.TaskGroup() as resyncs:  # no quota waits for them
+            for number, writes in enumerate(steps, start=1):
+                done = await asyncio.gather(*(self._one("quota", write, self._quota) for write in writes))
+                for write, ok in zip(writes, done, strict=True):
+                    written(write, time.monotonic(), ok)
+                    failed |= set() if ok else {write.namespace}
+                ready = waiting - {write.namespace for step in steps[number:] for write in step} - failed
+                waiting -= ready
+                resyncs.create_task(self._resyncs([owner for owner in plan.resyncs if owner.namespace in ready], not_resynced))
+                if time.monotonic() > due:
+                    break
         for owner in plan.resyncs:  # a quota that was not written would refuse their pods again
             if owner.namespace in waiting:
                 not_resynced(owner, False)
