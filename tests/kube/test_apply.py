@@ -208,6 +208,23 @@ async def test_a_start_that_is_not_answered_holds_up_no_other(site: AppliedWorld
         site.api.release()
 
 
+async def test_jobs_start_also_where_their_quota_was_not_written(site: AppliedWorld) -> None:
+    """Someone else denies writes of the quota. Its former size may suffice."""
+    plan = site.world.plan()
+    site.api.put(JOBS, {"kind": "Job", "metadata": {"name": "first", "namespace": "batch"}, "spec": {"suspend": True}})
+    plan.starts = [JobStart("Job", "batch", "first", "")]
+    site.api.refuse("POST", "/batch/resourcequotas", 403)
+    assert not await site.apply(plan)
+    assert still_held(site) == []
+
+
+async def test_a_start_that_fails_after_its_quota_was_written_is_a_failed_write(site: AppliedWorld) -> None:
+    plan = site.world.plan()
+    plan.starts = [JobStart("Job", "batch", "gone", "")]
+    assert not await site.apply(plan)
+    assert site.writes("start", "overtaken") == 1.0
+
+
 async def test_starts_end_where_a_burst_would_wait_for_them(site: AppliedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairburst.kube.apply.SLOW_SECONDS", 0.0)
     plan = held(site, NAMES)
@@ -346,6 +363,15 @@ class TestSlowAnswers:
         plan.seconds_to_burst = -math.inf
         assert not await site.apply(plan)
         assert self.steps(site) == ["burst"]
+
+    async def test_a_bursts_own_jobs_start_as_soon_as_its_quota_is_written(self, site: AppliedWorld) -> None:
+        plan = site.world.plan()
+        site.api.put(JOBS, {"kind": "Job", "metadata": {"name": "first", "namespace": "burst"}, "spec": {"suspend": True}})
+        plan.starts = [JobStart("Job", "burst", "first", "")]
+        plan.seconds_to_burst = -math.inf
+        assert not await site.apply(plan)
+        assert self.steps(site) == ["burst"]
+        assert still_held(site) == []
 
     async def test_without_a_burst_everything_is_written(self, site: AppliedWorld) -> None:
         plan = site.world.plan()

@@ -83,7 +83,7 @@ class Applier:
             plan.resyncs.remove(owner)  # its new size is valid for its present version only
             not_resynced(owner, False)
         after = {write.namespace for write in plan.quota_writes}
-        parts = await asyncio.gather(
+        (unwritten, followed), *parts = await asyncio.gather(
             self._quota_steps(plan, due, quota_written, not_resynced),
             self._resyncs([owner for owner in plan.resyncs if owner.namespace not in after], not_resynced),
             self._starts([start for start in plan.starts if start.namespace not in after], due),
@@ -94,13 +94,18 @@ class Applier:
             return False
         done &= await self._each("quota", plan.quota_deletions, self._delete_quota)
         done &= await self._resize(plan.elastic, growing.values())
-        return await self._starts([start for start in plan.starts if start.namespace in after], due) and done and all(parts)
+        done &= await self._starts([start for start in plan.starts if start.namespace in unwritten], due)
+        return done and followed and not unwritten and all(parts)
 
-    async def _quota_steps(self, plan: RoundPlan, due: float, written: QuotaWritten, not_resynced: NotResynced) -> bool:
-        """Send the quota writes, step after step until `due`, and resync the controllers of each namespace after its last write."""
+    async def _quota_steps(self, plan: RoundPlan, due: float, written: QuotaWritten, not_resynced: NotResynced) -> tuple[set[str], bool]:
+        """Send the quota writes, step after step until `due`. Resync and start the work of each namespace after its last write.
+
+        Return the namespaces with a quota that was not written, and whether no resync or start failed.
+        """
         steps = [list(step) for _, step in groupby(plan.quota_writes, key=lambda write: write.order)]
         waiting, failed = {write.namespace for write in plan.quota_writes}, set[str]()
-        async with asyncio.TaskGroup() as resyncs:  # no quota waits for them
+        following = list[asyncio.Task[bool]]()
+        async with asyncio.TaskGroup() as tasks:  # no quota waits for them
             for number, writes in enumerate(steps, start=1):
                 done = await asyncio.gather(*(self._one("quota", write, self._quota) for write in writes))
                 for write, ok in zip(writes, done, strict=True):
@@ -108,13 +113,15 @@ class Applier:
                     failed |= set() if ok else {write.namespace}
                 ready = waiting - {write.namespace for step in steps[number:] for write in step} - failed
                 waiting -= ready
-                resyncs.create_task(self._resyncs([owner for owner in plan.resyncs if owner.namespace in ready], not_resynced))
+                resyncs = self._resyncs([owner for owner in plan.resyncs if owner.namespace in ready], not_resynced)
+                starts = self._starts([start for start in plan.starts if start.namespace in ready], due)
+                following += [tasks.create_task(resyncs), tasks.create_task(starts)]
                 if time.monotonic() > due:
                     break
         for owner in plan.resyncs:  # a quota that was not written would refuse their pods again
             if owner.namespace in waiting:
                 not_resynced(owner, False)
-        return not waiting
+        return waiting, all(task.result() for task in following)
 
     async def _resize(self, elastic: ElasticPlan, writes: Collection[ParallelismWrite]) -> bool:
         """Send new sizes of Jobs; return whether none failed."""
