@@ -110,7 +110,7 @@ class Pool:
         """Apply the plan's writes to the simulated API server."""
         for write in plan.quota_writes:
             self._take_quota(write)
-            self.engine.quota_written(write, self.now)
+            self.engine.quota_written(write, self.now, done=True)
         for status in plan.statuses:
             obj = self.queues[status.entry.key]
             self.queues[status.entry.key] = {**obj, "status": dict(status.status)}

@@ -53,6 +53,14 @@ def test_intervals_follow_where_the_runs_get_worse() -> None:
     assert 0.40 <= calibration.coverage(0.5) <= 0.60
 
 
+def test_waits_far_longer_than_runs_that_all_agree_leave_other_forecasts_without_an_end() -> None:
+    """Each such score is hundreds of the forecast's own widths."""
+    calibration, agreeing, spread = Calibration(), np.full(40, 60.0), np.array([*[0.0] * 20, *[86_400.0] * 20])
+    for _ in range(40):
+        calibration.came_out(agreeing, calibration.forecast(agreeing), 86_400.0)
+    assert calibration.forecast(spread).intervals[0.9][1] == math.inf
+
+
 def test_before_any_outcome_the_intervals_are_twice_as_wide_as_the_runs() -> None:
     waits = np.sort(100 * np.exp(0.5 * np.random.default_rng(1).standard_normal(400)))
     told, plain = Calibration().forecast(waits), raw(waits)

@@ -94,6 +94,19 @@ def test_a_waiting_job_is_forecast_to_start_when_the_running_one_ends() -> None:
     assert answer.learned == 10
 
 
+def test_a_pod_of_another_tenant_that_names_a_job_as_its_controller_changes_no_forecast_of_it() -> None:
+    """It may name any UID. It runs, so that the Job seemed to wait no more."""
+    found = []
+    for named in ("next", "its own"):
+        site = full()
+        site.world.queue(TQ, "other")
+        site.job("batch", "next", 8)
+        site.run("other", named, 1)
+        found.append(start(site.ask(), "next"))
+    assert found[0] == found[1]
+    assert found[0].median is not None
+
+
 def test_pods_behind_gates_start_one_after_the_other_as_room_comes_free() -> None:
     site = AskedForecaster()
     site.world.queue(TQ, "batch", spec={"enforcement": "Gate"})

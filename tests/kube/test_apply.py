@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from fairburst.kube.apply import MOST_CUT_SHORT, Applier
-from fairburst.kube.jobs.elasticity import ElasticPlan
+from fairburst.kube.apply import MOST_CUT_SHORT, STARTS_AT_ONCE, Applier
+from fairburst.kube.enforce.quota_plan import WriteOrder
+from fairburst.kube.enforce.suspend import JobStart
+from fairburst.kube.jobs.elasticity import RESIZED, ElasticPlan, JobEvent
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
 from fairburst.kube.names import MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
 from fairburst.kube.queues.job_annotations import Mark, mark_annotations, read_mark
@@ -17,6 +20,7 @@ from fairburst.kube.rounds.view import RoundPlan
 from tests.support.fake_api import FakeApi, status
 from tests.support.measured import Measured
 from tests.support.objects import World, job, latency_spec, pod, quota
+from tests.support.tasks import running, until
 
 QUOTAS, JOBS, NAMESPACES = "/api/v1/resourcequotas", "/apis/batch/v1/jobs", "/api/v1/namespaces"
 
@@ -40,7 +44,7 @@ class AppliedWorld(Measured):
     async def apply(self, plan: RoundPlan) -> bool:
         return await self.applier.apply(
             plan,
-            lambda write, _: self.quotas_written.append(write.namespace),
+            lambda write, _, __: self.quotas_written.append(write.namespace),
             lambda owner, sent: self.not_resynced.append((owner.name, sent)),
         )
 
@@ -134,6 +138,33 @@ async def test_slots_are_freed_before_quotas_and_taken_after_them(site: AppliedW
     assert order == ["work", "resourcequotas", "resourcequotas", "other"]
 
 
+def sizes(site: AppliedWorld) -> RoundPlan:
+    """A round that takes slots from a Job and gives them to another one, and the Events on both."""
+    plan = site.world.plan()
+    plan.labels, plan.resyncs = {}, []
+    site.api.put(JOBS, {"kind": "Job", "metadata": {"name": "other", "namespace": "batch"}})
+    writes = [ParallelismWrite("batch", "work", "1", 4, 2, None), ParallelismWrite("batch", "other", "1", 2, 4, None)]
+    events = [JobEvent("batch", write.name, write.name, RESIZED, "", warning=False) for write in writes]
+    plan.elastic = ElasticPlan(writes, [*events, JobEvent("batch", "work", "work", "CurveRefused", "", warning=True)])
+    return plan
+
+
+async def test_only_a_new_size_that_was_written_is_told(site: AppliedWorld) -> None:
+    """A webhook that refuses it does so in every round."""
+    plan = sizes(site)
+    site.api.refuse("PATCH", "/jobs/work", 403)
+    assert not await site.apply(plan)
+    assert [(event.name, event.reason) for event in plan.elastic.events] == [("other", RESIZED), ("work", "CurveRefused")]
+
+
+async def test_a_new_size_that_is_left_to_the_next_round_is_not_told_yet(site: AppliedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairburst.kube.apply.SLOW_SECONDS", 0.0)
+    plan = sizes(site)
+    plan.seconds_to_burst = -math.inf
+    assert not await site.apply(plan)
+    assert [(event.name, event.reason) for event in plan.elastic.events] == [("work", RESIZED), ("work", "CurveRefused")]
+
+
 async def test_a_job_that_has_changed_since_is_overtaken_and_no_error(site: AppliedWorld) -> None:
     plan = site.world.plan()
     plan.labels, plan.quota_writes, plan.resyncs = {}, [], []
@@ -141,6 +172,65 @@ async def test_a_job_that_has_changed_since_is_overtaken_and_no_error(site: Appl
     site.api.fail(1, 409, status(409, "Conflict"))
     assert not await site.apply(plan)
     assert site.writes("parallelism", "overtaken") == 1.0
+
+
+def held(site: AppliedWorld, names: Sequence[str]) -> RoundPlan:
+    """A round that starts these held Jobs."""
+    plan = site.world.plan()
+    plan.labels, plan.quota_writes, plan.resyncs = {}, [], []
+    for name in names:
+        site.api.put(JOBS, {"kind": "Job", "metadata": {"name": name, "namespace": "batch"}, "spec": {"suspend": True}})
+    plan.starts = [JobStart("Job", "batch", name, "") for name in names]
+    return plan
+
+
+def still_held(site: AppliedWorld) -> list[str]:
+    return [name for (_, name), job in site.api.objects[JOBS].items() if job.get("spec", {}).get("suspend")]
+
+
+NAMES = [f"held-{number}" for number in range(3 * STARTS_AT_ONCE)]
+
+
+async def test_a_job_that_cannot_be_started_holds_up_no_other(site: AppliedWorld) -> None:
+    """Its owner changes it all the time, or a webhook refuses the start. The queues' Jobs are started together."""
+    plan = held(site, NAMES)
+    site.api.refuse("PATCH", "/jobs/held-0", 409)
+    assert not await site.apply(plan)
+    assert still_held(site) == ["held-0"]
+
+
+async def test_a_start_that_is_not_answered_holds_up_no_other(site: AppliedWorld) -> None:
+    """A webhook hangs."""
+    plan = held(site, NAMES)
+    site.api.hold("/jobs/held-0")
+    async with running(site.apply(plan)):
+        await until(lambda: still_held(site) == ["held-0"], "all others", seconds=5.0)
+        site.api.release()
+
+
+async def test_jobs_start_also_where_their_quota_was_not_written(site: AppliedWorld) -> None:
+    """Someone else denies writes of the quota. Its former size may suffice."""
+    plan = site.world.plan()
+    site.api.put(JOBS, {"kind": "Job", "metadata": {"name": "first", "namespace": "batch"}, "spec": {"suspend": True}})
+    plan.starts = [JobStart("Job", "batch", "first", "")]
+    site.api.refuse("POST", "/batch/resourcequotas", 403)
+    assert not await site.apply(plan)
+    assert still_held(site) == []
+
+
+async def test_a_start_that_fails_after_its_quota_was_written_is_a_failed_write(site: AppliedWorld) -> None:
+    plan = site.world.plan()
+    plan.starts = [JobStart("Job", "batch", "gone", "")]
+    assert not await site.apply(plan)
+    assert site.writes("start", "overtaken") == 1.0
+
+
+async def test_starts_end_where_a_burst_would_wait_for_them(site: AppliedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairburst.kube.apply.SLOW_SECONDS", 0.0)
+    plan = held(site, NAMES)
+    plan.seconds_to_burst = -math.inf
+    assert not await site.apply(plan)
+    assert len(still_held(site)) == len(NAMES) - STARTS_AT_ONCE
 
 
 def marked() -> dict[str, str]:
@@ -218,6 +308,28 @@ async def test_a_controller_is_resynced_after_the_quota_that_refused_it(site: Ap
     assert [path.rsplit("/", 1)[1] for _, path in site.paths()][-1] == "work"
 
 
+async def test_no_quota_waits_for_a_resync_that_is_not_answered(site: AppliedWorld) -> None:
+    first, plan = {write.namespace: write for write in site.world.plan().quota_writes}, blocked(site)
+    plan.quota_writes = [replace(first["batch"], order=WriteOrder.SHRINK), replace(first["burst"], order=WriteOrder.RAISE)]
+    site.api.hold("/jobs/work")
+    async with running(site.apply(plan)):
+        await until(lambda: "burst" in site.quotas_written, "the other quota", seconds=5.0)
+        assert site.api.held
+        site.api.release()
+
+
+async def test_a_job_that_is_given_more_slots_is_resynced_later(site: AppliedWorld) -> None:
+    """The API server would refuse its new size, which is valid for the version before the resync only."""
+    plan = blocked(site)
+    plan.quota_writes = []
+    plan.elastic = ElasticPlan([ParallelismWrite("batch", "work", "102", 2, 4, None)])
+    site.api.requests.clear()
+    assert await site.apply(plan)
+    assert len(site.paths()) == 1
+    assert site.api.objects[JOBS]["batch", "work"]["spec"]["parallelism"] == 4
+    assert site.not_resynced == [("work", False)]
+
+
 @pytest.mark.parametrize(
     "failing",
     [
@@ -251,6 +363,15 @@ class TestSlowAnswers:
         plan.seconds_to_burst = -math.inf
         assert not await site.apply(plan)
         assert self.steps(site) == ["burst"]
+
+    async def test_a_bursts_own_jobs_start_as_soon_as_its_quota_is_written(self, site: AppliedWorld) -> None:
+        plan = site.world.plan()
+        site.api.put(JOBS, {"kind": "Job", "metadata": {"name": "first", "namespace": "burst"}, "spec": {"suspend": True}})
+        plan.starts = [JobStart("Job", "burst", "first", "")]
+        plan.seconds_to_burst = -math.inf
+        assert not await site.apply(plan)
+        assert self.steps(site) == ["burst"]
+        assert still_held(site) == []
 
     async def test_without_a_burst_everything_is_written(self, site: AppliedWorld) -> None:
         plan = site.world.plan()

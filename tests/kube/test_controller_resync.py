@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from fairburst.kube.enforce.controller_resync import GRACE_SECONDS, MOST_AWAITED, SERVED_A_SECOND, ResyncPlanner, Room
+from fairburst.kube.enforce.controller_resync import AWAITED_SECONDS, GRACE_SECONDS, MOST_AWAITED, SERVED_A_SECOND, ResyncPlanner, Room
 from fairburst.kube.usage.demand import Owner
 
 
@@ -114,6 +114,15 @@ def test_a_controller_that_cannot_use_the_room_hands_its_turn_on() -> None:
     assert [[owner.uid for owner in resynced] for resynced in turns] == [["a"], ["b"], ["c"]]
 
 
+def test_controllers_that_hand_the_turn_to_each_other_in_vain_are_woken_as_rarely_as_one() -> None:
+    """There is room for a pod of one of them, and something else refuses it: a webhook, or a quota of another owner."""
+    planner, owners, woken = ResyncPlanner(), [lacking(uid=uid) for uid in "ab"], dict[str, list[float]](a=[], b=[])
+    for step in range(3_000):
+        for owner in plan(planner, quota(*owners, free=1.0), step / 10)[0]:
+            woken[owner.uid].append(step / 10)
+    assert woken == {"a": [3.0, 13.0, 33.0, 73.0, 153.0], "b": [3.1, 13.1, 33.1, 73.1, 153.1]}
+
+
 def test_no_more_controllers_are_woken_at_a_time_than_can_be_served() -> None:
     planner = ResyncPlanner()
     owners = [lacking(uid=f"{number:03}") for number in range(50)]
@@ -127,6 +136,19 @@ def test_no_more_controllers_are_woken_at_a_time_than_can_be_served() -> None:
     assert resynced(11.0) == [], "as long as the first ones may still answer"
     owners[0] = lacking(existing=3, uid="000")
     assert resynced(11.5) == ["020"], "one has answered: the next one's turn"
+
+
+def test_a_namespace_whose_controllers_are_woken_in_vain_keeps_no_other_waiting() -> None:
+    """A broken webhook refuses all pods of forty controllers, while the figures of their quota change every second."""
+    planner, stuck = ResyncPlanner(), [lacking(uid=f"{number:03}") for number in range(2 * MOST_AWAITED)]
+    woken = dict[str, int]()
+    for now in range(200):
+        rooms = {"stuck": quota(*stuck, free=float(MOST_AWAITED), cause=now)}
+        if now >= 100:
+            rooms["other"] = quota(lacking(uid="other"), free=1.0 if now >= 110 else 0.0, cause=now >= 110)
+        for owner in planner.plan(rooms, float(now))[0]:
+            woken.setdefault(owner.uid, now)
+    assert 110 <= woken.get("other", math.inf) <= 110 + AWAITED_SECONDS
 
 
 def test_a_wake_for_the_same_cause_is_repeated_rarely() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fairburst.kube.views.forecast_view import DeadlineForecast, Forecasts, QueueForecast, StartForecast
+from fairburst.policy.model import Window, WindowState
 from tests.support.objects import WALL, World, job, latency_spec, requesting
 
 TQ, LQ = "ThroughputQueue", "LatencyQueue"
@@ -30,6 +31,7 @@ def start(low: float, high: float, made_at: float = WALL) -> StartForecast:
         pytest.param(40, 90, 100, "It is expected to start now.", id="overdue"),
         pytest.param(120, math.inf, 0, "It starts in 2 min or later, with 90 % confidence.", id="no upper end"),
         pytest.param(0, math.inf, 0, "Its start cannot be foreseen.", id="no end at all"),
+        pytest.param(math.inf, math.inf, 0, "Its start cannot be foreseen.", id="after the end of the runs"),
     ],
 )
 def test_an_event_says_the_interval_from_the_time_at_which_it_is_created(low: float, high: float, later: float, said: str) -> None:
@@ -49,6 +51,12 @@ def test_an_event_says_the_interval_from_the_time_at_which_it_is_created(low: fl
 )
 def test_a_forecast_is_told_again_only_where_it_says_something_else(new: StartForecast, now: float, same: bool) -> None:
     assert new.same_as(start(100, 200), WALL + now) is same
+
+
+def test_work_that_may_start_at_any_moment_is_not_told_so_with_each_answer() -> None:
+    """Each answer forecasts that it starts from its own time on."""
+    assert start(0, 170, WALL + 30).same_as(start(0, 200), WALL + 30)
+    assert not start(60, 170, WALL + 30).same_as(start(0, 200), WALL + 30), "it cannot start before a minute from now"
 
 
 def test_a_probability_is_told_again_from_a_tenth_on_and_where_it_becomes_certain() -> None:
@@ -125,6 +133,36 @@ def test_the_deadlines_probability_stands_in_attainable_beside_what_that_says_al
     assert (status, reason) == before[:2]
     assert message.startswith(before[2].rstrip("."))
     assert message.endswith("Forward runs say: the deadline of a burst that came now holds with a probability of 85 %.")
+
+
+def test_a_deadlines_probability_is_withdrawn_with_its_burst() -> None:
+    """The next answer may come minutes later."""
+    world = waiting_world()
+    rounds(world, 3)
+    world.controller("Job", None, job("serving", "burst", 16, requesting("1", "1Gi")))
+    rounds(world, 3)
+    told = QueueForecast(deadline=DeadlineForecast(0.85, is_open=True, opens=None))
+    world.engine.forecast({}, {"serving/queue": told}, world.wall, world.now)
+    rounds(world, 10)
+    assert "the burst under way" in world.condition(LQ, "serving", "Attainable")[2]
+    world.controller("Job", world.view.controllers.job("serving", "burst"), None)
+    rounds(world, 20)
+    assert "the burst under way" not in world.condition(LQ, "serving", "Attainable")[2]
+
+
+@pytest.mark.parametrize(
+    ("state", "arms", "told", "same"),
+    [
+        pytest.param(WindowState.ARMED, 0.0, DeadlineForecast(0.85, is_open=False, opens=None), True, id="it may come now"),
+        pytest.param(WindowState.CLOSED, 60.0, DeadlineForecast(0.85, is_open=False, opens=None), False, id="it has come, and has ended"),
+        pytest.param(WindowState.ARMED, 60.0, DeadlineForecast(0.85, is_open=False, opens=WALL + 90), True, id="that of its time"),
+        pytest.param(WindowState.CLOSED, 360.0, DeadlineForecast(0.85, is_open=False, opens=WALL + 90), False, id="the one before"),
+        pytest.param(WindowState.OPEN, 0.0, DeadlineForecast(0.85, is_open=False, opens=None), False, id="it is under way"),
+        pytest.param(WindowState.OVERDUE, 0.0, DeadlineForecast(0.85, is_open=True, opens=None), False, id="it was late"),
+    ],
+)
+def test_a_probability_is_that_of_one_window(state: WindowState, arms: float, told: DeadlineForecast, same: bool) -> None:
+    assert told.is_of(Window(state, 0, WALL + arms, math.inf, None, None, demanded=True)) is same
 
 
 def test_forecasts_that_say_the_same_cost_no_write_and_others_are_written_no_faster_than_figures() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +19,9 @@ from fairburst.kube.forecasts import forecaster as module
 from fairburst.kube.forecasts import question as reading
 from fairburst.kube.forecasts.ended_pods import KEPT, EndedPods, run_of, started_of
 from fairburst.kube.forecasts.forecaster import Forecaster, ForecasterError
+from fairburst.kube.forecasts.messages import LEVELS
 from fairburst.kube.supervision import supervised
+from fairburst.kube.views.forecast_view import QueueForecast, StartForecast
 from fairburst.telemetry.metrics import Metrics
 from tests.support.fake_api import FakeApi
 from tests.support.measured import value
@@ -59,6 +63,12 @@ class ForecastWorld:
     def waits(self) -> None:
         self.world.controller("Job", None, job("batch", "train", 100, requesting("1", "1Gi")))
         self.forecaster.note(self.world.round())
+
+    def was_forecast(self) -> None:
+        """As after an earlier answer."""
+        self.waits()
+        forecast = StartForecast(WALL, WALL + 60, dict.fromkeys(LEVELS, (WALL + 40, WALL + 90)))
+        self.world.engine.forecast({"train": forecast}, {"batch/queue": QueueForecast("Job train", forecast)}, WALL, self.world.now)
 
     @property
     def starts(self) -> object:
@@ -102,6 +112,15 @@ async def test_it_asks_once_work_has_waited_and_tells_the_engine_the_answer() ->
         assert made.count("fairburst_forecast_processor_seconds_total") == 0.25
 
 
+async def test_a_start_that_may_lie_years_ahead_is_not_foreseen() -> None:
+    """The end of an interval grows without bound where many forecasts have come out late."""
+    async with site(script(QUICK.replace("90.0", "2e8"))) as made, running(made.forecaster.run()):
+        made.waits()
+        await until(lambda: made.starts, "a forecast")
+        made.world.settle(10.0)
+        assert made.world.condition(TQ, "batch", "StartForecast")[1] == "NotForeseen"
+
+
 async def test_a_queue_that_has_gone_since_the_last_plan_is_no_error() -> None:
     async with site(script(QUICK)) as made:
         made.waits()
@@ -119,6 +138,27 @@ async def test_forecasts_are_forgotten_when_nothing_waits_any_more() -> None:
         made.world.controller("Job", train, None)
         made.forecaster.note(made.world.round())
         await until(lambda: not made.starts, "nothing is forecast", seconds=3.0)
+
+
+async def test_forecasts_are_forgotten_also_while_the_next_answer_is_awaited() -> None:
+    """That may take minutes: a forecast sleeps between its steps."""
+    async with site(script("import time; time.sleep(600)")) as made, running(made.forecaster.run()):
+        made.was_forecast()
+        await until(children, "the process")
+        await asyncio.sleep(0.2)
+        assert made.starts
+        made.world.controller("Job", made.world.view.controllers.job("batch", "train"), None)
+        made.forecaster.note(made.world.round())
+        await until(lambda: not made.world.engine.forecasts.queues, "nothing is forecast", seconds=3.0)
+
+
+async def test_an_answer_that_forecasts_nothing_leaves_no_former_forecast() -> None:
+    """The cluster has grown, and the forecaster's time no longer suffices for one run."""
+    async with site(script(QUICK.replace('"runs": 40', '"runs": 0'))) as made:
+        made.was_forecast()
+        async with running(made.forecaster.run()):
+            await until(lambda: made.count("fairburst_forecasts_total", result="too slow"), "an answer")
+            assert not made.world.engine.forecasts.queues
 
 
 async def test_an_answer_that_comes_after_the_last_work_has_started_is_dropped() -> None:
@@ -147,6 +187,23 @@ async def test_a_queue_whose_work_has_started_shows_no_start_of_it() -> None:
         assert "StartForecast" in shown(made.world, "other")
 
 
+async def test_work_that_runs_waits_no_more_although_three_tenths_are_less_than_three_times_a_tenth() -> None:
+    async with site(script(QUICK), "forecast: {intervalSeconds: 5, corePercent: 100}") as made, running(made.forecaster.run()):
+        world = made.world
+        world.queue(TQ, "other")
+        world.controller("Job", None, job("other", "stays", 100, requesting("1", "1Gi")))
+        world.controller("Job", None, job("batch", "train", 3, requesting("100m", "1Gi")))
+        made.forecaster.note(world.round())
+        await until(lambda: made.starts, "a forecast")
+        for number in range(3):
+            world.put(pod("batch", f"p{number}", requesting("100m", "1Gi"), owner=("Job", "train"), node="node-0", phase="Running"))
+        world.settle(10.0)
+        assert "StartForecast" not in shown(world, "batch")
+        world.controller("Job", world.view.controllers.job("other", "stays"), None)
+        made.forecaster.note(world.round())
+        await until(lambda: not made.starts, "nothing is forecast", seconds=3.0)
+
+
 def shown(world: World, namespace: str) -> set[str]:
     """Return the types of the conditions in the status of the namespace's queue."""
     return {one["type"] for one in world.queues[TQ, namespace, "queue"]["status"]["conditions"]}
@@ -154,19 +211,31 @@ def shown(world: World, namespace: str) -> set[str]:
 
 async def test_the_pause_after_an_answer_is_as_long_as_its_processor_time_demands() -> None:
     """A quarter of a second of processor time at one percent of a core: 25 s, where the interval is 5 s."""
-    pauses = []
+    assert max(await pauses()) == pytest.approx(25.0, rel=0.2)
 
-    async def noted(_: Forecaster, seconds: float) -> None:
-        pauses.append(seconds)
-        await asyncio.sleep(0.05)
+
+async def test_a_wall_clock_that_is_set_back_makes_no_pause_longer() -> None:
+    walls = itertools.count(time.time(), -3600.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.time, "time", lambda: next(walls))
+        assert max(await pauses()) == pytest.approx(25.0, rel=0.2)
+
+
+async def pauses() -> list[float]:
+    """Return how long a forecaster sleeps until its second answer."""
+    found, sleep = list[float](), asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        found.append(seconds)
+        await sleep(min(seconds, 0.05))
 
     async with site(script(QUICK), "forecast: {intervalSeconds: 5, corePercent: 1}") as made:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Forecaster, "_pause", noted)
+            patch.setattr(module.asyncio, "sleep", noted)
             async with running(made.forecaster.run()):
                 made.waits()
                 await until(lambda: made.count("fairburst_forecasts_total", result="made") >= 2, "two answers")
-    assert max(pauses) == pytest.approx(25.0, rel=0.2)
+    return found
 
 
 @pytest.mark.parametrize(

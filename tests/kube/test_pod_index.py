@@ -53,7 +53,7 @@ def test_system_and_daemon_pods_take_capacity_but_are_not_the_queues() -> None:
     index.update(None, pod("critical", node="n", spec={"priorityClassName": "system-node-critical"}))
     index.update(None, pod("work", node="n", owner=("Job", "j")))
     usage = index.namespace("a")
-    assert (usage.bound["cpu"], usage.unmanaged_bound["cpu"], usage.pods) == (1.0, 2.0, 1)
+    assert (usage.bound["cpu"], usage.unmanaged_stored["cpu"], usage.pods) == (1.0, 2.0, 1)
     assert index.on_node("n").unmanaged["cpu"] == 2.0
     large = (8.0, 64.0 * 2**30, 0.0)
     assert index.bound_outside({"a"}, {"n": large})["cpu"] == 2.0

@@ -10,7 +10,9 @@ import pytest
 from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget
 from fairburst.kube.enforce.recount import FIRST_SECONDS, LAST_SECONDS, Recounts
-from tests.support.objects import GI, quota
+from fairburst.kube.names import LARGE_QUOTA
+from tests.support.objects import GI, World, job, pod, quota
+from tests.support.sized_work import ON, sized_job, sized_pod
 
 HARD = {"requests.cpu": "7", "requests.memory": "7Gi", "pods": "100"}
 
@@ -43,6 +45,13 @@ def test_a_full_quota_that_counts_three_pods_too_many_is_counted_again_ever_more
     assert gaps[-1] == LAST_SECONDS
 
 
+def test_a_quota_whose_places_for_pods_are_full_is_counted_again_too() -> None:
+    """Small pods fill the nodes' places first: cpu and memory are left."""
+    hard = {"requests.cpu": "100", "requests.memory": "100Gi", "pods": "7"}
+    full = quota("batch", hard, {"requests.cpu": "7", "requests.memory": "7Gi", "pods": "7"})
+    assert recounts(target(4.0), full, 15) == [FIRST_SECONDS]
+
+
 @pytest.mark.parametrize(
     ("counted", "used"), [pytest.param(7.0, 7, id="each pod exists"), pytest.param(3.0, 6, id="the next pod is admitted")]
 )
@@ -56,6 +65,36 @@ def test_pods_that_count_for_no_queue_are_none_too_many() -> None:
     assert not any(observer.observe(wanted, counting(7), unmanaged, float(now)) for now in range(300))
 
 
+def test_pods_of_a_daemon_set_that_wait_for_their_node_are_none_too_many_either() -> None:
+    world = World("smallJobs: {enabled: false}")
+    world.queue("ThroughputQueue", "batch")
+    world.controller("Job", None, job("batch", "work", 100))
+    world.settle(20.0)
+    for number in range(62):
+        world.put(pod("batch", f"p{number}", owner=("Job", "work"), node="node-0", phase="Running"))
+    for number in range(3):
+        world.put(pod("batch", f"agent-{number}", owner=("DaemonSet", "agent")))
+    world.settle(20.0)
+    world.quotas["batch", "fairburst"].status.used = {"requests.cpu": "65", "requests.memory": "65Gi"}
+    assert world.hard("batch")["requests.cpu"] == "65"
+    assert not [write for plan in world.settle(30.0) for write in plan.quota_writes]
+
+
+def test_a_daemon_sets_pods_excuse_no_charge_of_the_quota_of_large_jobs_which_does_not_count_them() -> None:
+    world, key = World(ON), ("batch", LARGE_QUOTA)
+    world.queue("ThroughputQueue", "batch")
+    world.controller("Job", None, sized_job("batch", "huge", 100, "large"))
+    world.controller("Job", None, sized_job("batch", "tiny", 2, "small"))
+    for number in range(58):
+        world.put(sized_pod("batch", number, "huge", "large", running=False))
+    for number in range(4):
+        world.put(pod("batch", f"agent-{number}", owner=("DaemonSet", "agent"), node="node-0", phase="Running"))
+    world.settle(60.0)
+    assert world.hard(*key)["requests.cpu"] == "61"
+    world.quotas[key].status.used = {"requests.cpu": "61", "requests.memory": "61Gi"}
+    assert [write.key for plan in world.settle(15.0) for write in plan.quota_writes] == [key]
+
+
 def test_a_recount_that_was_not_written_is_proposed_until_it_is() -> None:
     observer, wanted, found = Recounts(), target(4.0), counting(7)
     observer.observe(wanted, found, {}, 0.0)
@@ -63,6 +102,28 @@ def test_a_recount_that_was_not_written_is_proposed_until_it_is() -> None:
     observer.written(wanted.key, 20.0)
     assert not observer.observe(wanted, found, {}, 21.0)
     assert observer.next_look(wanted.key) == 20.0 + 2 * FIRST_SECONDS
+
+
+def test_a_recount_whose_write_failed_is_written_as_soon_as_the_server_takes_it() -> None:
+    """The charges are lost where the API server is in trouble, and so are the writes."""
+    world = World("smallJobs: {enabled: false}")
+    world.queue("ThroughputQueue", "batch")
+    world.controller("Job", None, job("batch", "work", 100))
+    world.settle(20.0)
+    for number in range(60):
+        world.put(pod("batch", f"p{number}", owner=("Job", "work"), node="node-0", phase="Running"))
+    world.settle(20.0)
+    world.quotas["batch", "fairburst"].status.used = dict(world.hard("batch"))
+    begun, tried = world.now, list[float]()
+    while world.now < begun + 16.0:
+        plan = world.plan()
+        tried += [world.now - begun for _ in plan.quota_writes]
+        for write in plan.quota_writes:
+            world.engine.quota_written(write, world.now, done=False)
+        plan.quota_writes = []
+        world.take(plan)
+        world.after_due(plan)
+    assert tried[:4] == [pytest.approx(FIRST_SECONDS + second, abs=0.5) for second in range(4)]
 
 
 def test_a_quota_whose_use_still_changes_is_left_alone() -> None:

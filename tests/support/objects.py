@@ -248,7 +248,7 @@ class World:
             del self.quotas[key]
         for write in plan.quota_writes:
             self._take_quota(write)
-            self.engine.quota_written(write, self.now)
+            self.engine.quota_written(write, self.now, done=True)
         for status in plan.statuses:
             obj = self.queues[status.entry.key]
             self.queues[status.entry.key] = merge_patch(obj, {"status": dict(status.patch)})

@@ -24,6 +24,7 @@ _SUREST = 0.995
 _PRIOR_WIDTH = 2.0  # spread of these scores relative to the runs, which lack changes that no draw foresees
 _SPREAD = 1.645  # standard deviations between the median and the 95 % quantile of a normal distribution
 _NARROWEST = 0.02  # width of a forecast whose runs all agree, as a logarithm: one in fifty
+_ENDLESS = 100.0  # logarithm of a wait without an end: its exponential is longer than any time
 _SECOND = 1.0  # waits are compared as log(wait + 1 s)
 
 
@@ -117,4 +118,4 @@ def _log(wait: float) -> float:
 
 
 def _wait(logarithm: float) -> float:
-    return max(0.0, math.exp(logarithm) - _SECOND)
+    return max(0.0, math.exp(logarithm) - _SECOND) if logarithm < _ENDLESS else math.inf

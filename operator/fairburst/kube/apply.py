@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from fairburst.kube.enforce.controller_resync import RESYNC_ANNOTATION
 from fairburst.kube.enforce.namespace_labels import UNMANAGED, Labels
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, quota_body
 from fairburst.kube.enforce.suspend import JobStart
+from fairburst.kube.jobs.elasticity import ElasticPlan
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
 from fairburst.kube.names import POOL_LABEL, QUOTA_NAME
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
@@ -36,6 +37,7 @@ SLOW_SECONDS = 2.0  # a round that takes longer leaves its last writes to the ne
 MOST_CUT_SHORT = 3  # rounds in a row, so that every write has its turn where the API server stays slow
 
 Item = TypeVar("Item")
+QuotaWritten = Callable[[QuotaWrite, float, bool], None]  # the time, and whether it succeeded
 NotResynced = Callable[[Owner, bool], None]  # whether the write was sent, and failed
 Seen = Callable[[dict[str, Any]], None]
 
@@ -65,7 +67,7 @@ class Applier:
         self._limit = asyncio.Semaphore(CONCURRENT_WRITES)
         self._cut_short = 0
 
-    async def apply(self, plan: RoundPlan, quota_written: Callable[[QuotaWrite, float], None], not_resynced: NotResynced) -> bool:
+    async def apply(self, plan: RoundPlan, quota_written: QuotaWritten, not_resynced: NotResynced) -> bool:
         """Send everything but statuses and events; return whether all succeeded.
 
         `quota_written` receives each quota write that was tried, `not_resynced` each controller that was not resynced. Where answers take
@@ -75,50 +77,72 @@ class Applier:
         due = math.inf if patient else time.monotonic() + max(plan.seconds_to_burst, SLOW_SECONDS)
         done = await self._each("label", plan.labels.items(), self._label)
         done &= await self._each("release", plan.releases, self._release)
-        resized = plan.elastic.writes
-        done &= await self._each("parallelism", [write for write in resized if write.shrinks], self._parallelism)
+        done &= await self._resize(plan.elastic, [write for write in plan.elastic.writes if write.shrinks])
+        growing = {(write.namespace, write.name): write for write in plan.elastic.writes if not write.shrinks}
+        for owner in [owner for owner in plan.resyncs if owner.kind == "Job" and (owner.namespace, owner.name) in growing]:
+            plan.resyncs.remove(owner)  # its new size is valid for its present version only
+            not_resynced(owner, False)
         after = {write.namespace for write in plan.quota_writes}
-        parts = await asyncio.gather(
+        (unwritten, followed), *parts = await asyncio.gather(
             self._quota_steps(plan, due, quota_written, not_resynced),
             self._resyncs([owner for owner in plan.resyncs if owner.namespace not in after], not_resynced),
             self._starts([start for start in plan.starts if start.namespace not in after], due),
         )
         self._cut_short = self._cut_short + 1 if time.monotonic() > due else 0
         if self._cut_short:
+            plan.elastic.not_written(growing)
             return False
         done &= await self._each("quota", plan.quota_deletions, self._delete_quota)
-        done &= await self._each("parallelism", [write for write in resized if not write.shrinks], self._parallelism)
-        return await self._starts([start for start in plan.starts if start.namespace in after], due) and done and all(parts)
+        done &= await self._resize(plan.elastic, growing.values())
+        done &= await self._starts([start for start in plan.starts if start.namespace in unwritten], due)
+        return done and followed and not unwritten and all(parts)
 
-    async def _quota_steps(
-        self, plan: RoundPlan, due: float, written: Callable[[QuotaWrite, float], None], not_resynced: NotResynced
-    ) -> bool:
-        """Send the quota writes, step after step until `due`, and resync the controllers of each namespace after its last write."""
+    async def _quota_steps(self, plan: RoundPlan, due: float, written: QuotaWritten, not_resynced: NotResynced) -> tuple[set[str], bool]:
+        """Send the quota writes, step after step until `due`. Resync and start the work of each namespace after its last write.
+
+        Return the namespaces with a quota that was not written, and whether no resync or start failed.
+        """
         steps = [list(step) for _, step in groupby(plan.quota_writes, key=lambda write: write.order)]
         waiting, failed = {write.namespace for write in plan.quota_writes}, set[str]()
-        for number, writes in enumerate(steps, start=1):
-            done = await asyncio.gather(*(self._one("quota", write, self._quota) for write in writes))
-            for write, ok in zip(writes, done, strict=True):
-                written(write, time.monotonic())
-                failed |= set() if ok else {write.namespace}
-            ready = waiting - {write.namespace for step in steps[number:] for write in step} - failed
-            waiting -= ready
-            await self._resyncs([owner for owner in plan.resyncs if owner.namespace in ready], not_resynced)
-            if time.monotonic() > due:
-                break
+        following = list[asyncio.Task[bool]]()
+        async with asyncio.TaskGroup() as tasks:  # no quota waits for them
+            for number, writes in enumerate(steps, start=1):
+                done = await asyncio.gather(*(self._one("quota", write, self._quota) for write in writes))
+                for write, ok in zip(writes, done, strict=True):
+                    written(write, time.monotonic(), ok)
+                    failed |= set() if ok else {write.namespace}
+                ready = waiting - {write.namespace for step in steps[number:] for write in step} - failed
+                waiting -= ready
+                resyncs = self._resyncs([owner for owner in plan.resyncs if owner.namespace in ready], not_resynced)
+                starts = self._starts([start for start in plan.starts if start.namespace in ready], due)
+                following += [tasks.create_task(resyncs), tasks.create_task(starts)]
+                if time.monotonic() > due:
+                    break
         for owner in plan.resyncs:  # a quota that was not written would refuse their pods again
             if owner.namespace in waiting:
                 not_resynced(owner, False)
-        return not waiting
+        return waiting, all(task.result() for task in following)
+
+    async def _resize(self, elastic: ElasticPlan, writes: Collection[ParallelismWrite]) -> bool:
+        """Send new sizes of Jobs; return whether none failed."""
+        done = await asyncio.gather(*(self._one("parallelism", write, self._parallelism) for write in writes))
+        elastic.not_written({(write.namespace, write.name) for write, ok in zip(writes, done, strict=True) if not ok})
+        return all(done)
 
     async def _starts(self, starts: Sequence[JobStart], due: float) -> bool:
-        """Start held work until `due`, a part at a time so that no quota waits behind all of it; return whether all has started."""
-        for first in range(0, len(starts), STARTS_AT_ONCE):
-            if not await self._each("start", starts[first : first + STARTS_AT_ONCE], self._start):
-                return False
-            if time.monotonic() > due:
-                return first + STARTS_AT_ONCE >= len(starts)
-        return True
+        """Start held work until `due`, a few at once so that no quota waits behind all of it; return whether all has started."""
+        waiting = iter(starts)
+
+        async def one_by_one() -> bool:
+            done = True
+            for start in waiting:
+                done &= await self._one("start", start, self._start)
+                if time.monotonic() > due:
+                    break
+            return done
+
+        done = await asyncio.gather(*(one_by_one() for _ in starts[:STARTS_AT_ONCE]))
+        return all(done) and next(waiting, None) is None
 
     async def _resyncs(self, owners: Sequence[Owner], not_resynced: NotResynced) -> bool:
         """Resync controllers; return whether none failed."""

@@ -122,9 +122,9 @@ class Engine:
         """Note the end of a counted pod: a successor may take its place."""
         self._quotas.slack.ended((space, QUOTA_NAME), now)
 
-    def quota_written(self, write: QuotaWrite, now: float) -> None:
-        """Note a quota write that was sent, successful or not."""
-        self._quotas.written(write, now)
+    def quota_written(self, write: QuotaWrite, now: float, done: bool) -> None:
+        """Note a quota write that was tried. `done`: it succeeded."""
+        self._quotas.written(write, now, done)
 
     def status_sent(self, write: StatusWrite, now: float) -> None:
         """Note a status write in flight."""

@@ -7,7 +7,7 @@ and far below one millicore or one byte of anything that runs.
 
 from __future__ import annotations
 
-from fairburst.policy.arrays import FloatArray
+from fairburst.policy.arrays import BoolArray, FloatArray
 
 TOLERANCE = 1e-9
 
@@ -29,6 +29,12 @@ LONGEST_SECONDS = 1e12
 def at_most(left: float, right: float) -> bool:
     """Return whether left <= right within the tolerance."""
     return left <= right + TOLERANCE * max(abs(left), abs(right))
+
+
+def exceeds(left: FloatArray, right: FloatArray) -> BoolArray:
+    """Return where left > right by more than summation noise."""
+    larger: BoolArray = left > right * (1 + TOLERANCE) + TOLERANCE
+    return larger
 
 
 def slack_of(capacity: FloatArray) -> FloatArray:

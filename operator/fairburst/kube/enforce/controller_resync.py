@@ -116,13 +116,13 @@ class ResyncPlanner:
         return min((now + 1.0, *(since + AWAITED_SECONDS for since in self._awaited.values()))) if self._ready else math.inf
 
     def _take_turns(self, now: float) -> list[Owner]:
-        """Resync as many of the ready controllers as their workers can serve; the others stay ready."""
+        """Resync as many ready controllers as their workers can serve, those resynced longest ago first; the others stay ready."""
         self._awaited = {uid: since for uid, since in self._awaited.items() if now < since + AWAITED_SECONDS}
         free_places = max(0, MOST_AWAITED - len(self._awaited))
         if not free_places or not self._ready:
             return []
         waiting = [(namespace, one) for namespace, ready in self._ready.items() for one in ready]
-        waiting.sort(key=lambda pair: (pair[1].state.since, pair[1].owner.uid))
+        waiting.sort(key=lambda pair: (pair[1].state.resynced_at, pair[1].state.since, pair[1].owner.uid))
         first = [pair for pair in waiting if not pair[1].again]
         again = [pair for pair in waiting if pair[1].again][: max(0, MOST_AWAITED // 2 - len(self._awaited))]
         chosen = (first + again)[:free_places]
@@ -143,7 +143,9 @@ class ResyncPlanner:
             state = blocked[owner.uid]
             if not _take(free, owner):  # resync it at once when its quota grows, unless it was refused just now
                 self.refused += not state.refused
-                state.told, state.refused = None, True
+                state.refused = True
+                if not _take(dict(room.free), owner):  # others did not take the room: it is too small
+                    state.told = None
                 state.next_resync, state.repeat = max(state.since + GRACE_SECONDS, now), FIRST_REPEAT_SECONDS
                 continue
             early = state.next_resync + (0.0 if state.refused else self._queued_seconds)

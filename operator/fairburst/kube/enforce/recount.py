@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fairburst.kube.api.quota_objects import ResourceQuota
-from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaTarget, amounts, is_full
+from fairburst.kube.enforce.quota_plan import PODS_KEY, QuotaKey, QuotaTarget, amounts, is_full
+from fairburst.quantity import parse_quantity
 
 FIRST_SECONDS = 10.0  # longer than a pod's events and the quota controller usually need
 LAST_SECONDS = 600.0
@@ -38,7 +39,7 @@ class Recounts:
 
         `unmanaged`: requests of the namespace's pods that are not in `target.counted`, though its quota may count them.
         """
-        if quota is None or not is_full(quota, target.unit) or not _counts_too_much(target, quota, unmanaged):
+        if quota is None or not (is_full(quota, target.unit) or _has_no_place(quota)) or not _counts_too_much(target, quota, unmanaged):
             self._stuck.pop(target.key, None)
             return False
         state, used = self._stuck.get(target.key), amounts(quota.status.used)
@@ -65,6 +66,12 @@ class Recounts:
         """Drop a namespace that is no longer managed."""
         for key in [key for key in self._stuck if key[0] == namespace]:
             del self._stuck[key]
+
+
+def _has_no_place(quota: ResourceQuota) -> bool:
+    """Return whether the quota permits no further pod, of any size."""
+    most, used = (quota.status.hard or {}).get(PODS_KEY), (quota.status.used or {}).get(PODS_KEY)
+    return most is not None and used is not None and parse_quantity(used) >= parse_quantity(most)
 
 
 def _counts_too_much(target: QuotaTarget, quota: ResourceQuota, unmanaged: Mapping[str, float]) -> bool:

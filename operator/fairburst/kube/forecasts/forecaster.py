@@ -25,7 +25,7 @@ from fairburst.kube.forecasts.messages import LEVELS, Answer, Question, Start
 from fairburst.kube.forecasts.question import Subjects, by_uid, encoded, read, waits
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.rounds.work_events import WAITED_SECONDS
-from fairburst.kube.views.forecast_view import DeadlineForecast, QueueForecast, StartForecast
+from fairburst.kube.views.forecast_view import LONGEST_SECONDS, DeadlineForecast, QueueForecast, StartForecast
 from fairburst.telemetry.metrics import Metrics
 
 LOOK_SECONDS = 2.0
@@ -53,8 +53,13 @@ class Forecaster:
         self._memory = engine.memory
 
     def note(self, plan: RoundPlan) -> None:
-        """Store the plan of the last round and the memory after it: a later round may know other queues."""
+        """Store the plan of the last round and the memory after it: a later round may know other queues.
+
+        Forget the forecasts if nothing waits: they would promise starts to work that has gone.
+        """
         self._plan, self._memory = plan, self._engine.memory
+        if not waits(plan):
+            self._forget()
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Note the end of a pod."""
@@ -90,7 +95,7 @@ class Forecaster:
         part = chosen.core_percent / 100
         while True:
             await self._work_has_waited()
-            plan = self._plan
+            plan, began = self._plan, time.monotonic()
             assert plan is not None  # noqa: S101  work has waited in it
             found = await read(
                 plan, self._memory, self._view, self._engine.demands, self._engine.gates.gated.of, time.time()
@@ -99,30 +104,18 @@ class Forecaster:
             question = await asyncio.to_thread(encoded, found, self._config, runs)
             answer = await self._answer(process, question)
             self._take(answer, found.subjects)
-            await self._pause(max(chosen.interval_seconds, answer.processor_seconds / part) - (time.time() - found.wall))
-
-    async def _pause(self, seconds: float) -> None:
-        """Sleep so long, and forget the forecasts as soon as nothing waits: they would promise starts to work that has gone."""
-        end = time.monotonic() + seconds
-        while (rest := end - time.monotonic()) > 0:
-            await asyncio.sleep(min(rest, LOOK_SECONDS))
-            if not self._anything_waits:
-                self._forget()
+            await asyncio.sleep(max(chosen.interval_seconds, answer.processor_seconds / part) - (time.monotonic() - began))
 
     @property
     def _anything_waits(self) -> bool:
         return self._plan is not None and waits(self._plan)
 
     async def _work_has_waited(self) -> None:
-        """Return once something has waited for `WAITED_SECONDS` without a break; forget the forecasts while nothing waits."""
+        """Return once something has waited for `WAITED_SECONDS` without a break."""
         since = math.inf
         while True:
             now = time.monotonic()
-            if not self._anything_waits:
-                since = math.inf
-                self._forget()
-            else:
-                since = min(since, now)
+            since = min(since, now) if self._anything_waits else math.inf
             if now - since >= WAITED_SECONDS or (self._engine.forecasts.starts and since < math.inf):
                 return
             await asyncio.sleep(LOOK_SECONDS if since == math.inf else min(LOOK_SECONDS, since + WAITED_SECONDS - now + 0.01))
@@ -147,9 +140,7 @@ class Forecaster:
 
     def _take(self, answer: Answer, subjects: Subjects) -> None:
         self._metrics.show_forecasts(answer.outcomes, answer.processor_seconds, made=answer.runs > 0)
-        if not answer.runs:
-            return
-        if not self._anything_waits:  # it has started since the question
+        if not answer.runs or not self._anything_waits:  # what waited has started since the question
             self._forget()
             return
         queue_of = by_uid(subjects)
@@ -169,7 +160,7 @@ class Forecaster:
 
 def _start(told: Start, asked_at: float) -> StartForecast:
     def at(seconds: float | None) -> float:
-        return math.inf if seconds is None else asked_at + seconds
+        return math.inf if seconds is None or seconds > LONGEST_SECONDS else asked_at + seconds
 
     return StartForecast(
         asked_at, at(told.median), {level: (at(told.intervals[level][0]), at(told.intervals[level][1])) for level in LEVELS}

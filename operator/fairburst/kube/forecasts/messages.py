@@ -15,9 +15,10 @@ LEVELS = (50, 90)  # percent of outcomes that an interval is to cover
 class Work(msgspec.Struct, array_like=True, gc=False):
     """Pods of one controller, or one pod without a controller, in the queue of this index.
 
-    tasks: pods of the whole work. running: (count, time at which they started). demand: of one pod, in the order of the question's
-    resources. waves: number of pods that use a place one after the other. whole: whether its waiting pods start together or not at all.
-    endless: whether it is a service, whose pods end only when its owner ends them.
+    uid: that of the controller or pod, after its queue's space. tasks: pods of the whole work. running: (count, time at which they
+    started). demand: of one pod, in the order of the question's resources. waves: number of pods that use a place one after the other.
+    whole: whether its waiting pods start together or not at all. endless: whether it is a service, whose pods end only when its owner ends
+    them.
     """
 
     uid: str

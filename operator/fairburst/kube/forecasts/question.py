@@ -26,6 +26,7 @@ from fairburst.kube.workloads.job import completions_left, is_held, pods_at_once
 from fairburst.policy import memory as saved
 from fairburst.policy.arrays import BoolArray
 from fairburst.policy.model import Memory, QueueKind
+from fairburst.policy.tolerance import exceeds
 from fairburst.recording.lines import encode_header
 
 PODS_AT_ONCE = 100  # take about a millisecond
@@ -154,11 +155,11 @@ class _Queue:
         places: dict[str, int] = {}
         found = []
         for one in objects:
-            work = one.uid
+            work = self._name(one.uid)
             if isinstance(one.of, GatedPod):
                 pod = self._view.stored_pods.get(one.of.key)
                 owner = None if pod is None else controller_of(pod.metadata)
-                work = one.uid if owner is None else owner.uid
+                work = self._name(one.uid if owner is None else owner.uid)
             places[work] = places.get(work, 0) + 1
             found.append(Asked(one.uid, work, places[work]))
         return found
@@ -174,19 +175,27 @@ class _Queue:
         demand = [owner.requests.get(name, 0.0) for name in self._resources]
         waiting = max(0, wanted - (pods.bound - pods.ending))
         created = epoch(pods.created or controller.metadata.creation_timestamp)
-        running = _counted(pods)
-        return Work(owner.uid, self._index, created, tasks, waiting, running, demand, waves, whole=held, endless=owner.kind in SERVICES)
+        name, running = self._name(owner.uid), _counted(pods)
+        return Work(name, self._index, created, tasks, waiting, running, demand, waves, whole=held, endless=owner.kind in SERVICES)
 
     def _whole(self, held: HeldJob) -> Work:
         metadata = held.job.metadata
         demand = [held.need.get(name, 0.0) for name in self._resources]
-        return Work(metadata.uid, self._index, epoch(metadata.creation_timestamp), 1, 1, [], demand, whole=True)
+        return Work(self._name(metadata.uid), self._index, epoch(metadata.creation_timestamp), 1, 1, [], demand, whole=True)
 
     def _unannounced(self, uid: str, pods: _Pods) -> Work:
         demand = [pods.requests[at] / 1000 if at >= 0 else 0.0 for at in self._order]
         tasks = pods.bound + pods.unbound
         endless = pods.kind in SERVICES
-        return Work(uid, self._index, epoch(pods.created), tasks, pods.unbound, _counted(pods), demand, endless=endless)
+        return Work(self._name(uid), self._index, epoch(pods.created), tasks, pods.unbound, _counted(pods), demand, endless=endless)
+
+    def _name(self, uid: str) -> str:
+        return _name(self._entry.space, uid)
+
+
+def _name(space: str, uid: str) -> str:
+    """Return the name of work in messages. A pod may name a controller of another queue's, or of another tenant's, as its own."""
+    return f"{space}/{uid}"
 
 
 def _counted(pods: _Pods) -> list[tuple[int, float]]:
@@ -211,7 +220,7 @@ def encoded(found: Read, config: Config, runs: Sequence[Run]) -> Question:
         work=found.work,
         asked=found.asked,
         ended=[
-            EndedPod(by_space[space], run.owner, run.tasks, run.started, run.ended)
+            EndedPod(by_space[space], _name(space, run.owner), run.tasks, run.started, run.ended)
             for run in runs
             if (space := space_of(run.namespace, run.priority_class)) in by_space
         ],
@@ -222,7 +231,7 @@ def encoded(found: Read, config: Config, runs: Sequence[Run]) -> Question:
 
 def waits(plan: RoundPlan) -> bool:
     """Return whether any queue has work that does not run."""
-    return bool((plan.snapshot.demand > plan.snapshot.usage).any())
+    return bool(exceeds(plan.snapshot.demand, plan.snapshot.usage).any())
 
 
 def by_uid(subjects: Subjects) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from fairburst.policy.paf.divide import SlotRules
 from fairburst.policy.paf.jobs import ElasticJob, SlotDecision, SlotReason
 
 EXPLORING = "Exploring"
+RESIZED = "ParallelismChanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,10 @@ class ElasticPlan:
     events: list[JobEvent] = field(default_factory=list)
     queues: dict[str, QueueView] = field(default_factory=dict)
     wait: float = math.inf
+
+    def not_written(self, jobs: Collection[tuple[str, str]]) -> None:
+        """Remove the Events on new sizes of these Jobs, given by namespace and name: a later round plans them again."""
+        self.events[:] = [one for one in self.events if one.reason != RESIZED or (one.namespace, one.name) not in jobs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,9 +285,7 @@ class SlotPlanner:
         for write in writes:
             one = sized[f"{write.namespace}/{write.name}"]
             message = f"parallelism {write.present} -> {write.parallelism}. {one.decision.message}"
-            events.append(
-                JobEvent(write.namespace, write.name, one.candidate.job.metadata.uid, "ParallelismChanged", message, warning=False)
-            )
+            events.append(JobEvent(write.namespace, write.name, one.candidate.job.metadata.uid, RESIZED, message, warning=False))
         return events
 
 

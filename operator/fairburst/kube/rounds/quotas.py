@@ -18,7 +18,7 @@ from fairburst.kube.enforce.recount import Recounts
 from fairburst.kube.enforce.slack import FIRST_PODS, SlackControl
 from fairburst.kube.enforce.slack_use import fewest, use_of
 from fairburst.kube.jobs.reserve import Reserve, left_over
-from fairburst.kube.names import OTHER_QUOTAS, QUOTA_NAME
+from fairburst.kube.names import OTHER_QUOTAS, PART_QUOTAS, QUOTA_NAME
 from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.cluster_state import Changes
 from fairburst.kube.rounds.decision_changes import Entitlement
@@ -138,14 +138,16 @@ class QuotaRounds:
                 self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
         return [namespace_quota, *parts]
 
-    def written(self, write: QuotaWrite, now: float) -> None:
-        """Note a quota write that was sent, successful or not."""
+    def written(self, write: QuotaWrite, now: float, done: bool) -> None:
+        """Note a quota write that was tried. `done`: it succeeded."""
         self.planner.written(write.key, now)
-        self._recounts.written(write.key, now)
+        if done:
+            self._recounts.written(write.key, now)
 
     def _recounted(self, round_: RoundContext, item: ManagedNamespace, usage: NamespaceUsage, target: QuotaTarget) -> QuotaTarget:
         """Return the target, marked if its quota should be counted again."""
-        recount = self._recounts.observe(target, round_.view.quotas.get(target.key), usage.unmanaged_bound, round_.now)
+        unmanaged = {} if target.name in PART_QUOTAS else usage.unmanaged_stored  # they have no class of ours
+        recount = self._recounts.observe(target, round_.view.quotas.get(target.key), unmanaged, round_.now)
         if (due := self._recounts.next_look(target.key)) is not None:
             self._agenda.put(item.namespace, max(due, round_.now + STEERED_SECONDS))
         return replace(target, recount=True) if recount else target

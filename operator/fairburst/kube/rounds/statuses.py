@@ -42,6 +42,7 @@ from fairburst.policy.attainability import Attainability, attainability
 from fairburst.policy.drf import inverse_capacity, largest_share
 from fairburst.policy.model import EventKind, QueueDecision
 from fairburst.policy.table import SOFT
+from fairburst.policy.tolerance import exceeds
 
 LOOK_SECONDS = 1.0  # between two looks without a change
 LOOK_FACTOR = 10.0  # looks take at most a tenth of the time
@@ -156,7 +157,8 @@ class StatusRounds:
             allocated, used, waiting = largest_share(
                 np.stack([decision.allocation, usage, np.maximum(demand - usage, 0.0)]), inverse
             ).tolist()
-            conditions = with_forecast(conditions, self.forecasts.queues.get(entry.qualified_name), waits=waiting > 0)
+            waits = bool(exceeds(demand, usage).any())
+            conditions = with_forecast(conditions, self.forecasts.queues.get(entry.qualified_name), decision.window, waits=waits)
             inputs.append(
                 StatusInput(
                     entry,

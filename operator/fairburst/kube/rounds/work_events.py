@@ -27,6 +27,7 @@ from fairburst.kube.usage.gated_pods import GatedPod
 from fairburst.kube.views.explanation import NOTHING_WAITS, cause, explanation
 from fairburst.kube.views.forecast_view import START_FORECAST, StartForecast
 from fairburst.kube.workloads.registry import KINDS
+from fairburst.policy.tolerance import exceeds
 from fairburst.quantity import format_quantity
 
 WAITED_SECONDS = 5.0  # shorter waits raise no question
@@ -113,7 +114,7 @@ class WorkEvents:
         self._budget = min(self._budget + EVENTS_PER_SECOND * max(0.0, now - self._last), EVENTS_PER_SECOND * WAITED_SECONDS)
         self._last = now
         governing = plan.queue_set.governing
-        rows = np.flatnonzero((plan.snapshot.demand > plan.snapshot.usage).any(axis=1)).tolist()
+        rows = np.flatnonzero(exceeds(plan.snapshot.demand, plan.snapshot.usage).any(axis=1)).tolist()
         for namespace in self._known.keys() - {governing[row].space for row in rows}:
             del self._known[namespace]
         ready = [found for row in self._in_turn(rows) for found in self._look(plan, row, demands, gated, now)]

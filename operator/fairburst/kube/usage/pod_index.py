@@ -140,7 +140,7 @@ class PodIndex:
             pods_without_requests=frozenset(entry.without_requests),
             unannounced=frozenset(entry.unannounced),
             pods=entry.stored.sum.count,
-            unmanaged_bound=self._amounts(entry.unmanaged_bound.amounts),
+            unmanaged_stored=self._amounts(entry.unmanaged_stored.amounts),
             by_class={
                 name: ClassUsage(self._amounts(each.sum.amounts), self._amounts(each.largest)) for name, each in entry.by_class.items()
             },
@@ -315,8 +315,8 @@ class PodIndex:
         entry.total += sign
         entry.usage = None
         if facts.unmanaged:
-            if facts.bound:
-                entry.unmanaged_bound.add(facts.requests, sign)
+            if facts.counted:
+                entry.unmanaged_stored.add(facts.requests, sign)
         else:
             if facts.bound:
                 entry.bound.add(facts.requests, sign)

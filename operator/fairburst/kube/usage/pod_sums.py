@@ -11,12 +11,12 @@ from fairburst.kube.usage.vector_sums import VectorBag, VectorSum
 class NamespaceSums:
     """The sums over one space's pods."""
 
-    __slots__ = ("bound", "by_class", "gated", "stored", "total", "unannounced", "unmanaged_bound", "usage", "without_requests")
+    __slots__ = ("bound", "by_class", "gated", "stored", "total", "unannounced", "unmanaged_stored", "usage", "without_requests")
 
     def __init__(self, width: int) -> None:
         self.total = 0
         self.usage: NamespaceUsage | None = None  # as last read; None once a pod has come, gone or changed
-        self.bound, self.stored, self.unmanaged_bound = VectorSum(width), VectorBag(width), VectorSum(width)
+        self.bound, self.stored, self.unmanaged_stored = VectorSum(width), VectorBag(width), VectorSum(width)
         self.gated = VectorSum(width)
         self.by_class: dict[str, VectorBag] = {}
         self.without_requests: set[str] = set()

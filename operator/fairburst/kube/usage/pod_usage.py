@@ -23,7 +23,7 @@ class NamespaceUsage:
     bound: of pods from bound to ended. stored: of all pods that quota counts. gated: of pods that our gate holds. largest: the largest of
     any counted pod, per resource. pods_without_requests: names of counted pods without a cpu or memory request that quota demands.
     unannounced: names of live pods whose successors no known object announces: bare ones, and those of other controllers. pods: the number
-    of counted pods. unmanaged_bound: of the namespace's unmanaged pods, bound to ended. by_class: sums by the priority classes of small and
+    of counted pods. unmanaged_stored: of the namespace's unmanaged pods. by_class: sums by the priority classes of small and
     large jobs, if there are any.
     """
 
@@ -33,7 +33,7 @@ class NamespaceUsage:
     pods_without_requests: frozenset[str]
     unannounced: frozenset[str]
     pods: int
-    unmanaged_bound: Amounts
+    unmanaged_stored: Amounts
     by_class: dict[str, ClassUsage] = field(default_factory=dict)
     gated: Amounts = field(default_factory=dict)
 

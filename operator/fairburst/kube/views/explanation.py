@@ -11,7 +11,7 @@ import numpy as np
 
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import GuaranteeClass, QueueDecision
-from fairburst.policy.tolerance import TOLERANCE
+from fairburst.policy.tolerance import TOLERANCE, exceeds
 from fairburst.quantity import format_quantity
 
 NOTHING_WAITS = "NothingWaits"
@@ -28,7 +28,7 @@ CAUSES = (*_BY_REASON, ROOM, FAIR_SHARE, ITS_RATE, HARD_QUEUES)
 
 def waiting_of(demand: FloatArray, usage: FloatArray, resources: tuple[str, ...]) -> dict[str, float]:
     """Return the demand beyond the use, by resource."""
-    left = np.where(demand > usage * (1 + TOLERANCE) + TOLERANCE, demand - usage, 0.0)
+    left = np.where(exceeds(demand, usage), demand - usage, 0.0)
     return {name: float(amount) for name, amount in zip(resources, left, strict=True) if amount > 0}
 
 

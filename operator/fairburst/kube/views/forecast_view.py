@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from fairburst.kube.times import from_epoch
 from fairburst.kube.views.conditions import ConditionValue
+from fairburst.policy.model import Window, WindowState
 
 START_FORECAST = "StartForecast"  # the type of the condition and the reason of the Event
 LONGEST_SECONDS = 7 * 86_400.0  # a start that lies further ahead is not published
@@ -31,7 +32,8 @@ class StartForecast:
         """Return the forecast for an Event that is created now."""
         low, high = (max(0.0, end - now) for end in self.intervals[90])
         if math.isinf(high):
-            return f"It starts in {duration(low)} or later, with 90 % confidence." if low > 0 else "Its start cannot be foreseen."
+            foreseen = 0.0 < low < math.inf
+            return f"It starts in {duration(low)} or later, with 90 % confidence." if foreseen else "Its start cannot be foreseen."
         if high < 1.0:
             return "It is expected to start now."
         middle = tuple(max(0.0, end - now) for end in self.intervals[50])
@@ -39,12 +41,13 @@ class StartForecast:
         return f"It starts in {_span(low, high)} with 90 % confidence{even}."
 
     def same_as(self, former: StartForecast, now: float) -> bool:
-        """Return whether a reader of `former` would learn nothing from this one."""
+        """Return whether a reader of `former` would learn nothing from this one. An end that has passed says that it may start now."""
         if now > former.intervals[90][1]:
             return False
+        ends = [(max(mine, now), max(theirs, now)) for mine, theirs in zip(self.intervals[90], former.intervals[90], strict=True)]
         return all(
             mine == theirs or (math.isfinite(theirs) and abs(mine - theirs) <= max(_STEADY_SECONDS, _MATERIAL * (theirs - now)))
-            for mine, theirs in zip(self.intervals[90], former.intervals[90], strict=True)
+            for mine, theirs in ends
         )
 
 
@@ -69,6 +72,14 @@ class DeadlineForecast:
         if (self.is_open, self.opens) != (former.is_open, former.opens) or (self.probability == 1.0) != (former.probability == 1.0):
             return False
         return abs(self.probability - former.probability) < _PROBABILITY_STEP
+
+    def is_of(self, window: Window | None) -> bool:
+        """Return whether the burst is still that of the queue's present window: one under way, or the next one."""
+        if window is None or self.is_open:
+            return window is not None and window.state is WindowState.OPEN and window.demanded and not window.judged
+        if self.opens is None:
+            return window.state is WindowState.ARMED
+        return window.state in {WindowState.CLOSED, WindowState.ARMED} and window.arms_at <= self.opens
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +124,18 @@ def _same_deadline(old: DeadlineForecast | None, new: DeadlineForecast | None) -
     return old is new if old is None or new is None else new.same_as(old)
 
 
-def with_forecast(conditions: Sequence[ConditionValue], forecast: QueueForecast | None, *, waits: bool) -> list[ConditionValue]:
+def with_forecast(
+    conditions: Sequence[ConditionValue], forecast: QueueForecast | None, window: Window | None, *, waits: bool
+) -> list[ConditionValue]:
     """Return the conditions with the forecast: when the first waiting object starts, and how likely the deadline holds.
 
-    waits: whether the queue has work that waits now. The object of a forecast may have started since.
+    waits: whether the queue has work that waits now. The object of a forecast may have started since, and its burst may have ended.
     """
     if forecast is None:
         return list(conditions)
     found = [
         replace(one, message=f"{one.message.rstrip('.')}. {forecast.deadline.sentence}")
-        if one.type == "Attainable" and forecast.deadline
+        if one.type == "Attainable" and forecast.deadline and forecast.deadline.is_of(window)
         else one
         for one in conditions
     ]
