@@ -15,7 +15,6 @@ from fairburst.kube.queues.job_annotations import (
     MINIMUM,
     ORIGINAL,
     Declaration,
-    declaration_annotations,
     parallelism_of,
 )
 from tests.support.elastic_queues import (
@@ -24,6 +23,7 @@ from tests.support.elastic_queues import (
     STEEP,
     TQ,
     cluster,
+    declaration_annotations,
     elastic,
     present,
     queue,

@@ -10,20 +10,14 @@ from hypothesis import strategies as st
 from fairburst.curves.runs import Run
 from fairburst.kube.api.objects import JOB_TRACKING
 from fairburst.kube.jobs.job_size import SIZE_LABEL
-from fairburst.kube.queues.job_annotations import (
-    MAXIMUM,
-    MINIMUM,
-    Declaration,
-    declaration_annotations,
-    read_declaration,
-    read_mark,
-)
+from fairburst.kube.queues.job_annotations import MAXIMUM, MINIMUM, Declaration, read_declaration, read_mark
 from fairburst.policy.paf.curves import PointsCurve, progress_rates
 from tests.support.elastic_queues import (
     FLAT,
     STEEP,
     TQ,
     cluster,
+    declaration_annotations,
     elastic,
     present,
     queue,
