@@ -8,15 +8,7 @@ import msgspec
 import pytest
 
 from fairburst.kube.api.objects import Job
-from fairburst.kube.queues.job_annotations import (
-    CURVE,
-    GIVEN,
-    MAXIMUM,
-    MINIMUM,
-    ORIGINAL,
-    Declaration,
-    parallelism_of,
-)
+from fairburst.kube.queues.job_annotations import CURVE, GIVEN, MAXIMUM, MINIMUM, ORIGINAL, Declaration, parallelism_of
 from tests.support.elastic_queues import (
     ELASTIC,
     FLAT,

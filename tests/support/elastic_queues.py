@@ -8,15 +8,7 @@ from typing import Any
 import msgspec
 
 from fairburst.kube.api.objects import Job
-from fairburst.kube.queues.job_annotations import (
-    CURVE,
-    JOB_WEIGHT,
-    MAXIMUM,
-    MINIMUM,
-    Declaration,
-    mark_annotations,
-    parallelism_of,
-)
+from fairburst.kube.queues.job_annotations import CURVE, JOB_WEIGHT, MAXIMUM, MINIMUM, Declaration, mark_annotations, parallelism_of
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.policy.paf.curves import Curve, ErnestCurve, PointsCurve
 from tests.support.objects import World, job, node, pod

@@ -141,17 +141,7 @@ def move(site: VersionedCluster, change: Callable[[], object], package: Path | N
         until(lambda: watcher.classes[-1][2] == "fairburst-hard", PATIENCE_SECONDS, "the class of a hard queue's new pods")
         after = site.statuses()
     lost = abs(ledger + rate * (now - read_at) - found) / rate
-    return Move(
-        before,
-        after,
-        lost,
-        took_over - stopped,
-        watcher,
-        began,
-        took_over,
-        site.audited(began),
-        after[NEXT]["history"]["missed"],
-    )
+    return Move(before, after, lost, took_over - stopped, watcher, began, took_over, site.audited(began), after[NEXT]["history"]["missed"])
 
 
 Moves = dict[str, Move]  # by the way, in order

@@ -35,16 +35,7 @@ from fairburst.policy.paf.jobs import SlotDivision
 from fairburst.policy.passes import sort_into_passes
 from fairburst.policy.rounding import units_up
 from fairburst.policy.slot_round import slot_round
-from fairburst.policy.table import (
-    ARMED,
-    HARD,
-    NO_WINDOW,
-    NOT_ADMITTED,
-    OPEN,
-    Columns,
-    Quiet,
-    RememberedQueues,
-)
+from fairburst.policy.table import ARMED, HARD, NO_WINDOW, NOT_ADMITTED, OPEN, Columns, Quiet, RememberedQueues
 from fairburst.policy.tolerance import LONGEST_SECONDS, TIME_STEP_SECONDS
 
 OPENING_FRACTION = 0.5  # of the guaranteed rate; the fair share serves a smaller demand

@@ -23,13 +23,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
-from fairburst.policy.budget import (
-    Account,
-    Current,
-    current_bursts,
-    seconds_until_spent,
-    spent,
-)
+from fairburst.policy.budget import Account, Current, current_bursts, seconds_until_spent, spent
 from fairburst.policy.declared import FLOATING, PERIODIC, SCHEDULE, SPORADIC, Declared
 from fairburst.policy.model import EventKind, RoundEvent
 from fairburst.policy.table import ARMED, CLOSED, HARD, NO_WINDOW, OPEN, OVERDUE, SOFT, Columns
