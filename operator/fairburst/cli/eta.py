@@ -91,9 +91,6 @@ def _print(found: dict[str, Any], form: Form) -> None:
 
 
 def _words(seconds: float | None) -> str:
-    if seconds is None:
-        return "more than a week"
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    from fairburst.kube.views.forecast_view import duration  # noqa: PLC0415  keeps `fairburst --help` quick
+
+    return "more than a week" if seconds is None else duration(seconds)
