@@ -73,10 +73,6 @@ def scenario(workload: Workload, seed: int) -> Scenario:
     return Scenario(one_machine(("cpu", "memory"), capacity.tolist()), queues, submissions, until=3 * length)
 
 
-def _factor(draw: np.random.Generator) -> float:
-    return float(np.exp(NOISE * draw.standard_normal()))
-
-
 def _part(workload: Workload, seed: int, draw: np.random.Generator) -> list[DagJob]:
     if workload.trace_format == "generated":
         return list(generate(workload.file, seed))[: workload.jobs]

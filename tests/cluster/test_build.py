@@ -110,9 +110,7 @@ def test_two_builds_at_once_build_each_binary_once(built: FakeGo) -> None:
     assert sorted(built()) == sorted(tool.package for tool in tools())
 
 
-def test_terminated_build_ends_the_compiler_and_leaves_nothing_half_done(
-    built: FakeGo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_terminated_build_ends_the_compiler_and_leaves_nothing_half_done(built: FakeGo, tmp_path: Path) -> None:
     endless = tmp_path / "go" / "bin" / "go"
     endless.write_text(endless.read_text().replace("sleep 0.1", 'echo half > "$target"; echo $$ > "$BUILD_LOG.pid"; exec sleep 60'))
     command = subprocess.Popen(

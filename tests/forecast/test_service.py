@@ -240,7 +240,7 @@ def test_a_promise_stays_as_it_is_in_the_forecasters_eyes() -> None:
     from fairburst.forecast.learned import Arrivals, Durations
 
     state = asked_state(question, {}).state
-    run = Forward(state, Durations(), Arrivals(), np.random.default_rng(1), 60.0)
+    run = Forward(state, Durations(), Arrivals(), np.random.default_rng(1))
     run.first_starts({}, state.now)
     of = {name: entry.guarantee_class for name, entry in site.world.engine.memory.queues.items()}
     assert {spec.name: found for spec, found in zip(state.queues, run.result.classes, strict=True)} == {

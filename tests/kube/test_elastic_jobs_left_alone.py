@@ -8,22 +8,14 @@ import msgspec
 import pytest
 
 from fairburst.kube.api.objects import Job
-from fairburst.kube.queues.job_annotations import (
-    CURVE,
-    GIVEN,
-    MAXIMUM,
-    MINIMUM,
-    ORIGINAL,
-    Declaration,
-    declaration_annotations,
-    parallelism_of,
-)
+from fairburst.kube.queues.job_annotations import CURVE, GIVEN, MAXIMUM, MINIMUM, ORIGINAL, Declaration, parallelism_of
 from tests.support.elastic_queues import (
     ELASTIC,
     FLAT,
     STEEP,
     TQ,
     cluster,
+    declaration_annotations,
     elastic,
     present,
     queue,

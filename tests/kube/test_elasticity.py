@@ -10,20 +10,14 @@ from hypothesis import strategies as st
 from fairburst.curves.runs import Run
 from fairburst.kube.api.objects import JOB_TRACKING
 from fairburst.kube.jobs.job_size import SIZE_LABEL
-from fairburst.kube.queues.job_annotations import (
-    MAXIMUM,
-    MINIMUM,
-    Declaration,
-    declaration_annotations,
-    read_declaration,
-    read_mark,
-)
+from fairburst.kube.queues.job_annotations import MAXIMUM, MINIMUM, Declaration, read_declaration, read_mark
 from fairburst.policy.paf.curves import PointsCurve, progress_rates
 from tests.support.elastic_queues import (
     FLAT,
     STEEP,
     TQ,
     cluster,
+    declaration_annotations,
     elastic,
     present,
     queue,
@@ -34,7 +28,15 @@ from tests.support.elastic_queues import (
     settled,
     sizes,
 )
-from tests.support.objects import job, pod
+from tests.support.objects import World, job, pod
+
+
+@pytest.fixture
+def world() -> World:
+    """A cluster of 16 slots with an elastic queue."""
+    made = cluster()
+    queue(made)
+    return made
 
 
 def test_slots_move_from_the_job_that_loses_little_to_the_one_that_gains_much() -> None:
@@ -83,9 +85,7 @@ def test_with_elasticity_off_a_round_is_the_same_to_the_byte() -> None:
     assert plans[0][3:] == ([], [])
 
 
-def test_a_job_is_resized_at_most_once_an_interval_also_after_a_restart() -> None:
-    world = cluster()
-    queue(world)
+def test_a_job_is_resized_at_most_once_an_interval_also_after_a_restart(world: World) -> None:
     flat, _ = elastic(world, "flat", FLAT), elastic(world, "steep", STEEP)
     assert {write.name for write in round_(world).elastic.writes} == {"flat", "steep"}
     elastic(world, "third", STEEP)  # which changes what is fair
@@ -102,9 +102,7 @@ def test_a_job_is_resized_at_most_once_an_interval_also_after_a_restart() -> Non
     assert read_mark(flat.metadata.annotations) is None, "the caches' objects are never changed in place"
 
 
-def test_a_change_smaller_than_the_hysteresis_is_not_made() -> None:
-    world = cluster()
-    queue(world)
+def test_a_change_smaller_than_the_hysteresis_is_not_made(world: World) -> None:
     made = elastic(world, "steep", STEEP, parallelism=15, completions=None)
     made.metadata.annotations = {**(made.metadata.annotations or {}), MAXIMUM: "16"}
     assert round_(world).elastic.writes == [], "one more than fifteen is within ten percent, rounded up"
@@ -119,9 +117,7 @@ def test_a_job_below_its_due_grows_by_however_little() -> None:
     assert sizes(world) == {"steep": 16}, "fifteen of sixteen is less than all of its fair progress"
 
 
-def test_pods_that_are_about_to_complete_stay() -> None:
-    world = cluster()
-    queue(world)
+def test_pods_that_are_about_to_complete_stay(world: World) -> None:
     flat = elastic(world, "flat", FLAT)
     elastic(world, "steep", STEEP)
     runs = world.engine.slots.runs
@@ -145,9 +141,7 @@ def test_pods_that_are_about_to_complete_stay() -> None:
 
 
 @pytest.mark.parametrize("ended", [0, 4], ids=["all of it", "beside pods that have ended and are not counted yet"])
-def test_a_job_whose_whole_rest_runs_already_is_not_made_smaller(ended: int) -> None:
-    world = cluster()
-    queue(world)
+def test_a_job_whose_whole_rest_runs_already_is_not_made_smaller(world: World, ended: int) -> None:
     flat = elastic(world, "flat", FLAT, completions=6 + ended)
     elastic(world, "steep", STEEP)
     run_pods(world, flat, 6)
@@ -158,9 +152,7 @@ def test_a_job_whose_whole_rest_runs_already_is_not_made_smaller(ended: int) -> 
     assert sizes(world)["flat"] == 16
 
 
-def test_bounds_are_kept() -> None:
-    world = cluster()
-    queue(world)
+def test_bounds_are_kept(world: World) -> None:
     flat, steep = elastic(world, "flat", FLAT), elastic(world, "steep", STEEP)
     resize(world, flat, 16, {MINIMUM: "5"})
     resize(world, steep, 16, {MAXIMUM: "10"})
@@ -169,9 +161,7 @@ def test_bounds_are_kept() -> None:
 
 
 @pytest.mark.parametrize(("other", "want"), [("small", {"flat": 2, "steep": 14}), ("large", {"flat": 8, "steep": 8})])
-def test_slots_move_only_between_jobs_of_one_size_category(other: str, want: dict[str, int]) -> None:
-    world = cluster()
-    queue(world)
+def test_slots_move_only_between_jobs_of_one_size_category(world: World, other: str, want: dict[str, int]) -> None:
     for name, curve, size in (("flat", FLAT, "small"), ("steep", STEEP, other)):
         made = job("batch", name, 16, completions=1000)
         made.metadata.annotations, made.metadata.labels = declaration_annotations(Declaration(curve)), {SIZE_LABEL: size}
@@ -204,9 +194,7 @@ def test_in_quota_mode_levels_move_and_jobs_stay_as_they_are() -> None:
     assert world.hard("two")["requests.cpu"] == "15"
 
 
-def test_a_family_without_a_curve_of_its_own_uses_the_learned_one() -> None:
-    world = cluster()
-    queue(world)
+def test_a_family_without_a_curve_of_its_own_uses_the_learned_one(world: World) -> None:
     for name, alone in (("flat-x7k2p", [58.0, 54.0, 52.0, 51.0, 50.5]), ("steep-x7k2p", [1600.0, 800.0, 400.0, 200.0, 100.0])):
         elastic(world, name, None)
         for slots, seconds in zip((1, 2, 4, 8, 16), alone, strict=True):

@@ -10,8 +10,6 @@ from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.enforce.enforceability import obstacles
 from tests.support.objects import GI, limit_range, quota
 
-DEFAULTS = limit_range("n", "defaults", type="Container", defaultRequest={"cpu": "100m", "memory": "64Mi"})
-
 
 def found(**given: Any) -> list[tuple[str, bool, str]]:
     """(reason, blocks, message) of each obstacle for a promise of 10 cpu, 20 Gi with pods of 2 cpu, 4 Gi."""

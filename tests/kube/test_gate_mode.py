@@ -45,9 +45,15 @@ def cpus(world: World, namespace: str) -> float:
     return parse_quantity(world.hard(namespace)["requests.cpu"])
 
 
-def test_the_status_tells_the_policies_to_hold_pods_and_the_condition_says_how_the_queue_is_enforced() -> None:
-    world = World()
-    world.queue(TQ, "batch", spec=GATES)
+@pytest.fixture
+def world() -> World:
+    """A cluster of 64 cpu with a queue in Gate mode."""
+    made = World()
+    made.queue(TQ, "batch", spec=GATES)
+    return made
+
+
+def test_the_status_tells_the_policies_to_hold_pods_and_the_condition_says_how_the_queue_is_enforced(world: World) -> None:
     settle(world)
     assert world.status("batch")["holds"] == "Pods"
     assert world.condition(TQ, "batch", "Enforced")[:2] == ("True", "Gate")
@@ -71,20 +77,16 @@ def test_gated_pods_are_demand_and_no_usage_and_go_by_the_level() -> None:
     assert (gated(world, "batch"), gated(world, "other")) == (68, 68), "no more than the level, round after round"
 
 
-def test_pods_of_one_queue_alone_all_go_and_no_more_is_wanted_than_there_is() -> None:
+def test_pods_of_one_queue_alone_all_go_and_no_more_is_wanted_than_there_is(world: World) -> None:
     """In Quota mode bare pods want a step beyond what exists, since others may have been refused. Here none is refused."""
-    world = World()
-    world.queue(TQ, "batch", spec=GATES)
     bare(world, "batch", 10)
     settle(world)
     assert gated(world, "batch") == 0
     assert world.status("batch")["demand"]["cpu"] == "10"
 
 
-def test_the_quota_is_a_ceiling_far_above_what_exists() -> None:
+def test_the_quota_is_a_ceiling_far_above_what_exists(world: World) -> None:
     """Otherwise gated pods, which are charged in full, would keep out the pods behind them."""
-    world = World()
-    world.queue(TQ, "batch", spec=GATES)
     world.queue(TQ, "other", spec=GATES)
     bare(world, "other", 500)
     bare(world, "batch", 500)
@@ -98,10 +100,8 @@ def test_the_quota_is_a_ceiling_far_above_what_exists() -> None:
         assert cpus(world, "batch") >= 2 * (count + 250)
 
 
-def test_the_quota_is_raised_to_the_ceiling_only_once_new_pods_are_sure_to_be_gated() -> None:
+def test_the_quota_is_raised_to_the_ceiling_only_once_new_pods_are_sure_to_be_gated(world: World) -> None:
     """A second after the stored status says so. Until then it holds as in Quota mode, but takes nothing back."""
-    world = World()
-    world.queue(TQ, "batch", spec=GATES)
     world.round()
     assert cpus(world, "batch") <= 2, "the floor, and one pod more"
     world.after(0.1)
@@ -112,9 +112,7 @@ def test_the_quota_is_raised_to_the_ceiling_only_once_new_pods_are_sure_to_be_ga
     assert cpus(world, "batch") >= 64
 
 
-def test_a_restarted_operator_lowers_no_quota_of_a_queue_with_gated_pods() -> None:
-    world = World()
-    world.queue(TQ, "batch", spec=GATES)
+def test_a_restarted_operator_lowers_no_quota_of_a_queue_with_gated_pods(world: World) -> None:
     bare(world, "batch", 500)
     settle(world)
     before = cpus(world, "batch")
@@ -128,9 +126,7 @@ def test_a_restarted_operator_lowers_no_quota_of_a_queue_with_gated_pods() -> No
     assert cpus(again, "batch") == before
 
 
-def test_a_settled_cluster_with_waiting_pods_gets_no_writes() -> None:
-    world = World()
-    world.queue(TQ, "batch", spec=GATES)
+def test_a_settled_cluster_with_waiting_pods_gets_no_writes(world: World) -> None:
     world.queue(LQ, "burst", spec=latency_spec() | GATES)
     bare(world, "batch", 200)
     settle(world)
@@ -154,9 +150,7 @@ def test_an_armed_hard_queue_lets_its_burst_go_between_rounds() -> None:
     assert [one.key[1] for one in chosen] == [f"p{number:03}" for number in range(16)]
 
 
-def test_the_burst_of_a_hard_queue_goes_before_batch() -> None:
-    world = World()
-    world.queue(TQ, "batch", spec=GATES)
+def test_the_burst_of_a_hard_queue_goes_before_batch(world: World) -> None:
     world.queue(LQ, "burst", spec=latency_spec("16") | GATES, created="2026-02-01T00:00:00Z")
     settle(world)
     bare(world, "batch", 100)
@@ -187,9 +181,7 @@ def test_a_rejected_queue_runs_in_what_is_idle() -> None:
 
 
 @pytest.mark.parametrize("change", [{"enforcement": "Quota"}, {"enforcement": "Observe"}, None], ids=["to quota", "to observe", "deleted"])
-def test_when_a_queue_leaves_gate_mode_all_its_pods_are_released(change: dict[str, Any] | None) -> None:
-    world = World()
-    world.queue(TQ, "batch", spec=GATES)
+def test_when_a_queue_leaves_gate_mode_all_its_pods_are_released(world: World, change: dict[str, Any] | None) -> None:
     bare(world, "batch", 200)
     settle(world)
     assert gated(world, "batch") == 136
@@ -203,9 +195,7 @@ def test_when_a_queue_leaves_gate_mode_all_its_pods_are_released(change: dict[st
         assert "holds" not in world.status("batch")
 
 
-def test_an_invalid_edit_leaves_pods_gated() -> None:
-    world = World()
-    world.queue(TQ, "batch", spec=GATES)
+def test_an_invalid_edit_leaves_pods_gated(world: World) -> None:
     bare(world, "batch", 200)
     settle(world)
     world.queue(TQ, "batch", spec=GATES | {"weight": 0}, generation=2, status=world.status("batch"))

@@ -19,13 +19,13 @@ from fairburst.kube.queues.job_annotations import (
     Declaration,
     MalformedAnnotationError,
     Mark,
-    declaration_annotations,
     family_of,
     mark_annotations,
     read_declaration,
     read_mark,
 )
 from fairburst.policy.paf.curves import ErnestCurve, PointsCurve
+from tests.support.elastic_queues import declaration_annotations
 from tests.support.objects import job
 
 RISING = PointsCurve((1.0, 4.0, 8.0), (0.25, 0.8, 1.0))

@@ -56,10 +56,16 @@ def batch_level(world: World) -> float:
     return float(plan.result.level[[spec.name for spec in plan.snapshot.queues].index("batch/queue"), 0])
 
 
-def test_what_running_work_gives_back_in_time_is_not_held_and_what_it_does_not_is() -> None:
-    world = World(ON)
-    world.engine.remember_reserve(learned())
-    busy(world)
+@pytest.fixture
+def world() -> World:
+    """A busy cluster that knows how long its tasks run."""
+    made = World(ON)
+    made.engine.remember_reserve(learned())
+    busy(made)
+    return made
+
+
+def test_what_running_work_gives_back_in_time_is_not_held_and_what_it_does_not_is(world: World) -> None:
     world.after(5.0)
     assert batch_level(world) == 64, "all of it ends before the burst comes"
     assert world.status("burst", kind=LQ)["leadTime"]["reason"] == "EnoughExpected"
@@ -80,12 +86,9 @@ def test_what_running_work_gives_back_in_time_is_not_held_and_what_it_does_not_i
     assert (status["reason"], status["held"]["cpu"], status["arrival"]) == ("Holding", "16", "2026-01-01T00:00:30Z")
 
 
-def test_while_room_is_held_no_quota_lets_another_large_pod_in_and_afterwards_they_do() -> None:
+def test_while_room_is_held_no_quota_lets_another_large_pod_in_and_afterwards_they_do(world: World) -> None:
     """Design §5: from then on only short small jobs get freed capacity. A quota that only followed the use down would be
     filled up again with each pod that ends."""
-    world = World(ON)
-    world.engine.remember_reserve(learned())
-    busy(world)
     begin_anew(world, 60)
     world.round()
     world.after(2.0)
@@ -100,11 +103,8 @@ def test_while_room_is_held_no_quota_lets_another_large_pod_in_and_afterwards_th
     assert amounts(world.quotas["batch", QUOTA_NAME].spec.hard)["cpu"] >= 48.0
 
 
-def test_room_is_still_held_for_a_burst_that_comes_some_seconds_late_and_then_no_longer() -> None:
+def test_room_is_still_held_for_a_burst_that_comes_some_seconds_late_and_then_no_longer(world: World) -> None:
     """The operator sees a burst a little after its time. Without this margin batch work would take the room in between."""
-    world = World(ON)
-    world.engine.remember_reserve(learned())
-    busy(world)
     begin_anew(world, 48)
     world.after(ARRIVAL_SECONDS - 15.0 + 3.0)
     plan = world.round()
@@ -132,10 +132,7 @@ def test_without_history_nothing_is_held() -> None:
     assert world.status("burst", kind=LQ)["leadTime"]["reason"] == "NoHistory"
 
 
-def test_when_the_burst_opens_the_queue_says_what_was_foretold_and_what_was_free() -> None:
-    world = World(ON)
-    world.engine.remember_reserve(learned())
-    busy(world)
+def test_when_the_burst_opens_the_queue_says_what_was_foretold_and_what_was_free(world: World) -> None:
     world.after(21.0)
     for number in range(24):
         world.end("batch", f"large-{number}")

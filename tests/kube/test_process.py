@@ -173,7 +173,7 @@ async def test_an_error_in_one_task_restarts_that_task_and_rounds_go_on(monkeypa
         await made.end()
 
 
-async def test_it_stays_healthy_while_the_api_server_is_away_however_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_stays_healthy_while_the_api_server_is_away_however_long() -> None:
     """An hour without any answer: a restart would only lose the caches. The same silence of one watch alone is a reason."""
     async with fake_cluster() as api, running(api) as made:
         await until(lambda: rounds(made.operator), "the first round")

@@ -9,13 +9,27 @@ import pytest
 
 from fairburst.curves.runs import Run
 from fairburst.kube.install.crd import all_crds
-from fairburst.kube.queues.curve_text import MOST_POINTS, curve_text, read_curve
+from fairburst.kube.queues.curve_text import MOST_POINTS, read_curve
 from fairburst.kube.queues.job_annotations import CURVE, MINIMUM
 from fairburst.kube.queues.objects import InvalidQueueError, parse_queue
 from fairburst.kube.queues.specs import ThroughputQueueSpec
 from fairburst.policy.paf.curves import Curve, ErnestCurve, PointsCurve
 from tests.support import queues
-from tests.support.elastic_queues import FLAT, STEEP, TQ, cluster, elastic, present, queue, resize, round_, run_for, sizes, take_sizes
+from tests.support.elastic_queues import (
+    FLAT,
+    STEEP,
+    TQ,
+    cluster,
+    curve_text,
+    elastic,
+    present,
+    queue,
+    resize,
+    round_,
+    run_for,
+    sizes,
+    take_sizes,
+)
 from tests.support.objects import World, job
 
 FLAT_TEXT, STEEP_TEXT = curve_text(FLAT, None), curve_text(STEEP, None)

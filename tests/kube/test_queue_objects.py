@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairburst.kube.queues.core_values import promise_from_status, promise_to_status, to_queue_spec
-from fairburst.kube.queues.objects import InvalidQueueError, parse_queue, parse_status, to_status
+from fairburst.kube.queues.objects import InvalidQueueError, parse_queue, parse_status
 from fairburst.kube.queues.rules import KubeModel, SpecModel
 from fairburst.kube.times import from_epoch, to_epoch
 from fairburst.policy.model import Burst, Periodic, QueueKind, QueueSpec, Schedule, ScheduledBurst, Sporadic
-from tests.support.queues import ABSENT, LATENCY_SPEC, THROUGHPUT_SPEC, changed, full_status, queue, schedule, scheduled
+from tests.support.queues import ABSENT, LATENCY_SPEC, THROUGHPUT_SPEC, changed, full_status, queue, schedule, scheduled, to_status
 
 NEW_YEAR = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 GIB = 2.0**30

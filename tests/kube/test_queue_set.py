@@ -37,13 +37,13 @@ def queue(name: str = "a", namespace: str = "n", spec: dict[str, Any] | None = N
 
 def test_a_queue_governs_its_namespace() -> None:
     queue_set = build(queue())
-    assert queue_set.by_namespace()["n"].qualified_name == "n/a"
+    assert [one.qualified_name for one in queue_set.governing] == ["n/a"]
     assert [spec.name for spec in queue_set.specs] == ["n/a"]
 
 
 def test_the_first_created_of_two_governs_and_the_second_is_told_which() -> None:
     queue_set = build(queue("a", kind="LatencyQueue", spec=latency_spec(), created=LATE), queue("b", created=EARLY))
-    assert queue_set.by_namespace()["n"].key[2] == "b"
+    assert [one.key[2] for one in queue_set.governing] == ["b"]
     problem = entry(queue_set, "a", "LatencyQueue").problem
     assert problem is not None
     assert problem.reason == "SecondQueue"
@@ -53,20 +53,20 @@ def test_the_first_created_of_two_governs_and_the_second_is_told_which() -> None
 def test_the_queue_that_already_governs_goes_on_though_an_older_one_becomes_valid() -> None:
     older = queue("a", spec=INVALID, created=EARLY)
     first = build(older, queue("b", created=LATE))
-    assert first.by_namespace()["n"].key[2] == "b"
+    assert [one.key[2] for one in first.governing] == ["b"]
     second = build(queue("a", created=EARLY), queue("b", created=LATE), memory=remembering(*first.governing))
-    assert second.by_namespace()["n"].key[2] == "b"
+    assert [one.key[2] for one in second.governing if one.lane is None] == ["b"]
 
 
 def test_the_second_takes_over_when_the_first_is_deleted() -> None:
     both = build(queue("a", created=EARLY), queue("b", created=LATE))
-    assert build(queue("b", created=LATE), memory=remembering(*both.governing)).by_namespace()["n"].key[2] == "b"
+    assert [one.key[2] for one in build(queue("b", created=LATE), memory=remembering(*both.governing)).governing] == ["b"]
 
 
 def test_a_queue_being_deleted_governs_no_more() -> None:
     going = queue("a", created=EARLY)
     going["metadata"]["deletionTimestamp"] = LATE
-    assert build(going, queue("b", created=LATE)).by_namespace()["n"].key[2] == "b"
+    assert [one.key[2] for one in build(going, queue("b", created=LATE)).governing] == ["b"]
 
 
 def test_queues_of_an_ending_namespace_are_no_members() -> None:

@@ -88,6 +88,15 @@ def evictions(plan: RoundPlan) -> tuple[PodEviction, ...]:
     return plan.reclaim.evictions
 
 
+@pytest.fixture
+def cluster() -> Cluster:
+    """A cluster in which a burst waits, and in which quotas are low enough for evictions in the next round."""
+    made = Cluster()
+    made.arrive()
+    made.next()
+    return made
+
+
 def test_the_quota_is_lowered_to_the_level_before_anybody_goes() -> None:
     cluster = Cluster(weight=4)  # the burst is beyond its queue's fair share: it has its rate and no more
     cluster.arrive()
@@ -101,10 +110,7 @@ def test_the_quota_is_lowered_to_the_level_before_anybody_goes() -> None:
     assert second.quota_writes == []
 
 
-def test_a_quota_that_lets_in_a_few_more_keeps_as_many_from_going() -> None:
-    cluster = Cluster()
-    cluster.arrive()
-    cluster.next()
+def test_a_quota_that_lets_in_a_few_more_keeps_as_many_from_going(cluster: Cluster) -> None:
     enforced = cluster.quotas["batch", "fairburst"]
     enforced.status.hard = {"requests.cpu": "13", "requests.memory": "13Gi"}
     assert len(evictions(cluster.plan())) == 3
@@ -131,10 +137,7 @@ def test_without_reclaim_nobody_goes() -> None:
     assert [evictions(cluster.next(1.0)) for _ in range(3)] == [(), (), ()]
 
 
-def test_what_is_on_its_way_or_ending_is_not_evicted_again_and_nobody_else_is() -> None:
-    cluster = Cluster()
-    cluster.arrive()
-    cluster.next()
+def test_what_is_on_its_way_or_ending_is_not_evicted_again_and_nobody_else_is(cluster: Cluster) -> None:
     chosen = evictions(cluster.next())
     cluster.engine.reclaim.sent(chosen)
     assert evictions(cluster.next()) == (), "requests under way"
@@ -145,11 +148,8 @@ def test_what_is_on_its_way_or_ending_is_not_evicted_again_and_nobody_else_is() 
     assert evictions(cluster.next()) == (), "their places are free"
 
 
-def test_pods_without_a_grace_period_that_end_a_little_late_still_come_free() -> None:
+def test_pods_without_a_grace_period_that_end_a_little_late_still_come_free(cluster: Cluster) -> None:
     """A Job's pod waits for its finalizer to be taken off. Without that there were 216 evictions for 200 pods."""
-    cluster = Cluster()
-    cluster.arrive()
-    cluster.next()
     chosen = evictions(cluster.next())
     cluster.evict(chosen)
     for one in chosen:
@@ -169,10 +169,7 @@ def test_what_reclaim_has_evicted_is_charged_to_no_queue_while_it_ends() -> None
     assert plan.reclaim.holding == frozenset(), "the queue uses no more than its level"
 
 
-def test_what_reclaim_has_evicted_is_charged_again_if_it_still_runs_a_minute_after_its_grace() -> None:
-    cluster = Cluster()
-    cluster.arrive()
-    cluster.next()
+def test_what_reclaim_has_evicted_is_charged_again_if_it_still_runs_a_minute_after_its_grace(cluster: Cluster) -> None:
     cluster.evict(evictions(cluster.next()))
     grace = cluster.engine.reclaim.rules.longest_grace_seconds
     assert cluster.next(grace + STUCK_SECONDS - 1.0).snapshot.usage[0, 0] == 10.0
@@ -282,10 +279,7 @@ def test_where_one_is_refused_others_go_until_its_time_is_over() -> None:
     assert len(evictions(cluster.next(2.0))) == 1
 
 
-def test_evictions_that_could_not_be_remembered_are_chosen_again() -> None:
-    cluster = Cluster()
-    cluster.arrive()
-    cluster.next()
+def test_evictions_that_could_not_be_remembered_are_chosen_again(cluster: Cluster) -> None:
     chosen = evictions(cluster.next())
     cluster.engine.reclaim.not_done(chosen)
     assert cluster.gone(evictions(cluster.next())) == cluster.gone(chosen)
@@ -310,10 +304,7 @@ def test_a_throughput_queue_gets_its_share_once_it_has_been_short_for_the_grace_
     assert not [one.message for one in chosen if "second" in one.message]
 
 
-def test_an_eviction_says_for_which_burst() -> None:
-    cluster = Cluster()
-    cluster.arrive()
-    cluster.next()
+def test_an_eviction_says_for_which_burst(cluster: Cluster) -> None:
     [message] = {one.message for one in evictions(cluster.next())}
     opened = "2026-01-01T00:00:43Z"
     assert message == (
@@ -333,10 +324,7 @@ def test_for_a_pod_that_the_scheduler_may_not_place_there_nobody_goes(spec: dict
     assert [evictions(cluster.next(1.0)) for _ in range(3)] == [(), (), ()]
 
 
-def test_nothing_is_remembered_for_longer_than_it_matters() -> None:
-    cluster = Cluster()
-    cluster.arrive()
-    cluster.next()
+def test_nothing_is_remembered_for_longer_than_it_matters(cluster: Cluster) -> None:
     chosen = evictions(cluster.next())
     assert len(cluster.engine.reclaim.memory.made_room) == 6
     cluster.evict(chosen)

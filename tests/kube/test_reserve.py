@@ -32,9 +32,15 @@ def cpu(world: World, quota: str, namespace: str = "batch") -> float:
     return parse_quantity(world.hard(namespace, quota)["requests.cpu"])
 
 
-def test_a_queue_with_jobs_of_either_size_gets_a_quota_for_each_below_its_umbrella() -> None:
-    world = World(ON)
-    batch(world)
+@pytest.fixture
+def world() -> World:
+    """A cluster that a queue's large Job fills."""
+    made = World(ON)
+    batch(made)
+    return made
+
+
+def test_a_queue_with_jobs_of_either_size_gets_a_quota_for_each_below_its_umbrella(world: World) -> None:
     world.round()
     assert {name for _, name in world.quotas} == {"fairburst"}, "nothing to divide"
     submit(world, "batch", "small", 4, "small")
@@ -48,9 +54,7 @@ def test_a_queue_with_jobs_of_either_size_gets_a_quota_for_each_below_its_umbrel
         assert (term.scope_name, term.operator, term.values) == ("PriorityClass", "In", [f"fairburst-{size}"])
 
 
-def test_small_jobs_get_their_part_at_once_and_large_ones_shrink_by_it() -> None:
-    world = World(ON)
-    batch(world)
+def test_small_jobs_get_their_part_at_once_and_large_ones_shrink_by_it(world: World) -> None:
     world.settle()
     submit(world, "batch", "small", 4, "small")
     world.after(1.0)
@@ -94,9 +98,7 @@ def test_the_core_moves_nothing_between_queues() -> None:
         assert off.hard(namespace) == on.hard(namespace)
 
 
-def test_the_status_carries_threshold_and_both_priorities() -> None:
-    world = World(ON)
-    batch(world)
+def test_the_status_carries_threshold_and_both_priorities(world: World) -> None:
     submit(world, "batch", "small", 4, "small")
     world.settle()
     status = world.status("batch")
@@ -115,9 +117,7 @@ def test_a_queues_own_threshold_goes_before_the_pools() -> None:
 
 
 @pytest.mark.parametrize("spec", [{"reserve": "Off"}, {"enforcement": "Observe"}])
-def test_a_queue_without_a_reserve_has_no_quotas_by_size_and_loses_those_it_had(spec: dict[str, Any]) -> None:
-    world = World(ON)
-    batch(world)
+def test_a_queue_without_a_reserve_has_no_quotas_by_size_and_loses_those_it_had(world: World, spec: dict[str, Any]) -> None:
     world.settle()
     world.queue(TQ, "batch", spec=spec, generation=2, status=world.status("batch"))
     world.settle()
@@ -136,9 +136,7 @@ def test_latency_queues_and_namespaces_without_a_queue_have_none() -> None:
     assert "smallPodPriority" not in world.status("burst", kind=LQ)
 
 
-def test_an_operator_without_a_reserve_removes_what_an_earlier_one_left() -> None:
-    world = World(ON)
-    batch(world)
+def test_an_operator_without_a_reserve_removes_what_an_earlier_one_left(world: World) -> None:
     world.settle()
     again = World(OFF)
     for name in ("nodes", "namespaces", "quotas", "queues"):
@@ -161,9 +159,7 @@ def test_without_a_reserve_nothing_is_different_from_what_it_was() -> None:
     assert {one["type"] for one in world.status("batch")["conditions"]} == {"Admitted", "Enforced", "Ready"}
 
 
-def test_a_queue_whose_small_jobs_come_and_go_stays_divided_and_one_without_them_is_undivided_again() -> None:
-    world = World(ON)
-    batch(world)
+def test_a_queue_whose_small_jobs_come_and_go_stays_divided_and_one_without_them_is_undivided_again(world: World) -> None:
     submit(world, "batch", "small", 1, "small", running=1)
     world.settle()
     world.controller("Job", sized_job("batch", "small", 1, "small"), None)
@@ -183,9 +179,7 @@ def test_a_settled_cluster_with_a_reserve_gets_no_writes() -> None:
         assert (plan.labels, plan.quota_writes, plan.quota_deletions, plan.statuses, plan.events) == ({}, [], [], [], [])
 
 
-def test_a_small_job_that_a_full_namespace_has_blocked_is_woken_when_there_is_room() -> None:
-    world = World(ON)
-    batch(world)
+def test_a_small_job_that_a_full_namespace_has_blocked_is_woken_when_there_is_room(world: World) -> None:
     world.settle()
     submit(world, "batch", "small", 4, "small")
     world.round()

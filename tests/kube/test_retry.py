@@ -39,9 +39,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def attempts(
-    retries: WriteRetries, clock: Clock, paths: list[str], error: ApiError | None, seconds: int, method: str = "PATCH"
-) -> list[int]:
+def attempts(retries: WriteRetries, clock: Clock, paths: list[str], error: ApiError | None, seconds: int) -> list[int]:
     """Return the writes sent in each second, where all are offered ten times a second."""
     sent = []
     for _ in range(seconds):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fairburst.kube.jobs.reserve import ReserveView
 from fairburst.kube.queues.accounts import InternalStatus
 from fairburst.kube.queues.former_places import in_present_places
-from fairburst.kube.queues.objects import parse_status, to_status
+from fairburst.kube.queues.objects import parse_status
 from fairburst.kube.queues.rules import KubeModel
 from fairburst.kube.queues.statuses import QueueStatus
 from fairburst.kube.usage.weekly_use import Week, WeekSums
@@ -43,7 +43,7 @@ from fairburst.policy.model import (
 )
 from tests.support.fake_api import merge_patch
 from tests.support.objects import WALL, stored_queue
-from tests.support.queues import full_status
+from tests.support.queues import full_status, to_status
 from tests.support.status_inputs import NAME, PRIORITY, RESOURCES, status_input
 
 # Times are kept to the microsecond, amounts of dominant-share-seconds to a thousandth, rates to a millionth of capacity.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from fairburst.policy.baselines import POLICIES
-from fairburst.policy.dress.values import DressConfig, JobsPart, TaskTable
+from fairburst.policy.dress.values import DressConfig
 from fairburst.policy.model import (
     Burst,
     ClusterSnapshot,
@@ -25,6 +25,7 @@ from fairburst.policy.model import (
     Sporadic,
 )
 from fairburst.policy.tolerance import TIME_STEP_SECONDS
+from tests.support.dress import jobs_part
 from tests.support.policy import latency, snapshot, throughput
 from tests.support.strategies import START, snapshots
 
@@ -285,7 +286,7 @@ class TestVariantsOfBopf:
 
     def test_dress_is_bopf_with_a_reserve_by_its_defaults_or_by_the_settings(self) -> None:
         """Its memory goes from round to round: δ is adjusted once a second."""
-        given = dataclasses.replace(snapshot((throughput("a/q"),), [10.0], [[10.0]]), jobs=JobsPart((), (), TaskTable.of((), 1)))
+        given = dataclasses.replace(snapshot((throughput("a/q"),), [10.0], [[10.0]]), jobs=jobs_part((), (), (), 1))
         result, memory = POLICIES["dress"](given, Memory(), CONFIG, START)
         assert result.dress is not None
         assert result.dress.size_limit.tolist() == [10.0 * DressConfig().size_threshold]

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from fairburst.policy.model import EventKind, GuaranteeClass, Periodic, QueueSpec, Sporadic, WindowState
-from tests.support.policy import Pool, latency, throughput
+from fairburst.policy.model import EventKind, GuaranteeClass, Periodic, Sporadic, WindowState
+from tests.support.policy import Pool, bursting, latency, throughput
 from tests.support.strategies import START
 
 HARD, SOFT, ELASTIC = GuaranteeClass.HARD, GuaranteeClass.SOFT, GuaranteeClass.ELASTIC
 BATCH = throughput("t/q")
-
-
-def bursting(name: str = "l/q", order: float = 1.0) -> QueueSpec:
-    """8 of 10 cores for 10 s, once in 100 s."""
-    return latency(name, order, [8.0], 10, Sporadic(100))
 
 
 class TestWhatCountsAsDelivered:

@@ -9,20 +9,16 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from benchmarks.policy import plain_fill
-from fairburst.policy.drf import divide_tasks, dominant_share, fill, take_in_order
+from fairburst.policy.drf import dominant_share, fill, take_in_order
 
 CAPACITY = np.array([9.0, 18.0])
 TASK = np.array([[1.0, 4.0], [3.0, 1.0]])
 
 
-def test_example_of_the_drf_paper_divisible() -> None:
+def test_example_of_the_drf_paper() -> None:
     multiple = fill(TASK * 100, np.full(2, np.inf), np.ones(2), CAPACITY, CAPACITY)
     assert multiple * 100 == pytest.approx([3.0, 2.0])
     assert dominant_share(TASK * multiple[:, None] * 100, CAPACITY) == pytest.approx([2 / 3, 2 / 3])
-
-
-def test_example_of_the_drf_paper_task_by_task() -> None:
-    assert divide_tasks(TASK, np.array([100, 100]), np.ones(2), CAPACITY).tolist() == [3, 2]
 
 
 def test_weights_divide_a_single_resource_in_proportion() -> None:
@@ -177,35 +173,8 @@ def test_a_demand_too_small_to_have_a_share_is_met() -> None:
     assert fill(np.array([[1e-9]]), np.full(1, np.inf), np.ones(1), capacity, capacity).tolist() == [1.0]
 
 
-def test_tasks_are_started_beside_a_resource_that_is_not_there() -> None:
-    assert divide_tasks(np.array([[1.0, 0.0]]), np.array([9]), np.ones(1), np.array([4.0, 0.0])).tolist() == [4]
-
-
 def test_resources_that_run_out_one_after_the_other_are_all_accounted_for() -> None:
     """Capacities 1, 2 and 6: the first queue stops at 1, the second at 2; both reduce the last resource for the third queue."""
     wanted = np.array([[100.0, 0.0, 100.0], [0.0, 100.0, 100.0], [0.0, 0.0, 100.0]])
     multiple = fill(wanted, np.full(3, np.inf), np.ones(3), np.full(3, 10.0), np.array([1.0, 2.0, 6.0]))
     assert multiple == pytest.approx([0.01, 0.02, 0.03])
-
-
-class TestDrfTaskByTask:
-    """Ghodsi et al., NSDI 2011, Algorithm 1, with weights and with ends."""
-
-    @pytest.mark.parametrize(
-        ("task", "wanted", "weight", "capacity", "want"),
-        [
-            pytest.param([[1.0], [1.0]], [9, 9], [1.0, 2.0], [9.0], [3, 6], id="weights divide tasks"),
-            pytest.param([[1.0], [1.0]], [2, 9], [1.0, 1.0], [9.0], [2, 7], id="who has no more tasks leaves the rest"),
-            pytest.param([[1.0], [1.0]], [0, 9], [1.0, 1.0], [9.0], [0, 9], id="nothing wanted, nothing started"),
-            pytest.param([[1.0], [1.0]], [1, 1], [1.0, 1.0], [9.0], [1, 1], id="one task each"),
-            pytest.param([[4.0], [1.0]], [9, 9], [1.0, 1.0], [9.0], [1, 5], id="whose next task does not fit is passed over"),
-            pytest.param([[2.0], [1.0]], [9, 9], [1.0, 1.0], [8.0], [2, 4], id="small tasks do not outrun large ones"),
-            pytest.param([[0.0], [1.0]], [9, 9], [1.0, 1.0], [9.0], [0, 9], id="tasks that need nothing are not counted"),
-            pytest.param([[1.0]], [9], [1.0], [3.0], [3], id="exactly all"),
-        ],
-    )
-    def test_tasks_started(
-        self, task: list[list[float]], wanted: list[int], weight: list[float], capacity: list[float], want: list[int]
-    ) -> None:
-        started = divide_tasks(np.array(task), np.array(wanted), np.array(weight), np.array(capacity))
-        assert started.tolist() == want

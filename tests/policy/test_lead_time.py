@@ -10,9 +10,10 @@ import pytest
 from fairburst.policy.decide import decide
 from fairburst.policy.dress.learned import FamilyDurations, Outlook
 from fairburst.policy.dress.memory import DressMemory
-from fairburst.policy.dress.values import DemandCategory, DressConfig, Job, JobsPart, Task, TaskTable
+from fairburst.policy.dress.values import DemandCategory, DressConfig, Job
 from fairburst.policy.lead_time import Expected, Hold, ends_in_time, plan_holds
 from fairburst.policy.model import Memory, Periodic, PolicyConfig, RoundResult
+from tests.support.dress import Task, jobs_part, task_table
 from tests.support.policy import latency, snapshot, throughput
 from tests.support.strategies import START
 
@@ -23,8 +24,8 @@ CAPACITY = np.array([100.0])
 
 def outlook(ages: list[float]) -> Outlook:
     """Tasks of one unit each of a family that always takes 60 s."""
-    tasks = [Task(f"t{at}", "j", "q", DemandCategory.LARGE, np.array([1.0]), NOW - age, None, "etl") for at, age in enumerate(ages)]
-    return Outlook.of(FAMILIES, TaskTable.of(tasks, 1), NOW)
+    tasks = [Task(f"t{at}", "j", DemandCategory.LARGE, np.array([1.0]), NOW - age, None, "etl") for at, age in enumerate(ages)]
+    return Outlook.of(FAMILIES, task_table(tasks, 1), NOW)
 
 
 def burst(arrival: float, rate: float = 40.0, slack: float = 10.0, queue: str = "lq") -> Expected:
@@ -107,9 +108,9 @@ def held(unit: float) -> tuple[RoundResult, Memory]:
     """One round with the numbers above: in 30 s a burst of 40 comes. 60 tasks of a minute run, one more each second old, 30 of them
     end in time; 15 of 100 are free, so 10 are held."""
     queue = dataclasses.replace(latency("l/q", 0.0, [40.0], 10, Periodic(100, START + 30)), lead_time=True)
-    tasks = [Task(f"t{age}", "j", "t/q", DemandCategory.LARGE, np.ones(1), START - age, None, "etl") for age in range(60)]
+    tasks = [Task(f"t{age}", "j", DemandCategory.LARGE, np.ones(1), START - age, None, "etl") for age in range(60)]
     value = snapshot((queue, throughput("t/q", 1.0)), [100.0], [[0.0], [200.0]], [[0.0], [85.0]], unit=[[0.0], [unit]])
-    value = dataclasses.replace(value, jobs=JobsPart.of([], [], tasks, 1))
+    value = dataclasses.replace(value, jobs=jobs_part([], [], tasks, 1))
     learned = DressMemory(0.1, families=FamilyDurations.of({"etl": [60.0] * 10}, {"etl": START}))
     return decide(value, Memory(dress=learned), PolicyConfig(dress=DressConfig()), START)
 

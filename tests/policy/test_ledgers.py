@@ -5,18 +5,13 @@ from __future__ import annotations
 import pytest
 
 from fairburst.policy.decide import decide
-from fairburst.policy.model import GuaranteeClass, Memory, PolicyConfig, QueueSpec, RoundResult, Sporadic, WindowState
-from tests.support.policy import Pool, latency, snapshot, throughput
+from fairburst.policy.model import GuaranteeClass, Memory, PolicyConfig, RoundResult, Sporadic, WindowState
+from tests.support.policy import Pool, bursting, latency, snapshot, throughput
 from tests.support.strategies import START
 
 HARD, SOFT, ELASTIC = GuaranteeClass.HARD, GuaranteeClass.SOFT, GuaranteeClass.ELASTIC
 CONFIG = PolicyConfig()
 BATCH = throughput("t/q")
-
-
-def bursting(name: str = "l/q", order: float = 1.0) -> QueueSpec:
-    """8 of 10 cores for 10 s, once in 100 s."""
-    return latency(name, order, [8.0], 10, Sporadic(100))
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairburst.policy.decide import decide
-from fairburst.policy.dress.values import DressConfig, JobsPart
+from fairburst.policy.dress.values import DressConfig
 from fairburst.policy.model import GuaranteeClass, Memory, PolicyConfig, RoundResult, Sporadic
+from tests.support.dress import jobs_part
 from tests.support.policy import latency, snapshot, throughput
 from tests.support.strategies import START
 
@@ -75,7 +76,7 @@ def test_jobs_that_come_into_a_quiet_cluster_are_looked_at() -> None:
     value, memory = snapshot(queues, [10.0], [[0.0]]), Memory()
     for seconds in (0, 1):
         _, memory = decide(value, memory, config, START + seconds)
-    result, _ = decide(dataclasses.replace(value, jobs=JobsPart.of([], [], [], 1)), memory, config, START + 2)
+    result, _ = decide(dataclasses.replace(value, jobs=jobs_part([], [], [], 1)), memory, config, START + 2)
     assert result.dress is not None
 
 

@@ -287,26 +287,18 @@ class TestNoProcessLooked:
         assert self.counted(self.away(back=15, oldest=14.9)) == (0, 1)
 
 
-def test_wanting_all_it_gets_of_one_resource_and_nothing_of_another_is_no_burst() -> None:
-    queues = (throughput("t/q"), latency("l/q", 1.0, [8.0, 8.0], 10, Sporadic(100)))
-    result, _ = decide(snapshot(queues, [10.0, 10.0], [[99.0, 99.0], [1.0, 0.0]]), Memory(), PolicyConfig(), START)
-    window = result.decisions[1].window
+@pytest.mark.parametrize(
+    ("rate", "wanted", "state"),
+    [
+        pytest.param([8.0, 8.0], [1.0, 0.0], WindowState.ARMED, id="all it gets of one resource and nothing of another"),
+        pytest.param([0.5], [0.5], WindowState.OPEN, id="half a core"),
+        # and no more than the fair share (docs/decisions/0010-a-burst-that-fits-its-fair-share.md)
+        pytest.param([8.0], [4.0], WindowState.OPEN, id="exactly half the guaranteed rate"),
+    ],
+)
+def test_a_window_opens_for_demand_that_is_a_burst(rate: list[float], wanted: list[float], state: WindowState) -> None:
+    queues = (throughput("t/q"), latency("l/q", 1.0, rate, 10, Sporadic(100)))
+    given = snapshot(queues, [10.0] * len(rate), [[99.0] * len(rate), wanted])
+    window = decide(given, Memory(), PolicyConfig(), START)[0].decisions[1].window
     assert window is not None
-    assert window.state is WindowState.ARMED
-
-
-def test_a_burst_of_half_a_core_is_one() -> None:
-    queues = (throughput("t/q"), latency("l/q", 1.0, [0.5], 10, Sporadic(100)))
-    result, _ = decide(snapshot(queues, [10.0], [[99.0], [0.5]]), Memory(), PolicyConfig(), START)
-    window = result.decisions[1].window
-    assert window is not None
-    assert window.state is WindowState.OPEN
-
-
-def test_half_the_guaranteed_rate_is_a_burst() -> None:
-    """Exactly half, and no more than the fair share (docs/decisions/0010-a-burst-that-fits-its-fair-share.md)."""
-    queues = (throughput("t/q"), latency("l/q", 1.0, [8.0], 10, Sporadic(100)))
-    result, _ = decide(snapshot(queues, [10.0], [[99.0], [4.0]]), Memory(), PolicyConfig(), START)
-    window = result.decisions[1].window
-    assert window is not None
-    assert window.state is WindowState.OPEN
+    assert window.state is state

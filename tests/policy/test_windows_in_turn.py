@@ -19,7 +19,7 @@ from fairburst.policy.model import (
     Sporadic,
     WindowState,
 )
-from tests.support.policy import Pool, latency, throughput
+from tests.support.policy import Pool, bursting, latency, throughput
 from tests.support.strategies import START
 
 HARD, SOFT, ELASTIC = GuaranteeClass.HARD, GuaranteeClass.SOFT, GuaranteeClass.ELASTIC
@@ -30,11 +30,6 @@ def scheduled(name: str, *bursts: tuple[float, Burst]) -> QueueSpec:
     """Return a queue with bursts at the given seconds after START."""
     arrivals = tuple(ScheduledBurst(START + at, burst) for at, burst in bursts)
     return QueueSpec(name, QueueKind.LATENCY, (1.0, name), 1.0, None, Schedule(arrivals))
-
-
-def bursting(name: str = "l/q", order: float = 1.0) -> QueueSpec:
-    """8 of 10 cores for 10 s, once in 100 s."""
-    return latency(name, order, [8.0], 10, Sporadic(100))
 
 
 class TestPeriodicWindows:

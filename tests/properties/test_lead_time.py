@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairburst.policy.dress.learned import FamilyDurations, Outlook
-from fairburst.policy.dress.values import DemandCategory, DressConfig, Task, TaskTable
+from fairburst.policy.dress.values import DemandCategory, DressConfig
 from fairburst.policy.lead_time import Expected, plan_holds
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, PolicyConfig, RoundResult
 from fairburst.sim.cluster import one_machine
@@ -17,6 +17,7 @@ from fairburst.sim.engine import run
 from fairburst.sim.experiment import latency_spec, throughput_spec
 from fairburst.sim.scenario import BurstPlan, Scenario, Submission
 from fairburst.sim.workload import DagJob, Stage
+from tests.support.dress import Task, task_table
 
 NOW = 10_000.0
 CAPACITY = np.array([100.0])
@@ -35,8 +36,8 @@ class TestRoom:
         self, known: list[float], running: list[int], free: int, wanted: list[tuple[int, int, int]]
     ) -> None:
         families = FamilyDurations.of({"f": known}, {"f": NOW})
-        tasks = [Task(f"t{at}", "j", "q", DemandCategory.LARGE, np.ones(1), NOW - age, None, "f") for at, age in enumerate(running)]
-        outlook = Outlook.of(families, TaskTable.of(tasks, 1), NOW)
+        tasks = [Task(f"t{at}", "j", DemandCategory.LARGE, np.ones(1), NOW - age, None, "f") for at, age in enumerate(running)]
+        outlook = Outlook.of(families, task_table(tasks, 1), NOW)
         bursts = [
             Expected(f"lq-{at}", NOW + ahead, np.array([float(rate)]), float(slack)) for at, (ahead, rate, slack) in enumerate(wanted)
         ]  # fmt: skip

@@ -17,7 +17,7 @@ from hypothesis import given
 from fairburst.cli.main import main
 from fairburst.policy.baselines import drf
 from fairburst.policy.decide import decide
-from fairburst.policy.dress.values import DemandCategory, DressConfig, Job, JobsPart, StartMode, Task
+from fairburst.policy.dress.values import DemandCategory, DressConfig, Job, StartMode
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig, RoundResult, Sporadic
 from fairburst.policy.paf.curves import PointsCurve
 from fairburst.policy.paf.divide import SlotRules
@@ -28,6 +28,7 @@ from fairburst.recording.reader import RecordingReader
 from fairburst.recording.replay import replay
 from fairburst.recording.values import decode, encode
 from fairburst.recording.writer import Recorder
+from tests.support.dress import Task, jobs_part
 from tests.support.policy import latency, snapshot, throughput
 from tests.support.profiles import horizons
 from tests.support.recordings import MEGABYTE, record
@@ -134,8 +135,8 @@ class TestFurtherParts:
 
     def test_jobs_and_settings_of_dress_come_back(self, tmp_path: Path) -> None:
         job = Job("j", "a/q", 5.0, np.array([2.0, 3.0]), DemandCategory.SMALL, family="nightly")
-        task = Task("t", "j", "a/q", DemandCategory.SMALL, np.array([1.0, 1.0]), 6.0)
-        jobs = JobsPart.of([job], [], [task], 2)
+        task = Task("t", "j", DemandCategory.SMALL, np.array([1.0, 1.0]), 6.0)
+        jobs = jobs_part([job], [], [task], 2)
         config = PolicyConfig(dress=DressConfig(size_threshold=0.25, start_mode=StartMode.WHOLE_JOBS))
         recorder = Recorder(tmp_path / "rounds.jsonl", MEGABYTE, 1)
         recorder.start()

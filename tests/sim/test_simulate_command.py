@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -30,7 +31,7 @@ def trace(tmp_path: Path) -> Path:
 
 def test_choices_are_those_that_exist() -> None:
     assert set(command.POLICIES) == set(POLICIES)
-    assert set(command.TRACE_FORMATS) == set(FORMATS) | {"generated"}
+    assert set(get_args(command.TraceFormat)) == set(FORMATS) | {"generated"}
 
 
 def simulate(*arguments: str) -> int:

@@ -8,7 +8,8 @@ import pytest
 
 from fairburst.sim.errors import TraceError
 from fairburst.sim.generate import generate
-from fairburst.sim.stage_list import read_stage_list, write_stage_list
+from fairburst.sim.stage_list import read_stage_list
+from tests.support.stage_lists import write_stage_list
 
 QUERY27 = """\
 # 0: BB query27

@@ -13,7 +13,6 @@ from fairburst.cli.main import main
 from fairburst.sim.errors import ScenarioError
 from fairburst.sim.generate import generate
 from fairburst.sim.reproductions.profiles import as_scenario
-from fairburst.sim.stage_list import write_stage_list
 from fairburst.sim.table4 import (
     THROUGHPUT_QUEUES,
     WORKLOADS,
@@ -28,6 +27,7 @@ from fairburst.sim.table4 import (
 )
 from fairburst.sim.workload import DagJob, Stage
 from tests.sim.table4_reference import Reference, StarvedError
+from tests.support.stage_lists import write_stage_list
 
 A = DagJob("A", (Stage("a1", 1, 3, (4.0, 1.0)), Stage("a2", 1, 1, (1.0, 3.0), (0,))))
 B = DagJob("B", (Stage("b1", 2, 2.5, (2.0, 2.0)),))

@@ -22,20 +22,7 @@ from fairburst.config import Config
 from fairburst.kube.admission.mutation import governing, job_patch, pod_patch
 from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL
 from tests.simulation import quotas
-from tests.simulation.resources import (
-    JOBS,
-    KINDS,
-    LEASES,
-    NAMESPACES,
-    PODS,
-    QUEUES,
-    Key,
-    Object,
-    Refused,
-    place_of,
-    refusal,
-    selector,
-)
+from tests.simulation.resources import JOBS, KINDS, LEASES, NAMESPACES, PODS, QUEUES, Key, Object, Refused, place_of, refusal, selector
 from tests.simulation.virtual_time import EPOCH, VirtualLoop
 from tests.support.fake_api import json_patch, merge_patch
 

@@ -19,8 +19,8 @@ from fairburst.kube import process
 from fairburst.kube.api.auth import Credentials
 from fairburst.kube.api.client import ApiClient, RateLimiter
 from fairburst.kube.api.errors import ApiError
-from fairburst.kube.names import GROUP, VERSION
-from fairburst.kube.queues.queue_watch import PLURALS, QueueWatch
+from fairburst.kube.names import GROUP, PLURALS, VERSION
+from fairburst.kube.queues.queue_watch import QueueWatch
 from tests.simulation.api_server import ApiServer
 from tests.simulation.connection import Link, Session
 from tests.simulation.virtual_time import WallClock, wall_clock

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
 
 from fairburst.kube.api.objects import Job
-from fairburst.kube.queues.job_annotations import Declaration, declaration_annotations, mark_annotations, parallelism_of
+from fairburst.kube.queues.job_annotations import CURVE, JOB_WEIGHT, MAXIMUM, MINIMUM, Declaration, mark_annotations, parallelism_of
 from fairburst.kube.rounds.view import RoundPlan
-from fairburst.policy.paf.curves import PointsCurve
+from fairburst.policy.paf.curves import Curve, ErnestCurve, PointsCurve
 from tests.support.objects import World, job, node, pod
 
 TQ = "ThroughputQueue"
@@ -27,6 +28,31 @@ def cluster(capacity: int = 16, *, explore: bool = False) -> World:
 
 def queue(world: World, namespace: str = "batch", **elasticity: Any) -> None:
     world.queue(TQ, namespace, spec={"elasticity": {**ELASTIC, **elasticity}})
+
+
+def curve_text(curve: Curve, alone_seconds: float | None) -> str:
+    """The text of a curve; inverse of `read_curve`."""
+    alone = {} if alone_seconds is None else {"aloneSeconds": alone_seconds}
+    match curve:
+        case PointsCurve(slots, progress):
+            return json.dumps({"points": list(zip(slots, progress, strict=True)), **alone})
+        case ErnestCurve(a0, a1, a2, a3, lowest, highest):
+            bounds = {key: bound for key, bound in (("lowest", lowest), ("highest", highest)) if bound is not None}
+            return json.dumps({"coefficients": [a0, a1, a2, a3], **bounds, **alone})
+
+
+def declaration_annotations(declaration: Declaration) -> dict[str, str]:
+    """The annotations for a declaration; inverse of `read_declaration`."""
+    written = {}
+    if declaration.curve is not None:
+        written[CURVE] = curve_text(declaration.curve, declaration.alone_seconds)
+    if declaration.minimum is not None:
+        written[MINIMUM] = str(declaration.minimum)
+    if declaration.maximum is not None:
+        written[MAXIMUM] = str(declaration.maximum)
+    if declaration.weight != 1:
+        written[JOB_WEIGHT] = f"{declaration.weight:.15g}"
+    return written
 
 
 def elastic(world: World, name: str, curve: PointsCurve | None, namespace: str = "batch", parallelism: int = 16, **spec: Any) -> Job:

@@ -41,7 +41,6 @@ class PodRun:
     memory: Memory = field(default_factory=Memory)
     received: FloatArray = field(init=False)
     usage: FloatArray = field(init=False)
-    idle_seconds: FloatArray = field(init=False)
     last_use: float = field(init=False, default=-math.inf)
     last_start: dict[int, float] = field(init=False)
     switches: int = 0
@@ -50,7 +49,7 @@ class PodRun:
     def __post_init__(self) -> None:
         shape = (len(self.queues), len(self.capacity))
         self.last_start = dict.fromkeys(range(shape[0]), -math.inf)
-        self.received, self.usage, self.idle_seconds = np.zeros(shape), np.zeros(shape), np.zeros(shape[1])
+        self.received, self.usage = np.zeros(shape), np.zeros(shape)
 
     def run(self, start: float, seconds: float, step: float = 30.0, check: Check | None = None) -> PodRun:
         """Rounds at every end of a pod and every `step`; `check` sees each round's snapshot, result and the use once pods have started."""
@@ -77,7 +76,6 @@ class PodRun:
             then = min([now + step, start + seconds, *arrivals, *(end for end, _, _ in running)])
             then = max(min(then, result.next_boundary), now + 1e-3)
             self.received += self.usage * (then - now)
-            self.idle_seconds += (self.capacity - self.usage.sum(axis=0)) * (then - now)
             now = then
             if self.usage.any():
                 self.last_use = now

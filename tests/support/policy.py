@@ -42,6 +42,11 @@ def latency(
     return QueueSpec(name, QueueKind.LATENCY, (order, name), weight, burst, arrival, suspended=suspended)
 
 
+def bursting(name: str = "l/q", order: float = 1.0) -> QueueSpec:
+    """A sporadic latency queue: 8 of 10 cores for 10 s, once in 100 s."""
+    return latency(name, order, [8.0], 10, Sporadic(100))
+
+
 def snapshot(
     queues: tuple[QueueSpec, ...], capacity: Sequence[float], demand: object, usage: object = None, unit: object = None,
     committed: Sequence[float] | None = None,

@@ -48,6 +48,11 @@ def schedule(*bursts: dict[str, Any]) -> dict[str, Any]:
     return {"burst": ABSENT, "arrival": {"schedule": {"bursts": list(bursts)}}}
 
 
+def to_status(status: QueueStatus) -> dict[str, Any]:
+    """The status in the API server's form: camelCase, without unset fields."""
+    return status.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
 def full_status() -> QueueStatus:
     """A status in which every field, at every depth, is set."""
     sides = {"holds": True, "left": "10800", "right": "38400.5", "resource": "cpu", "queue": "clickstream/clickstream"}

@@ -13,17 +13,7 @@ from fairburst.policy.arrays import FloatArray
 from fairburst.policy.decide import decide
 from fairburst.policy.model import Memory, PolicyConfig, QueueKind, QueueSpec
 from fairburst.policy.reclaim.owed import owed
-from fairburst.policy.reclaim.values import (
-    Claim,
-    Eviction,
-    GiverState,
-    Ground,
-    Owed,
-    ReclaimMemory,
-    ReclaimRules,
-    RunningPod,
-    WaitingPod,
-)
+from fairburst.policy.reclaim.values import Claim, Eviction, GiverState, Ground, Owed, ReclaimMemory, ReclaimRules, RunningPod, WaitingPod
 from fairburst.policy.reclaim.victims import make_room
 from tests.support.policy import snapshot
 

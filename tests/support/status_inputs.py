@@ -7,10 +7,7 @@ import numpy as np
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.views.conditions import ConditionValue
 from fairburst.kube.views.status import StatusInput
-from fairburst.policy.model import (
-    QueueDecision,
-    QueueMemory,
-)
+from fairburst.policy.model import QueueDecision, QueueMemory
 from tests.support.objects import stored_queue
 
 RESOURCES = ("cpu", "memory")

@@ -18,15 +18,13 @@ from e2e.cluster import Cluster, ClusterError
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.kube.install.crd import all_crds
-from fairburst.kube.names import GROUP, SERVED_VERSIONS, USERS_VERSION, VERSION
-from fairburst.kube.queues.objects import to_status
+from fairburst.kube.names import GROUP, PLURALS, SERVED_VERSIONS, USERS_VERSION, VERSION
 from tests.support import queues
 from tests.support.queue_specs import BAD, BAD_THROUGHPUT
-from tests.support.queues import changed, full_status
+from tests.support.queues import changed, full_status, to_status
 
 JsonObject = dict[str, Any]
 KINDS = {"LatencyQueue": queues.LATENCY_SPEC, "ThroughputQueue": queues.THROUGHPUT_SPEC}
-PLURALS = {"LatencyQueue": "latencyqueues", "ThroughputQueue": "throughputqueues"}
 ELSEWHERE = {"pool": "no-operator-serves-it"}
 # Short and plural names in the CRDs of volcano-sh/volcano (config/crd), argoproj/argo-workflows (manifests/base/crds), argoproj/argo-cd
 # (manifests/crds), argoproj/argo-rollouts (manifests/crds) and knative/serving (config/core/300-resources), as of 2026.

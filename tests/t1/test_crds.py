@@ -13,11 +13,11 @@ from e2e.cluster import Cluster, ClusterError
 from fairburst.config import parse_config
 from fairburst.kube.install.mutating_policies import policies
 from fairburst.kube.names import MANAGED_LABEL
-from fairburst.kube.queues.objects import InvalidQueueError, parse_queue, parse_status, to_status
+from fairburst.kube.queues.objects import InvalidQueueError, parse_queue, parse_status
 from tests.support.live_cluster import LiveCluster, install, refusal
 from tests.support.prioritized_objects import namespace_labels
 from tests.support.queue_specs import BAD, BAD_THROUGHPUT, GOOD, LATENCY_SPEC, POOL, THROUGHPUT_SPEC
-from tests.support.queues import changed, full_status, queue, schedule, scheduled
+from tests.support.queues import changed, full_status, queue, schedule, scheduled, to_status
 from tests.support.work import create, pod
 
 OPERATOR = "crds-test-operator"

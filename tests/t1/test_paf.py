@@ -22,8 +22,9 @@ from e2e.workload.speed_up import PlayedJob, SpeedUpPlayer, work_done
 from fairburst.curves.fit import Fit, fit_runs
 from fairburst.curves.observations import from_values
 from fairburst.kube.api.client import ApiClient
-from fairburst.kube.queues.job_annotations import GIVEN, ORIGINAL, Declaration, declaration_annotations
+from fairburst.kube.queues.job_annotations import GIVEN, ORIGINAL, Declaration
 from fairburst.policy.paf.curves import PointsCurve, progress_rates
+from tests.support.elastic_queues import declaration_annotations
 from tests.support.live_cluster import LiveCluster
 from tests.support.queues import queue
 from tests.support.work import namespace, task_job

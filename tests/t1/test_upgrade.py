@@ -109,7 +109,6 @@ class Move:
     after: dict[str, JsonObject]
     lost_seconds: float
     recovery_seconds: float
-    helm_seconds: float
     watcher: Watcher
     began: float
     took_over: float
@@ -129,7 +128,6 @@ def move(site: VersionedCluster, change: Callable[[], object], package: Path | N
         rate = before[HARD]["internal"]["ledger"]["rateMicro"] / 1e6
         began = time.time()
         change()
-        changed = time.time()
         site.operator = site.start(package)
         site.create(job(NEXT, f"burst-{number}", NEXT_CPU, NEXT_SECONDS))
         stopped = time.time()
@@ -143,18 +141,7 @@ def move(site: VersionedCluster, change: Callable[[], object], package: Path | N
         until(lambda: watcher.classes[-1][2] == "fairburst-hard", PATIENCE_SECONDS, "the class of a hard queue's new pods")
         after = site.statuses()
     lost = abs(ledger + rate * (now - read_at) - found) / rate
-    return Move(
-        before,
-        after,
-        lost,
-        took_over - stopped,
-        changed - began,
-        watcher,
-        began,
-        took_over,
-        site.audited(began),
-        after[NEXT]["history"]["missed"],
-    )
+    return Move(before, after, lost, took_over - stopped, watcher, began, took_over, site.audited(began), after[NEXT]["history"]["missed"])
 
 
 Moves = dict[str, Move]  # by the way, in order

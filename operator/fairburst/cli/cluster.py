@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fairburst.config import Config
     from fairburst.kube.api.client import ApiClient
     from fairburst.kube.api.errors import ApiError
+    from fairburst.kube.look import Look
     from fairburst.kube.queues.listing import Queues
     from fairburst.kube.queues.queue_set import ObjectKey
 
@@ -90,6 +91,12 @@ class Cluster:
         if self.config is not None:
             return config_of(self.config)
         return await installed_config(client, self.system_namespace) or Config(namespace=self.system_namespace)
+
+    async def look(self, client: ApiClient) -> Look:
+        """Read the cluster and decide. Raises ApiError if a collection may not be read, and PolicyError if the core cannot decide."""
+        from fairburst.kube.look import look  # noqa: PLC0415
+
+        return await look(client, await self.settings(client))
 
 
 def complete_queues(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -46,9 +46,8 @@ async def ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, ru
     from fairburst.forecast.from_cluster import learn, state_of  # noqa: PLC0415  keeps `fairburst --help` quick
     from fairburst.forecast.intervals import Calibration  # noqa: PLC0415
     from fairburst.forecast.samples import start_samples  # noqa: PLC0415
-    from fairburst.kube.look import look  # noqa: PLC0415
 
-    seen = await look(client, await cluster.settings(client))
+    seen = await cluster.look(client)
     if seen.view.controllers.job(namespace, name) is None:
         raise CommandError(f"expected Job {name} in namespace {namespace}, found none", WRONG_ARGUMENTS)
     if all(spec.name.partition("/")[0] != namespace for spec in seen.round.snapshot.queues):
@@ -91,9 +90,6 @@ def _print(found: dict[str, Any], form: Form) -> None:
 
 
 def _words(seconds: float | None) -> str:
-    if seconds is None:
-        return "more than a week"
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    from fairburst.kube.views.forecast_view import duration  # noqa: PLC0415  keeps `fairburst --help` quick
+
+    return "more than a week" if seconds is None else duration(seconds)

@@ -82,7 +82,6 @@ def explain(
 async def ask(client: ApiClient, cluster: Cluster, what: str, namespace: str | None) -> tuple[list[str], Explanation]:
     """Return sentences on a Job or pod, and the explanation of its queue. Raises CommandError and ApiError."""
     from fairburst.kube.api.errors import Forbidden  # noqa: PLC0415  keeps `fairburst --help` quick
-    from fairburst.kube.look import look  # noqa: PLC0415
     from fairburst.kube.queues.listing import read_queues  # noqa: PLC0415
 
     kind, _, name = what.partition("/")
@@ -98,7 +97,7 @@ async def ask(client: ApiClient, cluster: Cluster, what: str, namespace: str | N
         return findings, Explanation(f"{namespace}", f"No queue governs namespace {namespace}; fairburst does not limit its work.")
     key = find_queue(queues, what, None if findings else namespace)
     try:
-        seen: Look | None = await look(client, await cluster.settings(client))
+        seen: Look | None = await cluster.look(client)
     except Forbidden as error:
         seen, refused = None, error.message
     if seen is None or key not in seen.queues:

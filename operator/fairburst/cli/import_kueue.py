@@ -81,7 +81,7 @@ def translate(objects: Iterable[Object], pool: str = "default") -> Translated:
     for namespace, queues in sorted(locals_of.items()):
         if namespace in weights:
             found.queues.append(_queue(namespace, queues, clusters, weights[namespace], pool, found))
-    _tell_lost(clusters, by_kind, found)
+    _report_lost(clusters, by_kind, found)
     return found
 
 
@@ -179,7 +179,7 @@ def _quantities(cluster: Object, name: str) -> dict[str, Fraction]:
     return {resource: amount for resource, amount in found.items() if resource not in without}
 
 
-def _tell_lost(clusters: Mapping[str, Object], by_kind: Mapping[str, Sequence[Object]], found: Translated) -> None:
+def _report_lost(clusters: Mapping[str, Object], by_kind: Mapping[str, Sequence[Object]], found: Translated) -> None:
     """Add a sentence for each property that our queues can't express."""
     for name, one in sorted(clusters.items()):
         spec = one.get("spec") or {}

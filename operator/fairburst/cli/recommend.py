@@ -50,10 +50,9 @@ def recommend(
 
 async def _ask(client: ApiClient, cluster: Cluster, namespace: str) -> dict[str, Any]:
     from fairburst.kube.api.errors import Forbidden, NotFound  # noqa: PLC0415  keeps `fairburst --help` quick
-    from fairburst.kube.look import look  # noqa: PLC0415
 
     try:
-        seen = await look(client, await cluster.settings(client))
+        seen = await cluster.look(client)
     except (Forbidden, NotFound):  # fairburst is not installed, or this user sees one namespace only
         seen = None
     pods = (await client.get_json(f"/api/v1/namespaces/{namespace}/pods")).get("items") or []

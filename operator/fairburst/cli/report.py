@@ -49,9 +49,7 @@ def report(
     page: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", callback=writable_file, help="Write a page, which needs nothing else.")
     ] = None,
-    output: Annotated[
-        Literal["table", "wide", "json", "yaml", "csv"], typer.Option("--output", "-o", help="Form of the output.")
-    ] = "table",
+    output: Annotated[ReportForm, typer.Option("--output", "-o", help="Form of the output.")] = "table",
 ) -> None:
     """Say what each queue used, was entitled to, lent and borrowed, and how its bursts went, from recordings."""
     from fairburst.recording.reader import RecordingReader  # noqa: PLC0415  keeps `fairburst --help` quick

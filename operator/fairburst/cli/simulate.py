@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 TraceFormat = Literal["native", "stages", "dagsched-tpch", "swim", "azure", "generated"]
 Profile = Literal["realistic", "bopf-table4"]
 Benchmark = Literal["bb", "tpcds", "tpch"]
-TRACE_FORMATS: tuple[str, ...] = get_args(TraceFormat)
 POLICIES = ("bopf", "drf", "sp", "n-bopf", "m-bvt", "capacity", "dress", "static", "edf")
 TABLE4_POLICIES = ("drf", "sp", "bopf")  # as fairburst.sim.table4.POLICIES, which is imported late; a test compares the two
 

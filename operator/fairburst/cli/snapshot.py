@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,10 +12,6 @@ from fairburst.cli import replay as replaying
 from fairburst.cli.arguments import OutputForm, readable, writable_file
 from fairburst.cli.cluster import SYSTEM_NAMESPACE, Cluster, Context, Kubeconfig, OperatorConfig, SystemNamespace
 from fairburst.cli.snapshots import save_round
-
-if TYPE_CHECKING:
-    from fairburst.kube.api.client import ApiClient
-    from fairburst.kube.look import Look
 
 snapshots = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Save what a cluster is like now, and decide on it again elsewhere."
@@ -32,7 +28,7 @@ def save(
 ) -> None:
     """Save the round that would be decided now as a recording, for `plan --from` and `explain --from`. Names of queues are in it."""
     cluster = Cluster(kubeconfig, context, config, system_namespace)
-    seen = cluster.ask(lambda client: _look(client, cluster))
+    seen = cluster.ask(cluster.look)
     save_round(file, seen.round)
     sys.stdout.write(f"{file}: {len(seen.round.snapshot.queues)} queues of pool {seen.config.pool.name}\n")
 
@@ -44,9 +40,3 @@ def replay(
 ) -> int:
     """Decide a snapshot again, and say where the decision differs; as `fairburst replay`."""
     return replaying.replay(file, output)
-
-
-async def _look(client: ApiClient, cluster: Cluster) -> Look:
-    from fairburst.kube.look import look  # noqa: PLC0415  keeps `fairburst --help` quick
-
-    return await look(client, await cluster.settings(client))

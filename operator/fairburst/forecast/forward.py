@@ -54,14 +54,14 @@ class Forward(Simulation):
     """A run that starts from a state. judged: latency queues whose next deadline counts; `held` has by queue whether it was met."""
 
     def __init__(
-        self, state: State, durations: Durations, arrivals: Arrivals, draw: np.random.Generator, guess: float,
-        burst: ComingBurst | None = None, judged: Collection[str] = (),
+        self, state: State, durations: Durations, arrivals: Arrivals, draw: np.random.Generator, burst: ComingBurst | None = None,
+        judged: Collection[str] = (),
     ) -> None:  # fmt: skip
         scenario = Scenario(state.cluster, state.queues, config=state.config)
         super().__init__(scenario, decide, "bopf")
         self.now, self.memory = state.now, state.memory
         self.begun = self.last_round = state.now
-        self.durations, self.draw, self.guess, self.factors = durations, draw, guess, state.factors
+        self.durations, self.draw, self.factors = durations, draw, state.factors
         self.some_whole = any(job.whole for job in state.jobs)
         self.live = {job.name: self._resume(job) for job in state.jobs}
         self.waiting = {name: sum(job.pending) for name, job in self.live.items()}
@@ -181,7 +181,7 @@ class Forward(Simulation):
             elapsed = max((self.now - started for _, started in stage.running), default=0.0)
             drawn = stage.seconds
             if drawn is None or drawn <= elapsed:
-                drawn = self.durations.draw(state.queue, stage.tasks, elapsed, self.draw, self.guess)
+                drawn = self.durations.draw(state.queue, stage.tasks, elapsed, self.draw)
             seconds.append(drawn * stage.waves)
         left = [stage.waiting + sum(count for count, _ in stage.running) for stage in state.stages]
         stages = tuple(
@@ -216,7 +216,7 @@ class Forward(Simulation):
         stages = tuple(
             replace(
                 stage,
-                seconds=self.durations.draw(queue, stage.tasks, 0.0, self.draw, self.guess),
+                seconds=self.durations.draw(queue, stage.tasks, 0.0, self.draw),
                 demand=scaled(stage.demand, self.factors),
             )
             for stage in job.stages

@@ -17,6 +17,7 @@ from fairburst.sim.workload import DagJob
 
 RECENT = 200  # the newest durations, and arrivals of a queue, that are kept
 ENOUGH = 5  # durations of one kind before they are used instead of more general ones
+GUESS_SECONDS = 60.0  # the scale of durations before any work has ended
 UNSEEN_FACTOR = 2.0  # work that has run longer than all past work runs for up to this multiple of that time
 
 
@@ -46,11 +47,11 @@ class Durations:
         found = [one for (name, _), seen in self._seen.items() if name == queue for one in seen]
         return found if queue and len(found) >= ENOUGH else ()
 
-    def draw(self, queue: str, tasks: int, elapsed: float, draw: np.random.Generator, guess: float) -> float:
-        """Draw a duration for a stage whose longest-running task has run for `elapsed`. guess: its scale before anything has ended."""
+    def draw(self, queue: str, tasks: int, elapsed: float, draw: np.random.Generator) -> float:
+        """Draw a duration for a stage whose longest-running task has run for `elapsed`."""
         known = self.samples(queue, tasks)
         if not known:
-            return max(guess, elapsed) * float(draw.exponential()) + elapsed
+            return max(GUESS_SECONDS, elapsed) * float(draw.exponential()) + elapsed
         longer = [one for one in known if one > elapsed] if elapsed > 0 else known
         if not longer:
             return elapsed * float(draw.uniform(1.0, UNSEEN_FACTOR))

@@ -16,7 +16,6 @@ from fairburst.policy.arrays import FloatArray
 
 RUNS = 40
 FEWEST_RUNS = 12  # fewer give no useful interval
-GUESS_SECONDS = 60.0  # the scale of durations before any work has ended
 
 
 @dataclass(slots=True)
@@ -31,18 +30,16 @@ class Samples:
 
 def start_samples(
     state: State, asked: Collection[str], durations: Durations, arrivals: Arrivals, *, seed: int, runs: int = RUNS,
-    guess: float = GUESS_SECONDS, horizon: float = math.inf, progress: Callable[[int], None] | None = None,
+    horizon: float = math.inf,
 ) -> Mapping[str, FloatArray]:  # fmt: skip
     """Return (runs,) seconds from now to the start of each job in `asked`, ascending; infinite beyond the horizon."""
     found: dict[str, list[float]] = {name: [] for name in asked}
     places = {name: Asked(name) for name in asked}
     for number in range(runs):
         draw = np.random.default_rng((seed, number))
-        starts = Forward(state, durations, arrivals, draw, guess).first_starts(places, state.now + horizon)
+        starts = Forward(state, durations, arrivals, draw).first_starts(places, state.now + horizon)
         for name, at in starts.items():
             found[name].append(at - state.now)
-        if progress is not None:
-            progress(number + 1)
     return {name: np.sort(np.array(waits)) for name, waits in found.items()}
 
 
@@ -58,7 +55,7 @@ def samples(
     met: dict[str, list[bool]] = {queue: [] for queue in queues}
     runs = 0
     while runs < RUNS and not (runs >= FEWEST_RUNS and budget.enough):
-        run = Forward(state, durations, arrivals, np.random.default_rng((seed, runs)), GUESS_SECONDS, judged=queues)
+        run = Forward(state, durations, arrivals, np.random.default_rng((seed, runs)), judged=queues)
         try:
             starts = run.first_starts(asked, state.now + horizon, budget)
         except OutOfTimeError:
@@ -86,7 +83,7 @@ def part_met(
     for number in range(runs):
         draw = np.random.default_rng((seed, number))
         coming = burst(draw)
-        run = Forward(state, durations, arrivals, draw, GUESS_SECONDS, coming, [coming.queue])
+        run = Forward(state, durations, arrivals, draw, coming, [coming.queue])
         try:
             run.first_starts({}, coming.at + coming.deadline_seconds + 1.0, budget)
         except OutOfTimeError:

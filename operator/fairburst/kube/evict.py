@@ -35,8 +35,8 @@ class _Step(enum.IntEnum):
     """Next step of an eviction; earlier steps come first."""
 
     EVICT = 0
-    TELL_POD = 1
-    TELL_CONTROLLER = 2
+    WRITE_POD_EVENT = 1
+    WRITE_CONTROLLER_EVENT = 2
 
 
 @dataclass(order=True, slots=True)
@@ -79,20 +79,20 @@ class Evictor:
     async def _work(self) -> None:
         while True:
             task = await self._queue.get()
-            if task.step is _Step.TELL_POD:
-                await succeeded("event", self._tell_pod(task.eviction), self._metrics)
+            if task.step is _Step.WRITE_POD_EVENT:
+                await succeeded("event", self._write_pod_event(task.eviction), self._metrics)
                 continue
-            if task.step is _Step.TELL_CONTROLLER:
-                await succeeded("event", self._tell_controller(task.eviction), self._metrics)
+            if task.step is _Step.WRITE_CONTROLLER_EVENT:
+                await succeeded("event", self._write_controller_event(task.eviction), self._metrics)
                 continue
             result = await self._evict(task.eviction)
             self._metrics.evictions.labels(task.eviction.ground.value, result).inc()
             if result == "ok":
-                self._put(task.eviction, _Step.TELL_POD)
+                self._put(task.eviction, _Step.WRITE_POD_EVENT)
                 if task.eviction.controller is not None:
                     self._unreported[task.eviction.owner] += 1
                     if self._unreported[task.eviction.owner] == 1:
-                        self._put(task.eviction, _Step.TELL_CONTROLLER)
+                        self._put(task.eviction, _Step.WRITE_CONTROLLER_EVENT)
             elif result != "gone":
                 self._on_failure()
 
@@ -124,12 +124,12 @@ class Evictor:
             return "error"
         return "ok"
 
-    async def _tell_pod(self, one: PodEviction) -> None:
+    async def _write_pod_event(self, one: PodEviction) -> None:
         namespace, name = one.key
         involved = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": one.uid}
         await create_event(self._client, involved, REASON, one.message, self._pool, warning=False)
 
-    async def _tell_controller(self, one: PodEviction) -> None:
+    async def _write_controller_event(self, one: PodEviction) -> None:
         assert one.controller is not None  # noqa: S101  it was queued for it
         others = self._unreported.pop(one.owner, 1) - 1
         which = f"Pod {one.key[1]}" if not others else f"Pod {one.key[1]} and {others} more"

@@ -6,6 +6,7 @@ GROUP = "fairburst.dev"
 VERSION = "v1alpha1"  # the operator reads and writes this version, and the API server stores it (docs/decisions/0251)
 USERS_VERSION = "v1beta1"  # the version of manifests that users keep; the same schema
 SERVED_VERSIONS = (USERS_VERSION, VERSION)
+PLURALS = {"LatencyQueue": "latencyqueues", "ThroughputQueue": "throughputqueues"}  # of the queue kinds, as in paths
 API_VERSION = f"{GROUP}/{VERSION}"
 USERS_API_VERSION = f"{GROUP}/{USERS_VERSION}"
 MANAGED_LABEL = f"{GROUP}/managed"

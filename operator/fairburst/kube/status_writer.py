@@ -18,9 +18,9 @@ from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.events import create_event
 from fairburst.kube.api.outcome import succeeded
 from fairburst.kube.engine import Engine
-from fairburst.kube.names import API_VERSION, GROUP, VERSION
+from fairburst.kube.names import API_VERSION, GROUP, PLURALS, VERSION
 from fairburst.kube.queues.queue_set import ObjectKey
-from fairburst.kube.queues.queue_watch import PLURALS, QueueWatch
+from fairburst.kube.queues.queue_watch import QueueWatch
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.views.status_plan import StatusWrite, merge_difference
 from fairburst.telemetry.metrics import Metrics

@@ -294,7 +294,7 @@ class _Settlement:
             if former == NOT_ADMITTED:
                 self.events.append(RoundEvent(name, EventKind.ADMITTED, f"Admitted as {CLASS_NAMES[granted]}."))
             elif granted != former:
-                self._tell_class(row, former, granted)
+                self._report_class_change(row, former, granted)
         for row, spec in enumerate(self.specs):
             if after[row] == NOT_ADMITTED and not spec.suspended and row not in self.was_rejected:
                 message = "Not admitted; its admission says why."
@@ -305,7 +305,7 @@ class _Settlement:
                 message = "The changed promise was refused; the earlier one stays in force."
                 self.events.append(RoundEvent(self.specs[row].name, EventKind.PROMISE_CHANGE_REJECTED, message, warning=True))
 
-    def _tell_class(self, row: int, before: int, after: int) -> None:
+    def _report_class_change(self, row: int, before: int, after: int) -> None:
         weaker = after < before
         cause = "capacity or membership no longer allows" if weaker else "capacity or membership now allows"
         message = f"Class {CLASS_NAMES[before]} became {CLASS_NAMES[after]}: {cause} {'the former' if weaker else 'it'}."

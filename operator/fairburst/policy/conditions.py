@@ -17,9 +17,7 @@ from fairburst.policy.arrays import FloatArray, IntArray
 from fairburst.policy.declared import Declared
 from fairburst.policy.drf import column_sum, row_any, row_maximum, take_rows
 from fairburst.policy.hard_queue import HardQueue
-from fairburst.policy.model import (
-    PolicyConfig,
-)
+from fairburst.policy.model import PolicyConfig
 from fairburst.policy.profile import HardQueues
 from fairburst.policy.table import ELASTIC, HARD, NOT_ADMITTED, SOFT
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE, at_most

@@ -35,16 +35,7 @@ from fairburst.policy.paf.jobs import SlotDivision
 from fairburst.policy.passes import sort_into_passes
 from fairburst.policy.rounding import units_up
 from fairburst.policy.slot_round import slot_round
-from fairburst.policy.table import (
-    ARMED,
-    HARD,
-    NO_WINDOW,
-    NOT_ADMITTED,
-    OPEN,
-    Columns,
-    Quiet,
-    RememberedQueues,
-)
+from fairburst.policy.table import ARMED, HARD, NO_WINDOW, NOT_ADMITTED, OPEN, Columns, Quiet, RememberedQueues
 from fairburst.policy.tolerance import LONGEST_SECONDS, TIME_STEP_SECONDS
 
 OPENING_FRACTION = 0.5  # of the guaranteed rate; the fair share serves a smaller demand
@@ -125,10 +116,10 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
             ),
         )
     view = Round(snapshot, config, columns, allocation, guaranteed, level, charge, account.fair, account.budget, account.unspent, now)
-    told = tuple(_with_numbers(view, event) for event in events)
+    reported = tuple(_with_numbers(view, event) for event in events)
     lead_time = () if hold is None else hold.decisions
     new_memory = Memory(RememberedQueues(columns, AdmissionDecisions(view)), next_order, columns, dress_memory)
-    result = _result(view, told, boundary, dress, slots)
+    result = _result(view, reported, boundary, dress, slots)
     held_back = _either(None if limits is None else limits.held_back, making_room)
     promised = _promised(inputs, guaranteed)
     if lead_time or promised is not None or held_back is not None:

@@ -9,7 +9,6 @@ layout.
 
 from __future__ import annotations
 
-import heapq
 import math
 
 import numpy as np
@@ -241,25 +240,3 @@ def take_in_order(claim: FloatArray, left: FloatArray, slack: FloatArray) -> Flo
         left[(row > 0) & (left <= slack * 2)] = 0.0
         rows = rows[first + 1 :]
     return multiple
-
-
-def divide_tasks(task: FloatArray, wanted: IntArray, weight: FloatArray, capacity: FloatArray) -> IntArray:
-    """DRF task by task, as YARN's fair scheduler runs it: the queue of least weighted dominant share starts one more task.
-
-    task: (N, K) demand of one task of each queue. wanted: (N,) number of its tasks. weight: (N,) > 0. Returns (N,) tasks started.
-    A queue whose next task doesn't fit is skipped for good, because nothing is freed. Ties go to the lower row.
-    Ghodsi et al., NSDI 2011, Algorithm 1.
-    """
-    share = dominant_share(task, capacity)
-    started = np.zeros(len(share), dtype=np.int64)
-    left = capacity + slack_of(capacity)
-    heap = [(0.0, row) for row in range(len(share)) if wanted[row] > 0 and share[row] > 0]
-    while heap:
-        _, row = heapq.heappop(heap)
-        if (task[row] > left).any():
-            continue
-        left = left - task[row]
-        started[row] += 1
-        if started[row] < wanted[row]:
-            heapq.heappush(heap, (started[row] * share[row] / weight[row], row))
-    return started

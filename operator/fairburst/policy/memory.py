@@ -76,14 +76,6 @@ def decode(value: object) -> Memory:
     return memory
 
 
-def load_or_start_anew(text: str) -> tuple[Memory, MemoryFormatError | None]:
-    """Return the memory, or an empty one and the error. With an empty one, every queue is admitted again in creation order."""
-    try:
-        return load(text), None
-    except MemoryFormatError as error:
-        return Memory(), error
-
-
 def encode_queue(memory: QueueMemory) -> dict[str, Any]:
     """Return one queue's memory as JSON values."""
     return {

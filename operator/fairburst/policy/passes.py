@@ -10,22 +10,10 @@ from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.balance import catch_up
 from fairburst.policy.bopf import AllocationInput
 from fairburst.policy.budget import Account, Current, spent
-from fairburst.policy.drf import (
-    dominant_share,
-    inverse_capacity,
-    largest_share,
-    take_rows,
-)
+from fairburst.policy.drf import dominant_share, inverse_capacity, largest_share, take_rows
 from fairburst.policy.model import ClusterSnapshot, PolicyConfig
 from fairburst.policy.rounding import units_up
-from fairburst.policy.table import (
-    HARD,
-    NO_WINDOW,
-    OPEN,
-    OVERDUE,
-    SOFT,
-    Columns,
-)
+from fairburst.policy.table import HARD, NO_WINDOW, OPEN, OVERDUE, SOFT, Columns
 from fairburst.policy.tolerance import TIME_STEP_SECONDS
 
 

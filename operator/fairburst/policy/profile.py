@@ -46,11 +46,10 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """The stretch of time that a profile covers. edges: upper bound of the windows in it."""
+    """The stretch of time that a profile covers."""
 
     origin: int
     finish: int
-    edges: int
 
 
 def within(total: FloatArray, capacity: FloatArray) -> bool:
@@ -208,7 +207,7 @@ class HardQueues:
         edges = sum(count * ((finish - origin) // period + 2) for period, count in periods.items()) + sum(
             len(one.begin) for one in schedules
         )
-        return None if edges > self.max_edges else _Span(origin, finish, edges)
+        return None if edges > self.max_edges else _Span(origin, finish)
 
     def _profile(self, span: _Span) -> Steps:
         for steps in self._profiles:

@@ -74,11 +74,6 @@ def request_empirical(samples: FloatArray, confidence: float, assumption: Correl
     return _request(ordered[position], samples.mean(axis=0), quantile)
 
 
-def compare_assumptions(mean: FloatArray, deviation: FloatArray, confidence: float, correlation: FloatArray) -> dict[Correlation, Request]:
-    """Return the request under each assumption: the cost of not knowing the correlation."""
-    return {assumption: request_normal(mean, deviation, confidence, assumption, correlation) for assumption in Correlation}
-
-
 def joint_confidence(quantile: float, correlation: FloatArray) -> float:
     """Return the probability that K standard normals with this correlation all stay below their common quantile."""
     level = np.full(len(correlation), scipy().stats.norm.ppf(quantile))

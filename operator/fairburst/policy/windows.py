@@ -23,13 +23,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
-from fairburst.policy.budget import (
-    Account,
-    Current,
-    current_bursts,
-    seconds_until_spent,
-    spent,
-)
+from fairburst.policy.budget import Account, Current, current_bursts, seconds_until_spent, spent
 from fairburst.policy.declared import FLOATING, PERIODIC, SCHEDULE, SPORADIC, Declared
 from fairburst.policy.model import EventKind, RoundEvent
 from fairburst.policy.table import ARMED, CLOSED, HARD, NO_WINDOW, OPEN, OVERDUE, SOFT, Columns
@@ -137,7 +131,7 @@ def _judge(
         columns.met[rows] += met
         columns.missed[rows] += missed
         columns.bursts[rows] += met | missed
-        _tell_judged(columns, rows, met, missed, delivered, burst, events)
+        _report_judged(columns, rows, met, missed, delivered, burst, events)
     unspent = account.unspent[rows]
     # the fullest resource was served in time within the guarantee; other resources are still owed
     owed = ended & demanded & ~missed & spent(account.consumed[rows], burst)
@@ -161,7 +155,7 @@ def _came_later(rows: IntArray, asked: BoolArray, deadline: FloatArray, oldest_w
     return later
 
 
-def _tell_judged(
+def _report_judged(
     columns: Columns, rows: IntArray, met: BoolArray, missed: BoolArray, delivered: FloatArray, declared_burst: FloatArray,
     events: list[RoundEvent],
 ) -> None:  # fmt: skip

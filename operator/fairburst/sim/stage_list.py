@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,29 +21,6 @@ RESOURCES = ("cpu", "memory", "disk-in", "disk-out", "network-in", "network-out"
 def read_stage_list(path: Path) -> list[DagJob]:
     """Read all jobs of a file, with demands over RESOURCES. Raises TraceError with file, line, what was expected and what was found."""
     return _Reader(path).jobs()
-
-
-def write_stage_list(path: Path, jobs: Sequence[DagJob]) -> None:
-    """Write a file for `read_stage_list`. Resources that a job lacks are written as 0."""
-    path.write_text("".join(f"{line}\n" for number, job in enumerate(jobs) for line in _lines(number, job)), encoding="utf-8")
-
-
-def _lines(number: int, job: DagJob) -> Iterable[str]:
-    yield f"# {number}: {job.name}"
-    head = f"{len(job.stages)} {number}"
-    if job.arrival is not None:
-        head += f" {_text(job.arrival)}" + (f" {job.queue}" if job.queue else "")
-    yield head
-    for stage in job.stages:
-        demand = (*stage.demand, *(0.0,) * (len(RESOURCES) - len(stage.demand)))
-        yield f"{stage.name} {_text(stage.seconds)} {' '.join(_text(amount) for amount in demand)} {stage.tasks}"
-    edges = [(job.stages[parent].name, stage.name) for stage in job.stages for parent in stage.parents]
-    yield str(len(edges))
-    yield from (f"{parent} {child} ata" for parent, child in edges)
-
-
-def _text(value: float) -> str:
-    return f"{value:.12g}"
 
 
 class _Reader:

@@ -45,20 +45,6 @@ def read_trace(path: Path, trace_format: str) -> Trace:
     return FORMATS[trace_format](path)
 
 
-def write_native(path: Path, trace: Trace) -> None:
-    """Write a trace in the native format."""
-    lines = [json.dumps({"fairburst-trace": FORMAT_VERSION, "resources": list(trace.resources)})]
-    for job in trace.jobs:
-        stages = [
-            {"name": stage.name, "tasks": stage.tasks, "seconds": stage.seconds, "demand": list(stage.demand)}
-            | ({"parents": [job.stages[parent].name for parent in stage.parents]} if stage.parents else {})
-            for stage in job.stages
-        ]
-        place = {} if job.arrival is None else {"arrival": job.arrival}
-        lines.append(json.dumps({"name": job.name} | ({"queue": job.queue} if job.queue else {}) | place | {"stages": stages}))
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
 # --- native --------------------------------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
@@ -43,189 +44,149 @@ class Metrics:
         self._forecast_metrics()
 
     def _capacity_gauges(self) -> None:
-        registry = self.registry
-        self.live_capacity = Gauge(
-            "fairburst_capacity_live",
-            "Capacity now after head-room and unmanaged pods, in resource units.",
-            ["resource"],
-            registry=registry,
+        gauge = partial(Gauge, registry=self.registry)
+        self.live_capacity = gauge(
+            "fairburst_capacity_live", "Capacity now after head-room and unmanaged pods, in resource units.", ["resource"]
         )
-        self.committed_capacity = Gauge(
-            "fairburst_capacity_committed", "Capacity that admission counts on, in resource units.", ["resource"], registry=registry
+        self.committed_capacity = gauge(
+            "fairburst_capacity_committed", "Capacity that admission counts on, in resource units.", ["resource"]
         )
 
     def _reserve_gauges(self) -> None:
-        registry = self.registry
-        self.reserve_ratio = Gauge(
-            "fairburst_reserve_ratio",
-            "Part of the elastic pool that is kept for small jobs; 0 while there is no reserve.",
-            registry=registry,
+        gauge = partial(Gauge, registry=self.registry)
+        self.reserve_ratio = gauge(
+            "fairburst_reserve_ratio", "Part of the elastic pool that is kept for small jobs; 0 while there is no reserve."
         )
-        self.jobs = Gauge(
-            "fairburst_jobs", "Jobs that run or wait in queues with a reserve, by size (small, large).", ["size"], registry=registry
-        )
-        self.jobs_too_large = Gauge(
-            "fairburst_jobs_too_large", "Waiting jobs that ask for more at once than the pool has.", registry=registry
-        )
-        self.estimator_error = Gauge(
+        self.jobs = gauge("fairburst_jobs", "Jobs that run or wait in queues with a reserve, by size (small, large).", ["size"])
+        self.jobs_too_large = gauge("fairburst_jobs_too_large", "Waiting jobs that ask for more at once than the pool has.")
+        self.estimator_error = gauge(
             "fairburst_release_estimate_error_ratio",
             "Absolute error of the release estimated ten seconds ahead, recent average, fraction of the pool, by estimator.",
             ["estimator"],
-            registry=registry,
         )
-        self.estimator_bias = Gauge(
+        self.estimator_bias = gauge(
             "fairburst_release_estimate_bias_ratio",
             "Estimated release less what was released, recent average, fraction of the pool, by estimator.",
             ["estimator"],
-            registry=registry,
         )
-        self.estimator_used = Gauge(
-            "fairburst_release_estimator", "1 for the estimator in use (phases, learned), else 0.", ["estimator"], registry=registry
-        )
+        self.estimator_used = gauge("fairburst_release_estimator", "1 for the estimator in use (phases, learned), else 0.", ["estimator"])
 
     def _elastic_gauges(self) -> None:
-        registry, labels = self.registry, ["namespace", "queue", "division"]
-        self.elastic_slots = Gauge(
+        labels = ["namespace", "queue", "division"]
+        gauge = partial(Gauge, registry=self.registry)
+        self.elastic_slots = gauge(
             "fairburst_elastic_slots",
             "Slots of an elastic queue's jobs by division (fair: by fair sharing, given: by what they are worth).",
             labels,
-            registry=registry,
         )
-        self.elastic_progress = Gauge(
+        self.elastic_progress = gauge(
             "fairburst_elastic_progress_ratio",
             "Mean predicted progress rate of an elastic queue's jobs with a curve, by division (fair, given); 1 is alone at full size.",
             labels,
-            registry=registry,
         )
-        self.elastic_jobs = Gauge(
+        self.elastic_jobs = gauge(
             "fairburst_elastic_jobs",
             "Jobs of an elastic queue by the reason for the slots they are given (docs/policies/paf.md).",
             ["namespace", "queue", "reason"],
-            registry=registry,
         )
-        self.job_families = Gauge(
+        self.job_families = gauge(
             "fairburst_job_families",
             "Job families whose runs are remembered, by state (learned: their curve is in use, refused: it is not yet known or no good).",
             ["state"],
-            registry=registry,
         )
-        self.job_runs_unreadable = Gauge(
-            "fairburst_job_runs_unreadable", "1 while the saved runs of job families can't be read: the log says why.", registry=registry
+        self.job_runs_unreadable = gauge(
+            "fairburst_job_runs_unreadable", "1 while the saved runs of job families can't be read: the log says why."
         )
 
     def _forecast_metrics(self) -> None:
-        registry = self.registry
-        self.forecasts = Counter(
+        counter = partial(Counter, registry=self.registry)
+        self.forecasts = counter(
             "fairburst_forecasts_total",
             "Forecasts of when waiting work starts, by result (made; too slow: the limit on processor time left no forward run).",
             ["result"],
-            registry=registry,
         )
-        self.forecast_outcomes = Counter(
+        self.forecast_outcomes = counter(
             "fairburst_forecast_outcomes_total",
             "Starts that had been forecast, by interval (50, 90: percent that it is to cover) and outcome (inside, outside). "
             "inside / (inside + outside) is the coverage.",
             ["interval", "outcome"],
-            registry=registry,
         )
-        self.forecast_processor_seconds = Counter(
-            "fairburst_forecast_processor_seconds_total", "Processor time of the forecaster's answers, in seconds.", registry=registry
+        self.forecast_processor_seconds = counter(
+            "fairburst_forecast_processor_seconds_total", "Processor time of the forecaster's answers, in seconds."
         )
 
     def _loop_metrics(self) -> None:
-        registry = self.registry
-        self.leader = Gauge(
+        gauge = partial(Gauge, registry=self.registry)
+        counter = partial(Counter, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        self.leader = gauge(
             "fairburst_leader",
             "1 while this process decides and writes; 0 while it stands by, and what it last said of queues is then withdrawn.",
-            registry=registry,
         )
-        self.rounds = Counter("fairburst_rounds_total", "Scheduling rounds run.", registry=registry)
-        self.round_failures = Counter("fairburst_round_failures_total", "Rounds that raised an unexpected error.", registry=registry)
-        self.rounds_failed_in_a_row = Gauge(
-            "fairburst_rounds_failed_in_a_row",
-            "Rounds that have failed since the last one that did not; unready from 3.",
-            registry=registry,
+        self.rounds = counter("fairburst_rounds_total", "Scheduling rounds run.")
+        self.round_failures = counter("fairburst_round_failures_total", "Rounds that raised an unexpected error.")
+        self.rounds_failed_in_a_row = gauge(
+            "fairburst_rounds_failed_in_a_row", "Rounds that have failed since the last one that did not; unready from 3."
         )
-        self.contained_failures = Counter(
+        self.contained_failures = counter(
             "fairburst_contained_failures_total",
             "Errors that concerned one object only, by step: the object says so in its Ready condition, the others are served.",
             ["step"],
-            registry=registry,
         )
-        self.task_restarts = Counter(
-            "fairburst_task_restarts_total",
-            "Tasks of the operator that ended unexpectedly and were started again.",
-            ["task"],
-            registry=registry,
+        self.task_restarts = counter(
+            "fairburst_task_restarts_total", "Tasks of the operator that ended unexpectedly and were started again.", ["task"]
         )
-        self.decide_seconds = Histogram(
-            "fairburst_decide_seconds", "Time of one decision by the core.", buckets=_ROUND_BUCKETS, registry=registry
+        self.decide_seconds = histogram("fairburst_decide_seconds", "Time of one decision by the core.", buckets=_ROUND_BUCKETS)
+        self.round_seconds = histogram(
+            "fairburst_round_seconds", "Time of one round: snapshot, decision, plan, writes.", buckets=_ROUND_BUCKETS
         )
-        self.round_seconds = Histogram(
-            "fairburst_round_seconds", "Time of one round: snapshot, decision, plan, writes.", buckets=_ROUND_BUCKETS, registry=registry
+        self.reaction_seconds = histogram("fairburst_reaction_seconds", "From an event to the start of its round.", buckets=_ROUND_BUCKETS)
+        self.queue_patch_seconds = histogram(
+            "fairburst_queue_patch_seconds", "Gates: from the event that lets a pod go to its patch being sent.", buckets=_UNGATE_BUCKETS
         )
-        self.reaction_seconds = Histogram(
-            "fairburst_reaction_seconds", "From an event to the start of its round.", buckets=_ROUND_BUCKETS, registry=registry
-        )
-        self.queue_patch_seconds = Histogram(
-            "fairburst_queue_patch_seconds",
-            "Gates: from the event that lets a pod go to its patch being sent.",
-            buckets=_UNGATE_BUCKETS,
-            registry=registry,
-        )
-        self.queue_reaction_seconds = Histogram(
+        self.queue_reaction_seconds = histogram(
             "fairburst_queue_reaction_seconds",
             "Gates: from the event that let pods go to the API server's answer to the last of their patches.",
             buckets=_UNGATE_BUCKETS,
-            registry=registry,
         )
-        self.queue_ungate_seconds = Histogram(
+        self.queue_ungate_seconds = histogram(
             "fairburst_queue_ungate_seconds",
             "Gates: from a pod's creation, a time in whole seconds, to its gate's removal.",
             buckets=_UNGATE_BUCKETS,
-            registry=registry,
         )
-        self.refused = Counter(
+        self.refused = counter(
             "fairburst_refused_controllers_total",
             "How often a controller was found to want pods for which its queue's quota has no room; each such time costs it a back-off.",
-            registry=registry,
         )
-        self.writes = Counter(
+        self.writes = counter(
             "fairburst_writes_total",
             "Writes to the API server by kind and result (ok, error, overtaken; postponed: not sent, too soon after failures).",
             ["kind", "result"],
-            registry=registry,
         )
-        self.evictions = Counter(
+        self.evictions = counter(
             "fairburst_evictions_total",
             "Evictions for what queues are owed, by ground (Burst, FairShare) and result (ok; refused: by a disruption budget or a server "
             "under load; gone: by itself; overtaken; error).",
             ["ground", "result"],
-            registry=registry,
         )
-        self.queue_watch_restarts = Counter("fairburst_queue_watch_restarts_total", "Restarts of the queue watch.", registry=registry)
-        self.informer_relists = Counter("fairburst_informer_relists_total", "Full lists by resource.", ["resource"], registry=registry)
-        self.admission_reviews = Counter(
+        self.queue_watch_restarts = counter("fairburst_queue_watch_restarts_total", "Restarts of the queue watch.")
+        self.informer_relists = counter("fairburst_informer_relists_total", "Full lists by resource.", ["resource"])
+        self.admission_reviews = counter(
             "fairburst_admission_reviews_total",
             "Requests to the admission webhook by result (patched, left, error, not ready).",
             ["result"],
-            registry=registry,
         )
-        self.admission_seconds = Histogram(
+        self.admission_seconds = histogram(
             "fairburst_admission_seconds",
             "Seconds from an admission review to its answer, without the network.",
             buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0),
-            registry=registry,
         )
-        self.admission_certificate_valid = Gauge(
+        self.admission_certificate_valid = gauge(
             "fairburst_admission_certificate_valid",
             "1 if the webhook's certificate was good at the last check, a minute ago at most; 0 if not, or where no webhook is served.",
-            registry=registry,
         )
-        self.quotas_out_of_sync = Gauge(
-            "fairburst_quotas_out_of_sync",
-            "Quotas whose enforced values differed from the written ones in the last round.",
-            registry=registry,
+        self.quotas_out_of_sync = gauge(
+            "fairburst_quotas_out_of_sync", "Quotas whose enforced values differed from the written ones in the last round."
         )
 
     def lead(self) -> None:
@@ -301,20 +262,21 @@ class ExtenderMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.requests = Counter(
+        gauge = partial(Gauge, registry=self.registry)
+        counter = partial(Counter, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        self.requests = counter(
             "fairburst_extender_requests_total",
             "Questions of kube-scheduler by verb (filter, prioritize) and result: ours, neutral (nothing changed), not ready, error.",
             ["verb", "result"],
-            registry=self.registry,
         )
-        self.seconds = Histogram(
+        self.seconds = histogram(
             "fairburst_extender_seconds",
             "Seconds from a question of kube-scheduler to its answer, without the network.",
             ["verb"],
             buckets=(0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5),
-            registry=self.registry,
         )
-        self.kept_nodes = Gauge("fairburst_extender_nodes_kept", "Nodes that are kept free for a burst now.", registry=self.registry)
+        self.kept_nodes = gauge("fairburst_extender_nodes_kept", "Nodes that are kept free for a burst now.")
 
 
 def definitions() -> Iterator[tuple[str, str, tuple[str, ...], str]]:

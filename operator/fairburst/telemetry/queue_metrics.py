@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind, WindowState
@@ -38,62 +40,46 @@ class QueueMetrics:
         self._labels: set[QueueLabels] = set()
         self._totals = Totals()
         self._pending_since: dict[QueueLabels, float] = {}
-        self.queue_class = Gauge(
-            "fairburst_queue_class",
-            "1 for the class granted (Hard, Soft, Elastic, Rejected), else 0.",
-            [*labels, "class"],
-            registry=registry,
+        gauge = partial(Gauge, registry=registry)
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        self.queue_class = gauge(
+            "fairburst_queue_class", "1 for the class granted (Hard, Soft, Elastic, Rejected), else 0.", [*labels, "class"]
         )
-        self.window_state = Gauge(
-            "fairburst_queue_window",
-            "1 for the window's state (Closed, Armed, Open, Overdue), else 0.",
-            [*labels, "state"],
-            registry=registry,
+        self.window_state = gauge(
+            "fairburst_queue_window", "1 for the window's state (Closed, Armed, Open, Overdue), else 0.", [*labels, "state"]
         )
-        self.share = Gauge("fairburst_queue_fair_share_ratio", "Fair share of the pool, a fraction of capacity.", labels, registry=registry)
-        self.allocated = Gauge(
-            "fairburst_queue_allocation_ratio", "Dominant share allocated now, a fraction of capacity.", labels, registry=registry
-        )
-        self.used = Gauge("fairburst_queue_usage_ratio", "Dominant share of pods bound and not ended.", labels, registry=registry)
-        self.ledger = Gauge(
-            "fairburst_queue_ledger_seconds", "Guaranteed use in the current period, dominant-share-seconds.", labels, registry=registry
-        )
-        self.fair_share_of_period = Gauge(
+        self.share = gauge("fairburst_queue_fair_share_ratio", "Fair share of the pool, a fraction of capacity.", labels)
+        self.allocated = gauge("fairburst_queue_allocation_ratio", "Dominant share allocated now, a fraction of capacity.", labels)
+        self.used = gauge("fairburst_queue_usage_ratio", "Dominant share of pods bound and not ended.", labels)
+        self.ledger = gauge("fairburst_queue_ledger_seconds", "Guaranteed use in the current period, dominant-share-seconds.", labels)
+        self.fair_share_of_period = gauge(
             "fairburst_queue_fair_share_of_period_seconds",
             "Fair share of the period, dominant-share-seconds; the ledger stays at or below it.",
             labels,
-            registry=registry,
         )
-        self.debt = Gauge(
-            "fairburst_queue_debt_seconds", "Overrun carried into the period, dominant-share-seconds.", labels, registry=registry
-        )
-        self.pending = Gauge(
+        self.debt = gauge("fairburst_queue_debt_seconds", "Overrun carried into the period, dominant-share-seconds.", labels)
+        self.pending = gauge(
             "fairburst_queue_pending_ratio",
             "Dominant share of what a queue wants and does not have, at most that of its whole demand.",
             labels,
-            registry=registry,
         )
-        self.pending_since = Gauge(
+        self.pending_since = gauge(
             "fairburst_queue_pending_since_seconds",
             "When a queue last began to want more than it has, seconds since the epoch; 0 while it has all.",
             labels,
-            registry=registry,
         )
-        self.waits = Histogram(
+        self.waits = histogram(
             "fairburst_queue_wait_seconds",
             "Seconds from a queue's first unmet demand until all of its demand was met, by kind of queue.",
             ["kind"],
             buckets=_WAIT_BUCKETS,
-            registry=registry,
         )
-        self.bursts = Counter(
-            "fairburst_queue_bursts_total",
-            "Bursts by outcome (met, missed), as the queue's status has them.",
-            [*labels, "outcome"],
-            registry=registry,
+        self.bursts = counter(
+            "fairburst_queue_bursts_total", "Bursts by outcome (met, missed), as the queue's status has them.", [*labels, "outcome"]
         )
-        self.queue_unhealthy = Gauge(
-            "fairburst_queue_condition_false", "1 where the condition is False on a queue.", [*labels, "condition"], registry=registry
+        self.queue_unhealthy = gauge(
+            "fairburst_queue_condition_false", "1 where the condition is False on a queue.", [*labels, "condition"]
         )
 
     def show(

@@ -12,16 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairburst.policy.arrays import FloatArray
-from fairburst.policy.model import (
-    Burst,
-    ClusterSnapshot,
-    GuaranteeClass,
-    Periodic,
-    QueueKind,
-    QueueSpec,
-    Schedule,
-    Sporadic,
-)
+from fairburst.policy.model import Burst, ClusterSnapshot, GuaranteeClass, Periodic, QueueKind, QueueSpec, Schedule, Sporadic
 from fairburst.policy.tolerance import TOLERANCE
 from fairburst.whatif.rounds import RANK, DecidedRound, with_capacity, with_spec
 

@@ -14,16 +14,7 @@ import numpy as np
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.decide import decide
 from fairburst.policy.entitlement import entitlements
-from fairburst.policy.model import (
-    ClusterSnapshot,
-    GuaranteeClass,
-    Memory,
-    PolicyConfig,
-    QueueDecision,
-    QueueSpec,
-    RoundResult,
-    WaitingPods,
-)
+from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig, QueueDecision, QueueSpec, RoundResult, WaitingPods
 from fairburst.policy.tolerance import TOLERANCE
 
 RANK: Mapping[GuaranteeClass | None, int] = {None: 0, GuaranteeClass.ELASTIC: 1, GuaranteeClass.SOFT: 2, GuaranteeClass.HARD: 3}

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from fairburst.policy.decide import decide
 from fairburst.policy.dress.learned import DURATIONS, FAMILIES, FamilyDurations, Outlook, learn, nothing_learned
 from fairburst.policy.dress.memory import dump_dress, load_dress
-from fairburst.policy.dress.values import DemandCategory, DressConfig, DressResult, Job, JobsPart, StartMode, Task, TaskTable
+from fairburst.policy.dress.values import DemandCategory, DressConfig, DressResult, Job, StartMode
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError, MemoryFormatError, NewerMemoryError
 from fairburst.policy.memory import dump, load
 from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, RoundResult, Sporadic
 from fairburst.recording.values import encode
+from tests.support.dress import Task, jobs_part, task_table
 from tests.support.policy import latency, snapshot, throughput
 from tests.support.strategies import START
 
@@ -31,12 +32,12 @@ def job(name: str, cpu: float, queue: str = "a/q", submitted: float = NOW - 10, 
 
 
 def tasks_of(count: int, started: float, ended: float | None, name: str = "run", family: str = "") -> list[Task]:
-    return [Task(f"{name}-{at}", name, "a/q", LARGE, np.array([1.0]), started, ended, family) for at in range(count)]
+    return [Task(f"{name}-{at}", name, LARGE, np.array([1.0]), started, ended, family) for at in range(count)]
 
 
 def cluster(pending: list[Job], tasks: list[Task] | None = None, running: list[Job] | None = None, used: float = 0.0) -> ClusterSnapshot:
     value = snapshot((throughput("a/q"),), [100.0], [[200.0]], [[used]])
-    return dataclasses.replace(value, jobs=JobsPart.of(pending, running or [], tasks or [], 1))
+    return dataclasses.replace(value, jobs=jobs_part(pending, running or [], tasks or [], 1))
 
 
 def dress_of(result: RoundResult) -> DressResult:
@@ -96,21 +97,21 @@ class TestMemory:
 
 class TestLearnedDurations:
     def test_a_task_is_expected_to_end_when_those_of_its_family_did(self) -> None:
-        done = TaskTable.of(tasks_of(10, NOW - 100, NOW - 40, family="etl"), 1)
+        done = task_table(tasks_of(10, NOW - 100, NOW - 40, family="etl"), 1)
         families = learn(nothing_learned(), done, -math.inf, NOW)
-        running = TaskTable.of(tasks_of(3, NOW - 55, None, family="etl") + tasks_of(1, NOW - 55, None, "new", "new"), 1)
+        running = task_table(tasks_of(3, NOW - 55, None, family="etl") + tasks_of(1, NOW - 55, None, "new", "new"), 1)
         outlook = Outlook.of(families, running, NOW)
         assert outlook.ending_chance(4.0).tolist() == [0.0] * 3
         assert outlook.ending_chance(5.0).tolist() == [1.0] * 3
 
     def test_a_task_that_runs_longer_than_its_family_ever_did_is_expected_at_no_time(self) -> None:
         families = FamilyDurations.of({"etl": [60.0] * 10}, {"etl": NOW})
-        running = TaskTable.of(tasks_of(1, NOW - 61, None, family="etl"), 1)
+        running = task_table(tasks_of(1, NOW - 61, None, family="etl"), 1)
         assert len(Outlook.of(families, running, NOW).age) == 0
 
     def test_the_chance_is_that_of_the_durations_longer_than_its_age(self) -> None:
         families = FamilyDurations.of({"etl": [10.0, 20.0, 30.0, 40.0, 50.0]}, {"etl": NOW})
-        running = TaskTable.of(tasks_of(1, NOW - 15, None, family="etl"), 1)
+        running = task_table(tasks_of(1, NOW - 15, None, family="etl"), 1)
         assert Outlook.of(families, running, NOW).ending_chance(15.0).tolist() == [0.5]
 
 
@@ -124,7 +125,7 @@ class TestRound:
 
     def test_levels_of_queues_are_those_of_fair_sharing(self) -> None:
         value = snapshot((throughput("a/q"), throughput("b/q", 1.0)), [100.0], [[80.0], [90.0]])
-        jobs = JobsPart.of([job("s", 4.0), job("l", 80.0), job("m", 90.0, "b/q")], [], [], 1)
+        jobs = jobs_part([job("s", 4.0), job("l", 80.0), job("m", 90.0, "b/q")], [], [], 1)
         plain, _ = decide(value, Memory(), CONFIG, NOW)
         divided, _ = decide(dataclasses.replace(value, jobs=jobs), Memory(), CONFIG, NOW)
         assert np.array_equal(plain.level, divided.level)
@@ -203,7 +204,7 @@ class TestBadInput:
 
     def test_an_empty_pool_leaves_the_ratio(self) -> None:
         value = snapshot((throughput("a/q"),), [0.0], [[200.0]])
-        result, _ = decide(dataclasses.replace(value, jobs=JobsPart.of([job("one", 5.0)], [], [], 1)), Memory(), CONFIG, NOW)
+        result, _ = decide(dataclasses.replace(value, jobs=jobs_part([job("one", 5.0)], [], [], 1)), Memory(), CONFIG, NOW)
         assert (result.reserve_ratio, dress_of(result).reason) == (0.1, "EmptyPool")
 
     @pytest.mark.parametrize("amount", [[1.0, 2.0], [-1.0], [math.nan], [math.inf]])
@@ -225,7 +226,7 @@ def test_the_pool_that_small_and_large_jobs_divide_is_what_other_queues_leave() 
     """DRESS's Tot_R: 100 of either resource less the burst's 40 and 20, and less the 10 and 5 of a queue that does not take part."""
     queues = (latency("l/q", 0.0, [40.0, 20.0], 10, Sporadic(100)), throughput("a/q", 1.0), throughput("b/q", 2.0))
     value = snapshot(queues, [100.0, 100.0], [[40.0, 20.0], [99.0, 9.0], [10.0, 5.0]])
-    jobs = dataclasses.replace(JobsPart.of([], [], [], 2), taking_part=np.array([False, True, False]))
+    jobs = dataclasses.replace(jobs_part([], [], [], 2), taking_part=np.array([False, True, False]))
     result, _ = decide(dataclasses.replace(value, jobs=jobs), Memory(), PolicyConfig(dress=DressConfig()), START)
     assert result.dress is not None
     assert result.dress.pool.tolist() == [50.0, 75.0]

@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 
 from fairburst.policy.dress.phases import Phases, find_phases
 from fairburst.policy.dress.release import phase_release, released_fraction
-from fairburst.policy.dress.values import DemandCategory, DressConfig, Task, TaskTable
+from fairburst.policy.dress.values import DemandCategory, DressConfig, TaskTable
+from tests.support.dress import Task, task_table
 
 CONFIG = DressConfig(phase_window_seconds=10.0, start_threshold=5, end_threshold=5)
 
 
 def task(job: str, number: int, started: float, ended: float | None, amount: float = 1.0) -> Task:
-    return Task(f"{job}-{number}", job, "q", DemandCategory.LARGE, np.array([amount]), started, ended)
+    return Task(f"{job}-{number}", job, DemandCategory.LARGE, np.array([amount]), started, ended)
 
 
 def table(times: Sequence[tuple[float, float | None]], job: str = "j") -> TaskTable:
-    return TaskTable.of([task(job, number, *pair) for number, pair in enumerate(times)], 1)
+    return task_table([task(job, number, *pair) for number, pair in enumerate(times)], 1)
 
 
 def one_per_second(count: int, seconds: float, until: float) -> list[tuple[float, float | None]]:
@@ -118,7 +119,7 @@ class TestBadInput:
         assert math.isnan(phases.first_finish[0])
 
     def test_no_tasks_have_no_phases(self) -> None:
-        assert len(find_phases(TaskTable.of([], 2), CONFIG, 0.0).job) == 0
+        assert len(find_phases(task_table([], 2), CONFIG, 0.0).job) == 0
 
 
 times = st.tuples(st.integers(0, 60), st.one_of(st.none(), st.integers(0, 40)))
@@ -131,8 +132,8 @@ def test_all_jobs_at_once_are_each_job_by_itself(jobs: dict[str, list[tuple[int,
             task(job, at, float(start), None if length is None else float(start + length)) for at, (start, length) in enumerate(jobs[job])
         ]
 
-    together = find_phases(TaskTable.of([one for job in jobs for one in tasks_of(job)], 1), CONFIG, float(now))
-    alone = [find_phases(TaskTable.of(tasks_of(job), 1), CONFIG, float(now)) for job in sorted(jobs)]
+    together = find_phases(task_table([one for job in jobs for one in tasks_of(job)], 1), CONFIG, float(now))
+    alone = [find_phases(task_table(tasks_of(job), 1), CONFIG, float(now)) for job in sorted(jobs)]
     for name in ("variation", "first_finish", "occupied", "running"):
         want = [value for phases in alone for value in getattr(phases, name).ravel().tolist()]
         assert np.array_equal(getattr(together, name).ravel(), np.array(want), equal_nan=True)

@@ -17,8 +17,7 @@ from fairburst.cli.status import leader
 from fairburst.kube.api.errors import ApiError, Forbidden
 from fairburst.kube.api.informer import Informer
 from fairburst.kube.api.objects import Node, Object
-from fairburst.kube.names import GROUP, VERSION
-from fairburst.kube.queues.listing import PLURALS
+from fairburst.kube.names import GROUP, PLURALS, VERSION
 
 if TYPE_CHECKING:
     from fairburst.config import Config
@@ -70,7 +69,7 @@ class Live:
     async def run(self) -> None:
         """Watch, and send the changes to the readers."""
         nodes = [self._nodes.run()] if self._may_read_nodes else []
-        await asyncio.gather(*(informer.run() for informer in self._queues), *nodes, self._look_at_leader(), self._tell())
+        await asyncio.gather(*(informer.run() for informer in self._queues), *nodes, self._look_at_leader(), self._publish())
 
     def follow(self) -> asyncio.Queue[bytes | None]:
         """Return a queue of messages, which begins with the whole state; None ends it. Pass it to `leave` at the end."""
@@ -105,7 +104,7 @@ class Live:
                 self._leader = {"problem": f"the API server does not answer: {error.message}"}
             self._pool_changed.set()
 
-    async def _tell(self) -> None:
+    async def _publish(self) -> None:
         while True:
             await asyncio.sleep(SECONDS_BETWEEN)
             if not self._changed and not self._pool_changed.is_set():

@@ -151,11 +151,6 @@ class ApiClient:
         """PATCH by RFC 6902; a failed `test` operation is an Invalid error."""
         return await self._write("PATCH", path, ops, "application/json-patch+json", params)
 
-    async def apply(self, path: str, obj: object, field_manager: str = "fairburst", *, force: bool = True) -> JsonObject:
-        """Server-side apply; creates the object if it does not exist."""
-        params = {"fieldManager": field_manager, "force": "true" if force else "false"}
-        return await self._write("PATCH", path, obj, "application/apply-patch+yaml", params)
-
     async def delete(self, path: str, params: Params | None = None, options: JsonObject | None = None) -> JsonObject:
         """DELETE, with DeleteOptions in the body if given."""
         return await self._write("DELETE", path, options, "application/json", params)

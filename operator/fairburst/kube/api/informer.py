@@ -226,7 +226,7 @@ class Informer(Generic[T]):
         """Turn the differences between the store and a complete list into events."""
         self._ahead.clear()
         for key in [key for key in self.store if key not in found]:
-            self._tell("DELETED", self.store.pop(key), None)
+            self._notify("DELETED", self.store.pop(key), None)
         for key, new in found.items():
             self._put(key, new)
 
@@ -237,11 +237,11 @@ class Informer(Generic[T]):
         if key in self._ahead and self._is_behind(key, new):
             return False
         self.store[key] = new
-        if not self._tell("ADDED" if old is None else "MODIFIED", old, new):
+        if not self._notify("ADDED" if old is None else "MODIFIED", old, new):
             del self.store[key]
         return True
 
-    def _tell(self, kind: str, old: T | None, new: T | None) -> bool:
+    def _notify(self, kind: str, old: T | None, new: T | None) -> bool:
         """Call `on_event`; return False if it raised. One object's error must not end the watch of all others."""
         try:
             self._on_event(kind, old, new)
@@ -307,7 +307,7 @@ class Informer(Generic[T]):
             self._ahead.pop(_key(new), None)
             old = self.store.pop(_key(new), None)
             if old is not None:
-                self._tell("DELETED", old, None)
+                self._notify("DELETED", old, None)
             return old is not None
         return False
 

@@ -48,7 +48,6 @@ class Metadata(Struct):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
@@ -70,7 +69,6 @@ class Condition(Struct):
     type: str = ""
     status: str = ""
     reason: str | None = None
-    message: str | None = None
     last_transition_time: str | None = None
 
 
@@ -133,17 +131,12 @@ class PodSpec(Struct):
     overhead: ResourceList | None = None
     node_name: str = ""
     node_selector: dict[str, str] | None = None
-    restart_policy: str = ""
-    scheduler_name: str = ""
     priority_class_name: str = ""
-    priority: int | None = None
-    preemption_policy: str | None = None
     scheduling_gates: list[SchedulingGate] | None = None
     tolerations: list[Toleration] | None = None
     affinity: Affinity | None = None
     topology_spread_constraints: list[TopologySpread] | None = None
     termination_grace_period_seconds: int | None = None
-    active_deadline_seconds: int | None = None
 
 
 class ContainerStatus(Struct):
@@ -220,7 +213,6 @@ class NodeStatus(Struct):
     """core/v1 NodeStatus."""
 
     allocatable: ResourceList | None = None
-    capacity: ResourceList | None = None
     conditions: list[Condition] | None = None
 
 
@@ -311,8 +303,6 @@ class JobSpec(Struct):
     completions: int | None = None
     suspend: bool | None = None
     active_deadline_seconds: int | None = None
-    backoff_limit: int | None = None
-    completion_mode: str | None = None
     managed_by: str | None = None
     pod_failure_policy: PodFailurePolicy | None = None
     template: PodTemplate = msgspec.field(default_factory=PodTemplate)
@@ -328,14 +318,9 @@ class UncountedPods(Struct):
 class JobStatus(Struct):
     """batch/v1 JobStatus."""
 
-    active: int = 0
-    ready: int | None = None
     succeeded: int = 0
     failed: int = 0
-    terminating: int | None = None
     uncounted_terminated_pods: UncountedPods | None = None
-    start_time: str | None = None
-    completion_time: str | None = None
     conditions: list[Condition] | None = None
 
 

@@ -50,7 +50,6 @@ class LimitRangeItem(Struct):
     default: ResourceList | None = None
     default_request: ResourceList | None = None
     max: ResourceList | None = None
-    min: ResourceList | None = None
 
 
 class LimitRangeSpec(Struct):

@@ -34,7 +34,7 @@ class _Blocked:
     next_resync: float
     repeat: float
     resynced_at: float = -math.inf
-    told: Hashable = None
+    resynced_for: Hashable = None
     refused: bool = False
     retry: float = FIRST_RETRY_SECONDS
 
@@ -50,7 +50,7 @@ class _Ready:
     @property
     def again(self) -> bool:
         """Return whether it was resynced for the same cause before; such controllers have only half of the places, and the last turns."""
-        return self.state.told == self.cause
+        return self.state.resynced_for == self.cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class ResyncPlanner:
         for blocked in self._blocked.values():
             state = blocked.get(owner.uid)
             if state is not None:
-                state.told = None
+                state.resynced_for = None
                 if not sent:
                     state.next_resync, state.repeat = state.resynced_at, max(state.repeat / 2, FIRST_REPEAT_SECONDS)
 
@@ -145,11 +145,11 @@ class ResyncPlanner:
                 self.refused += not state.refused
                 state.refused = True
                 if not _take(dict(room.free), owner):  # others did not take the room: it is too small
-                    state.told = None
+                    state.resynced_for = None
                 state.next_resync, state.repeat = max(state.since + GRACE_SECONDS, now), FIRST_REPEAT_SECONDS
                 continue
             early = state.next_resync + (0.0 if state.refused else self._queued_seconds)
-            if state.told == room.cause:
+            if state.resynced_for == room.cause:
                 early = state.resynced_at + state.retry
             if now >= early:
                 chosen.append(_Ready(state, owner, room.cause))
@@ -160,8 +160,8 @@ class ResyncPlanner:
     @staticmethod
     def _note_resync(state: _Blocked, cause: Hashable, now: float) -> None:
         """Note a resync, and when the next one is due for the same cause and for another."""
-        state.retry = min(2 * state.retry, LAST_RETRY_SECONDS) if state.told == cause else FIRST_RETRY_SECONDS
-        state.resynced_at, state.told, state.next_resync = now, cause, now + state.repeat
+        state.retry = min(2 * state.retry, LAST_RETRY_SECONDS) if state.resynced_for == cause else FIRST_RETRY_SECONDS
+        state.resynced_at, state.resynced_for, state.next_resync = now, cause, now + state.repeat
         state.repeat = min(2 * state.repeat, LAST_REPEAT_SECONDS)
 
     def _seen(self, known: _Blocked | None, owner: Owner, now: float) -> _Blocked:
@@ -169,7 +169,7 @@ class ResyncPlanner:
         if owner.existing != state.existing:  # its own pods' events make it try again within a second
             self._awaited.pop(owner.uid, None)
             state.existing, state.since, state.resynced_at = owner.existing, now, -math.inf
-            state.told, state.refused = None, False
+            state.resynced_for, state.refused = None, False
             state.next_resync, state.repeat = now + GRACE_SECONDS, FIRST_REPEAT_SECONDS
         return state
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import msgspec
 
 from fairburst.kube.api.objects import Object, ResourceList, Struct
-from fairburst.kube.names import GROUP, LANE_OF_CLASS, VERSION
+from fairburst.kube.names import GROUP, LANE_OF_CLASS, PLURALS, VERSION
 from fairburst.kube.queues.spaces import UNDIVIDED, Spaces, namespace_of, queue_of, space_of
 from fairburst.quantity import parse_quantity
 
-PATHS = tuple(f"/apis/{GROUP}/{VERSION}/{plural}" for plural in ("latencyqueues", "throughputqueues"))
+PATHS = tuple(f"/apis/{GROUP}/{VERSION}/{plural}" for plural in PLURALS.values())
 
 
 class PodPriority(Struct):

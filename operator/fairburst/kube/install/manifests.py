@@ -16,7 +16,7 @@ from fairburst.kube.install.mutating_policies import policies
 from fairburst.kube.install.operator_rules import operator_policies
 from fairburst.kube.install.scope import Manifest
 from fairburst.kube.install.tenant_rules import OPERATE, RBAC_API, admin_role, edit_role, tenant_policies, view_role
-from fairburst.kube.names import GROUP
+from fairburst.kube.names import GROUP, PLURALS
 from fairburst.kube.workloads.registry import KINDS
 
 SERVICE_ACCOUNT = "fairburst"
@@ -101,7 +101,7 @@ def heartbeat_roles(config: Config) -> list[Manifest]:
 
 def cluster_rules() -> list[Manifest]:
     """Return the rights of the operator in every namespace."""
-    queues = ["latencyqueues", "throughputqueues"]
+    queues = list(PLURALS.values())
     return [
         _rule("", ["nodes", "limitranges"], _READ),
         _rule("", ["pods"], [*_READ, "patch"]),  # removes the gate

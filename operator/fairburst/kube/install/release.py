@@ -21,10 +21,9 @@ from fairburst.kube.api.objects import Object, Pod
 from fairburst.kube.enforce.gate import ungate_patch
 from fairburst.kube.enforce.namespace_labels import UNMANAGED
 from fairburst.kube.enforce.suspend import JobStart, unheld_starts
-from fairburst.kube.names import GROUP, HELD_ANNOTATION, POOL_LABEL, VERSION
+from fairburst.kube.names import GROUP, HELD_ANNOTATION, PLURALS, POOL_LABEL, VERSION
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
 from fairburst.kube.queues.queue_set import pool_name
-from fairburst.kube.queues.queue_watch import PLURALS
 from fairburst.kube.usage.gated_pods import GatedPod, gated_pod
 from fairburst.kube.workloads.kind import Suspendable
 from fairburst.kube.workloads.registry import KINDS

@@ -27,6 +27,7 @@ from fairburst.kube.names import (
     NAMESPACE_LABELS,
     OUR_QUOTAS,
     OUR_QUOTAS_TEXT,
+    PLURALS,
     POOL_LABEL,
     RELEASED_ANNOTATION,
 )
@@ -35,7 +36,7 @@ from fairburst.kube.queues.specs import QueueSettings
 from fairburst.kube.workloads.job_set import GROUP as JOB_SET_GROUP
 
 RBAC_API = "rbac.authorization.k8s.io/v1"
-QUEUES = ("latencyqueues", "throughputqueues")
+QUEUES = tuple(PLURALS.values())
 OPERATE = "operate"
 REMOVE = "remove"
 # Settings of a queue that weigh it against others, and the verb for changing each; at creation, for anything but the default.

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairburst.bounds import MOST_PARALLELISM
 from fairburst.kube.api.objects import Job
 from fairburst.kube.jobs.job_size import SIZE_LABEL
-from fairburst.kube.queues.curve_text import MOST_PARALLELISM, MalformedCurveError, read_curve
+from fairburst.kube.queues.curve_text import MalformedCurveError, read_curve
 from fairburst.kube.queues.job_annotations import (
     Declaration,
     MalformedAnnotationError,

@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from fairburst.bounds import MOST_PARALLELISM
 from fairburst.config import ElasticityConfig
 from fairburst.curves.explore import next_parallelism, safe_slots
 from fairburst.kube.api.objects import Job
@@ -17,7 +18,6 @@ from fairburst.kube.jobs.elastic_jobs import Candidate, DeclarationReader, JobPr
 from fairburst.kube.jobs.job_runs import JobRuns
 from fairburst.kube.jobs.learned_curves import LearnedCurves
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite, ResizeDamping, Sizing, plan_parallelism, plan_restores
-from fairburst.kube.queues.curve_text import MOST_PARALLELISM
 from fairburst.kube.queues.job_annotations import family_of, read_mark
 from fairburst.kube.queues.lanes import asks_for
 from fairburst.kube.queues.queue_set import QueueEntry, QueueSet
@@ -108,7 +108,7 @@ class SlotPlanner:
         self._reader = DeclarationReader()
         self._queues: dict[str, _ElasticQueue] = {}
         self._candidates: dict[str, list[Candidate]] = {}
-        self._wishes: dict[str, dict[str, int]] = {}
+        self._desired: dict[str, dict[str, int]] = {}
         self._last_published: set[tuple[str, str, str]] = set()
 
     def job_changed(self, old: Job | None, new: Job | None, wall: float, now: float) -> None:
@@ -137,7 +137,7 @@ class SlotPlanner:
         if moved:
             self._queues = {queue.entry.qualified_name: queue for queue in map(_elastic_queue, queue_set.governing) if queue is not None}
             self.namespaces = frozenset(queue.entry.namespace for queue in self._queues.values())
-        if not self._queues and not self._wishes:
+        if not self._queues and not self._desired:
             self._candidates = {}
             return set()
         self._candidates = {
@@ -153,12 +153,12 @@ class SlotPlanner:
             for name, queue in self._queues.items()
         }
         self._reader.keep((one.job.metadata.uid for found in self._candidates.values() for one in found), self._queues)
-        former, self._wishes = self._wishes, self._all_desired_pods()
-        return {namespace for namespace in former.keys() | self._wishes.keys() if former.get(namespace) != self._wishes.get(namespace)}
+        former, self._desired = self._desired, self._all_desired_pods()
+        return {namespace for namespace in former.keys() | self._desired.keys() if former.get(namespace) != self._desired.get(namespace)}
 
     def desired_pods(self, namespace: str) -> Mapping[str, int]:
         """Return the pods that Jobs demand at most, by uid, regardless of the sizes they were given."""
-        return self._wishes.get(namespace, {})
+        return self._desired.get(namespace, {})
 
     def part(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
         """Return the snapshot with the jobs among which the core divides slots; without jobs, the same snapshot."""
@@ -275,13 +275,13 @@ class SlotPlanner:
     # Publishing -------------------------------------------------------------------------------------------------------------------
 
     def _events(self, queues: Iterable[QueueView], writes: Iterable[ParallelismWrite], sized: Mapping[str, Sizing]) -> list[JobEvent]:
-        events, told = [], set()
+        events, published = [], set()
         for problem in (problem for view in queues for problem in view.problems):
             key = problem.uid, problem.reason, problem.message
-            told.add(key)
+            published.add(key)
             if key not in self._last_published:
                 events.append(JobEvent(problem.namespace, problem.name, problem.uid, problem.reason, problem.message, warning=True))
-        self._last_published = told
+        self._last_published = published
         for write in writes:
             one = sized[f"{write.namespace}/{write.name}"]
             message = f"parallelism {write.present} -> {write.parallelism}. {one.decision.message}"

@@ -7,17 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from fairburst.bounds import LONGEST_SECONDS
 from fairburst.kube.queues import calendar as calendars
-from fairburst.kube.queues.fields import (
-    MAX_RESOURCES,
-    YEAR_SECONDS,
-    CronExpression,
-    Date,
-    Resources,
-    Seconds,
-    Timestamp,
-    TimeZone,
-)
+from fairburst.kube.queues.fields import MAX_RESOURCES, CronExpression, Date, Resources, Seconds, Timestamp, TimeZone
 from fairburst.kube.queues.rules import Rule, SpecModel
 
 _MAX_SCHEDULED_BURSTS = 500
@@ -65,7 +57,7 @@ class Periodic(SpecModel):
     jitter_seconds: int = Field(
         default=0,
         ge=0,
-        le=YEAR_SECONDS,
+        le=LONGEST_SECONDS,
         description="By how many seconds an arrival may be early or late. deadlineSeconds + 2 x jitterSeconds is at most periodSeconds.",
     )
 

@@ -1,4 +1,4 @@
-"""The text form of a progress curve, in a Job's annotation and in a queue's spec. This module writes and reads it.
+"""The text form of a progress curve, in a Job's annotation and in a queue's spec, and its reading.
 
 The text is JSON, because CRD fields cannot hold fractions. An error says why a text is unusable; the callers report it.
 """
@@ -10,21 +10,16 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from fairburst.bounds import MOST_PARALLELISM
 from fairburst.policy.paf.curves import Curve, ErnestCurve, PointsCurve, problem
 from fairburst.validation import found
 
-MOST_PARALLELISM = 100_000  # the maximum for a Job with indexed completion
 MOST_POINTS = 256
 _LONGEST_PROBLEM = 250  # characters; conditions and events carry several problems and have limits of their own
 
 
 class MalformedCurveError(Exception):
     """The text is no curve, or an unusable one. The message says what was expected and what was found."""
-
-
-def curve_text(curve: Curve, alone_seconds: float | None) -> str:
-    """Return the text of a curve; inverse of `read_curve`."""
-    return json.dumps(_content(curve, alone_seconds))
 
 
 def read_curve(text: str, maximum: int | None) -> tuple[Curve, float | None]:
@@ -54,16 +49,6 @@ def read_curve(text: str, maximum: int | None) -> tuple[Curve, float | None]:
     if alone is not None and (not _is_number(alone) or alone <= 0):
         raise MalformedCurveError(f"expected aloneSeconds greater than zero, found {found(alone)}")
     return curve, None if alone is None else float(alone)
-
-
-def _content(curve: Curve, alone_seconds: float | None) -> dict[str, Any]:
-    alone = {} if alone_seconds is None else {"aloneSeconds": alone_seconds}
-    match curve:
-        case PointsCurve(slots, progress):
-            return {"points": [list(pair) for pair in zip(slots, progress, strict=True)], **alone}
-        case ErnestCurve(a0, a1, a2, a3, lowest, highest):
-            bounds = {key: bound for key, bound in (("lowest", lowest), ("highest", highest)) if bound is not None}
-            return {"coefficients": [a0, a1, a2, a3], **bounds, **alone}
 
 
 def _read_points(content: Any) -> PointsCurve:

@@ -8,13 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from fairburst.bounds import EARLIEST, LATEST
+from fairburst.bounds import EARLIEST, LATEST, LONGEST_SECONDS, MOST_PARALLELISM
 from fairburst.kube.queues.calendar import cron_problem, time_zone_exists
 from fairburst.quantity import parse_exact
 
 MAX_RESOURCES = 16
-MAX_PARALLELISM = 100_000  # the maximum for a Job with indexed completion
-YEAR_SECONDS = 31_536_000  # the longest duration that a queue may declare
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _CRON_PATTERN = r"^\S+( \S+){4}$"
 _EXTENDED_RESOURCE = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?[.])+[a-z0-9]([-a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$"
@@ -142,8 +140,8 @@ Resources = Annotated[
     AfterValidator(_whole_devices),
 ]
 Amounts = Annotated[dict[str, Quantity], Field(max_length=64)]
-Seconds = Annotated[int, Field(ge=1, le=YEAR_SECONDS)]
-Parallelism = Annotated[int, Field(ge=1, le=MAX_PARALLELISM)]
+Seconds = Annotated[int, Field(ge=1, le=LONGEST_SECONDS)]
+Parallelism = Annotated[int, Field(ge=1, le=MOST_PARALLELISM)]
 GuaranteeClassName = Literal["Hard", "Soft", "Elastic", "Rejected"]
 PoolName = Annotated[
     str,

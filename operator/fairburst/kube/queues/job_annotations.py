@@ -1,4 +1,4 @@
-"""Annotations on Jobs: the tenant's declaration of elasticity and the operator's record. This module writes and reads each of them.
+"""Annotations on Jobs: the tenant's declaration of elasticity and the operator's record.
 
 A tenant declares a progress curve, the least and the most pods at once, a weight, and a family whose runs are alike. The operator records
 the parallelism it found, the one it wrote and when, so that it can undo its change, also after a restart.
@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from fairburst.bounds import MOST_PARALLELISM
 from fairburst.kube.api.objects import Job, controller_of
-from fairburst.kube.queues.curve_text import MOST_PARALLELISM, MalformedCurveError, curve_text, read_curve
+from fairburst.kube.queues.curve_text import MalformedCurveError, read_curve
 from fairburst.kube.times import from_epoch, to_epoch
 from fairburst.policy.paf.curves import Curve
 from fairburst.validation import found
@@ -54,20 +55,6 @@ class Mark:
     original: int
     given: int
     changed_at: float
-
-
-def declaration_annotations(declaration: Declaration) -> dict[str, str]:
-    """Return the annotations for a declaration; inverse of `read_declaration`."""
-    written = {}
-    if declaration.curve is not None:
-        written[CURVE] = curve_text(declaration.curve, declaration.alone_seconds)
-    if declaration.minimum is not None:
-        written[MINIMUM] = str(declaration.minimum)
-    if declaration.maximum is not None:
-        written[MAXIMUM] = str(declaration.maximum)
-    if declaration.weight != 1:
-        written[JOB_WEIGHT] = f"{declaration.weight:.15g}"
-    return written
 
 
 def read_declaration(annotations: Mapping[str, str] | None) -> Declaration:

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairburst.kube.api.client import ApiClient, JsonObject
-from fairburst.kube.names import GROUP, VERSION
+from fairburst.kube.names import GROUP, PLURALS, VERSION
 
-PLURALS = {"LatencyQueue": "latencyqueues", "ThroughputQueue": "throughputqueues"}
 PAGE_SIZE = 500
 
 Queues = Mapping[tuple[str, str, str], Mapping[str, Any]]  # by kind, namespace, name

@@ -87,11 +87,6 @@ def parse_status(obj: Mapping[str, Any]) -> QueueStatus:
         raise InvalidQueueError(problems_of(error, (), prefix="status.")) from error
 
 
-def to_status(status: QueueStatus) -> dict[str, Any]:
-    """Return the status in the API server's form: camelCase, without unset fields."""
-    return status.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
 def _spec_keys(model: type[KubeModel], prefix: str) -> list[str]:
     found = []
     for name, field in model.model_fields.items():

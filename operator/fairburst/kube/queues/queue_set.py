@@ -112,10 +112,6 @@ class QueueSet:
     observed: frozenset[str] = frozenset()
     spaces: Spaces = UNDIVIDED
 
-    def by_namespace(self) -> dict[str, QueueEntry]:
-        """Return the governing queue of each governed namespace; its default queue if it has several."""
-        return {entry.namespace: entry for entry in self.governing if entry.lane is None}
-
 
 class QueueSetBuilder:
     """Caches parsed specs by (uid, generation), so that a round parses only the changed ones.

@@ -20,12 +20,11 @@ from fairburst.kube.api.auth import Credentials
 from fairburst.kube.api.client import ApiClient, JsonObject
 from fairburst.kube.api.errors import ApiError
 from fairburst.kube.api.informer import Backoff
-from fairburst.kube.names import GROUP, VERSION
+from fairburst.kube.names import GROUP, PLURALS, VERSION
 from fairburst.kube.queues.kopf_alone import kopf
 
 logger = logging.getLogger(__name__)
 
-PLURALS = {"LatencyQueue": "latencyqueues", "ThroughputQueue": "throughputqueues"}
 RELIST_SECONDS = 300.0
 # Kopf announces its own relist object by object. Our list waits until they are through.
 RELIST_DELAY_SECONDS = 1.0
@@ -125,7 +124,6 @@ class QueueWatch:
     Attributes
     ----------
     restarts : how often Kopf has ended and been restarted.
-    last_list : `time.monotonic()` of the last complete list by our own client.
     """
 
     def __init__(
@@ -138,7 +136,6 @@ class QueueWatch:
         restart_backoff_seconds: tuple[float, float] = RESTART_BACKOFF_SECONDS,
     ) -> None:
         self.restarts = 0
-        self.last_list = float("-inf")
         self._client, self._namespace, self._on_change = client, namespace, on_change
         self._relist_seconds = relist_seconds
         self._backoff = Backoff(*restart_backoff_seconds)
@@ -218,7 +215,6 @@ class QueueWatch:
                 self._listed[kind] = version if restored else max(version, self._listed.get(kind, -1))
             if self._store.reset(kind, items) if restored else self._store.replace(kind, items, version):
                 self._on_change()
-        self.last_list = time.monotonic()
 
     def observe(self, obj: JsonObject) -> None:
         """Store the object that the API server returned for our write, ahead of the watch. Does not call `on_change`, because the writer

@@ -10,15 +10,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
+from fairburst.bounds import MOST_PARALLELISM
 from fairburst.kube.modes.registry import DEFAULT, MODES, registered
 from fairburst.kube.queues import calendar as calendars
 from fairburst.kube.queues.bursts import Arrival, Burst, Uncertainty
-from fairburst.kube.queues.fields import (
-    MAX_PARALLELISM,
-    Parallelism,
-    PoolName,
-    Resources,
-)
+from fairburst.kube.queues.fields import Parallelism, PoolName, Resources
 from fairburst.kube.queues.rules import Rule, SpecModel
 from fairburst.quantity import parse_exact
 
@@ -196,7 +192,7 @@ class Elasticity(SpecModel):
             field="minimumParallelism",
             expected="expected minimumParallelism of at most maximumParallelism",
             cel="!has(self.minimumParallelism) || !has(self.maximumParallelism) || self.minimumParallelism <= self.maximumParallelism",
-            holds=lambda spec: (spec.minimum_parallelism or 1) <= (spec.maximum_parallelism or MAX_PARALLELISM),
+            holds=lambda spec: (spec.minimum_parallelism or 1) <= (spec.maximum_parallelism or MOST_PARALLELISM),
             found=lambda spec: f"{spec.minimum_parallelism} > {spec.maximum_parallelism}",
             cel_found=("%d > %d", "self.minimumParallelism, self.maximumParallelism"),
         ),

@@ -18,7 +18,7 @@ from fairburst.kube.api.objects import Container, ContainerStatus, Pod, PodSpec,
 from fairburst.kube.times import to_epoch
 from fairburst.quantity import parse_exact
 
-MilliCharge = dict[str, int]
+MilliRequests = dict[str, int]
 
 _MOST_MILLI = int(MOST_AMOUNT) * 1000
 # The only resources that a quota makes every container name (validationSet of the evaluator).
@@ -32,12 +32,12 @@ def milli(quantity: Quantity) -> int:
     return min(max(exact, 0), _MOST_MILLI)
 
 
-def effective_requests(pod: Pod, now: float | None = None) -> dict[str, float]:
+def effective_requests(pod: Pod) -> dict[str, float]:
     """Return a stored pod's effective requests: resource name to cores, bytes or devices; empty for a pod that quota does not count.
 
-    `now` (seconds since the epoch) is needed to see that a pod stuck in termination no longer counts; None ignores that.
+    One that is stuck in termination counts here after `counted_until`, too.
     """
-    if pod.ended or (now is not None and now > counted_until(pod)):
+    if pod.ended:
         return {}
     return in_units(milli_requests(pod))
 
@@ -47,7 +47,7 @@ def template_requests(spec: PodSpec) -> dict[str, float]:
 
     A stored pod's requests have been defaulted from its limits by the API server; a template's have not.
     """
-    return in_units(_spec_charge(_defaulted(spec)))
+    return in_units(_spec_requests(_defaulted(spec)))
 
 
 def template_lacks_requests(spec: PodSpec, resources: Collection[str]) -> bool:
@@ -55,7 +55,7 @@ def template_lacks_requests(spec: PodSpec, resources: Collection[str]) -> bool:
     return bool(containers_without_requests(_defaulted(spec), resources))
 
 
-def in_units(amounts: MilliCharge) -> dict[str, float]:
+def in_units(amounts: MilliRequests) -> dict[str, float]:
     """Convert thousandths to natural units, within the bounds: `amounts` may be sums over many pods."""
     return {resource: bounded_amount(amount / 1000) for resource, amount in amounts.items()}
 
@@ -71,16 +71,16 @@ def counted_until(pod: Pod) -> float:
     return to_epoch(datetime.fromisoformat(metadata.deletion_timestamp)) + bounded_duration(metadata.deletion_grace_period_seconds)
 
 
-def milli_requests(pod: Pod) -> MilliCharge:
+def milli_requests(pod: Pod) -> MilliRequests:
     """Return a pod's requests in thousandths, whether it has ended or not; during an in-place resize the larger side counts."""
     spec, status = pod.spec, pod.status
     if not status.container_statuses and not status.init_container_statuses:
-        return _spec_charge(spec)
+        return _spec_requests(spec)
     statuses = {each.name: each for each in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))}
     if not any(_resizing(container, statuses.get(container.name)) for container in (*spec.containers, *(spec.init_containers or ()))):
-        return _spec_charge(spec)
+        return _spec_requests(spec)
     infeasible = any(each.type == "PodResizePending" and each.reason == "Infeasible" for each in status.conditions or ())
-    amounts: MilliCharge = {} if infeasible else _aggregate(spec.containers, spec.init_containers or ())
+    amounts: MilliRequests = {} if infeasible else _aggregate(spec.containers, spec.init_containers or ())
     for view in (_allocated, _actuated):
         containers, init_containers = (
             [view(container, statuses.get(container.name), infeasible) for container in group]
@@ -106,7 +106,7 @@ def containers_without_requests(pod: Pod | PodSpec, resources: Collection[str]) 
     ]
 
 
-def _spec_charge(spec: PodSpec) -> MilliCharge:
+def _spec_requests(spec: PodSpec) -> MilliRequests:
     containers = spec.containers
     # Nearly every pod has one container and nothing else.
     if len(containers) == 1 and not spec.init_containers:
@@ -116,13 +116,13 @@ def _spec_charge(spec: PodSpec) -> MilliCharge:
     return _with_pod_level(spec, amounts)
 
 
-def _aggregate(containers: Iterable[Container], init_containers: Iterable[Container]) -> MilliCharge:
+def _aggregate(containers: Iterable[Container], init_containers: Iterable[Container]) -> MilliRequests:
     """Return by resource the larger sum: all containers and sidecars, or an init container and the sidecars started before it."""
-    together: MilliCharge = {}
+    together: MilliRequests = {}
     for container in containers:
         _add(together, _requests(container))
-    sidecars: MilliCharge = {}
-    starting: MilliCharge = {}
+    sidecars: MilliRequests = {}
+    starting: MilliRequests = {}
     for container in init_containers:
         requests = _requests(container)
         if container.restart_policy == "Always":
@@ -137,7 +137,7 @@ def _aggregate(containers: Iterable[Container], init_containers: Iterable[Contai
     return together
 
 
-def _with_pod_level(spec: PodSpec, amounts: MilliCharge) -> MilliCharge:
+def _with_pod_level(spec: PodSpec, amounts: MilliRequests) -> MilliRequests:
     """Add the overhead to the pod-level requests, or to the containers' sum where there are none."""
     if spec.resources is not None:
         for resource, quantity in (spec.resources.requests or {}).items():
@@ -209,12 +209,12 @@ def _defaulted(spec: PodSpec) -> PodSpec:
     return PodSpec(containers=containers, init_containers=init_containers, resources=pod_level, overhead=spec.overhead)
 
 
-def _add(amounts: MilliCharge, requests: ResourceList) -> None:
+def _add(amounts: MilliRequests, requests: ResourceList) -> None:
     for resource, quantity in requests.items():
         amounts[resource] = amounts.get(resource, 0) + milli(quantity)
 
 
-def _raise(amounts: MilliCharge, other: MilliCharge) -> None:
+def _raise(amounts: MilliRequests, other: MilliRequests) -> None:
     for resource, amount in other.items():
         if amount > amounts.get(resource, -1):
             amounts[resource] = amount

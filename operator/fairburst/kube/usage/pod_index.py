@@ -144,7 +144,6 @@ class PodIndex:
             by_class={
                 name: ClassUsage(self._amounts(each.sum.amounts), self._amounts(each.largest)) for name, each in entry.by_class.items()
             },
-            gated=self._amounts(entry.gated.amounts),
         )
 
     def requests_of(self, pod: Pod) -> RequestVector:
@@ -182,9 +181,9 @@ class PodIndex:
 
         Pods of other namespaces do not count, though they may name the same UID as their controller's.
         """
-        entry = self._owners.get((namespace, uid)) or OwnerSums("")
+        entry = self._owners.get((namespace, uid)) or OwnerSums()
         newest = self._amounts(entry.newest_requests, empty=True)
-        return OwnerUsage(entry.kind, entry.active, entry.bound, entry.terminating, entry.ended, entry.ended - entry.settled, newest)
+        return OwnerUsage(entry.active, entry.bound, entry.terminating, entry.ended, entry.ended - entry.settled, newest)
 
     def owners_in(self, space: str) -> Callable[[str], OwnerUsage]:
         """Return `owner` for the namespace of a space."""
@@ -197,7 +196,7 @@ class PodIndex:
         def count(uid: str) -> int:
             if space == namespace:
                 return sum(self._lanes.live(one, uid) for one in self.spaces.within(namespace)[1:])
-            known = self._owners.get((namespace, uid), OwnerSums(""))
+            known = self._owners.get((namespace, uid), OwnerSums())
             return known.active - known.terminating - self._lanes.live(space, uid)
 
         return count
@@ -345,7 +344,7 @@ class PodIndex:
         key = facts.namespace, facts.owner
         entry = self._owners.get(key)
         if entry is None:
-            entry = self._owners[key] = OwnerSums(facts.owner_kind)
+            entry = self._owners[key] = OwnerSums()
         entry.pods += sign
         if not facts.ended:
             entry.active += sign

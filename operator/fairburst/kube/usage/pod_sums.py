@@ -27,7 +27,6 @@ class NamespaceSums:
 class OwnerSums:
     """The counts of one owner's pods."""
 
-    kind: str
     pods: int = 0
     active: int = 0
     bound: int = 0

@@ -35,7 +35,6 @@ class NamespaceUsage:
     pods: int
     unmanaged_stored: Amounts
     by_class: dict[str, ClassUsage] = field(default_factory=dict)
-    gated: Amounts = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +43,9 @@ class OwnerUsage:
 
     active: pods that have not ended. bound: those of them that have a node. terminating: those of them being deleted.
     ended: pods that ended while the Job controller tracked them, since the index began. lately: those of them that ended in the last
-    `COUNTED_SECONDS`. newest_requests: of the newest pod seen, also after its end. kind: the owner's; "Pod" for a bare pod.
+    `COUNTED_SECONDS`. newest_requests: of the newest pod seen, also after its end.
     """
 
-    kind: str
     active: int
     bound: int
     terminating: int

@@ -8,48 +8,19 @@ from typing import Any
 import msgspec
 
 from fairburst.bounds import bounded_count
-from fairburst.kube.api.objects import Condition, Object, PodTemplate, Struct, controller_of
+from fairburst.kube.api.objects import Object, PodTemplate, Struct, controller_of
 from fairburst.kube.workloads.kind import Controllers, EndedPods, WorkloadKind, all_of_kind
-
-
-class RollingUpdate(Struct):
-    """Bounds of a rolling update, as numbers or percentages."""
-
-    max_surge: int | str | None = None
-    max_unavailable: int | str | None = None
-
-
-class Strategy(Struct):
-    """Deployment strategy or StatefulSet update strategy."""
-
-    type: str = ""
-    rolling_update: RollingUpdate | None = None
 
 
 class ReplicatedSpec(Struct):
     """Common part of ReplicaSet, Deployment and StatefulSet specs. `replicas` None means 1."""
 
     replicas: int | None = None
-    paused: bool | None = None
-    strategy: Strategy | None = None
-    update_strategy: Strategy | None = None
     template: PodTemplate = msgspec.field(default_factory=PodTemplate)
-
-
-class ReplicatedStatus(Struct):
-    """Common part of ReplicaSet, Deployment and StatefulSet statuses."""
-
-    replicas: int = 0
-    ready_replicas: int = 0
-    updated_replicas: int = 0
-    available_replicas: int = 0
-    observed_generation: int = 0
-    conditions: list[Condition] | None = None
 
 
 class _Replicated(Object):
     spec: ReplicatedSpec = msgspec.field(default_factory=ReplicatedSpec)
-    status: ReplicatedStatus = msgspec.field(default_factory=ReplicatedStatus)
 
     @property
     def wanted(self) -> int:

@@ -16,13 +16,7 @@ from fairburst.policy.dress.phases import find_phases
 from fairburst.policy.dress.release import by_families, by_phases
 from fairburst.policy.dress.reserve import Adjustment, Balance, adjust_reserve, cap_for_waiting, split_free
 from fairburst.policy.dress.score import compare, learned_is_better, predict
-from fairburst.policy.dress.values import (
-    SETTLE_SECONDS,
-    DressConfig,
-    DressResult,
-    JobsPart,
-    StartMode,
-)
+from fairburst.policy.dress.values import SETTLE_SECONDS, DressConfig, DressResult, JobsPart, StartMode
 from fairburst.policy.dress.waiting import Levels, Work, sort_out
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
 from fairburst.policy.tolerance import slack_of

@@ -7,11 +7,8 @@ are (tasks or queues, resources); R = K resources in the snapshot's order. Times
 from __future__ import annotations
 
 import enum
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 
@@ -90,20 +87,6 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Task:
-    """One task (a pod): the estimator's input. `ended` is None while it runs, `key` names it, `job` names its Job, request is (R,)."""
-
-    key: str
-    job: str
-    queue: str
-    category: DemandCategory
-    request: FloatArray
-    started: float
-    ended: float | None = None
-    family: str = ""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class TaskTable:
     """M tasks as columns, in any order, which keeps 50,000 of them cheap. Rows of one job carry the same `job` number.
 
@@ -126,24 +109,6 @@ class TaskTable:
     families: tuple[str, ...] = ()
     by_start: bool = False
 
-    @classmethod
-    def of(cls, tasks: Iterable[Task], width: int) -> TaskTable:
-        """Build the columns from single tasks; `width` is the number of resources."""
-        rows = sorted(tasks, key=lambda task: (task.job, task.started, task.key))
-        number = {name: at for at, name in enumerate(dict.fromkeys(task.job for task in rows))}
-        families = tuple(sorted({task.family for task in rows if task.family}))
-        at_family = {name: at for at, name in enumerate(families)}
-        return cls(
-            job=np.array([number[task.job] for task in rows], dtype=np.int64),
-            small=np.array([task.category is DemandCategory.SMALL for task in rows], dtype=np.bool_),
-            request=np.array([task.request for task in rows], dtype=np.float64).reshape(len(rows), width),
-            started=np.array([task.started for task in rows], dtype=np.float64),
-            ended=np.array([math.nan if task.ended is None else task.ended for task in rows], dtype=np.float64),
-            family=np.array([at_family.get(task.family, -1) for task in rows], dtype=np.int64),
-            families=families,
-            by_start=True,
-        )
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobsPart:
@@ -159,11 +124,6 @@ class JobsPart:
     running: Sequence[Job]
     tasks: TaskTable
     taking_part: BoolArray | None = None
-
-    @classmethod
-    def of(cls, pending: Iterable[Job], running: Iterable[Job], tasks: Iterable[Task], width: int) -> JobsPart:
-        """Build the value from single jobs and tasks; `width` is the number of resources."""
-        return cls(tuple(pending), tuple(running), TaskTable.of(tasks, width))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,14 +24,6 @@ _SECOND_LOOKS = 64
 _TAKEN_BACK = 1024
 
 
-def least_slots(progress: Sequence[FloatArray], fair: IntArray, minimum: IntArray, fairness_knob: float | FloatArray) -> IntArray:
-    """(N,) fewest slots at or above the minimum that keep `fairness_knob` of the fair progress (Algorithm 1, line 4).
-
-    A job whose fair share is below its minimum keeps exactly its fair share.
-    """
-    return _least(_Curves.of(progress), fair, minimum, fairness_knob)
-
-
 def transfer_slots(
     progress: Sequence[FloatArray],
     fair: IntArray,
@@ -72,7 +64,7 @@ def transfer_slots(
     if len(progress) == 0:
         return fair.copy()
     curves = _Curves.of(progress)
-    least = _least(curves, fair, minimum, fairness_knob)
+    least = _least_slots(curves, fair, minimum, fairness_knob)
     stretches = _Stretches.of(curves, least, fair, request, available)
     capacity = available + slack_of(available)
     order = stretches.worth_taking()
@@ -121,7 +113,11 @@ class _Curves:
         return value
 
 
-def _least(curves: _Curves, fair: IntArray, minimum: IntArray, fairness_knob: float | FloatArray) -> IntArray:
+def _least_slots(curves: _Curves, fair: IntArray, minimum: IntArray, fairness_knob: float | FloatArray) -> IntArray:
+    """(N,) fewest slots at or above the minimum that keep `fairness_knob` of the fair progress (Algorithm 1, line 4).
+
+    A job whose fair share is below its minimum keeps exactly its fair share.
+    """
     enough = (curves.value >= (fairness_knob * curves.at(fair))[curves.owner]) & (curves.slots >= np.minimum(minimum, fair)[curves.owner])
     return curves.slots[_first_of_each(np.flatnonzero(enough), curves.owner, len(fair))]
 
