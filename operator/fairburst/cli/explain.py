@@ -72,7 +72,7 @@ def explain(
     if kind in KINDS and name and recording is not None:
         raise typer.BadParameter("expected a queue with --from, for recordings have no pods and Jobs", param_hint="--from")
     if recording is not None:
-        _print(_of_recording(recording, what), [], output)
+        _print(_of_recording(recording, what, namespace), [], output)
         return
     cluster = Cluster(kubeconfig, context, config, system_namespace)
     findings, explanation = cluster.ask(lambda client: ask(client, cluster, what, namespace))
@@ -124,18 +124,11 @@ async def _work(client: ApiClient, kind: str, namespace: str, name: str) -> tupl
     return (pod_findings if kind == "pod" else job_findings)(obj, events), asked
 
 
-def _of_recording(path: Path, name: str) -> Explanation:
-    from fairburst.cli.snapshots import last_round  # noqa: PLC0415
+def _of_recording(path: Path, name: str, namespace: str | None) -> Explanation:
+    from fairburst.cli.snapshots import last_round, row_called  # noqa: PLC0415
 
     found = last_round(path)
-    row = found.row(name)
-    if row is None:
-        named = [each for each, spec in enumerate(found.snapshot.queues) if name in spec.name.split("/")]
-        if len(named) != 1:
-            known = ", ".join(spec.name for spec in found.snapshot.queues[:5])
-            raise CommandError(f"{path}: expected one queue called {name}, found {len(named)}; there are: {known}", WRONG_ARGUMENTS)
-        row = named[0]
-    return of_round(found, row)
+    return of_round(found, row_called(found.snapshot, name, namespace))
 
 
 def of_status(key: tuple[str, str, str], queues: Queues) -> Explanation:
