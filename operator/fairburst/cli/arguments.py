@@ -64,6 +64,14 @@ def readable(path: Path | None) -> Path | None:
     return path
 
 
+def readable_file(path: Path | None) -> Path | None:
+    """Return the path if it can be read and is no folder."""
+    path = readable(path)
+    if path is not None and path.is_dir():
+        raise typer.BadParameter(f"expected a readable file, found the folder {path}")
+    return path
+
+
 def config_of(path: Path | None, kubeconfig: Path | None = None, context: str | None = None) -> Config:
     """Return the configuration in a file, or the defaults without one. `kubeconfig` and `context` override it. Raises ConfigError."""
     from fairburst.config import Config, load_config  # noqa: PLC0415  keeps `fairburst --help` quick

@@ -145,7 +145,7 @@ def find_queue(queues: Queues, text: str, namespace: str | None) -> ObjectKey:
     within, _, name = text.rpartition("/")
     within = within or namespace or ""
     exact = [key for key in queues if key[2] == name and key[1] == (within or key[1])]
-    found = exact or [key for key in queues if key[1] == text and not within]
+    found = exact or [key for key in queues if key[1] == text and within in ("", text)]
     if len(found) == 1:
         return found[0]
     if found:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairburst.cli.arguments import Form, OutputForm, readable
+from fairburst.cli.arguments import Form, OutputForm, readable_file
 from fairburst.cli.cluster import SYSTEM_NAMESPACE, Cluster, Context, Kubeconfig, Namespace, OperatorConfig, SystemNamespace
 from fairburst.cli.errors import WORSE, WRONG_ARGUMENTS, CommandError
 from fairburst.cli.output import Table, is_data, print_table, print_value
@@ -54,7 +54,8 @@ def plan(
         list[str] | None, typer.Option("--expect", metavar="QUEUE=CLASS", help="Exit status 4 unless the queue gets this class.")
     ] = None,
     recording: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", callback=readable, help="The last round of a recording instead of a cluster.")
+        Path | None,
+        typer.Option("--from", metavar="FILE", callback=readable_file, help="The last round of a recording instead of a cluster."),
     ] = None,
     output: OutputForm = "table",
     namespace: Namespace = None,
