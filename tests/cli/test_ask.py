@@ -274,7 +274,21 @@ class TestQuestions:
         assert main(["explain", "batch/tq", *served.arguments, "-o", "json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert found["facts"]["Not Enforced"] == "ResourceQuota mine limits cpu to 1."
-        assert found["goal"] == "Its level admits its next pod. The obstacle above (Not Enforced) keeps pods from being created."
+        assert found["goal"] == "The obstacle above (Not Enforced) keeps pods from being created, whatever the level is."
+
+    def test_work_that_starts_whole_gets_no_advice_on_its_next_pod(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        larger = {"type": "JobsFit", "status": "False", "reason": "LargerThanLevel", "message": "Job batch/train starts whole."}
+        whole = stored_queue("ThroughputQueue", "batch", "tq", {"enforcement": "Suspend"}, status={"conditions": [larger]})
+        served.put(TQ, whole)
+        held = {"annotations": {HELD_ANNOTATION: "true"}}
+        served.put("/apis/batch/v1/jobs", job("batch", "train", 70, pod_spec(memory="1Gi"), metadata=held, suspend=True))
+        assert main(["explain", "batch/tq", *served.arguments, "-o", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (
+            found["goal"]
+            == "Its work starts whole and needs more than its level (Not JobsFit above); room for one more pod starts nothing."
+        )
+        assert not found["advice"]
 
     def test_a_pod_that_no_node_can_hold_gets_no_advice_on_the_level(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
         served.put("/api/v1/pods", {**pod("batch", "train", pod_spec(48, "1Gi")), "status": {"phase": "Pending"}})

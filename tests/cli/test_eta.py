@@ -77,6 +77,18 @@ def test_a_waiting_job_is_told_when_running_work_will_have_ended(full: Served, c
     assert all(len(line) <= 80 for line in said)
 
 
+def test_a_job_that_starts_in_no_run_is_later_than_the_runs_reach(full: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    large = job("next", 4, 20)
+    large["spec"]["template"] = {"spec": template("20")}
+    full.put(JOBS, large)
+    assert main(["eta", "next", "-n", "batch", "--runs", "5", *full.arguments]) == 0
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        "Job batch/next waits. It starts in more than a week.",
+        "  50 %: in more than a week",
+        "  90 %: in more than a week",
+    ]
+
+
 @pytest.mark.parametrize(("name", "want"), [("runs", "has started"), ("earlier", "has ended")])
 def test_a_job_that_runs_or_has_ended_is_said_to(full: Served, name: str, want: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eta", name, "-n", "batch", *full.arguments]) == 0

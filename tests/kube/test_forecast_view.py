@@ -30,6 +30,7 @@ def start(low: float, high: float, made_at: float = WALL) -> StartForecast:
         pytest.param(40, 90, 100, "It is expected to start now.", id="overdue"),
         pytest.param(120, math.inf, 0, "It starts in 2 min or later, with 90 % confidence.", id="no upper end"),
         pytest.param(0, math.inf, 0, "Its start cannot be foreseen.", id="no end at all"),
+        pytest.param(math.inf, math.inf, 0, "Its start cannot be foreseen.", id="after the end of all runs"),
     ],
 )
 def test_an_event_says_the_interval_from_the_time_at_which_it_is_created(low: float, high: float, later: float, said: str) -> None:

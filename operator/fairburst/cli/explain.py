@@ -173,10 +173,8 @@ def of_look(seen: Look, key: tuple[str, str, str]) -> Explanation:
         if entry.problem is not None:
             found.facts = [("Why", entry.problem.message), *(fact for fact in found.facts if fact[0] != "Why")]
         return found
-    holds = _holds_a_pod(seen, row)
-    found = of_round(seen.round, row, len(seen.view.nodes), seen.config.pool.capacity_window_seconds, holds=holds)
-    if condition(status, "Enforced").get("reason") in OBSTACLES and found.goal and not found.advice and holds:
-        found.goal = "Its level admits its next pod. The obstacle above (Not Enforced) keeps pods from being created."
+    hindrance = _hindrance(seen, row, status)
+    found = of_round(seen.round, row, len(seen.view.nodes), seen.config.pool.capacity_window_seconds, hindrance)
     if not found.goal and (left := waiting(status)):
         found.goal = (
             f"It uses what the nodes can hold of its pods; the rest, {amounts_text(left)}, waits for more nodes or for work to end."
@@ -189,13 +187,21 @@ def of_look(seen: Look, key: tuple[str, str, str]) -> Explanation:
     return found
 
 
-def _holds_a_pod(seen: Look, row: int) -> bool:
-    """Return whether some node of the pool could hold a pod as large as the queue's largest; True while the pool has no nodes."""
+def _hindrance(seen: Look, row: int, status: dict[str, Any]) -> str:
+    """Return a sentence on what keeps the queue's waiting work from starting, whatever its level is; empty if nothing is known."""
+    from fairburst.cli.queues import condition  # noqa: PLC0415
     from fairburst.kube.usage.capacity import NodeShapes, counts  # noqa: PLC0415
 
-    selector = seen.config.pool.node_selector
-    nodes = [node for node in seen.view.nodes.values() if counts(node, selector)]
-    return not nodes or NodeShapes.of(nodes, seen.round.snapshot.resources).fitting(seen.round.snapshot.unit[row]) >= 1
+    snapshot = seen.round.snapshot
+    nodes = [node for node in seen.view.nodes.values() if counts(node, seen.config.pool.node_selector)]
+    if nodes and NodeShapes.of(nodes, snapshot.resources).fitting(snapshot.unit[row]) < 1:
+        sizes = _said(snapshot.unit[row], snapshot.resources)
+        return f"No node can hold its largest pods: {sizes} each. Make them smaller, or add larger nodes."
+    if condition(status, "Enforced").get("reason") in OBSTACLES:
+        return "The obstacle above (Not Enforced) keeps pods from being created, whatever the level is."
+    if condition(status, "JobsFit").get("reason") == "LargerThanLevel":
+        return "Its work starts whole and needs more than its level (Not JobsFit above); room for one more pod starts nothing."
+    return ""
 
 
 def _false_conditions(status: dict[str, Any], known: set[str]) -> list[tuple[str, str]]:
@@ -203,8 +209,8 @@ def _false_conditions(status: dict[str, Any], known: set[str]) -> list[tuple[str
     return [(f"Not {one['type']}", one.get("message", "")) for one in conditions if one["status"] == "False" and one["type"] not in known]
 
 
-def of_round(one: DecidedRound, row: int, nodes: int = 0, window_seconds: int = 0, *, holds: bool = True) -> Explanation:
-    """Explain a queue by a decided round, with advice that is checked by deciding again. holds: whether any node holds its largest pod."""
+def of_round(one: DecidedRound, row: int, nodes: int = 0, window_seconds: int = 0, hindrance: str = "") -> Explanation:
+    """Explain a queue by a decided round, with advice that is checked by deciding again. `hindrance` replaces advice on its next pod."""
     from fairburst.cli import advice_text  # noqa: PLC0415
     from fairburst.whatif.advice import better_class, lacks_level, next_pod  # noqa: PLC0415
 
@@ -213,14 +219,13 @@ def of_round(one: DecidedRound, row: int, nodes: int = 0, window_seconds: int = 
     found = Explanation(spec.name, f"{spec.kind.value}Queue {spec.name}: {'not admitted' if granted is None else granted.value}")
     found.facts += [("Why", decision.message), ("Admission", decision.admission.message), *_numbers(one, row)]
     better = better_class(one, spec.name)
-    more = next_pod(one, spec.name) if holds else []
+    more = [] if hindrance else next_pod(one, spec.name)
     best = "admitted" if spec.kind.value == "Throughput" else "Hard"
     found.advice = [advice_text.as_data(each, spec, nodes, window_seconds) for each in better[:ADVICE_SHOWN]]
     if better:
         found.goal = f"To be {best}, one of these is enough (decided again with each, no other queue loses its class):"
-    elif not holds and _waits(one, row):
-        sizes = _said(one.snapshot.unit[row], one.snapshot.resources)
-        found.goal = f"No node can hold its largest pods: {sizes} each. Make them smaller, or add larger nodes."
+    elif hindrance and _waits(one, row):
+        found.goal = hindrance
     elif more:
         found.goal = "For its next pod, one of these is enough (decided again with each, no other queue loses its class):"
         found.advice = [advice_text.as_data(each, spec, nodes, window_seconds) for each in more[:ADVICE_SHOWN]]

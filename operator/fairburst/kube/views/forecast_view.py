@@ -31,7 +31,7 @@ class StartForecast:
         """Return the forecast for an Event that is created now."""
         low, high = (max(0.0, end - now) for end in self.intervals[90])
         if math.isinf(high):
-            return f"It starts in {duration(low)} or later, with 90 % confidence." if low > 0 else "Its start cannot be foreseen."
+            return f"It starts in {duration(low)} or later, with 90 % confidence." if 0 < low < high else "Its start cannot be foreseen."
         if high < 1.0:
             return "It is expected to start now."
         middle = tuple(max(0.0, end - now) for end in self.intervals[50])
