@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -302,6 +303,22 @@ class TestQuestions:
         said = capsys.readouterr().out
         assert "2 nodes, 3 queues" in said
         assert "no operator has ever led" in said
+
+    @pytest.mark.parametrize(
+        ("ago", "want"),
+        [
+            pytest.param(1, "Operator: one leads, renewed 1 s ago.", id="leads"),
+            pytest.param(90, "Operator: one renewed its Lease 90 s ago: it hangs or is gone.", id="gone"),
+        ],
+    )
+    def test_status_tells_an_operator_that_leads_from_one_that_is_gone(
+        self, served: Served, ago: int, want: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        renewed = (datetime.now(UTC) - timedelta(seconds=ago)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": "one", "renewTime": renewed, "leaseDurationSeconds": 8}
+        served.put(LEASES, {"metadata": {"namespace": "fairburst-system", "name": "fairburst-default"}, "spec": spec})
+        assert main(["status", *served.arguments]) == 0
+        assert want in capsys.readouterr().out
 
     def test_a_namespace_without_a_queue_is_not_limited(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
         served.put(
