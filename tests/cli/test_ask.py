@@ -178,6 +178,12 @@ class TestBadInput:
         assert len(said) == 1
         assert "rounds:1: expected the header" in said[0]
 
+    @pytest.mark.parametrize("command", [["get", "-n"], ["explain", "lq", "-n"], ["plan", "--remove", "lq", "-n"], ["recommend"]])
+    @pytest.mark.parametrize("name", ["../x", "a b", ""])
+    def test_no_name_of_a_namespace(self, command: list[str], name: str, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main([*command, name, *served.arguments]) == WRONG_ARGUMENTS
+        assert f"expected the name of a namespace, found {name!r}" in capsys.readouterr().err
+
     def test_an_unknown_queue_names_those_that_are_there(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["explain", "nothing", *served.arguments]) == WRONG_ARGUMENTS
         assert "found none called nothing; there are: batch/tq, serving/lq" in capsys.readouterr().err

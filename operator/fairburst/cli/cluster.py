@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from fairburst.cli.arguments import config_of, readable
+from fairburst.cli.arguments import config_of, namespace_name, readable
 from fairburst.cli.errors import NO_CLUSTER, WRONG_ARGUMENTS, CommandError
 
 if TYPE_CHECKING:
@@ -32,7 +32,10 @@ Context = Annotated[
     typer.Option("--context", metavar="NAME", rich_help_panel=CLUSTER, help="A context of the kubeconfig; else its current one."),
 ]
 Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", metavar="NAME", rich_help_panel=CLUSTER, help="Only this namespace; else all of them.")
+    str | None,
+    typer.Option(
+        "--namespace", "-n", metavar="NAME", callback=namespace_name, rich_help_panel=CLUSTER, help="Only this namespace; else all of them."
+    ),
 ]
 OperatorConfig = Annotated[
     Path | None,
