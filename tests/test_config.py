@@ -72,6 +72,8 @@ def test_every_key_of_the_file_reaches_its_setting() -> None:
         pytest.param("pool: {}\npool: {}", "expected each key once, found 'pool' twice", id="key given twice"),
         pytest.param("- x", "expected keys and values, found list", id="a list"),
         pytest.param("{", "expected YAML", id="no YAML"),
+        pytest.param("a: 2026-13-45", "expected YAML", id="no date"),
+        pytest.param("[" * 20_000, "expected YAML", id="deep"),
     ],
 )
 def test_an_error_names_the_key_and_what_was_expected(text: str, want: str) -> None:

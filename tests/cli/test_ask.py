@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from fairburst.kube.install.check import difference
 from fairburst.kube.names import GATE, HELD_ANNOTATION
 from tests.support.fake_api import FakeApi
 from tests.support.objects import latency_spec, stored_queue
+from tests.support.work import job, pod, pod_spec
 
 LQ, TQ = (f"/apis/fairburst.dev/v1alpha1/{plural}" for plural in ("latencyqueues", "throughputqueues"))
 CORE = [f"/api/v1/{plural}" for plural in ("pods", "nodes", "namespaces", "resourcequotas", "limitranges", "configmaps", "events")]
@@ -176,6 +178,12 @@ class TestBadInput:
         assert len(said) == 1
         assert "rounds:1: expected the header" in said[0]
 
+    @pytest.mark.parametrize("command", [["get", "-n"], ["explain", "lq", "-n"], ["plan", "--remove", "lq", "-n"], ["recommend"]])
+    @pytest.mark.parametrize("name", ["../x", "a b", ""])
+    def test_no_name_of_a_namespace(self, command: list[str], name: str, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main([*command, name, *served.arguments]) == WRONG_ARGUMENTS
+        assert f"expected the name of a namespace, found {name!r}" in capsys.readouterr().err
+
     def test_an_unknown_queue_names_those_that_are_there(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["explain", "nothing", *served.arguments]) == WRONG_ARGUMENTS
         assert "found none called nothing; there are: batch/tq, serving/lq" in capsys.readouterr().err
@@ -215,6 +223,7 @@ class TestQuestions:
         assert main(["doctor", *bare.arguments]) == 1
         said = capsys.readouterr().out
         assert "latencyqueues.fairburst.dev, throughputqueues.fairburst.dev missing" in said
+        assert said.count("fairburst-priority-hard.default") == 1  # a policy and its binding have one name
         assert "definitions: fairburst manifests | kubectl apply --server-side -f -" in said
 
     def test_get_lists_every_queue_and_one_of_them(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,11 +250,81 @@ class TestQuestions:
         assert "no operator has decided on it" in said
         assert "it takes the right to read the whole cluster" in said
 
+    def test_a_tenant_is_told_why_work_waits(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        explanation = "3 cpu wait: the queue has 1 of 4 cpu, its fair share and what others leave."
+        ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": "the queue is admitted and served."}
+        status = {"class": "Elastic", "explanation": explanation, "conditions": [ready]}
+        served.put(TQ, stored_queue("ThroughputQueue", "batch", "tq", created="2026-01-01T00:00:02Z", status=status))
+        served.api.refuse("GET", "/api/v1/nodes", 403)
+        assert main(["explain", "batch/tq", *served.arguments, "-o", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["facts"]["Why"] == explanation
+
+    def test_a_queue_in_observe_mode_is_of_the_pool_that_is_asked(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        served.put(TQ, stored_queue("ThroughputQueue", "free", "tq", {"enforcement": "Observe"}))
+        served.put(TQ, stored_queue("ThroughputQueue", "far", "tq", {"pool": "gpus"}))
+        assert main(["explain", "free/tq", *served.arguments]) == 0
+        assert "--system-namespace" not in capsys.readouterr().out
+        assert main(["explain", "far/tq", *served.arguments]) == 0
+        assert "gpus; this is a look at pool default. Choose its operator with --system-namespace" in capsys.readouterr().out
+
+    def test_what_stands_in_the_way_of_a_quota_is_not_left_to_the_controller(
+        self, served: Served, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        obstacle = {
+            "type": "Enforced",
+            "status": "False",
+            "reason": "ForeignQuotaBelowPromise",
+            "message": "ResourceQuota mine limits cpu to 1.",
+        }
+        served.put(TQ, stored_queue("ThroughputQueue", "batch", "tq", created="2026-01-01T00:00:02Z", status={"conditions": [obstacle]}))
+        served.put("/apis/batch/v1/jobs", job("batch", "train", 4, pod_spec(memory="1Gi")))
+        assert main(["explain", "batch/tq", *served.arguments, "-o", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["facts"]["Not Enforced"] == "ResourceQuota mine limits cpu to 1."
+        assert found["goal"] == "The obstacle above (Not Enforced) keeps pods from being created, whatever the level is."
+
+    def test_work_that_starts_whole_gets_no_advice_on_its_next_pod(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        larger = {"type": "JobsFit", "status": "False", "reason": "LargerThanLevel", "message": "Job batch/train starts whole."}
+        whole = stored_queue("ThroughputQueue", "batch", "tq", {"enforcement": "Suspend"}, status={"conditions": [larger]})
+        served.put(TQ, whole)
+        held = {"annotations": {HELD_ANNOTATION: "true"}}
+        served.put("/apis/batch/v1/jobs", job("batch", "train", 70, pod_spec(memory="1Gi"), metadata=held, suspend=True))
+        assert main(["explain", "batch/tq", *served.arguments, "-o", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (
+            found["goal"]
+            == "Its work starts whole and needs more than its level (Not JobsFit above); room for one more pod starts nothing."
+        )
+        assert not found["advice"]
+
+    def test_a_pod_that_no_node_can_hold_gets_no_advice_on_the_level(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        served.put("/api/v1/pods", {**pod("batch", "train", pod_spec(48, "1Gi")), "status": {"phase": "Pending"}})
+        assert main(["explain", "batch/tq", *served.arguments, "-o", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["goal"] == "No node can hold its largest pods: 48 cores, 1 GiB each. Make them smaller, or add larger nodes."
+        assert not found["advice"]
+
     def test_status_says_that_no_operator_runs(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["status", *served.arguments]) == 0
         said = capsys.readouterr().out
         assert "2 nodes, 3 queues" in said
         assert "no operator has ever led" in said
+
+    @pytest.mark.parametrize(
+        ("ago", "want"),
+        [
+            pytest.param(1, "Operator: one leads, renewed 1 s ago.", id="leads"),
+            pytest.param(90, "Operator: one renewed its Lease 90 s ago: it hangs or is gone.", id="gone"),
+        ],
+    )
+    def test_status_tells_an_operator_that_leads_from_one_that_is_gone(
+        self, served: Served, ago: int, want: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        renewed = (datetime.now(UTC) - timedelta(seconds=ago)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": "one", "renewTime": renewed, "leaseDurationSeconds": 8}
+        served.put(LEASES, {"metadata": {"namespace": "fairburst-system", "name": "fairburst-default"}, "spec": spec})
+        assert main(["status", *served.arguments]) == 0
+        assert want in capsys.readouterr().out
 
     def test_a_namespace_without_a_queue_is_not_limited(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
         served.put(
@@ -265,6 +344,7 @@ def test_a_queue_is_found_by_name_or_by_its_namespace() -> None:
     assert find_queue(some, "two", "b")[1:] == ("b", "two")
     assert find_queue(some, "c/two", None)[1:] == ("c", "two")
     assert find_queue(some, "a", None)[1:] == ("a", "one")
+    assert find_queue(some, "a", "a")[1:] == ("a", "one")
     with pytest.raises(CommandError, match=r"found 2 with the name two: b/two, c/two; say NAMESPACE/NAME"):
         find_queue(some, "two", None)
 
@@ -306,6 +386,12 @@ HELD = {"spec": {"suspend": True}, "metadata": {"annotations": {HELD_ANNOTATION:
             [{"reason": "FailedCreate", "message": "exceeded quota: fairburst"}],
             "1 of 4 pods: the next exceeds the namespace's quota",
             id="quota",
+        ),
+        pytest.param(
+            {"spec": {"parallelism": 4}, "status": {"active": 1}},
+            [{"reason": "FailedCreate", "message": "exceeded quota: mine, requested: requests.cpu=1"}],
+            "1 of 4 pods: the next exceeds ResourceQuota mine, which is not fairburst's; raise or delete it.",
+            id="a quota of its own",
         ),
         pytest.param({"spec": {"parallelism": 4}, "status": {"active": 1}}, [], "has not created the others yet", id="slow"),
         pytest.param({"spec": {"parallelism": 4}, "status": {"active": 4}}, [], "has all 4 pods", id="all"),

@@ -12,6 +12,7 @@ import pytest
 
 from fairburst.cli.errors import FAILED, WRONG_ARGUMENTS
 from fairburst.cli.main import main
+from fairburst.kube.names import HELD_ANNOTATION
 from tests.cli.test_ask import CORE, LEASES, LQ, TQ, WORK, Served
 from tests.support.objects import stored_queue
 
@@ -75,6 +76,31 @@ def test_a_waiting_job_is_told_when_running_work_will_have_ended(full: Served, c
     assert [line.split()[0] for line in said[1:3]] == ["50", "90"]
     assert said[3] == "From 10 forward runs with the durations of 8 ended pods."
     assert all(len(line) <= 80 for line in said)
+
+
+def test_a_job_that_is_held_waits_for_room_for_all_of_its_pods(full: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two of the ten cores are free: enough for its first pods, and not for all four."""
+    full.put(JOBS, job("runs", 8, 41, active=8))
+    for number in (8, 9):
+        full.put(PODS, pod("runs", number, 40, 1))
+    held = job("next", 4, 20)
+    held["metadata"]["annotations"] = {HELD_ANNOTATION: "true"}
+    held["spec"]["suspend"] = True
+    full.put(JOBS, held)
+    assert main(["eta", "next", "-n", "batch", "-o", "json", "--runs", "10", *full.arguments]) == 0
+    assert json.loads(capsys.readouterr().out)["medianSeconds"] == pytest.approx(60, abs=15)
+
+
+def test_a_job_that_starts_in_no_run_is_later_than_the_runs_reach(full: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    large = job("next", 4, 20)
+    large["spec"]["template"] = {"spec": template("20")}
+    full.put(JOBS, large)
+    assert main(["eta", "next", "-n", "batch", "--runs", "5", *full.arguments]) == 0
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        "Job batch/next waits. It starts in more than a week.",
+        "  50 %: in more than a week",
+        "  90 %: in more than a week",
+    ]
 
 
 @pytest.mark.parametrize(("name", "want"), [("runs", "has started"), ("earlier", "has ended")])

@@ -108,6 +108,21 @@ ODD = [cluster_queue("a", {"cpu": "lots"}), local_queue("n", "a")]
         pytest.param("a: [", "expected a readable YAML file", id="no YAML"),
         pytest.param("kind: Pod", "expected a ClusterQueue or a LocalQueue of Kueue, found none", id="another kind"),
         pytest.param(yaml.safe_dump_all(ODD), "ClusterQueue a: nominalQuota of cpu", id="no number"),
+        pytest.param("kind: List\nitems: 3", "expected a list of objects as items, found 3", id="items"),
+        pytest.param("[" * 20_000, "expected a readable YAML file", id="deep"),
+        pytest.param("a: 2026-13-45", "expected a readable YAML file", id="no date"),
+        pytest.param("kind: ClusterQueue\nmetadata: [a]", "ClusterQueue: metadata: expected", id="metadata"),
+        pytest.param("kind: ClusterQueue\nspec: {preemption: Never}", "ClusterQueue: spec.preemption: expected", id="preemption"),
+        pytest.param(
+            "kind: ClusterQueue\nspec: {resourceGroups: [{flavors: [default]}]}",
+            "ClusterQueue: spec.resourceGroups[0].flavors[0]: expected",
+            id="flavors",
+        ),
+        pytest.param(
+            "kind: ClusterQueue\nspec: {resourceGroups: [{flavors: [{resources: [{nominalQuota: 1}]}]}]}",
+            "ClusterQueue: spec.resourceGroups[0].flavors[0].resources[0].name: expected",
+            id="a resource without a name",
+        ),
     ],
 )
 def test_malformed_manifests_are_one_line(tmp_path: Path, content: str, complaint: str, capsys: pytest.CaptureFixture[str]) -> None:

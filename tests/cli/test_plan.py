@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from fairburst.cli.errors import WORSE, WRONG_ARGUMENTS
 from fairburst.cli.main import main
 from fairburst.cli.snapshots import last_round, save_round
 from fairburst.policy.model import GuaranteeClass, Memory, PolicyConfig, Sporadic
-from fairburst.whatif.rounds import DecidedRound, changes, with_queue, without_queue
+from fairburst.whatif.rounds import DecidedRound, changes, with_queue, with_spec, without_queue
 from tests.cli.test_ask import Served, served
 from tests.support import recordings
 from tests.support.objects import GI, latency_spec
@@ -119,6 +120,30 @@ class TestOnARecording:
         said = capsys.readouterr()
         assert "the change of one/tq would be refused. The changed promise was refused, the earlier one stays in force" in said.err
 
+    def test_an_earlier_refusal_is_no_objection_to_another_change(
+        self, saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        found = last_round(saved)
+        row = found.row("one/tq") or 0
+        heavier = with_spec(found.snapshot, row, replace(found.snapshot.queues[row], weight=30.0))
+        save_round(tmp_path / "refused.jsonl", found.again(heavier))
+        assert main(["plan", "--from", str(tmp_path / "refused.jsonl"), "--weight", "two=2"]) == 0
+        assert not capsys.readouterr().err
+        assert main(["plan", "--from", str(tmp_path / "refused.jsonl"), "--weight", "one=29"]) == WORSE
+        assert "the change of one/tq would be refused" in capsys.readouterr().err
+
+    def test_a_name_is_looked_for_in_the_namespace_that_is_given(self, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        found = planned(
+            capsys, "--from", str(saved), "--remove", "lq", "-n", "first", "--weight", "second/lq=2", "--expect", "second/lq=Hard"
+        )
+        assert found["first/lq"]["change"] == "gone"
+        assert main(["explain", "lq", "-n", "second", "--from", str(saved)]) == 0
+        assert "LatencyQueue second/lq: Soft" in capsys.readouterr().out
+
+    def test_a_removed_queue_has_no_class(self, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["plan", "--from", str(saved), "--remove", "one", "--expect", "one=Elastic"]) == WORSE
+        assert capsys.readouterr().err == "fairburst plan: one/tq would be gone, expected Elastic.\n"
+
     def test_nothing_changes_where_nothing_is_wanted_of_it(self, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["plan", "--from", str(saved), "--capacity", "+0%"]) == 0
         assert capsys.readouterr().out == "No queue of 4 would notice.\n"
@@ -136,6 +161,9 @@ class TestOnARecording:
             pytest.param(["--weight", "one"], "expected QUEUE=VALUE", id="pair"),
             pytest.param(["--weight", "one=2", "--expect", "one=hard"], "expected one of Hard, Soft, Elastic", id="class"),
             pytest.param(["-f", "absent.yaml"], "absent.yaml: expected a readable YAML file", id="file"),
+            pytest.param(["--weight", "one=1000001"], "expected a whole number of at least 1 and at most 1000000", id="weight too large"),
+            pytest.param(["--weight", f"one={'9' * 5000}"], "expected a whole number of at least 1", id="weight of many digits"),
+            pytest.param(["--remove", "lq", "-n", "none"], "expected one queue called lq, found 0; there are: none", id="namespace"),
         ],
     )
     def test_what_makes_no_sense_is_refused(
@@ -153,6 +181,23 @@ class TestOnARecording:
             pytest.param("kind: Pod", "expected a LatencyQueue or a ThroughputQueue, found none", id="another kind"),
             pytest.param(
                 "kind: ThroughputQueue\nmetadata: {name: a}\nspec: {weight: 0}", "ThroughputQueue default/a: spec.weight", id="spec"
+            ),
+            pytest.param("kind: [ThroughputQueue]", "expected a LatencyQueue or a ThroughputQueue, found none", id="a kind that is a list"),
+            pytest.param(
+                "kind: ThroughputQueue\nmetadata: [a]", "ThroughputQueue: metadata: expected keys and values, found ['a']", id="metadata"
+            ),
+            pytest.param("kind: List\nitems: 3", "expected a list of objects as items, found 3", id="items"),
+            pytest.param("[" * 20_000, "expected a readable YAML file", id="deep"),
+            pytest.param("a: 2026-13-45", "expected a readable YAML file", id="no date"),
+            pytest.param(
+                "apiVersion: fairburst.dev/v1\nkind: ThroughputQueue\nmetadata: {name: a}",
+                "ThroughputQueue default/a: apiVersion: expected fairburst.dev/v1beta1, found 'fairburst.dev/v1'",
+                id="another version",
+            ),
+            pytest.param(
+                "kind: ThroughputQueue\nmetadata: {name: a}",
+                "ThroughputQueue default/a: apiVersion: expected fairburst.dev/v1beta1, found None",
+                id="no version",
             ),
         ],
     )

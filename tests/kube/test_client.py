@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,15 @@ def test_an_unusable_kubeconfig_names_the_file(tmp_path: Path, context: str | No
         Path(path).write_text(content)
     with pytest.raises(CredentialsError, match="expected a kubeconfig"):
         from_kubeconfig(path, context)
+
+
+@pytest.mark.parametrize("broken", ["certificate-authority-data", "client-certificate-data"])
+def test_an_unreadable_certificate_names_the_cluster(tmp_path: Path, broken: str) -> None:
+    text = base64.b64encode(b"no certificate").decode()
+    user = {broken: text, "client-key-data": text} if broken.startswith("client") else {}
+    cluster = {} if user else {broken: text}
+    with pytest.raises(CredentialsError, match=r"expected certificates and keys in PEM for https://.*, found: "):
+        from_kubeconfig(kubeconfig(tmp_path, user, cluster), None).ssl_context()
 
 
 @pytest.fixture

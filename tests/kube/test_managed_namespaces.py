@@ -79,6 +79,48 @@ def test_a_deleted_queues_namespace_falls_to_the_floor_and_its_pods_lower_no_pro
     assert plan.snapshot.committed_capacity[0] == 64.0
 
 
+def test_the_pods_of_a_deleted_namespace_lower_no_promise() -> None:
+    """The queue goes first, the pods end in their grace time, and our caches may learn last that they are gone."""
+    world = World()
+    batch(world, pods=10)
+    batch(world, "other", pods=10)
+    world.round()
+    world.namespace("batch", managed=True, phase="Terminating")
+    capacities = [world.round().snapshot]
+    del world.queues[TQ, "batch", "queue"]
+    world.after(5.0)
+    capacities.append(world.round().snapshot)
+    del world.namespaces["", "batch"]
+    world.after(5.0)
+    capacities.append(world.round().snapshot)
+    assert [(one.live_capacity[0], one.committed_capacity[0]) for one in capacities] == [(54.0, 64.0)] * 3
+    for number in range(10):
+        world.end("batch", f"p{number}")
+    world.after(5.0)
+    assert world.round().snapshot.live_capacity[0] == 64.0
+
+
+def test_the_pods_of_a_namespace_that_was_being_deleted_at_the_start_lower_no_promise() -> None:
+    world = World()
+    batch(world, "other", pods=10)
+    world.namespace("batch", managed=True, phase="Terminating")
+    run(world, "batch", 10)
+    snapshot = world.round().snapshot
+    assert (snapshot.live_capacity[0], snapshot.committed_capacity[0]) == (54.0, 64.0)
+
+
+def test_a_pod_of_a_deleted_namespace_that_comes_again_unmanaged_counts() -> None:
+    world = World()
+    batch(world, pods=10)
+    world.round()
+    world.namespace("batch", managed=True, phase="Terminating")
+    del world.queues[TQ, "batch", "queue"]
+    world.round()
+    world.namespace("batch")
+    world.after(5.0)
+    assert world.round().snapshot.committed_capacity[0] == 54.0
+
+
 @pytest.mark.parametrize("name", ["kube-system", "fairburst-system"])
 def test_a_label_on_a_namespace_of_the_system_or_the_operator_has_no_effect(name: str) -> None:
     world = World()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -244,6 +245,10 @@ class TestMalformed:
             pytest.param(lambda text: changed(text, 2, queues=[{}]), 2, "expected a queue's declaration", id="damaged queue"),
             pytest.param(lambda text: changed(text, 2, memory={"version": 9}), 2, "memory: expected version 1", id="newer memory"),
             pytest.param(lambda text: changed(text, 3, now="soon"), 3, "expected `now` as a number, found soon", id="no time"),
+            pytest.param(lambda text: changed(text, 2, now=1e300), 2, "`now` between the years 1970 and 3000, found 1e+300", id="no date"),
+            pytest.param(
+                lambda text: changed(text, 3, now=math.nan), 3, "`now` between the years 1970 and 3000, found nan", id="not a number"
+            ),
             pytest.param(lambda text: changed(text, 3, demand={"9": [1, 2]}), 3, "rows 0 to 2 in `demand`, found '9'", id="row"),
             pytest.param(lambda text: changed(text, 3, usage={"1": [1]}), 3, "2 numbers in row 1 of `usage`", id="too few numbers"),
             pytest.param(lambda text: changed(text, 3, unit={"1": [1, "x"]}), 3, "2 numbers in row 1 of `unit`", id="no number"),
@@ -317,6 +322,13 @@ class TestCommand:
         assert main(["replay", str(path)]) == 0
         assert "no rounds" in capsys.readouterr().out
         assert main(["replay", str(path), "--output", "json"]) == 0
+
+    @pytest.mark.parametrize(
+        "command", [["replay"], ["snapshot", "replay"], ["report"], ["explain", "q", "--from"], ["plan", "--remove", "q", "--from"]]
+    )
+    def test_a_folder_is_named(self, tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        assert main([*command, str(tmp_path)]) == 2
+        assert f"expected a readable file, found the folder {tmp_path}" in capsys.readouterr().err
 
     def test_a_missing_file_is_named(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["replay", str(tmp_path / "absent.jsonl")]) == 2

@@ -261,6 +261,22 @@ def test_a_queue_whose_level_admits_more_is_told_what_it_waits_for() -> None:
     assert "the pool has no room: 0 cores are free, the pod needs 1 cores" in of_round(one, row).goal
 
 
+def test_there_is_no_advice_for_the_next_pod_where_none_waits() -> None:
+    """All pods of the queue run, more than its level since others came: its allocation fell, and nothing waits for it."""
+    world = Situation()
+    world.add(TQ, "me")
+    world.work("me", 60, 60)
+    world.add(TQ, "other")
+    world.work("other", 60)
+    one = world.decider.last
+    row = one.row("me/q")
+    assert row is not None
+    assert (one.result.level[row] < one.snapshot.usage[row]).any()
+    assert not lacks_level(one, row)
+    assert not next_pod(one, "me/q")
+    assert not of_round(one, row).goal
+
+
 def test_there_is_no_advice_for_a_queue_that_has_everything() -> None:
     world = Situation()
     world.add(LQ, "me", latency_spec("20"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from fairburst.config import Config
 
 Form = Literal["table", "wide", "json", "yaml"]
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def positive(value: float | None) -> float | None:
@@ -62,6 +64,21 @@ def readable(path: Path | None) -> Path | None:
     if not path.exists() or not os.access(path, os.R_OK):
         raise typer.BadParameter(f"expected a readable file {path}, found none")
     return path
+
+
+def readable_file(path: Path | None) -> Path | None:
+    """Return the path if it can be read and is no folder."""
+    path = readable(path)
+    if path is not None and path.is_dir():
+        raise typer.BadParameter(f"expected a readable file, found the folder {path}")
+    return path
+
+
+def namespace_name(text: str | None) -> str | None:
+    """Return the text if a namespace can have that name. It becomes part of a path."""
+    if text is not None and not _NAMESPACE.fullmatch(text):
+        raise typer.BadParameter(f"expected the name of a namespace, found {text!r}")
+    return text
 
 
 def config_of(path: Path | None, kubeconfig: Path | None = None, context: str | None = None) -> Config:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from fairburst.cli.arguments import config_of, readable
+from fairburst.cli.arguments import config_of, namespace_name, readable
 from fairburst.cli.errors import NO_CLUSTER, WRONG_ARGUMENTS, CommandError
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ Context = Annotated[
     typer.Option("--context", metavar="NAME", rich_help_panel=CLUSTER, help="A context of the kubeconfig; else its current one."),
 ]
 Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", metavar="NAME", rich_help_panel=CLUSTER, help="Only this namespace; else all of them.")
+    str | None,
+    typer.Option(
+        "--namespace", "-n", metavar="NAME", callback=namespace_name, rich_help_panel=CLUSTER, help="Only this namespace; else all of them."
+    ),
 ]
 OperatorConfig = Annotated[
     Path | None,
@@ -152,7 +155,7 @@ def find_queue(queues: Queues, text: str, namespace: str | None) -> ObjectKey:
     within, _, name = text.rpartition("/")
     within = within or namespace or ""
     exact = [key for key in queues if key[2] == name and key[1] == (within or key[1])]
-    found = exact or [key for key in queues if key[1] == text and not within]
+    found = exact or [key for key in queues if key[1] == text and within in ("", text)]
     if len(found) == 1:
         return found[0]
     if found:

@@ -81,9 +81,10 @@ def _print(found: dict[str, Any], form: Form) -> None:
         sys.stdout.write(f"Job {job} has {found['state'].lower()}.\n")
         return
     write = sys.stdout.write
-    write(f"Job {job} waits. It starts in about {_words(found['medianSeconds'])}.\n")
+    about = "" if found["medianSeconds"] is None else "about "
+    write(f"Job {job} waits. It starts in {about}{_words(found['medianSeconds'])}.\n")
     for level, (low, high) in found["intervalsSeconds"].items():
-        write(f"  {level} %: in {_words(low)} to {_words(high)}\n")
+        write(f"  {level} %: in {_words(low)}{'' if low is None else f' to {_words(high)}'}\n")
     write(f"From {found['runs']} forward runs with the durations of {found['endedPods']} ended pods.\n")
     if found["endedPods"] == 0:
         write("No pod of a queue has ended, so all durations are guesses.\n")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairburst.cli.arguments import Form, OutputForm, readable
+from fairburst.cli.arguments import Form, OutputForm, readable_file
 from fairburst.cli.cluster import (
     SYSTEM_NAMESPACE,
     Cluster,
@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from fairburst.kube.api.client import ApiClient
     from fairburst.kube.look import Look
     from fairburst.kube.queues.listing import Queues
+    from fairburst.policy.arrays import FloatArray
     from fairburst.whatif.rounds import DecidedRound
 
 ADVICE_SHOWN = 4
+OBSTACLES = frozenset({"ForeignQuotaBelowPromise", "LimitRangeBelowPod"})  # they refuse pods that the level admits
 KINDS = {"pod": "pod", "pods": "pod", "po": "pod", "job": "job", "jobs": "job"}
 
 
@@ -57,7 +59,7 @@ def explain(
     output: OutputForm = "table",
     recording: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE", callback=readable, help="Ask the last round of a recording instead of a cluster."),
+        typer.Option("--from", metavar="FILE", callback=readable_file, help="Ask the last round of a recording instead of a cluster."),
     ] = None,
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
@@ -72,7 +74,7 @@ def explain(
     if kind in KINDS and name and recording is not None:
         raise typer.BadParameter("expected a queue with --from, for recordings have no pods and Jobs", param_hint="--from")
     if recording is not None:
-        _print(_of_recording(recording, what), [], output)
+        _print(_of_recording(recording, what, namespace), [], output)
         return
     cluster = Cluster(kubeconfig, context, config, system_namespace)
     findings, explanation = cluster.ask(lambda client: ask(client, cluster, what, namespace))
@@ -123,27 +125,22 @@ async def _work(client: ApiClient, kind: str, namespace: str, name: str) -> tupl
     return (pod_findings if kind == "pod" else job_findings)(obj, events), asked
 
 
-def _of_recording(path: Path, name: str) -> Explanation:
-    from fairburst.cli.snapshots import last_round  # noqa: PLC0415
+def _of_recording(path: Path, name: str, namespace: str | None) -> Explanation:
+    from fairburst.cli.snapshots import last_round, row_called  # noqa: PLC0415
 
     found = last_round(path)
-    row = found.row(name)
-    if row is None:
-        named = [each for each, spec in enumerate(found.snapshot.queues) if name in spec.name.split("/")]
-        if len(named) != 1:
-            known = ", ".join(spec.name for spec in found.snapshot.queues[:5])
-            raise CommandError(f"{path}: expected one queue called {name}, found {len(named)}; there are: {known}", WRONG_ARGUMENTS)
-        row = named[0]
-    return of_round(found, row)
+    return of_round(found, row_called(found.snapshot, name, namespace))
 
 
 def of_status(key: tuple[str, str, str], queues: Queues) -> Explanation:
     """Explain from the queue's own status, which the operator has written."""
-    from fairburst.cli.queues import amounts_text, trouble, waiting  # noqa: PLC0415
+    from fairburst.cli.queues import amounts_text, condition, trouble, waiting  # noqa: PLC0415
 
     kind, namespace, name = key
     status = queues[key].get("status") or {}
     why = trouble(status)
+    if condition(status, "Ready").get("status") == "True":
+        why = status.get("explanation") or why
     found = Explanation(f"{namespace}/{name}", f"{kind} {namespace}/{name}: {status.get('class', 'not decided yet')}")
     found.facts.append(("Why", why or "no operator has decided on it: is one running? Ask `fairburst doctor`"))
     admission = status.get("admission") or {}
@@ -166,6 +163,8 @@ def of_look(seen: Look, key: tuple[str, str, str]) -> Explanation:
     if entry is None:
         pool = (seen.queues[key].get("spec") or {}).get("pool", "default")
         found = of_status(key, seen.queues)
+        if pool == seen.config.pool.name:
+            return found  # in Observe mode: the operator decides on it apart, and the status has the result
         found.facts.append(("Pool", f"{pool}; this is a look at pool {seen.config.pool.name}. Choose its operator with --system-namespace"))
         return found
     if row is None:
@@ -173,7 +172,8 @@ def of_look(seen: Look, key: tuple[str, str, str]) -> Explanation:
         if entry.problem is not None:
             found.facts = [("Why", entry.problem.message), *(fact for fact in found.facts if fact[0] != "Why")]
         return found
-    found = of_round(seen.round, row, len(seen.view.nodes), seen.config.pool.capacity_window_seconds)
+    hindrance = _hindrance(seen, row, status)
+    found = of_round(seen.round, row, len(seen.view.nodes), seen.config.pool.capacity_window_seconds, hindrance)
     if not found.goal and (left := waiting(status)):
         found.goal = (
             f"It uses what the nodes can hold of its pods; the rest, {amounts_text(left)}, waits for more nodes or for work to end."
@@ -186,13 +186,30 @@ def of_look(seen: Look, key: tuple[str, str, str]) -> Explanation:
     return found
 
 
+def _hindrance(seen: Look, row: int, status: dict[str, Any]) -> str:
+    """Return a sentence on what keeps the queue's waiting work from starting, whatever its level is; empty if nothing is known."""
+    from fairburst.cli.queues import condition  # noqa: PLC0415
+    from fairburst.kube.usage.capacity import NodeShapes, counts  # noqa: PLC0415
+
+    snapshot = seen.round.snapshot
+    nodes = [node for node in seen.view.nodes.values() if counts(node, seen.config.pool.node_selector)]
+    if nodes and NodeShapes.of(nodes, snapshot.resources).fitting(snapshot.unit[row]) < 1:
+        sizes = _said(snapshot.unit[row], snapshot.resources)
+        return f"No node can hold its largest pods: {sizes} each. Make them smaller, or add larger nodes."
+    if condition(status, "Enforced").get("reason") in OBSTACLES:
+        return "The obstacle above (Not Enforced) keeps pods from being created, whatever the level is."
+    if condition(status, "JobsFit").get("reason") == "LargerThanLevel":
+        return "Its work starts whole and needs more than its level (Not JobsFit above); room for one more pod starts nothing."
+    return ""
+
+
 def _false_conditions(status: dict[str, Any], known: set[str]) -> list[tuple[str, str]]:
     conditions = status.get("conditions") or []
     return [(f"Not {one['type']}", one.get("message", "")) for one in conditions if one["status"] == "False" and one["type"] not in known]
 
 
-def of_round(one: DecidedRound, row: int, nodes: int = 0, window_seconds: int = 0) -> Explanation:
-    """Explain a queue by a decided round, with advice that is checked by deciding again."""
+def of_round(one: DecidedRound, row: int, nodes: int = 0, window_seconds: int = 0, hindrance: str = "") -> Explanation:
+    """Explain a queue by a decided round, with advice that is checked by deciding again. `hindrance` replaces advice on its next pod."""
     from fairburst.cli import advice_text  # noqa: PLC0415
     from fairburst.whatif.advice import better_class, lacks_level, next_pod  # noqa: PLC0415
 
@@ -201,19 +218,25 @@ def of_round(one: DecidedRound, row: int, nodes: int = 0, window_seconds: int = 
     found = Explanation(spec.name, f"{spec.kind.value}Queue {spec.name}: {'not admitted' if granted is None else granted.value}")
     found.facts += [("Why", decision.message), ("Admission", decision.admission.message), *_numbers(one, row)]
     better = better_class(one, spec.name)
-    more = next_pod(one, spec.name)
+    more = [] if hindrance else next_pod(one, spec.name)
     best = "admitted" if spec.kind.value == "Throughput" else "Hard"
     found.advice = [advice_text.as_data(each, spec, nodes, window_seconds) for each in better[:ADVICE_SHOWN]]
     if better:
         found.goal = f"To be {best}, one of these is enough (decided again with each, no other queue loses its class):"
+    elif hindrance and _waits(one, row):
+        found.goal = hindrance
     elif more:
         found.goal = "For its next pod, one of these is enough (decided again with each, no other queue loses its class):"
         found.advice = [advice_text.as_data(each, spec, nodes, window_seconds) for each in more[:ADVICE_SHOWN]]
     elif lacks_level(one, row):
         found.goal = "No change of this queue or of the capacity alone (up to 64 times) would admit its next pod without harm to others."
-    elif (one.snapshot.demand[row] > one.snapshot.usage[row] * (1 + 1e-9)).any():
+    elif _waits(one, row):
         found.goal = _room(one, row)
     return found
+
+
+def _waits(one: DecidedRound, row: int) -> bool:
+    return bool((one.snapshot.demand[row] > one.snapshot.usage[row] * (1 + 1e-9)).any())
 
 
 def _room(one: DecidedRound, row: int) -> str:
@@ -234,14 +257,17 @@ def _room(one: DecidedRound, row: int) -> str:
     )
 
 
-def _numbers(one: DecidedRound, row: int) -> list[tuple[str, str]]:
+def _said(amounts: FloatArray, resources: Sequence[str]) -> str:
     from fairburst.policy.explain import amount  # noqa: PLC0415
 
+    return ", ".join(amount(value, name) for value, name in zip(amounts.tolist(), resources, strict=True) if value > 0) or "nothing"
+
+
+def _numbers(one: DecidedRound, row: int) -> list[tuple[str, str]]:
     snapshot, decision = one.snapshot, one.decision(row)
 
-    def said(amounts: Any) -> str:
-        pairs = zip(amounts.tolist(), snapshot.resources, strict=True)
-        return ", ".join(amount(value, name) for value, name in pairs if value > 0) or "nothing"
+    def said(amounts: FloatArray) -> str:
+        return _said(amounts, snapshot.resources)
 
     found = [
         ("Wanted", said(snapshot.demand[row])),

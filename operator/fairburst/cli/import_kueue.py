@@ -23,6 +23,11 @@ from fairburst.kube.names import USERS_API_VERSION
 imports = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Translate the queues of other systems.")
 LARGEST_WEIGHT = 1000  # weights are whole numbers; finer parts than a thousandth have no meaning
 KINDS = frozenset({"ClusterQueue", "LocalQueue", "Cohort", "ResourceFlavor", "WorkloadPriorityClass", "AdmissionCheck", "Topology"})
+# The parts that the translation goes through. A text cannot be missing.
+SHAPE: dict[str, Any] = {
+    "metadata": {},
+    "spec": {"resourceGroups": [{"flavors": [{"resources": [{"name": ""}]}]}], "preemption": {}, "fairSharing": {}},
+}
 Object = Mapping[str, Any]
 
 
@@ -53,17 +58,31 @@ def kueue(
 
 
 def _objects(file: Path) -> Sequence[Object]:
-    import yaml  # noqa: PLC0415
+    from fairburst.cli.yaml_objects import read_objects  # noqa: PLC0415
 
     readable(file)
-    try:
-        documents = [one for one in yaml.safe_load_all(file.expanduser().read_text(encoding="utf-8")) if isinstance(one, dict)]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise CommandError(f"{file}: expected a readable YAML file, found: {' '.join(str(error).split())}", WRONG_ARGUMENTS) from error
-    found = [item for one in documents for item in (one.get("items") or [one]) if isinstance(item, dict) and item.get("kind") in KINDS]
+    found = [one for one in read_objects(file) if isinstance(one.get("kind"), str) and one["kind"] in KINDS]
     if not found:
         raise CommandError(f"{file}: expected a ClusterQueue or a LocalQueue of Kueue, found none", WRONG_ARGUMENTS)
+    for one in found:
+        for name in ("metadata", "spec"):
+            if (path := _misplaced(one.get(name), SHAPE[name], name)) is not None:
+                raise CommandError(f"{file}: {one['kind']}: {path}: expected it as `kubectl get -o yaml` prints it", WRONG_ARGUMENTS)
     return found
+
+
+def _misplaced(value: Any, shape: Any, path: str) -> str | None:
+    """Return the path of the first part that has not the form that `shape` has there; None if all have. Most parts may be missing."""
+    if value is None and not isinstance(shape, str):
+        return None
+    if not isinstance(value, type(shape)):
+        return path
+    parts: list[tuple[Any, Any, str]] = []
+    if isinstance(shape, dict):
+        parts = [(value.get(name), inner, f"{path}.{name}") for name, inner in shape.items()]
+    elif isinstance(shape, list):
+        parts = [(item, shape[0], f"{path}[{at}]") for at, item in enumerate(value)]
+    return next((found for part in parts if (found := _misplaced(*part)) is not None), None)
 
 
 def translate(objects: Iterable[Object], pool: str = "default") -> Translated:
@@ -131,7 +150,8 @@ def _queue(
 ) -> dict[str, Any]:
     names = sorted({_cluster_of(one) for one in queues} & clusters.keys())
     if len(queues) > 1:
-        found.lost.append(f"namespace {namespace}: {len(queues)} LocalQueues become one queue, because one queue governs a namespace")
+        more = "more ThroughputQueues there would keep their work apart, by the pods' label fairburst.dev/queue"
+        found.lost.append(f"namespace {namespace}: {len(queues)} LocalQueues become one queue; {more}")
     spec: dict[str, Any] = {"pool": pool, "weight": weight}
     if limits := _limits([clusters[name] for name in names]):
         spec["limits"] = limits

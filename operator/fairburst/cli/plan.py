@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairburst.cli.arguments import Form, OutputForm, readable
+from fairburst.cli.arguments import Form, OutputForm, readable_file
 from fairburst.cli.cluster import SYSTEM_NAMESPACE, Cluster, Context, Kubeconfig, Namespace, OperatorConfig, SystemNamespace
 from fairburst.cli.errors import WORSE, WRONG_ARGUMENTS, CommandError
 from fairburst.cli.output import Table, is_data, print_table, print_value
@@ -23,19 +23,21 @@ if TYPE_CHECKING:
     from fairburst.whatif.rounds import DecidedRound, QueueChange
 
 CLASSES = ("Hard", "Soft", "Elastic")
+LARGEST_WEIGHT = 1_000_000  # that the API server admits
 _CAPACITY = re.compile(r"(?:(?P<resource>[^=]+)=)?(?P<percent>[+-]\d+(?:\.\d+)?)%")
 _PAIR = re.compile(r"(?P<queue>[^=]+)=(?P<value>[^=]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The change to try. objects: queue manifests; factors: of capacity by resource, "" for all."""
+    """The change to try. objects: queue manifests; factors: of capacity by resource, "" for all; namespace: of the named queues."""
 
     objects: tuple[Mapping[str, Any], ...]
     factors: Mapping[str, float]
     removed: tuple[str, ...]
     weights: Mapping[str, int]
     expected: Mapping[str, str]
+    namespace: str | None = None
 
 
 def plan(
@@ -52,7 +54,8 @@ def plan(
         list[str] | None, typer.Option("--expect", metavar="QUEUE=CLASS", help="Exit status 4 unless the queue gets this class.")
     ] = None,
     recording: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", callback=readable, help="The last round of a recording instead of a cluster.")
+        Path | None,
+        typer.Option("--from", metavar="FILE", callback=readable_file, help="The last round of a recording instead of a cluster."),
     ] = None,
     output: OutputForm = "table",
     namespace: Namespace = None,
@@ -68,6 +71,7 @@ def plan(
         tuple(remove or ()),
         {queue: parsed_weight(value) for queue, value in _pairs("--weight", weight or [])},
         {queue: _class(value) for queue, value in _pairs("--expect", expect or [])},
+        namespace,
     )
     if not (asked.objects or asked.factors or asked.removed or asked.weights):
         raise typer.BadParameter("expected a change to try: -f, --capacity, --remove or --weight; found none")
@@ -119,13 +123,14 @@ def tried(before: DecidedRound, snapshot: ClusterSnapshot, asked: Asked) -> list
     """Decide `snapshot`, which has the manifests, with the other changes too. Return the differences from `before`."""
     import numpy as np  # noqa: PLC0415
 
+    from fairburst.cli.snapshots import row_called  # noqa: PLC0415
     from fairburst.whatif.rounds import changes, with_capacity, with_spec, without_queue  # noqa: PLC0415
 
     before = before.again(before.snapshot)
     for name, weight in asked.weights.items():
-        row = _row(snapshot, name)
+        row = row_called(snapshot, name, asked.namespace)
         snapshot = with_spec(snapshot, row, replace(snapshot.queues[row], weight=float(weight)))
-    gone = [_row(snapshot, name) for name in asked.removed]
+    gone = [row_called(snapshot, name, asked.namespace) for name in asked.removed]
     for row in gone:
         snapshot = without_queue(snapshot, row)
     for name in asked.factors:
@@ -134,14 +139,6 @@ def tried(before: DecidedRound, snapshot: ClusterSnapshot, asked: Asked) -> list
     factors = [asked.factors.get(name, asked.factors.get("", 1.0)) for name in snapshot.resources]
     after = before.again(with_capacity(snapshot, np.array(factors)))
     return changes(before, after, frozenset(snapshot.queues[row].name for row in gone))
-
-
-def _row(snapshot: ClusterSnapshot, name: str) -> int:
-    rows = [row for row, spec in enumerate(snapshot.queues) if name == spec.name or name in spec.name.split("/")]
-    if len(rows) != 1:
-        known = ", ".join(spec.name for spec in snapshot.queues[:5])
-        raise CommandError(f"expected one queue called {name}, found {len(rows)}; there are: {known or 'none'}", WRONG_ARGUMENTS)
-    return rows[0]
 
 
 def _with_objects(snapshot: ClusterSnapshot, objects: Sequence[Mapping[str, Any]]) -> ClusterSnapshot:
@@ -160,34 +157,37 @@ def _with_objects(snapshot: ClusterSnapshot, objects: Sequence[Mapping[str, Any]
 
 def _manifests(files: Sequence[Path], namespace: str | None) -> list[Mapping[str, Any]]:
     """Return the queues in the files, valid and complete. Other kinds are left out. Raises CommandError."""
-    from datetime import UTC, datetime  # noqa: PLC0415
-
-    import yaml  # noqa: PLC0415
-
-    from fairburst.kube.queues.objects import InvalidQueueError, parse_queue  # noqa: PLC0415
+    from fairburst.cli.yaml_objects import read_objects  # noqa: PLC0415  keeps `fairburst --help` quick
 
     found: list[Mapping[str, Any]] = []
     for file in files:
-        try:
-            text = sys.stdin.read() if str(file) == "-" else file.expanduser().read_text(encoding="utf-8")
-            documents = [one for one in yaml.safe_load_all(text) if one is not None]
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise CommandError(f"{file}: expected a readable YAML file, found: {' '.join(str(error).split())}", WRONG_ARGUMENTS) from error
-        documents = [item for one in documents for item in (one.get("items") or [one] if isinstance(one, dict) else [one])]
-        queues = [one for one in documents if isinstance(one, dict) and one.get("kind") in {"LatencyQueue", "ThroughputQueue"}]
+        queues = [one for one in read_objects(file) if one.get("kind") in ("LatencyQueue", "ThroughputQueue")]
         if not queues:
             raise CommandError(f"{file}: expected a LatencyQueue or a ThroughputQueue, found none", WRONG_ARGUMENTS)
-        for one in queues:
-            given = one.get("metadata") or {}
-            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            metadata = {"namespace": namespace or "default", "creationTimestamp": now, **given}
-            obj = {**one, "metadata": metadata, "spec": one.get("spec") or {}}
-            try:
-                parse_queue(obj)
-            except InvalidQueueError as error:
-                raise CommandError(f"{file}: {_called(obj)}: {error}", WRONG_ARGUMENTS) from error
-            found.append(obj)
+        found += [_queue(file, one, namespace) for one in queues]
     return found
+
+
+def _queue(file: Path, one: Mapping[str, Any], namespace: str | None) -> Mapping[str, Any]:
+    """Return the queue of a manifest, complete. Raises CommandError if the API server would refuse it."""
+    from datetime import UTC, datetime  # noqa: PLC0415
+
+    from fairburst.kube.names import API_VERSION, USERS_API_VERSION  # noqa: PLC0415
+    from fairburst.kube.queues.objects import InvalidQueueError, parse_queue  # noqa: PLC0415
+
+    given = one.get("metadata") or {}
+    if not isinstance(given, Mapping):
+        raise CommandError(f"{file}: {one['kind']}: metadata: expected keys and values, found {given!r}", WRONG_ARGUMENTS)
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    metadata = {"namespace": namespace or "default", "creationTimestamp": now, **given}
+    obj = {**one, "metadata": metadata, "spec": one.get("spec") or {}}
+    try:
+        parse_queue(obj)
+    except InvalidQueueError as error:
+        raise CommandError(f"{file}: {_called(obj)}: {error}", WRONG_ARGUMENTS) from error
+    if (version := one.get("apiVersion")) not in (API_VERSION, USERS_API_VERSION):
+        raise CommandError(f"{file}: {_called(obj)}: apiVersion: expected {USERS_API_VERSION}, found {version!r}", WRONG_ARGUMENTS)
+    return obj
 
 
 def _called(obj: Mapping[str, Any]) -> str:
@@ -212,9 +212,13 @@ def _pairs(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:
 
 def parsed_weight(text: str) -> int:
     """Return a weight from the command line. Raises typer.BadParameter."""
-    if not text.isdecimal() or int(text) < 1:
-        raise typer.BadParameter(f"expected a whole number of at least 1, found {text!r}", param_hint="--weight")
-    return int(text)
+    weight = int(text) if text.isdecimal() and len(text) <= len(str(LARGEST_WEIGHT)) else 0
+    if not 1 <= weight <= LARGEST_WEIGHT:
+        found = text if len(text) <= 20 else f"{text[:20]}..."
+        raise typer.BadParameter(
+            f"expected a whole number of at least 1 and at most {LARGEST_WEIGHT}, found {found!r}", param_hint="--weight"
+        )
+    return weight
 
 
 def _class(text: str) -> str:
@@ -228,21 +232,31 @@ def verdict(found: Sequence[QueueChange], asked: Asked) -> int:
     against = []
     tried_names = {f"{obj['metadata']['namespace']}/{obj['metadata']['name']}" for obj in asked.objects}
     for one in found:
+        is_tried = one.queue in tried_names or any(_is_called(one.queue, name, asked) for name in asked.weights)
         if one.is_weaker:
             against.append(f"{one.queue} would fall from {_word(one.before)} to {_word(one.after)}. {one.message}")
-        elif one.reason == "PromiseChangeRejected":
+        elif is_tried and one.reason == "PromiseChangeRejected":
             against.append(f"the change of {one.queue} would be refused. {one.message}")
         elif one.queue in tried_names and one.after is None:
             against.append(f"{one.queue} would not be admitted. {one.message}")
-        wanted = next((value for name, value in asked.expected.items() if name == one.queue or name in one.queue.split("/")), None)
-        if wanted is not None and _word(one.after) != wanted:
+        wanted = next((value for name, value in asked.expected.items() if _is_called(one.queue, name, asked)), None)
+        if wanted is not None and one.is_gone:
+            against.append(f"{one.queue} would be gone, expected {wanted}.")
+        elif wanted is not None and _word(one.after) != wanted:
             against.append(f"{one.queue} would be {_word(one.after)}, expected {wanted}. {one.message}")
-    known = {part for one in found for part in (one.queue, *one.queue.split("/"))}
     against += [
-        f"expected queue {name} to be {wanted}, found none of that name" for name, wanted in asked.expected.items() if name not in known
+        f"expected queue {name} to be {wanted}, found none of that name"
+        for name, wanted in asked.expected.items()
+        if not any(_is_called(one.queue, name, asked) for one in found)
     ]
     sys.stderr.writelines(f"fairburst plan: {line}\n" for line in against)
     return WORSE if against else 0
+
+
+def _is_called(queue: str, name: str, asked: Asked) -> bool:
+    """Return whether a person means the queue NAMESPACE/NAME by this name."""
+    within, _, _ = queue.partition("/")
+    return name == queue or (name in queue.split("/") and asked.namespace in (None, within))
 
 
 def _print(found: Sequence[QueueChange], form: Form) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairburst.cli.arguments import OutputForm
+from fairburst.cli.arguments import OutputForm, namespace_name
 from fairburst.cli.cluster import SYSTEM_NAMESPACE, Cluster, Context, Kubeconfig, OperatorConfig, SystemNamespace
 from fairburst.cli.errors import FAILED, CommandError
 from fairburst.cli.output import is_data, print_value
@@ -30,7 +30,7 @@ ENDED_ARE_FORGOTTEN = (
 
 
 def recommend(
-    namespace: Annotated[str, typer.Argument(metavar="NAMESPACE", help="The namespace whose work is looked at.")],
+    namespace: Annotated[str, typer.Argument(metavar="NAMESPACE", callback=namespace_name, help="The namespace whose work is looked at.")],
     output: OutputForm = "table",
     kubeconfig: Kubeconfig = None,
     context: Context = None,

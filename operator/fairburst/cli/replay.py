@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairburst.cli.arguments import Form, OutputForm, readable
+from fairburst.cli.arguments import Form, OutputForm, readable_file
 from fairburst.cli.output import Table, is_data, print_table, print_value
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(metavar="FILE", callback=readable, help="A recording (docs/recordings.md).")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", callback=readable_file, help="A recording (docs/recordings.md).")],
     output: OutputForm = "table",
 ) -> int:
     """Decide the rounds of a recording again, and say where the decisions differ; exit status 1 if one does."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from fairburst.cli.arguments import positive, readable, writable_file
+from fairburst.cli.arguments import positive, readable_file, writable_file
 from fairburst.cli.output import Table, print_table, print_value
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ MEANINGS = {
 
 
 def _all_readable(files: list[Path]) -> list[Path]:
-    return [path for path in (readable(file) for file in files) if path is not None]
+    return [path for path in (readable_file(file) for file in files) if path is not None]
 
 
 def report(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fairburst.cli import replay as replaying
-from fairburst.cli.arguments import OutputForm, readable, writable_file
+from fairburst.cli.arguments import OutputForm, readable_file, writable_file
 from fairburst.cli.cluster import SYSTEM_NAMESPACE, Cluster, Context, Kubeconfig, OperatorConfig, SystemNamespace
 from fairburst.cli.snapshots import save_round
 
@@ -35,7 +35,7 @@ def save(
 
 @snapshots.command()
 def replay(
-    file: Annotated[Path, typer.Argument(metavar="FILE", callback=readable, help="A saved snapshot, or a recording.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", callback=readable_file, help="A saved snapshot, or a recording.")],
     output: OutputForm = "table",
 ) -> int:
     """Decide a snapshot again, and say where the decision differs; as `fairburst replay`."""

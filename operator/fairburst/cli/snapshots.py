@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairburst.cli.errors import CommandError
+from fairburst.cli.errors import WRONG_ARGUMENTS, CommandError
 
 if TYPE_CHECKING:
+    from fairburst.policy.model import ClusterSnapshot
     from fairburst.whatif.rounds import DecidedRound
 
 
@@ -28,6 +29,19 @@ def last_round(path: Path) -> DecidedRound:
     if found is None:
         raise CommandError(f"{path}: expected a recording with a round that was decided, found none")
     return found
+
+
+def row_called(snapshot: ClusterSnapshot, text: str, namespace: str | None) -> int:
+    """Return the row of the queue that a person means: NAMESPACE/NAME, NAME, or the namespace that it governs. Raises CommandError."""
+    names = [spec.name for spec in snapshot.queues]
+    if text in names:
+        return names.index(text)
+    within = [name for name in names if namespace in (None, name.partition("/")[0])]
+    found = [name for name in within if text in name.split("/")]
+    if len(found) != 1:
+        known = ", ".join(within[:5]) or "none"
+        raise CommandError(f"expected one queue called {text}, found {len(found)}; there are: {known}", WRONG_ARGUMENTS)
+    return names.index(found[0])
 
 
 def save_round(path: Path, one: DecidedRound) -> None:

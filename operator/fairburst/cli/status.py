@@ -66,6 +66,14 @@ async def leader(client: ApiClient, config: Config) -> dict[str, Any]:
     }
 
 
+def no_leader(leads: dict[str, Any]) -> str:
+    """Return why no operator leads, from what `leader` returned; empty if one does."""
+    ago, lease = leads.get("renewedSecondsAgo"), leads.get("leaseSeconds")
+    if ago is not None and lease and ago > lease:
+        return f"{leads['holder']} renewed its Lease {ago:.0f} s ago: it hangs or is gone"
+    return str(leads.get("problem", ""))
+
+
 def summary(seen: Look, leads: dict[str, Any], now: float) -> dict[str, Any]:
     """Return the screen as data."""
     from fairburst.cli.queues import condition, summaries, trouble  # noqa: PLC0415
@@ -109,7 +117,7 @@ def _print(found: dict[str, Any]) -> None:
     from fairburst.cli.queues import first_amount  # noqa: PLC0415
 
     leads = found["operator"]
-    healthy = leads.get("problem") or f"{leads['holder']} leads, renewed {leads['renewedSecondsAgo']:.0f} s ago"
+    healthy = no_leader(leads) or f"{leads['holder']} leads, renewed {leads['renewedSecondsAgo']:.0f} s ago"
     sys.stdout.write(f"Pool {found['pool']}: {found['nodes']} nodes, {len(found['queues'])} queues. Operator: {healthy}.\n\n")
     head = ("RESOURCE", "CAPACITY", "COMMITTED", "USED", "WANTED", "USE")
     rows = [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fairburst.cli.cluster import SYSTEM_NAMESPACE, Cluster, Context, Kubeconfig, Namespace, OperatorConfig, SystemNamespace
 from fairburst.cli.errors import WRONG_ARGUMENTS, CommandError
 from fairburst.cli.output import Table, drawn_table
+from fairburst.cli.status import no_leader
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -92,7 +93,8 @@ def drawn(state: dict[str, Any], now: float, width: int, height: int) -> Rendera
     parts = ", ".join(f"{name} {used[name] / whole:.0%}" for name, whole in capacity.items() if whole > 0) or "capacity unknown"
     waits = sum(1 for one in queues if one["waiting"])
     first = Text(f"Pool {pool['name']}: {pool['nodes']} nodes; in use {parts}; {len(queues)} queues, work waits in {waits}.")
-    second = Text(leads["problem"], style="red") if "problem" in leads else Text(f"{leads['holder']} leads.", style="dim")
+    problem = no_leader(leads)
+    second = Text(problem, style="red") if problem else Text(f"{leads['holder']} leads.", style="dim")
     room = max(NARROWEST_LINES, height - 4)
     table = Table(HEAD, [_row(one, capacity, now) for one in queues[:room]], right=RIGHT)
     first.truncate(width, overflow="ellipsis")

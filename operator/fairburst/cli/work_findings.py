@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fairburst.kube.names import GATE, HELD_ANNOTATION
+from fairburst.kube.names import GATE, HELD_ANNOTATION, OUR_QUOTAS
 
 if TYPE_CHECKING:
     from fairburst.kube.api.client import ApiClient
 
 EVENTS_SHOWN = 3
+_EXCEEDED = re.compile(r"exceeded quota: (?P<quota>[^,\s]+)")
 _EXPLAINING = frozenset(
     {"FailedCreate", "FailedScheduling", "Preempted", "Evicted", "TaintManagerEviction", "Suspended", "Held", "NeverFits"}
 )
@@ -65,8 +67,11 @@ def job_findings(job: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) ->
         found = ["fairburst holds the Job suspended until its queue's level has room for all of it."]
     elif spec.get("suspend"):
         found = ["The Job is suspended (spec.suspend), and not by fairburst: its owner has to resume it."]
-    elif active < wanted and any("exceeded quota" in str(one.get("message")) for one in events):
-        found = [f"The Job has {active} of {wanted} pods: the next exceeds the namespace's quota, which is the queue's level."]
+    elif active < wanted and (quota := _exceeded(events)):
+        exceeded = "the namespace's quota, which is the queue's level"
+        if quota not in OUR_QUOTAS:
+            exceeded = f"ResourceQuota {quota}, which is not fairburst's; raise or delete it"
+        found = [f"The Job has {active} of {wanted} pods: the next exceeds {exceeded}."]
     elif active < wanted:
         found = [f"The Job has {active} of {wanted} pods; the Job controller has not created the others yet."]
     else:
@@ -74,8 +79,17 @@ def job_findings(job: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) ->
     return found + _explanations(events)
 
 
+def _exceeded(events: Sequence[Mapping[str, Any]]) -> str:
+    """Return the name of the quota that refused a pod last; empty if none did."""
+    refusals = [match for one in _in_order(events) if (match := _EXCEEDED.search(str(one.get("message"))))]
+    return refusals[-1]["quota"] if refusals else ""
+
+
+def _in_order(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return sorted(events, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
+
+
 def _explanations(events: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the last event of each kind that explains why work waits or was evicted."""
-    ordered = sorted(events, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
-    last = {one.get("reason"): " ".join(str(one.get("message")).split()) for one in ordered if one.get("reason") in _EXPLAINING}
+    last = {one.get("reason"): " ".join(str(one.get("message")).split()) for one in _in_order(events) if one.get("reason") in _EXPLAINING}
     return [f"Event {reason}: {message}" for reason, message in list(last.items())[-EVENTS_SHOWN:]]

@@ -29,7 +29,7 @@ def parse_config(text: str, source: str = "configuration") -> Config:
     """Validate the text of a configuration file. Raises ConfigError with every problem, one a line, each beginning with `source`."""
     try:
         content = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506  a SafeLoader
-    except yaml.YAMLError as error:
+    except Exception as error:  # for a wrong date or a deep nesting, the library passes on errors of Python
         raise ConfigError(f"{source}: expected YAML: {' '.join(str(error).split())}") from error
     if content is None:
         content = {}

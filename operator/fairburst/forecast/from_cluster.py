@@ -20,6 +20,7 @@ from fairburst.kube.look import Look
 from fairburst.kube.queues.job_annotations import parallelism_of
 from fairburst.kube.queues.lanes import asks_for
 from fairburst.kube.usage.effective_requests import effective_requests, template_requests
+from fairburst.kube.workloads.job import is_held
 from fairburst.sim.cluster import one_machine
 from fairburst.sim.engine import EPOCH
 from fairburst.sim.workload import DagJob, Stage
@@ -98,7 +99,8 @@ def _job(job: Job, queue: str, pods: Sequence[Pod], seen: Look, known: Known) ->
     )
     name = f"{job.metadata.namespace}/{job.metadata.name}"
     begun = bool(running) or job.status.succeeded > 0
-    return JobState(name, queue, _created(job) - EPOCH, (stage,) if stage.waiting or running else (), begun)
+    stages = (stage,) if stage.waiting or running else ()
+    return JobState(name, queue, _created(job) - EPOCH, stages, begun, whole=is_held(job))
 
 
 def _services(namespace: str, queue: str, pods: Sequence[Pod], seen: Look) -> list[JobState]:

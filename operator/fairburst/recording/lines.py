@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from fairburst.bounds import EARLIEST, EARLIEST_EPOCH, LATEST, LATEST_EPOCH
 from fairburst.policy import memory as saved
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig, QueueSpec, RoundResult
@@ -170,6 +171,8 @@ class LineDecoder:
         """Return the round of one line. Raises ValueError (PolicyError is one) with the expected and the found text."""
         line, last = _object(text), self._last
         now = _number(line, "now")
+        if not EARLIEST_EPOCH <= now <= LATEST_EPOCH:
+            raise ValueError(f"expected `now` between the years {EARLIEST.year} and {LATEST.year}, found {now:g}")
         if "queues" in line:
             resources = tuple(_field(line, "resources", list))
             if not all(isinstance(name, str) for name in resources):

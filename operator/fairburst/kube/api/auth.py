@@ -41,12 +41,17 @@ class Credentials:
     in_pod: bool = False
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """Return the TLS settings, or None for plain HTTP, which only `kubectl proxy` and tests use."""
+        """Return the TLS settings, or None for plain HTTP, which only `kubectl proxy` and tests use. Raises CredentialsError."""
         if not self.server.startswith("https"):
             return None
-        context = ssl.create_default_context(cafile=self.ca_path)
-        if self.certificate_path:
-            context.load_cert_chain(self.certificate_path, self.key_path)
+        try:
+            context = ssl.create_default_context(cafile=self.ca_path)
+            if self.certificate_path:
+                context.load_cert_chain(self.certificate_path, self.key_path)
+        except OSError as error:
+            raise CredentialsError(
+                f"expected certificates and keys in PEM for {self.server}, found: {error}; check the kubeconfig"
+            ) from error
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

@@ -147,7 +147,7 @@ async def _compared(client: ApiClient, name: str, wanted: Iterable[Mapping[str, 
         if (where := difference(part, found)) is not None:
             different.append(f"{called} ({where})")
     if missing:
-        return Finding(name, False, f"{what}: {', '.join(missing)} missing", APPLY)
+        return Finding(name, False, f"{what}: {', '.join(dict.fromkeys(missing))} missing", APPLY)  # a binding is called as its policy
     if different:
         return Finding(name, False, f"{what} are not those of this version: {', '.join(different)}", APPLY)
     return Finding(name, True, f"{what} are those of this version")

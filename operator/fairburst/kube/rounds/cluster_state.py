@@ -14,6 +14,7 @@ from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.enforce.quota_plan import pool_of
 from fairburst.kube.names import MANAGED_LABEL, OUR_QUOTAS, QUOTA_NAME
 from fairburst.kube.queues.queue_set import NEVER_MANAGED, ObjectKey, QueueSet
+from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.differences import Differences
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts
@@ -66,6 +67,7 @@ class ClusterState:
         self.governed: frozenset[str] = frozenset()
         self.orphans: frozenset[str] = frozenset()
         self.managed: frozenset[str] = frozenset()
+        self.leaving: frozenset[str] = frozenset()  # managed until their namespace was deleted, with pods that have yet to end
         self._present: frozenset[str] = frozenset()
         self.resources: tuple[str, ...] = config.pool.counted_resources
         self._read_for: tuple[str, ...] | None = None
@@ -143,22 +145,17 @@ class ClusterState:
         Returns the namespaces that were added or removed since the last call.
         """
         self.governed = frozenset(entry.space for entry in queue_set.governing)
-        left = (
-            self.labelled
-            - self.governed
-            - self.ending
-            - queue_set.elsewhere
-            - queue_set.left_as_is
-            - queue_set.observed
-            - self.never_managed
-        )
-        found = frozenset(name for name in left if self._is_free(view.quotas.get((name, QUOTA_NAME))))
+        left = self.labelled - self.governed - queue_set.elsewhere - queue_set.left_as_is - queue_set.observed - self.never_managed
+        left = frozenset(name for name in left if self._is_free(view.quotas.get((name, QUOTA_NAME))))
+        found = left - self.ending
         changed, self.orphans = found ^ self.orphans, found
+        known, with_pods = self.managed | self.leaving | left, view.pods.namespaces()
+        self.leaving = frozenset(space for space in known if space in with_pods and self._is_going(namespace_of(space)))
         self.managed = self.governed | found
         return changed
 
     def capacity(self, view: ClusterView, now: float) -> tuple[FloatArray, FloatArray]:
-        """Return (K,) live and committed capacity. The pods of deleted queues lower only the live one."""
+        """Return (K,) live and committed capacity. The pods of deleted queues and namespaces lower only the live one."""
         pool, resources = self._config.pool, self.resources
         head_room, declared = natural_units(pool.head_room), natural_units(pool.declared_capacity)
         offered = self.shapes.total()
@@ -178,7 +175,7 @@ class ClusterState:
         return float(self.shapes.pods.sum()) - self._foreign[4]
 
     def _outside(self, view: ClusterView) -> tuple[FloatArray, FloatArray]:
-        """Return (K,) requests of unmanaged pods and of other namespaces on the pool's nodes, and those of deleted queues' pods.
+        """Return (K,) requests of unmanaged pods and of other namespaces on the pool's nodes, and those of what was managed before.
 
         The cost is linear in the pods, so it is computed again only if it may have changed.
         """
@@ -186,8 +183,9 @@ class ClusterState:
         if self._foreign is None or self._foreign[:2] != (view.pods, changes):
             resources = self.resources
             offers = dict(zip(self.nodes, self.shapes.offers.tolist(), strict=True))
-            foreign = vector(resources, view.pods.bound_outside(self.managed, offers))
-            outside = vector(resources, view.pods.bound_outside(self.governed, offers)) if self.orphans else foreign
+            foreign = vector(resources, view.pods.bound_outside(self.managed | self.leaving, offers))
+            left = self.orphans or self.leaving
+            outside = vector(resources, view.pods.bound_outside(self.governed, offers)) if left else foreign
             places = dict(zip(self.nodes, self.shapes.pods.tolist(), strict=True))
             self._foreign = view.pods, changes, foreign, outside - foreign, view.pods.places_outside(self.governed, places)
         return self._foreign[2], self._foreign[3]
@@ -212,6 +210,10 @@ class ClusterState:
             for (namespace, _), limit_range in view.limit_ranges.items():
                 ranges.setdefault(namespace, []).append(limit_range)
             self.limits.limit_ranges = ranges
+
+    def _is_going(self, namespace: str) -> bool:
+        """Return whether the namespace is being deleted, or is gone while our caches still have pods of it."""
+        return namespace in self.ending or namespace not in self._present
 
     def _is_free(self, quota: ResourceQuota | None) -> bool:
         return quota is None or pool_of(quota) in {None, self._config.pool.name}
