@@ -223,20 +223,16 @@ def of_round(one: DecidedRound, row: int, nodes: int = 0, window_seconds: int = 
     found.advice = [advice_text.as_data(each, spec, nodes, window_seconds) for each in better[:ADVICE_SHOWN]]
     if better:
         found.goal = f"To be {best}, one of these is enough (decided again with each, no other queue loses its class):"
-    elif hindrance and _waits(one, row):
+    elif hindrance and one.waits(row):
         found.goal = hindrance
     elif more:
         found.goal = "For its next pod, one of these is enough (decided again with each, no other queue loses its class):"
         found.advice = [advice_text.as_data(each, spec, nodes, window_seconds) for each in more[:ADVICE_SHOWN]]
     elif lacks_level(one, row):
         found.goal = "No change of this queue or of the capacity alone (up to 64 times) would admit its next pod without harm to others."
-    elif _waits(one, row):
+    elif one.waits(row):
         found.goal = _room(one, row)
     return found
-
-
-def _waits(one: DecidedRound, row: int) -> bool:
-    return bool((one.snapshot.demand[row] > one.snapshot.usage[row] * (1 + 1e-9)).any())
 
 
 def _room(one: DecidedRound, row: int) -> str:

@@ -71,7 +71,7 @@ def next_pod(before: DecidedRound, name: str) -> list[Advice]:
 
 def lacks_level(one: DecidedRound, row: int) -> bool:
     """Return whether the queue demands another pod that its level does not admit."""
-    if not (one.snapshot.demand[row] > one.snapshot.usage[row] * (1 + TOLERANCE)).any():
+    if not one.waits(row):
         return False
     wanted = np.minimum(one.snapshot.demand[row], _with_next_pod(one.snapshot, row))
     return bool((one.result.level[row] < wanted * (1 - TOLERANCE)).any())

@@ -15,7 +15,7 @@ from fairburst.policy.arrays import FloatArray
 from fairburst.policy.decide import decide
 from fairburst.policy.entitlement import entitlements
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig, QueueDecision, QueueSpec, RoundResult, WaitingPods
-from fairburst.policy.tolerance import TOLERANCE
+from fairburst.policy.tolerance import TOLERANCE, exceeds
 
 RANK: Mapping[GuaranteeClass | None, int] = {None: 0, GuaranteeClass.ELASTIC: 1, GuaranteeClass.SOFT: 2, GuaranteeClass.HARD: 3}
 
@@ -48,6 +48,10 @@ class DecidedRound:
     def decision(self, row: int) -> QueueDecision:
         """Return the decision on one queue, with reasons and numbers."""
         return self.result.decisions[row]
+
+    def waits(self, row: int) -> bool:
+        """Return whether the queue wants more than it uses."""
+        return bool(exceeds(self.snapshot.demand[row], self.snapshot.usage[row]).any())
 
     def entitled(self) -> FloatArray:
         """Return (N, K) the amounts that quotas admit: levels, and for idle queues the allocation that they would get with demand."""
