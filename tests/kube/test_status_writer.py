@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from fairburst.kube import status_writer
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.jobs.elasticity import ElasticPlan, JobEvent
 from fairburst.kube.queues.queue_watch import QueueWatch
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.status_writer import CONCURRENT_WRITES, MOST_EVENTS, StatusWriter
+from fairburst.kube.supervision import supervised
 from tests.support.fake_api import FakeApi, status
 from tests.support.measured import Measured
 from tests.support.objects import World, job, latency_spec
@@ -180,3 +182,24 @@ async def test_no_more_writes_are_under_way_at_a_time_than_there_are_workers() -
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+async def test_an_error_in_one_status_leaves_no_round_waiting_and_no_object_without_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeApi(EVENTS, LATENCY, THROUGHPUT) as api, api.client() as client:
+        made = PublishedStatuses(api, client)
+        whole, failed = status_writer.merge_difference, list[str]()
+
+        def once_wrong(stored: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+            if not failed:
+                failed.append("burst")
+                raise ValueError("found by nobody yet")
+            return whole(stored, wanted)
+
+        monkeypatch.setattr(status_writer, "merge_difference", once_wrong)
+        async with running(supervised("status_writer", made.status_writer.run, made.metrics, (0.01, 0.01))):
+            assert not await asyncio.wait_for(made.status_writer.write(made.plan()), 10)
+            made.world.after(60.0)
+            assert await made.told(made.plan())
+        assert made.status("LatencyQueue", "burst")["class"] == "Hard"
+        assert made.status("ThroughputQueue", "batch")["class"] == "Elastic"
+        assert (made.events("burst"), made.events("batch")) == (["Admitted"], ["Admitted"])

@@ -104,14 +104,19 @@ class StatusWriter:
     async def _work(self) -> None:
         while True:
             key = await self._turns.get()
-            unpublished = self._unpublished[key]
-            await self._next(unpublished)
-            if unpublished.status is not None or unpublished.events:
-                self._turns.put_nowait(key)
-                continue
-            del self._unpublished[key]
-            if not self._unpublished:
-                self._all_written.set()
+            try:
+                await self._next(self._unpublished[key])
+            finally:  # after an error too: the workers of the next run go on
+                self._end_turn(key)
+
+    def _end_turn(self, key: ObjectKey) -> None:
+        unpublished = self._unpublished[key]
+        if unpublished.status is not None or unpublished.events:
+            self._turns.put_nowait(key)
+            return
+        del self._unpublished[key]
+        if not self._unpublished:
+            self._all_written.set()
 
     async def _next(self, unpublished: _Unpublished) -> None:
         """Send one write."""
@@ -119,17 +124,24 @@ class StatusWriter:
         if write is None:
             what = unpublished.events.popleft()
             creation = create_event(self._client, what.involved, what.reason, what.message, self._pool, warning=what.warning)
-            await succeeded("event", creation, self._metrics)
+            try:
+                await succeeded("event", creation, self._metrics)
+            except asyncio.CancelledError:  # of another worker's error; one of its own would return for ever
+                unpublished.events.appendleft(what)
+                raise
             return
         unpublished.status, unpublished.answers = None, []
-        patch = self._difference(write)
-        well = not patch or await succeeded("status", self._status(write, patch), self._metrics)
-        self._engine.status_written(write, time.monotonic())
-        for answer in answers:
-            if not answer.done():  # the waiting task has been cancelled
-                answer.set_result(well)
-        if not well:
-            self._on_failure()
+        well = False
+        try:
+            patch = self._difference(write)
+            well = not patch or await succeeded("status", self._status(write, patch), self._metrics)
+        finally:
+            self._engine.status_written(write, time.monotonic())
+            for answer in answers:
+                if not answer.done():  # the waiting task has been cancelled
+                    answer.set_result(well)
+            if not well:
+                self._on_failure()
 
     def _difference(self, write: StatusWrite) -> dict[str, Any]:
         """Return the rest to write: earlier writes may have published a part, and the queue may have been deleted."""

@@ -24,7 +24,7 @@ class JobColumns(Sequence[Job]):
     queue: the name of each job's queue.
     request, wanted, used: (n, K), the request where a job has no other amount. `reports`: (n,) whether it says what it uses.
     small: (n,) whether its fixed category is small; `fixed`: (n,) whether it has one.
-    stands_for: (n,) the number of jobs that each is.
+    stands_for: (n,) the number of jobs that each one represents.
     """
 
     jobs: list[Job]
