@@ -14,6 +14,7 @@ MOST_AMOUNT = 2.0**61
 # Pods of one object. A Job may ask for two billion; no cluster has a tenth of this.
 MOST_PODS = 10**7
 MOST_PARALLELISM = 100_000  # the maximum for a Job with indexed completion
+MOST_WEIGHT = 1_000_000  # of a queue or of a Job in it
 # Seconds of any duration: a year, the longest that a queue may declare.
 LONGEST_SECONDS = 31_536_000
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairburst.bounds import MOST_WEIGHT
 from fairburst.cli.arguments import Form, OutputForm, readable_file
 from fairburst.cli.cluster import SYSTEM_NAMESPACE, Cluster, Context, Kubeconfig, Namespace, OperatorConfig, SystemNamespace
 from fairburst.cli.errors import WORSE, WRONG_ARGUMENTS, CommandError
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from fairburst.whatif.rounds import DecidedRound, QueueChange
 
 CLASSES = ("Hard", "Soft", "Elastic")
-LARGEST_WEIGHT = 1_000_000  # that the API server admits
 _CAPACITY = re.compile(r"(?:(?P<resource>[^=]+)=)?(?P<percent>[+-]\d+(?:\.\d+)?)%")
 _PAIR = re.compile(r"(?P<queue>[^=]+)=(?P<value>[^=]+)")
 
@@ -212,12 +212,10 @@ def _pairs(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:
 
 def parsed_weight(text: str) -> int:
     """Return a weight from the command line. Raises typer.BadParameter."""
-    weight = int(text) if text.isdecimal() and len(text) <= len(str(LARGEST_WEIGHT)) else 0
-    if not 1 <= weight <= LARGEST_WEIGHT:
+    weight = int(text) if text.isdecimal() and len(text) <= len(str(MOST_WEIGHT)) else 0
+    if not 1 <= weight <= MOST_WEIGHT:
         found = text if len(text) <= 20 else f"{text[:20]}..."
-        raise typer.BadParameter(
-            f"expected a whole number of at least 1 and at most {LARGEST_WEIGHT}, found {found!r}", param_hint="--weight"
-        )
+        raise typer.BadParameter(f"expected a whole number of at least 1 and at most {MOST_WEIGHT}, found {found!r}", param_hint="--weight")
     return weight
 
 

@@ -58,7 +58,7 @@ class Forecaster:
         Forget the forecasts if nothing waits: they would promise starts to work that has gone.
         """
         self._plan, self._memory = plan, self._engine.memory
-        if not waits(plan):
+        if self._engine.forecasts.published and not waits(plan):
             self._forget()
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -154,7 +154,7 @@ class Forecaster:
         self._engine.forecast(starts, queues, time.time(), time.monotonic())
 
     def _forget(self) -> None:
-        if self._engine.forecasts.starts or self._engine.forecasts.queues:
+        if self._engine.forecasts.published:
             self._engine.forecast({}, {}, time.time(), time.monotonic())
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from fairburst.bounds import MOST_PARALLELISM
+from fairburst.bounds import MOST_PARALLELISM, MOST_WEIGHT
 from fairburst.kube.api.objects import Job, controller_of
 from fairburst.kube.queues.curve_text import MalformedCurveError, read_curve
 from fairburst.kube.times import from_epoch, to_epoch
@@ -28,7 +28,6 @@ GIVEN = "fairburst.dev/given-parallelism"
 CHANGED_AT = "fairburst.dev/parallelism-changed-at"
 
 FIELD_MANAGER = "fairburst"
-MOST_WEIGHT = 1_000_000
 # "clean-28391040" and "clean-x7k2p" are runs of "clean": the suffixes of a CronJob and of generateName.
 _GENERATED = re.compile(r"-(\d{6,}|[bcdfghjklmnpqrstvwxz2456789]{5})$")
 

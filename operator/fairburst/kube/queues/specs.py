@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from fairburst.bounds import MOST_PARALLELISM
+from fairburst.bounds import MOST_PARALLELISM, MOST_WEIGHT
 from fairburst.kube.modes.registry import DEFAULT, MODES, registered
 from fairburst.kube.queues import calendar as calendars
 from fairburst.kube.queues.bursts import Arrival, Burst, Uncertainty
@@ -28,7 +28,10 @@ class QueueSettings(SpecModel):
         default="default", description="Pool of nodes that the queue draws on, and so the operator that serves it. Immutable."
     )
     weight: int = Field(
-        default=1, ge=1, le=1_000_000, description="The queue's part in every division, relative to the weights of the others. At least 1."
+        default=1,
+        ge=1,
+        le=MOST_WEIGHT,
+        description="The queue's part in every division, relative to the weights of the others. At least 1.",
     )
     reclaim: Literal["Never", "Evict"] = Field(
         default="Never",

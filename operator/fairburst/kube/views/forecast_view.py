@@ -102,6 +102,11 @@ class Forecasts:
     queues: dict[str, QueueForecast] = field(default_factory=dict)
     changes: int = 0
 
+    @property
+    def published(self) -> bool:
+        """Return whether there is any forecast."""
+        return bool(self.starts or self.queues)
+
     def replace(self, starts: Mapping[str, StartForecast], queues: Mapping[str, QueueForecast], now: float) -> list[str]:
         """Replace all forecasts; return the queues whose forecast has changed materially."""
         self.starts, self.changes = starts, self.changes + 1
