@@ -65,13 +65,20 @@ def test_pods_that_count_for_no_queue_are_none_too_many() -> None:
     assert not any(observer.observe(wanted, counting(7), unmanaged, float(now)) for now in range(300))
 
 
-def test_pods_of_a_daemon_set_that_wait_for_their_node_are_none_too_many_either() -> None:
+def at_work(pods: int) -> World:
+    """Return a world with a Job of 100 pods of one cpu, of which so many run."""
     world = World("smallJobs: {enabled: false}")
     world.queue("ThroughputQueue", "batch")
     world.controller("Job", None, job("batch", "work", 100))
     world.settle(20.0)
-    for number in range(62):
+    for number in range(pods):
         world.put(pod("batch", f"p{number}", owner=("Job", "work"), node="node-0", phase="Running"))
+    world.settle(20.0)
+    return world
+
+
+def test_pods_of_a_daemon_set_that_wait_for_their_node_are_none_too_many_either() -> None:
+    world = at_work(62)
     for number in range(3):
         world.put(pod("batch", f"agent-{number}", owner=("DaemonSet", "agent")))
     world.settle(20.0)
@@ -106,13 +113,7 @@ def test_a_recount_that_was_not_written_is_proposed_until_it_is() -> None:
 
 def test_a_recount_whose_write_failed_is_written_as_soon_as_the_server_takes_it() -> None:
     """The charges are lost where the API server is in trouble, and so are the writes."""
-    world = World("smallJobs: {enabled: false}")
-    world.queue("ThroughputQueue", "batch")
-    world.controller("Job", None, job("batch", "work", 100))
-    world.settle(20.0)
-    for number in range(60):
-        world.put(pod("batch", f"p{number}", owner=("Job", "work"), node="node-0", phase="Running"))
-    world.settle(20.0)
+    world = at_work(60)
     world.quotas["batch", "fairburst"].status.used = dict(world.hard("batch"))
     begun, tried = world.now, list[float]()
     while world.now < begun + 16.0:
