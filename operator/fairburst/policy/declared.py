@@ -86,6 +86,11 @@ class Declared:
         return tuple(spec.name for spec in self.queues)
 
     @cached_property
+    def lead_time_rows(self) -> tuple[int, ...]:
+        """The rows of queues that request lead time."""
+        return tuple(row for row, spec in enumerate(self.queues) if spec.lead_time)
+
+    @cached_property
     def period(self) -> FloatArray:
         """(N,) length of the accounting period: the interarrival time, zero where there is none."""
         return np.where(np.isfinite(self.gap), self.gap, 0.0)

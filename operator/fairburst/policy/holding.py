@@ -41,7 +41,7 @@ def holds(
     """Return the hold of this round; None if no queue requests lead time or no jobs are known (both found without reading the arrays)."""
     if snapshot.jobs is None or config.dress is None:
         return None
-    rows = [row for row, spec in enumerate(snapshot.queues) if spec.lead_time and columns.guarantee[row] == HARD]
+    rows = [row for row in columns.declared.lead_time_rows if columns.guarantee[row] == HARD]
     if not rows:
         return None
     whole_rate = units_up(current.rate, snapshot.unit, np.array(rows, dtype=np.int64))
@@ -74,7 +74,7 @@ def lead_times(
     columns: Columns, snapshot: ClusterSnapshot, memory: DressMemory, held: Held | None, current: Current, now: float
 ) -> Mapping[str, LeadTimeRecord]:
     """Return the cost and the gain of lead time, by queue that requests it."""
-    asking = [row for row, spec in enumerate(snapshot.queues) if spec.lead_time]
+    asking = columns.declared.lead_time_rows
     decisions = {} if held is None else {decision.queue: decision for decision in held.decisions}
     delivered, found = columns.delivered(now) if asking else current.burst, dict[str, LeadTimeRecord]()
     for row in asking:

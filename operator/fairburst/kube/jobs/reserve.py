@@ -6,7 +6,6 @@ into the figures that users read. It is not called if the configuration keeps no
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from fairburst.kube.enforce.quota_plan import SCOPES, QuotaKey, QuotaTarget, poo
 from fairburst.kube.enforce.suspend import LevelParts
 from fairburst.kube.jobs.job_index import JobIndex
 from fairburst.kube.jobs.job_part import JobPartBuilder, NamespaceJobs, too_large
+from fairburst.kube.jobs.job_table import JobTable
 from fairburst.kube.names import CLASS_OF, LARGE_QUOTA, OTHER_QUOTAS, SMALL_QUOTA
 from fairburst.kube.queues.objects import ThroughputQueue
 from fairburst.kube.queues.queue_set import QueueEntry, QueueSet
@@ -29,7 +29,6 @@ from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.usage.pod_usage import ClassUsage
 from fairburst.policy.arrays import BoolArray, FloatArray
-from fairburst.policy.dress.job_columns import JobColumns
 from fairburst.policy.dress.values import JobsPart, keep_seconds
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, RoundResult
 
@@ -65,8 +64,7 @@ class Reserve:
     _namespaces: frozenset[str] = frozenset()
     _taking_part: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     _missed: bool = False  # changes of pods that were read for other resources
-    _pending: JobColumns | None = None
-    _running: JobColumns | None = None
+    _table: JobTable | None = None
     _ratio: float = 0.0  # of the last round that divided a level; rounds of an idle cluster divide none
 
     @classmethod
@@ -107,23 +105,26 @@ class Reserve:
                 entry = members[namespace]
                 threshold = self.threshold(entry, snapshot)
                 self._jobs[namespace] = self._builder.jobs_of(namespace, entry.qualified_name, demand[namespace], self.index, threshold)
-        if stale or moved or self._pending is None or self._running is None:
-            found, width = self._jobs.values(), len(snapshot.resources)
-            pending = list(itertools.chain.from_iterable([one.pending for one in found]))
-            running = list(itertools.chain.from_iterable([one.running + one.bare_running for one in found]))
-            self._pending = JobColumns.of(pending, width, self._pending)
-            self._running = JobColumns.of(running, width, self._running)
-        jobs = JobsPart(pending=self._pending, running=self._running, tasks=self.index.tasks(wall, now), taking_part=self._taking_part)
+        if moved or self._table is None or not self._table.follows(stale):
+            self._table = JobTable(self._jobs, len(snapshot.resources))
+        elif stale:
+            self._table.update({namespace: self._jobs[namespace] for namespace in stale})
+        jobs = JobsPart(
+            pending=self._table.pending,
+            running=self._table.running,
+            tasks=self.index.tasks(wall, now),
+            taking_part=self._taking_part,
+        )
         return replace(snapshot, jobs=jobs)
 
     def _follow(self, namespaces: frozenset[str], pods: PodIndex, stored_pods: Iterable[Pod], wall: float, now: float) -> None:
         if self.index.resources != pods.resources or self._missed:
             self._missed = False
             self.index = self.index.with_resources(pods.resources)
-            self._jobs.clear()
-        if namespaces != self.index.followed:
+            self._jobs, self._table = {}, None
+        if namespaces is not self.index.followed and namespaces != self.index.followed:
             self.index.follow(namespaces, ((pod, pods.requests_of(pod)) for pod in stored_pods), wall, now)
-            self._jobs.clear()
+            self._jobs, self._table = {}, None
 
     def threshold(self, entry: QueueEntry, snapshot: ClusterSnapshot) -> dict[str, float]:
         """Return θ x committed capacity by resource, in resource units.

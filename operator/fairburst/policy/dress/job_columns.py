@@ -1,12 +1,11 @@
-"""Jobs as columns, carried from round to round: only the jobs between the first and the last one that has changed are read again."""
+"""Jobs as columns, carried from round to round: only the jobs that have changed are read again."""
 
 from __future__ import annotations
 
 import itertools
-import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 from typing_extensions import override
@@ -16,20 +15,42 @@ from fairburst.policy.dress.values import DemandCategory, Job
 from fairburst.policy.errors import InvalidSnapshotError
 
 
+class QueueNumbers:
+    """Numbers of queues in the order of their first job. Columns that are joined share them."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._row_of: Mapping[str, int] = {}
+        self._rows: IntArray = np.zeros(0, dtype=np.int64)
+
+    def of(self, jobs: Sequence[Job]) -> IntArray:
+        """Return (n,) the numbers of the jobs' queues."""
+        numbers = self._numbers
+        return np.array([numbers.setdefault(job.queue, len(numbers)) for job in jobs], dtype=np.int64)
+
+    def rows(self, row_of: Mapping[str, int]) -> IntArray:
+        """Return the row of each numbered queue, -1 if it has none. `row_of` is read again only if it is another object."""
+        if row_of is not self._row_of or len(self._rows) != len(self._numbers):
+            self._row_of = row_of
+            self._rows = np.array([row_of.get(name, -1) for name in self._numbers], dtype=np.int64)
+        return self._rows
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class JobColumns(Sequence[Job]):
     """n jobs in a fixed order, and what a round reads of them.
 
-    service: (submitted, name), the order of service.
-    queue: the name of each job's queue.
+    queue: (n,) the number of each job's queue in `numbers`.
+    submitted: (n,) seconds since the epoch.
     request, wanted, used: (n, K), the request where a job has no other amount. `reports`: (n,) whether it says what it uses.
     small: (n,) whether its fixed category is small; `fixed`: (n,) whether it has one.
     stands_for: (n,) the number of jobs that each one represents.
     """
 
     jobs: list[Job]
-    service: list[tuple[float, str]]
-    queue: list[str]
+    numbers: QueueNumbers
+    queue: IntArray
+    submitted: FloatArray
     request: FloatArray
     wanted: FloatArray
     used: FloatArray
@@ -39,32 +60,34 @@ class JobColumns(Sequence[Job]):
     stands_for: IntArray
 
     @classmethod
-    def of(cls, jobs: Sequence[Job], width: int, former: JobColumns | None = None) -> JobColumns:
-        """Return the columns of jobs that have `width` amounts. `former`: columns of another time; what has not moved is copied from them.
+    def of(cls, jobs: Sequence[Job], width: int, numbers: QueueNumbers) -> JobColumns:
+        """Return the columns of jobs that have `width` amounts.
 
         Raises InvalidSnapshotError if a job's amounts are not `width` finite numbers >= 0.
         """
-        if isinstance(jobs, JobColumns) and jobs.request.shape[1] == width:
+        if isinstance(jobs, JobColumns) and jobs.numbers is numbers and jobs.request.shape[1] == width:
             return jobs
-        if former is None or former.request.shape[1] != width:
-            return _read(jobs, width)
-        longest = min(len(jobs), len(former))
-        first = _same(jobs, former.jobs, longest)
-        last = _same(reversed(jobs), reversed(former.jobs), longest - first)
-        if first == len(jobs) == len(former):
-            return former
-        return joined(former.part(0, first), _read(jobs[first : len(jobs) - last], width), former.part(len(former) - last, len(former)))
+        return _read(jobs, width, numbers)
+
+    def replaced(self, spans: Sequence[tuple[int, int, Sequence[Job]]]) -> JobColumns:
+        """Return the columns with other jobs instead of those from `start` to before `stop`, for each of the ascending spans.
+
+        Raises InvalidSnapshotError as `of` does.
+        """
+        width, parts, at = self.request.shape[1], list[JobColumns](), 0
+        for start, stop, jobs in spans:
+            parts += [self.part(at, start), _read(jobs, width, self.numbers)]
+            at = stop
+        return joined(*parts, self.part(at, len(self)))
 
     def part(self, start: int, stop: int) -> JobColumns:
         """Return the jobs from `start` to before `stop`."""
-        return JobColumns(**{name: getattr(self, name)[start:stop] for name in (*_LISTS, *_ARRAYS)})
+        return JobColumns(self.jobs[start:stop], self.numbers, *(getattr(self, name)[start:stop] for name in _ARRAYS))
 
     def where(self, which: BoolArray) -> JobColumns:
         """Return the jobs of an (n,) mask."""
-        kept = which.tolist()
-        columns: dict[str, Any] = {name: list(itertools.compress(getattr(self, name), kept)) for name in _LISTS}
-        columns |= {name: getattr(self, name)[which] for name in _ARRAYS}
-        return JobColumns(**columns)
+        jobs = list(itertools.compress(self.jobs, which.tolist()))
+        return JobColumns(jobs, self.numbers, *(getattr(self, name)[which] for name in _ARRAYS))
 
     @override
     def __len__(self) -> int:
@@ -83,27 +106,21 @@ class JobColumns(Sequence[Job]):
         return iter(self.jobs)
 
 
-_LISTS = ("jobs", "service", "queue")
-_ARRAYS = ("request", "wanted", "used", "reports", "fixed", "small", "stands_for")
+_ARRAYS = ("queue", "submitted", "request", "wanted", "used", "reports", "fixed", "small", "stands_for")
 
 
 def joined(*parts: JobColumns) -> JobColumns:
-    """Return the jobs of all parts, one part after the other."""
-    columns: dict[str, Any] = {name: list(itertools.chain.from_iterable(getattr(part, name) for part in parts)) for name in _LISTS}
-    columns |= {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}
-    return JobColumns(**columns)
+    """Return the jobs of all parts, one part after the other. All have the same numbers."""
+    jobs = list(itertools.chain.from_iterable(part.jobs for part in parts))
+    return JobColumns(jobs, parts[0].numbers, *(np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS))
 
 
-def _same(jobs: Iterable[Job], former: Iterable[Job], longest: int) -> int:
-    """Return the number of jobs, at most `longest`, that begin both sequences."""
-    return next(itertools.compress(range(longest), map(operator.is_not, jobs, former)), longest)
-
-
-def _read(jobs: Sequence[Job], width: int) -> JobColumns:
+def _read(jobs: Sequence[Job], width: int, numbers: QueueNumbers) -> JobColumns:
     return JobColumns(
         list(jobs),
-        [(job.submitted, job.name) for job in jobs],
-        [job.queue for job in jobs],
+        numbers,
+        numbers.of(jobs),
+        np.array([job.submitted for job in jobs], dtype=np.float64),
         _stacked(jobs, [job.request for job in jobs], width),
         _stacked(jobs, [job.request if job.wanted is None else job.wanted for job in jobs], width),
         _stacked(jobs, [job.request if job.used is None else job.used for job in jobs], width),

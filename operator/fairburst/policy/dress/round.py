@@ -63,7 +63,7 @@ def dress_round(
         reserve_ratio=ratio, small_level=_small_level(levels, work, ratio, config, work.has_waited(config, now)),
         size_limit=size_limit(levels.pool, config.size_threshold), pool=levels.pool, free=free, small_free=small_free,
         large_free=large_free, small_release=estimate.small, large_release=estimate.large,
-        small_pending=work.small.requests.sum(axis=0), large_pending=work.large.requests.sum(axis=0),
+        small_pending=work.small.total, large_pending=work.large.total,
         small_jobs=work.counts[0], large_jobs=work.counts[1], waiting_since=work.waiting_since,
         reason=adjustment.reason, message=adjustment.message, startable=startable, never_fits=work.never_fits,
         estimator=estimate.name, phases_score=memory.phases_score, learned_score=memory.learned_score,
@@ -195,7 +195,7 @@ def _startable(
 def _next_boundary(work: Work, memory: DressMemory, config: DressConfig, now: float) -> float:
     """Return when δ may move again while a job waits, or when the oldest large job reaches its maximum wait."""
     boundary = math.inf
-    if work.small.jobs or work.large.jobs:
+    if work.small.places.size or work.large.places.size:
         boundary = memory.adjusted_at + config.step_seconds
     since = work.waiting_since
     if since is not None and since + config.max_wait_seconds > now:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.dress.category import is_small
-from fairburst.policy.dress.job_columns import JobColumns, joined
+from fairburst.policy.dress.job_columns import JobColumns, QueueNumbers, joined
 from fairburst.policy.dress.values import DressConfig, Job, JobsPart, NeverFits, StartMode
 from fairburst.policy.tolerance import slack_of
 
@@ -36,12 +36,41 @@ class Levels:
     pool: FloatArray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Waiting:
-    """Jobs of one category that have tasks to start, in order of service (submitted, name), and the missing amounts (n, K)."""
+    """Jobs of one category that have tasks to start.
 
-    jobs: Sequence[Job]
-    requests: FloatArray
+    listed: all n jobs of the round. places: the waiting ones among them, in any order. missing: (n, K) amounts to start.
+    Their order of service is that of submission, then of names. size: (n,) dominant shares; then the smallest job is first.
+    """
+
+    listed: JobColumns
+    places: IntArray
+    missing: FloatArray
+    size: FloatArray | None
+
+    @property
+    def total(self) -> FloatArray:
+        """(K,) the sum of their missing amounts."""
+        total: FloatArray = self.missing[self.places].sum(axis=0)
+        return total
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Their places in order of service. Few rounds read it: sorting ten thousand jobs takes longer than the rest of a round."""
+        jobs, submitted = self.listed.jobs, self.listed.submitted.tolist()
+        order = sorted(self.places.tolist(), key=lambda at: (submitted[at], jobs[at].name))
+        return order if self.size is None else sorted(order, key=self.size.__getitem__)
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The jobs in order of service."""
+        return [self.listed.jobs[at] for at in self.order]
+
+    @property
+    def requests(self) -> FloatArray:
+        """Their missing amounts in order of service, one row for each."""
+        return self.missing[self.order]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,14 +123,12 @@ def sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> Work:
     small_demand = np.zeros_like(levels.level)
     np.add.at(small_demand, rows[small], np.maximum(wanted, held)[small])
     size = _sizes(request, levels.pool) if config.smallest_first else None
-    large = _in_order(listed, waits & ~small)
-    running = int(is_running.sum())  # they come first
-    oldest = next((at for at in large if at >= running), None)
+    oldest = _oldest(listed, np.flatnonzero(waits & ~small & ~is_running))
     never = sorted((_never_fits(listed[at], levels) for at in np.flatnonzero(too_large).tolist()), key=lambda item: (item.queue, item.job))
     return Work(
         np.minimum(small_demand, levels.demand),
-        _waiting(listed, missing, _in_order(listed, waits & small), size),
-        _waiting(listed, missing, large, size),
+        Waiting(listed, np.flatnonzero(waits & small), missing, size),
+        Waiting(listed, np.flatnonzero(waits & ~small), missing, size),
         None if oldest is None else (listed[oldest], missing[oldest]),
         tuple(never),
         (int(listed.stands_for[small].sum()), int(listed.stands_for[~small].sum())),
@@ -112,9 +139,10 @@ def sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> Work:
 def _participating(levels: Levels, jobs: JobsPart) -> tuple[JobColumns, IntArray, BoolArray]:
     """Return the n jobs of participating queues, running ones first; (n,) their queues' rows, and (n,) whether they run."""
     width = len(levels.pool)
-    running, pending = JobColumns.of(jobs.running, width), JobColumns.of(jobs.pending, width)
+    numbers = next((part.numbers for part in (jobs.running, jobs.pending) if isinstance(part, JobColumns)), QueueNumbers())
+    running, pending = JobColumns.of(jobs.running, width, numbers), JobColumns.of(jobs.pending, width, numbers)
     listed = joined(running, pending)
-    rows = np.fromiter(map(levels.row_of.get, listed.queue, itertools.repeat(-1)), np.int64, len(listed))
+    rows = numbers.rows(levels.row_of)[listed.queue]
     is_running = np.arange(len(listed)) < len(running)
     part = np.append(levels.taking_part, False)[rows]  # a queue that no longer exists takes no part
     return (listed, rows, is_running) if part.all() else (listed.where(part), rows[part], is_running[part])
@@ -126,16 +154,12 @@ def _sizes(request: FloatArray, pool: FloatArray) -> FloatArray:
     return share
 
 
-def _in_order(jobs: JobColumns, which: BoolArray) -> list[int]:
-    """Return the places of an (n,) mask in order of service."""
-    return sorted(np.flatnonzero(which).tolist(), key=jobs.service.__getitem__)
-
-
-def _waiting(jobs: JobColumns, missing: FloatArray, order: list[int], size: FloatArray | None) -> Waiting:
-    """Return the jobs of these places. size: (n,); the smallest job is then first."""
-    if size is not None:
-        order = sorted(order, key=size.__getitem__)
-    return Waiting([jobs[at] for at in order], missing[order])
+def _oldest(jobs: JobColumns, places: IntArray) -> int | None:
+    """Return the place of the job that was submitted first, the first by name of several; None if there are no places."""
+    if not places.size:
+        return None
+    submitted = jobs.submitted[places]
+    return min(places[submitted == submitted.min()].tolist(), key=lambda at: jobs.jobs[at].name)
 
 
 def _never_fits(job: Job, levels: Levels) -> NeverFits:
