@@ -16,16 +16,16 @@ def cluster(seconds: float, delay: float, *, waves: bool) -> list[Queue]:
     return [Queue(LEVEL, seconds, delay, waves) for _ in range(QUEUES)]
 
 
-def use(short: float, missing: float | None = None, room: float = 0.0, *, full: bool = True, cap: float = 20.0) -> Use:
-    return Use(short, short if missing is None else missing, room, full, cap)
+def use(short: float, missing: float | None = None, room: float = 0.0, *, full: bool = True, level: float = 20.0) -> Use:
+    return Use(short, short if missing is None else missing, room, full, level)
 
 
-def steered(control: SlackControl, one: Use, seconds: int, *, level: float = 20.0, start: int = 0) -> float:
+def steered(control: SlackControl, one: Use, seconds: int, *, start: int = 0) -> float:
     """The slack after so many seconds of the same use, with two pods ending in each."""
     for second in range(start, start + seconds + 1):
         control.ended("q", second)
         control.ended("q", second)
-        control.observe("q", level, one, float(second))
+        control.observe("q", one, float(second))
     return control.pods("q")
 
 
@@ -81,7 +81,7 @@ def test_the_integral_does_not_depend_on_how_often_rounds_come() -> None:
         for _ in range(100):
             control.ended("q", 0.0)
         for number in range(round(10 / step) + 1):
-            control.observe("q", 20.0, use(3.0), number * step)
+            control.observe("q", use(3.0), number * step)
     assert often.pods("q") == seldom.pods("q") > FIRST_PODS
 
 
@@ -104,12 +104,12 @@ def test_pods_that_wait_while_nodes_have_room_call_for_more() -> None:
 
 
 def test_it_is_bounded_by_the_level_and_by_what_ends_soon() -> None:
-    assert steered(SlackControl(), use(20.0, cap=7.0), 300) == 7.0
+    assert steered(SlackControl(), use(20.0, level=7.0), 300) == 7.0
     control = SlackControl()
     for second in range(600):  # one pod in ten seconds
         if second % 10 == 0:
             control.ended("q", second)
-        control.observe("q", 20.0, use(20.0), float(second))
+        control.observe("q", use(20.0), float(second))
     assert control.pods("q") <= 0.1 * SOON_SECONDS + 1
 
 
@@ -128,14 +128,14 @@ def test_below_one_pod_only_where_head_room_is_used() -> None:
 def test_half_the_level_has_half_the_slack() -> None:
     control = SlackControl()
     raised = steered(control, use(10.0), 10)
-    assert steered(control, use(0.0), 0, level=10.0, start=10) == pytest.approx(raised / 2, abs=1)
+    assert steered(control, use(0.0, level=10.0), 0, start=10) == pytest.approx(raised / 2, abs=1)
 
 
 def test_a_queue_that_wants_no_more_is_forgotten_after_a_while() -> None:
     control = SlackControl()
     raised = steered(control, use(10.0), 10)
-    assert control.observe("q", 20.0, None, 10.0) == raised
-    assert control.observe("q", 20.0, None, 71.0) == FIRST_PODS
+    assert control.observe("q", None, 10.0) == raised
+    assert control.observe("q", None, 71.0) == FIRST_PODS
     control.ended(("gone", "quota"), 0.0)
     control.retain(())
     assert control.ends_a_second(("gone", "quota"), 0.0) == 0.0

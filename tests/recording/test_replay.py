@@ -18,6 +18,7 @@ from hypothesis import given
 from fairburst.cli.main import main
 from fairburst.policy.baselines import drf
 from fairburst.policy.decide import decide
+from fairburst.policy.dress.job_columns import JobColumns, QueueNumbers
 from fairburst.policy.dress.values import DemandCategory, DressConfig, Job, StartMode
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig, RoundResult, Sporadic
 from fairburst.policy.paf.curves import PointsCurve
@@ -333,3 +334,11 @@ class TestCommand:
     def test_a_missing_file_is_named(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["replay", str(tmp_path / "absent.jsonl")]) == 2
         assert "absent.jsonl" in capsys.readouterr().err
+
+
+def test_jobs_are_recorded_once_each_and_read_from_files_that_had_their_columns() -> None:
+    job = Job("one", "ns/queue", 0.0, np.ones(2))
+    columns = JobColumns.of([job], 2, QueueNumbers())
+    assert encode(columns) == encode((job,))
+    (former,) = decode({"is": "dress.job_columns.JobColumns", "jobs": [encode(job)], "queue": ["ns/queue"]})
+    assert encode(former) == encode(job)

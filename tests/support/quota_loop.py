@@ -63,7 +63,7 @@ def run(
             running, room = len(queue.ends), free - bound - head_room
             full = running + queue.waiting + len(queue.released) >= queue.hard
             use = Use(queue.level - running, queue.level - running - queue.waiting, room, full, queue.level)
-            pods = control.observe(queue.number, queue.level, use, now) if fixed is None else float(fixed)
+            pods = control.observe(queue.number, use, now) if fixed is None else float(fixed)
             if queue.level + pods != queue.hard and now >= queue.written + WRITE_SECONDS:
                 queue.hard, queue.written = queue.level + int(pods), now
             if queue.number == 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ def encode(value: object) -> Any:
             encoded = value.item()
         case np.ndarray():
             encoded = {_KIND: "array", "dtype": str(value.dtype), "shape": list(value.shape), "values": value.ravel().tolist()}
-        case tuple() | list():
+        case Sequence():  # JobColumns too: the jobs say everything that its columns repeat
             encoded = [encode(item) for item in value]
         case frozenset():
             encoded = {_KIND: "set", "items": sorted(encode(item) for item in value)}
@@ -57,13 +57,18 @@ def decode(value: Any) -> Any:
             case "set" | "mapping" as form:
                 items = decode(value["items"])
                 return frozenset(items) if form == "set" else dict(items)
+            case "dress.job_columns.JobColumns":  # in files of an earlier version
+                return decode(value["jobs"])
             case name:
-                kind = _type_named(name)
-        if issubclass(kind, enum.Enum):
-            return kind(value["value"])
-        return kind(**{name: decode(item) for name, item in value.items() if name != _KIND})
+                return _instance(_type_named(name), value)
     except (KeyError, TypeError) as error:
         raise ValueError(f"expected the fields of {value.get(_KIND)}, found {', '.join(value)}: {error}") from error
+
+
+def _instance(kind: type, value: dict[str, Any]) -> Any:
+    if issubclass(kind, enum.Enum):
+        return kind(value["value"])
+    return kind(**{name: decode(item) for name, item in value.items() if name != _KIND})
 
 
 def _name_of(kind: type) -> str:

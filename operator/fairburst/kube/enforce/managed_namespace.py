@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fairburst.kube.enforce.enforceability import Obstacle
 from fairburst.kube.enforce.quota_plan import QuotaKey
@@ -26,7 +26,9 @@ class ManagedNamespace:
     `unit`: the largest pod for which the quota always leaves room, by resource. `held_back`: room is kept from it for another's burst.
     `slack`: pods of that size above its level. `entitled`: amounts that it may use at once if it demands more; `bound_by_burst`: an armed
     burst limits these. `slots`: its greatest number of pods; None: any number.
-    `parts`: how a queue in Suspend mode divides its level by the size of Jobs.
+    `parts`: how a queue in Suspend mode divides its level by the size of Jobs. `mode`: that of its queue; without a queue the quota holds
+    the namespace at the floor. `quota_key`: the quota that holds it, the namespace quota or that of its queue's lane. `quota_keys`: all
+    quotas that its pods count for, if they exist.
     """
 
     namespace: str
@@ -43,20 +45,12 @@ class ManagedNamespace:
     slots: int | None = None
     parts: LevelParts | None = None
     lanes: tuple[int, ...] = ()
+    mode: Mode = field(init=False)
+    quota_key: QuotaKey = field(init=False)
+    quota_keys: tuple[QuotaKey, ...] = field(init=False)
 
-    @property
-    def quota_key(self) -> QuotaKey:
-        """The quota that holds it: the namespace quota, or that of its queue's lane."""
-        lane = None if self.entry is None else self.entry.lane
-        return namespace_of(self.namespace), QUOTA_NAME if lane is None else LANE_QUOTAS[lane]
-
-    @property
-    def quota_keys(self) -> list[QuotaKey]:
-        """All quotas that its pods count for, if they exist."""
-        namespace, name = self.quota_key
-        return [(namespace, one) for one in ((QUOTA_NAME, *PART_QUOTAS) if name == QUOTA_NAME else (name,))]
-
-    @property
-    def mode(self) -> Mode:
-        """The mode of its queue. Without a queue the quota holds the namespace at the floor."""
-        return DEFAULT if self.entry is None else self.entry.mode
+    def __post_init__(self) -> None:
+        namespace, lane = namespace_of(self.namespace), None if self.entry is None else self.entry.lane
+        self.mode = DEFAULT if self.entry is None else self.entry.mode
+        self.quota_key = namespace, QUOTA_NAME if lane is None else LANE_QUOTAS[lane]
+        self.quota_keys = (self.quota_key, *((namespace, name) for name in PART_QUOTAS)) if lane is None else (self.quota_key,)

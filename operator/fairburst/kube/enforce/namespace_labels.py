@@ -7,6 +7,7 @@ docs/decisions/0241-policies-are-bound-by-labels.md gives the reasons.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
@@ -45,13 +46,14 @@ def queue_labels(
     """Return the labels of the namespace of a default queue. `by_size`: whether it keeps a reserve for small Jobs. `lanes`: those of the
     further queues."""
     priority = pod_priority(guarantee_class, by_size=by_size and not lanes)
-    return {
-        MANAGED_LABEL: "true",
-        POOL_LABEL: pool,
-        PRIORITY_LABEL: BY_QUEUE[priority] if lanes else priority,
-        HOLDS_LABEL: entry.mode.holds,
-        **lane_labels(lanes or {}),
-    }
+    labels = _labels(pool, BY_QUEUE[priority] if lanes else priority, entry.mode.holds)
+    return {**labels, **lane_labels(lanes)} if lanes else labels
+
+
+@functools.cache  # few different ones, for any number of queues
+def _labels(pool: str, priority: str, holds: str | None) -> Labels:
+    """Return the labels of a namespace with one queue."""
+    return {MANAGED_LABEL: "true", POOL_LABEL: pool, PRIORITY_LABEL: priority, HOLDS_LABEL: holds, **lane_labels({})}
 
 
 def differing(wanted: Labels, present: Mapping[str, str]) -> Labels:

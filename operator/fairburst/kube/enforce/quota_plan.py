@@ -8,6 +8,7 @@ Pure, apart from the times of the last writes, which limit the rate. It decides 
 from __future__ import annotations
 
 import enum
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ def quota_key(resource: str) -> str:
     return f"requests.{resource}"
 
 
+@functools.lru_cache(maxsize=4096)
 def resource_of(key: str) -> str | None:
     """Return the resource of a quota key; None for other keys."""
     prefix, _, resource = key.partition("requests.")
@@ -260,20 +262,28 @@ class QuotaPlanner:
             or pool_of(quota) != self._pool
             or bool(quota.metadata.owner_references)
         )
+        if not edited and want == have == enforced:
+            self._surplus_since.pop(target.key, None)
+            self._entitled_since.pop(target.key, None)
+            return None
         if not edited and target.entitled and have == amounts(self._hard.get(target.key, quota.spec.hard)):
             return self._entitled(target, want, have, now)
         units = {r: target.unit.get(r, 0.0) for r in want}
-        due = target.level if target.opening else want
-        worth = edited or any(_worth_raising(due[r], have[r], units[r]) for r in want)
-        if worth or any(_worth_lowering(want[r], have[r], units[r], exact=target.exact) for r in want):
+        raised = target.level if target.opening else want
+        worth = edited or any(_worth_raising(raised[r], have[r], units[r]) for r in want)
+        worth = worth or any(_worth_lowering(want[r], have[r], units[r], exact=target.exact) for r in want)
+        due = -math.inf if worth else self._lowered_at(target.key, want, have, enforced, now)
+        if now >= due:
             return self._write(target, want, have, stale=stale, has_pods=PODS_KEY in (quota.spec.hard or {}))
-        if all(_same(want[r], have[r]) for r in want) and (not enforced or all(_same(have[r], enforced.get(r, math.inf)) for r in want)):
-            self._surplus_since.pop(target.key, None)
-            return None
-        since = self._surplus_since.setdefault(target.key, now)
-        if now >= since + LOWER_AFTER_SECONDS:
-            return self._write(target, want, have, stale=stale, has_pods=PODS_KEY in (quota.spec.hard or {}))
-        return since + LOWER_AFTER_SECONDS
+        return due if due < math.inf else None
+
+    def _lowered_at(
+        self, key: QuotaKey, want: Mapping[str, float], have: Mapping[str, float], enforced: Mapping[str, float], now: float
+    ) -> float:
+        """Return when a small difference will have lasted long enough; infinite, and forgotten, if there is none."""
+        differs = any(not _same(want[r], have[r]) for r in want)
+        differs |= any(not _same(have[r], enforced.get(r, math.inf)) for r in want if enforced)
+        return _lasting(differs, self._surplus_since, key, now, LOWER_AFTER_SECONDS)
 
     def _renewal(self, target: QuotaTarget, quota: ResourceQuota) -> QuotaWrite:
         """Return a write of the quota as it is, with the annotations that it should have, and a byte or a millicore more for a recount."""

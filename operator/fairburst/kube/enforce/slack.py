@@ -29,14 +29,14 @@ class Use:
     """The present use of one quota, in pods of the queue's largest size.
 
     short: the level minus the bound pods. missing: the level minus the existing pods. room: pods for which the pool has room (negative:
-    head-room is being used). full: the quota admits no further pod. cap: upper bound of the slack.
+    head-room is being used). full: the quota admits no further pod. level: the level, and the upper bound of the slack.
     """
 
     short: float
     missing: float
     room: float
     full: bool
-    cap: float
+    level: float
 
 
 @dataclass(slots=True)
@@ -83,13 +83,13 @@ class SlackControl:
         state = self._slack.get(quota)
         return float(math.floor((FIRST_PODS if state is None else state.pods) + 0.5))
 
-    def observe(self, quota: object, level: float, use: Use | None, now: float) -> float:
-        """Observe a round; return the new slack. `level` in pods. `use` None: the level does not limit the queue, or no slack is wanted."""
+    def observe(self, quota: object, use: Use | None, now: float) -> float:
+        """Observe a round; return the new slack, in pods. `use` None: the level does not limit the queue, or no slack is wanted."""
         state = self._slack.get(quota)
         if state is None:
             if use is None:
                 return FIRST_PODS
-            state = self._slack[quota] = _Slack(FIRST_PODS, now, level=level, window_from=now)
+            state = self._slack[quota] = _Slack(FIRST_PODS, now, level=use.level, window_from=now)
         state.pods += GAIN * state.error * max(0.0, now - state.as_of)
         if use is None:
             state.error, state.window_from, state.idle_least = 0.0, now, math.inf
@@ -99,11 +99,11 @@ class SlackControl:
             state.pods = max(state.pods, 0.0)
             return self.pods(quota)
         state.as_of = now
-        self._follow_level(state, level)
+        self._follow_level(state, use.level)
         if use.full:
             state.full_at = now
         self._shed_surplus(state, use, now)
-        most = max(FIRST_PODS, min(use.cap, SOON_SECONDS * self.ends_a_second(quota, now)))
+        most = max(FIRST_PODS, min(use.level, SOON_SECONDS * self.ends_a_second(quota, now)))
         state.pods = min(max(state.pods, 0.0), most)
         state.error = _error(use, state, now)
         return self.pods(quota)

@@ -22,8 +22,9 @@ def use_of(
     `level`, `room` (on the pool's nodes) and `uncharged` (requests of its pods that count for no queue): by resource, in resource units.
     `quotas`: the namespace's own quotas. A full one stops work even if it is that of the small or the large jobs only.
     """
-    wants_more = any(item.demand.demand.get(name, 0.0) >= amount + 0.5 * item.unit[name] > 0 for name, amount in level.items())
-    if item.row is None or item.held_back or item.mode.ceiling or not wants_more or not any(item.unit.values()):
+    if item.row is None or item.held_back or item.mode.ceiling or not any(item.unit.values()):
+        return None
+    if not any(item.demand.demand.get(name, 0.0) >= amount + 0.5 * item.unit[name] > 0 for name, amount in level.items()):
         return None
     bound = {name: usage.bound.get(name, 0.0) - uncharged.get(name, 0.0) for name in level}
     return Use(
@@ -31,7 +32,7 @@ def use_of(
         missing=fewest({name: amount - usage.stored.get(name, 0.0) for name, amount in level.items()}, item.unit),
         room=fewest(room, item.unit),
         full=bool(item.demand.held) if item.mode.holds == "Jobs" else any(_admits_none(quota, item.unit, usage) for quota in quotas),
-        cap=fewest(level, item.unit),
+        level=fewest(level, item.unit),
     )
 
 

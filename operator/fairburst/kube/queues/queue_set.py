@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fairburst.kube.containment import Containment
@@ -46,6 +46,7 @@ class QueueEntry:
     governs: whether its spec (or its last valid one) is in force in its namespace.
     queue: None if the object as written is invalid.
     lane: of a further queue; None for the default queue. shares: whether the namespace has further queues.
+    mode: of enforcement, as written; invalid edits elsewhere in the spec do not change it.
     """
 
     key: ObjectKey
@@ -58,6 +59,10 @@ class QueueEntry:
     governs: bool
     lane: int | None = None
     shares: bool = False
+    mode: Mode = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mode", mode_of(self.obj.get("spec")))
 
     @property
     def namespace(self) -> str:
@@ -68,11 +73,6 @@ class QueueEntry:
     def space(self) -> str:
         """The space that it governs if `governs` is true: its namespace, or the part of it with its lane's class."""
         return self.namespace if self.lane is None else space_of(self.namespace, self.key[2])
-
-    @property
-    def mode(self) -> Mode:
-        """The mode of enforcement as written; invalid edits elsewhere in the spec do not change it."""
-        return mode_of(self.obj["spec"])
 
     @property
     def observed_only(self) -> bool:

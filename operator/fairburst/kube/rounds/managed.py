@@ -129,13 +129,14 @@ class ManagedNamespaces:
         most = self._cluster.largest_node
         unit = {resource: min(demand.unit.get(resource, 0.0), most.get(resource, math.inf)) for resource in resources}
         floor = [max(self._floors.get(resource, 0.0), unit[resource]) for resource in resources]
-        promise = dict(zip(resources, np.maximum(level, _burst_rate(entry, round_.memory, resources)).tolist(), strict=True))
         limits, where = self._cluster.limits, namespace_of(namespace)
+        foreign_quotas = limits.quotas.get(where, ())
+        promise = np.maximum(level, _burst_rate(entry, round_.memory, resources)).tolist() if foreign_quotas else level.tolist()
         blocked = obstacles(
             unrequested=[*round_.view.pods.namespace(namespace).pods_without_requests, *demand.unrequested],
-            foreign_quotas=limits.quotas.get(where, ()),
+            foreign_quotas=foreign_quotas,
             limit_ranges=limits.limit_ranges.get(where, ()),
-            promise=promise,
+            promise=dict(zip(resources, promise, strict=True)),
             unit=demand.unit,
         )
         return ManagedNamespace(namespace, entry, row, demand, unit, level if held_back else np.maximum(level, floor), blocked, held_back)

@@ -9,14 +9,14 @@ from dataclasses import replace
 from fairburst.config import Config
 from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.containment import Containment
-from fairburst.kube.enforce.expiry import Temporary, notes
+from fairburst.kube.enforce.expiry import NOTES, Temporary, notes
 from fairburst.kube.enforce.holds import HoldTimes
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget, QuotaWrite, amounts, quota_key
 from fairburst.kube.enforce.quota_targets import gated_target, namespace_quota_target
 from fairburst.kube.enforce.recount import Recounts
 from fairburst.kube.enforce.slack import FIRST_PODS, SlackControl
-from fairburst.kube.enforce.slack_use import fewest, use_of
+from fairburst.kube.enforce.slack_use import use_of
 from fairburst.kube.jobs.reserve import Reserve, left_over
 from fairburst.kube.names import OTHER_QUOTAS, PART_QUOTAS, QUOTA_NAME
 from fairburst.kube.queues.spaces import namespace_of
@@ -71,7 +71,7 @@ class QuotaRounds:
             level = dict(zip(snapshot.resources, item.level.tolist(), strict=True))
             quotas = [quota for key in item.quota_keys if (quota := round_.view.quotas.get(key)) is not None]
             use = use_of(item, level, round_.view.pods.namespace(item.namespace), quotas, room, uncharged.get(item.namespace, {}))
-            item.slack = self.slack.observe((item.namespace, QUOTA_NAME), fewest(level, item.unit), use, round_.now)
+            item.slack = self.slack.observe((item.namespace, QUOTA_NAME), use, round_.now)
             if self.slack.steers((item.namespace, QUOTA_NAME)):
                 self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
 
@@ -155,9 +155,10 @@ class QuotaRounds:
     def _expiring(self, round_: RoundContext, item: ManagedNamespace, target: QuotaTarget, quota: ResourceQuota | None) -> QuotaTarget:
         """Return the target with the annotations of its temporary part's expiry."""
         present = (quota.metadata.annotations or {}) if quota is not None else {}
-        wanted, renews = notes(_temporary(round_, item, target), present, round_.wall)
-        if not any(text is not None for text in wanted.values()) and not any(name in present for name in wanted):
+        temporary = _temporary(round_, item, target)
+        if temporary is None and not any(name in present for name in NOTES):
             return target
+        wanted, renews = notes(temporary, present, round_.wall)
         early = _has_just_opened(round_, item)
         self._agenda.put(item.namespace, round_.now + (STEERED_SECONDS if early else RENEWED_SECONDS))
         return replace(target, notes=wanted, renews=renews and quota is not None and not early)

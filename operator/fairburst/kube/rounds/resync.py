@@ -76,9 +76,9 @@ def _rooms_by_size(
     """Return the room of small and of large controllers: in their own quota, if there is one, and in the namespace's."""
     rooms = []
     for name, small in ((SMALL_QUOTA, True), (LARGE_QUOTA, False)):
-        part = usage.by_class.get(CLASS_OF[name])
-        own = _room(view, written, (item.namespace, name), part.stored if part is not None else {})
         lacking = [owner for owner in item.demand.lacking if (owner.uid in small_owners) is small]
         if lacking:
+            part = usage.by_class.get(CLASS_OF[name])
+            own = _room(view, written, (item.namespace, name), part.stored if part is not None else {})
             rooms.append(Room({key: min(limit, own.get(key, math.inf)) for key, limit in free.items()}, lacking, cause))
     return rooms

@@ -21,7 +21,7 @@ from fairburst.kube.times import to_epoch
 from fairburst.kube.usage.effective_requests import template_lacks_requests, template_requests
 from fairburst.kube.usage.pod_usage import NamespaceUsage, OwnerUsage
 from fairburst.kube.workloads.job import is_held
-from fairburst.kube.workloads.kind import Controllers, Suspendable
+from fairburst.kube.workloads.kind import Controllers, Suspendable, WorkloadKind
 from fairburst.kube.workloads.registry import KINDS
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import WaitingPods
@@ -114,32 +114,34 @@ def namespace_demand(
     """
     result = NamespaceDemand(unit=dict(usage.largest))
     announced: dict[str, float] = {}
-    for owner, controller in _owners(controllers, owner_usage):
+    for kind, controller, stored, wanted in _creating_pods(controllers, owner_usage):
         template = controller.spec.template
         if not belongs(template):
             continue
+        metadata, requests = controller.metadata, stored.newest_requests or _counted(template_requests(template.spec), resources)
+        existing = stored.active - stored.terminating
+        owner = Owner(kind.name, metadata.namespace, metadata.name, metadata.uid, wanted, existing, requests)
         apart = elsewhere(owner.uid)
-        requests = owner.requests or _counted(template_requests(template.spec), resources)
-        priced = Owner(owner.kind, owner.namespace, owner.name, owner.uid, owner.wanted, owner.existing, requests)
-        pods = max(owner.wanted, owner.existing, (elastic or {}).get(owner.uid, 0))
+        pods = max(wanted, existing, elastic.get(owner.uid, 0) if elastic else 0)
         if pods:
-            result.desired_pods.append(DesiredPods(priced, controller))
+            result.desired_pods.append(DesiredPods(owner, controller))
             result.created.add(controller.metadata.creation_timestamp)
-        placeable = max(owner.existing, min(pods, fitting(requests)))
+        placeable = max(existing, min(pods, fitting(requests)))
         for resource, amount in requests.items():
             result.demand[resource] = result.demand.get(resource, 0.0) + (pods - apart) * amount
             result.placeable[resource] = result.placeable.get(resource, 0.0) + (placeable - apart) * amount
-            announced[resource] = announced.get(resource, 0.0) + (owner.existing - apart) * amount
+            announced[resource] = announced.get(resource, 0.0) + (existing - apart) * amount
             if pods:
                 result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
-        if KINDS[owner.kind].suspends and is_held(controller):
+        if kind.suspends and is_held(controller):
             result.held.append(HeldJob(controller, {resource: bounded_amount(pods * amount) for resource, amount in requests.items()}))
             result.waiting.append((result.held[-1].need, 1.0))
             continue
-        result.waiting.append((requests, placeable - owner_usage(owner.uid).bound))
-        if owner.wanted > owner.existing:
-            result.lacking.append(priced)
-            result.unrequested += [f"{owner.kind} {owner.name}"] if _lacks_requests(owner, template, resources) else []
+        result.waiting.append((requests, placeable - stored.bound))
+        if wanted > existing:
+            result.lacking.append(owner)
+            lacks_requests = _lacks_requests(stored.newest_requests, template, resources)
+            result.unrequested += [f"{owner.kind} {owner.name}"] if lacks_requests else []
     _add_to_come(result, controllers, resources, fitting, belongs)
     _add_unannounced(result, usage, announced, grows=not gated)
     if usage.unannounced:
@@ -149,16 +151,16 @@ def namespace_demand(
     return result
 
 
-def _owners(controllers: Controllers, owner_usage: Callable[[str], OwnerUsage]) -> Iterator[tuple[Owner, Any]]:
-    """Yield every controller that wants pods of its own, and how many."""
+def _creating_pods(
+    controllers: Controllers, owner_usage: Callable[[str], OwnerUsage]
+) -> Iterator[tuple[WorkloadKind, Any, OwnerUsage, int]]:
+    """Yield every controller that wants pods of its own, with its kind, its stored pods and the number that it wants."""
     for kind in KINDS.values():
-        if kind.wanting is None or kind.wanted is None:
+        if kind.name not in controllers.by_kind or kind.wanting is None or kind.wanted is None:
             continue
         for controller in kind.wanting(controllers):
-            metadata = controller.metadata
-            pods = owner_usage(metadata.uid)
-            existing, wanted = pods.active - pods.terminating, kind.wanted(controller, pods)
-            yield Owner(kind.name, metadata.namespace, metadata.name, metadata.uid, wanted, existing, pods.newest_requests), controller
+            stored = owner_usage(controller.metadata.uid)
+            yield kind, controller, stored, kind.wanted(controller, stored)
 
 
 def _add_to_come(
@@ -167,8 +169,9 @@ def _add_to_come(
 ) -> None:  # fmt: skip
     """Add the pods that controllers will create through other objects, held ones whole."""
     for kind in KINDS.values():
-        for controller in () if kind.to_come is None else controllers.of(kind.name):
-            assert kind.to_come is not None  # noqa: S101
+        if kind.to_come is None or kind.name not in controllers.by_kind:
+            continue
+        for controller in controllers.of(kind.name):
             held, need = kind.suspends and is_held(controller), dict[str, float]()
             for coming in filter(lambda one: belongs(one.template), kind.to_come(controller, controllers, held)):
                 requests = _counted(template_requests(coming.template.spec), resources)
@@ -190,10 +193,10 @@ def _counted(requests: Mapping[str, float], resources: tuple[str, ...]) -> dict[
     return {resource: amount for resource, amount in requests.items() if resource in resources}
 
 
-def _lacks_requests(owner: Owner, template: PodTemplate, resources: tuple[str, ...]) -> bool:
-    """Return whether a quota would refuse the owner's next pod, by its stored pods if any: admission may add requests."""
-    if owner.requests:
-        return any(owner.requests.get(resource, 0.0) <= 0 for resource in ("cpu", "memory") if resource in resources)
+def _lacks_requests(stored: Mapping[str, float], template: PodTemplate, resources: tuple[str, ...]) -> bool:
+    """Return whether a quota would refuse the next pod, by the requests of the stored pods if any: admission may add requests."""
+    if stored:
+        return any(stored.get(resource, 0.0) <= 0 for resource in ("cpu", "memory") if resource in resources)
     return template_lacks_requests(template.spec, resources)
 
 

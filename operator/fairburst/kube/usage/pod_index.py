@@ -387,9 +387,11 @@ class PodIndex:
 
         Each pod is bounded where it is read. Their sums are bounded here.
         """
-        if not milli_amounts and not empty:
-            return dict.fromkeys(self.resources, 0.0)
-        return {resource: min(amount / 1000, MOST_AMOUNT) for resource, amount in zip(self.resources, milli_amounts, strict=False)}
+        if not milli_amounts:
+            return {} if empty else dict.fromkeys(self.resources, 0.0)
+        if max(milli_amounts) > 1000 * MOST_AMOUNT:
+            milli_amounts = [min(amount, 1000 * MOST_AMOUNT) for amount in milli_amounts]
+        return dict(zip(self.resources, [amount / 1000 for amount in milli_amounts], strict=True))
 
 
 def _mark(names: set[str], name: str, sign: int) -> None:

@@ -159,7 +159,8 @@ def _oldest(jobs: JobColumns, places: IntArray) -> int | None:
     if not places.size:
         return None
     submitted = jobs.submitted[places]
-    return min(places[submitted == submitted.min()].tolist(), key=lambda at: jobs.jobs[at].name)
+    first: list[int] = places[submitted == submitted.min()].tolist()
+    return min(first, key=lambda at: jobs.jobs[at].name)
 
 
 def _never_fits(job: Job, levels: Levels) -> NeverFits:
