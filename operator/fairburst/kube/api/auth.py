@@ -10,7 +10,7 @@ import os
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,10 @@ class Credentials:
     proxy: str | None = None
     insecure: bool = False
     in_pod: bool = False
+
+    def with_token(self, token: str) -> Credentials:
+        """Return the same endpoint with the token of another user, and with no other credentials."""
+        return replace(self, read_token=lambda force: token, certificate_path=None, key_path=None, in_pod=False)  # noqa: ARG005
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return the TLS settings, or None for plain HTTP, which only `kubectl proxy` and tests use. Raises CredentialsError."""

@@ -37,11 +37,16 @@ export function span(seconds) {
   return left >= 120 ? `${Math.round(left / 60)} min` : `${left} s`;
 }
 
-// The largest fraction of the pool's capacity that an amount takes of any resource.
+// The largest fraction of the pool's capacity that an amount takes of any resource; null if the capacity is unknown.
 export function part(found, capacity) {
+  if (!Object.keys(capacity).length) return null;
   const parts = Object.entries(found).map(([name, value]) => (capacity[name] > 0 ? value / capacity[name] : 0));
   return Math.max(0, ...parts);
 }
+
+// A queue's use of the pool; by its status for people who may not see the capacity.
+export const usedPart = (queue, capacity) => part(queue.usage, capacity) ?? queue.usedShare;
+export const wantedPart = (queue, capacity) => part(queue.demand, capacity) ?? (queue.usedShare === null ? null : queue.usedShare + (queue.waitingShare ?? 0));
 
 export const queueName = (queue) => `${queue.namespace}/${queue.name}`;
 export const breakable = (name) => name.split("/").flatMap((one, at) => (at ? ["/", el("wbr"), one] : [one]));

@@ -1,11 +1,11 @@
 // A queue's page, live, and a Job's page with its expected start.
 import { timeLine } from "./bursts.js";
-import { amounts, ask, badge, bar, card, el, explained, heading, part, percent, queueName, span } from "./page.js";
+import { amounts, ask, badge, bar, card, el, explained, heading, part, percent, queueName, span, usedPart, wantedPart } from "./page.js";
 
 export function queuePage(state, key) {
   const queue = state.queues.get(key);
   if (!queue) return [card("Queue", "", el("p", {}, `There is no ${key} now.`))];
-  const { capacity } = state.pool, used = part(queue.usage, capacity), kept = part(queue.guaranteed, capacity), wanted = part(queue.demand, capacity);
+  const { capacity } = state.pool, used = usedPart(queue, capacity), kept = part(queue.guaranteed, capacity), wanted = wantedPart(queue, capacity);
   const whole = Math.max(0.001, queue.share ?? 0, used, kept, wanted);
   const label = `${percent(used)} of the pool used, ${percent(kept)} guaranteed, ${percent(wanted)} wanted, fair share ${percent(queue.share)}`;
   const measure = el("div", { className: "meter" }, bar(label, { used: used / whole, band: kept / whole, tick: queue.share === null ? null : queue.share / whole }),
@@ -44,6 +44,7 @@ export function jobPage(state) {
 }
 
 function start(eta) {
+  if (eta.state === "Unknown") return el("p", {}, "To foretell its start takes the right to read the whole cluster. The operator's own forecast is below, if it has made one.");
   if (eta.state !== "Waiting") return el("p", {}, `It has ${eta.state.toLowerCase()}.`);
   const words = (seconds) => (seconds === null ? "more than a week" : span(seconds));
   const ranges = Object.entries(eta.intervalsSeconds).map(([level, [low, high]]) => `${level} %: ${words(low)} to ${words(high)}`).join("; ");
