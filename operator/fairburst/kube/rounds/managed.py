@@ -131,14 +131,16 @@ class ManagedNamespaces:
         floor = [max(self._floors.get(resource, 0.0), unit[resource]) for resource in resources]
         promise = dict(zip(resources, np.maximum(level, _burst_rate(entry, round_.memory, resources)).tolist(), strict=True))
         limits, where = self._cluster.limits, namespace_of(namespace)
-        blocked = obstacles(
+        item = ManagedNamespace(namespace, entry, row, demand, unit, level if held_back else np.maximum(level, floor), [], held_back)
+        item.obstacles = obstacles(
             unrequested=[*round_.view.pods.namespace(namespace).pods_without_requests, *demand.unrequested],
             foreign_quotas=limits.quotas.get(where, ()),
             limit_ranges=limits.limit_ranges.get(where, ()),
             promise=promise,
             unit=demand.unit,
+            has_quota=item.quota_key in round_.view.quotas,
         )
-        return ManagedNamespace(namespace, entry, row, demand, unit, level if held_back else np.maximum(level, floor), blocked, held_back)
+        return item
 
 
 def _burst_rate(entry: QueueEntry | None, memory: Memory, resources: tuple[str, ...]) -> FloatArray:
