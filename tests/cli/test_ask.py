@@ -394,8 +394,9 @@ def test_what_a_pod_waits_for(pod: dict[str, Any], events: list[dict[str, Any]],
 
 
 def test_a_job_is_explained_by_the_operators_last_event_and_not_by_former_ones() -> None:
-    told = [("WaitsForFairShare", "1"), ("LargerThanLevel", "3"), ("NotAdmitted", "2"), ("SuccessfulCreate", "4")]
-    events = [{"reason": reason, "message": f"at {at}", "lastTimestamp": f"2026-01-01T00:00:0{at}Z"} for reason, at in told]
+    told = [("WaitsForFairShare", "at 1"), ("LargerThanLevel", "at 3"), ("NotAdmitted", "at 2"), ("SuccessfulCreate", "at 4")]
+    told.append(("Suspended", "Job suspended"))  # by the Job controller
+    events = [{"reason": reason, "message": text, "lastTimestamp": f"2026-01-01T00:00:0{text[-1]}Z"} for reason, text in told]
     assert job_findings(HELD, events)[1:] == ["Event LargerThanLevel: at 3"]
 
 

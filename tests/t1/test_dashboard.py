@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect, sync_playwright
 
 from e2e.cluster import Cluster
@@ -104,7 +105,7 @@ class served:  # noqa: N801  reads as a statement
         with self._log.open("w") as output:
             self._running = subprocess.Popen(self._command, stdout=output, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + 60
-        while not (found := re.search(r"Dashboard on port (\d+)", self._log.read_text())):
+        while not (found := re.search(r"Dashboard at https://localhost:(\d+)", self._log.read_text())):
             assert time.monotonic() < deadline, self._log.read_text()
             assert self._running.poll() is None, self._log.read_text()
             time.sleep(0.05)
@@ -162,12 +163,14 @@ def test_a_person_logs_in_looks_and_logs_out_in_a_browser(site: Site) -> None:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_context(ignore_https_errors=True).new_page()  # as a person who accepts the warning about the certificate
         page.goto(f"https://localhost:{site.port}")
+        assert Axe().run(page).response["violations"] == []
         log_in(page, "wrong")
         expect(page.get_by_role("alert")).to_contain_text("does not know this token")
         log_in(page, site.tokens["tenant"])
         expect(page.locator("#viewer")).to_contain_text("system:serviceaccount:batch:tenant")
         expect(page.locator("table.queues tbody tr")).to_have_count(1)
         expect(page.get_by_text("your rights do not include listing nodes")).to_be_visible()
+        assert Axe().run(page).response["violations"] == []
         page.get_by_role("button", name="Log out").click()
         expect(page.get_by_label("Token")).to_be_focused()
         log_in(page, site.tokens["stranger"])

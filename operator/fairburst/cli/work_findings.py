@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from fairburst.kube.api.client import ApiClient
 
 EVENTS_SHOWN = 3
+SUSPENDED = "Job suspended"  # the Job controller's Event says no more than the Job's own field
 _EXCEEDED = re.compile(r"exceeded quota: (?P<quota>[^,\s]+)")
-_EXPLAINING = frozenset({"FailedCreate", "FailedScheduling", "Preempted", "Evicted", "TaintManagerEviction", "Suspended"})
-_OURS = frozenset({*CAUSES, LARGER_THAN_LEVEL, START_FORECAST}) - _EXPLAINING  # each tells the cause of its time: only the last holds
+_EXPLAINING = frozenset({"FailedCreate", "FailedScheduling", "Preempted", "Evicted", "TaintManagerEviction"})
+_OURS = frozenset({*CAUSES, LARGER_THAN_LEVEL, START_FORECAST})  # each tells the cause of its time: only the last holds
 
 
 async def read_work(client: ApiClient, kind: str, namespace: str, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -96,6 +97,6 @@ def _explanations(events: Sequence[Mapping[str, Any]]) -> list[str]:
     last: dict[Any, str] = {}
     for one in _in_order(events):
         reason = one.get("reason")
-        if reason in _EXPLAINING or reason in _OURS:
+        if (reason in _EXPLAINING or reason in _OURS) and one.get("message") != SUSPENDED:
             last["ours" if reason in _OURS else reason] = f"Event {reason}: {' '.join(str(one.get('message')).split())}"
     return list(last.values())[-EVENTS_SHOWN:]

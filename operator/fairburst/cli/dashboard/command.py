@@ -84,7 +84,8 @@ async def _share(client: ApiClient, cluster: Cluster, namespace: str | None, por
     live = Live(client, await cluster.settings(client), namespace)
     await live.start()
     server = DashboardServer(live, SharedEntrance(Visitors(client, cluster), live.problem))
-    _say(f"Dashboard on port {await server.start(EVERY_ADDRESS, port, certificate.context)}, by TLS. Log in with a token of the cluster.")
+    bound = await server.start(EVERY_ADDRESS, port, certificate.context)
+    _say(f"Dashboard at https://localhost:{bound}/ and by this machine's other names. Log in with a token of the cluster.")
     tasks = [asyncio.create_task(work) for work in (live.run(), certificate.keep_reloading())]
     ended = asyncio.create_task(stop.wait())
     try:

@@ -28,7 +28,7 @@ PROBLEM = b"<!-- problem -->"
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A browser in which somebody has logged in."""
+    """A browser in which a person has logged in."""
 
     name: str
     token: str

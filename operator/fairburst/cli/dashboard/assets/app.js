@@ -20,7 +20,7 @@ function draw() {
   for (const link of document.querySelectorAll("nav a")) link.toggleAttribute("aria-current", link.hash === `#/${page}`);
   document.title = `${page === "queue" ? rest.slice(1).join("/") : { "": "Now", "what-if": "What if", job: "A Job" }[page] ?? "fairburst"} · fairburst`;
   if (page === "what-if" || page === "job") {
-    if (fresh) main.replaceChildren(...(page === "job" ? jobPage(state) : whatIfPage(state)));
+    if (fresh) main.replaceChildren(...(page === "job" ? jobPage(state, rest) : whatIfPage(state)));
   } else if (page === "queue") {
     if (fresh) main.replaceChildren(el("div", { className: "page" }), advice(rest));
     main.firstChild.replaceChildren(...queuePage(state, rest.join("/")));
@@ -80,12 +80,11 @@ async function enter() {
     setTimeout(enter, AGAIN_MILLISECONDS);
     return;
   }
-  const shown = document.getElementById("viewer");
-  shown.hidden = state.viewer === null;
-  shown.firstChild.textContent = state.viewer;
-  shown.firstChild.title = state.viewer;
+  if (state.viewer !== null && !document.getElementById("viewer")) document.querySelector("header").append(viewerForm(state.viewer));
   follow();
 }
+
+const viewerForm = (name) => el("form", { id: "viewer", method: "post", action: "/logout" }, el("span", { title: name }, name), el("button", {}, "Log out"));
 
 addEventListener("hashchange", draw);
 setInterval(() => { if (state.live && !document.hidden) draw(); }, 5000);

@@ -66,6 +66,7 @@ export async function ask(path, shown) {
   shown.replaceChildren(el("p", { className: "quiet", role: "status" }, "Reading the cluster and deciding"));
   try {
     const answer = await fetch(path);
+    if (answer.status === 401) throw new Error("You are logged out. Load this page again.");
     const found = await answer.json();
     if (!answer.ok) throw new Error(found.error ?? answer.statusText);
     return found;
@@ -75,11 +76,20 @@ export async function ask(path, shown) {
   }
 }
 
-export function explained(found) {
-  const facts = Object.entries(found.facts).flatMap(([label, text]) => [el("dt", {}, label), el("dd", {}, text)]);
+// An explanation, without the facts that are already on the page.
+export function explained(found, without = []) {
+  const facts = Object.entries(found.facts).filter(([label]) => !without.includes(label)).flatMap(([label, text]) => [el("dt", {}, label), el("dd", {}, ...prose(text))]);
   const advice = found.advice.map((one) => el("li", {}, one.change, one.command ? el("pre", { tabIndex: 0 }, one.command) : null));
-  const work = (found.work ?? []).map((line) => el("p", {}, line));
-  return [...work, el("p", {}, el("strong", {}, found.headline)), el("dl", {}, ...facts), found.goal ? el("p", {}, found.goal) : null, el("ul", {}, ...advice)].filter(Boolean);
+  const list = advice.length ? el("ul", {}, ...advice) : null;
+  return [...(found.work ?? []).map(finding), el("h3", {}, found.headline), el("dl", {}, ...facts), found.goal ? el("p", { className: "goal" }, ...prose(found.goal)) : null, list].filter(Boolean);
+}
+
+// Words between backticks are code.
+const prose = (text) => text.split("`").map((one, at) => (at % 2 ? el("code", {}, one) : one));
+
+function finding(line) {
+  const [, reason, message] = /^Event (\w+): (.*)$/s.exec(line) ?? [];
+  return reason ? el("p", { className: "event" }, el("span", { className: "badge" }, reason), " ", message) : el("p", {}, ...prose(line));
 }
 
 export function showAll(count, work) {
