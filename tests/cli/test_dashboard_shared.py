@@ -137,6 +137,7 @@ class TestAccess:
             closed = {*(f"/{name}" for name in ASSETS), "/feed", "/viewer", "/ask/queue/batch/tq", "/ask/what-if"} - {
                 "/style.css",
                 "/icon.svg",
+                "/login.js",
             }
             assert {await status_of(session, path) for path in closed} == {401}
             assert await status_of(session, "/healthz") == 200
@@ -165,12 +166,22 @@ class TestAccess:
             (cookie,) = answer.cookies.values()
             assert cookie.key.startswith("__Host-")
             assert "admin-token" not in cookie.value
-            assert (cookie["httponly"], cookie["secure"], cookie["samesite"], cookie["path"]) == (True, True, "Strict", "/")
+            assert (cookie["httponly"], cookie["secure"], cookie["samesite"], cookie["path"]) == (True, True, "Lax", "/")
             assert await status_of(session, "/feed", **{"Sec-Fetch-Site": "cross-site"}) == 403
             async with session.post("/login", data={"token": "tenant-token"}, headers={"Sec-Fetch-Site": "cross-site"}) as foreign:
                 assert foreign.status == 403
             async with session.get("/viewer") as viewer:
                 assert await viewer.json() == {"name": "admin"}
+
+    async def test_a_link_on_another_site_leads_to_the_page_and_to_no_data(self, site: Site) -> None:
+        clicked = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+        async with site.browser() as session:
+            assert await status_of(session, "/login", **clicked) == 200
+            assert await status_of(session, "/", **clicked) == 303
+        async with site.browser("admin-token") as session:
+            assert await status_of(session, "/", **clicked) == 200
+            for path in ("/feed", "/viewer", "/ask/queue/batch/tq", "/app.js"):
+                assert await status_of(session, path, **clicked) == 403
 
     async def test_a_header_is_as_good_as_a_session(self, site: Site) -> None:
         async with site.browser() as session:

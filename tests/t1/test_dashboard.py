@@ -162,12 +162,14 @@ def test_a_person_logs_in_looks_and_logs_out_in_a_browser(site: Site) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_context(ignore_https_errors=True).new_page()  # as a person who accepts the warning about the certificate
-        page.goto(f"https://localhost:{site.port}")
+        page.goto(f"https://localhost:{site.port}/#/queue/ThroughputQueue/batch/queue")
         assert Axe().run(page).response["violations"] == []
         log_in(page, "wrong")
         expect(page.get_by_role("alert")).to_contain_text("does not know this token")
         log_in(page, site.tokens["tenant"])
         expect(page.locator("#viewer")).to_contain_text("system:serviceaccount:batch:tenant")
+        expect(page.get_by_role("heading", level=1)).to_contain_text("batch/queue")  # the page that was asked for at first
+        page.get_by_role("link", name="Now").click()
         expect(page.locator("table.queues tbody tr")).to_have_count(1)
         expect(page.get_by_text("your rights do not include listing nodes")).to_be_visible()
         assert Axe().run(page).response["violations"] == []

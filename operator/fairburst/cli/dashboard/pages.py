@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 ASSETS = {"index.html": "text/html", "style.css": "text/css", "icon.svg": "image/svg+xml"} | {
-    f"{name}.js": "text/javascript" for name in ("app", "page", "now", "bursts", "queue", "whatif")
+    f"{name}.js": "text/javascript" for name in ("app", "page", "now", "bursts", "queue", "whatif", "login")
 }
 LOGIN = "login.html"
 HEADERS = {

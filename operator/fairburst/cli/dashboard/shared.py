@@ -48,12 +48,13 @@ class SharedEntrance:
         router.add_post("/login", self._log_in)
         router.add_post("/logout", self._log_out)
         router.add_get("/healthz", self._probe)
-        for name in ("style.css", "icon.svg"):
+        for name in ("style.css", "icon.svg", "login.js"):
             router.add_get(f"/{name}", self._file)
 
     async def enter(self, request: web.Request) -> Visitor:
-        """Return the person whose token the request or its session has."""
-        require_same_site(request)
+        """Return the person whose token the request or its session has. Links on other sites may lead to the page, which has no data."""
+        if request.path != "/":
+            require_same_site(request)
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             session = self._sessions.get(request.cookies.get(_cookie(request), ""))
@@ -71,8 +72,7 @@ class SharedEntrance:
     async def _file(self, request: web.Request) -> web.Response:
         return asset(request.path[1:])
 
-    async def _form(self, request: web.Request) -> web.Response:
-        require_same_site(request)
+    async def _form(self, _: web.Request) -> web.Response:
         return _login_page()
 
     async def _log_in(self, request: web.Request) -> web.Response:
@@ -85,14 +85,14 @@ class SharedEntrance:
         except ApiError as error:
             return _login_page(f"The API server does not answer: {error.message}", 503)
         answer = web.Response(status=303, headers={**HEADERS, "Location": "/"})
-        answer.set_cookie(_cookie(request), self._new_session(name, token), httponly=True, secure=True, samesite="Strict", path="/")
+        answer.set_cookie(_cookie(request), self._new_session(name, token), httponly=True, secure=True, samesite="Lax", path="/")
         return answer
 
     async def _log_out(self, request: web.Request) -> web.Response:
         require_same_site(request)
         self._sessions.pop(request.cookies.get(_cookie(request), ""), None)
         answer = web.Response(status=303, headers={**HEADERS, "Location": "/login"})
-        answer.del_cookie(_cookie(request), secure=True, httponly=True, samesite="Strict", path="/")
+        answer.del_cookie(_cookie(request), secure=True, httponly=True, samesite="Lax", path="/")
         return answer
 
     def _new_session(self, name: str, token: str) -> str:
