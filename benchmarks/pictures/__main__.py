@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.pictures.browser import explain, less_capacity, photograph, served, when_it_starts
 from benchmarks.pictures.scene import WAITING_JOB, Scene, scene
 from benchmarks.pictures.terminal import record, svg
+from e2e.certificates import write_certificates
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 COMMANDS = ("status", "explain reporting", f"eta {WAITING_JOB[1]} -n {WAITING_JOB[0]}", "plan --capacity -30%")
@@ -54,13 +55,16 @@ def dashboard(found: Scene, folder: Path) -> None:
     """Photograph the pages, the first of them while a burst runs."""
     pages = {
         "now": ("/", "tbody tr", lambda page: page.wait_for_timeout(300)),
+        "job": ("/job", "form", when_it_starts(*WAITING_JOB)),
         "queue": ("/queue/LatencyQueue/reporting/queue", "button", explain),
         "what-if": ("/what-if", "form", less_capacity),
-        "job": ("/job", "form", when_it_starts(*WAITING_JOB)),
     }
     with served(found.fairburst("dashboard"), folder / "dashboard.log") as address:
         during_a_burst(found)
         photograph(address, pages, IMAGES)
+    shared = found.fairburst("dashboard", "--tls", str(write_certificates(folder / "tls")))
+    with served(shared, folder / "shared.log") as address:
+        photograph(f"{address}login", {"login": ("/", "form", lambda page: page.wait_for_timeout(300))}, IMAGES)
 
 
 def during_a_burst(found: Scene) -> None:

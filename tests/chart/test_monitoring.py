@@ -34,7 +34,7 @@ def test_an_unknown_metric_and_an_unknown_label_are_found() -> None:
 
 @pytest.mark.parametrize("name", ["tenant", "admin", "operator"])
 def test_a_dashboard_asks_for_metrics_that_exist(render: Render, name: str) -> None:
-    data = the(render({"dashboard": {"enabled": True}}), "ConfigMap", "fb-fairburst-dashboard")["data"]
+    data = the(render({"grafanaDashboards": {"enabled": True}}), "ConfigMap", "fb-fairburst-grafana-dashboards")["data"]
     assert set(data) == {"tenant.json", "admin.json", "operator.json"}
     dashboard = json.loads(data[f"{name}.json"])
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]

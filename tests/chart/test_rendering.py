@@ -39,7 +39,13 @@ EVERYTHING = {
     "extraEnv": [{"name": "A", "value": "b"}],
     "extraVolumes": [{"name": "recordings", "emptyDir": {}}],
     "extraVolumeMounts": [{"name": "recordings", "mountPath": "/recordings"}],
-    "dashboard": {"enabled": True, "annotations": {"folder": "Platform"}},
+    "grafanaDashboards": {"enabled": True, "annotations": {"folder": "Platform"}},
+    "dashboard": {
+        "enabled": True,
+        "hosts": ["bursts.example.com"],
+        "from": [{"namespaceSelector": {}}],
+        "tolerations": [{"operator": "Exists"}],
+    },
     "extender": {"enabled": True, "from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "tolerations": [{"operator": "Exists"}]},
     "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-extra"}}],
 }
@@ -73,7 +79,7 @@ def test_helm_lint_is_content(helm: Helm, values: dict[str, Any]) -> None:
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
 def test_every_pod_meets_the_restricted_standard_and_writes_nothing(render: Render, values: dict[str, Any]) -> None:
     specs = pods(render(values))
-    assert len(specs) == 3 + ("extender" in values), "operator, test and cleanup"
+    assert len(specs) == 3 + ("extender" in values) + ("dashboard" in values), "operator, test and cleanup"
     for spec in specs:
         assert spec["securityContext"]["runAsNonRoot"] is True
         assert spec["securityContext"]["runAsUser"] > 0
@@ -121,7 +127,7 @@ def test_a_changed_configuration_restarts_the_operator_and_nothing_else_does(ren
     def checksum(values: dict[str, Any]) -> str:
         return str(the(render(values), "Deployment")["spec"]["template"]["metadata"]["annotations"]["checksum/config"])
 
-    assert checksum({}) == checksum({"dashboard": {"enabled": True}})
+    assert checksum({}) == checksum({"grafanaDashboards": {"enabled": True}})
     assert checksum({}) != checksum({"config": {"pool": {"headRoomPercent": 5}}})
 
 
@@ -202,15 +208,61 @@ def test_the_extender_is_off_unless_asked_for_and_reads_nothing_else_than_it_ans
     assert settings["extender"] == {"port": 1234}
 
 
-def test_what_selects_the_operators_pods_does_not_select_the_extenders(render: Render) -> None:
+def test_the_dashboard_is_off_unless_asked_for_and_may_only_read_queues_and_nodes_and_ask_about_people(render: Render) -> None:
+    assert not [one for one in render() if one["metadata"]["name"].endswith("dashboard")]
+    objects = render({"dashboard": {"enabled": True, "port": 1234}})
+    assert the(objects, "ClusterRole", "fairburst-dashboard.default")["rules"] == [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["fairburst.dev"], "resources": ["latencyqueues", "throughputqueues"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+        {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+    ]
+    (lease,) = the(objects, "Role", "fb-fairburst-dashboard")["rules"]
+    assert (lease["resources"], lease["verbs"], lease["resourceNames"]) == (["leases"], ["get"], ["fairburst-default"])
+    spec = the(objects, "Deployment", "fb-fairburst-dashboard")["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    assert container["args"][-1] == str(container["ports"][0]["containerPort"]) == "1234"
+    assert spec["replicas"] == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "secret", "made"),
+    [
+        pytest.param({}, "fb-fairburst-dashboard", {"Secret"}, id="by Helm"),
+        pytest.param({"certificate": "CertManager"}, "fb-fairburst-dashboard", {"Issuer", "Certificate"}, id="cert-manager"),
+        pytest.param(
+            {"certificate": "CertManager", "issuerRef": {"name": "ca"}}, "fb-fairburst-dashboard", {"Certificate"}, id="own issuer"
+        ),
+        pytest.param({"certificate": "Provided", "secretName": "mine"}, "mine", set(), id="given"),
+    ],
+)
+def test_the_dashboards_certificate(render: Render, values: dict[str, Any], secret: str, made: set[str]) -> None:
+    objects = render({"dashboard": {"enabled": True, **values}})
+    (volume,) = [
+        one
+        for one in the(objects, "Deployment", "fb-fairburst-dashboard")["spec"]["template"]["spec"]["volumes"]
+        if one["name"] == "certificate"
+    ]
+    assert volume["secret"] == {"secretName": secret}
+    kinds = {one["kind"] for one in objects if one["metadata"]["name"] == "fb-fairburst-dashboard"}
+    assert kinds & {"Secret", "Issuer", "Certificate"} == made
+
+
+def test_a_given_certificate_needs_the_name_of_its_secret(helm: Helm) -> None:
+    with pytest.raises(HelmError, match="expected the name of a Secret"):
+        helm.render({"dashboard": {"enabled": True, "certificate": "Provided"}})
+
+
+@pytest.mark.parametrize("part", ["extender", "dashboard"])
+def test_what_selects_the_operators_pods_does_not_select_those_of_other_parts(render: Render, part: str) -> None:
     objects = render(EVERYTHING)
-    labels = the(objects, "Deployment", "fb-fairburst-extender")["spec"]["template"]["metadata"]["labels"]
+    labels = the(objects, "Deployment", f"fb-fairburst-{part}")["spec"]["template"]["metadata"]["labels"]
     selectors = {}
     for one in objects:
         given = one.get("spec", {}).get("selector") or one.get("spec", {}).get("podSelector") or {}
         selectors[one["kind"], one["metadata"]["name"]] = given.get("matchLabels", given)
     chosen = {key for key, selector in selectors.items() if selector and selector.items() <= labels.items()}
-    assert chosen == {(kind, "fb-fairburst-extender") for kind in ("Deployment", "Service", "NetworkPolicy")}
+    assert chosen == {(kind, f"fb-fairburst-{part}") for kind in ("Deployment", "Service", "NetworkPolicy")}
 
 
 def test_by_default_only_namespaces_with_the_label_for_it_and_the_charts_own_test_read_metrics(render: Render) -> None:

@@ -96,10 +96,11 @@ def test_the_schema_knows_the_values_and_no_others() -> None:
         return {one for key, part in below.items() for one in known(part, f"{prefix}.{key}")} if below else {prefix}
 
     def only_in_schema(path: str) -> bool:
-        return path.startswith((".config.", ".resources.", ".extender.resources."))
+        return path.startswith((".config.", ".resources.", ".extender.resources.", ".dashboard.resources."))
 
     unlisted = {path for path in known(SCHEMA) - paths(yaml.safe_load(VALUES)) if not only_in_schema(path)}
-    opened = {".dashboard.labels", ".nodeSelector", ".extender.nodeSelector"}  # maps of the user's own keys, with a default in them
+    # Maps of the user's own keys, with a default in them.
+    opened = {".grafanaDashboards.labels", ".nodeSelector", ".extender.nodeSelector", ".dashboard.nodeSelector"}
     assert unlisted == opened
 
 

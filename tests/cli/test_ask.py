@@ -167,6 +167,28 @@ class TestBadInput:
         assert len(said) == 1
         assert "expected a kubeconfig" in said[0]
 
+    @pytest.mark.parametrize(
+        ("content", "want"),
+        [
+            pytest.param(b"[1]", "found a list", id="a list"),
+            pytest.param(b"some text", "found plain text", id="text"),
+            pytest.param(b"7", "found 7", id="a number"),
+            pytest.param(b"", "found an empty file", id="empty"),
+            pytest.param(b"apiVersion: v1\nkind: Pod\ncontexts: 3", "found a Pod", id="another kind"),
+            pytest.param(b"contexts: 3\ncurrent-context: a\nclusters: []\nusers: []", "found contexts: 3", id="contexts"),
+            pytest.param(b"\xa9\xff\x00", "found no text", id="binary"),
+            pytest.param(b"not: [a kubeconfig", "found no YAML", id="no YAML"),
+        ],
+    )
+    def test_a_file_that_is_no_kubeconfig_is_told_in_plain_words(
+        self, tmp_path: Path, content: bytes, want: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "broken").write_bytes(content)
+        assert main(["get", "--kubeconfig", str(tmp_path / "broken")]) == NO_CLUSTER
+        (said,) = capsys.readouterr().err.splitlines()
+        assert f"expected a kubeconfig with the current context at {tmp_path / 'broken'}, {want}" in said
+        assert said.endswith("choose another file with --kubeconfig or $KUBECONFIG")
+
     def test_a_missing_kubeconfig(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["get", "--kubeconfig", str(tmp_path / "absent")]) == WRONG_ARGUMENTS
         assert "expected a readable file" in capsys.readouterr().err
@@ -369,6 +391,13 @@ def test_what_a_pod_waits_for(pod: dict[str, Any], events: list[dict[str, Any]],
     found = pod_findings(pod, events)
     assert want in found[0]
     assert len(found) == 1 + len(events)
+
+
+def test_a_job_is_explained_by_the_operators_last_event_and_not_by_former_ones() -> None:
+    told = [("WaitsForFairShare", "at 1"), ("LargerThanLevel", "at 3"), ("NotAdmitted", "at 2"), ("SuccessfulCreate", "at 4")]
+    told.append(("Suspended", "Job suspended"))  # by the Job controller
+    events = [{"reason": reason, "message": text, "lastTimestamp": f"2026-01-01T00:00:0{text[-1]}Z"} for reason, text in told]
+    assert job_findings(HELD, events)[1:] == ["Event LargerThanLevel: at 3"]
 
 
 HELD = {"spec": {"suspend": True}, "metadata": {"annotations": {HELD_ANNOTATION: "true"}}}

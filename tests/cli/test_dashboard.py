@@ -16,8 +16,10 @@ from fairburst.cli.cluster import Cluster
 from fairburst.cli.dashboard import live as live_module
 from fairburst.cli.dashboard.entries import entry, pool_of
 from fairburst.cli.dashboard.live import MOST_BEHIND, Live
+from fairburst.cli.dashboard.local import HOST, LocalEntrance
+from fairburst.cli.dashboard.pages import ASSETS
 from fairburst.cli.dashboard.questions import Questions
-from fairburst.cli.dashboard.server import ASSETS, DashboardServer
+from fairburst.cli.dashboard.server import DashboardServer
 from fairburst.cli.errors import CommandError
 from fairburst.config import Config
 from fairburst.kube.api.objects import Condition, Node, NodeStatus
@@ -65,8 +67,9 @@ async def dashboard(api: FakeApi, folder: Path, namespace: str | None = None) ->
     async with api.client() as client:
         live = Live(client, Config(), namespace)
         await live.start()
-        server = DashboardServer(live, Questions(Cluster(kubeconfig(folder, api.url))))
-        address = await server.start(0)
+        entrance = LocalEntrance(Questions(Cluster(kubeconfig(folder, api.url))))
+        server = DashboardServer(live, entrance)
+        address = entrance.address(await server.start(HOST, 0))
         running = asyncio.create_task(live.run())
         async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
             yield Page(address, session), live

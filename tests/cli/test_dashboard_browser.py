@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.cli.test_ask import LQ, TQ, Served, served
+from tests.cli.test_eta import full
 from tests.support.objects import latency_spec, stored_queue
 
-__all__ = ["served"]
+__all__ = ["full", "served"]
 
 CHROMIUM = next((found for name in ("chromium", "google-chrome") if (found := shutil.which(name))), None)
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: `make browser` installs one")]
@@ -63,7 +65,14 @@ def decided_queues(served: Served) -> Served:
 
 @pytest.fixture
 def address(served: Served, tmp_path: Path) -> Iterator[str]:
-    """A running `fairburst dashboard`, by the command a user types."""
+    """A running dashboard."""
+    with dashboard(served, tmp_path) as found:
+        yield found
+
+
+@contextmanager
+def dashboard(served: Served, tmp_path: Path) -> Iterator[str]:
+    """Run `fairburst dashboard`, by the command a user types."""
     log = tmp_path / "dashboard.log"
     with log.open("w") as out:
         command = [sys.executable, "-m", "fairburst.cli.main", "dashboard", "--port", "0", *served.arguments]
@@ -181,6 +190,26 @@ def test_no_page_has_a_barrier_or_needs_sideways_scrolling(
         cut = "[...document.querySelectorAll('.scroll')].some((one) => one.scrollWidth > one.clientWidth)"
         assert not page.evaluate(cut), f"{where}: a table is cut off"
     context.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390], ids=["desktop", "phone"])
+def test_a_waiting_jobs_start_is_drawn_and_its_address_can_be_passed_on(full: Served, browser: Browser, tmp_path: Path, width: int) -> None:
+    with dashboard(full, tmp_path) as address:
+        root = address.partition("?")[0]
+        page = browser.new_context(viewport={"width": width, "height": 800}).new_page()
+        page.goto(address)
+        page.get_by_role("link", name="A Job").click()
+        page.get_by_label("Namespace").fill("batch")
+        page.get_by_role("textbox", name="Job").fill("next")
+        page.get_by_role("button", name="When does it start?").click()
+        expect(page.locator(".answer")).to_contain_text("In about", timeout=60_000)
+        expect(page.get_by_role("img", name=re.compile(r"90 % sure: .*; 50 % sure: .*"))).to_be_visible()
+        assert barriers(page) == []
+        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
+        assert page.url == f"{root}#/job/batch/next"
+        page.goto(f"{root}#/")
+        page.goto(f"{root}#/job/batch/runs")
+        expect(page.locator(".answer")).to_have_text("It has started.", timeout=60_000)
 
 
 def test_a_thousand_queues_are_shown_nearly_as_soon_as_three(served: Served, browser: Browser, address: str) -> None:

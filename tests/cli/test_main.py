@@ -191,6 +191,19 @@ def test_progress_is_silent_where_there_is_no_terminal() -> None:
     assert not console.file.getvalue()  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("arguments", ["config", "metrics --markdown", "--help", "--version"])
+def test_a_closed_standard_output_is_one_line(arguments: str) -> None:
+    command = f"{sys.executable} -m fairburst {arguments} >&-"
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == errors.FAILED
+    assert [line.partition(": ")[2] for line in done.stderr.splitlines()] == ["expected an open standard output, found a closed one"]
+
+
+def test_without_any_output_the_status_says_that_it_failed() -> None:
+    command = f"{sys.executable} -m fairburst config >&- 2>&-"
+    assert subprocess.run(["/bin/sh", "-c", command], timeout=60, check=False).returncode == errors.FAILED
+
+
 def test_crds_are_written_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["crds", "--save", str(tmp_path / "new")]) == 0
     assert capsys.readouterr().out.split() == [str(path) for path in sorted((tmp_path / "new").iterdir())]

@@ -186,6 +186,16 @@ class TestOnARecording:
             pytest.param(
                 "kind: ThroughputQueue\nmetadata: [a]", "ThroughputQueue: metadata: expected keys and values, found ['a']", id="metadata"
             ),
+            pytest.param(
+                "\n---\n".join(
+                    [
+                        f"apiVersion: fairburst.dev/v1beta1\nkind: ThroughputQueue\nmetadata: {{name: a}}\nspec: {{weight: {w}}}"
+                        for w in (1, 2)
+                    ]
+                ),
+                "ThroughputQueue default/a: expected each queue once, found it twice; keep one of them",
+                id="twice",
+            ),
             pytest.param("kind: List\nitems: 3", "expected a list of objects as items, found 3", id="items"),
             pytest.param("[" * 20_000, "expected a readable YAML file", id="deep"),
             pytest.param("a: 2026-13-45", "expected a readable YAML file", id="no date"),

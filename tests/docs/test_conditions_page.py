@@ -97,7 +97,7 @@ def of_enforcement(entry: QueueEntry, decision: QueueDecision) -> Iterator[Condi
         ([], [quota("n", {"requests.cpu": "4"}, name="theirs")], []),
         ([], [], [limit_range("n", "l", type="Pod", max={"cpu": "1", "memory": "1Gi"})]),
     ):
-        found = obstacles(unrequested=unrequested, foreign_quotas=quotas, limit_ranges=ranges, promise=promise, unit=unit)
+        found = obstacles(unrequested=unrequested, foreign_quotas=quotas, limit_ranges=ranges, promise=promise, unit=unit, has_quota=False)
         yield from conditions_of(entry, decision, None, found, observed_only=False)
     for mode in ("Gate", "Suspend"):
         world = World()

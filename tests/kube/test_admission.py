@@ -16,7 +16,8 @@ import pytest
 from e2e.certificates import write_certificates
 from fairburst.config import Config, parse_config
 from fairburst.kube.admission.mutation import another_pools, asked_queue, governing, held_patch, job_patch, pod_patch
-from fairburst.kube.admission.server import PATH, AdmissionServer, CertificateError
+from fairburst.kube.admission.server import PATH, AdmissionServer
+from fairburst.kube.api.served_certificate import CertificateError
 from fairburst.kube.install.webhook import mutating_webhook
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import GATE, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL
@@ -287,10 +288,10 @@ async def test_a_new_certificate_is_taken_up_while_running_and_half_a_pair_is_no
     new = write_certificates(tmp_path / "new")
     (served.folder / "tls.crt").write_text((new / "tls.crt").read_text())
     with pytest.raises(ssl.SSLError):
-        served.server.reload()
+        served.server.certificate.reload()
     assert (await served.ask(review(pod())))[0] == 200, "the old pair is still served"
     (served.folder / "tls.key").write_text((new / "tls.key").read_text())
-    served.server.reload()
+    served.server.certificate.reload()
     assert (await served.ask(review(pod()), new))[0] == 200
 
 

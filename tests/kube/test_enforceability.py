@@ -13,7 +13,7 @@ from tests.support.objects import GI, limit_range, quota
 
 def found(**given: Any) -> list[tuple[str, bool, str]]:
     """(reason, blocks, message) of each obstacle for a promise of 10 cpu, 20 Gi with pods of 2 cpu, 4 Gi."""
-    about = {"unrequested": [], "foreign_quotas": [], "limit_ranges": [], "promise": {"cpu": 10.0, "memory": 20 * GI}}
+    about = {"unrequested": [], "foreign_quotas": [], "limit_ranges": [], "promise": {"cpu": 10.0, "memory": 20 * GI}, "has_quota": False}
     about |= {"unit": {"cpu": 2.0, "memory": 4 * GI}}
     return [(one.reason, one.blocks, one.message) for one in obstacles(**(about | given))]  # type: ignore[arg-type]
 
@@ -27,6 +27,15 @@ def test_pods_without_requests_block_the_quota_and_are_named() -> None:
     assert (reason, blocks) == ("PodsWithoutRequests", True)
     assert "found none on Job nightly, web-1;" in message
     assert "LimitRange with defaultRequest" in message
+
+
+@pytest.mark.parametrize(
+    ("has_quota", "want"),
+    [(False, "a quota would refuse their successors, so none is written."), (True, "the namespace's quota refuses their successors.")],
+)
+def test_what_happens_to_their_successors_is_said_as_it_is(has_quota: bool, want: str) -> None:
+    ((_, _, message),) = found(unrequested=["web-1"], has_quota=has_quota)
+    assert f"found none on web-1; {want} Add requests" in message
 
 
 def test_many_pods_without_requests_are_counted() -> None:

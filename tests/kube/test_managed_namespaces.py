@@ -177,6 +177,9 @@ def test_pods_without_requests_get_a_condition_until_a_limit_range_supplies_them
     world.settle(3.0)
     assert world.condition(TQ, "web", "Enforced")[0] == "True"
     assert ("web", "fairburst") in world.quotas
+    del world.limit_ranges["web", "d"]
+    world.settle(3.0)
+    assert "the namespace's quota refuses their successors. Add requests" in world.condition(TQ, "web", "Enforced")[2]
 
 
 def test_a_missing_quota_that_must_stay_missing_makes_no_round_due_in_the_past() -> None:

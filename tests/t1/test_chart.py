@@ -44,6 +44,7 @@ EVERYTHING: Values = {
         "apiServer": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
     },
     "flowSchema": {"enabled": True},
+    "grafanaDashboards": {"enabled": True},
     "dashboard": {"enabled": True},
     "rbac": {"aggregateEdit": True},
     "podAntiAffinity": "Preferred",

@@ -35,6 +35,16 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ merge (include "fairburst.extenderSelectorLabels" . | fromYaml) (include "fairburst.labels" . | fromYaml) | toYaml }}
 {{- end -}}
 
+{{- /* Nor are the dashboard's. */ -}}
+{{- define "fairburst.dashboardSelectorLabels" -}}
+app.kubernetes.io/name: {{ printf "%s-dashboard" (include "fairburst.name" .) | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "fairburst.dashboardLabels" -}}
+{{ merge (include "fairburst.dashboardSelectorLabels" . | fromYaml) (include "fairburst.labels" . | fromYaml) | toYaml }}
+{{- end -}}
+
 {{- define "fairburst.serviceAccountName" -}}
 {{- default (ternary (include "fairburst.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
 {{- end -}}

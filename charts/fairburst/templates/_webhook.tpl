@@ -24,18 +24,24 @@
 {{- /* The self-signed pair: the Secret's if there is one, else new; the same for the whole rendering. */ -}}
 {{- define "fairburst.webhookPair" -}}
 {{- if not (hasKey .Values.webhook "pair") -}}
-{{- $found := dig "data" dict (lookup "v1" "Secret" .Release.Namespace (include "fairburst.webhookName" .)) -}}
-{{- if and (hasKey $found "ca.crt") (hasKey $found "tls.crt") (hasKey $found "tls.key") -}}
-{{- $_ := set .Values.webhook "pair" (pick $found "ca.crt" "tls.crt" "tls.key") -}}
-{{- else -}}
-{{- $host := include "fairburst.webhookHost" . -}}
-{{- $days := int .Values.webhook.certificateDays -}}
-{{- $authority := genCA "fairburst" $days -}}
-{{- $new := genSignedCert $host nil (list $host) $days $authority -}}
-{{- $_ := set .Values.webhook "pair" (dict "ca.crt" (b64enc $authority.Cert) "tls.crt" (b64enc $new.Cert) "tls.key" (b64enc $new.Key)) -}}
-{{- end -}}
+{{- $name := include "fairburst.webhookName" . -}}
+{{- $hosts := list (include "fairburst.webhookHost" .) -}}
+{{- $pair := include "fairburst.selfSignedPair" (dict "root" . "name" $name "hosts" $hosts "addresses" (list) "days" .Values.webhook.certificateDays) -}}
+{{- $_ := set .Values.webhook "pair" ($pair | fromJson) -}}
 {{- end -}}
 {{- .Values.webhook.pair | toJson -}}
+{{- end -}}
+
+{{- /* The pair in the Secret `name`, or a new one for `hosts` if there is none. */ -}}
+{{- define "fairburst.selfSignedPair" -}}
+{{- $found := dig "data" dict (lookup "v1" "Secret" .root.Release.Namespace .name) -}}
+{{- if and (hasKey $found "ca.crt") (hasKey $found "tls.crt") (hasKey $found "tls.key") -}}
+{{- pick $found "ca.crt" "tls.crt" "tls.key" | toJson -}}
+{{- else -}}
+{{- $authority := genCA "fairburst" (int .days) -}}
+{{- $new := genSignedCert (first .hosts) .addresses .hosts (int .days) $authority -}}
+{{- dict "ca.crt" (b64enc $authority.Cert) "tls.crt" (b64enc $new.Cert) "tls.key" (b64enc $new.Key) | toJson -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "fairburst.webhookClient" -}}

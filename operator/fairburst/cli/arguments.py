@@ -74,6 +74,14 @@ def readable_file(path: Path | None) -> Path | None:
     return path
 
 
+def readable_folder(path: Path | None) -> Path | None:
+    """Return the path if it is a folder that can be read."""
+    path = readable(path)
+    if path is not None and not path.is_dir():
+        raise typer.BadParameter(f"expected a folder, found the file {path}")
+    return path
+
+
 def namespace_name(text: str | None) -> str | None:
     """Return the text if a namespace can have that name. It becomes part of a path."""
     if text is not None and not _NAMESPACE.fullmatch(text):

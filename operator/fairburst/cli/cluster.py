@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -53,12 +53,13 @@ SYSTEM_NAMESPACE = "fairburst-system"
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The cluster that the arguments choose."""
+    """The cluster that the arguments choose. token: of another user, in place of the credentials that are found."""
 
     kubeconfig: Path | None = None
     context: str | None = None
     config: Path | None = None
     system_namespace: str = SYSTEM_NAMESPACE
+    token: str | None = field(default=None, repr=False)
 
     def ask(self, work: Callable[[ApiClient], Awaitable[T]]) -> T:
         """Run `work` with a client. Raises CommandError, one line that says what to do, if the cluster does not answer as needed."""
@@ -80,10 +81,16 @@ class Cluster:
             logger.setLevel(level)
 
     async def _connected(self, work: Callable[[ApiClient], Awaitable[T]]) -> T:
+        import asyncio  # noqa: PLC0415
+
+        from fairburst.kube.api.auth import load_credentials  # noqa: PLC0415
         from fairburst.kube.api.client import ApiClient  # noqa: PLC0415
 
         kubeconfig = None if self.kubeconfig is None else str(self.kubeconfig)
-        async with await ApiClient.connect(kubeconfig, self.context, agent="fairburst-cli") as client:
+        credentials = await asyncio.to_thread(load_credentials, kubeconfig, self.context)
+        if self.token is not None:
+            credentials = credentials.with_token(self.token)
+        async with ApiClient(credentials, agent="fairburst-cli") as client:
             return await work(client)
 
     async def settings(self, client: ApiClient) -> Config:

@@ -5,6 +5,7 @@ Commands import slow modules only when they run, so that help and completion are
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -96,6 +97,7 @@ def fairburst(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status (errors.py). A failure is one line on standard error, without a traceback."""
+    _replace_closed_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     name = " ".join(["fairburst", *words[:1]]) if words and not words[0].startswith("-") else "fairburst"
     try:
@@ -116,6 +118,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{name}: {known}\n")
         return known.status
     return ended if isinstance(ended, int) else 0
+
+
+class _ClosedOutput(io.TextIOBase):
+    """Standard output that was closed before the program began (`>&-`), for which Python has None."""
+
+    @override
+    def write(self, text: str) -> int:
+        raise CommandError("expected an open standard output, found a closed one")
+
+
+def _replace_closed_streams() -> None:
+    if sys.stdout is None:
+        sys.stdout = _ClosedOutput()
+    if sys.stderr is None:
+        sys.stderr = io.StringIO()
 
 
 def _expected(error: Exception) -> CommandError | None:

@@ -164,7 +164,11 @@ def _manifests(files: Sequence[Path], namespace: str | None) -> list[Mapping[str
         queues = [one for one in read_objects(file) if one.get("kind") in ("LatencyQueue", "ThroughputQueue")]
         if not queues:
             raise CommandError(f"{file}: expected a LatencyQueue or a ThroughputQueue, found none", WRONG_ARGUMENTS)
-        found += [_queue(file, one, namespace) for one in queues]
+        for one in queues:
+            queue = _queue(file, one, namespace)
+            if any(_called(queue) == _called(other) for other in found):
+                raise CommandError(f"{file}: {_called(queue)}: expected each queue once, found it twice; keep one of them", WRONG_ARGUMENTS)
+            found.append(queue)
     return found
 
 

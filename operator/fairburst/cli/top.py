@@ -60,7 +60,7 @@ async def _show(client: ApiClient, cluster: Cluster, namespace: str | None) -> N
                     if message is None:  # the terminal was slower than the cluster
                         reader = live.follow()
                         continue
-                    take(state, msgspec.json.decode(message))
+                    take(state, msgspec.json.decode(message.text))
                 console = screen.console
                 screen.update(drawn(state, time.time(), console.width, console.height), refresh=True)
         await watching

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from fairburst.config import Config
-from fairburst.kube.admission.server import AdmissionServer, CertificateError
+from fairburst.kube.admission.server import AdmissionServer
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, CredentialsError
 from fairburst.kube.api.first_answer import first_answer
@@ -29,6 +29,7 @@ from fairburst.kube.api.lease import LeaderElection, LeaseTimes
 from fairburst.kube.api.objects import LIVE_PODS, Namespace, Node, Pod
 from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.api.retry import WriteRetries
+from fairburst.kube.api.served_certificate import CertificateError
 from fairburst.kube.apply import Applier
 from fairburst.kube.evict import Evictor
 from fairburst.kube.forecasts.forecaster import Forecaster

@@ -14,11 +14,12 @@ from fairburst.kube.usage.capacity import NodeShapes, counts
 from fairburst.quantity import QuantityError, parse_quantity
 
 AMOUNTS = ("demand", "usage", "allocation", "guaranteed", "waiting")
+SHARES = ("share", "usedShare", "waitingShare")
 TIMES = ("armsAt", "opensBy", "opened", "deadline")
 
 
 def entry(kind: str, namespace: str, name: str, obj: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one queue: amounts in resource units (cores, bytes), times in seconds since the epoch, `share` as a fraction or None."""
+    """Return one queue: amounts in resource units (cores, bytes), times in seconds since the epoch, shares as fractions or None."""
     status, spec = obj.get("status") or {}, obj.get("spec") or {}
     (summary,) = summaries({(kind, namespace, name): obj}, 0.0)
     window = status.get("window")
@@ -27,7 +28,7 @@ def entry(kind: str, namespace: str, name: str, obj: Mapping[str, Any]) -> dict[
         **{part: summary[part] for part in ("namespace", "name", "kind", "pool", "weight", "enforcement", "class", "met", "missed")},
         **{part: summary[part] for part in ("ready", "reason", "message")},
         **{part: _amounts(status.get(part)) for part in AMOUNTS},
-        "share": _part(status.get("share")),
+        **{part: _part(status.get(part)) for part in SHARES},
         "explanation": status.get("explanation") or "",
         "window": window
         and {

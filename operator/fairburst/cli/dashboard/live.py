@@ -6,8 +6,11 @@ It watches no pods, because a queue's status holds everything about it. So the c
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,7 +18,7 @@ import msgspec
 from fairburst.cli.dashboard.entries import entry, pool_of
 from fairburst.cli.status import leader
 from fairburst.kube.api.errors import ApiError, Forbidden
-from fairburst.kube.api.informer import Informer
+from fairburst.kube.api.informer import Informer, silence
 from fairburst.kube.api.objects import Node, Object
 from fairburst.kube.names import GROUP, PLURALS, VERSION
 
@@ -27,6 +30,30 @@ SECONDS_BETWEEN = 1.0
 LEADER_SECONDS = 5.0
 MOST_BEHIND = 30  # a browser that lags behind by more messages is disconnected; it connects again and gets everything
 JSON = msgspec.json.Encoder()
+NO_NODES: Mapping[str, Any] = {"nodes": 0, "capacity": {}, "shapes": []}
+Reader = asyncio.Queue["Message | None"]
+
+
+@dataclass(frozen=True)
+class Message:
+    """A change of the page, or with `replace` its whole state. queues: entries by KIND/NAMESPACE/NAME, None for a queue that is gone."""
+
+    at: float
+    pool: Mapping[str, Any]
+    operator: Mapping[str, Any]
+    replace: bool
+    queues: Mapping[str, Mapping[str, Any] | None]
+
+    @cached_property
+    def text(self) -> bytes:
+        """The message as JSON, made once for all who get the same."""
+        return JSON.encode({field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
+
+    def part(self, queues: Collection[str], *, with_nodes: bool) -> Message:
+        """Return the message with these queues only, and without the nodes if they may not be seen."""
+        hidden = {"name": self.pool["name"], **NO_NODES, "problem": "Capacity is unknown: your rights do not include listing nodes."}
+        pool = self.pool if with_nodes else hidden
+        return Message(self.at, pool, self.operator, self.replace, {key: one for key, one in self.queues.items() if key in queues})
 
 
 class QueueObject(Object):
@@ -43,11 +70,11 @@ class Live:
         self._client, self._config = client, config
         self._entries: dict[str, dict[str, Any]] = {}
         self._changed: set[str] = set()
-        self._pool: dict[str, Any] = {"nodes": 0, "capacity": {}, "shapes": []}
+        self._pool: dict[str, Any] = dict(NO_NODES)
         self._leader: dict[str, Any] = {}
         self._may_read_nodes = True
         self._pool_changed = asyncio.Event()
-        self._readers: set[asyncio.Queue[bytes | None]] = set()
+        self._readers: set[Reader] = set()
         within = "" if namespace is None else f"/namespaces/{namespace}"
         self._queues = [
             Informer(client, f"/apis/{GROUP}/{VERSION}{within}/{plural}", QueueObject, _ignored, on_event=self._seen(kind))
@@ -71,14 +98,22 @@ class Live:
         nodes = [self._nodes.run()] if self._may_read_nodes else []
         await asyncio.gather(*(informer.run() for informer in self._queues), *nodes, self._look_at_leader(), self._publish())
 
-    def follow(self) -> asyncio.Queue[bytes | None]:
+    def follow(self) -> Reader:
         """Return a queue of messages, which begins with the whole state; None ends it. Pass it to `leave` at the end."""
-        reader: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_BEHIND)
-        reader.put_nowait(self._message(self._entries, replace=True))
+        reader: Reader = asyncio.Queue(MOST_BEHIND)
+        reader.put_nowait(self.everything())
         self._readers.add(reader)
         return reader
 
-    def leave(self, reader: asyncio.Queue[bytes | None]) -> None:
+    def everything(self) -> Message:
+        """Return the whole state."""
+        return self._message(dict(self._entries), replace=True)
+
+    def problem(self) -> str | None:
+        """Return a sentence if a watch has fallen silent, or None."""
+        return silence([*self._queues, self._nodes] if self._may_read_nodes else self._queues)
+
+    def leave(self, reader: Reader) -> None:
         """Stop sending to this reader."""
         self._readers.discard(reader)
 
@@ -117,7 +152,7 @@ class Live:
             for reader in list(self._readers):
                 self._send(reader, message)
 
-    def _send(self, reader: asyncio.Queue[bytes | None], message: bytes) -> None:
+    def _send(self, reader: Reader, message: Message) -> None:
         if reader.full():
             self._readers.discard(reader)
             while not reader.empty():
@@ -131,9 +166,8 @@ class Live:
             pool = self._config.pool
             self._pool = pool_of(self._nodes.store.values(), pool.counted_resources, pool.node_selector)
 
-    def _message(self, entries: Mapping[str, Any], *, replace: bool) -> bytes:
-        pool = {"name": self._config.pool.name, **self._pool}
-        return JSON.encode({"at": time.time(), "pool": pool, "operator": self._leader, "replace": replace, "queues": entries})
+    def _message(self, entries: Mapping[str, Any], *, replace: bool) -> Message:
+        return Message(time.time(), {"name": self._config.pool.name, **self._pool}, self._leader, replace, entries)
 
 
 def _ignored() -> None:

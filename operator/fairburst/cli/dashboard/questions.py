@@ -14,16 +14,20 @@ import typer
 from fairburst.cli import eta, explain, plan
 from fairburst.cli.cluster import Cluster
 from fairburst.cli.errors import CommandError
+from fairburst.kube.api.errors import Forbidden
 
 RUNS, SEED = 40, 1
 
 
 class Questions:
-    """Questions about one cluster. Every method raises CommandError with one line that says what to do."""
+    """One person's questions about a cluster. Every method raises CommandError with one line that says what to do.
 
-    def __init__(self, cluster: Cluster) -> None:
+    `turn` is shared with other people's: each person waits in its line with one question at most.
+    """
+
+    def __init__(self, cluster: Cluster, turn: asyncio.Lock | None = None) -> None:
         self._cluster = cluster
-        self._one_at_a_time = asyncio.Lock()
+        self._own_turn, self._turn = asyncio.Lock(), turn or asyncio.Lock()
 
     async def queue(self, namespace: str, name: str) -> dict[str, Any]:
         """Explain the queue's allocation, with changes that would raise it."""
@@ -34,8 +38,7 @@ class Questions:
         """Explain why the Job waits, and forecast its start."""
         what = f"job/{name}"
         findings, found = await self._ask(lambda: self._cluster.ask(lambda client: explain.ask(client, self._cluster, what, namespace)))
-        start = await self._ask(lambda: self._cluster.ask(lambda client: eta.ask(client, self._cluster, namespace, name, RUNS, SEED)))
-        return {**explain.as_data(findings, found), "eta": start}
+        return {**explain.as_data(findings, found), "eta": await self._start(namespace, name)}
 
     async def what_if(self, capacity: Sequence[str], removed: Sequence[str], weights: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
         """Return the effect of changed capacity, queues and weights on every queue."""
@@ -51,6 +54,18 @@ class Questions:
         changes = await self._ask(lambda: self._cluster.ask(lambda client: plan.ask(client, self._cluster, asked)))
         return [plan.as_data(one) for one in changes]
 
+    async def _start(self, namespace: str, name: str) -> dict[str, Any]:
+        """Forecast a Job's start. A person who may not read the whole cluster is told where the operator's forecast is."""
+        try:
+            found: dict[str, Any] = await self._ask(
+                lambda: self._cluster.ask(lambda client: eta.ask(client, self._cluster, namespace, name, RUNS, SEED))
+            )
+        except CommandError as error:
+            if isinstance(error.__cause__, Forbidden):
+                return {"state": "Unknown"}
+            raise
+        return found
+
     async def _ask(self, work: Callable[[], Any]) -> Any:
-        async with self._one_at_a_time:
+        async with self._own_turn, self._turn:
             return await asyncio.to_thread(work)

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from fairburst.config import Config
 from fairburst.kube.admission.mutation import Object, Patch, another_pools, asked_queue, governing, held_patch, job_patch, pod_patch
+from fairburst.kube.api.served_certificate import CERTIFICATE, RELOAD_SECONDS, ServedCertificate
 from fairburst.kube.queues.queue_set import ObjectKey
 from fairburst.telemetry.log import event
 from fairburst.telemetry.metrics import Metrics
@@ -28,16 +29,11 @@ from fairburst.telemetry.metrics import Metrics
 logger = logging.getLogger(__name__)
 
 PATH = "/mutate"
-CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
-RELOAD_SECONDS = 5.0
+AUTHORITY = "ca.crt"
 SELF_CHECK_SECONDS = 60.0
 END_SECONDS = 3.0  # for requests under way: the API server waits 2 s at most
 MOST_BYTES = 8 * 1024**2  # a review holds an object of at most 3 MiB, and its previous state in an update
 Queues = Callable[[], Mapping[ObjectKey, Object] | None]
-
-
-class CertificateError(Exception):
-    """The webhook cannot be served; the message says what was expected and where."""
 
 
 class AdmissionServer:
@@ -48,8 +44,7 @@ class AdmissionServer:
         self._metrics = metrics
         self._queues = queues
         self._folder = Path(config.webhook.certificates)
-        self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        self._loaded: tuple[bytes, bytes] | None = None
+        self.certificate = ServedCertificate(self._folder)
         self._port = 0
         self.problem: str | None = None
         self._runner: web.AppRunner | None = None
@@ -57,18 +52,15 @@ class AdmissionServer:
 
     async def start(self) -> int:
         """Start listening; return the actual port. Raises CertificateError without a usable certificate."""
-        try:
-            self.reload()
-        except OSError as error:
-            raise CertificateError(f"{self._folder}: expected {CERTIFICATE} and {KEY}, a pair as PEM: {error}") from error
+        self.certificate.load()
         app = web.Application(client_max_size=MOST_BYTES)
         app.router.add_post(PATH, self._mutate)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=END_SECONDS)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._config.webhook.host, self._config.webhook.port, ssl_context=self._context)
+        site = web.TCPSite(self._runner, self._config.webhook.host, self._config.webhook.port, ssl_context=self.certificate.context)
         await site.start()
         self._port = int(self._runner.addresses[0][1])
-        self._tasks = [asyncio.create_task(self._keep_reloading()), asyncio.create_task(self._keep_checking())]
+        self._tasks = [asyncio.create_task(self.certificate.keep_reloading()), asyncio.create_task(self._keep_checking())]
         return self._port
 
     async def stop(self) -> None:
@@ -117,23 +109,6 @@ class AdmissionServer:
                 return []
 
     # Certificates
-
-    async def _keep_reloading(self) -> None:
-        while True:
-            await asyncio.sleep(RELOAD_SECONDS)
-            try:
-                self.reload()
-            except OSError as error:
-                event(logger, logging.ERROR, "certificate not readable", folder=str(self._folder), problem=str(error))
-
-    def reload(self) -> None:
-        """Use the files' certificate for new connections if it has changed. Raises OSError without a valid, matching pair."""
-        found = (self._folder / CERTIFICATE).read_bytes(), (self._folder / KEY).read_bytes()
-        if found != self._loaded:
-            pair = self._folder / CERTIFICATE, self._folder / KEY
-            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*pair)  # a failed load would spoil the served context
-            self._context.load_cert_chain(*pair)
-            self._loaded = found
 
     async def _keep_checking(self) -> None:
         while True:

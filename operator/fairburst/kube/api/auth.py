@@ -10,7 +10,7 @@ import os
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,10 @@ class Credentials:
     proxy: str | None = None
     insecure: bool = False
     in_pod: bool = False
+
+    def with_token(self, token: str) -> Credentials:
+        """Return the same endpoint with the token of another user, and with no other credentials."""
+        return replace(self, read_token=lambda force: token, certificate_path=None, key_path=None, in_pod=False)  # noqa: ARG005
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return the TLS settings, or None for plain HTTP, which only `kubectl proxy` and tests use. Raises CredentialsError."""
@@ -136,7 +140,9 @@ def from_kubeconfig(path: str, context: str | None = None) -> Credentials:
             )
         except Exception as error:  # the library passes on errors of YAML and of its own look-ups
             where = f"context {context!r}" if context else "the current context"
-            raise CredentialsError(f"expected a kubeconfig with {where} at {path}, found: {error}") from error
+            other = _other_content(path)
+            found = f"found {other}; choose another file with --kubeconfig or $KUBECONFIG" if other else f"found: {error}"
+            raise CredentialsError(f"expected a kubeconfig with {where} at {path}, {found}") from error
         return configuration
 
     current = load()
@@ -160,3 +166,27 @@ def from_kubeconfig(path: str, context: str | None = None) -> Credentials:
         proxy=getattr(current, "proxy", None),
         insecure=not current.verify_ssl,
     )
+
+
+def _other_content(path: str) -> str:
+    """Return the content of the first of these files that is no kubeconfig; empty if each could be one."""
+    return next((found for each in path.split(os.pathsep) if (found := _other_content_of(Path(each)))), "")
+
+
+def _other_content_of(path: Path) -> str:
+    import yaml  # noqa: PLC0415  an error has time
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        return "no text"
+    except OSError:
+        return ""
+    except Exception as error:  # for a wrong date or a deep nesting, the library passes on errors of Python
+        return f"no YAML ({error})"
+    if not isinstance(content, dict):
+        return {type(None): "an empty file", list: "a list", str: "plain text"}.get(type(content), repr(content))
+    if isinstance(kind := content.get("kind", "Config"), str) and kind != "Config":
+        return f"a {kind}"
+    parts = ("clusters", "contexts", "users")
+    return next((f"{name}: {content[name]!r}" for name in parts if not isinstance(content.get(name) or [], list)), "")

@@ -19,7 +19,7 @@ PLAIN_KEYS = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """A reason why enforcement is incomplete. `blocks`: no quota is written while it lasts."""
+    """A reason why enforcement is incomplete. `blocks`: no first quota is written while it lasts."""
 
     reason: str
     message: str
@@ -33,27 +33,29 @@ def obstacles(
     limit_ranges: Iterable[LimitRange],
     promise: Mapping[str, float],
     unit: Mapping[str, float],
+    has_quota: bool,
 ) -> list[Obstacle]:
     """Return the obstacles of a namespace, the blocking ones first.
 
     `unrequested`: pods and controllers whose containers lack cpu or memory requests. `promise`: the level promised, `unit`: the
-    largest pod, both in resource units.
+    largest pod, both in resource units. `has_quota`: the namespace has our quota already, which stays.
     """
     ranges = list(limit_ranges)
     found = []
     if unrequested and not _defaults_requests(ranges):
-        found.append(_unrequested(unrequested))
+        found.append(_unrequested(unrequested, has_quota))
     found += [obstacle for quota in foreign_quotas if (obstacle := _foreign_quota(quota, promise)) is not None]
     found += [obstacle for limit_range in ranges if (obstacle := _limit_range(limit_range, unit)) is not None]
     return found
 
 
-def _unrequested(names: Collection[str]) -> Obstacle:
+def _unrequested(names: Collection[str], has_quota: bool) -> Obstacle:
     listed = ", ".join(sorted(names)[:NAMED_AT_MOST]) + (f" and {len(names) - NAMED_AT_MOST} more" if len(names) > NAMED_AT_MOST else "")
+    refused = "the namespace's quota refuses their successors" if has_quota else "a quota would refuse their successors, so none is written"
     return Obstacle(
         "PodsWithoutRequests",
-        f"expected cpu and memory requests on every container, found none on {listed}; a quota would refuse their successors, so none is "
-        "written. Add requests, or a LimitRange with defaultRequest for cpu and memory (type Container).",
+        f"expected cpu and memory requests on every container, found none on {listed}; {refused}. Add requests, or a LimitRange with "
+        "defaultRequest for cpu and memory (type Container).",
         blocks=True,
     )
 

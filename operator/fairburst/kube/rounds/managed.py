@@ -132,14 +132,16 @@ class ManagedNamespaces:
         limits, where = self._cluster.limits, namespace_of(namespace)
         foreign_quotas = limits.quotas.get(where, ())
         promise = np.maximum(level, _burst_rate(entry, round_.memory, resources)).tolist() if foreign_quotas else level.tolist()
-        blocked = obstacles(
+        item = ManagedNamespace(namespace, entry, row, demand, unit, level if held_back else np.maximum(level, floor), [], held_back)
+        item.obstacles = obstacles(
             unrequested=[*round_.view.pods.namespace(namespace).pods_without_requests, *demand.unrequested],
             foreign_quotas=foreign_quotas,
             limit_ranges=limits.limit_ranges.get(where, ()),
             promise=dict(zip(resources, promise, strict=True)),
             unit=demand.unit,
+            has_quota=item.quota_key in round_.view.quotas,
         )
-        return ManagedNamespace(namespace, entry, row, demand, unit, level if held_back else np.maximum(level, floor), blocked, held_back)
+        return item
 
 
 def _burst_rate(entry: QueueEntry | None, memory: Memory, resources: tuple[str, ...]) -> FloatArray:

@@ -5,7 +5,8 @@ import { now } from "./now.js";
 import { advice, jobPage, queuePage } from "./queue.js";
 import { whatIfPage } from "./whatif.js";
 
-const state = { queues: new Map(), pool: null, operator: {}, ahead: 0, live: false, clock: () => Date.now() / 1000 + state.ahead };
+const AGAIN_MILLISECONDS = 3000;
+const state = { queues: new Map(), pool: null, operator: {}, viewer: null, ahead: 0, live: false, clock: () => Date.now() / 1000 + state.ahead };
 const main = document.getElementById("main");
 let shownPath = null;
 
@@ -19,7 +20,7 @@ function draw() {
   for (const link of document.querySelectorAll("nav a")) link.toggleAttribute("aria-current", link.hash === `#/${page}`);
   document.title = `${page === "queue" ? rest.slice(1).join("/") : { "": "Now", "what-if": "What if", job: "A Job" }[page] ?? "fairburst"} · fairburst`;
   if (page === "what-if" || page === "job") {
-    if (fresh) main.replaceChildren(...(page === "job" ? jobPage(state) : whatIfPage(state)));
+    if (fresh) main.replaceChildren(...(page === "job" ? jobPage(state, rest) : whatIfPage(state)));
   } else if (page === "queue") {
     if (fresh) main.replaceChildren(el("div", { className: "page" }), advice(rest));
     main.firstChild.replaceChildren(...queuePage(state, rest.join("/")));
@@ -61,9 +62,30 @@ function follow() {
     Object.assign(state, { pool: found.pool, operator: found.operator, ahead: found.at - Date.now() / 1000, live: true });
     draw();
   };
-  feed.onerror = () => { state.live = false; health(); };
+  feed.onerror = () => {
+    state.live = false;
+    health();
+    if (feed.readyState === EventSource.CLOSED) setTimeout(enter, AGAIN_MILLISECONDS);  // refused: a browser does not try that again by itself
+  };
 }
+
+// Shows who looks, where people log in. A session that has ended leads back to the form.
+async function enter() {
+  try {
+    const answer = await fetch("/viewer");
+    if (answer.status === 401) return location.replace("/");
+    if (!answer.ok) throw new Error(answer.statusText);
+    state.viewer = (await answer.json()).name;
+  } catch {
+    setTimeout(enter, AGAIN_MILLISECONDS);
+    return;
+  }
+  if (state.viewer !== null && !document.getElementById("viewer")) document.querySelector("header").append(viewerForm(state.viewer));
+  follow();
+}
+
+const viewerForm = (name) => el("form", { id: "viewer", method: "post", action: "/logout" }, el("span", { title: name }, name), el("button", {}, "Log out"));
 
 addEventListener("hashchange", draw);
 setInterval(() => { if (state.live && !document.hidden) draw(); }, 5000);
-follow();
+enter();

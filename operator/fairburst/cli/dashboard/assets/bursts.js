@@ -2,7 +2,7 @@
 import { badge, card, el, queueLink, showAll, span } from "./page.js";
 
 const LANES = 12, WIDEST_TICKS = 8;
-const STEPS = [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
 const URGENCY = { Overdue: 0, Open: 1, Armed: 2, Closed: 3 };
 const view = { lanes: LANES };
 
@@ -21,15 +21,21 @@ const start = (one) => one.window?.opened ?? one.window?.opensBy ?? one.window?.
 export function timeLine(at, shown, named = true) {
   const ends = shown.map((one) => (one.window?.deadline ?? start(one)) - at).filter((one) => Number.isFinite(one) && one > 0);
   const ahead = Math.min(86400, Math.max(120, ...ends) * 1.1), behind = ahead / 6;
-  const step = STEPS.find((one) => (ahead + behind) / one <= WIDEST_TICKS) ?? STEPS.at(-1);
-  const ticks = [];
-  for (let time = Math.ceil(-behind / step) * step; time <= ahead; time += step) ticks.push(time);
+  const ticks = scaleTicks(behind, ahead);
   const place = (time) => Math.min(100, Math.max(0, ((time - at + behind) / (ahead + behind)) * 100));
   const spot = (time) => ({ left: `${place(at + time)}%` });
-  const marks = ticks.map((time) => el("span", { className: !time ? "present" : (time / step) % 2 ? "odd" : "", style: spot(time) }, time ? mark(time, step) : "now"));
+  const marks = ticks.map(({ time, text, odd }) => el("span", { className: !time ? "present" : odd ? "odd" : "", style: spot(time) }, text));
   const scale = el("div", { className: "lane scale-lane", ariaHidden: "true" }, named ? el("span", { className: "label" }) : null, el("div", { className: "scale" }, ...marks), el("span"));
-  const lanes = shown.map((one) => lane(one, at, place, ahead, ticks.map(spot), named));
+  const lanes = shown.map((one) => lane(one, at, place, ahead, ticks.map(({ time }) => spot(time)), named));
   return el("div", { className: named ? "lanes" : "lanes bare" }, ...lanes, scale);
+}
+
+// Round times from `behind` seconds ago to `ahead` seconds from now.
+export function scaleTicks(behind, ahead) {
+  const step = STEPS.find((one) => (ahead + behind) / one <= WIDEST_TICKS) ?? STEPS.at(-1);
+  const ticks = [];
+  for (let time = Math.ceil(-behind / step) * step || 0; time <= ahead; time += step) ticks.push({ time, text: time ? mark(time, step) : "now", odd: (time / step) % 2 !== 0 });
+  return ticks;
 }
 
 function mark(time, step) {

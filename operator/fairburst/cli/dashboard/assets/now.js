@@ -1,6 +1,6 @@
 // The first page: capacity, bursts on a time line, waiting work, and every queue against its fair share.
 import { bursts } from "./bursts.js";
-import { amount, amounts, badge, bar, card, el, heading, ofWhole, part, percent, queueLink, queueName, showAll } from "./page.js";
+import { amount, amounts, badge, bar, card, el, heading, ofWhole, part, percent, queueLink, queueName, showAll, usedPart } from "./page.js";
 
 const ROWS = 50;
 const CLASSES = ["Hard", "Soft", "Elastic", "Rejected"];
@@ -8,7 +8,14 @@ const view = { filter: "", rows: ROWS };
 
 export function now(state, again) {
   const queues = [...state.queues.values()].filter((one) => one.pool === state.pool.name);
+  if (!state.queues.size && state.viewer !== null) return [heading(`Pool ${state.pool.name}`), nothing(state.viewer)];
   return [heading(`Pool ${state.pool.name}`, summary(queues)), capacity(state, queues), bursts(state, queues, again), waiting(queues), table(state, queues, again)].filter(Boolean);
+}
+
+// Names what the person lacks: an empty page would look like an empty cluster.
+function nothing(viewer) {
+  return card("No queue to show", "", el("p", {}, `There is no queue that ${viewer} may get.`),
+    el("p", { className: "quiet" }, "Ask for the right to get latencyqueues and throughputqueues in your namespace: the cluster role view includes it."));
 }
 
 function summary(queues) {
@@ -44,9 +51,9 @@ function table(state, queues, again) {
   input.addEventListener("input", () => { view.filter = input.value; again(); });
   const wanted = view.filter.toLowerCase();
   const found = queues.filter((one) => `${queueName(one)} ${one.class} ${one.reason}`.toLowerCase().includes(wanted));
-  found.sort((one, other) => part(other.usage, state.pool.capacity) - part(one.usage, state.pool.capacity) || queueName(one).localeCompare(queueName(other)));
+  found.sort((one, other) => usedPart(other, state.pool.capacity) - usedPart(one, state.pool.capacity) || queueName(one).localeCompare(queueName(other)));
   const shown = found.slice(0, view.rows);
-  const whole = Math.max(0.001, ...shown.flatMap((one) => [one.share ?? 0, part(one.usage, state.pool.capacity), part(one.guaranteed, state.pool.capacity)]));
+  const whole = Math.max(0.001, ...shown.flatMap((one) => [one.share ?? 0, usedPart(one, state.pool.capacity), part(one.guaranteed, state.pool.capacity)]));
   const rows = shown.map((one) => row(one, state.pool.capacity, whole));
   const more = found.length > shown.length ? showAll(found.length, () => { view.rows = Infinity; again(); }) : null;
   const key = ["used", "band", "tick"].map((name, at) => el("span", {}, el("i", { className: name }), ["used", "guaranteed now", "fair share"][at]));
@@ -55,7 +62,7 @@ function table(state, queues, again) {
 }
 
 function row(queue, capacity, whole) {
-  const used = part(queue.usage, capacity), kept = part(queue.guaranteed, capacity);
+  const used = usedPart(queue, capacity), kept = part(queue.guaranteed, capacity);
   const label = `${percent(used)} used, ${percent(kept)} guaranteed, fair share ${percent(queue.share)}`;
   const state = () => queue.ready === "True" ? el("span", { className: "quiet" }, "Ready") : el("span", { className: "bad", title: queue.message }, queue.reason);
   const narrow = el("span", { className: "narrow" }, badge(queue), queue.ready === "True" ? null : state());

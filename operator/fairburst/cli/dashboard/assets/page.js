@@ -37,11 +37,16 @@ export function span(seconds) {
   return left >= 120 ? `${Math.round(left / 60)} min` : `${left} s`;
 }
 
-// The largest fraction of the pool's capacity that an amount takes of any resource.
+// The largest fraction of the pool's capacity that an amount takes of any resource; null if the capacity is unknown.
 export function part(found, capacity) {
+  if (!Object.keys(capacity).length) return null;
   const parts = Object.entries(found).map(([name, value]) => (capacity[name] > 0 ? value / capacity[name] : 0));
   return Math.max(0, ...parts);
 }
+
+// A queue's use of the pool; by its status for people who may not see the capacity.
+export const usedPart = (queue, capacity) => part(queue.usage, capacity) ?? queue.usedShare;
+export const wantedPart = (queue, capacity) => part(queue.demand, capacity) ?? (queue.usedShare === null ? null : queue.usedShare + (queue.waitingShare ?? 0));
 
 export const queueName = (queue) => `${queue.namespace}/${queue.name}`;
 export const breakable = (name) => name.split("/").flatMap((one, at) => (at ? ["/", el("wbr"), one] : [one]));
@@ -61,6 +66,7 @@ export async function ask(path, shown) {
   shown.replaceChildren(el("p", { className: "quiet", role: "status" }, "Reading the cluster and deciding"));
   try {
     const answer = await fetch(path);
+    if (answer.status === 401) throw new Error("You are logged out. Load this page again.");
     const found = await answer.json();
     if (!answer.ok) throw new Error(found.error ?? answer.statusText);
     return found;
@@ -70,11 +76,20 @@ export async function ask(path, shown) {
   }
 }
 
-export function explained(found) {
-  const facts = Object.entries(found.facts).flatMap(([label, text]) => [el("dt", {}, label), el("dd", {}, text)]);
+// An explanation, without the facts that are already on the page.
+export function explained(found, without = []) {
+  const facts = Object.entries(found.facts).filter(([label]) => !without.includes(label)).flatMap(([label, text]) => [el("dt", {}, label), el("dd", {}, ...prose(text))]);
   const advice = found.advice.map((one) => el("li", {}, one.change, one.command ? el("pre", { tabIndex: 0 }, one.command) : null));
-  const work = (found.work ?? []).map((line) => el("p", {}, line));
-  return [...work, el("p", {}, el("strong", {}, found.headline)), el("dl", {}, ...facts), found.goal ? el("p", {}, found.goal) : null, el("ul", {}, ...advice)].filter(Boolean);
+  const list = advice.length ? el("ul", {}, ...advice) : null;
+  return [...(found.work ?? []).map(finding), el("h3", {}, found.headline), el("dl", {}, ...facts), found.goal ? el("p", { className: "goal" }, ...prose(found.goal)) : null, list].filter(Boolean);
+}
+
+// Words between backticks are code.
+const prose = (text) => text.split("`").map((one, at) => (at % 2 ? el("code", {}, one) : one));
+
+function finding(line) {
+  const [, reason, message] = /^Event (\w+): (.*)$/s.exec(line) ?? [];
+  return reason ? el("p", { className: "event" }, el("span", { className: "badge" }, reason), " ", message) : el("p", {}, ...prose(line));
 }
 
 export function showAll(count, work) {
