@@ -7,7 +7,7 @@ is left alone. All held Jobs start in a namespace whose queue has left Suspend m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,13 +95,13 @@ def too_large(demand: NamespaceDemand, resources: Sequence[str], level: Iterable
     return [one for one in found if one is not None]
 
 
-def unheld_starts(noted: Iterable[Suspendable], holding: Iterable[str], left_alone: Iterable[str]) -> list[JobStart]:
+def unheld_starts(noted: Iterable[Suspendable], is_holding: Callable[[Suspendable], bool], left_alone: Iterable[str]) -> list[JobStart]:
     """Return the starts of noted Jobs and JobSets that are no longer held: their queue has left Suspend mode, or they run already.
 
-    `noted`: all of them with the note; `holding`: namespaces of queues in Suspend mode; `left_alone`: where others decide.
+    `noted`: all of them with the note; `is_holding`: whether the queue of one is in Suspend mode; `left_alone`: where others decide.
     """
-    keep, skip = set(holding), set(left_alone)
-    free = [job for job in noted if job.metadata.namespace not in skip and not (is_held(job) and job.metadata.namespace in keep)]
+    skip = set(left_alone)
+    free = [job for job in noted if job.metadata.namespace not in skip and not (is_held(job) and is_holding(job))]
     return [_start(job) for job in free if job.metadata.deletion_timestamp is None and not job.finished]
 
 

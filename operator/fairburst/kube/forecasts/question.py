@@ -89,7 +89,7 @@ async def read(
         demand = demands.get(entry.space, NamespaceDemand())
         queue = _Queue(index, entry, demand, pods.get(entry.space, {}), view, snapshot.resources, order)
         work += queue.work()
-        objects = list(first_waiting(entry.mode.holds, demand, gated(entry.namespace) if entry.mode.holds == "Pods" else ()))
+        objects = list(first_waiting(entry.mode.holds, demand, gated(entry.space) if entry.mode.holds == "Pods" else ()))
         if objects:
             subjects[entry.qualified_name] = objects
             asked += queue.asked(objects)

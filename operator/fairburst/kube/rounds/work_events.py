@@ -106,7 +106,7 @@ class WorkEvents:
         self, plan: RoundPlan, demands: Mapping[str, NamespaceDemand], gated: Callable[[str], Sequence[GatedPod]], now: float,
         starts: Mapping[str, StartForecast] | None = None, wall: float = 0.0,
     ) -> list[WorkEvent]:  # fmt: skip
-        """Return the Events due now, those whose cause is oldest first. `gated`: a namespace's gated pods in their order.
+        """Return the Events due now, those whose cause is oldest first. `gated`: the gated pods of a space in their order.
 
         A call looks at no more than `QUEUES_A_LOOK` waiting queues, in turn. starts: forecasts by uid; wall: seconds since the epoch.
         """
@@ -147,7 +147,7 @@ class WorkEvents:
         """Return the Events that one queue's waiting objects should get, each with the record of its object."""
         entry = plan.queue_set.governing[row]
         held, demand = entry.mode.holds, demands.get(entry.space, NamespaceDemand())
-        behind_gates = gated(entry.namespace) if held == "Pods" else ()
+        behind_gates = gated(entry.space) if held == "Pods" else ()
         former, ready = self._known.pop(entry.space, {}), list[tuple[_Published, WorkEvent]]()
         objects = list(first_waiting(held, demand, behind_gates))
         if not objects:
