@@ -197,7 +197,7 @@ def test_pods_that_others_hold_too_come_last() -> None:
 )
 def test_what_is_chosen_fits_and_nobody_left_would(needs: list[tuple[int, int]], room: tuple[int, int]) -> None:
     """The slow, obvious reference: walk the FIFO order, and set room aside for the first that has to wait."""
-    pods = [GatedPod(("n", f"{n:02}"), "n", "", "", "", 0, (False, "", f"{n:02}"), None) for n in range(len(needs))]
+    pods = [GatedPod(("n", f"{n:02}"), "n", "", "", "", 0, (False, 1, "", f"{n:02}"), None) for n in range(len(needs))]
     charge = {one.key: need for one, need in zip(pods, needs, strict=True)}
     least = tuple(min(column) for column in zip(*needs, strict=True)) if needs else ()
     level = (6000, 6)

@@ -22,6 +22,8 @@ LANES_HOLD_LABEL = f"{GROUP}/queues-hold"  # on a namespace: the lanes whose new
 NAMESPACE_LABELS = (MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL, HOLDS_LABEL, LANES_HOLD_LABEL, *LANE_LABELS.values())
 NAMESPACE_LABELS_TEXT = f"{', '.join(NAMESPACE_LABELS[:5])}, {LANE_LABELS[1]} to {LANE_LABELS[LANES[-1]]}"
 
+STEP_LABEL = f"{GROUP}/priority"  # on a pod or Job: its step of priority within its queue
+
 # Holds on new work: a gate on pods, and a note on Jobs that fairburst suspends.
 GATE = f"{GROUP}/queue"
 HELD_ANNOTATION = f"{GROUP}/held"

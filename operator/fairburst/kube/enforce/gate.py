@@ -1,7 +1,8 @@
 """Choose the pods to release from our scheduling gate. Pure, apart from the patches in flight; `kube/ungate.py` sends.
 
-A queue in Gate mode has its level in whole pods. The requests of its released pods count against it, and the oldest waiting pods get the
-rest. In a space that has left Gate mode all pods are released. The quota of a namespace in Gate mode is only a ceiling.
+A queue in Gate mode has its level in whole pods. The requests of its released pods count against it, and the first waiting pods get the
+rest: those of the first step of priority, of these the oldest. In a space that has left Gate mode all pods are released. The quota of a
+queue in Gate mode is only a ceiling.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import Any
 from fairburst.kube.enforce.fifo_admission import Oversize, admit_in_order, oversize
 from fairburst.kube.enforce.gate import milli_level
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
+from fairburst.kube.queues.steps import step_of
 from fairburst.kube.times import from_epoch
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand
 from fairburst.kube.workloads.job import is_held
@@ -59,7 +60,7 @@ def starts(
     most_of_one, whole = milli_level(level), _raised(level, early)
     claimed = {name: demand.demand.get(name, 0.0) - sum(one.need.get(name, 0.0) for one in demand.held) for name in resources}
     room = [free - taken for free, taken in zip(whole, _milli(claimed, resources), strict=True)]
-    line = [(one, _milli(one.need, resources)) for one in sorted(demand.held, key=by_age)]
+    line = [(one, _milli(one.need, resources)) for one in sorted(demand.held, key=start_order)]
     line = [(one, need) for one, need in line if all(amount <= most for amount, most in zip(need, most_of_one, strict=True))]
     if parts is None:
         return [_start(one.job) for one in admit_in_order(line, whole, room)]
@@ -118,9 +119,10 @@ def kind_of(job: Suspendable) -> str:
     return type(job).__name__  # an item's class is named as its kind
 
 
-def by_age(one: HeldJob) -> tuple[str, str]:
-    """Return the sort key of FIFO order."""
-    return one.job.metadata.creation_timestamp or "", one.job.metadata.name
+def start_order(one: HeldJob) -> tuple[int, str, str]:
+    """Return the sort key of the order in which held Jobs start: by their step of priority, then the oldest first."""
+    metadata = one.job.metadata
+    return step_of(metadata.labels, one.job.first_template.metadata.labels), metadata.creation_timestamp or "", metadata.name
 
 
 def _raised(level: Sequence[float], early: Sequence[float]) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from fairburst.kube.enforce.fifo_admission import oversize
 from fairburst.kube.enforce.next_start import WholeWork, held_jobs, highest_level
-from fairburst.kube.enforce.suspend import by_age, kind_of
+from fairburst.kube.enforce.suspend import kind_of, start_order
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, Owner
 from fairburst.kube.usage.gated_pods import GatedPod
@@ -206,7 +206,7 @@ class _QueueSentence:
 
 def first_waiting(holds: str | None, demand: NamespaceDemand, gated: Sequence[GatedPod]) -> Iterator[WaitingObject]:
     """Return the first waiting objects of one queue, in the order in which they start, if there is one. `holds`: as Mode.holds."""
-    held = heapq.nsmallest(FIRST_OBJECTS, demand.held, key=by_age) if holds == "Jobs" else []
+    held = heapq.nsmallest(FIRST_OBJECTS, demand.held, key=start_order) if holds == "Jobs" else []
     waiting = itertools.chain(map(_gated, gated), map(_held, held), map(_lacking, demand.lacking))
     return itertools.islice(waiting, FIRST_OBJECTS)
 

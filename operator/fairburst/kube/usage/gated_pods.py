@@ -1,4 +1,4 @@
-"""Pods that our scheduling gate holds, by space in FIFO order, and the groups that are released together.
+"""Pods that our scheduling gate holds, by space in their order, and the groups that are released together.
 
 Updated by every event in all namespaces, so that no gate is overlooked. `enforce/gate.py` decides.
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fairburst.kube.api.objects import Pod, controller_of
 from fairburst.kube.names import GATE, GROUP
 from fairburst.kube.queues.spaces import UNDIVIDED, Spaces
+from fairburst.kube.queues.steps import step_of
 
 GROUP_LABEL = f"{GROUP}/group"
 GROUP_SIZE = f"{GROUP}/group-size"  # a label or an annotation
@@ -34,7 +35,7 @@ class GatedPod:
     version: str
     created: str
     gate_index: int
-    order: tuple[bool, str, str]
+    order: tuple[bool, int, str, str]
     group: GroupKey | None
 
 
@@ -93,7 +94,7 @@ class GatedPods:
         return self._pods.get(key)
 
     def of(self, space: str) -> Sequence[GatedPod]:
-        """Return the gated pods of a space in FIFO order."""
+        """Return the gated pods of a space in the order in which they start: by their step of priority, then the oldest first."""
         return self._by_space.get(space, ())
 
     def waiting(self) -> Set[str]:
@@ -144,7 +145,7 @@ def gated_pod(pod: Pod, group: GroupKey | None = None, space: str | None = None)
     metadata = pod.metadata
     created = metadata.creation_timestamp or ""
     foreign = len(pod.spec.scheduling_gates or ()) > 1
-    order = (foreign, created, metadata.name)
+    order = (foreign, step_of(metadata.labels), created, metadata.name)
     key, space = (metadata.namespace, metadata.name), metadata.namespace if space is None else space
     return GatedPod(key, space, metadata.uid, metadata.resource_version, created, index, order, group)
 
@@ -164,5 +165,5 @@ def group_of(pod: Pod, space: str) -> tuple[GroupKey | None, int]:
     return (None, 1) if name is None else ((space, name), int(text))
 
 
-def _order(pod: GatedPod) -> tuple[bool, str, str]:
+def _order(pod: GatedPod) -> tuple[bool, int, str, str]:
     return pod.order
