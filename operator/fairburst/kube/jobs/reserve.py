@@ -253,7 +253,7 @@ def takes_part(entry: QueueEntry) -> bool:
 
 def lacks_reserve(entry: QueueEntry) -> bool:
     """Return whether the queue would keep a reserve in a namespace of its own."""
-    return _asks_for_one(entry) and entry.shares
+    return _asks_for_one(entry) and entry.shares and not entry.mode.ceiling
 
 
 def _asks_for_one(entry: QueueEntry) -> bool:
