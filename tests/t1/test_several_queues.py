@@ -202,6 +202,26 @@ def test_jobs_wait_for_the_queue_that_their_pods_ask_for(modes: Team) -> None:
         tenant("patch", "job", "absurd", "--type=merge", "-p", '{"spec": {"suspend": false}}')
 
 
+def test_a_label_orders_the_held_jobs_of_one_queue(modes: Team) -> None:
+    """Two Jobs wait for a third to end. The younger one has the first step of priority; its tenant set it while it waited."""
+    tenant, arena = modes.tenant, modes.arena
+    for name in ("third", "early", "urgent"):
+        tenant.create(job("", name, 40, pod_spec(), pod_metadata={"labels": {QUEUE: "whole"}}))
+
+    def waits(name: str) -> bool:
+        return bool(arena.get("job", name, tenant.name)["spec"].get("suspend", False))
+
+    until(lambda: not waits("third"), PATIENCE_SECONDS, "the first Job to start")
+    tenant("label", "job", "urgent", "fairburst.dev/priority=high")
+    tenant("label", "job", "early", "fairburst.dev/priority=low")
+    arena.rounds(2)
+    assert (waits("early"), waits("urgent")) == (True, True)
+    tenant("delete", "job", "third", "--wait=false")
+    until(lambda: not waits("urgent"), PATIENCE_SECONDS, "the Job of the first step to start")
+    assert waits("early")
+    tenant("delete", "jobs", "early", "urgent", "--wait=false")
+
+
 def classes(team: Team, name: str) -> list[str]:
     pods = [one for one in team.arena.items("pods", team.tenant.name) if one["metadata"]["name"].startswith(f"{name}-")]
     return [one["spec"]["priorityClassName"] for one in pods]

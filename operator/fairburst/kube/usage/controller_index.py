@@ -61,7 +61,10 @@ class ControllerIndex:
 
     def space_of(self, work: Suspendable) -> str:
         """Return the space of a Job's or JobSet's new pods. A JobSet starts whole, so that of its first part counts for all of it."""
-        return self.spaces.of_queue(work.metadata.namespace, asks_for(work.first_template.metadata.labels))
+        namespace = work.metadata.namespace
+        if namespace not in self.spaces.lanes:  # asked of every held Job in each round
+            return namespace
+        return self.spaces.of_queue(namespace, asks_for(work.first_template.metadata.labels))
 
     def workloads(self, space: str) -> Controllers:
         """Return the controllers of the space's namespace; empty where there are none. `belongs_to` finds those of the space."""
