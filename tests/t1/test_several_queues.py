@@ -167,8 +167,8 @@ def test_a_deleted_queue_leaves_its_pods_to_the_default_queue(team: Team) -> Non
 def modes(team: Team) -> Team:
     """The team with a queue that suspends Jobs, and one that holds pods by gates, beside the default queue in Quota mode."""
     team.tenant("delete", "pods", "--all", "--grace-period=0", "--force")
-    for name, mode in (("whole", "Suspend"), ("spark", "Gate")):
-        team.arena.create(queue("ThroughputQueue", {"enforcement": mode}, team.tenant.name, name))
+    for name, mode, more in (("whole", "Suspend", {"limits": {"cpu": "30"}}), ("spark", "Gate", {})):
+        team.arena.create(queue("ThroughputQueue", {"enforcement": mode, **more}, team.tenant.name, name))
         until(lambda name=name: team.class_given(name), PATIENCE_SECONDS, f"the class of {name}")
 
     def labels() -> str:
@@ -203,23 +203,23 @@ def test_jobs_wait_for_the_queue_that_their_pods_ask_for(modes: Team) -> None:
 
 
 def test_a_label_orders_the_held_jobs_of_one_queue(modes: Team) -> None:
-    """Two Jobs wait for a third to end. The younger one has the first step of priority; its tenant set it while it waited."""
+    """Two Jobs wait for a third to end, as the queue's limit has room for one. The younger one gets a step of priority while it waits."""
     tenant, arena = modes.tenant, modes.arena
-    for name in ("third", "early", "urgent"):
-        tenant.create(job("", name, 40, pod_spec(), pod_metadata={"labels": {QUEUE: "whole"}}))
+    for name in ("a-first", "b-early", "c-urgent"):  # by their names, as they may be created within one second
+        tenant.create(job("", name, 16, pod_spec(), pod_metadata={"labels": {QUEUE: "whole"}}))
 
     def waits(name: str) -> bool:
         return bool(arena.get("job", name, tenant.name)["spec"].get("suspend", False))
 
-    until(lambda: not waits("third"), PATIENCE_SECONDS, "the first Job to start")
-    tenant("label", "job", "urgent", "fairburst.dev/priority=high")
-    tenant("label", "job", "early", "fairburst.dev/priority=low")
+    until(lambda: not waits("a-first"), PATIENCE_SECONDS, "the first Job to start")
+    tenant("label", "job", "c-urgent", "fairburst.dev/priority=high")
+    tenant("label", "job", "b-early", "fairburst.dev/priority=low")
     arena.rounds(2)
-    assert (waits("early"), waits("urgent")) == (True, True)
-    tenant("delete", "job", "third", "--wait=false")
-    until(lambda: not waits("urgent"), PATIENCE_SECONDS, "the Job of the first step to start")
-    assert waits("early")
-    tenant("delete", "jobs", "early", "urgent", "--wait=false")
+    assert (waits("b-early"), waits("c-urgent")) == (True, True)
+    tenant("delete", "job", "a-first", "--wait=false")
+    until(lambda: not waits("c-urgent"), PATIENCE_SECONDS, "the Job of the first step to start")
+    assert waits("b-early")
+    tenant("delete", "jobs", "b-early", "c-urgent", "--wait=false")
 
 
 def classes(team: Team, name: str) -> list[str]:
