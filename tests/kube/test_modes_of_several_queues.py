@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
-from fairburst.kube.api.objects import Job, SchedulingGate
+from fairburst.kube.api.objects import Job
 from fairburst.kube.enforce.holds import HOLD_SETTLES_SECONDS
 from fairburst.kube.enforce.quota_plan import amounts
-from fairburst.kube.names import GATE, HELD_ANNOTATION
 from fairburst.kube.usage.gated_pods import GROUP_LABEL, GROUP_SIZE
+from tests.support import lanes
 from tests.support.lanes import LQ, TQ, asking, of_class
 from tests.support.objects import World, job, latency_spec
 
@@ -33,9 +32,7 @@ def settle(world: World) -> None:
 
 def gated(world: World, name: str, class_name: str, created: int = 0, **labels: str) -> None:
     """A pod of this class behind our gate."""
-    made = of_class(name, class_name, creationTimestamp=f"2026-01-01T00:00:{created:02}Z", labels=labels)
-    made.spec.scheduling_gates, made.spec.node_name = [SchedulingGate(GATE)], ""
-    world.put(made)
+    world.put(lanes.gated(of_class(name, class_name, creationTimestamp=f"2026-01-01T00:00:{created:02}Z", labels=labels)))
 
 
 def waiting_pods(world: World) -> list[str]:
@@ -44,8 +41,7 @@ def waiting_pods(world: World) -> list[str]:
 
 def held(world: World, one: Job) -> None:
     """A Job as the policy has suspended it."""
-    metadata = msgspec.structs.replace(one.metadata, annotations={HELD_ANNOTATION: "true"})
-    world.controller("Job", None, msgspec.structs.replace(one, metadata=metadata, spec=msgspec.structs.replace(one.spec, suspend=True)))
+    world.controller("Job", None, lanes.held(one))
 
 
 def waiting_jobs(world: World) -> list[str]:
