@@ -94,6 +94,25 @@ def test_throughput_queues_beside_a_latency_queue_get_spaces_of_their_own() -> N
     assert all(entry.shares for entry in queue_set.governing)
 
 
+def test_of_queues_created_in_one_second_the_latency_queue_is_the_default_queue_whatever_their_names() -> None:
+    """One manifest with both, applied at once."""
+    created = "2026-01-01T00:00:00Z"
+    spec = latency_spec()
+    queues = [stored_queue(TQ, "team", "batch", None, created=created), stored_queue(LQ, "team", "serving", spec, created=created)]
+    queue_set = build({(one["kind"], "team", one["metadata"]["name"]): one for one in queues})
+    assert {entry.qualified_name: entry.space for entry in queue_set.governing} == {
+        "team/serving": "team",
+        "team/batch": "team/batch",
+    }
+
+
+def test_a_latency_queue_that_comes_second_is_told_how_to_have_both() -> None:
+    queue_set = build(made((TQ, "nightly", None), BURSTS))
+    reason, message = problem(queue_set, "bursts")
+    assert reason == "SecondQueue"
+    assert "Delete ThroughputQueue nightly and create it again" in message
+
+
 def test_one_queue_divides_nothing() -> None:
     queue_set = build(made(BURSTS))
     assert not queue_set.spaces.lanes

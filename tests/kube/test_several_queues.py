@@ -119,6 +119,25 @@ def test_without_reserves_no_queue_says_that_it_lacks_one() -> None:
     assert "reserve" not in world.condition(TQ, "team", "Enforced", "nightly")[2]
 
 
+def test_a_latency_queue_that_came_second_governs_once_its_remedy_was_followed() -> None:
+    world = World()
+    world.queue(TQ, "team", "nightly", created="2026-01-01T00:00:00Z")
+    world.round()
+    world.queue(LQ, "team", "bursts", latency_spec(cpu="16"), created="2026-01-01T00:00:01Z")
+    world.after(1.0)
+    world.round()
+    assert "Delete ThroughputQueue nightly and create it again to have both" in world.condition(LQ, "team", "Ready", "bursts")[2]
+    del world.queues[TQ, "team", "nightly"]
+    world.after(1.0)
+    world.round()
+    world.queue(TQ, "team", "nightly", created="2026-01-01T00:00:03Z", uid="again")
+    for _ in range(2):
+        world.after(1.0)
+        world.round()
+    assert world.condition(LQ, "team", "Ready", "bursts")[0] == "True"
+    assert world.status("team", "nightly")["podPriority"]["className"] == NIGHTLY
+
+
 def test_a_deleted_queues_pods_fall_to_the_default_queue_and_its_quota_goes(world: World) -> None:
     world.put(in_queue("nightly"))
     world.round()

@@ -80,9 +80,10 @@ def obstacle(kind: str, name: str, mode: Mode, default_key: tuple[str, str, str]
     """Return why a queue cannot govern work in addition to the namespace's default queue, as a sentence with the remedy; None if it can."""
     default = f"{default_key[0]} {default_key[2]}"
     if kind != "ThroughputQueue":
+        both = f" Delete {default} and create it again to have both." if default_key[0] == "ThroughputQueue" else " Delete one of the two."
         return (
-            f"{default} already governs namespace {default_key[1]}; besides it, only ThroughputQueues can govern work of their own there. "
-            "Delete one of the two."
+            f"{default} already governs namespace {default_key[1]}; besides it, only ThroughputQueues can govern work of their own there."
+            + both
         )
     if name == default_key[2]:
         return f"{default} already governs namespace {default_key[1]} under this name; create the queue again under another one."
