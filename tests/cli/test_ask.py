@@ -9,13 +9,13 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import yaml
 
 from fairburst.cli import kubectl_completion
-from fairburst.cli.cluster import find_queue
+from fairburst.cli.cluster import find_queue, queue_of_work
 from fairburst.cli.errors import NO_CLUSTER, WRONG_ARGUMENTS, CommandError
 from fairburst.cli.main import main
 from fairburst.cli.queues import next_burst, seconds_text, waiting
@@ -238,6 +238,44 @@ class TestCompletion:
         said = capsys.readouterr()
         assert sorted(said.out.split()) == sorted([*want, ":4"])
         assert not said.err
+
+
+class TestWorkOfSeveralQueues:
+    """A pod belongs to a queue by its class, and a Job's next pods by their label."""
+
+    QUEUES: ClassVar = {
+        (kind, "team", name): {"status": {"podPriority": {"className": class_name}}}
+        for kind, name, class_name in (
+            ("LatencyQueue", "bursts", "fairburst-hard"),
+            ("ThroughputQueue", "nightly", "fairburst-queue-1"),
+            ("ThroughputQueue", "weekly", "fairburst-queue-3"),
+        )
+    }
+
+    @pytest.mark.parametrize(
+        ("asked", "class_name", "want"),
+        [
+            pytest.param("weekly", None, "weekly", id="a Job that asks for a queue"),
+            pytest.param("", None, "bursts", id="a Job that asks for none"),
+            pytest.param("nobody", None, "bursts", id="a Job that asks for no queue of the namespace"),
+            pytest.param("", "fairburst-queue-1", "nightly", id="a pod"),
+            pytest.param("", "fairburst-hard", "bursts", id="a pod of the default queue"),
+            pytest.param("", "fairburst-queue-2", "bursts", id="a pod of a deleted queue"),
+            pytest.param("", "", "bursts", id="a pod without a class"),
+        ],
+    )
+    def test_the_queue(self, asked: str, class_name: str | None, want: str) -> None:
+        assert queue_of_work(self.QUEUES, "team", asked, class_name) == f"team/{want}"
+
+    def test_a_label_changed_after_a_pods_creation_is_not_believed(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        for (kind, namespace, name), queue in self.QUEUES.items():
+            spec = latency_spec() if kind == "LatencyQueue" else {}
+            served.put(LQ if kind == "LatencyQueue" else TQ, stored_queue(kind, namespace, name, spec) | queue)
+        served.put("/api/v1/namespaces", {"metadata": {"name": "team"}, "status": {"phase": "Active"}})
+        moved = pod("team", "moved", pod_spec() | {"priorityClassName": "fairburst-queue-1"}, labels={"fairburst.dev/queue": "weekly"})
+        served.put("/api/v1/pods", moved | {"status": {"phase": "Pending"}})
+        assert main(["explain", "pod/moved", "-n", "team", "-o", "json", *served.arguments]) == 0
+        assert json.loads(capsys.readouterr().out)["queue"] == "team/nightly"
 
 
 class TestQuestions:

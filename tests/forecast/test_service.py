@@ -15,7 +15,7 @@ from fairburst.kube.api.objects import SchedulingGate
 from fairburst.kube.forecasts.ended_pods import Run
 from fairburst.kube.forecasts.messages import Answer, Question, Start
 from fairburst.kube.forecasts.question import encoded, read
-from fairburst.kube.names import GATE, HELD_ANNOTATION
+from fairburst.kube.names import GATE, HELD_ANNOTATION, STEP_LABEL
 from tests.support.objects import World, job, latency_spec, node, pod, requesting
 
 TQ, LQ = "ThroughputQueue", "LatencyQueue"
@@ -121,6 +121,18 @@ def test_pods_behind_gates_start_one_after_the_other_as_room_comes_free() -> Non
     answer = site.ask()
     found = [start(answer, f"batch/p{number}").median for number in range(3)]
     assert found == [pytest.approx(10.0, abs=1.0), pytest.approx(60.0, abs=1.0), pytest.approx(110.0, abs=2.0)]
+
+
+@pytest.mark.parametrize("mode", ["Suspend", "Gate", "Quota"])
+def test_the_step_of_priority_orders_forecasts_where_the_operator_orders_work(mode: str) -> None:
+    site = full(mode)
+    for name, step in (("early", "low"), ("late", "high")):
+        made = job("batch", name, 64, requesting("1", "1Gi"), suspend=mode == "Suspend", completions=64)
+        made.metadata.creation_timestamp, made.metadata.labels = stamp(site.world.wall - (name == "early")), {STEP_LABEL: step}
+        made.metadata.annotations = {HELD_ANNOTATION: "true"} if mode == "Suspend" else None
+        site.world.controller("Job", None, made)
+    work = [one.uid.partition("/")[2] for one in site.question().work]
+    assert [one for one in work if one != "runs"] == (["early", "late"] if mode == "Quota" else ["late", "early"])
 
 
 def test_a_held_job_starts_only_once_all_of_it_fits() -> None:

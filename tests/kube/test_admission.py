@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 
 from e2e.certificates import write_certificates
 from fairburst.config import Config, parse_config
-from fairburst.kube.admission.mutation import another_pools, asked_queue, governing, held_patch, job_patch, pod_patch
+from fairburst.kube.admission.mutation import another_pools, asked_queue, first_template, governing, held_patch, job_patch, pod_patch
 from fairburst.kube.admission.server import PATH, AdmissionServer
 from fairburst.kube.api.served_certificate import CertificateError
 from fairburst.kube.install.webhook import mutating_webhook
@@ -183,6 +183,40 @@ def test_a_pod_gets_the_class_of_the_further_queue_that_it_asks_for_and_otherwis
     assert given("nightly") == "fairburst-queue-1"
     assert {given(label) for label in (None, "", "nobody", "bursts")} == {"fairburst-hard"}
     assert given("nightly", "rival") is None, "a queue of another namespace"
+
+
+def test_a_job_is_held_by_the_queue_that_its_pods_ask_for() -> None:
+    priority = {"value": 1, "preemptionPolicy": "Never"}
+
+    def held(label: str, default: str | None, further: str | None, body: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
+        queues = {
+            (kind, "team", name): {"spec": {}, "status": {"podPriority": priority | {"className": class_name}, "holds": holds}}
+            for kind, name, class_name, holds in (
+                ("LatencyQueue", "bursts", "fairburst-hard", default),
+                ("ThroughputQueue", "nightly", "fairburst-queue-1", further),
+            )
+        }
+        made = body({"metadata": {"labels": {"fairburst.dev/queue": label}}, "spec": {}})
+        return bool(held_patch(made, asked_queue(queues, first_template(made), "team", "default")))
+
+    def one_job(template: dict[str, Any]) -> dict[str, Any]:
+        return {"metadata": {}, "spec": {"template": template}}
+
+    def job_set(template: dict[str, Any]) -> dict[str, Any]:
+        others = {"template": {"spec": {"template": {"metadata": {"labels": {"fairburst.dev/queue": "bursts"}}, "spec": {}}}}}
+        return {"metadata": {}, "spec": {"replicatedJobs": [{"template": {"spec": {"template": template}}}, others]}}
+
+    for body in (one_job, job_set):
+        assert held("nightly", None, "Jobs", body)
+        assert not held("nightly", "Jobs", None, body)
+        assert not held("nightly", None, "Pods", body)
+        assert held("nobody", "Jobs", None, body)
+        assert not held("nobody", None, "Jobs", body)
+
+
+@pytest.mark.parametrize("spec", [{}, {"replicatedJobs": []}, {"template": {}}])
+def test_work_without_a_template_asks_for_no_queue(spec: dict[str, Any]) -> None:
+    assert first_template({"metadata": {}, "spec": spec}) == {}
 
 
 def test_the_registration_fails_closed_only_where_a_gate_must_not_be_missed() -> None:

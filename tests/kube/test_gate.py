@@ -197,7 +197,7 @@ def test_pods_that_others_hold_too_come_last() -> None:
 )
 def test_what_is_chosen_fits_and_nobody_left_would(needs: list[tuple[int, int]], room: tuple[int, int]) -> None:
     """The slow, obvious reference: walk the FIFO order, and set room aside for the first that has to wait."""
-    pods = [GatedPod(("n", f"{n:02}"), "", "", "", 0, (False, "", f"{n:02}"), None) for n in range(len(needs))]
+    pods = [GatedPod(("n", f"{n:02}"), "n", "", "", "", 0, (False, 1, "", f"{n:02}"), None) for n in range(len(needs))]
     charge = {one.key: need for one, need in zip(pods, needs, strict=True)}
     least = tuple(min(column) for column in zip(*needs, strict=True)) if needs else ()
     level = (6000, 6)
@@ -282,7 +282,7 @@ def test_what_is_forgotten_of_groups_and_pods_leaves_nothing_behind() -> None:
     for name in "abcd":
         keeper.remove(name)
     held = keeper.gates.gated
-    assert (held._pods, held._by_namespace, held._groups, held._group_of, keeper.gates._in_flight) == ({}, {}, {}, {}, {})
+    assert (held._pods, held._by_space, held._groups, held._group_of, keeper.gates._in_flight) == ({}, {}, {}, {}, {})
 
 
 def test_a_group_is_complete_with_as_many_pods_as_it_says() -> None:

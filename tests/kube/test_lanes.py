@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fairburst.kube.names import LANES
-from fairburst.kube.queues.lanes import lane_labels, lanes_for
+from fairburst.kube.names import LANES, LANES_HOLD_LABEL
+from fairburst.kube.queues.lanes import LONGEST_LABEL, kind_held, lane_labels, lanes_for
 from fairburst.kube.queues.queue_set import ObjectKey, QueueSet, QueueSetBuilder
 from fairburst.kube.queues.spaces import Spaces, namespace_of
 from fairburst.policy.model import Memory
@@ -70,7 +70,18 @@ def test_a_lane_in_which_pods_of_a_former_queue_live_is_given_last() -> None:
 def test_labels_name_the_queue_of_each_lane_and_take_off_the_others() -> None:
     labels = lane_labels({"nightly": 2})
     assert labels["fairburst.dev/queue-2"] == "nightly"
-    assert [value for label, value in labels.items() if label != "fairburst.dev/queue-2"] == [None] * (len(LANES) - 1)
+    assert [value for label, value in labels.items() if label != "fairburst.dev/queue-2"] == [None] * len(LANES)
+
+
+def test_a_label_says_which_lanes_hold_which_new_objects() -> None:
+    lanes = {f"queue-{lane}": lane for lane in LANES}
+    label = lane_labels(lanes, {"queue-3": "Pods", "queue-1": "Jobs"})[LANES_HOLD_LABEL]
+    assert label == "1-Jobs.3-Pods"
+    assert [kind_held(label, lane) for lane in (1, 2, 3)] == ["Jobs", None, "Pods"]
+    assert kind_held("", 1) is None
+    longest = lane_labels(lanes, dict.fromkeys(lanes, "Pods"))[LANES_HOLD_LABEL]
+    assert longest is not None
+    assert len(longest) <= LONGEST_LABEL
 
 
 def test_throughput_queues_beside_a_latency_queue_get_spaces_of_their_own() -> None:
@@ -83,6 +94,25 @@ def test_throughput_queues_beside_a_latency_queue_get_spaces_of_their_own() -> N
     assert all(entry.shares for entry in queue_set.governing)
 
 
+def test_of_queues_created_in_one_second_the_latency_queue_is_the_default_queue_whatever_their_names() -> None:
+    """One manifest with both, applied at once."""
+    created = "2026-01-01T00:00:00Z"
+    spec = latency_spec()
+    queues = [stored_queue(TQ, "team", "batch", None, created=created), stored_queue(LQ, "team", "serving", spec, created=created)]
+    queue_set = build({(one["kind"], "team", one["metadata"]["name"]): one for one in queues})
+    assert {entry.qualified_name: entry.space for entry in queue_set.governing} == {
+        "team/serving": "team",
+        "team/batch": "team/batch",
+    }
+
+
+def test_a_latency_queue_that_comes_second_is_told_how_to_have_both() -> None:
+    queue_set = build(made((TQ, "nightly", None), BURSTS))
+    reason, message = problem(queue_set, "bursts")
+    assert reason == "SecondQueue"
+    assert "Delete ThroughputQueue nightly and create it again" in message
+
+
 def test_one_queue_divides_nothing() -> None:
     queue_set = build(made(BURSTS))
     assert not queue_set.spaces.lanes
@@ -93,13 +123,6 @@ def test_one_queue_divides_nothing() -> None:
     ("first", "second", "says"),
     [
         pytest.param((TQ, "batch", None), BURSTS, "besides it, only ThroughputQueues can govern work", id="a second latency queue"),
-        pytest.param(BURSTS, (TQ, "nightly", {"enforcement": "Gate"}), "enforcement: Quota, found Gate", id="another mode"),
-        pytest.param(
-            (LQ, "bursts", latency_spec(enforcement="Suspend")),
-            (TQ, "nightly", None),
-            "enforcement: Quota, found Suspend",
-            id="the default queue in another mode",
-        ),
         pytest.param(BURSTS, (TQ, "n" * 64, None), "at most 63 characters", id="a name that no label holds"),
         pytest.param(BURSTS, (TQ, "bursts", None), "under this name", id="the default queue's name"),
     ],
@@ -112,6 +135,24 @@ def test_a_queue_that_can_govern_no_work_beside_another_is_told_why(first: Any, 
     assert says in told.message
     assert len(queue_set.governing) == 1
     assert not queue_set.spaces.lanes
+
+
+@pytest.mark.parametrize("default", ["Quota", "Gate", "Suspend"])
+@pytest.mark.parametrize("further", ["Quota", "Gate", "Suspend"])
+def test_each_queue_of_a_namespace_has_a_mode_of_its_own(default: str, further: str) -> None:
+    queue_set = build(made((LQ, "bursts", latency_spec(enforcement=default)), (TQ, "nightly", {"enforcement": further})))
+    assert {entry.space: entry.mode.name for entry in queue_set.governing} == {"team": default, "team/nightly": further}
+
+
+@pytest.mark.parametrize(("first", "second"), [("Observe", "Quota"), ("Quota", "Observe")])
+def test_a_queue_that_is_only_observed_divides_no_namespace(first: str, second: str) -> None:
+    builder = QueueSetBuilder("default", "fairburst-system", observing=True)
+    builder.lanes.prepare(Spaces(), {}, lambda _: (), assigns=True)
+    objects = made((LQ, "bursts", latency_spec(enforcement=first)), (TQ, "nightly", {"enforcement": second}))
+    queue_set = builder.build(objects, Memory(), frozenset())
+    reason, message = problem(queue_set, "nightly")
+    assert reason == "SecondQueue"
+    assert "to be enforced, found enforcement: Observe" in message
 
 
 def test_more_queues_than_lanes_leave_the_youngest_out() -> None:

@@ -50,8 +50,8 @@ def test_policies_act_in_managed_namespaces_only_and_never_fail_closed() -> None
     manifests = policies(Config())
     bindings = of_kind(manifests, "MutatingAdmissionPolicyBinding")
     assert {policy["spec"]["failurePolicy"] for policy in of_kind(manifests, "MutatingAdmissionPolicy")} == {"Ignore"}
-    assert len(bindings) == 14, (
-        "priorities: four, with a gate or without, by queue, and that of no queue; Jobs: held, their failures, two for sizes"
+    assert len(bindings) == 15, (
+        "priorities: four, with a gate or without, by queue, and that of no queue; Jobs: held, by queue too, their failures, two for sizes"
     )
     for binding in bindings:
         selector = binding["spec"]["matchResources"]["namespaceSelector"]
@@ -108,7 +108,7 @@ def test_without_a_reserve_for_small_jobs_no_policy_looks_at_sizes_and_jobs_are_
     assert "fairburst.dev/size" not in printed
     named = {one["metadata"]["name"]: resource_rules(one) for one in of_kind(off, "MutatingAdmissionPolicy")}
     watching = {name for name, rules_of in named.items() if any("jobs" in rule["resources"] for rule in rules_of)}
-    assert watching == {"fairburst-hold.default", "fairburst-disruption.default"}
+    assert watching == {"fairburst-hold.default", "fairburst-hold-by-queue.default", "fairburst-disruption.default"}
     assert {tuple(rule["operations"]) for name in watching for rule in named[name]} == {("CREATE",)}, "what its user does later stands"
 
 

@@ -100,6 +100,44 @@ def test_statuses_name_the_class_of_each_queues_pods(world: World) -> None:
     assert world.status("team", "bursts", kind=LQ)["podPriority"]["className"] != NIGHTLY
 
 
+def test_a_queue_that_keeps_no_reserve_because_it_is_not_alone_says_so_and_what_to_do(world: World) -> None:
+    for name, spec, want in (("nightly", {}, True), ("nightly", {"reserve": "Off"}, False)):
+        world.queue(TQ, "team", name, spec, created="2026-01-01T00:00:01Z", generation=len(spec) + 1)
+        for _ in range(3):
+            world.round()
+            world.after(1.0)
+        assert ("keeps no reserve for small Jobs" in world.condition(TQ, "team", "Enforced", name)[2]) is want
+    assert "use a namespace of its own" not in world.condition(LQ, "team", "Enforced", "bursts")[2]
+    assert "reserve" not in world.condition(TQ, "rival", "Enforced", "batch")[2]
+
+
+def test_without_reserves_no_queue_says_that_it_lacks_one() -> None:
+    world = World("smallJobs: {enabled: false}")
+    world.queue(LQ, "team", "bursts", latency_spec(cpu="16"), created="2026-01-01T00:00:00Z")
+    world.queue(TQ, "team", "nightly", created="2026-01-01T00:00:01Z")
+    world.round()
+    assert "reserve" not in world.condition(TQ, "team", "Enforced", "nightly")[2]
+
+
+def test_a_latency_queue_that_came_second_governs_once_its_remedy_was_followed() -> None:
+    world = World()
+    world.queue(TQ, "team", "nightly", created="2026-01-01T00:00:00Z")
+    world.round()
+    world.queue(LQ, "team", "bursts", latency_spec(cpu="16"), created="2026-01-01T00:00:01Z")
+    world.after(1.0)
+    world.round()
+    assert "Delete ThroughputQueue nightly and create it again to have both" in world.condition(LQ, "team", "Ready", "bursts")[2]
+    del world.queues[TQ, "team", "nightly"]
+    world.after(1.0)
+    world.round()
+    world.queue(TQ, "team", "nightly", created="2026-01-01T00:00:03Z", uid="again")
+    for _ in range(2):
+        world.after(1.0)
+        world.round()
+    assert world.condition(LQ, "team", "Ready", "bursts")[0] == "True"
+    assert world.status("team", "nightly")["podPriority"]["className"] == NIGHTLY
+
+
 def test_a_deleted_queues_pods_fall_to_the_default_queue_and_its_quota_goes(world: World) -> None:
     world.put(in_queue("nightly"))
     world.round()

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from fairburst.config import Config
-from fairburst.kube.admission.mutation import governing, job_patch, pod_patch
+from fairburst.kube.admission.mutation import asked_queue, first_template, governing, job_patch, pod_patch
 from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL
 from tests.simulation import quotas
 from tests.simulation.resources import JOBS, KINDS, LEASES, NAMESPACES, PODS, QUEUES, Key, Object, Refused, place_of, refusal, selector
@@ -337,8 +337,10 @@ class ApiServer:
         if self.webhook_down:
             return self._past_the_webhook(collection, obj, namespace["metadata"]["labels"])
         queues = {(kind, *key): queue for plural, kind in QUEUES.items() for key, queue in self.objects[plural].items()}
-        queue = governing(queues, obj["metadata"]["namespace"], self.config.pool.name)
-        patch = pod_patch(obj, queue, self.config) if collection == PODS else job_patch(obj, before, queue, self.config)
+        where, pool = obj["metadata"]["namespace"], self.config.pool.name
+        asked = asked_queue(queues, obj if collection == PODS else first_template(obj), where, pool)
+        queue = governing(queues, where, pool)
+        patch = pod_patch(obj, asked, self.config) if collection == PODS else job_patch(obj, before, queue, self.config, asked)
         return json_patch(obj, patch) if patch else obj
 
     def _past_the_webhook(self, collection: str, obj: Object, labels: Mapping[str, str]) -> Object:

@@ -228,7 +228,7 @@ class FaultPlan:
         change = self._source.choice(({"weight": 5}, *({"enforcement": mode} for mode in ("Quota", "Gate", "Suspend", "Observe"))))
 
         def begin() -> None:
-            queue = self._server.get(tenant.collection, tenant.namespace, "queue")
+            queue = self._server.get(tenant.collection, tenant.namespace, tenant.queue)
             tenant.edited = True
             tenant.spec = {**tenant.spec, **change}
             if queue is not None:

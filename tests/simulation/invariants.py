@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from fairburst.kube.names import MANAGED_LABEL, OUR_QUOTAS, QUOTA_NAME
+from fairburst.kube.names import LANE_LABELS, LANE_QUOTAS, MANAGED_LABEL, OUR_QUOTAS, QUOTA_NAME
 from fairburst.kube.process import Operator
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.views.conditions import was_observed
 from fairburst.quantity import parse_exact
+from tests.simulation import quotas
 from tests.simulation.api_server import ApiServer, Write
 from tests.simulation.quotas import ENDED
 from tests.simulation.replica import Replica
@@ -26,6 +27,7 @@ from tests.simulation.resources import (
     PODS,
     QUEUES,
     QUOTAS,
+    THROUGHPUT_QUEUES,
     Object,
 )
 from tests.simulation.scenario import OWN_NAMESPACE, Tenant
@@ -42,7 +44,8 @@ class Invariants:
         self.broken: list[str] = []
         self.rounds = self.writes = self.wrong_writes = 0
         self._server, self._replicas = server, replicas
-        self._tenants = {tenant.namespace: tenant for tenant in tenants}
+        self._tenants = {(tenant.namespace, tenant.queue): tenant for tenant in tenants}
+        self._namespaces = {tenant.namespace for tenant in tenants}
         self._changed_at: dict[tuple[str, str, str], float] = {}
         self._last_round: dict[str, float] = {}
         server.observers.append(self._on_write)
@@ -77,7 +80,7 @@ class Invariants:
             self.note(f"two writers: {write.who} wrote {write.collection} while the lease was held by {holder or 'no one'}")
 
     def _only_managed(self, write: Write) -> None:
-        allowed = self._tenants.keys() if write.collection != CONFIG_MAPS else {OWN_NAMESPACE}
+        allowed = self._namespaces if write.collection != CONFIG_MAPS else {OWN_NAMESPACE}
         if write.namespace not in allowed:
             self.wrong_writes += 1
             self.note(f"a write outside managed namespaces: {write.method} {write.collection} in {write.namespace}")
@@ -89,7 +92,7 @@ class Invariants:
     def _promise_kept(self, namespace: str, old: Object, new: Object) -> None:
         """Check that a promise stays until its spec is edited, and that no count goes down: capacity never shrinks in these runs."""
         was, now = old.get("status") or {}, new.get("status") or {}
-        edited = self._tenants[namespace].edited
+        edited = self._tenants[namespace, new["metadata"]["name"]].edited
         if not edited and was.get("class") in PROMISED and now.get("class") != was["class"]:
             self.note(f"a promise lost: {namespace} went from {was['class']} to {now.get('class')}")
         if not edited and was.get("promise") and was["promise"] != now.get("promise"):
@@ -176,7 +179,7 @@ class Invariants:
             idle = self._server.loop.now - self.last_round(replica.identity)
             if idle > replica.operator._config.rounds.interval_seconds + 2:
                 found.append(f"{replica.identity} ended no round for {idle:.0f} s")
-        return found + self._enforced()
+        return found + self._enforced() + self._divided()
 
     def _cache(self, who: str, collection: str, store: dict[Any, Any]) -> list[str]:
         found: list[str] = []
@@ -205,6 +208,24 @@ class Invariants:
                 if found is None or found["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
                     problems.append(f"{who} knows {namespace}/{name} not as it is")
         return problems
+
+    def _divided(self) -> list[str]:
+        """Compare lanes with queues and quotas, and count the quotas for each pod. The quotas of small and large jobs lie below others."""
+        found: list[str] = []
+        for namespace in self._server.of(NAMESPACES):
+            name, labels = namespace["metadata"]["name"], namespace["metadata"].get("labels") or {}
+            lanes = {LANE_QUOTAS[lane]: labels[label] for lane, label in LANE_LABELS.items() if label in labels}
+            for quota, queue in lanes.items():
+                if self._server.get(THROUGHPUT_QUEUES, name, queue) is None:
+                    found.append(f"{name} has a lane for {queue}, which does not exist")
+                if self._server.get(QUOTAS, name, quota) is None:
+                    found.append(f"{name} has no quota for {queue}")
+            above = [one for key in (QUOTA_NAME, *lanes) if (one := self._server.get(QUOTAS, name, key)) is not None]
+            for pod in self._server.of(PODS, name) if lanes else ():
+                count = sum(quotas.matches(quota, pod) for quota in above)
+                if count != 1:
+                    found.append(f"the pod {name}/{pod['metadata']['name']} counts for {count} quotas")
+        return found
 
     def _enforced(self) -> list[str]:
         found: list[str] = []

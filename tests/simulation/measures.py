@@ -7,7 +7,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from fairburst.kube.names import LANE_OF_CLASS, LANE_QUOTAS
 from fairburst.kube.process import Operator
+from fairburst.kube.queues.lanes import asks_for
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.policy.table import OPEN
 from tests.simulation import controllers, quotas
@@ -16,7 +18,7 @@ from tests.simulation.controllers import SECONDS_ANNOTATION
 from tests.simulation.invariants import Invariants
 from tests.simulation.replica import Replica
 from tests.simulation.resources import JOBS, LATENCY_QUEUES, PODS, QUOTAS, Object
-from tests.simulation.scenario import Tenant
+from tests.simulation.scenario import DEFAULT_QUEUE, Tenant
 from tests.simulation.virtual_time import EPOCH
 
 SAME_SECONDS = 0.01  # windows that open closer to each other are the same
@@ -118,9 +120,11 @@ class Measures:
 
     def _on_write(self, write: Write) -> None:
         if write.collection == JOBS and write.new is not None and write.namespace in self._deadlines:
-            self._on_job(write.namespace, write.new, is_new=write.old is None)
+            if not asks_for((write.new["spec"]["template"].get("metadata") or {}).get("labels")):
+                self._on_job(write.namespace, write.new, is_new=write.old is None)
         elif write.collection == PODS and write.namespace in self._uses:
-            pods = (pod for pod in self._server.of(PODS, write.namespace) if pod["spec"].get("nodeName") and not quotas.is_released(pod))
+            own = (pod for pod in self._server.of(PODS, write.namespace) if pod["spec"].get("priorityClassName") not in LANE_OF_CLASS)
+            pods = (pod for pod in own if pod["spec"].get("nodeName") and not quotas.is_released(pod))
             rate = sum(float(quotas.requests_of(pod).get("cpu", 0)) for pod in pods)
             self._uses[write.namespace].put(self._server.loop.now, rate)
 
@@ -145,7 +149,7 @@ class Measures:
     def _has_room(self, namespace: str, job: Object) -> bool:
         """Whether the quotas and the nodes, as they are, take all pods of a new Job."""
         pods, template = job["spec"]["parallelism"], {"spec": job["spec"]["template"]["spec"]}
-        for quota in self._server.of(QUOTAS, namespace):
+        for quota in (one for one in self._server.of(QUOTAS, namespace) if one["metadata"]["name"] not in LANE_QUOTAS.values()):
             status = quota.get("status") or {}
             for key, limit in (status.get("hard") or {}).items():
                 charge = (quotas.charged(template, key) or 0) * pods
@@ -180,7 +184,8 @@ class Measures:
         cpu = plan.snapshot.resources.index("cpu")
         capacity = plan.snapshot.committed_capacity[cpu] or plan.snapshot.live_capacity[cpu]
         for row, name in enumerate(columns.declared.names):
-            namespace, use = name.partition("/")[0], self._uses.get(name.partition("/")[0])
+            namespace, _, queue = name.partition("/")
+            use = self._uses.get(namespace) if queue == DEFAULT_QUEUE else None
             if use is None:
                 continue
             rate = self._cpu[namespace] / capacity

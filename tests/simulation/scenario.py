@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fairburst.config import Config, parse_config
-from fairburst.kube.names import API_VERSION
+from fairburst.kube.names import API_VERSION, QUEUE_LABEL
 from tests.simulation.api_server import ApiServer
 from tests.simulation.controllers import SECONDS_ANNOTATION
 from tests.simulation.resources import JOBS, LATENCY_QUEUES, NAMESPACES, NODES, PODS, QUEUES, THROUGHPUT_QUEUES, Object, Refused
@@ -17,11 +17,16 @@ from tests.simulation.virtual_time import EPOCH
 OWN_NAMESPACE, BYSTANDER = "fairburst-system", "bystander"
 FINISHED_SECONDS = 8.0  # until a finished Job or pod is deleted
 ENFORCEMENTS = ("Quota", "Quota", "Quota", "Gate", "Suspend", "Observe")
+DEFAULT_QUEUE, FURTHER_QUEUES = "queue", ("nightly", "weekly", "hourly")
+DIVIDED = 0.15  # part of the clusters that have a namespace with several queues
 
 
 @dataclass
 class Tenant:
-    """A namespace with its queue. `every`: seconds between Jobs; `pods`, `cpu`, `seconds`: ranges that a Job's are drawn from."""
+    """A queue and its work. `every`: seconds between Jobs; `pods`, `cpu`, `seconds`: ranges that a Job's are drawn from.
+
+    `queue`: its name; that of a namespace's further queue is one of FURTHER_QUEUES, and its pods ask for it.
+    """
 
     namespace: str
     collection: str
@@ -31,8 +36,14 @@ class Tenant:
     pods: tuple[int, int]
     cpu: tuple[float, float]
     seconds: tuple[float, float]
+    queue: str = DEFAULT_QUEUE
     made: int = 0
     edited: bool = False
+
+    @property
+    def asks_for(self) -> str:
+        """The label of its pods; empty for the default queue."""
+        return "" if self.queue == DEFAULT_QUEUE else self.queue
 
 
 @dataclass
@@ -57,6 +68,18 @@ class Scenario:
         latency, throughput = source.randint(1, 3), source.randint(1, 4)
         self.tenants = [self._latency(f"burst-{number}", capacity) for number in range(latency)]
         self.tenants += [self._throughput(f"batch-{number}", capacity) for number in range(throughput)]
+        self._divide(capacity)
+
+    def _divide(self, capacity: int) -> None:
+        """Give a namespace of some clusters further queues, from a source of their own: all other clusters stay the same."""
+        before, own = self.source, random.Random(repr(self.source.getstate()))
+        if own.random() < DIVIDED:
+            self.source, where = own, own.choice(self.tenants).namespace
+            for name in FURTHER_QUEUES[: own.randint(1, len(FURTHER_QUEUES))]:
+                tenant = self._throughput(where, capacity)
+                tenant.queue = name
+                self.tenants.append(tenant)
+            self.source = before
 
     def _latency(self, namespace: str, capacity: int) -> Tenant:
         source = self.source
@@ -94,7 +117,7 @@ class Scenario:
         """Create nodes, namespaces and queues."""
         for number in range(self.nodes):
             server.create(NODES, node(f"node-{number}", self.node_cpu))
-        for name in (OWN_NAMESPACE, "kube-system", BYSTANDER, *(tenant.namespace for tenant in self.tenants)):
+        for name in (OWN_NAMESPACE, "kube-system", BYSTANDER, *dict.fromkeys(tenant.namespace for tenant in self.tenants)):
             server.create(NAMESPACES, {"metadata": {"name": name, "labels": {}}, "status": {"phase": "Active"}})
         for tenant in self.tenants:
             self.recreate(server, tenant)
@@ -103,7 +126,7 @@ class Scenario:
     def recreate(self, server: ApiServer, tenant: Tenant) -> None:
         """Create a tenant's queue again, or for the first time."""
         kind = QUEUES[tenant.collection]
-        metadata = {"name": "queue", "namespace": tenant.namespace}
+        metadata = {"name": tenant.queue, "namespace": tenant.namespace}
         server.create(tenant.collection, {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": tenant.spec})
 
     def start(self, server: ApiServer, until: float) -> None:
@@ -116,12 +139,14 @@ class Scenario:
         source = self.source
         tenant.made += 1
         pods, cpu, seconds = source.randint(*tenant.pods), round(source.uniform(*tenant.cpu), 1), source.uniform(*tenant.seconds)
+        asks_for = tenant.asks_for
+        name = f"{asks_for}-{tenant.made}" if asks_for else f"{tenant.made}"
         try:
             if source.random() < 0.1:
                 for number in range(min(pods, 4)):
-                    server.create(PODS, bare_pod(tenant.namespace, f"bare-{tenant.made}-{number}", cpu, seconds))
+                    server.create(PODS, bare_pod(tenant.namespace, f"bare-{name}-{number}", cpu, seconds, asks_for))
             else:
-                server.create(JOBS, job(tenant.namespace, f"job-{tenant.made}", pods, cpu, seconds))
+                server.create(JOBS, job(tenant.namespace, f"job-{name}", pods, cpu, seconds, asks_for))
         except Refused:
             pass  # a bare pod that does not fit the quota is refused to its tenant
         if server.loop.now < until:
@@ -155,14 +180,18 @@ def _pod_spec(cpu: float) -> dict[str, Any]:
     return {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 5}
 
 
-def bare_pod(namespace: str, name: str, cpu: float, seconds: float) -> Object:
+def _asking(queue: str) -> Object:
+    return {"labels": {QUEUE_LABEL: queue}} if queue else {}
+
+
+def bare_pod(namespace: str, name: str, cpu: float, seconds: float, asks_for: str = "") -> Object:
     """Return a pod without a controller."""
-    metadata = {"name": name, "namespace": namespace, "annotations": {SECONDS_ANNOTATION: f"{seconds:g}"}}
+    metadata = {"name": name, "namespace": namespace, "annotations": {SECONDS_ANNOTATION: f"{seconds:g}"}, **_asking(asks_for)}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _pod_spec(cpu), "status": {"phase": "Pending"}}
 
 
-def job(namespace: str, name: str, pods: int, cpu: float, seconds: float) -> Object:
+def job(namespace: str, name: str, pods: int, cpu: float, seconds: float, asks_for: str = "") -> Object:
     """Return a Job whose pods run in parallel."""
-    template = {"metadata": {"annotations": {SECONDS_ANNOTATION: f"{seconds:g}"}}, "spec": _pod_spec(cpu)}
+    template = {"metadata": {"annotations": {SECONDS_ANNOTATION: f"{seconds:g}"}, **_asking(asks_for)}, "spec": _pod_spec(cpu)}
     spec = {"parallelism": pods, "completions": pods, "template": template}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": namespace}, "spec": spec, "status": {}}

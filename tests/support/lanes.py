@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from fairburst.kube.api.objects import Job, Pod
+from fairburst.kube.api.objects import Job, Pod, SchedulingGate
+from fairburst.kube.names import GATE, HELD_ANNOTATION
 from fairburst.kube.rounds.view import RoundPlan
 from tests.support.objects import job, pod, pod_spec
 
@@ -17,6 +18,17 @@ def of_class(name: str, class_name: str, **more: Any) -> Pod:
     """A running pod of the team with a priority class."""
     found = pod("team", name, node="node-0", **more)
     return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, priority_class_name=class_name))
+
+
+def gated(one: Pod) -> Pod:
+    """The pod before its node was chosen, behind our gate."""
+    return msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, scheduling_gates=[SchedulingGate(GATE)], node_name=""))
+
+
+def held(one: Job) -> Job:
+    """The Job as the policy suspends it at its creation."""
+    metadata = msgspec.structs.replace(one.metadata, annotations={HELD_ANNOTATION: "true"})
+    return msgspec.structs.replace(one, metadata=metadata, spec=msgspec.structs.replace(one.spec, suspend=True))
 
 
 def asking(name: str, pods: int, queue: str) -> Job:

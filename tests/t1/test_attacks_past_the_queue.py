@@ -10,8 +10,10 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import until
+from tests.support import work
 from tests.support.attacks import PATIENCE_SECONDS, Arena, Tenant, job, pod
 from tests.support.live_cluster import refusal
+from tests.support.queues import queue
 from tests.support.work import pod_spec
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -77,6 +79,24 @@ def test_a_pod_that_its_gate_has_let_go_does_not_grow(arena: Arena) -> None:
     assert resize(cheat, "small", "50m") == ""
     other.create(job("work", 8))
     arena.wait_running(other.name, 8, "the other's fair share to run")
+
+
+def test_a_pod_that_the_gate_of_a_further_queue_has_let_go_does_not_grow_and_one_of_the_default_queue_may(arena: Arena) -> None:
+    """The quota of the further queue is a ceiling, and that of the default queue is at its level."""
+    cheat, label = arena.tenant(), "fairburst.dev/queues-hold"
+    arena.create(queue("ThroughputQueue", {"enforcement": "Gate"}, cheat.name, "spark"))
+    until(
+        lambda: label in arena.get("namespace", cheat.name)["metadata"]["labels"], PATIENCE_SECONDS, "the namespace to hold pods by queue"
+    )
+    arena.rounds(2)  # the API server's policies see new labels within a second
+    cheat.create(work.pod("", "gated", pod_spec("100m"), labels={"fairburst.dev/queue": "spark"}), pod("own", "100m"))
+    arena.wait_running(cheat.name, 2, "pods of 100m")
+    for name in ("gated", "own"):
+        report_resources(arena, cheat, name)
+    assert "spec.containers: expected requests to stay or to shrink" in resize(cheat, "gated", "8")
+    assert resize(cheat, "gated", "50m") == ""
+    assert resize(cheat, "own", "200m") == ""
+    assert requested(arena, cheat) == ["200m", "50m"], "what the attacker gained"
 
 
 def test_where_a_quota_holds_the_queue_a_pod_grows_no_further_than_the_quota(arena: Arena) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster import Cluster
+from e2e.cluster import Cluster, ClusterError
 from e2e.harness import OperatorProcess
 from e2e.waiting import until
 from fairburst.quantity import parse_quantity
@@ -139,12 +139,15 @@ def test_queues_of_a_namespace_and_a_rival_share_by_weight_and_the_burst_waits_f
     first = min(at(one, "requestReceivedTimestamp") for one in created)
     last = max(at(one, "stageTimestamp") for one in created)
     between = [one for one in writes_of(cluster, "fairburst") if first < at(one, "stageTimestamp") < last]
-    assert [one["requestURI"] for one in between if "resourcequotas" in one["requestURI"] and where in one["requestURI"]] == []
+    own = f"/api/v1/namespaces/{where}/resourcequotas/fairburst"  # other queues' quotas shrink meanwhile, also those of this namespace
+    assert [one["requestURI"] for one in between if one["requestURI"].partition("?")[0] in {own, f"{own}/status"}] == []
 
 
 def test_a_deleted_queue_leaves_its_pods_to_the_default_queue(team: Team) -> None:
-    team.tenant("delete", "jobs", "--all", "--wait=false")
+    for one in (team.tenant, team.rival):  # a full cluster would leave the default queue no room for another bare pod
+        one("delete", "jobs", "--all", "--wait=false")
     team.arena.admin("delete", "--raw", f"/api/v1/namespaces/{team.tenant.name}/pods?gracePeriodSeconds=0")  # hundreds, most of them ended
+    until(lambda: not sum(team.running().values()), PATIENCE_SECONDS, "the pods of the test before to end")
     until(lambda: not team.arena.items("pods", team.tenant.name), PATIENCE_SECONDS, "the pods of the test before to go")
     team.tenant.create(asking_for("weekly", "left"))
     assert team.class_of("left") == CLASSES["weekly"]
@@ -158,6 +161,90 @@ def test_a_deleted_queue_leaves_its_pods_to_the_default_queue(team: Team) -> Non
         return [value for term in terms for value in term["values"]]
 
     until(lambda: CLASSES["weekly"] not in scope(), PATIENCE_SECONDS, "the namespace quota to count the pods of the deleted queue")
+
+
+@pytest.fixture(scope="module")
+def modes(team: Team) -> Team:
+    """The team with a queue that suspends Jobs, and one that holds pods by gates, beside the default queue in Quota mode."""
+    team.tenant("delete", "pods", "--all", "--grace-period=0", "--force")
+    for name, mode, more in (("whole", "Suspend", {"limits": {"cpu": "30"}}), ("spark", "Gate", {})):
+        team.arena.create(queue("ThroughputQueue", {"enforcement": mode, **more}, team.tenant.name, name))
+        until(lambda name=name: team.class_given(name), PATIENCE_SECONDS, f"the class of {name}")
+
+    def labels() -> str:
+        return str((team.arena.get("namespace", team.tenant.name)["metadata"]["labels"]).get("fairburst.dev/queues-hold"))
+
+    until(lambda: labels().endswith("-Jobs") or "-Jobs." in labels(), PATIENCE_SECONDS, "the label that says which queue holds Jobs")
+    until(lambda: "-Pods" in labels(), PATIENCE_SECONDS, "the label that says which queue holds pods")
+    team.arena.rounds(2)  # the API server's policies see new labels within a second
+    return team
+
+
+def test_jobs_wait_for_the_queue_that_their_pods_ask_for(modes: Team) -> None:
+    """A Job that never fits waits, a smaller one behind it starts, and a Job of another queue of the namespace is not held at all."""
+    tenant, arena = modes.tenant, modes.arena
+
+    def asking(name: str, pods: int, of: str) -> JsonObject:
+        return job("", name, pods, pod_spec(), pod_metadata={"labels": {QUEUE: of}} if of else {})
+
+    tenant.create(asking("absurd", 500, "whole"), asking("fits", 2, "whole"), asking("other", 2, "nightly"), asking("plain", 2, ""))
+
+    def started() -> dict[str, bool]:
+        return {one["metadata"]["name"]: not one["spec"].get("suspend", False) for one in arena.items("jobs", tenant.name)}
+
+    assert (started()["other"], started()["plain"]) == (True, True)
+    until(lambda: started()["fits"], PATIENCE_SECONDS, "the Job that fits to start")
+    assert not started()["absurd"]
+    until(lambda: len(classes(modes, "fits")) == 2, PATIENCE_SECONDS, "its pods")
+    assert set(classes(modes, "fits")) == {modes.class_given("whole")}
+    assert set(classes(modes, "plain")) & {modes.class_given("whole"), *CLASSES.values()} == set()
+    with pytest.raises(ClusterError, match="expected the Job to stay suspended"):
+        tenant("patch", "job", "absurd", "--type=merge", "-p", '{"spec": {"suspend": false}}')
+
+
+def test_a_label_orders_the_held_jobs_of_one_queue(modes: Team) -> None:
+    """Two Jobs wait for a third to end, as the queue's limit has room for one. The younger one gets a step of priority while it waits."""
+    tenant, arena = modes.tenant, modes.arena
+    for name in ("a-first", "b-early", "c-urgent"):  # by their names, as they may be created within one second
+        tenant.create(job("", name, 16, pod_spec(), pod_metadata={"labels": {QUEUE: "whole"}}))
+
+    def waits(name: str) -> bool:
+        return bool(arena.get("job", name, tenant.name)["spec"].get("suspend", False))
+
+    until(lambda: not waits("a-first"), PATIENCE_SECONDS, "the first Job to start")
+    tenant("label", "job", "c-urgent", "fairburst.dev/priority=high")
+    tenant("label", "job", "b-early", "fairburst.dev/priority=low")
+    arena.rounds(2)
+    assert (waits("b-early"), waits("c-urgent")) == (True, True)
+    tenant("delete", "job", "a-first", "--wait=false")
+    until(lambda: not waits("c-urgent"), PATIENCE_SECONDS, "the Job of the first step to start")
+    assert waits("b-early")
+    tenant("delete", "jobs", "b-early", "c-urgent", "--wait=false")
+
+
+def classes(team: Team, name: str) -> list[str]:
+    pods = [one for one in team.arena.items("pods", team.tenant.name) if one["metadata"]["name"].startswith(f"{name}-")]
+    return [one["spec"]["priorityClassName"] for one in pods]
+
+
+def test_only_pods_that_ask_for_the_queue_behind_gates_get_a_gate(modes: Team) -> None:
+    tenant, arena = modes.tenant, modes.arena
+    tenant.create(asking_for("spark", "driver"), asking_for("spark", "absurd", cpu=500), asking_for("nightly", "no-gate"))
+
+    def gates() -> dict[str, bool]:
+        pods = [one for one in arena.items("pods", tenant.name) if one["metadata"]["name"] in {"driver", "absurd", "no-gate"}]
+        return {one["metadata"]["name"]: bool(one["spec"].get("schedulingGates")) for one in pods}
+
+    assert (gates()["absurd"], gates()["no-gate"]) == (True, False)
+    until(lambda: not gates()["driver"], PATIENCE_SECONDS, "the gate of the pod that fits to be removed")
+    assert gates()["absurd"]
+    assert modes.class_of("absurd") == modes.class_given("spark")
+    with pytest.raises(ClusterError, match=r"expected fairburst\.dev/queue to stay"):
+        tenant("patch", "pod", "absurd", "--type=json", "-p", '[{"op": "remove", "path": "/spec/schedulingGates"}]')
+    with pytest.raises(ClusterError):
+        tenant("label", "namespace", tenant.name, "--overwrite", "fairburst.dev/queues-hold-")
+    arena.admin("delete", "throughputqueue", "spark", "-n", tenant.name)
+    until(lambda: not gates()["absurd"], PATIENCE_SECONDS, "the gate of a deleted queue's pod to be removed")
 
 
 def burst_running(team: Team) -> int:

@@ -141,8 +141,10 @@ def advice_on(error: ApiError) -> str:
             return f"the API server refuses: {error}"
 
 
-def queue_of_work(queues: Queues, namespace: str, asked: str) -> str:
-    """Return NAMESPACE/NAME of the queue of a namespace to which work belongs. `asked`: its queue label, empty without one.
+def queue_of_work(queues: Queues, namespace: str, asked: str, class_name: str | None = None) -> str:
+    """Return NAMESPACE/NAME of the queue of a namespace to which work belongs.
+
+    `asked`: the queue label of its next pods, empty without one. `class_name`: of a pod that exists, which belongs to a queue by its class.
 
     Raises CommandError if the queue can't be determined.
     """
@@ -150,11 +152,10 @@ def queue_of_work(queues: Queues, namespace: str, asked: str) -> str:
 
     statuses = {key: queue.get("status") or {} for key, queue in queues.items() if key[1] == namespace}
     classes = {key: (status.get("podPriority") or {}).get("className", "") for key, status in statuses.items()}
-    lanes = {key[2]: key for key, class_name in classes.items() if class_name in LANE_OF_CLASS}
-    default = [key for key, class_name in classes.items() if class_name and key not in lanes.values()]
-    if asked in lanes or default:
-        return f"{namespace}/{(lanes[asked] if asked in lanes else default[0])[2]}"
-    return namespace
+    lanes = {key[2]: key for key, given in classes.items() if given in LANE_OF_CLASS}
+    default = [key for key, given in classes.items() if given and key not in lanes.values()]
+    found = [key for name, key in lanes.items() if (name == asked if class_name is None else classes[key] == class_name)] or default
+    return f"{namespace}/{found[0][2]}" if found else namespace
 
 
 def find_queue(queues: Queues, text: str, namespace: str | None) -> ObjectKey:

@@ -88,13 +88,13 @@ async def ask(client: ApiClient, cluster: Cluster, what: str, namespace: str | N
 
     kind, _, name = what.partition("/")
     findings: list[str] = []
-    asked = ""
+    asked, class_name = "", None
     if kind in KINDS and name and namespace is not None:
-        findings, asked = await _work(client, KINDS[kind], namespace, name)
+        findings, asked, class_name = await _work(client, KINDS[kind], namespace, name)
         what = namespace
     queues = await read_queues(client, namespace)
     if findings and len(queues) > 1:
-        what = queue_of_work(queues, namespace or "", asked)
+        what = queue_of_work(queues, namespace or "", asked, class_name)
     if findings and not queues:
         return findings, Explanation(f"{namespace}", f"No queue governs namespace {namespace}; fairburst does not limit its work.")
     key = find_queue(queues, what, None if findings else namespace)
@@ -110,8 +110,8 @@ async def ask(client: ApiClient, cluster: Cluster, what: str, namespace: str | N
     return findings, of_look(seen, key)
 
 
-async def _work(client: ApiClient, kind: str, namespace: str, name: str) -> tuple[list[str], str]:
-    """Return sentences on a Job or pod, and the queue that its pods ask for, if any."""
+async def _work(client: ApiClient, kind: str, namespace: str, name: str) -> tuple[list[str], str, str | None]:
+    """Return sentences on a Job or pod, the queue that its next pods ask for, if any, and the class of a pod; None for a Job."""
     from fairburst.cli.work_findings import job_findings, pod_findings, read_work  # noqa: PLC0415
     from fairburst.kube.api.errors import NotFound  # noqa: PLC0415
     from fairburst.kube.queues.lanes import asks_for  # noqa: PLC0415
@@ -120,9 +120,10 @@ async def _work(client: ApiClient, kind: str, namespace: str, name: str) -> tupl
         obj, events = await read_work(client, kind, namespace, name)
     except NotFound:
         raise CommandError(f"expected {kind} {name} in namespace {namespace}, found none", WRONG_ARGUMENTS) from None
-    labelled = obj if kind == "pod" else obj.get("spec", {}).get("template", {})
-    asked = asks_for((labelled.get("metadata") or {}).get("labels"))
-    return (pod_findings if kind == "pod" else job_findings)(obj, events), asked
+    if kind == "pod":
+        return pod_findings(obj, events), "", (obj.get("spec") or {}).get("priorityClassName", "")
+    template = obj.get("spec", {}).get("template", {})
+    return job_findings(obj, events), asks_for((template.get("metadata") or {}).get("labels")), None
 
 
 def _of_recording(path: Path, name: str, namespace: str | None) -> Explanation:

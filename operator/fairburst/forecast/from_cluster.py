@@ -19,6 +19,7 @@ from fairburst.kube.forecasts.ended_pods import epoch, pods_of, run_of, started_
 from fairburst.kube.look import Look
 from fairburst.kube.queues.job_annotations import parallelism_of
 from fairburst.kube.queues.lanes import asks_for
+from fairburst.kube.queues.steps import step_of
 from fairburst.kube.usage.effective_requests import effective_requests, template_requests
 from fairburst.kube.workloads.job import is_held
 from fairburst.sim.cluster import one_machine
@@ -73,9 +74,13 @@ def state_of(seen: Look, known: Known) -> State:
         else:
             pods[seen.view.pods.space_of(pod), ""].append(pod)
     jobs: list[JobState] = []
+    ordering = {entry.space for entry in seen.plan.queue_set.governing if entry.mode.holds is not None}
     for space, queue in _queues(seen).items():
         jobs += _services(space, queue, pods[space, ""], seen)
-        for job in _in_order(_jobs(seen, space)):
+        ordered = _in_order(_jobs(seen, space))
+        if space in ordering:
+            ordered.sort(key=lambda job: step_of(job.metadata.labels, job.spec.template.metadata.labels))
+        for job in ordered:
             if not job.finished:
                 jobs.append(_job(job, queue, pods[job.metadata.namespace, job.metadata.name], seen, known))
     cluster = one_machine(snapshot.resources, snapshot.live_capacity.tolist())

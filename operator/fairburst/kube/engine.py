@@ -73,7 +73,7 @@ class Engine:
         self.reclaim = Reclaimer(config.reclaim.rules())
         self._agenda = Agenda()
         self._cluster = ClusterState(config, own_namespace)
-        self.queues = GoverningQueues(config, own_namespace, self.contained, observing=observing)
+        self.queues = GoverningQueues(config, own_namespace, self.contained, self.gates.gated, observing=observing)
         self._input = CoreInput(
             self._cluster, self.contained, self.reserve, self.slots, self.reclaim, self.gates.gated, self._policy.largest_turn
         )

@@ -18,8 +18,11 @@ HOLDS_LABEL = f"{GROUP}/holds"  # on a namespace: the kind of its new objects th
 QUEUE_LABEL = f"{GROUP}/queue"  # on a pod: the queue that it asks for
 LANES = tuple(range(1, 9))
 LANE_LABELS = {lane: f"{GROUP}/queue-{lane}" for lane in LANES}  # on a namespace: the queue that has the lane
-NAMESPACE_LABELS = (MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL, HOLDS_LABEL, *LANE_LABELS.values())
-NAMESPACE_LABELS_TEXT = f"{', '.join(NAMESPACE_LABELS[:4])}, {LANE_LABELS[1]} to {LANE_LABELS[LANES[-1]]}"
+LANES_HOLD_LABEL = f"{GROUP}/queues-hold"  # on a namespace: the lanes whose new objects wait for a release, with the kind of these
+NAMESPACE_LABELS = (MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL, HOLDS_LABEL, LANES_HOLD_LABEL, *LANE_LABELS.values())
+NAMESPACE_LABELS_TEXT = f"{', '.join(NAMESPACE_LABELS[:5])}, {LANE_LABELS[1]} to {LANE_LABELS[LANES[-1]]}"
+
+STEP_LABEL = f"{GROUP}/priority"  # on a pod or Job: its step of priority within its queue
 
 # Holds on new work: a gate on pods, and a note on Jobs that fairburst suspends.
 GATE = f"{GROUP}/queue"

@@ -65,7 +65,7 @@ class Ungater:
         self._gates.sent(pods)
         batch = _Batch(since, len(pods))
         for pod in pods:
-            self._queue.put_nowait((self._gates.urgency(pod.key[0]), next(self._numbers), pod, batch))
+            self._queue.put_nowait((self._gates.urgency(pod.space), next(self._numbers), pod, batch))
 
     async def run(self) -> None:
         """Send until cancelled."""

@@ -35,12 +35,19 @@ def governing(queues: Mapping[ObjectKey, Object], namespace: str, pool: str) -> 
 
 
 def asked_queue(queues: Mapping[ObjectKey, Object], pod: Object, namespace: str, pool: str) -> tuple[str, Object] | None:
-    """Return kind and status of the further queue that the pod's label names; without one the default queue's, as `governing` does."""
-    queue = queues.get(("ThroughputQueue", namespace, asks_for(pod["metadata"].get("labels"))))
+    """Return kind and status of the further queue that a pod or template asks for by its label; without one those of the default queue."""
+    queue = queues.get(("ThroughputQueue", namespace, asks_for((pod.get("metadata") or {}).get("labels"))))
     status = (queue or {}).get("status") or {}
     if queue is not None and pool_name(queue) == pool and _has_lane(status):
         return "ThroughputQueue", status
     return governing(queues, namespace, pool)
+
+
+def first_template(job: Object) -> Object:
+    """Return the pod template of a Job, or of the first part of a JobSet; empty if it has none."""
+    parts = job["spec"].get("replicatedJobs")
+    of_job: Object = job["spec"] if parts is None else parts[0]["template"]["spec"] if parts else {}
+    return of_job.get("template") or {}
 
 
 def _has_lane(status: Object) -> bool:
@@ -71,9 +78,14 @@ def pod_patch(pod: Object, queue: tuple[str, Object] | None, config: Config) -> 
     ]
 
 
-def job_patch(job: Object, before: Object | None, queue: tuple[str, Object] | None, config: Config) -> Patch:
-    """Return the JSON patch for a Job in a managed namespace. before: the Job before an update, None for a new Job."""
-    return [*_sized(job, before, queue, config), *([*held_patch(job, queue), *_forgiving(job)] if before is None else [])]
+def job_patch(
+    job: Object, before: Object | None, queue: tuple[str, Object] | None, config: Config, asked: tuple[str, Object] | None = None
+) -> Patch:
+    """Return the JSON patch for a Job in a managed namespace.
+
+    before: the Job before an update, None for a new Job. queue: the governing queue. asked: the queue that its pods ask for, if another.
+    """
+    return [*_sized(job, before, queue, config), *([*held_patch(job, asked or queue), *_forgiving(job)] if before is None else [])]
 
 
 def _prioritized(priority: Object) -> Patch:

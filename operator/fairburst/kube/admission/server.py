@@ -20,7 +20,17 @@ import msgspec
 from aiohttp import web
 
 from fairburst.config import Config
-from fairburst.kube.admission.mutation import Object, Patch, another_pools, asked_queue, governing, held_patch, job_patch, pod_patch
+from fairburst.kube.admission.mutation import (
+    Object,
+    Patch,
+    another_pools,
+    asked_queue,
+    first_template,
+    governing,
+    held_patch,
+    job_patch,
+    pod_patch,
+)
 from fairburst.kube.api.served_certificate import CERTIFICATE, RELOAD_SECONDS, ServedCertificate
 from fairburst.kube.queues.queue_set import ObjectKey
 from fairburst.telemetry.log import event
@@ -95,16 +105,17 @@ class AdmissionServer:
         if queues is None:
             return None
         namespace, pool = review["namespace"], self._config.pool.name
-        queue = governing(queues, namespace, pool)
+        body, queue = review["object"], governing(queues, namespace, pool)
         match review["resource"]["resource"], review["operation"]:
             case "pods", "CREATE" if another_pools(queues, namespace, pool):
                 return []
             case "pods", "CREATE":
-                return pod_patch(review["object"], asked_queue(queues, review["object"], namespace, pool), self._config)
+                return pod_patch(body, asked_queue(queues, body, namespace, pool), self._config)
             case "jobs", "CREATE" | "UPDATE":
-                return job_patch(review["object"], review.get("oldObject"), queue, self._config)
+                asked = asked_queue(queues, first_template(body), namespace, pool)
+                return job_patch(body, review.get("oldObject"), queue, self._config, asked)
             case "jobsets", "CREATE":
-                return held_patch(review["object"], queue)
+                return held_patch(body, asked_queue(queues, first_template(body), namespace, pool))
             case _:  # a kind that the webhook is not registered for
                 return []
 

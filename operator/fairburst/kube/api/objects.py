@@ -343,6 +343,11 @@ class Job(Object):
         return any(condition.type in endings and condition.status == "True" for condition in self.status.conditions or ())
 
     @property
+    def first_template(self) -> PodTemplate:
+        """Its only pod template."""
+        return self.spec.template
+
+    @property
     def succeeded(self) -> bool:
         """Whether the Job is complete, or is about to be marked so."""
         endings = ("Complete", "SuccessCriteriaMet")

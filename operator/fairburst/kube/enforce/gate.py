@@ -1,7 +1,8 @@
 """Choose the pods to release from our scheduling gate. Pure, apart from the patches in flight; `kube/ungate.py` sends.
 
-A queue in Gate mode has its level in whole pods. The requests of its released pods count against it, and the oldest waiting pods get the
-rest. In a namespace that has left Gate mode all pods are released. The quota of a namespace in Gate mode is only a ceiling.
+A queue in Gate mode has its level in whole pods. The requests of its released pods count against it, and the first waiting pods get the
+rest: those of the first step of priority, of these the oldest. In a space that has left Gate mode all pods are released. The quota of a
+queue in Gate mode is only a ceiling.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.enforce.fifo_admission import admit_in_order
 from fairburst.kube.names import GATE
+from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.usage.gated_pods import GatedPod, GatedPods, GroupKey, PodGroup, PodKey
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.usage.pod_usage import RequestVector
@@ -133,19 +135,20 @@ class UngatePlanner:
     def plan(self, levels: Mapping[str, GateLevel], left_alone: Iterable[str], pods: PodIndex, now: float) -> tuple[list[GatedPod], float]:
         """Return the pods to release in a round, most urgent first, and when to retry refused patches (infinite: none).
 
-        `levels`: of every namespace that a queue holds by gates. `left_alone`: namespaces where others decide.
+        `levels`: of every space that a queue holds by gates. `left_alone`: namespaces where others decide.
         """
         self._levels = dict(levels)
         self._refused = {key: refused for key, refused in self._refused.items() if refused[1] > now}
-        chosen = list[GatedPod]()
-        for namespace in sorted(self.gated.namespaces() - set(left_alone), key=self.urgency):
-            chosen += self._chosen(namespace, pods) if namespace in self._levels else self._waiting(namespace)
+        chosen, others = list[GatedPod](), set(left_alone)
+        for space in sorted((one for one in self.gated.waiting() if namespace_of(one) not in others), key=self.urgency):
+            chosen += self._chosen(space, pods) if space in self._levels else self._waiting(space)
         return chosen, min((until for _, until in self._refused.values()), default=math.inf)
 
     def between_rounds(self, namespaces: Iterable[str], pods: PodIndex) -> list[GatedPod]:
         """Return the pods of these namespaces that the last round's levels permit; none in a namespace unknown to that round."""
-        known = [namespace for namespace in namespaces if namespace in self._levels and namespace in self.gated.namespaces()]
-        return [pod for namespace in sorted(known, key=self.urgency) for pod in self._chosen(namespace, pods)]
+        spaces, waiting = self.gated.spaces.whole(set(namespaces)), self.gated.waiting()
+        known = [space for space in spaces if space in self._levels and space in waiting]
+        return [pod for space in sorted(known, key=self.urgency) for pod in self._chosen(space, pods)]
 
     def sent(self, pods: Iterable[GatedPod]) -> None:
         """Note that the patches of these pods are in flight: they count as released from now on."""
@@ -157,24 +160,27 @@ class UngatePlanner:
         self._landed(pod.key)
         self._refused[pod.key] = (pod.version, now + RETRY_SECONDS)
 
-    def _chosen(self, namespace: str, pods: PodIndex) -> list[GatedPod]:
-        waiting = list(self._waiting(namespace))
+    def _chosen(self, space: str, pods: PodIndex) -> list[GatedPod]:
+        waiting = list(self._waiting(space))
         if not waiting:  # runs at every event of a burst: skip the in-flight sum when nothing waits
             return []
-        level, in_flight = self._levels[namespace].milli, self._in_flight.get(namespace, {})
-        room = [whole - taken for whole, taken in zip(level, pods.released(namespace), strict=True)]
+        level, in_flight = self._levels[space].milli, self._in_flight_of(space)
+        room = [whole - taken for whole, taken in zip(level, pods.released(space), strict=True)]
         for key in in_flight:
             room = [free - amount for free, amount in zip(room, pods.requests(key), strict=True)]
-        slots = self._levels[namespace].slots
+        slots = self._levels[space].slots
         if slots is None:
-            return choose(waiting, level, room, pods.requests, self._group, pods.smallest(namespace))
-        places = slots - pods.count_released(namespace) - len(in_flight)
-        smallest = (*(pods.smallest(namespace) or (0,) * len(level)), 1)
+            return choose(waiting, level, room, pods.requests, self._group, pods.smallest(space))
+        places = slots - pods.count_released(space) - len(in_flight)
+        smallest = (*(pods.smallest(space) or (0,) * len(level)), 1)
         return choose(waiting, (*level, slots), [*room, places], lambda key: (*pods.requests(key), 1), self._group, smallest)
 
-    def _waiting(self, namespace: str) -> Iterator[GatedPod]:
-        in_flight = self._in_flight.get(namespace, {})
-        return (pod for pod in self.gated.of(namespace) if pod.key not in in_flight and pod.key not in self._refused)
+    def _in_flight_of(self, space: str) -> list[PodKey]:
+        return [key for key, pod in self._in_flight.get(namespace_of(space), {}).items() if pod.space == space]
+
+    def _waiting(self, space: str) -> Iterator[GatedPod]:
+        in_flight = self._in_flight.get(namespace_of(space), {})
+        return (pod for pod in self.gated.of(space) if pod.key not in in_flight and pod.key not in self._refused)
 
     def _group(self, pod: GatedPod) -> PodGroup | None:
         """Return the group that holds the pod back; None once some of the group's pods have been released."""
@@ -183,10 +189,10 @@ class UngatePlanner:
         group = self.gated.group(pod.group)
         return None if group.started or group.gated.keys() & self._in_flight.get(pod.key[0], {}).keys() else group
 
-    def urgency(self, namespace: str) -> tuple[int, int, str]:
-        """Return the rank of a namespace: lower ones are released first. Namespaces that have left Gate mode come last."""
-        level = self._levels.get(namespace)
-        return (*level.rank, namespace) if level is not None else (9, 0, namespace)
+    def urgency(self, space: str) -> tuple[int, int, str]:
+        """Return the rank of a space: lower ones are released first. Spaces that have left Gate mode come last."""
+        level = self._levels.get(space)
+        return (*level.rank, space) if level is not None else (9, 0, space)
 
     def _landed(self, key: PodKey) -> None:
         in_flight = self._in_flight.get(key[0], {})

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fairburst.kube.enforce.fifo_admission import Oversize, oversize
@@ -15,7 +15,8 @@ from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.next_start import group_need, highest_level, whole_work
 from fairburst.kube.enforce.slack import FIRST_PODS
 from fairburst.kube.enforce.suspend import JobStart, starts, too_large, unheld_starts
-from fairburst.kube.names import HOLDS_LABEL
+from fairburst.kube.names import HOLDS_LABEL, LANES_HOLD_LABEL
+from fairburst.kube.queues.lanes import kind_held
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.usage.gated_pods import GatedPods, PodGroup
 from fairburst.kube.usage.pod_index import PodIndex
@@ -33,7 +34,7 @@ def gate_level(item: ManagedNamespace, result: RoundResult, *, waiting: bool) ->
 
 def job_starts(
     enforced: Iterable[ManagedNamespace],
-    holding: Collection[str],
+    is_holding: Callable[[Suspendable], bool],
     result: RoundResult,
     resources: Sequence[str],
     noted: Iterable[Suspendable],
@@ -41,14 +42,14 @@ def job_starts(
 ) -> list[JobStart]:
     """Return the held Jobs to start: those that fit the level of a queue in Suspend mode, and all where there is no such queue.
 
-    `holding`: all namespaces of queues in Suspend mode. `noted`: all Jobs and JobSets with our note; `left_alone`: namespaces where others
+    `is_holding`: whether the queue of a Job or JobSet is in Suspend mode. `noted`: all with our note; `left_alone`: namespaces where others
     decide.
     """
     waiting = [item for item in enforced if item.row is not None and item.demand.held and item.mode.holds == "Jobs"]
     chosen = list[JobStart]()
     for item in sorted(waiting, key=lambda item: _urgency(result, item.row or 0, waiting=True)):
         chosen += starts(item.demand, resources, item.level.tolist(), _early(item, resources), item.parts)
-    return chosen + unheld_starts(noted, holding, left_alone)
+    return chosen + unheld_starts(noted, is_holding, left_alone)
 
 
 def _early(item: ManagedNamespace, resources: Sequence[str]) -> list[float]:
@@ -60,7 +61,7 @@ def _early(item: ManagedNamespace, resources: Sequence[str]) -> list[float]:
 def too_large_to_start(
     enforced: Collection[ManagedNamespace], snapshot: ClusterSnapshot, gated: GatedPods, pods: PodIndex
 ) -> dict[str, list[Oversize]]:  # fmt: skip
-    """Return the work that starts whole and is larger than its queue's level, by namespace of queues in Suspend and Gate mode.
+    """Return the work that starts whole and is larger than its queue's level, by space of queues in Suspend and Gate mode.
 
     Such work never runs, so the queue's condition names it. The list is empty for a queue without such work.
     """
@@ -75,21 +76,21 @@ def too_large_to_start(
             found[item.namespace] = too_large(item.demand, pods.resources, level)
         else:
             whole = (group for group in gated.groups_of(item.namespace) if group.waits_whole)
-            groups = (_too_large_group(item.namespace, group, level, pods) for group in whole)
+            groups = (_too_large_group(group, level, pods) for group in whole)
             found[item.namespace] = [one for one in groups if one is not None]
     return found
 
 
-def _too_large_group(namespace: str, group: PodGroup, level: Sequence[float], pods: PodIndex) -> Oversize | None:
-    name = f"the group of {len(group.gated)} pods with {namespace}/{min(key[1] for key in group.gated)}"
+def _too_large_group(group: PodGroup, level: Sequence[float], pods: PodIndex) -> Oversize | None:
+    name = f"the group of {len(group.gated)} pods with {'/'.join(min(group.gated))}"
     return oversize(name, dict(zip(pods.resources, group_need(group, pods).tolist(), strict=True)), pods.resources, level)
 
 
 @dataclass(slots=True)
 class HoldTimes:
-    """Remembers since when new work of each namespace is held, in monotonic seconds.
+    """Remembers since when new work of each space is held, in monotonic seconds.
 
-    Work is held once the namespace's label binds the policies and the queue's stored status says so to the webhook.
+    Work is held once the namespace's labels tell the policies and the queue's stored status tells the webhook.
     """
 
     _since: dict[str, float] = field(default_factory=dict)
@@ -98,18 +99,23 @@ class HoldTimes:
         """Read the stored statuses of these governing queues, and the labels of their namespaces."""
         for entry in members:
             held = (entry.obj.get("status") or {}).get("holds")
-            if held and labels.get(entry.namespace, {}).get(HOLDS_LABEL) == held:
-                self._since.setdefault(entry.namespace, now)
+            if held and _held_by(labels.get(entry.namespace, {}), entry.lane) == held:
+                self._since.setdefault(entry.space, now)
             else:
-                self._since.pop(entry.namespace, None)
+                self._since.pop(entry.space, None)
 
-    def retain(self, namespaces: Container[str]) -> None:
-        """Drop every other namespace."""
-        self._since = {namespace: since for namespace, since in self._since.items() if namespace in namespaces}
+    def retain(self, spaces: Container[str]) -> None:
+        """Drop every other space."""
+        self._since = {space: since for space, since in self._since.items() if space in spaces}
 
-    def reach_all_pods(self, namespace: str, now: float) -> bool:
-        """Return whether every new pod of the namespace is sure to get the gate."""
-        return self._since.get(namespace, math.inf) + HOLD_SETTLES_SECONDS <= now
+    def reach_all_pods(self, space: str, now: float) -> bool:
+        """Return whether every new pod of the space is sure to get the gate."""
+        return self._since.get(space, math.inf) + HOLD_SETTLES_SECONDS <= now
+
+
+def _held_by(labels: Mapping[str, str], lane: int | None) -> str | None:
+    """Return the kind of new objects that the labels of a namespace hold, of a lane or of the default queue."""
+    return labels.get(HOLDS_LABEL) if lane is None else kind_held(labels.get(LANES_HOLD_LABEL, ""), lane)
 
 
 def _urgency(result: RoundResult, row: int, *, waiting: bool) -> tuple[int, int]:

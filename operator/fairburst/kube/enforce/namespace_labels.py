@@ -1,14 +1,15 @@
 """The labels of a managed namespace. They bind the API server's admission policies, so that no policy reads a queue for a pod.
 
 `managed`: the namespace is fairburst's. `pool`: the operator that manages it. `pod-priority`: the priority of its new pods. `holds`: the
-kind of new objects that wait for a release. `queue-1` and so on: its further queues by lane. Pure.
+kind of new objects that wait for a release. `queue-1` and so on: its further queues by lane. `queues-hold`: which of these hold which
+kind of new objects. Pure.
 docs/decisions/0241-policies-are-bound-by-labels.md gives the reasons.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
 from fairburst.kube.queues.lanes import lane_labels
@@ -41,13 +42,15 @@ def pod_priority(guarantee_class: GuaranteeClass | None, *, by_size: bool) -> st
 
 
 def queue_labels(
-    entry: QueueEntry, guarantee_class: GuaranteeClass | None, pool: str, *, by_size: bool, lanes: Mapping[str, int] | None = None
+    entry: QueueEntry, guarantee_class: GuaranteeClass | None, pool: str, *, by_size: bool, further: Collection[QueueEntry] = ()
 ) -> Labels:
-    """Return the labels of the namespace of a default queue. `by_size`: whether it keeps a reserve for small Jobs. `lanes`: those of the
-    further queues."""
+    """Return the labels of the namespace of a default queue. `by_size`: whether it keeps a reserve for small Jobs. `further`: the further
+    queues of the namespace."""
+    lanes = {one.key[2]: one.lane for one in further if one.lane is not None}
+    holds = {one.key[2]: one.mode.holds for one in further if one.mode.holds is not None}
     priority = pod_priority(guarantee_class, by_size=by_size and not lanes)
     labels = _labels(pool, BY_QUEUE[priority] if lanes else priority, entry.mode.holds)
-    return {**labels, **lane_labels(lanes)} if lanes else labels
+    return {**labels, **lane_labels(lanes, holds)} if lanes else labels
 
 
 @functools.cache  # few different ones, for any number of queues

@@ -224,7 +224,7 @@ class Reclaimer:
 
     def _running(self, cluster: Cluster, one: _Bound, row: int) -> RunningPod:
         pod = one.pod
-        group, _ = group_of(pod)
+        group, _ = group_of(pod, cluster.index.space_of(pod))
         owner = controller_of(pod.metadata)
         job = cluster.controllers.job(pod.metadata.namespace, owner.name) if owner is not None else None
         may_go = evictable(pod, job) and _owner_uid(pod) not in self._refused

@@ -7,13 +7,14 @@ is left alone. All held Jobs start in a namespace whose queue has left Suspend m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fairburst.kube.enforce.fifo_admission import Oversize, admit_in_order, oversize
 from fairburst.kube.enforce.gate import milli_level
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
+from fairburst.kube.queues.steps import step_of
 from fairburst.kube.times import from_epoch
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand
 from fairburst.kube.workloads.job import is_held
@@ -59,7 +60,7 @@ def starts(
     most_of_one, whole = milli_level(level), _raised(level, early)
     claimed = {name: demand.demand.get(name, 0.0) - sum(one.need.get(name, 0.0) for one in demand.held) for name in resources}
     room = [free - taken for free, taken in zip(whole, _milli(claimed, resources), strict=True)]
-    line = [(one, _milli(one.need, resources)) for one in sorted(demand.held, key=by_age)]
+    line = [(one, _milli(one.need, resources)) for one in sorted(demand.held, key=start_order)]
     line = [(one, need) for one, need in line if all(amount <= most for amount, most in zip(need, most_of_one, strict=True))]
     if parts is None:
         return [_start(one.job) for one in admit_in_order(line, whole, room)]
@@ -95,13 +96,13 @@ def too_large(demand: NamespaceDemand, resources: Sequence[str], level: Iterable
     return [one for one in found if one is not None]
 
 
-def unheld_starts(noted: Iterable[Suspendable], holding: Iterable[str], left_alone: Iterable[str]) -> list[JobStart]:
+def unheld_starts(noted: Iterable[Suspendable], is_holding: Callable[[Suspendable], bool], left_alone: Iterable[str]) -> list[JobStart]:
     """Return the starts of noted Jobs and JobSets that are no longer held: their queue has left Suspend mode, or they run already.
 
-    `noted`: all of them with the note; `holding`: namespaces of queues in Suspend mode; `left_alone`: where others decide.
+    `noted`: all of them with the note; `is_holding`: whether the queue of one is in Suspend mode; `left_alone`: where others decide.
     """
-    keep, skip = set(holding), set(left_alone)
-    free = [job for job in noted if job.metadata.namespace not in skip and not (is_held(job) and job.metadata.namespace in keep)]
+    skip = set(left_alone)
+    free = [job for job in noted if job.metadata.namespace not in skip and not (is_held(job) and is_holding(job))]
     return [_start(job) for job in free if job.metadata.deletion_timestamp is None and not job.finished]
 
 
@@ -118,9 +119,10 @@ def kind_of(job: Suspendable) -> str:
     return type(job).__name__  # an item's class is named as its kind
 
 
-def by_age(one: HeldJob) -> tuple[str, str]:
-    """Return the sort key of FIFO order."""
-    return one.job.metadata.creation_timestamp or "", one.job.metadata.name
+def start_order(one: HeldJob) -> tuple[int, str, str]:
+    """Return the sort key of the order in which held Jobs start: by their step of priority, then the oldest first."""
+    metadata = one.job.metadata
+    return step_of(metadata.labels, one.job.first_template.metadata.labels), metadata.creation_timestamp or "", metadata.name
 
 
 def _raised(level: Sequence[float], early: Sequence[float]) -> tuple[int, ...]:

@@ -15,9 +15,11 @@ import numpy as np
 
 from fairburst.config import Config
 from fairburst.kube.api.objects import Pod, controller_of
+from fairburst.kube.enforce.suspend import start_order
 from fairburst.kube.forecasts.ended_pods import Run, epoch, pods_of, started_of
 from fairburst.kube.forecasts.messages import Asked, EndedPod, Question, Work
 from fairburst.kube.queues.queue_set import QueueEntry
+from fairburst.kube.queues.steps import NORMAL, step_of
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.rounds.work_events import WaitingObject, first_waiting
 from fairburst.kube.usage.demand import DesiredPods, HeldJob, NamespaceDemand
@@ -38,7 +40,7 @@ SERVICES = frozenset({"ReplicaSet", "StatefulSet", "Deployment", "LeaderWorkerSe
 class _Pods:
     """The pods of one controller. `running`: number of bound pods by their start. `ending`: bound pods that are being deleted.
 
-    `requests`: of one of the pods. `created`: earliest creation time.
+    `requests`: of one of the pods. `created`: earliest creation time. `step`: of priority, the first that one of the pods has.
     """
 
     kind: str
@@ -47,6 +49,7 @@ class _Pods:
     unbound: int = 0
     requests: tuple[int, ...] = ()
     created: str = ""
+    step: int = NORMAL
 
     @property
     def bound(self) -> int:
@@ -89,7 +92,7 @@ async def read(
         demand = demands.get(entry.space, NamespaceDemand())
         queue = _Queue(index, entry, demand, pods.get(entry.space, {}), view, snapshot.resources, order)
         work += queue.work()
-        objects = list(first_waiting(entry.mode.holds, demand, gated(entry.namespace) if entry.mode.holds == "Pods" else ()))
+        objects = list(first_waiting(entry.mode.holds, demand, gated(entry.space) if entry.mode.holds == "Pods" else ()))
         if objects:
             subjects[entry.qualified_name] = objects
             asked += queue.asked(objects)
@@ -120,7 +123,8 @@ def _add(owners: dict[str, _Pods], pod: Pod, view: ClusterView) -> None:
         of.ending += pod.metadata.deletion_timestamp is not None
     else:
         of.unbound += 1
-    created = pod.metadata.creation_timestamp or ""
+    created, step = pod.metadata.creation_timestamp or "", step_of(pod.metadata.labels)
+    of.step = min(of.step, step) if of.created else step
     of.created = min(of.created or created, created)
 
 
@@ -136,19 +140,22 @@ class _Queue:
 
     def work(self) -> list[Work]:
         """Return all work of the queue in the order in which it starts."""
-        found: list[tuple[str, str, Work]] = []
+        found: list[tuple[int, str, str, Work]] = []
         announced = set[str]()
         for desired in self._demand.desired_pods:
             announced.add(desired.owner.uid)
             pods = self._pods.get(desired.owner.uid, _Pods(desired.owner.kind))
-            created = pods.created or desired.controller.metadata.creation_timestamp or ""
-            found.append((created, desired.owner.name, self._announced(desired, pods)))
+            controller = desired.controller
+            created = pods.created or controller.metadata.creation_timestamp or ""
+            step = step_of(controller.metadata.labels, controller.spec.template.metadata.labels)
+            found.append((step, created, desired.owner.name, self._announced(desired, pods)))
         for one in self._demand.held:
             if one.job.metadata.uid not in announced:
-                found.append((one.job.metadata.creation_timestamp or "", one.job.metadata.name, self._whole(one)))
-        found += [(pods.created, uid, self._unannounced(uid, pods)) for uid, pods in self._pods.items() if uid not in announced]
-        found.sort(key=lambda item: item[:2])
-        return [one for _, _, one in found if one.waiting or one.running]
+                found.append((*start_order(one), self._whole(one)))
+        found += [(pods.step, pods.created, uid, self._unannounced(uid, pods)) for uid, pods in self._pods.items() if uid not in announced]
+        ordered = self._entry.mode.holds is not None  # in other modes the API server admits pods in the order in which they come
+        found.sort(key=lambda item: item[:3] if ordered else item[1:3])
+        return [one for *_, one in found if one.waiting or one.running]
 
     def asked(self, objects: Sequence[WaitingObject]) -> list[Asked]:
         """Ask for these objects. The pods of one controller start one after the other."""

@@ -25,6 +25,7 @@ from fairburst.kube.jobs.job_size import (
     size_variables,
     unlabel_patches,
 )
+from fairburst.kube.modes.registry import HELD_KINDS
 from fairburst.kube.names import (
     API_VERSION,
     GATE,
@@ -33,6 +34,7 @@ from fairburst.kube.names import (
     LANE_CLASSES,
     LANE_LABELS,
     LANES,
+    LANES_HOLD_LABEL,
     LARGE_CLASS,
     LOWEST_CLASS,
     POOL_LABEL,
@@ -62,6 +64,8 @@ _GATE_PATCHES = (
     f"JSONPatch{{op: 'add', path: '/spec/schedulingGates/-', value: {_OUR_GATE}}} : "
     f"JSONPatch{{op: 'add', path: '/spec/schedulingGates', value: [{_OUR_GATE}]}}])"
 )
+# Of a Job, or of a JobSet's first part, as an optional.
+_FIRST_TEMPLATE = "(has(object.spec.replicatedJobs) ? object.spec.replicatedJobs[?0].?template.?spec.?template : object.spec.?template)"
 # A controller that makes Jobs suspends and resumes them as it sees fit (JobSet does); a CronJob only creates them. Kueue holds its own.
 _STARTED_BY_FAIRBURST = [
     {
@@ -116,25 +120,20 @@ def _priority_policy(priority: str, config: Config, *, gated: bool) -> list[Mani
 def _by_queue_policy(config: Config) -> list[Manifest]:
     """Give new pods the priority of the further queue that they ask for, where such queues have lanes, else that of the default queue.
 
-    The labels that name the lanes are out of reach of a match condition, so the policy is evaluated for every pod of such a namespace.
+    Pods of a queue that holds them get the gate. The labels that name the lanes are out of reach of a match condition, so the policy is
+    evaluated for every pod of such a namespace.
     """
-    name, labels = _name("priority-by-queue", config), "namespaceObject.metadata.?labels.orValue({})"
-    labelled = f"variables.labels[?'{PRIORITY_LABEL}'].orValue('')"
+    name, labelled = _name("priority-by-queue", config), f"variables.labels[?'{PRIORITY_LABEL}'].orValue('')"
     defaults = {label: _given(priority, config) for priority, label in BY_QUEUE.items()}
     names = ", ".join(f"{_text(label)}: {given.name}" for label, given in defaults.items())
     values = ", ".join(f"{_text(label)}: {given.value}" for label, given in defaults.items())
     lowest, given = _of_class(LOWEST_CLASS, config), _Given("variables.given", "variables.value")
     patches = _class_patches(given) + _node_selector_patches(config.pool.node_selector)
     ordinary = {"name": "ordinary", "expression": _ORDINARY}
-    policy = _policy(name, [PRIORITIZED_PODS], f"variables.done ? [] : {patches}", [ordinary])
+    mutation = f"variables.done ? [] : {patches} + (variables.held == 'Pods' ? {_GATE_PATCHES} : [])"
+    policy = _policy(name, [PRIORITIZED_PODS], mutation, [ordinary])
     policy["spec"]["variables"] = [
-        {"name": "queue", "expression": f"object.metadata.?labels[?'{QUEUE_LABEL}'].orValue('')"},
-        {"name": "labels", "expression": labels},
-        {
-            "name": "lanes",
-            "expression": f"variables.queue == '' ? [] : {json.dumps([str(lane) for lane in LANES])}"
-            f".filter(lane, variables.labels[?'{LANE_LABELS[1][:-1]}' + lane].orValue('') == variables.queue)",
-        },
+        *_lane_variables(f"object.metadata.?labels[?'{QUEUE_LABEL}'].orValue('')"),
         {
             "name": "given",
             "expression": f"size(variables.lanes) > 0 ? {_text(LANE_CLASSES[1][:-1])} + variables.lanes[0] : "
@@ -145,10 +144,35 @@ def _by_queue_policy(config: Config) -> list[Manifest]:
             "expression": f"size(variables.lanes) > 0 ? {_of_class(LANE_CLASSES[1], config).value} : "
             f"{{{values}}}[?{labelled}].orValue({lowest.value})",
         },
-        {"name": "done", "expression": _has_class(given) + _has_node_selector(config.pool.node_selector)},
+        {
+            "name": "done",
+            "expression": _has_class(given) + _has_node_selector(config.pool.node_selector) + f" && (variables.held != 'Pods' || {_GATED})",
+        },
     ]
     where = _where(POOL_LABEL, "In", config.pool.name), _where(PRIORITY_LABEL, "In", *BY_QUEUE.values())
     return [policy, _binding(name, config, *where)]
+
+
+def _lane_variables(queue: str) -> list[dict[str, str]]:
+    """Return CEL variables for the lane of a queue that is asked for, at most one, and for the kind of objects which that queue holds.
+
+    `queue`: CEL for the name of the queue. Without a lane, that of the default queue is the kind.
+    """
+    kinds = json.dumps(HELD_KINDS)
+    return [
+        {"name": "queue", "expression": queue},
+        {"name": "labels", "expression": "namespaceObject.metadata.?labels.orValue({})"},
+        {
+            "name": "lanes",
+            "expression": f"variables.queue == '' ? [] : {json.dumps([str(lane) for lane in LANES])}"
+            f".filter(lane, variables.labels[?'{LANE_LABELS[1][:-1]}' + lane].orValue('') == variables.queue)",
+        },
+        {
+            "name": "held",
+            "expression": f"size(variables.lanes) == 0 ? variables.labels[?'{HOLDS_LABEL}'].orValue('') : {kinds}.filter(kind, "
+            f"(variables.lanes[0] + '-' + kind) in variables.labels[?'{LANES_HOLD_LABEL}'].orValue('').split('.')).join('')",
+        },
+    ]
 
 
 def _no_queue_policy(config: Config, priorities: Sequence[str]) -> list[Manifest]:
@@ -192,7 +216,10 @@ def _no_size_policy(config: Config) -> list[Manifest]:
 
 
 def _hold_policy(config: Config) -> list[Manifest]:
-    """Suspend new Jobs and JobSets of queues in Suspend mode and annotate them as held, also those that their users have suspended."""
+    """Suspend new Jobs and JobSets of queues in Suspend mode and annotate them as held, also those that their users have suspended.
+
+    Where further queues have lanes, the queue is the one that the pods ask for, those of a JobSet's first part.
+    """
     name, key = _name("hold", config), _text(HELD_ANNOTATION)
     note = (
         "has(object.metadata.annotations) ? "
@@ -201,8 +228,16 @@ def _hold_policy(config: Config) -> list[Manifest]:
     )
     held = f"object.spec.?suspend.orValue(false) && object.metadata.?annotations[?{key}].orValue('') == 'true'"
     conditions = [*_STARTED_BY_FAIRBURST, {"name": "not-held", "expression": f"!({held})"}]
-    policy = _policy(name, HELD_JOBS, f"[JSONPatch{{op: 'add', path: '/spec/suspend', value: true}}, {note}]", conditions)
-    return [policy, _binding(name, config, _where(POOL_LABEL, "In", config.pool.name), _where(HOLDS_LABEL, "In", "Jobs"))]
+    patches = f"[JSONPatch{{op: 'add', path: '/spec/suspend', value: true}}, {note}]"
+    pool, by_queue = _where(POOL_LABEL, "In", config.pool.name), _name("hold-by-queue", config)
+    several = _policy(by_queue, HELD_JOBS, f"variables.held == 'Jobs' ? {patches} : []", conditions)
+    several["spec"]["variables"] = _lane_variables(f"{_FIRST_TEMPLATE}.?metadata.?labels[?'{QUEUE_LABEL}'].orValue('')")
+    return [
+        _policy(name, HELD_JOBS, patches, conditions),
+        _binding(name, config, pool, _where(HOLDS_LABEL, "In", "Jobs"), _where(PRIORITY_LABEL, "NotIn", *BY_QUEUE.values())),
+        several,
+        _binding(by_queue, config, pool, _where(PRIORITY_LABEL, "In", *BY_QUEUE.values())),
+    ]
 
 
 def _disruption_policy(config: Config) -> list[Manifest]:

@@ -73,7 +73,7 @@ async def release(client: ApiClient, pool: str, report: Undone) -> None:
     for _ in range(PASSES):
         pods = [pod for pod in await _pages(client, "/api/v1/pods", Pod) if pod.metadata.deletion_timestamp is None]
         gated = [held for pod in pods if (held := gated_pod(pod)) is not None and held.key[0] not in elsewhere]
-        jobs = unheld_starts(await _noted(client), holding=(), left_alone=elsewhere)
+        jobs = unheld_starts(await _noted(client), lambda _: False, left_alone=elsewhere)
         report.left = [one for one in report.left if not one.startswith(("pods ", "jobs ", "jobsets "))]  # they are retried
         if not gated and not jobs:
             return

@@ -1,14 +1,15 @@
 """The ValidatingAdmissionPolicies that keep a pod at the size for which its gate was removed. Values, as YAML.
 
 In Gate mode the operator decides which pods start, and the quota is a ceiling far above the queue's level. The subresource `pods/resize`
-would let a pod of 100m grow to 8 cpu once it runs. In the other modes the quota bounds a resize as it bounds a creation.
+would let a pod of 100m grow to 8 cpu once it runs. In the other modes the quota bounds a resize as it bounds a creation. Where several
+queues share a namespace, the class of a pod says which one has released it.
 """
 
 from __future__ import annotations
 
 from fairburst.config import Config
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces
-from fairburst.kube.names import GATE, GROUP, HOLDS_LABEL, POOL_LABEL
+from fairburst.kube.names import GATE, GROUP, HOLDS_LABEL, LANE_CLASSES, LANE_LABELS, LANES_HOLD_LABEL, POOL_LABEL
 
 _OPERATES = f"authorizer.group('{GROUP}').resource('latencyqueues').namespace(request.namespace).check('operate').allowed()"
 _CONTAINERS = "spec.containers + {0}.spec.?initContainers.orValue([])"
@@ -27,7 +28,7 @@ def _no_more(new: str, old: str) -> str:
 
 
 def resize_policies(config: Config) -> list[Manifest]:
-    """Return the policy and its binding."""
+    """Return the policy with its bindings: to namespaces whose default queue holds pods, and to those of which further queues hold work."""
     name = f"fairburst-resize.{config.pool.name}"
     mine, before = "object." + _CONTAINERS.format("object"), "oldObject." + _CONTAINERS.format("oldObject")
     grows = f"!({_no_more('object.spec', 'oldObject.spec')}) || !({mine}).all(new, ({before}).exists(old, old.name == new.name && "
@@ -43,16 +44,32 @@ def resize_policies(config: Config) -> list[Manifest]:
             "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/resize"]}]
         },
         "matchConditions": [{"name": "released", "expression": f"!({gated})"}],
-        "validations": [{"expression": f"!({grows}) || {_OPERATES}", "message": sentence, "reason": "Forbidden"}],
+        "variables": [
+            {"name": "labels", "expression": "namespaceObject.metadata.?labels.orValue({})"},
+            {"name": "lane", "expression": f"object.spec.?priorityClassName.orValue('').replace('{LANE_CLASSES[1][:-1]}', '')"},
+            {  # pods of a lane that no queue has belong to the default queue
+                "name": "held",
+                "expression": f"variables.labels[?'{LANE_LABELS[1][:-1]}' + variables.lane].hasValue() ? "
+                f"(variables.lane + '-Pods') in variables.labels[?'{LANES_HOLD_LABEL}'].orValue('').split('.') : "
+                f"variables.labels[?'{HOLDS_LABEL}'].orValue('') == 'Pods'",
+            },
+        ],
+        "validations": [{"expression": f"!variables.held || !({grows}) || {_OPERATES}", "message": sentence, "reason": "Forbidden"}],
     }
-    selector = managed_namespaces(config)
-    held = [{"key": POOL_LABEL, "operator": "In", "values": [config.pool.name]}, {"key": HOLDS_LABEL, "operator": "In", "values": ["Pods"]}]
-    binding = {
-        "policyName": name,
-        "validationActions": ["Deny"],
-        "matchResources": {"namespaceSelector": selector | {"matchExpressions": [*selector["matchExpressions"], *held]}},
-    }
+    by_queue = f"fairburst-resize-by-queue.{config.pool.name}"
     return [
         {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec},
-        {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": binding},
+        _binding(name, name, {"key": HOLDS_LABEL, "operator": "In", "values": ["Pods"]}, config),
+        _binding(by_queue, name, {"key": LANES_HOLD_LABEL, "operator": "Exists"}, config),
     ]
+
+
+def _binding(name: str, policy: str, where: Manifest, config: Config) -> Manifest:
+    """Bind the policy to the pool's namespaces whose labels fulfil `where`."""
+    selector, pool = managed_namespaces(config), {"key": POOL_LABEL, "operator": "In", "values": [config.pool.name]}
+    spec = {
+        "policyName": policy,
+        "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": selector | {"matchExpressions": [*selector["matchExpressions"], pool, where]}},
+    }
+    return {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": spec}

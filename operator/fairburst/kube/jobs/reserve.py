@@ -249,7 +249,16 @@ def takes_part(entry: QueueEntry) -> bool:
     """Return whether the queue keeps a reserve for its small jobs: throughput queues do unless they say Off (as written, also in an invalid
     edit). In a namespace with several queues none does: a pod's class says which queue it belongs to, not its Job's size.
     """
-    return entry.key[0] == "ThroughputQueue" and not entry.shares and entry.obj["spec"].get("reserve") != "Off"
+    return _asks_for_one(entry) and not entry.shares
+
+
+def lacks_reserve(entry: QueueEntry) -> bool:
+    """Return whether the queue would keep a reserve in a namespace of its own."""
+    return _asks_for_one(entry) and entry.shares and not entry.mode.ceiling
+
+
+def _asks_for_one(entry: QueueEntry) -> bool:
+    return entry.key[0] == "ThroughputQueue" and entry.obj["spec"].get("reserve") != "Off"
 
 
 def _divides(entry: QueueEntry, row: int, result: RoundResult) -> bool:

@@ -10,6 +10,7 @@ from fairburst.kube.modes.mode import Mode
 
 MODES: dict[str, Mode] = {mode.name: mode for mode in (quota.MODE, gate.MODE, suspend.MODE, observe.MODE)}
 DEFAULT = quota.MODE
+HELD_KINDS = sorted({mode.holds for mode in MODES.values() if mode.holds is not None})  # of objects that wait for a release
 
 
 def registered(name: str) -> str:

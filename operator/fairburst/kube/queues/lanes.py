@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from fairburst.kube.modes.mode import Mode
-from fairburst.kube.modes.registry import DEFAULT
-from fairburst.kube.names import LANE_LABELS, LANES, QUEUE_LABEL
+from fairburst.kube.names import LANE_LABELS, LANES, LANES_HOLD_LABEL, QUEUE_LABEL
 from fairburst.kube.queues.spaces import UNDIVIDED, Spaces
 
 LONGEST_LABEL = 63  # characters of a label's value
@@ -81,19 +80,18 @@ def obstacle(kind: str, name: str, mode: Mode, default_key: tuple[str, str, str]
     """Return why a queue cannot govern work in addition to the namespace's default queue, as a sentence with the remedy; None if it can."""
     default = f"{default_key[0]} {default_key[2]}"
     if kind != "ThroughputQueue":
+        both = f" Delete {default} and create it again to have both." if default_key[0] == "ThroughputQueue" else " Delete one of the two."
         return (
-            f"{default} already governs namespace {default_key[1]}; besides it, only ThroughputQueues can govern work of their own there. "
-            "Delete one of the two."
+            f"{default} already governs namespace {default_key[1]}; besides it, only ThroughputQueues can govern work of their own there."
+            + both
         )
     if name == default_key[2]:
         return f"{default} already governs namespace {default_key[1]} under this name; create the queue again under another one."
     if len(name) > LONGEST_LABEL:
         return f"expected a name of at most {LONGEST_LABEL} characters for a further queue, found {len(name)}: pods name it in a label."
     for whose, found in (("a further queue of a namespace", mode), (f"{default}, whose namespace has a further queue,", default_mode)):
-        if found is not DEFAULT:
-            return (
-                f"expected {whose} to have enforcement: {DEFAULT.name}, found {found.name}. Change it, or use a namespace for each queue."
-            )
+        if not found.enforced:
+            return f"expected {whose} to be enforced, found enforcement: {found.name}. Change it, or use a namespace for each queue."
     return None
 
 
@@ -107,7 +105,19 @@ def asks_for(labels: Mapping[str, str] | None) -> str:
     return (labels or {}).get(QUEUE_LABEL, "")
 
 
-def lane_labels(lanes: Mapping[str, int]) -> dict[str, str | None]:
-    """Return the labels of a namespace with these further queues."""
+def lane_labels(lanes: Mapping[str, int], holds: Mapping[str, str] | None = None) -> dict[str, str | None]:
+    """Return the labels of a namespace with these further queues. `holds`: by queue the kind of its new objects that wait for a release."""
     names = {lane: queue for queue, lane in lanes.items()}
-    return {label: names.get(lane) for lane, label in LANE_LABELS.items()}
+    held = sorted(holds_entry(lanes[queue], kind) for queue, kind in (holds or {}).items())
+    return {LANES_HOLD_LABEL: ".".join(held) or None, **{label: names.get(lane) for lane, label in LANE_LABELS.items()}}
+
+
+def holds_entry(lane: int | str, kind: str) -> str:
+    """Return the part of the label LANES_HOLD_LABEL that says which new objects of a lane wait; its parts are joined by dots."""
+    return f"{lane}-{kind}"
+
+
+def kind_held(label: str, lane: int) -> str | None:
+    """Return the kind of new objects that a lane holds by LANES_HOLD_LABEL; the inverse of `holds_entry`."""
+    kinds = dict(part.partition("-")[::2] for part in label.split("."))
+    return kinds.get(str(lane))

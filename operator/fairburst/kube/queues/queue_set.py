@@ -380,8 +380,9 @@ def _first_by_namespace(others: Iterable[Mapping[str, Any]]) -> dict[str, Mappin
 
 
 def _creation(obj: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return the rank by creation. Of queues created in one second a LatencyQueue comes first: others can stand beside it."""
     metadata = obj["metadata"]
-    return metadata.get("creationTimestamp") or "", metadata["name"], obj.get("kind", "")
+    return metadata.get("creationTimestamp") or "", obj.get("kind", ""), metadata["name"]
 
 
 def _order(entry: QueueEntry) -> tuple[float, str]:

@@ -13,6 +13,7 @@ from fairburst.kube.queues.queue_set import ObjectKey, QueueEntry, QueueSet, Que
 from fairburst.kube.rounds.cluster_state import Changes, ClusterState
 from fairburst.kube.rounds.recall import QueueRecall
 from fairburst.kube.rounds.view import ClusterView
+from fairburst.kube.usage.gated_pods import GatedPods
 from fairburst.policy.model import ClusterSnapshot, Memory, QueueKind
 
 
@@ -23,12 +24,13 @@ class GoverningQueues:
     ----------
     queue_set : the pool's queues. rows : the row of each governed space in the core's input.
     absent : namespaces that are being deleted or no longer exist.
-    holding : the namespaces of queues whose mode holds work, by what it holds ("Pods" or "Jobs").
+    holding : the spaces of queues whose mode holds work, by what it holds ("Pods" or "Jobs").
     reclaiming : (N,) whether the queue evicts for what it is owed.
     """
 
-    def __init__(self, config: Config, own_namespace: str, contained: Containment, *, observing: bool) -> None:
+    def __init__(self, config: Config, own_namespace: str, contained: Containment, gated: GatedPods, *, observing: bool) -> None:
         self._contained = contained
+        self._gated = gated
         self._observing = observing
         self._builder = QueueSetBuilder(config.pool.name, own_namespace, contained, observing=observing)
         self._recall = QueueRecall(config.pool.name, observing=observing)
@@ -81,6 +83,8 @@ class GoverningQueues:
             if not self._observing and self.queue_set.spaces is not view.pods.spaces:
                 view.pods.divide(self.queue_set.spaces)
                 view.controllers.spaces = self.queue_set.spaces
+                in_lanes = (view.stored_pods[key] for key in view.pods.lane_pods() if key in view.stored_pods)
+                self._gated.divide(self.queue_set.spaces, in_lanes)
         else:
             self.queue_set = queue_set
         return memory
@@ -88,7 +92,7 @@ class GoverningQueues:
     def _lay_out(self, queue_set: QueueSet) -> None:
         self.queue_set, governing = queue_set, queue_set.governing
         self.rows = {entry.space: row for row, entry in enumerate(governing)}
-        self.holding = {kind: frozenset(one.namespace for one in governing if one.mode.holds == kind) for kind in ("Pods", "Jobs")}
+        self.holding = {kind: frozenset(one.space for one in governing if one.mode.holds == kind) for kind in ("Pods", "Jobs")}
         self.reclaiming = np.array([entry.reclaims for entry in governing], dtype=np.bool_)
 
     def watch_bursts(self, snapshot: ClusterSnapshot, memory: Memory, wall: float) -> None:

@@ -101,13 +101,13 @@ class ManagedNamespaces:
         if entry.observed_only:
             self._items.pop(namespace, None)
             return
-        lanes = round_.queue_set.spaces.lanes.get(namespace, {})
+        further = [round_.queue_set.governing[round_.rows[space]] for space in round_.queue_set.spaces.within(namespace)[1:]]
         if entry.lane is None:
             guarantee_class, by_size = round_.result.classes[row], self._reserve is not None and takes_part(entry)
-            self._label(namespace, queue_labels(entry, guarantee_class, self._pool, by_size=by_size, lanes=lanes), plan)
+            self._label(namespace, queue_labels(entry, guarantee_class, self._pool, by_size=by_size, further=further), plan)
         held_back = round_.result.held_back is not None and bool(round_.result.held_back[row])
         item = self._item(round_, demands[namespace], namespace, entry, row, round_.result.level[row], held_back=held_back)
-        item.lanes = tuple(lanes.values())
+        item.lanes = tuple(one.lane for one in further if one.lane is not None)
         self._items[namespace] = item
 
     def _label(self, namespace: str, wanted: Labels, plan: RoundPlan) -> None:

@@ -58,7 +58,8 @@ class QuotaRounds:
             self.hold_times.retain(rows)
             self.hold_times.note(governing, labels, now)
         else:
-            self.hold_times.note((governing[rows[name]] for name in changes.namespaces if name in rows), labels, now)
+            spaces = queues.queue_set.spaces.whole(changes.namespaces)
+            self.hold_times.note((governing[rows[space]] for space in spaces if space in rows), labels, now)
 
     def steer(self, round_: RoundContext, items: Sequence[ManagedNamespace], uncharged: Mapping[str, Mapping[str, float]]) -> None:
         """Set each namespace's slack, so that its level is used.

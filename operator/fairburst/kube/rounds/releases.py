@@ -32,8 +32,8 @@ class ReleaseRounds:
         *,
         suspending: Collection[str],
     ) -> None:
-        """Add the releases to the plan. `suspending`: the namespaces of all queues that hold Jobs."""
-        waiting = self._gates.gated.namespaces()
+        """Add the releases to the plan. `suspending`: the spaces of all queues that hold Jobs."""
+        waiting = self._gates.gated.waiting()
         for namespace in round_.touched:
             self._levels.pop(namespace, None)
         for item in (*items, *managed.of(waiting)):
@@ -46,5 +46,12 @@ class ReleaseRounds:
                 item.parts = self._reserve.level_parts(item.entry, item.row, round_.result, round_.now, exact=item.held_back)
                 if item.parts is not None:
                     self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
-        noted, resources = round_.view.controllers.noted_jobs(), round_.snapshot.resources
-        plan.starts = job_starts(items, suspending, round_.result, resources, noted, round_.left_alone)
+        controllers, resources = round_.view.controllers, round_.snapshot.resources
+        plan.starts = job_starts(
+            items,
+            lambda job: controllers.space_of(job) in suspending,
+            round_.result,
+            resources,
+            controllers.noted_jobs(),
+            round_.left_alone,
+        )

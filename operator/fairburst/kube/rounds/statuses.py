@@ -19,7 +19,7 @@ from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.gate import UngatePlanner
 from fairburst.kube.enforce.holds import too_large_to_start
 from fairburst.kube.enforce.pod_priority import pod_priority_of
-from fairburst.kube.jobs.reserve import Reserve
+from fairburst.kube.jobs.reserve import Reserve, lacks_reserve
 from fairburst.kube.queues.burst_history import BurstHistory
 from fairburst.kube.queues.queue_set import QueueEntry, QueueSet
 from fairburst.kube.rounds.cluster_state import ClusterState
@@ -150,6 +150,7 @@ class StatusRounds:
                 too_large=too_large,
                 never_start=never_start.get(entry.space),
                 contained=self._contained.problems.get(entry.space),
+                lacks_reserve=self._reserve is not None and lacks_reserve(entry),
             )
             elastic = plan.elastic.queues.get(entry.qualified_name)
             usage = round_.snapshot.usage[row]

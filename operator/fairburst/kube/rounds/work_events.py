@@ -20,7 +20,7 @@ import numpy as np
 
 from fairburst.kube.enforce.fifo_admission import oversize
 from fairburst.kube.enforce.next_start import WholeWork, held_jobs, highest_level
-from fairburst.kube.enforce.suspend import by_age, kind_of
+from fairburst.kube.enforce.suspend import kind_of, start_order
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, Owner
 from fairburst.kube.usage.gated_pods import GatedPod
@@ -106,7 +106,7 @@ class WorkEvents:
         self, plan: RoundPlan, demands: Mapping[str, NamespaceDemand], gated: Callable[[str], Sequence[GatedPod]], now: float,
         starts: Mapping[str, StartForecast] | None = None, wall: float = 0.0,
     ) -> list[WorkEvent]:  # fmt: skip
-        """Return the Events due now, those whose cause is oldest first. `gated`: a namespace's gated pods in their order.
+        """Return the Events due now, those whose cause is oldest first. `gated`: the gated pods of a space in their order.
 
         A call looks at no more than `QUEUES_A_LOOK` waiting queues, in turn. starts: forecasts by uid; wall: seconds since the epoch.
         """
@@ -147,7 +147,7 @@ class WorkEvents:
         """Return the Events that one queue's waiting objects should get, each with the record of its object."""
         entry = plan.queue_set.governing[row]
         held, demand = entry.mode.holds, demands.get(entry.space, NamespaceDemand())
-        behind_gates = gated(entry.namespace) if held == "Pods" else ()
+        behind_gates = gated(entry.space) if held == "Pods" else ()
         former, ready = self._known.pop(entry.space, {}), list[tuple[_Published, WorkEvent]]()
         objects = list(first_waiting(held, demand, behind_gates))
         if not objects:
@@ -206,7 +206,7 @@ class _QueueSentence:
 
 def first_waiting(holds: str | None, demand: NamespaceDemand, gated: Sequence[GatedPod]) -> Iterator[WaitingObject]:
     """Return the first waiting objects of one queue, in the order in which they start, if there is one. `holds`: as Mode.holds."""
-    held = heapq.nsmallest(FIRST_OBJECTS, demand.held, key=by_age) if holds == "Jobs" else []
+    held = heapq.nsmallest(FIRST_OBJECTS, demand.held, key=start_order) if holds == "Jobs" else []
     waiting = itertools.chain(map(_gated, gated), map(_held, held), map(_lacking, demand.lacking))
     return itertools.islice(waiting, FIRST_OBJECTS)
 

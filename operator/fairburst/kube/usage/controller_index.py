@@ -59,6 +59,13 @@ class ControllerIndex:
         job: Job | None = None if kinds is None else kinds["Job"].get(name)
         return job
 
+    def space_of(self, work: Suspendable) -> str:
+        """Return the space of a Job's or JobSet's new pods. A JobSet starts whole, so that of its first part counts for all of it."""
+        namespace = work.metadata.namespace
+        if namespace not in self.spaces.lanes:  # asked of every held Job in each round
+            return namespace
+        return self.spaces.of_queue(namespace, asks_for(work.first_template.metadata.labels))
+
     def workloads(self, space: str) -> Controllers:
         """Return the controllers of the space's namespace; empty where there are none. `belongs_to` finds those of the space."""
         return Controllers(self._by_namespace.get(namespace_of(space), {}))

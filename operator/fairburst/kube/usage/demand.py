@@ -173,7 +173,9 @@ def _add_to_come(
             continue
         for controller in controllers.of(kind.name):
             held, need = kind.suspends and is_held(controller), dict[str, float]()
-            for coming in filter(lambda one: belongs(one.template), kind.to_come(controller, controllers, held)):
+            for coming in kind.to_come(controller, controllers, held):
+                if not belongs(controller.first_template if held else coming.template):  # work that starts whole is of one queue
+                    continue
                 requests = _counted(template_requests(coming.template.spec), resources)
                 result.created.add(controller.metadata.creation_timestamp)
                 for resource, amount in requests.items():
@@ -184,7 +186,7 @@ def _add_to_come(
                     result.waiting.append((requests, min(coming.pods, fitting(requests))))
             for resource, amount in need.items():
                 result.demand[resource] = result.demand.get(resource, 0.0) + amount
-            if held and not controller.finished and controller.metadata.deletion_timestamp is None:
+            if held and belongs(controller.first_template) and not controller.finished and controller.metadata.deletion_timestamp is None:
                 result.held.append(HeldJob(controller, need))
                 result.waiting.append((need, 1.0))
 

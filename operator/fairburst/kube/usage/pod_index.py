@@ -205,6 +205,10 @@ class PodIndex:
         """Return the space of a pod."""
         return self.spaces.of_class(pod.metadata.namespace, pod.spec.priority_class_name)
 
+    def lane_pods(self) -> list[tuple[str, str]]:
+        """Return namespace and name of all pods that have a lane's class."""
+        return [(facts.namespace, facts.name) for facts in self._lanes.all()]
+
     def busy_lanes(self, namespace: str) -> set[int]:
         """Return the lanes whose class a pod of the namespace has."""
         return self._lanes.busy(namespace)

@@ -15,6 +15,7 @@ from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind
 from fairburst.quantity import format_quantity
 
 NEVER_FITS = "NeverFits"  # the job runs in parts, so nothing waits for an action
+NO_RESERVE = "It keeps no reserve for small Jobs, as its namespace has several queues: for one, use a namespace of its own."
 _ATTAINABLE = {Verdict.IN_TIME: "True", Verdict.TOO_LATE: "False", Verdict.DOES_NOT_FIT: "False", Verdict.NOT_MEASURED: "Unknown"}
 
 
@@ -38,6 +39,7 @@ def conditions_of(
     too_large: Sequence[str] | None = None,
     never_start: Sequence[Oversize] | None = None,
     contained: str | None = None,
+    lacks_reserve: bool = False,
 ) -> list[ConditionValue]:
     """Return Admitted, Guaranteed, Attainable (latency queues only), Enforced, JobsFit (queues with a reserve, or that start whole jobs)
     and Ready.
@@ -46,6 +48,7 @@ def conditions_of(
     too_large: a sentence for each job whose request exceeds the pool.
     never_start: work that starts whole or not at all, and needs more than the queue's level.
     contained: the step that an internal error prevented for this queue.
+    lacks_reserve: whether the queue keeps no reserve for small jobs because its namespace has several queues.
 
     Each fact is stated once: Guaranteed and Ready name the condition that states it.
     """
@@ -54,7 +57,7 @@ def conditions_of(
     found = [_admitted(decision)]
     if decision.kind is QueueKind.LATENCY:
         found += [_guaranteed(decision, attainable), _attainable(attainable)]
-    found.append(_enforced(entry, decision, obstacles, observed_only=observed_only))
+    found.append(_enforced(entry, decision, obstacles, observed_only=observed_only, lacks_reserve=lacks_reserve))
     if too_large is not None or never_start is not None:
         found.append(_jobs_fit(too_large or (), never_start or ()))
     if contained is not None:
@@ -110,7 +113,9 @@ def was_observed(obj: Mapping[str, Any]) -> bool:
     return any(one.get("type") == "Enforced" and one.get("reason") == "Observe" for one in conditions)
 
 
-def _enforced(entry: QueueEntry, decision: QueueDecision, obstacles: Sequence[Obstacle], *, observed_only: bool) -> ConditionValue:
+def _enforced(
+    entry: QueueEntry, decision: QueueDecision, obstacles: Sequence[Obstacle], *, observed_only: bool, lacks_reserve: bool
+) -> ConditionValue:
     if observed_only:
         return ConditionValue("Enforced", "False", observe.MODE.name, observe.MODE.sentence)
     if obstacles:
@@ -118,7 +123,9 @@ def _enforced(entry: QueueEntry, decision: QueueDecision, obstacles: Sequence[Ob
         return ConditionValue("Enforced", "False", worst.reason, " ".join(obstacle.message for obstacle in obstacles))
     if decision.guarantee_class is None:
         return ConditionValue("Enforced", "True", "Floor", "rejected: the namespace has its floor and idle capacity, in the lowest class.")
-    return ConditionValue("Enforced", "True", entry.mode.name, entry.mode.sentence)
+    return ConditionValue(
+        "Enforced", "True", entry.mode.name, f"{entry.mode.sentence} {NO_RESERVE}" if lacks_reserve else entry.mode.sentence
+    )
 
 
 def _jobs_fit(too_large: Sequence[str], never_start: Sequence[Oversize]) -> ConditionValue:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from fairburst.kube.api.objects import Job, JobSpec, Object, Struct, controller_of
+from fairburst.kube.api.objects import Job, JobSpec, Object, PodTemplate, Struct, controller_of
 from fairburst.kube.names import RELEASED_ANNOTATION
 from fairburst.kube.workloads.job import pods_at_once
 from fairburst.kube.workloads.kind import Controllers, PodsToCome, WorkloadKind
@@ -65,6 +65,11 @@ class JobSet(Object):
     def finished(self) -> bool:
         """Whether the JobSet is complete or has failed."""
         return bool(self.status.terminal_state)
+
+    @property
+    def first_template(self) -> PodTemplate:
+        """The pod template of its first part."""
+        return self.spec.replicated_jobs[0].template.spec.template if self.spec.replicated_jobs else PodTemplate()
 
 
 def _to_come(job_set: JobSet, controllers: Controllers, held: bool) -> Iterator[PodsToCome]:

@@ -38,6 +38,9 @@ class Suspendable(Protocol):
     @property
     def finished(self) -> bool: ...
 
+    @property
+    def first_template(self) -> PodTemplate: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Controllers:
