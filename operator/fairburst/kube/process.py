@@ -7,6 +7,7 @@ the cluster, as after a restart, but lists no pods.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import gc
 import logging
@@ -58,6 +59,7 @@ logger = logging.getLogger(__name__)
 # The process is stuck if no round ends and no write is answered for this long beyond a round's interval: no request takes longer.
 STUCK_SECONDS = 60.0
 NO_CLUSTER = 3  # exit status of every command for a cluster that cannot be reached or refuses
+RECONNECT_SECONDS, EVENTS_SECONDS = 3.0, 0.3  # for the caches after an outage: until their watches begin, and for the first events
 FINISH_SECONDS = 5.0  # for the last round and its statuses; Kubernetes kills the process 30 s after SIGTERM
 
 
@@ -102,7 +104,10 @@ class Operator:
         self._config, self._forecaster_command = config, forecaster
         self._client = client
         self._election = election
-        client.retries = WriteRetries()
+        client.retries = WriteRetries(on_pardon=self._try_again)
+        client.answers.on_return = client.retries.pardon
+        if election is not None:
+            election.share(client.answers)
         self.metrics = Metrics()
         self._namespace = config.namespace
         self._recorder = recorder_of(config.recording)
@@ -240,7 +245,7 @@ class Operator:
         self._engine.absence.since = self._term_began if self._election is None else self._election.vacant_since
         self.metrics.lead()
         try:
-            await asyncio.gather(self._queues.refresh(), self._memories.recall(self._engine))
+            await asyncio.gather(self._reconnected(), self._queues.refresh(), self._memories.recall(self._engine))
             async with asyncio.TaskGroup() as term:
                 for name, run in (
                     ("rounds", self._loop.run),
@@ -256,6 +261,15 @@ class Operator:
             self._leading = False
             self.metrics.stand_by()
             self._prepare_term()
+
+    async def _reconnected(self) -> None:
+        """Wait for caches that have lost their watches in an outage: the first round decides when the work of that time came."""
+        behind = [informer.connected for informer in self._informers() if not informer.connected.is_set()]
+        if behind:
+            with contextlib.suppress(TimeoutError):  # one collection may fail for long
+                async with asyncio.timeout(RECONNECT_SECONDS):
+                    await asyncio.gather(*(connected.wait() for connected in behind))
+            await asyncio.sleep(EVENTS_SECONDS)
 
     def unready(self) -> str | None:
         """Return why this process could not take over at once, or None: a standby is ready too."""
@@ -286,6 +300,11 @@ class Operator:
 
     def _retry(self) -> None:
         self._loop.retry()
+
+    def _try_again(self) -> None:
+        """Send at once the writes that waited because the API server failed."""
+        self._engine.resyncs.pardon(time.monotonic())
+        self._loop.mark()
 
     def _pods_changed(self) -> None:
         """Handle a batch of pod events. Pods that the last round's levels permit are released at once, without another round."""

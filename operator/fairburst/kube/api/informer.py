@@ -94,6 +94,7 @@ class Informer(Generic[T]):
     ----------
     store : objects by (namespace, name). No object is ever changed in place.
     synced : set after the first complete list.
+    connected : set while the watch has not failed. A watch that follows a failed one begins with a comparison of versions.
     last_contact : `time.monotonic()` of the last list page, event or bookmark; minus infinity before the first.
     lists, undecodable : counters: complete lists so far; objects left out because they violated the schema or because `on_event` raised.
     """
@@ -114,7 +115,7 @@ class Informer(Generic[T]):
         page_size: int = PAGE_SIZE,
     ) -> None:
         self.store: dict[Key, T] = {}
-        self.synced = asyncio.Event()
+        self.synced, self.connected = asyncio.Event(), asyncio.Event()
         self.last_contact = float("-inf")
         self.lists = 0
         self.undecodable = 0
@@ -128,7 +129,6 @@ class Informer(Generic[T]):
         self._lists = list_decoder(kind)
         self._events = event_decoder(kind)
         self._version: str | None = None
-        self._lost = False  # whether the last watch failed, so that the next one begins with a comparison of versions
         # Versions that `observe` stored ahead of the watch.
         self._ahead: dict[Key, int] = {}
 
@@ -136,11 +136,11 @@ class Informer(Generic[T]):
         """List and watch until cancelled."""
         while True:
             try:
-                if self._version is not None and self._lost and await self._went_back():
+                if self._version is not None and not self.connected.is_set() and await self._went_back():
                     self._version = None
                 if self._version is None:
                     await self._list()
-                self._lost = False
+                self.connected.set()
                 if await self._watch():
                     self._backoff.reset()
                     continue
@@ -155,10 +155,10 @@ class Informer(Generic[T]):
             except _WatchError as error:
                 self._version = None
                 problem = str(error)
-            self._lost = True
+            self.connected.clear()
             delay = self._backoff.delay()
             logger.warning("informer retries", extra={"path": self.path, "problem": problem, "delay_seconds": round(delay, 2)})
-            await asyncio.sleep(delay)
+            await self._client.answers.pause(delay)
 
     async def read(self) -> None:
         """List once, for a process that does not watch. Raises ApiError; a kind that is optional and missing is an empty collection."""
@@ -219,6 +219,7 @@ class Informer(Generic[T]):
         self._version, self.last_contact = None, time.monotonic()
         self._reconcile({})
         self.synced.set()
+        self.connected.set()
         self._on_change()
         await asyncio.sleep(KIND_SECONDS)
 
