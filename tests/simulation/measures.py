@@ -175,7 +175,7 @@ class Measures:
         columns = operator._engine.memory.columns
         if columns is None:
             return
-        now, ahead = self._server.loop.now, replica.clock.ahead
+        now, ahead = self._server.loop.now, replica.clock.ahead - operator._engine._wall_clock.ahead
         delivered = columns.delivered(EPOCH + now + ahead)
         cpu = plan.snapshot.resources.index("cpu")
         capacity = plan.snapshot.committed_capacity[cpu] or plan.snapshot.live_capacity[cpu]

@@ -157,7 +157,7 @@ class Engine:
         """
         self._in_trouble |= self.contained.problems.keys()
         self.contained.begin_round()
-        self._follow_clock(wall, now)
+        wall = self._follow_clock(wall, now)
         changes = self._cluster.look(view)
         changes.everything |= self._unfinished
         self._unfinished = True
@@ -171,13 +171,14 @@ class Engine:
             self._unfinished, self._in_trouble = False, set()
             return plan
 
-    def _follow_clock(self, wall: float, now: float) -> None:
-        """Shift the remembered times after a step of the wall clock, and look at everything."""
-        step = self._wall_clock.step(wall, now)
+    def _follow_clock(self, wall: float, now: float) -> float:
+        """Return the time to decide by. If it steps, shift the remembered times and look at everything."""
+        wall, step = self._wall_clock.read(wall, now)
         if step:
             event(logger, logging.WARNING, "the wall clock stepped; open windows and accounts continue", seconds=round(step, 1))
             self.memory, self.reclaim.memory = shifted(self.memory, step), shifted_reclaim(self.reclaim.memory, step)
             self._unfinished = True
+        return wall
 
     def _exclude(self, failure: UndecidableError, wall: float) -> None:
         """Leave out the queues on which the core cannot decide. Raise the failure's cause if there are none."""
