@@ -208,7 +208,11 @@ class Engine:
     def _decided(self, view: ClusterView, changes: Changes, touched: set[str], wall: float, now: float) -> tuple[RoundPlan, RoundContext]:
         """Return a plan with the decision, and the round's context, which every later step reads."""
         snapshot, queue_set = self._input.snapshot(view, changes, self.queues, touched, wall, now), self.queues.queue_set
-        self.memory = self.absence.charge(self.memory, snapshot, view.pods, self._policy, wall, now)
+
+        def created(row: int) -> list[float] | None:
+            return self._input.demands.created(view, queue_set.governing[row])
+
+        self.memory, snapshot = self.absence.make_up(self.memory, snapshot, created, view.pods, self._policy, wall, now)
         started = time.perf_counter()
         try:
             result, self.memory = self._decide(snapshot, self.memory, self._policy, wall)

@@ -111,7 +111,10 @@ class Operator:
         self.metrics = Metrics()
         self._namespace = config.namespace
         self._recorder = recorder_of(config.recording)
-        self._pods = Informer(client, "/api/v1/pods", Pod, self._pods_changed, params=LIVE_PODS, on_event=self._on_pod)
+        self._recent = RecentUse()
+        self._pods = Informer(
+            client, "/api/v1/pods", Pod, self._pods_changed, params=LIVE_PODS, on_event=self._on_pod, on_lost=self._recent.watch_lost
+        )
         self._nodes = Informer(client, "/api/v1/nodes", Node, self._mark, on_rewind=self._list_queues)
         self._namespaces = Informer(client, "/api/v1/namespaces", Namespace, self._mark)
         self._quotas = Informer(client, "/api/v1/resourcequotas", ResourceQuota, self._mark)
@@ -140,7 +143,6 @@ class Operator:
             job_seen=self._job_seen,
             on_answer=self._progressed,
         )
-        self._recent = RecentUse()
         self._changed_pods_in: set[str] = set()
         self._gated_arrived = False
         self._ready = self._leading = False
@@ -309,6 +311,8 @@ class Operator:
     def _pods_changed(self) -> None:
         """Handle a batch of pod events. Pods that the last round's levels permit are released at once, without another round."""
         changed, self._changed_pods_in = self._changed_pods_in, set()
+        if not self._recent.watching and self._pods.connected.is_set():
+            self._recent.watch_from(time.monotonic())
         arrived, self._gated_arrived = self._gated_arrived, False
         self._ungater.send(self._engine.gates.between_rounds(changed, self._view.pods), time.monotonic())
         self._loop.mark(urgent=arrived)

@@ -89,6 +89,7 @@ class Informer(Generic[T]):
     on_event : called for each change with ("ADDED" | "MODIFIED" | "DELETED", old, new) after the store has changed. If it raises, the new
         object is removed from the store, like one that cannot be decoded.
     on_rewind : called when the server's versions have gone back, as after a restore of etcd.
+    on_lost : called when a watch has failed.
 
     Attributes
     ----------
@@ -110,6 +111,7 @@ class Informer(Generic[T]):
         optional: bool = False,
         on_event: Callable[[str, T | None, T | None], None] = _ignore_event,
         on_rewind: Callable[[], None] = lambda: None,
+        on_lost: Callable[[], None] = lambda: None,
         inactivity_seconds: float = INACTIVITY_TIMEOUT_SECONDS,
         backoff_seconds: tuple[float, float] = BACKOFF_SECONDS,
         page_size: int = PAGE_SIZE,
@@ -121,7 +123,7 @@ class Informer(Generic[T]):
         self.undecodable = 0
         self._client, self.path, self._params = client, path, dict(params or {})
         self._on_change, self._on_event, self._optional = on_change, on_event, optional
-        self._on_rewind = on_rewind
+        self._on_rewind, self._on_lost = on_rewind, on_lost
         self._inactivity_seconds = inactivity_seconds
         self._page_size = page_size
         self._kind = kind
@@ -156,6 +158,7 @@ class Informer(Generic[T]):
                 self._version = None
                 problem = str(error)
             self.connected.clear()
+            self._on_lost()
             delay = self._backoff.delay()
             logger.warning("informer retries", extra={"path": self.path, "problem": problem, "delay_seconds": round(delay, 2)})
             await self._client.answers.pause(delay)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 
 import numpy as np
 
+from fairburst.kube.api.objects import controller_of
 from fairburst.kube.containment import Containment
+from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.rounds.governing import GoverningQueues
 from fairburst.kube.rounds.next_starts import NextStarts
 from fairburst.kube.rounds.view import ClusterView
+from fairburst.kube.times import to_epoch
 from fairburst.kube.usage.demand import GROWTH_FRACTION, NamespaceDemand, namespace_demand, waiting_lines, waiting_pods
 from fairburst.kube.usage.gated_pods import GatedPods
 from fairburst.policy.arrays import FloatArray
@@ -93,6 +97,16 @@ class DemandTable:
         if self._lines:
             self.waiting = waiting_pods(self.waiting, self._lines)
             self._lines.clear()
+
+    def created(self, view: ClusterView, entry: QueueEntry) -> list[float] | None:
+        """Return when the queue's unfinished work was created, ascending, in seconds since the epoch; None if that is not known of all."""
+        times = set(self.by_namespace[entry.space].created)
+        if None in times:  # pods that no known controller announces: those without any controller are as old as they say
+            names = view.pods.namespace(entry.space).unannounced
+            pods = [view.stored_pods[entry.namespace, name].metadata for name in names]
+            known = bool(pods) and not any(map(controller_of, pods))
+            times = times - {None} | {pod.creation_timestamp for pod in pods} if known else times
+        return sorted(to_epoch(datetime.fromisoformat(time)) for time in times if time is not None) if None not in times else None
 
     def charge_no_more(self, uncharged: dict[str, dict[str, float]]) -> set[str]:
         """Note the requests by namespace of bound pods that count for no queue; return the namespaces where they changed."""
