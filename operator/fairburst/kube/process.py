@@ -7,7 +7,6 @@ the cluster, as after a restart, but lists no pods.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import gc
 import logging
@@ -39,7 +38,7 @@ from fairburst.kube.queues.queue_watch import QueueWatch
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.status_writer import StatusWriter
-from fairburst.kube.supervision import stopped_by_signal, supervised
+from fairburst.kube.supervision import reconnected, stopped_by_signal, supervised
 from fairburst.kube.ungate import Ungater
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
@@ -59,7 +58,6 @@ logger = logging.getLogger(__name__)
 # The process is stuck if no round ends and no write is answered for this long beyond a round's interval: no request takes longer.
 STUCK_SECONDS = 60.0
 NO_CLUSTER = 3  # exit status of every command for a cluster that cannot be reached or refuses
-RECONNECT_SECONDS, EVENTS_SECONDS = 3.0, 0.3  # for the caches after an outage: until their watches begin, and for the first events
 FINISH_SECONDS = 5.0  # for the last round and its statuses; Kubernetes kills the process 30 s after SIGTERM
 
 
@@ -247,7 +245,7 @@ class Operator:
         self._engine.absence.since = self._term_began if self._election is None else self._election.vacant_since
         self.metrics.lead()
         try:
-            await asyncio.gather(self._reconnected(), self._queues.refresh(), self._memories.recall(self._engine))
+            await asyncio.gather(reconnected(self._informers()), self._queues.refresh(), self._memories.recall(self._engine))
             async with asyncio.TaskGroup() as term:
                 for name, run in (
                     ("rounds", self._loop.run),
@@ -263,15 +261,6 @@ class Operator:
             self._leading = False
             self.metrics.stand_by()
             self._prepare_term()
-
-    async def _reconnected(self) -> None:
-        """Wait for caches that have lost their watches in an outage: the first round decides when the work of that time came."""
-        behind = [informer.connected for informer in self._informers() if not informer.connected.is_set()]
-        if behind:
-            with contextlib.suppress(TimeoutError):  # one collection may fail for long
-                async with asyncio.timeout(RECONNECT_SECONDS):
-                    await asyncio.gather(*(connected.wait() for connected in behind))
-            await asyncio.sleep(EVENTS_SECONDS)
 
     def unready(self) -> str | None:
         """Return why this process could not take over at once, or None: a standby is ready too."""
