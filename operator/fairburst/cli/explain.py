@@ -188,16 +188,22 @@ def of_look(seen: Look, key: tuple[str, str, str]) -> Explanation:
 
 def _hindrance(seen: Look, row: int, status: dict[str, Any]) -> str:
     """Return a sentence on what keeps the queue's waiting work from starting, whatever its level is; empty if nothing is known."""
+    import numpy as np  # noqa: PLC0415
+
     from fairburst.cli.queues import condition  # noqa: PLC0415
     from fairburst.kube.usage.capacity import NodeShapes, counts  # noqa: PLC0415
 
     snapshot = seen.round.snapshot
     nodes = [node for node in seen.view.nodes.values() if counts(node, seen.config.pool.node_selector)]
-    if nodes and NodeShapes.of(nodes, snapshot.resources).fitting(snapshot.unit[row]) < 1:
-        sizes = _said(snapshot.unit[row], snapshot.resources)
+    pods = seen.view.pods.namespace(seen.plan.queue_set.governing[row].space).largest
+    largest = np.maximum(snapshot.unit[row], [pods.get(resource, 0.0) for resource in snapshot.resources])
+    if nodes and NodeShapes.of(nodes, snapshot.resources).fitting(largest) < 1:
+        sizes = _said(largest, snapshot.resources)
         return f"No node can hold its largest pods: {sizes} each. Make them smaller, or add larger nodes."
     if condition(status, "Enforced").get("reason") in OBSTACLES:
         return "The obstacle above (Not Enforced) keeps pods from being created, whatever the level is."
+    if condition(status, "JobsFit").get("reason") == "LargerThanNodes":
+        return "No node can hold some of its pods (Not JobsFit above), and no share lets them run."
     if condition(status, "JobsFit").get("reason") == "LargerThanLevel":
         return "Its work starts whole and needs more than its level (Not JobsFit above); room for one more pod starts nothing."
     return ""

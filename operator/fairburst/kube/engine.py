@@ -73,9 +73,10 @@ class Engine:
         self.reclaim = Reclaimer(config.reclaim.rules())
         self._agenda = Agenda()
         self._cluster = ClusterState(config, own_namespace)
+        self.gates.fits = self._cluster.holds
         self.queues = GoverningQueues(config, own_namespace, self.contained, observing=observing)
         self._input = CoreInput(
-            self._cluster, self.contained, self.reserve, self.slots, self.reclaim, self.gates.gated, self._policy.largest_turn
+            self._cluster, self.contained, self.reserve, self.slots, self.reclaim, self.gates, self._policy.largest_turn
         )
         self._decision_changes = DecisionChanges(self.contained)
         self._lead_times = LeadTimeForecasts(learning=self.reserve is not None)
