@@ -5,19 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from fairburst.kube.api.objects import Pod
+from fairburst.kube.containment import Containment
 from fairburst.kube.names import LANE_CLASSES
 from fairburst.kube.queues.spaces import UNDIVIDED, Spaces
-from fairburst.kube.rounds.absence import CREATION_STEP_SECONDS, charge_absence, open_in_time
+from fairburst.kube.rounds.absence import CREATION_STEP_SECONDS, Absence, charge_absence
+from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.times import to_text
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.usage.recent_use import KEPT_SECONDS, RecentUse
 from fairburst.policy.decide import decide
-from fairburst.policy.model import Memory, Periodic, PolicyConfig, QueueMemory, QueueSpec, Sporadic, WindowState
-from tests.support.objects import pod, requesting
+from fairburst.policy.model import EventKind, Memory, Periodic, PolicyConfig, QueueMemory, QueueSpec, Sporadic, WindowState
+from tests.support.objects import World, job, latency_spec, pod, requesting
 from tests.support.policy import START, latency, snapshot, throughput
 
 NOW = 1000.0  # monotonic; START is the wall's time then
@@ -98,6 +101,14 @@ class TestRecentUse:
         recent = history((0, None, bound("1")), (10, None, bound("8")), (20, bound("8"), bound("1")), (25, bound("1"), None))
         want = [(5, 1.0, True), (10, 9.0, True), (5, 2.0, True), (5, 1.0, True)]
         assert pieces(recent, 5, 30, used=1.0) == want
+
+    def test_a_process_that_has_lost_its_watch_does_not_know_when_the_pods_ended_that_it_had_seen(self) -> None:
+        recent = history((0, None, bound()), (5, None, bound("1")))
+        recent.watch_lost()
+        recent.pod_changed(bound(), None, START + 30, NOW + 30)
+        recent.pod_changed(None, bound("4", since=to_text(START + 20)), START + 30, NOW + 30)
+        recent.watch_from(NOW + 30)
+        assert pieces(recent, 10, 35, used=5.0) == [(10, 1.0, False), (10, 5.0, False), (5, 5.0, True)]
 
     def test_what_was_longer_ago_is_not_known(self) -> None:
         recent = history((0, None, bound()), (100, bound(), None), (100 + KEPT_SECONDS, None, bound()))
@@ -208,13 +219,26 @@ class TestOpenInTime:
 
     queue = latency("l/q", 1.0, [8.0], 10, Sporadic(30), deadline=20)  # at most 4 cpu at once are guaranteed
 
-    def taken_over(self, memory: Memory, at: float, *, created: float, since: float, wants: float = 8.0) -> Memory:
+    def taken_over(
+        self, memory: Memory, at: float, *created: float, since: float, wants: float = 8.0, uses: float = 0.0,
+        queue: QueueSpec | None = None, recent: RecentUse | None = None, missed: list[str] | None = None,
+    ) -> Memory:  # fmt: skip
         """The next leader's first round."""
         read = Memory(dict(memory.queues), memory.next_admission_order)
-        given = snapshot((BATCH, self.queue), [CAPACITY], [[100.0], [wants]], [[CAPACITY], [0.0]])
-        given = replace(given, oldest_work={1: START + created})
-        in_time = open_in_time(read, given, PolicyConfig(), START + since, START + at)
-        return decide(given, charge_absence(in_time, given, using(0.0), history(), START + at, NOW + at), PolicyConfig(), START + at)[1]
+        given = snapshot((BATCH, queue or self.queue), [CAPACITY], [[100.0], [wants]], [[CAPACITY - uses], [uses]])
+        times = sorted(START + time for time in created)
+        given = replace(given, oldest_work={1: times[0]} if times else {})
+        absence = Absence(Containment())
+        absence.begin(recent or history())
+        absence.since = NOW + since
+        found, given = absence.make_up(
+            read, given, lambda row: times if row == 1 and times else None, using(uses),
+            PolicyConfig(), START + at, NOW + at,
+        )  # fmt: skip
+        result, after = decide(given, found, PolicyConfig(), START + at)
+        if missed is not None:
+            missed += [one.message for one in result.events if one.kind is EventKind.BURST_MISSED]
+        return after
 
     def window(self, memory: Memory) -> tuple[WindowState, float | None]:
         window = memory.queues["l/q"].window
@@ -223,23 +247,20 @@ class TestOpenInTime:
 
     def test_it_opens_when_its_work_came(self) -> None:
         armed = round_(Memory(), 0, 0, 0, self.queue)
-        assert self.window(self.taken_over(armed, 10, created=3, since=2)) == (WindowState.OPEN, 3 + CREATION_STEP_SECONDS)
+        assert self.window(self.taken_over(armed, 10, 3, since=2)) == (WindowState.OPEN, 3 + CREATION_STEP_SECONDS)
 
     def test_the_account_is_that_of_a_leader_that_was_never_away(self) -> None:
         armed = round_(Memory(), 0, 0, 0, self.queue)
         watched = round_(round_(armed, 4, 4, 0, self.queue), 6, 4, 4, self.queue)
-        read = Memory(dict(armed.queues), armed.next_admission_order)
-        given = snapshot((BATCH, self.queue), [CAPACITY], [[100.0], [4.0]], [[CAPACITY - 4], [4.0]])
-        given = replace(given, oldest_work={1: START + 3})
-        in_time = open_in_time(read, given, PolicyConfig(), START + 2, START + 12)
-        charged = charge_absence(in_time, given, using(4.0), history((6, None, bound("4"))), START + 12, NOW + 12)
-        found, want = decide(given, charged, PolicyConfig(), START + 12)[1], round_(watched, 12, 4, 4, self.queue)
+        ran = history((6, None, bound("4")))
+        found = self.taken_over(armed, 12, 3, since=2, wants=4.0, uses=4.0, recent=ran)
+        want = round_(watched, 12, 4, 4, self.queue)
         assert self.window(found) == self.window(want)
         assert {**figures(found, 15), "window": None} == {**figures(want, 15), "window": None}
 
     def test_the_next_burst_in_its_own_time_makes_no_miss_of_this_one(self) -> None:
         """Opened at its discovery, the window would still run when the next work comes, and end with that work waiting."""
-        opened = self.taken_over(round_(Memory(), 0, 0, 0, self.queue), 13, created=0, since=-1, wants=4.0)
+        opened = self.taken_over(round_(Memory(), 0, 0, 0, self.queue), 13, 0, since=-1, wants=4.0)
         served = round_(round_(round_(opened, 14, 4, 4, self.queue), 15, 0, 0, self.queue), 21, 0, 0, self.queue)
         entry = round_(round_(served, 31, 8, 0, self.queue), 34, 8, 8, self.queue).queues["l/q"]
         assert (entry.met, entry.missed) == (1, 0)
@@ -249,18 +270,144 @@ class TestOpenInTime:
     def test_it_opens_no_earlier_than_it_may(self) -> None:
         first = round_(round_(round_(Memory(), 0, 8, 0, self.queue), 10, 0, 0, self.queue), 21, 0, 0, self.queue)
         assert self.window(first) == (WindowState.CLOSED, None)
-        assert self.window(self.taken_over(first, 35, created=25, since=22)) == (WindowState.OPEN, 30)
+        assert self.window(self.taken_over(first, 35, 25, since=22)) == (WindowState.OPEN, 30)
 
     def test_of_work_from_before_the_absence_it_is_not_known_when_it_began_to_want_more(self) -> None:
         """A Deployment that is scaled up for each burst is as old as its queue."""
         armed = round_(Memory(), 0, 0, 0, self.queue)
-        assert self.window(self.taken_over(armed, 10, created=1, since=2)) == (WindowState.OPEN, 10)
-
-    def test_one_that_would_be_over_opens_now(self) -> None:
-        armed = round_(Memory(), 0, 0, 0, self.queue)
-        assert self.window(self.taken_over(armed, 60, created=3, since=2)) == (WindowState.OPEN, 60)
+        assert self.window(self.taken_over(armed, 10, 1, since=2)) == (WindowState.OPEN, 10)
 
     def test_little_work_opens_none(self) -> None:
         armed = round_(Memory(), 0, 0, 0, self.queue)
-        found = self.taken_over(armed, 10, created=3, since=2, wants=1.0)
+        found = self.taken_over(armed, 10, 3, since=2, wants=1.0)
         assert found.queues["l/q"].window == armed.queues["l/q"].window
+
+    # Bursts that were late before a process saw them count as missed, once.
+
+    dated = latency("l/q", 1.0, [8.0], 10, Periodic(30, first_arrival=START + 5), deadline=20)
+    floating = latency("l/q", 1.0, [8.0], 10, Periodic(30), deadline=20)
+
+    def counted(self, memory: Memory) -> tuple[int, int, int]:
+        entry = memory.queues["l/q"]
+        return entry.bursts, entry.met, entry.missed
+
+    def test_it_is_missed_and_owed_its_demand_until_the_next_window_arms(self) -> None:
+        armed, missed = round_(Memory(), 0, 0, 0, self.queue), list[str]()
+        found = self.taken_over(armed, 27, 3, since=2, missed=missed)
+        assert self.window(found) == (WindowState.OVERDUE, 4)
+        assert self.counted(found) == (1, 0, 1)
+        assert missed == ["Burst 0 was not served by its deadline: its work came while no operator looked."]
+        assert self.window(round_(found, 34, 8, 4, self.queue)) == (WindowState.OPEN, 34), "the next one is in its own time"
+
+    def test_each_of_several_is_missed(self) -> None:
+        armed, missed = round_(Memory(), 0, 0, 0, self.queue), list[str]()
+        found = self.taken_over(armed, 100, 3, 33, 63, 93, since=2, missed=missed)
+        assert self.window(found) == (WindowState.OPEN, 94)
+        assert self.counted(found) == (3, 0, 3)
+        assert len(missed) == 3
+
+    def test_work_of_one_burst_is_one_miss(self) -> None:
+        armed = round_(Memory(), 0, 0, 0, self.queue)
+        assert self.counted(self.taken_over(armed, 30, 3, 4, 10, 22, since=2)) == (1, 0, 1)
+
+    def test_what_is_left_of_it_has_a_window_and_is_not_counted_again(self) -> None:
+        armed = round_(Memory(), 0, 0, 0, self.queue)
+        found = self.taken_over(armed, 60, 3, since=2)
+        assert self.window(found) == (WindowState.OPEN, 60)
+        assert self.counted(found) == (1, 0, 1)
+        served = round_(round_(found, 61, 8, 8, self.queue), 71, 0, 0, self.queue)
+        assert self.counted(round_(served, 81, 0, 0, self.queue)) == (1, 0, 1)
+        again = round_(round_(served, 95, 8, 8, self.queue), 106, 0, 0, self.queue)
+        assert self.counted(again) == (2, 1, 1), "the next one counts as always"
+
+    @pytest.mark.parametrize(("at", "created", "want", "counts"), [
+        pytest.param(30, (4,), (WindowState.OVERDUE, 5), (1, 0, 1), id="one is over"),
+        pytest.param(90, (34,), (WindowState.CLOSED, None), (1, 0, 1), id="two are over, and work came for the second"),
+        pytest.param(97, (4, 34, 65), (WindowState.OPEN, 95), (3, 0, 3), id="three are over and the fourth runs"),
+        pytest.param(97, (27,), (WindowState.OPEN, 95), (1, 0, 1), id="work that came before its window"),
+        pytest.param(97, (95,), (WindowState.OPEN, 95), (0, 0, 0), id="only the window that runs"),
+    ])  # fmt: skip
+    def test_windows_at_given_times_are_missed_if_work_came_for_them(
+        self, at: float, created: tuple[float, ...], want: tuple[WindowState, float | None], counts: tuple[int, int, int]
+    ) -> None:
+        closed = round_(Memory(), 0, 0, 0, self.dated)
+        found = self.taken_over(closed, at, *created, since=1, queue=self.dated)
+        assert self.counted(found) == counts
+        state, opened = self.window(found)
+        assert (state, opened) == want or (want[0] is WindowState.CLOSED and state in {WindowState.CLOSED, WindowState.OVERDUE})
+
+    def test_the_phase_of_a_queue_without_dates_is_that_of_its_unseen_bursts(self) -> None:
+        armed = round_(Memory(), 0, 0, 0, self.floating)
+        found = self.taken_over(armed, 70, 3, 34, 64, since=2, queue=self.floating)
+        assert self.window(found) == (WindowState.OPEN, 64)
+        assert self.counted(found) == (2, 0, 2)
+
+    def test_work_from_before_the_absence_is_that_of_the_window_that_was_open(self) -> None:
+        opened = round_(Memory(), 0, 8, 0, self.queue)
+        found = self.taken_over(opened, 45, -1, 31, since=2)
+        assert self.window(found) == (WindowState.OPEN, 32)
+        assert self.counted(found) == (1, 0, 1)
+
+    def test_windows_are_as_far_apart_as_promised(self) -> None:
+        """A tenant may start suspended Jobs late, so that they look older than their demand: no window opens earlier than its next one."""
+        armed = round_(Memory(), 0, 0, 0, self.queue)
+        found, openings = self.taken_over(armed, 50, 3, 5, 30, 49, since=2), [4.0]
+        for at in range(50, 120):
+            found = round_(found, at, 100, 4, self.queue)
+            _, opened = self.window(found)
+            openings += [] if opened is None or opened == openings[-1] else [opened]
+        assert openings == [4, 34, 64, 94]
+
+    def test_work_of_unknown_age_opens_its_window_when_it_is_seen(self) -> None:
+        armed = round_(Memory(), 0, 0, 0, self.queue)
+        assert self.window(self.taken_over(armed, 27, since=2)) == (WindowState.OPEN, 27)
+
+    def test_a_clock_that_is_behind_makes_nothing_late(self) -> None:
+        armed = round_(Memory(), 0, 0, 0, self.queue)
+        assert self.window(self.taken_over(armed, 27, 3600, 3630, since=2)) == (WindowState.OPEN, 27)
+
+    def test_use_of_a_window_that_was_open_does_not_serve_the_later_ones(self) -> None:
+        """Its pods ended at an unknown time. Taken to run on, they would have delivered every later burst."""
+        running = round_(round_(Memory(), 0, 4, 0, self.queue), 2, 4, 4, self.queue)
+        blind = history((2, None, bound("4")))
+        blind.watch_lost()
+        blind.pod_changed(bound("4"), None, START + 98, NOW + 98)
+        found = self.taken_over(running, 98, 33, 63, since=2, recent=blind)
+        assert self.counted(found) == (3, 1, 2)
+        assert found.queues["l/q"].delivered_rate == 0
+
+
+@pytest.mark.parametrize(
+    ("things", "want"),
+    [
+        pytest.param([(job("burst", "work", 8), 20)], ("Open", 0, 1), id="a Job that is late"),
+        pytest.param([(pod("burst", f"bare-{one}"), 20) for one in range(8)], ("Open", 0, 1), id="pods without a controller"),
+        pytest.param(
+            [(pod("burst", f"spark-{one}", owner=("SparkApplication", "s")), 20) for one in range(8)], ("Open", 0, 0),
+            id="of pods of unknown controllers it is not known",
+        ),
+        pytest.param([(job("burst", "old", 1), -100), (job("burst", "work", 8), 20)], ("Open", 0, 0), id="nor beside older work"),
+        pytest.param([(job("burst", "work", 8), 95)], ("Open", 0, 0), id="a Job that has time left"),
+        pytest.param([], ("Armed", 0, 0), id="none came"),
+    ],
+)  # fmt: skip
+def test_a_new_leader_counts_bursts_that_were_late_before_it_looked(things: list[tuple[Any, float]], want: tuple[str, int, int]) -> None:
+    world = World("smallJobs: {enabled: false}")
+    world.queue("LatencyQueue", "burst", spec=latency_spec("8", 20, 60))
+    world.settle(10.0)
+    world.engine = ObservingEngine(world.config, world.config.namespace)
+    world.engine.absence.begin(RecentUse())
+    world.engine.absence.since = world.now
+    began = world.wall
+    world.after(100.0)
+    for thing, at in things:
+        metadata = msgspec.structs.replace(thing.metadata, creation_timestamp=to_text(float(round(began + at))))
+        made = msgspec.structs.replace(thing, metadata=metadata)
+        world.put(made) if isinstance(made, Pod) else world.controller("Job", None, made)
+    plan = world.round()
+    entry = world.engine.memory.entry("burst/queue")
+    assert entry.window is not None
+    assert (entry.window.state.value, entry.met, entry.missed) == want
+    history = world.status("burst", kind="LatencyQueue").get("history") or {}
+    assert history.get("missed", 0) == want[2]
+    assert [one.kind for _, one in plan.events if one.kind is EventKind.BURST_MISSED] == [EventKind.BURST_MISSED] * want[2]

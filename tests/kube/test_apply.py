@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
 from fairburst.kube.names import MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
 from fairburst.kube.queues.job_annotations import Mark, mark_annotations, read_mark
 from fairburst.kube.rounds.view import RoundPlan
+from fairburst.kube.usage.demand import Owner
 from tests.support.fake_api import FakeApi, status
 from tests.support.measured import Measured
 from tests.support.objects import World, job, latency_spec, pod, quota
@@ -400,3 +402,31 @@ async def test_a_namespace_is_released_although_its_quota_has_gone_already(site:
     plan.labels, plan.quota_writes, plan.releases = {}, [], ["batch"]
     assert await site.apply(plan)
     assert MANAGED_LABEL not in site.api.objects[NAMESPACES]["", "batch"]["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("broken", ["_quota", "_resync", "_label"])
+async def test_an_unexpected_error_leaves_no_write_running_into_the_next_round(site: AppliedWorld, broken: str) -> None:
+    """Such as an answer that violates the schema. The round fails; the next one must not meet writes of this one."""
+    site.world.queue("ThroughputQueue", "other")
+    site.world.controller("Job", None, job("other", "more", 4))
+    plan, under_way = site.world.plan(), set[Any]()
+    owner = Owner("Job", "elsewhere", "one", "1", 4, 0, {})
+    plan.resyncs += [owner, replace(owner, name="two")]
+    assert len(plan.labels) > 1
+    assert len(plan.quota_writes) > 1
+    failed = list[Any]()
+
+    async def send(what: Any) -> None:
+        if not failed:
+            failed.append(what)
+            raise KeyError("a bug")
+        under_way.add(str(what))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        under_way.discard(str(what))
+
+    setattr(site.applier, broken, send)
+    with pytest.raises((KeyError, ExceptionGroup)):
+        await site.apply(plan)
+    assert failed
+    assert under_way == set()

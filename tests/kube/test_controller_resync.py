@@ -191,3 +191,16 @@ def test_those_that_were_refused_are_woken_however_many_lack_pods() -> None:
     planner, owners = ResyncPlanner(), [lacking(uid=f"j{number}") for number in range(1_000)]
     plan(planner, quota(*owners, free=0.0), 0.0)
     assert len(plan(planner, quota(*owners, free=1e6, cause=1), GRACE_SECONDS + 1.0)[0]) == MOST_AWAITED
+
+
+def test_the_pause_after_failed_resyncs_ends_with_the_failures() -> None:
+    """The API server has failed all writes for a while. The pause would last up to a minute."""
+    planner, now = ResyncPlanner(), 0.0
+    resyncs(planner, 20.0, room=False)
+    for now in range(20, 80):
+        for owner in plan(planner, quota(lacking(), free=1.0, cause=now), float(now))[0]:
+            planner.not_resynced(owner, True)
+    assert plan(planner, quota(lacking(), free=1.0, cause=80), 80.0)[0] == [], "it waits"
+    assert planner.pardon() == ["batch"]
+    assert [owner.uid for owner in plan(planner, quota(lacking(), free=1.0, cause=80), 80.0)[0]] == ["a"]
+    assert planner.pardon() == []

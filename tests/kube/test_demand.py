@@ -157,8 +157,40 @@ def test_what_no_node_can_hold_is_wanted_but_no_level_is_promised_for_it(nodes: 
 
 
 def test_pods_that_exist_are_placed_whatever_the_nodes_are_now() -> None:
-    found = demand(job("batch", "j", 3, requesting("3", "1Gi")), *pods_of("j", 2, requesting("3", "1Gi")), node_cpus=())
+    found = demand(job("batch", "j", 3, requesting("3", "1Gi")), *pods_of("j", 2, requesting("3", "1Gi"), node="node-0"), node_cpus=())
     assert found.placeable["cpu"] == 6.0
+
+
+LARGE, SMALL = requesting("9", "1Gi"), requesting("2", "1Gi")
+
+
+@pytest.mark.parametrize(
+    ("things", "want", "unit", "names"),
+    [
+        pytest.param([job("batch", "j", 2, LARGE), *pods_of("j", 2, LARGE)], 0, 0, ["Job j"], id="a Job's"),
+        pytest.param(
+            [job("batch", "j", 2, LARGE), *pods_of("j", 1, LARGE, node="gone")], 9, 0, ["Job j"],
+            id="one that runs on a node that takes no pods now keeps its claim",
+        ),
+        pytest.param([pod("batch", "p", LARGE)], 0, 0, ["pods without a known controller"], id="a bare pod"),
+        pytest.param(
+            [pod("batch", "p", LARGE), pod("batch", "q", SMALL)], 4, 2,
+            ["pods without a known controller"], id="beside one that fits, with a step more",
+        ),
+        pytest.param(
+            [job("batch", "j", 2, LARGE), *pods_of("j", 2, LARGE), pod("batch", "q", SMALL)],
+            4, 2, ["Job j"], id="a Job's beside a bare one that fits",
+        ),
+        pytest.param([job("batch", "j", 2, LARGE, suspend=True)], 0, 0, [], id="suspended by its owner"),
+        pytest.param([job("batch", "j", 2, requesting("4", "1Gi")), *pods_of("j", 2, requesting("4", "1Gi"))], 8, 4, [], id="all fit"),
+    ],
+)  # fmt: skip
+def test_a_waiting_pod_that_no_node_could_hold_claims_nothing(things: list[Any], want: float, unit: float, names: list[str]) -> None:
+    found = demand(*things, node_cpus=(4.0, 4.0))
+    assert found.placeable.get("cpu", 0.0) == want
+    assert found.unit.get("cpu", 0.0) == unit
+    assert [name for name, _ in found.no_node.values()] == names
+    assert all(count <= 0 for requests, count in found.waiting if requests["cpu"] > 8), "nor is anything lent to it"
 
 
 def test_a_pod_being_deleted_no_longer_counts_as_one_of_the_jobs() -> None:

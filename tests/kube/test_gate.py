@@ -96,6 +96,15 @@ def test_pods_that_never_had_the_gate_count_as_well() -> None:
     assert keeper.choice(batch=2.0) == ["a"]
 
 
+def test_a_pod_that_no_node_could_hold_is_passed_over_with_its_group() -> None:
+    """Released, it would wait on the scheduler and take the level from those behind it, for ever."""
+    keeper = Keeper(gated("a", created=1), gated("b", created=2), gated("large", "7", created=0))
+    keeper.gates.fits = lambda requests: requests[0] <= 4000
+    assert keeper.choice(batch=8.0) == ["a", "b"]
+    keeper.gates.fits = lambda requests: True
+    assert keeper.choice(batch=9.0) == ["large"], "until one can"
+
+
 def test_queues_go_in_the_order_of_their_urgency() -> None:
     keeper = Keeper(gated("p", namespace="calm"), gated("q", namespace="urgent"), gated("r", namespace="left"))
     levels = {"calm": GateLevel((2, 0), (9000, 10**18)), "urgent": GateLevel((0, 5), (9000, 10**18))}

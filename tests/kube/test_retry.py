@@ -97,6 +97,47 @@ def test_others_do_not_wait_for_an_object_that_fails(clock: Clock) -> None:
         retries.admit(QUOTA.format("one"))
 
 
+def waits(retries: WriteRetries, path: str) -> bool:
+    try:
+        retries.admit(path)
+    except BackedOff:
+        return True
+    return False
+
+
+def test_the_first_success_after_failures_alone_ends_the_pauses_of_all_that_the_server_failed(clock: Clock) -> None:
+    pardons = list[float]()
+    retries, paths = WriteRetries(lambda: pardons.append(clock.now)), [QUOTA.format(name) for name in ("one", "two", "refused")]
+    for _ in range(4):  # pauses of four seconds at least
+        for path in paths[:2]:
+            retries.failed("PATCH", path, BROKEN)
+        clock.now += retry.OUTAGE_SECONDS / 4
+    retries.failed("PATCH", paths[2], Forbidden(403, "Forbidden", "not allowed"))
+    assert [waits(retries, path) for path in paths] == [True, True, True]
+    retries.succeeded(QUOTA.format("another"))
+    assert [waits(retries, path) for path in paths] == [False, False, True]
+    assert pardons == [clock.now]
+
+
+def test_an_object_that_fails_while_others_succeed_now_and_then_is_pardoned_seldom(clock: Clock) -> None:
+    retries, sent = WriteRetries(), 0
+    for _ in range(100):
+        for _ in range(30):
+            if not waits(retries, QUOTA.format("one")):
+                sent += 1
+                retries.failed("PATCH", QUOTA.format("one"), BROKEN)
+            clock.now += 0.1
+        retries.succeeded(QUOTA.format("another"))
+    assert sent <= 5 + 2 * 300 / (LONGEST_PAUSE_SECONDS / 2)
+
+
+def test_a_pardon_of_the_whole_server(clock: Clock) -> None:
+    retries = WriteRetries()
+    retries.failed("PATCH", QUOTA.format("one"), BROKEN)
+    retries.pardon()
+    assert not waits(retries, QUOTA.format("one"))
+
+
 def test_a_thousand_objects_of_a_broken_server_cost_few_writes_and_lines(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     retries = WriteRetries()
     paths = [QUOTA.format(f"queue-{number}") for number in range(1000)]

@@ -70,6 +70,14 @@ class TestAmounts:
         with pytest.raises(InvalidSnapshotError, match="oldest_work: expected rows of 1 queues"):
             decide(value, Memory(), CONFIG, START)
 
+    @pytest.mark.parametrize(
+        "unseen", [{1: (START,)}, {-1: ()}, {0: (float("nan"),)}, {0: (START, float("inf"))}, {0: (START, START - 1.0)}], ids=str
+    )
+    def test_unseen_work_of_no_queue_and_times_that_are_none_or_descend_are_refused(self, unseen: dict[int, tuple[float, ...]]) -> None:
+        value = dataclasses.replace(snapshot((throughput("t/q"),), [4.0], [[1.0]]), unseen_work=unseen)
+        with pytest.raises(InvalidSnapshotError, match="unseen_work: expected rows of 1 queues"):
+            decide(value, Memory(), CONFIG, START)
+
 
 class TestSpecs:
     @pytest.mark.parametrize(

@@ -302,3 +302,82 @@ def test_a_window_opens_for_demand_that_is_a_burst(rate: list[float], wanted: li
     window = decide(given, Memory(), PolicyConfig(), START)[0].decisions[1].window
     assert window is not None
     assert window.state is state
+
+
+class TestUnseenWork:
+    """Work that came while no process looked: its windows open when it came (also tests/kube/test_absence.py)."""
+
+    def after(self, pool: BurstPool, at: float, *came: float, wants: float = 8.0, oldest: float | None = None) -> QueueDecision:
+        given = snapshot(pool.queues, [pool.capacity], [[100.0], [wants]])
+        given = dataclasses.replace(
+            given, unseen_work={1: tuple(START + time for time in came)}, oldest_work={1: START + (came[0] if oldest is None else oldest)}
+        )
+        pool.result, pool.memory = decide(given, pool.memory, PolicyConfig(), START + at)
+        return pool.result.decisions[1]
+
+    def counts(self, pool: BurstPool) -> tuple[int, int, int]:
+        entry = pool.memory.queues["l/q"]
+        return entry.bursts, entry.met, entry.missed
+
+    def test_a_window_that_still_runs_has_its_remaining_time(self) -> None:
+        pool = sporadic()
+        pool.round(0, 0)
+        window = self.after(pool, 9, 3).window
+        assert window is not None
+        assert (window.state, window.opened, window.deadline) == (WindowState.OPEN, START + 3, START + 13)
+        assert pool.told == [EventKind.BURST_OPENED]
+
+    def test_one_that_is_over_is_missed_and_owed(self) -> None:
+        pool = sporadic()
+        pool.round(0, 0)
+        decision = self.after(pool, 60, 3)
+        assert decision.window is not None
+        assert decision.window.state is WindowState.OVERDUE
+        assert decision.guaranteed.tolist() == [8.0]
+        assert pool.told == [EventKind.BURST_OPENED, EventKind.BURST_MISSED]
+        assert self.counts(pool) == (1, 0, 1)
+
+    def test_twenty_bursts_of_a_long_outage_are_twenty_misses(self) -> None:
+        pool = sporadic()
+        pool.round(0, 0)
+        self.after(pool, 2050, *range(3, 2003, 100))
+        assert self.counts(pool) == (20, 0, 20)
+        assert pool.told.count(EventKind.BURST_MISSED) == 20
+
+    def test_the_arrivals_of_a_schedule_have_their_own_deadlines(self) -> None:
+        bursts = tuple(ScheduledBurst(START + at, Burst({"cpu": 4.0}, 10, deadline)) for at, deadline in ((10, 10), (50, 60), (200, 10)))
+        pool = BurstPool(latency("l/q", 1.0, [4.0], 10, Schedule(bursts)))
+        pool.round(0, 0)
+        decision = self.after(pool, 105, 10, 50)
+        assert decision.window is not None
+        assert (decision.window.state, decision.window.opened, decision.window.index) == (WindowState.OPEN, START + 50, 1)
+        assert self.counts(pool) == (1, 0, 1)
+
+    def test_a_listed_arrival_without_work_is_passed_over(self) -> None:
+        bursts = tuple(ScheduledBurst(START + at, Burst({"cpu": 4.0}, 10, 10)) for at in (10, 50, 100))
+        pool = BurstPool(latency("l/q", 1.0, [4.0], 10, Schedule(bursts)))
+        pool.round(0, 0)
+        self.after(pool, 90, 50)
+        assert self.counts(pool) == (1, 0, 1)
+
+    def test_work_after_a_schedule_is_over_opens_none(self) -> None:
+        pool = BurstPool(latency("l/q", 1.0, [4.0], 10, Schedule((ScheduledBurst(START + 10, Burst({"cpu": 4.0}, 10, 10)),))))
+        pool.round(0, 0)
+        decision = self.after(pool, 90, 50)
+        assert decision.window is None or decision.window.state is WindowState.CLOSED
+        assert self.counts(pool) == (0, 0, 0)
+
+    def test_what_was_delivered_meanwhile_makes_no_burst_met_whose_work_waits(self) -> None:
+        pool = sporadic()
+        pool.round(0, 8)
+        pool.round(1, 8, 8)  # the last known rate
+        self.after(pool, 160, 105, oldest=105)
+        assert self.counts(pool) == (2, 1, 1)
+
+    def test_batch_queues_are_not_concerned(self) -> None:
+        pool = sporadic()
+        given = dataclasses.replace(snapshot(pool.queues, [10.0], [[100.0], [0.0]]), unseen_work={0: (START - 50,)})
+        assert (
+            decide(given, Memory(), PolicyConfig(), START)[0].events
+            == decide(dataclasses.replace(given, unseen_work={}), Memory(), PolicyConfig(), START)[0].events
+        )

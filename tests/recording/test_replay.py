@@ -182,6 +182,19 @@ class TestFurtherParts:
         assert [dict(recorded.snapshot.oldest_work) for _, recorded in reader.rounds()] == [{0: START}, {0: START + 105.0}]
         assert replay(reader).differences == []
 
+    def test_when_unseen_work_came_is_kept(self, tmp_path: Path) -> None:
+        """It decides when windows open after an outage."""
+        queues, recorder = (latency("l/q", 0.0, [8.0], 10, Sporadic(100)),), Recorder(tmp_path / "rounds.jsonl", MEGABYTE, 1)
+        recorder.start()
+        given = snapshot(queues, [8.0], [[8.0]])
+        _, memory = recorder.decide(given, Memory(), PolicyConfig(), START - 200)
+        unseen = replace(given, unseen_work={0: (START - 70, START - 5)})
+        _, memory = recorder.decide(unseen, memory, PolicyConfig(), START)
+        recorder.stop()
+        reader = RecordingReader(tmp_path / "rounds.jsonl")
+        assert [dict(recorded.snapshot.unseen_work) for _, recorded in reader.rounds()] == [{}, {0: (START - 70, START - 5)}]
+        assert replay(reader).differences == []
+
     def test_what_starts_next_is_kept(self, tmp_path: Path) -> None:
         """A turn depends on it, and how long it lasts."""
         recorder, memory = Recorder(tmp_path / "rounds.jsonl", MEGABYTE, 1), Memory()

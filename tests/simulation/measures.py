@@ -24,6 +24,7 @@ from tests.simulation.virtual_time import EPOCH
 SAME_SECONDS = 0.01  # windows that open closer to each other are the same
 LOOK_SECONDS = 0.1  # how finely recovery is measured
 TAKE_OVER_SECONDS = 9.0  # until another replica leads, at most: docs/queues.md, "When the operator is absent"
+LOOK_AGAIN_SECONDS = 3.0  # until a miss is in the status
 START_SECONDS = 4.0  # from a write of the operator to the start of the last pod: controllers, quota controller, scheduler, kubelet
 
 
@@ -108,6 +109,11 @@ class Measures:
         refused = 0 if within_reach else sum(self._is_promised(namespace) for namespace in self._server.refused_jobs)
         return len(due) + refused, sum(one.late for one in due) + refused
 
+    def waited_late(self, until: float) -> int:
+        """How many bursts that were due by `until` were late, and were not done when the last fault had ended: a leader saw their work."""
+        waited = [one for one in self._bursts.values() if one.done_at is None or one.done_at > self._over]
+        return sum(one.late and one.deadline <= until - LOOK_AGAIN_SECONDS for one in waited)
+
     async def reach(self, until: float) -> None:
         """Look often whether a replica could serve the bursts that wait."""
         loop = self._server.loop
@@ -179,7 +185,7 @@ class Measures:
         columns = operator._engine.memory.columns
         if columns is None:
             return
-        now, ahead = self._server.loop.now, replica.clock.ahead
+        now, ahead = self._server.loop.now, replica.clock.ahead - operator._engine._wall_clock.ahead
         delivered = columns.delivered(EPOCH + now + ahead)
         cpu = plan.snapshot.resources.index("cpu")
         capacity = plan.snapshot.committed_capacity[cpu] or plan.snapshot.live_capacity[cpu]

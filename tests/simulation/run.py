@@ -46,6 +46,7 @@ class Result:
     late: int = 0
     beyond: int = 0
     late_beyond: int = 0
+    waited_late: int = 0
     lost_seconds: float = 0.0
     unseen_seconds: float = 0.0
     recovered_seconds: float = 0.0
@@ -140,6 +141,7 @@ async def _run(
         await asyncio.gather(*watching)
         result.promised, result.late = measures.bursts(end, within_reach=True)
         result.beyond, result.late_beyond = measures.bursts(end, within_reach=False)
+        result.waited_late = measures.waited_late(end)
         result.lost_seconds, result.unseen_seconds = measures.lost_seconds, measures.unseen_seconds
         result.recovered_seconds = measures.recovered_seconds
     result.broken, result.seconds, result.wrong_writes = invariants.broken, loop.now, invariants.wrong_writes

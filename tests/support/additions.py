@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from fairburst.kube.api.answers import Answers
 from fairburst.kube.modes.mode import Mode
 from fairburst.kube.modes.registry import MODES
 from fairburst.kube.workloads import registry
@@ -53,7 +54,7 @@ def outcome() -> dict[str, Any]:
         world.round()
         world.after(60.0)
     spec = crd_for(ThroughputQueue)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
-    client: Any = type("NoClient", (), {})()
+    client: Any = type("NoClient", (), {"answers": Answers()})()
     watched = Operator(parse_config(""), client)._controllers["Toy"]
     return {
         "enum": spec["enforcement"]["enum"],

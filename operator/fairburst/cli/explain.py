@@ -173,8 +173,10 @@ def of_look(seen: Look, key: tuple[str, str, str]) -> Explanation:
         if entry.problem is not None:
             found.facts = [("Why", entry.problem.message), *(fact for fact in found.facts if fact[0] != "Why")]
         return found
-    hindrance = _hindrance(seen, row, status)
+    stuck = _without_node(seen, row)
+    hindrance = stuck or _hindrance(status)
     found = of_round(seen.round, row, len(seen.view.nodes), seen.config.pool.capacity_window_seconds, hindrance)
+    found.goal = found.goal or stuck
     if not found.goal and (left := waiting(status)):
         found.goal = (
             f"It uses what the nodes can hold of its pods; the rest, {amounts_text(left)}, waits for more nodes or for work to end."
@@ -187,18 +189,30 @@ def of_look(seen: Look, key: tuple[str, str, str]) -> Explanation:
     return found
 
 
-def _hindrance(seen: Look, row: int, status: dict[str, Any]) -> str:
-    """Return a sentence on what keeps the queue's waiting work from starting, whatever its level is; empty if nothing is known."""
-    from fairburst.cli.queues import condition  # noqa: PLC0415
+def _without_node(seen: Look, row: int) -> str:
+    """Return a sentence on a waiting pod of the queue that no node could hold; empty if there is none."""
+    import numpy as np  # noqa: PLC0415
+
     from fairburst.kube.usage.capacity import NodeShapes, counts  # noqa: PLC0415
 
-    snapshot = seen.round.snapshot
-    nodes = [node for node in seen.view.nodes.values() if counts(node, seen.config.pool.node_selector)]
-    if nodes and NodeShapes.of(nodes, snapshot.resources).fitting(snapshot.unit[row]) < 1:
-        sizes = _said(snapshot.unit[row], snapshot.resources)
-        return f"No node can hold its largest pods: {sizes} each. Make them smaller, or add larger nodes."
+    resources, nodes = seen.round.snapshot.resources, [*seen.view.nodes.values()]
+    shapes = NodeShapes.of([node for node in nodes if counts(node, seen.config.pool.node_selector)], resources)
+    pods = seen.view.pods.namespace(seen.plan.queue_set.governing[row].space)
+    for vector in sorted((one for one, count in pods.vectors.items() if count > pods.bound_vectors.get(one, 0)), reverse=True):
+        requests = np.array(vector) / 1000
+        if len(shapes.offers) and not seen.config.pool.autoscaled and shapes.fitting(requests) < 1:
+            return f"No node can hold its largest pods: {_said(requests, resources)} each. Make them smaller, or add larger nodes."
+    return ""
+
+
+def _hindrance(status: dict[str, Any]) -> str:
+    """Return a sentence on what keeps the queue's waiting work from starting, whatever its level is; empty if nothing is known."""
+    from fairburst.cli.queues import condition  # noqa: PLC0415
+
     if condition(status, "Enforced").get("reason") in OBSTACLES:
         return "The obstacle above (Not Enforced) keeps pods from being created, whatever the level is."
+    if condition(status, "JobsFit").get("reason") == "LargerThanNodes":
+        return "No node can hold some of its pods (Not JobsFit above), and no share lets them run."
     if condition(status, "JobsFit").get("reason") == "LargerThanLevel":
         return "Its work starts whole and needs more than its level (Not JobsFit above); room for one more pod starts nothing."
     return ""

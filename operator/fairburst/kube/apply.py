@@ -83,7 +83,7 @@ class Applier:
             plan.resyncs.remove(owner)  # its new size is valid for its present version only
             not_resynced(owner, False)
         after = {write.namespace for write in plan.quota_writes}
-        (unwritten, followed), *parts = await asyncio.gather(
+        (unwritten, followed), *parts = await _together(
             self._quota_steps(plan, due, quota_written, not_resynced),
             self._resyncs([owner for owner in plan.resyncs if owner.namespace not in after], not_resynced),
             self._starts([start for start in plan.starts if start.namespace not in after], due),
@@ -107,7 +107,7 @@ class Applier:
         following = list[asyncio.Task[bool]]()
         async with asyncio.TaskGroup() as tasks:  # no quota waits for them
             for number, writes in enumerate(steps, start=1):
-                done = await asyncio.gather(*(self._one("quota", write, self._quota) for write in writes))
+                done = await _together(*(self._one("quota", write, self._quota) for write in writes))
                 for write, ok in zip(writes, done, strict=True):
                     written(write, time.monotonic(), ok)
                     failed |= set() if ok else {write.namespace}
@@ -125,7 +125,7 @@ class Applier:
 
     async def _resize(self, elastic: ElasticPlan, writes: Collection[ParallelismWrite]) -> bool:
         """Send new sizes of Jobs; return whether none failed."""
-        done = await asyncio.gather(*(self._one("parallelism", write, self._parallelism) for write in writes))
+        done = await _together(*(self._one("parallelism", write, self._parallelism) for write in writes))
         elastic.not_written({(write.namespace, write.name) for write, ok in zip(writes, done, strict=True) if not ok})
         return all(done)
 
@@ -141,12 +141,12 @@ class Applier:
                     break
             return done
 
-        done = await asyncio.gather(*(one_by_one() for _ in starts[:STARTS_AT_ONCE]))
+        done = await _together(*(one_by_one() for _ in starts[:STARTS_AT_ONCE]))
         return all(done) and next(waiting, None) is None
 
     async def _resyncs(self, owners: Sequence[Owner], not_resynced: NotResynced) -> bool:
         """Resync controllers; return whether none failed."""
-        done = await asyncio.gather(*(self._one("resync", owner, self._resync) for owner in owners))
+        done = await _together(*(self._one("resync", owner, self._resync) for owner in owners))
         for owner, ok in zip(owners, done, strict=True):
             if not ok:
                 not_resynced(owner, True)
@@ -154,7 +154,7 @@ class Applier:
 
     async def _each(self, kind: str, items: Iterable[Item], send: Callable[[Item], Awaitable[None]]) -> bool:
         """Send items concurrently; return whether none failed."""
-        return all(await asyncio.gather(*(self._one(kind, item, send) for item in items)))
+        return all(await _together(*(self._one(kind, item, send) for item in items)))
 
     async def _one(self, kind: str, item: Item, send: Callable[[Item], Awaitable[None]]) -> bool:
         async with self._limit:
@@ -211,3 +211,12 @@ class Applier:
     async def _resync(self, owner: Owner) -> None:
         path = KINDS[owner.kind].path(owner.namespace, owner.name)
         await self._client.merge_patch(path, {"metadata": {"annotations": {RESYNC_ANNOTATION: from_epoch(time.time()).isoformat()}}})
+
+
+async def _together(*parts: Awaitable[Any]) -> list[Any]:
+    """Await all parts; raise the first unexpected error once all have ended: no write may run on into the next round."""
+    done = await asyncio.gather(*parts, return_exceptions=True)
+    for one in done:
+        if isinstance(one, BaseException):
+            raise one
+    return done

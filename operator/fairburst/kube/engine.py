@@ -73,9 +73,10 @@ class Engine:
         self.reclaim = Reclaimer(config.reclaim.rules())
         self._agenda = Agenda()
         self._cluster = ClusterState(config, own_namespace)
+        self.gates.fits = self._cluster.holds
         self.queues = GoverningQueues(config, own_namespace, self.contained, self.gates.gated, observing=observing)
         self._input = CoreInput(
-            self._cluster, self.contained, self.reserve, self.slots, self.reclaim, self.gates.gated, self._policy.largest_turn
+            self._cluster, self.contained, self.reserve, self.slots, self.reclaim, self.gates, self._policy.largest_turn
         )
         self._decision_changes = DecisionChanges(self.contained)
         self._lead_times = LeadTimeForecasts(learning=self.reserve is not None)
@@ -157,7 +158,7 @@ class Engine:
         """
         self._in_trouble |= self.contained.problems.keys()
         self.contained.begin_round()
-        self._follow_clock(wall, now)
+        wall = self._follow_clock(wall, now)
         changes = self._cluster.look(view)
         changes.everything |= self._unfinished
         self._unfinished = True
@@ -171,13 +172,14 @@ class Engine:
             self._unfinished, self._in_trouble = False, set()
             return plan
 
-    def _follow_clock(self, wall: float, now: float) -> None:
-        """Shift the remembered times after a step of the wall clock, and look at everything."""
-        step = self._wall_clock.step(wall, now)
+    def _follow_clock(self, wall: float, now: float) -> float:
+        """Return the time to decide by. If it steps, shift the remembered times and look at everything."""
+        wall, step = self._wall_clock.read(wall, now)
         if step:
             event(logger, logging.WARNING, "the wall clock stepped; open windows and accounts continue", seconds=round(step, 1))
             self.memory, self.reclaim.memory = shifted(self.memory, step), shifted_reclaim(self.reclaim.memory, step)
             self._unfinished = True
+        return wall
 
     def _exclude(self, failure: UndecidableError, wall: float) -> None:
         """Leave out the queues on which the core cannot decide. Raise the failure's cause if there are none."""
@@ -207,7 +209,11 @@ class Engine:
     def _decided(self, view: ClusterView, changes: Changes, touched: set[str], wall: float, now: float) -> tuple[RoundPlan, RoundContext]:
         """Return a plan with the decision, and the round's context, which every later step reads."""
         snapshot, queue_set = self._input.snapshot(view, changes, self.queues, touched, wall, now), self.queues.queue_set
-        self.memory = self.absence.charge(self.memory, snapshot, view.pods, self._policy, wall, now)
+
+        def created(row: int) -> list[float] | None:
+            return self._input.demands.created(view, queue_set.governing[row])
+
+        self.memory, snapshot = self.absence.make_up(self.memory, snapshot, created, view.pods, self._policy, wall, now)
         started = time.perf_counter()
         try:
             result, self.memory = self._decide(snapshot, self.memory, self._policy, wall)

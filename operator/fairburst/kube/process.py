@@ -39,7 +39,7 @@ from fairburst.kube.queues.queue_watch import QueueWatch
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.status_writer import StatusWriter
-from fairburst.kube.supervision import stopped_by_signal, supervised
+from fairburst.kube.supervision import reconnected, stopped_by_signal, supervised
 from fairburst.kube.ungate import Ungater
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
@@ -103,11 +103,17 @@ class Operator:
         self._config, self._forecaster_command = config, forecaster
         self._client = client
         self._election = election
-        client.retries = WriteRetries()
+        client.retries = WriteRetries(on_pardon=self._try_again)
+        client.answers.on_return = client.retries.pardon
+        if election is not None:
+            election.share(client.answers)
         self.metrics = Metrics()
         self._namespace = config.namespace
         self._recorder = recorder_of(config.recording)
-        self._pods = Informer(client, "/api/v1/pods", Pod, self._pods_changed, params=LIVE_PODS, on_event=self._on_pod)
+        self._recent = RecentUse()
+        self._pods = Informer(
+            client, "/api/v1/pods", Pod, self._pods_changed, params=LIVE_PODS, on_event=self._on_pod, on_lost=self._recent.watch_lost
+        )
         self._nodes = Informer(client, "/api/v1/nodes", Node, self._mark, on_rewind=self._list_queues)
         self._namespaces = Informer(client, "/api/v1/namespaces", Namespace, self._mark)
         self._quotas = Informer(client, "/api/v1/resourcequotas", ResourceQuota, self._mark)
@@ -136,7 +142,6 @@ class Operator:
             job_seen=self._job_seen,
             on_answer=self._progressed,
         )
-        self._recent = RecentUse()
         self._changed_pods_in: set[str] = set()
         self._gated_arrived = False
         self._ready = self._leading = False
@@ -241,7 +246,7 @@ class Operator:
         self._engine.absence.since = self._term_began if self._election is None else self._election.vacant_since
         self.metrics.lead()
         try:
-            await asyncio.gather(self._queues.refresh(), self._memories.recall(self._engine))
+            await asyncio.gather(reconnected(self._informers()), self._queues.refresh(), self._memories.recall(self._engine))
             async with asyncio.TaskGroup() as term:
                 for name, run in (
                     ("rounds", self._loop.run),
@@ -288,9 +293,16 @@ class Operator:
     def _retry(self) -> None:
         self._loop.retry()
 
+    def _try_again(self) -> None:
+        """Send at once the writes that waited because the API server failed."""
+        self._engine.resyncs.pardon(time.monotonic())
+        self._loop.mark()
+
     def _pods_changed(self) -> None:
         """Handle a batch of pod events. Pods that the last round's levels permit are released at once, without another round."""
         changed, self._changed_pods_in = self._changed_pods_in, set()
+        if not self._recent.watching and self._pods.connected.is_set():
+            self._recent.watch_from(time.monotonic())
         arrived, self._gated_arrived = self._gated_arrived, False
         self._ungater.send(self._engine.gates.between_rounds(changed, self._view.pods), time.monotonic())
         self._loop.mark(urgent=arrived)

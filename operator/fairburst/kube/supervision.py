@@ -1,4 +1,4 @@
-"""Supervision of a process: the signals that stop it, and its tasks, which are restarted one by one when they end unexpectedly.
+"""Supervision of a process: the signals that stop it, its caches after an outage, and its tasks, which are restarted one by one.
 
 A task of the operator runs until it is cancelled or finished. One that raises is restarted after a pause that doubles, so that an error in
 one task stops no other; the process ends only on request.
@@ -7,18 +7,21 @@ one task stops no other; the process ends only on request.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
-from fairburst.kube.api.informer import Backoff
+from fairburst.kube.api.informer import Backoff, Informer
 from fairburst.telemetry.log import event
 from fairburst.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
 PAUSE_SECONDS = (1.0, 60.0)
+RECONNECT_SECONDS, EVENTS_SECONDS = 3.0, 0.3  # for caches after an outage: until their watches begin, and for the first events
 STEADY_SECONDS = 300.0  # a task that ran this long begins with the shortest pause again
 
 
@@ -51,3 +54,13 @@ async def supervised(
         metrics.task_restarts.labels(name).inc()
         event(logger, logging.ERROR, "task restarts", task=name, problem=problem, delay_seconds=round(delay, 2))
         await asyncio.sleep(delay)
+
+
+async def reconnected(informers: Iterable[Informer[Any]]) -> None:
+    """Wait for caches that have lost their watches in an outage: the first round decides when the work of that time came."""
+    behind = [informer.connected for informer in informers if not informer.connected.is_set()]
+    if behind:
+        with contextlib.suppress(TimeoutError):  # one collection may fail for long
+            async with asyncio.timeout(RECONNECT_SECONDS):
+                await asyncio.gather(*(connected.wait() for connected in behind))
+        await asyncio.sleep(EVENTS_SECONDS)

@@ -49,6 +49,9 @@ def check(snapshot: ClusterSnapshot, config: PolicyConfig, now: float) -> None:
     for row, time in snapshot.oldest_work.items():
         if not (0 <= row < count and abs(time) <= LONGEST_SECONDS):
             raise InvalidSnapshotError(f"oldest_work: expected rows of {count} queues and seconds since the epoch, found {row}: {time}")
+    for row, times in snapshot.unseen_work.items():
+        if not (0 <= row < count and all(abs(time) <= LONGEST_SECONDS for time in times) and list(times) == sorted(times)):
+            raise InvalidSnapshotError(f"unseen_work: expected rows of {count} queues and ascending seconds, found {row}: {times}")
     _check_starts(snapshot)
     for name, least, most in SETTINGS:
         found = getattr(config, name)

@@ -79,11 +79,13 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     wanted = _wanted(columns, snapshot)
     wants = row_any_above(wanted, 0.0)
     spending = _Spending.of(columns)
-    current, account = windows.advance(columns, inverse, wants, snapshot.oldest_work, now, events)
+    unseen = dict(snapshot.unseen_work)
+    current, account = windows.advance(columns, inverse, wants, snapshot.oldest_work, now, events, unseen)
     hold = holds(columns, snapshot, memory.dress, config, current, account, wanted, now)
     limits = None if hold is None else limit_growth(wanted, snapshot, columns, hold)
     wanted = wanted if limits is None else limits.wanted
     guaranteed, spare, inputs, account = _grant(columns, snapshot, config, current, account, wanted, wants, inverse, now, events)
+    windows.count_once(columns, unseen, now)
     allocation, guaranteed, making_room = divide_into_pods(
         columns, snapshot, config, inputs, guaranteed, spare, inverse, now,
         lends=limits is None,  # room held for a burst is not idle

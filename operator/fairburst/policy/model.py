@@ -106,6 +106,8 @@ class ClusterSnapshot:
     jobs: jobs and tasks for DRESS; None: DRESS is off.
     waiting: the known waiting pods; queues without any in it are assumed to wait with pods of the size `unit`.
     oldest_work: by row, creation time of the oldest unfinished work of the queue; rows without one: unknown.
+    unseen_work: by row, ascending: when unfinished work of the queue came that no process saw then, and that demands a window. Only in the
+        first round after such a time.
     next_start: by row of a throughput queue whose jobs start whole: (K,) its need beyond its usage to start the next one, or for the pods
         that the last start still lacks; other rows use single pods. starting: the rows that lack such pods.
     elastic_jobs: jobs among which PAF divides the slots of their queues, by elastic_rules; none: PAF is off.
@@ -123,6 +125,7 @@ class ClusterSnapshot:
     elastic_rules: SlotRules | None = None
     waiting: WaitingPods | None = None
     oldest_work: Mapping[int, float] = field(default_factory=dict)
+    unseen_work: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     next_start: Mapping[int, FloatArray] = field(default_factory=dict)
     starting: frozenset[int] = frozenset()
 

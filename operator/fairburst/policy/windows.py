@@ -12,13 +12,15 @@ Choices where the design is silent:
   then says nothing about the last burst. A burst whose work is gone by the next round counts as met, because it may have ended in time.
 - A window that lies wholly in the past in its first round (no operator ran) is skipped, uncounted. One that began in the past and still
   runs opens with its remaining time.
+- If unfinished work came in such a time (`ClusterSnapshot.unseen_work`), its window opens when it came, and counts as missed if it is over.
+  Work that is then left over opens the next window as always, but is not counted again.
 - Without an opening the accounting period rolls over after one interarrival time, so that a queue that never bursts has periods too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping, Sequence
 
 import numpy as np
 
@@ -85,19 +87,24 @@ def _place(columns: Columns, rows: IntArray, now: FloatArray) -> None:
 
 def advance(
     columns: Columns, inverse: FloatArray, wants: BoolArray, oldest_work: Mapping[int, float], now: float, events: list[RoundEvent],
+    unseen: MutableMapping[int, tuple[float, ...]],
 ) -> tuple[Current, Account]:  # fmt: skip
     """Carry every window and accounting period forward to `now`. Return the bursts and amounts as of `now`.
 
-    inverse: (K,) 1/C. wants: (N,) whether the queue wants anything at all now. oldest_work: as in `ClusterSnapshot`.
+    inverse: (K,) 1/C. wants: (N,) whether the queue wants anything at all now. oldest_work: as in `ClusterSnapshot`. unseen: its
+    `unseen_work`; the times of windows that have opened are taken from it.
     """
     current = current_bursts(columns, inverse)
     account = Account.of(columns, current, now)
     if not (columns.state != NO_WINDOW).any():
         return current, account
-    for _ in range(8):  # each pass takes every row through all its transitions once; a second finds rows that skipped windows
-        moved = _judge(columns, current, account, wants, oldest_work, now, events)
+    longest, late = max(map(len, unseen.values()), default=0), list[int]()
+    for _ in range(8 + longest):  # each pass takes every row through all its transitions once; a second finds rows that skipped windows
+        moved = _judge(columns, current, account, wants, oldest_work, now, events, late)
         moved |= _arm(columns, current, now)
-        moved |= _open_on_schedule(columns, current_bursts(columns, inverse, current) if moved else current, now, events)
+        present = current_bursts(columns, inverse, current) if moved else current
+        late = _open_unseen(columns, present, unseen, now, events)
+        moved |= _open_on_schedule(columns, present, now, events, unseen) | bool(late)
         rolled_over = _roll_over(columns, current, now)
         if moved or rolled_over:
             current = current_bursts(columns, inverse, current)
@@ -109,9 +116,12 @@ def advance(
 
 def _judge(
     columns: Columns, current: Current, account: Account, wants: BoolArray, oldest_work: Mapping[int, float], now: float,
-    events: list[RoundEvent],
+    events: list[RoundEvent], late: Sequence[int],
 ) -> bool:  # fmt: skip
-    """End windows at their deadline, and count each burst once, as soon as its outcome is known."""
+    """End windows at their deadline, and count each burst once, as soon as its outcome is known.
+
+    late: rows whose windows opened for unseen work. If one is over while work waits, that work was not done, whatever ran meanwhile.
+    """
     rows = np.flatnonzero((columns.state == OPEN) | (columns.state == OVERDUE))
     if rows.size == 0:
         return False
@@ -124,14 +134,15 @@ def _judge(
     pending = is_open & demanded & ~columns.judged[rows]
     ended = is_open & (now >= deadline)
     wanting = wanting & ~_came_later(rows, ended & wanting, deadline, oldest_work, now)
-    met = pending & (spent(delivered, burst) | (ended & ~wanting))
+    unserved = ended & wanting & np.isin(rows, late) if late else np.zeros(len(rows), dtype=bool)
+    met = pending & ~unserved & (spent(delivered, burst) | (ended & ~wanting))
     missed = pending & ended & ~met
     if met.any() or missed.any():
         columns.judged[rows] |= met | missed
         columns.met[rows] += met
         columns.missed[rows] += missed
         columns.bursts[rows] += met | missed
-        _report_judged(columns, rows, met, missed, delivered, burst, events)
+        _report_judged(columns, rows, met, missed, unserved, delivered, burst, events)
     unspent = account.unspent[rows]
     # the fullest resource was served in time within the guarantee; other resources are still owed
     owed = ended & demanded & ~missed & spent(account.consumed[rows], burst)
@@ -156,16 +167,17 @@ def _came_later(rows: IntArray, asked: BoolArray, deadline: FloatArray, oldest_w
 
 
 def _report_judged(
-    columns: Columns, rows: IntArray, met: BoolArray, missed: BoolArray, delivered: FloatArray, declared_burst: FloatArray,
-    events: list[RoundEvent],
+    columns: Columns, rows: IntArray, met: BoolArray, missed: BoolArray, unserved: BoolArray, delivered: FloatArray,
+    declared_burst: FloatArray, events: list[RoundEvent],
 ) -> None:  # fmt: skip
     """Add an event for each of `rows` that was met or missed; the other arrays are those of `rows`."""
     names = columns.declared.names
     for row in rows[met]:
         events.append(RoundEvent(names[row], EventKind.BURST_MET, f"Burst {columns.index[row]} was served within its deadline."))
-    for row, part_of, whole in zip(rows[missed], delivered[missed], declared_burst[missed], strict=True):
+    for row, unseen, part_of, whole in zip(rows[missed], unserved[missed], delivered[missed], declared_burst[missed], strict=True):
         part = 100.0 * part_of / whole if whole > 0 else 100.0
-        message = f"Burst {columns.index[row]} was not served by its deadline: {part:.0f} % of the declared demand had been delivered."
+        why = "its work came while no operator looked" if unseen else f"{part:.0f} % of the declared demand had been delivered"
+        message = f"Burst {columns.index[row]} was not served by its deadline: {why}."
         events.append(RoundEvent(names[row], EventKind.BURST_MISSED, message, warning=bool(columns.guarantee[row] == HARD)))
 
 
@@ -220,7 +232,34 @@ def _arm(columns: Columns, current: Current, now: float) -> bool:
     return bool(due.any())
 
 
-def _open_on_schedule(columns: Columns, current: Current, now: float, events: list[RoundEvent]) -> bool:
+def _open_unseen(
+    columns: Columns, current: Current, unseen: MutableMapping[int, tuple[float, ...]], now: float, events: list[RoundEvent]
+) -> list[int]:
+    """Open armed rows when their unseen work came, take its times from `unseen`, and return the rows. Other rules open the rest now."""
+    opened = list[int]()
+    for row, came in unseen.items():
+        if not came or columns.state[row] != ARMED or came[0] >= columns.opens_by[row] + current.deadline[row]:
+            continue
+        at = min(max(came[0], float(columns.arms_at[row])), float(columns.opens_by[row]))
+        if at >= now:
+            continue
+        open_windows(columns, current, np.array([row]), np.array([at]), events)
+        columns.demanded[row] = True
+        opened.append(row)
+        unseen[row] = tuple(time for time in came if time >= columns.deadline[row])
+    return opened
+
+
+def count_once(columns: Columns, unseen: Mapping[int, tuple[float, ...]], now: float) -> None:
+    """Leave the windows uncounted that open now for unseen work alone that was counted already: `unseen` has no times left for it."""
+    for row, came in unseen.items():
+        if not came and columns.state[row] == OPEN and columns.opened[row] == now:
+            columns.judged[row] = True
+
+
+def _open_on_schedule(
+    columns: Columns, current: Current, now: float, events: list[RoundEvent], unseen: Mapping[int, tuple[float, ...]]
+) -> bool:
     """Open armed rows at their latest time, with or without demand. Skip windows that are already over."""
     due = (columns.state == ARMED) & (now >= columns.opens_by)
     rows = np.flatnonzero(due)
@@ -228,18 +267,18 @@ def _open_on_schedule(columns: Columns, current: Current, now: float, events: li
         return False
     length = current.deadline[rows]
     gone = columns.opens_by[rows] + length <= now
-    _skip(columns, rows[gone], now)
+    _skip(columns, rows[gone], now, unseen)
     open_windows(columns, current, rows[~gone], columns.opens_by[rows[~gone]], events)
     return True
 
 
-def _skip(columns: Columns, rows: IntArray, now: float) -> None:
-    """Pass over windows that lie wholly in the past."""
+def _skip(columns: Columns, rows: IntArray, now: float, unseen: Mapping[int, tuple[float, ...]]) -> None:
+    """Pass over windows that lie wholly in the past, but not over those of unseen work."""
     floating = rows[columns.declared.kind[rows] == FLOATING]
     columns.opens_by[floating] = math.inf  # the phase is lost: armed until work arrives
     placed = rows[columns.declared.kind[rows] != FLOATING]
     columns.index[placed] += 1
-    _place(columns, placed, np.full(len(placed), now))
+    _place(columns, placed, np.array([min([now, *unseen.get(int(row), ())[:1]]) for row in placed]))
     columns.state[placed] = CLOSED
 
 

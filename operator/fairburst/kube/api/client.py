@@ -17,6 +17,7 @@ from typing import Any, Protocol, Self
 import aiohttp
 import msgspec
 
+from fairburst.kube.api.answers import Answers
 from fairburst.kube.api.auth import Credentials, TokenCache, load_credentials
 from fairburst.kube.api.errors import ApiError, NotLeading, Unavailable, api_error
 from fairburst.kube.api.retry import LONGEST_RETRY_AFTER_SECONDS, WriteRetries
@@ -67,8 +68,8 @@ class ApiClient:
     """The client described in the module's docstring. Use `async with await ApiClient.connect(...) as client`, or call `close`.
 
     `fence`, if set, is checked before every write, and no write outlasts it. `retries`, if set, refuses writes that have failed until they
-    may be sent again. `agent` identifies the client in the server's logs. `session` replaces the HTTP connections, for example by a
-    simulated network.
+    may be sent again. `answers` notes whether the API server answers. `agent` identifies the client in the server's logs. `session`
+    replaces the HTTP connections, for example by a simulated network.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class ApiClient:
         self.writes = writes or RateLimiter(300.0, 1000)
         self.fence: Fence | None = None
         self.retries: WriteRetries | None = None
+        self.answers = Answers()
         self._all_answered = asyncio.Event()
         self._all_answered.set()
         self._writing = 0
@@ -262,26 +264,31 @@ class ApiClient:
         """Yield a successful response. Retries a 401 once with new credentials."""
         if self._token.stale():
             await asyncio.to_thread(self._token.refresh)
-        for last_attempt in (False, True):
-            with _translated(method, path):
-                response = await self._session.request(
-                    method,
-                    self.credentials.server + path,
-                    params=params,
-                    data=body,
-                    headers={**headers, **self._authorization()},
-                    timeout=limits,
-                    server_hostname=self.credentials.tls_server_name,
-                    proxy=self.credentials.proxy,
-                )
-            async with response:
-                if response.status == 401 and not last_attempt:
-                    await asyncio.to_thread(self._token.refresh, True)
-                    continue
-                if response.status >= 400:
-                    await self._refuse(method, path, response)
-                yield response
-                return
+        try:
+            for last_attempt in (False, True):
+                with _translated(method, path):
+                    response = await self._session.request(
+                        method,
+                        self.credentials.server + path,
+                        params=params,
+                        data=body,
+                        headers={**headers, **self._authorization()},
+                        timeout=limits,
+                        server_hostname=self.credentials.tls_server_name,
+                        proxy=self.credentials.proxy,
+                    )
+                async with response:
+                    if response.status == 401 and not last_attempt:
+                        await asyncio.to_thread(self._token.refresh, True)
+                        continue
+                    if response.status >= 400:
+                        await self._refuse(method, path, response)
+                    self.answers.heard()
+                    yield response
+                    return
+        except ApiError as error:
+            self.answers.failed(error)
+            raise
 
     def _authorization(self) -> dict[str, str]:
         token = self._token.token

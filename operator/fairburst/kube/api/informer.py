@@ -89,11 +89,13 @@ class Informer(Generic[T]):
     on_event : called for each change with ("ADDED" | "MODIFIED" | "DELETED", old, new) after the store has changed. If it raises, the new
         object is removed from the store, like one that cannot be decoded.
     on_rewind : called when the server's versions have gone back, as after a restore of etcd.
+    on_lost : called when a watch has failed.
 
     Attributes
     ----------
     store : objects by (namespace, name). No object is ever changed in place.
     synced : set after the first complete list.
+    connected : set while the watch has not failed. A watch that follows a failed one begins with a comparison of versions.
     last_contact : `time.monotonic()` of the last list page, event or bookmark; minus infinity before the first.
     lists, undecodable : counters: complete lists so far; objects left out because they violated the schema or because `on_event` raised.
     """
@@ -109,18 +111,19 @@ class Informer(Generic[T]):
         optional: bool = False,
         on_event: Callable[[str, T | None, T | None], None] = _ignore_event,
         on_rewind: Callable[[], None] = lambda: None,
+        on_lost: Callable[[], None] = lambda: None,
         inactivity_seconds: float = INACTIVITY_TIMEOUT_SECONDS,
         backoff_seconds: tuple[float, float] = BACKOFF_SECONDS,
         page_size: int = PAGE_SIZE,
     ) -> None:
         self.store: dict[Key, T] = {}
-        self.synced = asyncio.Event()
+        self.synced, self.connected = asyncio.Event(), asyncio.Event()
         self.last_contact = float("-inf")
         self.lists = 0
         self.undecodable = 0
         self._client, self.path, self._params = client, path, dict(params or {})
         self._on_change, self._on_event, self._optional = on_change, on_event, optional
-        self._on_rewind = on_rewind
+        self._on_rewind, self._on_lost = on_rewind, on_lost
         self._inactivity_seconds = inactivity_seconds
         self._page_size = page_size
         self._kind = kind
@@ -128,7 +131,6 @@ class Informer(Generic[T]):
         self._lists = list_decoder(kind)
         self._events = event_decoder(kind)
         self._version: str | None = None
-        self._lost = False  # whether the last watch failed, so that the next one begins with a comparison of versions
         # Versions that `observe` stored ahead of the watch.
         self._ahead: dict[Key, int] = {}
 
@@ -136,11 +138,11 @@ class Informer(Generic[T]):
         """List and watch until cancelled."""
         while True:
             try:
-                if self._version is not None and self._lost and await self._went_back():
+                if self._version is not None and not self.connected.is_set() and await self._went_back():
                     self._version = None
                 if self._version is None:
                     await self._list()
-                self._lost = False
+                self.connected.set()
                 if await self._watch():
                     self._backoff.reset()
                     continue
@@ -155,10 +157,11 @@ class Informer(Generic[T]):
             except _WatchError as error:
                 self._version = None
                 problem = str(error)
-            self._lost = True
+            self.connected.clear()
+            self._on_lost()
             delay = self._backoff.delay()
             logger.warning("informer retries", extra={"path": self.path, "problem": problem, "delay_seconds": round(delay, 2)})
-            await asyncio.sleep(delay)
+            await self._client.answers.pause(delay)
 
     async def read(self) -> None:
         """List once, for a process that does not watch. Raises ApiError; a kind that is optional and missing is an empty collection."""
@@ -219,6 +222,7 @@ class Informer(Generic[T]):
         self._version, self.last_contact = None, time.monotonic()
         self._reconcile({})
         self.synced.set()
+        self.connected.set()
         self._on_change()
         await asyncio.sleep(KIND_SECONDS)
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from fairburst.kube.api.answers import Answers
 from fairburst.kube.api.client import ApiClient, JsonObject
 from fairburst.kube.api.errors import ApiError, Conflict, NotFound
 from fairburst.telemetry.log import event
@@ -159,6 +160,10 @@ class LeaderElection:
         self._turns = asyncio.Lock()
         self._problem: str | None = None
         self._published: object = None
+
+    def share(self, answers: Answers) -> None:
+        """Note the outcomes of this election's requests in `answers`: they are the first to end an outage."""
+        self._client.answers = answers
 
     @property
     def unread(self) -> str | None:

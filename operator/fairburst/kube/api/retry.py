@@ -4,6 +4,7 @@ Writers plan from the cluster's present state and offer the same write again as 
 
 - An object whose write failed waits before the next attempt. The pause doubles with each failure and has jitter.
 - Consecutive failures halve the rate of all writes, down to `LEAST_PER_SECOND`. Successes restore the rate and end all pauses.
+- The first success after failures alone ends the pauses of all objects that a failing API server has caused.
 - The log has one line per cause, with the numbers of failures and objects, and repeats it at growing intervals.
 
 Conflict and NotFound mean that the object changed before the write: the first two in a row cause no pause.
@@ -12,11 +13,14 @@ Conflict and NotFound mean that the object changed before the write: the first t
 from __future__ import annotations
 
 import logging
+import math
 import random
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from fairburst.kube.api.answers import OUTAGE_SECONDS
 from fairburst.kube.api.errors import ApiError, BackedOff, Conflict, Invalid, NotFound, NotLeading, TooManyRequests
 from fairburst.telemetry.log import event
 
@@ -41,11 +45,15 @@ _SUBRESOURCES = frozenset({"status", "eviction"})
 
 @dataclass(slots=True)
 class _Failing:
-    """An object whose last write failed. path: the path of that write, because an object and its status fail separately."""
+    """An object whose last write failed. path: the path of that write, because an object and its status fail separately.
+
+    by_server: whether the API server failed, or did not answer.
+    """
 
     path: str
     failures: int
     waits_until: float
+    by_server: bool
 
 
 @dataclass(slots=True)
@@ -60,9 +68,14 @@ class _Cause:
 
 
 class WriteRetries:
-    """The policy of the module's docstring. A client calls `admit` before each write and reports each outcome."""
+    """The policy of the module's docstring. A client calls `admit` before each write and reports each outcome.
 
-    def __init__(self) -> None:
+    `on_pardon` is called when pauses have ended early, so that writers offer their writes again.
+    """
+
+    def __init__(self, on_pardon: Callable[[], None] = lambda: None) -> None:
+        self._on_pardon = on_pardon
+        self._failing_since, self._pardoned_at = math.inf, -math.inf  # without a success since; the last pardon
         self._failing: dict[str, _Failing] = {}
         self._causes: dict[tuple[str, str, int, str], _Cause] = {}
         self._trouble = 0
@@ -89,11 +102,24 @@ class WriteRetries:
         failing = self._failing.get(key)
         if failing is not None and failing.path == path:
             del self._failing[key]
+        lasted, self._failing_since = time.monotonic() - self._failing_since, math.inf
+        if lasted >= OUTAGE_SECONDS:
+            self.pardon()
         was, self._trouble = self._trouble, max(0, self._trouble - 2)
         if was >= TROUBLE_BEGINS > self._trouble:
             event(logger, logging.INFO, "writes succeed again", failures=self._failures)
             self._failing.clear()
             self._failures = 0
+
+    def pardon(self) -> None:
+        """End the pauses that a failing API server has caused, once in `LONGEST_PAUSE_SECONDS`: some objects may fail as before."""
+        now = time.monotonic()
+        pardoned = [one for one in self._failing.values() if one.by_server and one.waits_until > now]
+        if pardoned and now >= self._pardoned_at + LONGEST_PAUSE_SECONDS:
+            self._pardoned_at = now
+            for one in pardoned:
+                one.waits_until = now
+            self._on_pardon()
 
     def failed(self, method: str, path: str, error: ApiError) -> None:
         """Note that a write was answered with an error, or not at all."""
@@ -103,7 +129,10 @@ class WriteRetries:
         known = self._failing.get(key)
         failures = 1 + (known.failures if known is not None else 0)
         overtaken = is_overtaken(method, error)
-        self._failing[key] = _Failing(path, failures, now + self._pause(failures, error, overtaken=overtaken))
+        by_server = error.transient and not isinstance(error, TooManyRequests)
+        self._failing[key] = _Failing(path, failures, now + self._pause(failures, error, overtaken=overtaken), by_server)
+        if by_server:
+            self._failing_since = min(self._failing_since, now)
         if len(self._failing) > MOST_REMEMBERED:
             self._forget(now)
         if overtaken or isinstance(error, TooManyRequests):

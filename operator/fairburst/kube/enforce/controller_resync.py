@@ -35,6 +35,7 @@ class _Blocked:
     repeat: float
     resynced_at: float = -math.inf
     resynced_for: Hashable = None
+    failed: bool = False  # whether the last resync was not stored
     refused: bool = False
     retry: float = FIRST_RETRY_SECONDS
 
@@ -107,9 +108,19 @@ class ResyncPlanner:
         for blocked in self._blocked.values():
             state = blocked.get(owner.uid)
             if state is not None:
-                state.resynced_for = None
+                state.resynced_for, state.failed = None, sent
                 if not sent:
                     state.next_resync, state.repeat = state.resynced_at, max(state.repeat / 2, FIRST_REPEAT_SECONDS)
+
+    def pardon(self) -> list[str]:
+        """End the pauses after failed resyncs, because the API server answers again; return the namespaces where one ended."""
+        ended = list[str]()
+        for namespace, blocked in self._blocked.items():
+            failed = [state for state in blocked.values() if state.failed]
+            for state in failed:
+                state.next_resync, state.repeat, state.failed = state.resynced_at, FIRST_REPEAT_SECONDS, False
+            ended += [namespace] if failed else []
+        return ended
 
     def due(self, now: float) -> float:
         """Return when the next waiting controller has its turn; infinite if none waits."""
@@ -161,7 +172,7 @@ class ResyncPlanner:
     def _note_resync(state: _Blocked, cause: Hashable, now: float) -> None:
         """Note a resync, and when the next one is due for the same cause and for another."""
         state.retry = min(2 * state.retry, LAST_RETRY_SECONDS) if state.resynced_for == cause else FIRST_RETRY_SECONDS
-        state.resynced_at, state.resynced_for, state.next_resync = now, cause, now + state.repeat
+        state.resynced_at, state.resynced_for, state.next_resync, state.failed = now, cause, now + state.repeat, False
         state.repeat = min(2 * state.repeat, LAST_REPEAT_SECONDS)
 
     def _seen(self, known: _Blocked | None, owner: Owner, now: float) -> _Blocked:

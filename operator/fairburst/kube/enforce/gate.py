@@ -61,17 +61,21 @@ def choose(
     requests: Callable[[PodKey], RequestVector],
     group: Callable[[GatedPod], PodGroup | None],
     smallest: Sequence[int] = (),
+    has_node: Callable[[GatedPod], bool] = lambda _: True,
 ) -> list[GatedPod]:
     """Return the pods that fit into `room`, in FIFO order (`fifo_admission.py`).
 
     `level`, `room` and `smallest` (no pod takes less): thousandths of a unit by resource. `group`: the group of a pod, or None. A group is
-    released whole, once it is complete and fits.
+    released whole, once it is complete and fits. `has_node`: whether some node could hold the pod; a pod without one is passed over.
     """
-    return [pod for unit in admit_in_order(_units(waiting, requests, group), level, room, smallest) for pod in unit]
+    return [pod for unit in admit_in_order(_units(waiting, requests, group, has_node), level, room, smallest) for pod in unit]
 
 
 def _units(
-    waiting: Iterable[GatedPod], requests: Callable[[PodKey], RequestVector], group: Callable[[GatedPod], PodGroup | None]
+    waiting: Iterable[GatedPod],
+    requests: Callable[[PodKey], RequestVector],
+    group: Callable[[GatedPod], PodGroup | None],
+    has_node: Callable[[GatedPod], bool],
 ) -> Iterator[tuple[list[GatedPod], list[int]]]:
     """Yield the pods that are released together, and their requests: a group once it is complete, in the place of its first pod."""
     seen = set[GroupKey]()
@@ -82,6 +86,8 @@ def _units(
                 continue
             seen.add(pod.group)
             together = list(members.gated.values())
+        if not all(map(has_node, together)):
+            continue
         yield together, [sum(column) for column in zip(*(requests(each.key) for each in together), strict=True)]
 
 
@@ -109,9 +115,10 @@ class UngatePlanner:
     """Keeps the gated pods, each queue's level, and the patches in flight.
 
     Between rounds the levels of the last round hold: a hard queue's burst has its whole rate from the moment it is armed, so its pods
-    are released on their own events, without a round in between.
+    are released on their own events, without a round in between. `fits`: whether some node could hold a pod, by its requests.
     """
 
+    fits: Callable[[RequestVector], bool] = lambda _: True
     gated: GatedPods = field(default_factory=GatedPods)
     _levels: dict[str, GateLevel] = field(default_factory=dict)
     _in_flight: dict[str, dict[PodKey, GatedPod]] = field(default_factory=dict)
@@ -169,11 +176,15 @@ class UngatePlanner:
         for key in in_flight:
             room = [free - amount for free, amount in zip(room, pods.requests(key), strict=True)]
         slots = self._levels[space].slots
+
+        def has_node(pod: GatedPod) -> bool:
+            return self.fits(pods.requests(pod.key))
+
         if slots is None:
-            return choose(waiting, level, room, pods.requests, self._group, pods.smallest(space))
+            return choose(waiting, level, room, pods.requests, self._group, pods.smallest(space), has_node)
         places = slots - pods.count_released(space) - len(in_flight)
         smallest = (*(pods.smallest(space) or (0,) * len(level)), 1)
-        return choose(waiting, (*level, slots), [*room, places], lambda key: (*pods.requests(key), 1), self._group, smallest)
+        return choose(waiting, (*level, slots), [*room, places], lambda key: (*pods.requests(key), 1), self._group, smallest, has_node)
 
     def _in_flight_of(self, space: str) -> list[PodKey]:
         return [key for key, pod in self._in_flight.get(namespace_of(space), {}).items() if pod.space == space]

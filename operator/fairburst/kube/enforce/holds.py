@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from dataclasses import dataclass, field
 
 from fairburst.kube.enforce.fifo_admission import Oversize, oversize
-from fairburst.kube.enforce.gate import GateLevel, milli_level
+from fairburst.kube.enforce.gate import GateLevel, UngatePlanner, milli_level
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.next_start import group_need, highest_level, whole_work
 from fairburst.kube.enforce.slack import FIRST_PODS
@@ -18,7 +18,7 @@ from fairburst.kube.enforce.suspend import JobStart, starts, too_large, unheld_s
 from fairburst.kube.names import HOLDS_LABEL, LANES_HOLD_LABEL
 from fairburst.kube.queues.lanes import kind_held
 from fairburst.kube.queues.queue_set import QueueEntry
-from fairburst.kube.usage.gated_pods import GatedPods, PodGroup
+from fairburst.kube.usage.gated_pods import PodGroup
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.workloads.kind import Suspendable
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, RoundResult, WindowState
@@ -59,7 +59,7 @@ def _early(item: ManagedNamespace, resources: Sequence[str]) -> list[float]:
 
 
 def too_large_to_start(
-    enforced: Collection[ManagedNamespace], snapshot: ClusterSnapshot, gated: GatedPods, pods: PodIndex
+    enforced: Collection[ManagedNamespace], snapshot: ClusterSnapshot, gates: UngatePlanner, pods: PodIndex
 ) -> dict[str, list[Oversize]]:  # fmt: skip
     """Return the work that starts whole and is larger than its queue's level, by space of queues in Suspend and Gate mode.
 
@@ -70,12 +70,12 @@ def too_large_to_start(
         if item.row is None or item.mode.holds is None:
             continue
         has_turns = item.row in snapshot.next_start
-        work = whole_work(item.mode.holds, item.namespace, item.demand, gated, pods) if has_turns else None
+        work = whole_work(item.mode.holds, item.namespace, item.demand, gates, pods) if has_turns else None
         level = highest_level(item.row, item.level, work, snapshot)
         if item.mode.holds == "Jobs":
             found[item.namespace] = too_large(item.demand, pods.resources, level)
         else:
-            whole = (group for group in gated.groups_of(item.namespace) if group.waits_whole)
+            whole = (group for group in gates.gated.groups_of(item.namespace) if group.waits_whole)
             groups = (_too_large_group(group, level, pods) for group in whole)
             found[item.namespace] = [one for one in groups if one is not None]
     return found

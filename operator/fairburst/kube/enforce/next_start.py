@@ -6,14 +6,16 @@ Where a queue's share is too small for it, the core raises the queue's level to 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from fairburst.kube.enforce.gate import UngatePlanner
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.gated_pods import GatedPods, PodGroup
 from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.usage.pod_usage import RequestVector
 from fairburst.kube.workloads.registry import KINDS
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.drf import dominant_share
@@ -44,16 +46,17 @@ def held_jobs(demand: NamespaceDemand, resources: Sequence[str]) -> WholeWork | 
     if None in demand.created or not all(KINDS[one.owner.kind].suspends for one in demand.desired_pods):
         return None
     needs = np.array([[one.need.get(name, 0.0) for name in resources] for one in demand.held]).reshape(-1, len(resources))
-    return WholeWork(needs, needs.sum(axis=0))
+    may_start = np.array([one.has_node for one in demand.held], dtype=bool)
+    return WholeWork(needs[may_start], needs.sum(axis=0))
 
 
-def gated_groups(namespace: str, gated: GatedPods, pods: PodIndex) -> WholeWork | None:
+def gated_groups(namespace: str, gated: GatedPods, pods: PodIndex, fits: Callable[[RequestVector], bool]) -> WholeWork | None:
     """Return the groups of a namespace behind our gate; None if it has other pods, which use any share."""
     groups = gated.groups_of(namespace)
     if sum(len(group.sizes) for group in groups) != pods.namespace(namespace).pods:
         return None
     needs = np.array([group_need(group, pods) for group in groups]).reshape(-1, len(pods.resources))
-    may_start = np.array([group.waits_whole for group in groups], dtype=bool)
+    may_start = np.array([group.waits_whole and all(fits(pods.requests(key)) for key in group.gated) for group in groups], dtype=bool)
     return WholeWork(needs[may_start], needs.sum(axis=0))
 
 
@@ -93,8 +96,8 @@ def highest_level(row: int, level: FloatArray, work: WholeWork | None, snapshot:
     return highest
 
 
-def whole_work(holds: str | None, space: str, demand: NamespaceDemand, gated: GatedPods, pods: PodIndex) -> WholeWork | None:
+def whole_work(holds: str | None, space: str, demand: NamespaceDemand, gates: UngatePlanner, pods: PodIndex) -> WholeWork | None:
     """Return the work of a space that waits to start whole; None if the space has other work. `holds`: as Mode.holds."""
     if holds == "Jobs":
         return held_jobs(demand, pods.resources)
-    return gated_groups(space, gated, pods) if holds == "Pods" else None
+    return gated_groups(space, gates.gated, pods, gates.fits) if holds == "Pods" else None

@@ -55,12 +55,12 @@ def starts(
 
     Small Jobs start first, up to their part; a part always has room for the first Job that waits for it. `early`: how far the started
     Jobs together may exceed the level, because some of their pods wait for the last pods of earlier Jobs. A Job that is larger than the
-    level does not start. Amounts in resource units.
+    level does not start, nor does one with a pod that no node could hold. Amounts in resource units.
     """
     most_of_one, whole = milli_level(level), _raised(level, early)
     claimed = {name: demand.demand.get(name, 0.0) - sum(one.need.get(name, 0.0) for one in demand.held) for name in resources}
     room = [free - taken for free, taken in zip(whole, _milli(claimed, resources), strict=True)]
-    line = [(one, _milli(one.need, resources)) for one in sorted(demand.held, key=start_order)]
+    line = [(one, _milli(one.need, resources)) for one in sorted(demand.held, key=start_order) if one.has_node]
     line = [(one, need) for one, need in line if all(amount <= most for amount, most in zip(need, most_of_one, strict=True))]
     if parts is None:
         return [_start(one.job) for one in admit_in_order(line, whole, room)]
@@ -92,7 +92,7 @@ def _claimed_by(demand: NamespaceDemand, owners: frozenset[str]) -> dict[str, fl
 def too_large(demand: NamespaceDemand, resources: Sequence[str], level: Iterable[float]) -> list[Oversize]:
     """Return the held Jobs that are larger than the queue's level: they are skipped until it has grown. `level` in resource units."""
     whole = list(level)
-    found = [oversize(_name(one.job), one.need, resources, whole) for one in demand.held]
+    found = [oversize(_name(one.job), one.need, resources, whole) for one in demand.held if one.has_node]
     return [one for one in found if one is not None]
 
 

@@ -194,7 +194,7 @@ class QueueWatch:
                 if not error.transient:
                     raise
                 logger.warning("queues cannot be listed yet", extra={"error": str(error)})
-                await asyncio.sleep(self._backoff.delay())
+                await self._client.answers.pause(self._backoff.delay())
 
     async def seed(self) -> None:
         """List both kinds and apply the differences.
@@ -249,7 +249,7 @@ class QueueWatch:
                 await self.seed()
             except ApiError as error:
                 logger.warning("queues cannot be listed", extra={"error": str(error)})
-                await asyncio.sleep(self._backoff.delay())
+                await self._client.answers.pause(self._backoff.delay())
                 self._relist_wanted.set()
             else:
                 self._backoff.reset()

@@ -1,15 +1,15 @@
 """Make up for a time without a leader: the first step of a replica that begins to lead. Pure.
 
-Windows open when their work came, and open windows are charged for the use since their accounts were written. A stored account grows at
-its last rate, but its leader may have been killed before it wrote a newer one. For the time that this process has watched, the observed use
-is charged. For the time before, the larger of the account's rate and the use of the pods that run now, whose start times are known, is
-charged.
+Windows open when their work came (`ClusterSnapshot.unseen_work`). Open windows are charged for the use since their accounts were written. A
+stored account grows at its last rate, but its leader may have been killed before it wrote a newer one. For the time that this process has
+watched, the observed use is charged. For the time before, the larger of the account's rate and the use of the pods that run now, whose
+start times are known, is charged.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,12 +20,13 @@ from fairburst.kube.usage.recent_use import RecentUse
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.decide import decide
 from fairburst.policy.drf import inverse_capacity
-from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, QueueMemory, WindowState
+from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, QueueMemory, Sporadic, WindowState
 from fairburst.policy.tolerance import TOLERANCE
 
 CREATION_STEP_SECONDS = 1.0  # the API server rounds creation times down to it
 
 Piece = tuple[float, FloatArray | None, bool]
+Created = Callable[[int], Sequence[float] | None]  # creation times of a row's work, ascending; None if some are not known
 
 
 class Absence:
@@ -43,89 +44,109 @@ class Absence:
         """Charge the accounts in the next round, by the use that this process has seen."""
         self._recent = recent
 
-    def charge(self, memory: Memory, snapshot: ClusterSnapshot, pods: PodIndex, config: PolicyConfig, wall: float, now: float) -> Memory:
-        """Return the memory as `open_in_time` and `charge_absence` leave it; unchanged after the first round."""
+    def make_up(
+        self, memory: Memory, snapshot: ClusterSnapshot, created: Created, pods: PodIndex, config: PolicyConfig, wall: float,
+        now: float,
+    ) -> tuple[Memory, ClusterSnapshot]:  # fmt: skip
+        """Return the memory as `charge_absence` leaves it, and the snapshot with `unseen_work`; both unchanged after the first round."""
         recent, self._recent = self._recent, None
         if recent is not None:
+            opened: dict[str, float] = {}
             with self._contained.object("open windows in time of", ""):
-                memory = open_in_time(memory, snapshot, config, self.since - now + wall, wall)
+                unseen = unseen_work(memory, snapshot, created, config, self.since - now + wall, wall)
+                if unseen:
+                    given = replace(snapshot, unseen_work=unseen)
+                    opened, snapshot = _opened(memory, given, config, wall), given
             with self._contained.object("charge the absence of", ""):
-                memory = charge_absence(memory, snapshot, pods, recent, wall, now)
-        return memory
+                memory = charge_absence(memory, snapshot, pods, recent, wall, now, opened)
+        return memory, snapshot
 
 
-def open_in_time(memory: Memory, snapshot: ClusterSnapshot, config: PolicyConfig, since: float, wall: float) -> Memory:
-    """Return the memory with windows due when their work came, if that was in the absence and this round would open them.
+def unseen_work(
+    memory: Memory, snapshot: ClusterSnapshot, created: Created, config: PolicyConfig, since: float, wall: float
+) -> dict[int, tuple[float, ...]]:
+    """Return the snapshot's `unseen_work`: when unfinished work came in the absence that demands a window, in seconds since the epoch.
 
-    A leader would have opened them then. All work of such a queue must have been created after `since`, because older work may have grown
-    at any time. A window that would be over opens now. Times are seconds since the epoch.
+    Older work may have grown at any time, so that it is not known when it began to demand a window. A queue with such work, or with work of
+    unknown age, is left out, unless its window was open then: the older work is that window's.
     """
-    due: dict[str, QueueMemory] = {}
-    for row, created in snapshot.oldest_work.items():
-        name = snapshot.queues[row].name
-        entry = memory.queues.get(name) if created >= since else None
-        moved = None if entry is None else _due_with_its_work(entry, created, wall)
-        if moved is not None:
-            due[name] = moved
-    if not due:
-        return memory
+    found = dict[int, tuple[float, ...]]()
+    for row in np.flatnonzero(snapshot.demand.any(axis=1)).tolist():
+        entry = memory.queues.get(snapshot.queues[row].name)
+        window = None if entry is None else entry.window
+        times = None if window is None else created(row)
+        if window is None or not times or (times[0] < since and window.state not in {WindowState.OPEN, WindowState.OVERDUE}):
+            continue
+        came = tuple(time + CREATION_STEP_SECONDS for time in times if time >= since)
+        if came and came[0] < wall:
+            found[row] = came
+    if not found:
+        return found
     after = decide(snapshot, memory, config, wall)[1].queues
-    opened = {name: window.opened for name in due if (window := after[name].window) is not None}
-    due = {name: entry for name, entry in due.items() if opened.get(name) == wall}
-    return Memory({**memory.queues, **due}, memory.next_admission_order, dress=memory.dress) if due else memory
+    return {row: came for row, came in found.items() if _demands_window(after[snapshot.queues[row].name], wall)}
 
 
-def _due_with_its_work(entry: QueueMemory, created: float, wall: float) -> QueueMemory | None:
-    """Return the entry with its window due when its work came; None if that changes nothing, or the window would be over."""
-    window, burst = entry.window, entry.promise.burst
-    if window is None or burst is None or window.state not in {WindowState.CLOSED, WindowState.ARMED}:
-        return None
-    opens = max(window.arms_at, created + CREATION_STEP_SECONDS)
-    if opens >= min(wall, window.opens_by) or opens + burst.deadline_seconds <= wall:
-        return None
-    return replace(entry, window=replace(window, opens_by=opens))
+def _demands_window(after: QueueMemory, wall: float) -> bool:
+    """Return whether the core opens a window now, or opens windows at given times whatever the demand; by the memory after this round."""
+    return after.window is not None and (after.window.opened == wall or not isinstance(after.promise.arrival, Sporadic))
 
 
-def charge_absence(memory: Memory, snapshot: ClusterSnapshot, pods: PodIndex, recent: RecentUse, wall: float, now: float) -> Memory:
+def _opened(memory: Memory, snapshot: ClusterSnapshot, config: PolicyConfig, wall: float) -> dict[str, float]:
+    """Return when the present window of each queue with unseen work opened."""
+    after = decide(snapshot, memory, config, wall)[1].queues
+    windows = {name: after[name].window for name in (snapshot.queues[row].name for row in snapshot.unseen_work)}
+    return {name: window.opened for name, window in windows.items() if window is not None and window.opened is not None}
+
+
+def charge_absence(
+    memory: Memory, snapshot: ClusterSnapshot, pods: PodIndex, recent: RecentUse, wall: float, now: float,
+    opened: Mapping[str, float] | None = None,
+) -> Memory:  # fmt: skip
     """Return the memory that was read from the cluster, with the accounts of open windows carried to `wall`, or to their deadlines.
 
     A window that should have opened meanwhile is opened by the core, at its time. Until `wall` it is charged at the mean rate since then.
-    `wall` is seconds since the epoch, `now` monotonic seconds.
+    `opened`: by name of a queue with unseen work, when the core opens its last window. `wall` is seconds since the epoch, `now` monotonic
+    seconds.
     """
     inverse = inverse_capacity(np.where(snapshot.committed_capacity > 0, snapshot.committed_capacity, snapshot.live_capacity))
     charged: dict[str, QueueMemory] = {}
     for row, spec in enumerate(snapshot.queues):
         entry = memory.queues.get(spec.name)
-        begun = None if entry is None else _last_window(entry, wall)
-        if entry is None or begun is None:
+        unseen = (opened or {}).get(spec.name)
+        spans = [] if entry is None else _spans(entry, wall, unseen)
+        if entry is None or not spans:
             continue
-        (start, end), ago, space = begun, now - wall, pods.spaces.of_queue(*spec.name.split("/"))
+        ago, space = now - wall, pods.spaces.of_queue(*spec.name.split("/"))
         bound = np.array([pods.namespace(space).bound.get(resource, 0.0) for resource in snapshot.resources])
-        pieces = recent.pieces(space, pods.spaces, snapshot.resources, bound, start + ago, end + ago, now)
         most = _guaranteed(entry, snapshot.resources, snapshot.unit[row]) * inverse
-        if entry.window is not None and entry.window.state is WindowState.OPEN:
-            charged[spec.name] = _charged(entry, snapshot.resources, inverse, most, pieces, end)
-        else:
-            before = _carried(entry, start)
-            charged[spec.name] = _at_mean_rates(before, _charged(before, snapshot.resources, inverse, most, pieces, end))
+        for start, end, is_open in spans:
+            pieces = recent.pieces(space, pods.spaces, snapshot.resources, bound, start + ago, end + ago, now)
+            before = entry if is_open else _carried(entry if unseen is None else _at_rest(entry), start)
+            entry = _charged(before, snapshot.resources, inverse, most, pieces, end)
+            entry = entry if is_open else _at_mean_rates(before, entry)
+        charged[spec.name] = entry
     if not charged:
         return memory
     return Memory({**memory.queues, **charged}, memory.next_admission_order, dress=memory.dress)
 
 
-def _last_window(entry: QueueMemory, wall: float) -> tuple[float, float] | None:
-    """Return the begin and end of the use that is charged to the window that is open, or should have opened; None without such a window."""
-    window, burst = entry.window, entry.promise.burst
+def _spans(entry: QueueMemory, wall: float, opened: float | None) -> list[tuple[float, float, bool]]:
+    """Return begin and end of the use that is charged to the window that is open, and to the last one that has opened since or should have.
+
+    The third value says whether the window is open.
+    """
+    window, burst, since = entry.window, entry.promise.burst, entry.ledger_as_of
     if window is None:
-        return None
+        return []
+    spans = list[tuple[float, float, bool]]()
     if window.state is WindowState.OPEN and window.deadline is not None:
-        start, deadline = entry.ledger_as_of, window.deadline
-    elif window.state in {WindowState.CLOSED, WindowState.ARMED} and burst is not None and window.opens_by >= entry.ledger_as_of:
-        start, deadline = window.opens_by, window.opens_by + burst.deadline_seconds
-    else:
-        return None
-    end = min(wall, deadline)
-    return (start, end) if start < end else None
+        spans.append((since, min(wall, window.deadline), True))
+        since = window.deadline
+    elif opened is None and window.state in {WindowState.CLOSED, WindowState.ARMED}:
+        opened = window.opens_by
+    if opened is not None and burst is not None and opened >= since:
+        spans.append((opened, min(wall, opened + burst.deadline_seconds), False))
+    return [span for span in spans if span[0] < span[1]]
 
 
 def _carried(entry: QueueMemory, at: float) -> QueueMemory:
@@ -138,6 +159,12 @@ def _carried(entry: QueueMemory, at: float) -> QueueMemory:
         received={name: (value + rate * since, rate) for name, (value, rate) in entry.received.items()},
         ledger_as_of=at,
     )
+
+
+def _at_rest(entry: QueueMemory) -> QueueMemory:
+    """Return the entry without rates: no one knows for how long the earlier work ran."""
+    received = {name: (value, 0.0) for name, (value, _) in entry.received.items()}
+    return replace(entry, ledger_rate=0.0, delivered_rate=0.0, received=received)
 
 
 def _at_mean_rates(before: QueueMemory, after: QueueMemory) -> QueueMemory:

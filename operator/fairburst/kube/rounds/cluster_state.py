@@ -19,6 +19,7 @@ from fairburst.kube.rounds.differences import Differences
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts
 from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.usage.pod_usage import RequestVector
 from fairburst.policy.arrays import FloatArray
 
 MOST_SIZES = 10_000  # pod sizes whose number that fits is cached
@@ -61,6 +62,7 @@ class ClusterState:
         self.shapes = NodeShapes.of((), ())
         self.largest_node: dict[str, float] = {}
         self._fitting: dict[bytes, float] = {}
+        self._holding: dict[RequestVector, bool] = {}
         self.labelled: frozenset[str] = frozenset()
         self.labels: dict[str, Mapping[str, str]] = {}
         self.ending: frozenset[str] = frozenset()
@@ -124,6 +126,7 @@ class ClusterState:
             return False
         self.shapes = shapes
         self._fitting.clear()
+        self._holding.clear()
         most = np.full(len(resources), np.inf) if pool.autoscaled else shapes.largest()
         self.largest_node = dict(zip(resources, most.tolist(), strict=True))
         return True
@@ -138,6 +141,15 @@ class ClusterState:
                 self._fitting.clear()
             self._fitting[size] = self.shapes.fitting(unit)
         return self._fitting[size]
+
+    def holds(self, requests: RequestVector) -> bool:
+        """Return whether some node of the pool could hold a pod with these requests, in thousandths."""
+        known = self._holding.get(requests)
+        if known is None:
+            if len(self._holding) >= MOST_SIZES:
+                self._holding.clear()
+            known = self._holding[requests] = self.fitting(np.array(requests) / 1000) >= 1
+        return known
 
     def find_orphans(self, view: ClusterView, queue_set: QueueSet) -> frozenset[str]:
         """Find labelled namespaces without a queue and without another pool's operator: they run at the floor.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fairburst.kube.containment import Containment
+from fairburst.kube.enforce.gate import UngatePlanner
 from fairburst.kube.enforce.reclaim import Reclaimer
 from fairburst.kube.jobs.elasticity import SlotPlanner
 from fairburst.kube.jobs.reserve import Reserve
@@ -12,7 +13,6 @@ from fairburst.kube.rounds.cluster_state import Changes, ClusterState, vector
 from fairburst.kube.rounds.demands import DemandTable
 from fairburst.kube.rounds.governing import GoverningQueues
 from fairburst.kube.rounds.view import ClusterView
-from fairburst.kube.usage.gated_pods import GatedPods
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.policy.model import ClusterSnapshot
 
@@ -28,14 +28,14 @@ class CoreInput:
 
     def __init__(
         self, cluster: ClusterState, contained: Containment, reserve: Reserve | None, slots: SlotPlanner, reclaim: Reclaimer,
-        gated: GatedPods, largest_turn: float,
+        gates: UngatePlanner, largest_turn: float,
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._reserve = reserve
         self._slots = slots
         self._reclaim = reclaim
         self._gated: frozenset[str] = frozenset()
-        self.demands = DemandTable(contained, gated, largest_turn)
+        self.demands = DemandTable(contained, gates, largest_turn)
         self.changed_namespaces: frozenset[str] = frozenset()
 
     def read(self, view: ClusterView, changes: Changes, queues: GoverningQueues, wall: float) -> set[str]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 
 import numpy as np
 
+from fairburst.kube.api.objects import controller_of
 from fairburst.kube.containment import Containment
+from fairburst.kube.enforce.gate import UngatePlanner
+from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.rounds.governing import GoverningQueues
 from fairburst.kube.rounds.next_starts import NextStarts
 from fairburst.kube.rounds.view import ClusterView
+from fairburst.kube.times import to_epoch
 from fairburst.kube.usage.demand import GROWTH_FRACTION, NamespaceDemand, namespace_demand, waiting_lines, waiting_pods
-from fairburst.kube.usage.gated_pods import GatedPods
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import QueueKind, WaitingPods
 
@@ -22,9 +26,9 @@ class DemandTable:
     oldest: by row of a latency queue, when the oldest of its work was created, if that is known.
     """
 
-    def __init__(self, contained: Containment, gated: GatedPods, largest_turn: float) -> None:
+    def __init__(self, contained: Containment, gates: UngatePlanner, largest_turn: float) -> None:
         self._contained = contained
-        self.next_starts = NextStarts(gated, largest_turn)
+        self.next_starts = NextStarts(gates, largest_turn)
         self.by_namespace: dict[str, NamespaceDemand] = {}
         self.resources: tuple[str, ...] = ()
         self.demand = self.usage = self.unit = np.zeros((0, 0))
@@ -79,7 +83,7 @@ class DemandTable:
             self.next_starts.begin(rows_moved=False)
         for namespace in namespaces:
             row = rows[namespace]
-            self._write(view, namespace, row)
+            self._write(view, namespace, row, promised=specs[row].kind is QueueKind.LATENCY)
             if governing[row].starts_whole:
                 with self._contained.object("read the next start of", namespace):
                     demand = self.by_namespace[namespace]
@@ -94,6 +98,16 @@ class DemandTable:
             self.waiting = waiting_pods(self.waiting, self._lines)
             self._lines.clear()
 
+    def created(self, view: ClusterView, entry: QueueEntry) -> list[float] | None:
+        """Return when the queue's unfinished work was created, ascending, in seconds since the epoch; None if that is not known of all."""
+        times = set(self.by_namespace[entry.space].created)
+        if None in times:  # pods that no known controller announces: those without any controller are as old as they say
+            names = view.pods.namespace(entry.space).unannounced
+            pods = [view.stored_pods[entry.namespace, name].metadata for name in names]
+            known = bool(pods) and not any(map(controller_of, pods))
+            times = times - {None} | {pod.creation_timestamp for pod in pods} if known else times
+        return sorted(to_epoch(datetime.fromisoformat(time)) for time in times if time is not None) if None not in times else None
+
     def charge_no_more(self, uncharged: dict[str, dict[str, float]]) -> set[str]:
         """Note the requests by namespace of bound pods that count for no queue; return the namespaces where they changed."""
         former, self.uncharged = self.uncharged, uncharged
@@ -104,12 +118,14 @@ class DemandTable:
         for namespace in self.by_namespace.keys() - namespaces:
             del self.by_namespace[namespace]
 
-    def _write(self, view: ClusterView, namespace: str, row: int) -> None:
+    def _write(self, view: ClusterView, namespace: str, row: int, *, promised: bool) -> None:
+        """Write a namespace's row. promised: a burst that waits for a node is not done, so that it can be missed."""
         wanted, running, uncharged = self.by_namespace[namespace], view.pods.namespace(namespace), self.uncharged.get(namespace, {})
         for column, resource in enumerate(view.pods.resources):
             used = max(running.bound.get(resource, 0.0) - uncharged.get(resource, 0.0), 0.0)
             self.usage[row, column] = used
-            self.demand[row, column] = max(wanted.placeable.get(resource, 0.0), used)
+            waits = wanted.without_node.get(resource, 0.0) if promised else 0.0
+            self.demand[row, column] = max(wanted.placeable.get(resource, 0.0) + waits, used)
             self.unit[row, column] = wanted.unit.get(resource, 0.0)
         lacking = sum(owner.wanted - owner.existing for owner in wanted.lacking)
         grows = max(1.0, GROWTH_FRACTION * running.pods) if running.unannounced else 0.0

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from fairburst.kube.enforce.gate import UngatePlanner
 from fairburst.kube.enforce.next_start import next_start, whole_work
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.usage.demand import NamespaceDemand
-from fairburst.kube.usage.gated_pods import GatedPods
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.tolerance import TOLERANCE
 
@@ -22,8 +22,8 @@ class NextStarts:
     start that has begun; when a user raises the Job's parallelism, the further pods are another start.
     """
 
-    def __init__(self, gated: GatedPods, largest_turn: float) -> None:
-        self._gated = gated
+    def __init__(self, gates: UngatePlanner, largest_turn: float) -> None:
+        self._gates = gates
         self._largest_turn = largest_turn  # part of the pool
         self.need: dict[int, FloatArray] = {}
         self.begun: frozenset[int] = frozenset()
@@ -42,7 +42,7 @@ class NextStarts:
         self.need.pop(row, None)
         self.begun -= {row}
         pods, space = view.pods, entry.space
-        work = whole_work(entry.mode.holds, space, demand, self._gated, pods)
+        work = whole_work(entry.mode.holds, space, demand, self._gates, pods)
         if work is None:
             return
         granted = self._granted.get(space)

@@ -36,6 +36,11 @@ class ResyncRounds:
         for namespace, due in dues.items():
             self._agenda.put(namespace, due)
 
+    def pardon(self, now: float) -> None:
+        """Look again at the controllers whose resync failed, because the API server answers again."""
+        for namespace in self.planner.pardon():
+            self._agenda.put(namespace, now)
+
     def _rooms(self, view: ClusterView, item: ManagedNamespace, written: Mapping[QuotaKey, QuotaWrite]) -> list[Room]:
         usage = view.pods.namespace(item.namespace)
         free = _room(view, written, item.quota_key, usage.stored)

@@ -126,7 +126,7 @@ class StatusRounds:
         namespaces = self._candidates | self._agenda.take(round_.now) | {queue_set.governing[row].namespace for row in rows}
         members = self._in_turn(round_, self._positions.keys() if self._everything else namespaces)
         items = managed.of({entry.space for entry in members})
-        never_start = too_large_to_start(items, round_.snapshot, self._gates.gated, round_.view.pods)
+        never_start = too_large_to_start(items, round_.snapshot, self._gates, round_.view.pods)
         blocked = {item.namespace: item.obstacles for item in items}
         inputs, shown = [], []
         for entry in members:
@@ -149,6 +149,7 @@ class StatusRounds:
                 observed_only=entry.observed_only,
                 too_large=too_large,
                 never_start=never_start.get(entry.space),
+                no_node=demands[entry.space].no_node,
                 contained=self._contained.problems.get(entry.space),
                 lacks_reserve=self._reserve is not None and lacks_reserve(entry),
             )

@@ -13,7 +13,7 @@ import bisect
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,6 +36,7 @@ FIRST_OBJECTS = 10  # of each queue that get Events; the others wait for these
 EVENTS_PER_SECOND = 5.0
 QUEUES_A_LOOK = 200  # 40 microseconds each
 LARGER_THAN_LEVEL = "LargerThanLevel"
+LARGER_THAN_NODES = "LargerThanNodes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,8 @@ class WorkEvents:
             return []
         count = len(behind_gates) + len(demand.lacking) + (len(demand.held) if held == "Jobs" else 0)
         has_turns = held == "Jobs" and row in plan.snapshot.next_start  # only held Jobs are compared with the level
-        queue = _QueueSentence(entry.qualified_name, held_jobs(demand, plan.snapshot.resources) if has_turns else None, plan, row)
+        work = held_jobs(demand, plan.snapshot.resources) if has_turns else None
+        queue = _QueueSentence(entry.qualified_name, work, demand.no_node, plan, row)
         present = self._known[entry.space] = dict[str, _Published]()
         for place, one in enumerate(objects):
             why, known = queue.cause(one), former.get(one.uid)
@@ -176,13 +178,16 @@ class WorkEvents:
 class _QueueSentence:
     """Says why the work of one queue waits."""
 
-    def __init__(self, queue: str, work: WholeWork | None, plan: RoundPlan, row: int) -> None:
+    def __init__(self, queue: str, work: WholeWork | None, no_node: Container[str], plan: RoundPlan, row: int) -> None:
+        self._no_node = no_node
         self._queue, self._decision, self._resources = queue, plan.result.decisions[row], plan.snapshot.resources
         self._demand, self._usage = plan.snapshot.demand[row], plan.snapshot.usage[row]
         self._level = highest_level(row, plan.result.level[row], work, plan.snapshot)
 
     def cause(self, one: WaitingObject) -> tuple[str, str]:
         """Return the reason and the scarce resource. A figure that moves is no new cause."""
+        if one.uid in self._no_node:
+            return LARGER_THAN_NODES, ""
         too_large = oversize(one.name, one.need, self._resources, self._level)
         if too_large is not None:
             return LARGER_THAN_LEVEL, too_large.resource
@@ -191,7 +196,9 @@ class _QueueSentence:
     def event(self, one: WaitingObject, place: int, count: int, *, ordered: bool, start: StartForecast | None, wall: float) -> WorkEvent:
         reason, resource = self.cause(one)
         where = f"place {place + 1} of {count} in queue {self._queue}" if ordered else f"in queue {self._queue}"
-        if reason == LARGER_THAN_LEVEL:
+        if reason == LARGER_THAN_NODES:
+            why = "No node of the pool could hold one of its pods, even if it were empty, so it gets no part of the pool."
+        elif reason == LARGER_THAN_LEVEL:
             too_large = oversize(one.name, one.need, self._resources, self._level)
             assert too_large is not None  # noqa: S101  the reason says so
             why = (
@@ -201,7 +208,8 @@ class _QueueSentence:
         else:
             why = "In the queue, " + _lowered(explanation(self._decision, self._demand, self._usage, self._resources))
         when = "" if start is None else f" {start.sentence(wall)}"
-        return WorkEvent(one.involved, reason, f"{_situation(one.of)}, {where}. {why}{when}", reason == LARGER_THAN_LEVEL)
+        warning = reason in {LARGER_THAN_LEVEL, LARGER_THAN_NODES}
+        return WorkEvent(one.involved, reason, f"{_situation(one.of)}, {where}. {why}{when}", warning)
 
 
 def first_waiting(holds: str | None, demand: NamespaceDemand, gated: Sequence[GatedPod]) -> Iterator[WaitingObject]:

@@ -55,10 +55,14 @@ class DesiredPods:
 
 @dataclass(frozen=True, slots=True)
 class HeldJob:
-    """Work that is suspended until fairburst starts it, and the requests of all its pods at once, by resource, in resource units."""
+    """Work that is suspended until fairburst starts it, and the requests of all its pods at once, by resource, in resource units.
+
+    has_node: whether some node could hold each of its pods.
+    """
 
     job: Suspendable
     need: Mapping[str, float]
+    has_node: bool = True
 
 
 @dataclass(slots=True)
@@ -66,6 +70,8 @@ class NamespaceDemand:
     """The demand of one namespace, its largest pod, and the controllers that lack pods. Resource units.
 
     placeable: the demand without pods that no node could hold next to the rest of their controller's: a level for them would be idle.
+    without_node: requests of existing pods that wait although no node could hold one of them alone; `placeable` leaves them out.
+    no_node: by uid of a controller whose pods no node could hold alone, its name and the requests of one; under "" pods without one.
     desired_pods: every controller that wants or has pods. held: Jobs that fairburst has to start; `demand` includes them. waiting: pods
     without a node, future ones included, by the requests of one; a held Job counts as one, because it starts whole. The list is empty where
     pods wait that no object announces. created: when each controller with such work was created, None for work of unknown age.
@@ -78,6 +84,8 @@ class NamespaceDemand:
     unrequested: list[str] = field(default_factory=list)
     desired_pods: list[DesiredPods] = field(default_factory=list)
     held: list[HeldJob] = field(default_factory=list)
+    without_node: dict[str, float] = field(default_factory=dict)
+    no_node: dict[str, tuple[str, Mapping[str, float]]] = field(default_factory=dict)
     waiting: list[tuple[Mapping[str, float], float]] = field(default_factory=list)
     created: set[str | None] = field(default_factory=set)
 
@@ -112,8 +120,8 @@ def namespace_demand(
     the existing pods are the whole demand. `belongs`: whether a template's pods belong to the space; `elsewhere`: how many of a
     controller's pods belong to other spaces of its namespace, because the controller's template or the queues have changed since.
     """
-    result = NamespaceDemand(unit=dict(usage.largest))
-    announced: dict[str, float] = {}
+    stuck = _Stuck.of(usage, resources, fitting)
+    result, announced = NamespaceDemand(unit=dict(stuck.unit), without_node=dict(stuck.amounts)), dict[str, float]()
     for kind, controller, stored, wanted in _creating_pods(controllers, owner_usage):
         template = controller.spec.template
         if not belongs(template):
@@ -126,16 +134,21 @@ def namespace_demand(
         if pods:
             result.desired_pods.append(DesiredPods(owner, controller))
             result.created.add(controller.metadata.creation_timestamp)
-        placeable = max(existing, min(pods, fitting(requests)))
+        fits = fitting(requests)
+        placeable = max(existing, min(pods, fits)) if fits >= 1 else stored.bound
+        if pods and fits < 1:
+            result.no_node[owner.uid] = f"{owner.kind} {owner.name}", requests
+            stuck.take(requests, existing - apart - stored.bound)
         for resource, amount in requests.items():
             result.demand[resource] = result.demand.get(resource, 0.0) + (pods - apart) * amount
             result.placeable[resource] = result.placeable.get(resource, 0.0) + (placeable - apart) * amount
             announced[resource] = announced.get(resource, 0.0) + (existing - apart) * amount
-            if pods:
+            if pods and fits >= 1:
                 result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
         if kind.suspends and is_held(controller):
-            result.held.append(HeldJob(controller, {resource: bounded_amount(pods * amount) for resource, amount in requests.items()}))
-            result.waiting.append((result.held[-1].need, 1.0))
+            need = {resource: bounded_amount(pods * amount) for resource, amount in requests.items()}
+            result.held.append(HeldJob(controller, need, fits >= 1))
+            result.waiting.append((need, 1.0 if fits >= 1 else 0.0))
             continue
         result.waiting.append((requests, placeable - stored.bound))
         if wanted > existing:
@@ -143,7 +156,7 @@ def namespace_demand(
             lacks_requests = _lacks_requests(stored.newest_requests, template, resources)
             result.unrequested += [f"{owner.kind} {owner.name}"] if lacks_requests else []
     _add_to_come(result, controllers, resources, fitting, belongs)
-    _add_unannounced(result, usage, announced, grows=not gated)
+    _add_unannounced(result, usage, announced, stuck, grows=not gated)
     if usage.unannounced:
         result.waiting.clear()
     for amounts in (result.demand, result.placeable, result.unit):
@@ -172,23 +185,27 @@ def _add_to_come(
         if kind.to_come is None or kind.name not in controllers.by_kind:
             continue
         for controller in controllers.of(kind.name):
-            held, need = kind.suspends and is_held(controller), dict[str, float]()
+            held, need, has_node = kind.suspends and is_held(controller), dict[str, float](), True
             for coming in kind.to_come(controller, controllers, held):
                 if not belongs(controller.first_template if held else coming.template):  # work that starts whole is of one queue
                     continue
                 requests = _counted(template_requests(coming.template.spec), resources)
+                fits = fitting(requests)
                 result.created.add(controller.metadata.creation_timestamp)
                 for resource, amount in requests.items():
                     need[resource] = bounded_amount(need.get(resource, 0.0) + coming.pods * amount)
-                    result.placeable[resource] = result.placeable.get(resource, 0.0) + min(coming.pods, fitting(requests)) * amount
-                    result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
+                    result.placeable[resource] = result.placeable.get(resource, 0.0) + min(coming.pods, fits) * amount
+                    result.unit[resource] = max(result.unit.get(resource, 0.0), amount if fits >= 1 else 0.0)
+                if coming.pods and fits < 1:
+                    has_node = False
+                    result.no_node[controller.metadata.uid] = f"{kind.name} {controller.metadata.name}", requests
                 if not held:
-                    result.waiting.append((requests, min(coming.pods, fitting(requests))))
+                    result.waiting.append((requests, min(coming.pods, fits)))
             for resource, amount in need.items():
                 result.demand[resource] = result.demand.get(resource, 0.0) + amount
             if held and belongs(controller.first_template) and not controller.finished and controller.metadata.deletion_timestamp is None:
-                result.held.append(HeldJob(controller, need))
-                result.waiting.append((need, 1.0))
+                result.held.append(HeldJob(controller, need, has_node))
+                result.waiting.append((need, 1.0 if has_node else 0.0))
 
 
 def _counted(requests: Mapping[str, float], resources: tuple[str, ...]) -> dict[str, float]:
@@ -202,15 +219,51 @@ def _lacks_requests(stored: Mapping[str, float], template: PodTemplate, resource
     return template_lacks_requests(template.spec, resources)
 
 
-def _add_unannounced(result: NamespaceDemand, usage: NamespaceUsage, announced: Mapping[str, float], *, grows: bool) -> None:
+@dataclass(slots=True)
+class _Stuck:
+    """Waiting pods that no node could hold even if it were empty: their requests in all, by resource, in resource units.
+
+    largest: the requests of one of them. unit: the largest pod of the others, per resource.
+    """
+
+    amounts: dict[str, float]
+    largest: Mapping[str, float]
+    unit: Mapping[str, float]
+
+    @classmethod
+    def of(cls, usage: NamespaceUsage, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float]) -> _Stuck:
+        found = cls({}, {}, usage.largest)
+        if not usage.vectors or fitting(usage.largest) >= 1:  # nearly always
+            return found
+        found.unit = unit = dict[str, float]()
+        for vector, count in usage.vectors.items():
+            requests = {resource: amount / 1000 for resource, amount in zip(resources, vector, strict=True)}
+            if fitting(requests) >= 1:
+                unit |= {resource: max(unit.get(resource, 0.0), amount) for resource, amount in requests.items()}
+            elif (waiting := count - usage.bound_vectors.get(vector, 0)) > 0:
+                found.largest = requests
+                found.take(requests, -waiting)
+        return found
+
+    def take(self, requests: Mapping[str, float], pods: float) -> None:
+        """Subtract pods with these requests."""
+        for resource, amount in requests.items():
+            self.amounts[resource] = self.amounts.get(resource, 0.0) - pods * amount
+
+
+def _add_unannounced(result: NamespaceDemand, usage: NamespaceUsage, announced: Mapping[str, float], stuck: _Stuck, *, grows: bool) -> None:
     """Add pods that no known controller announces, and a step more where further ones may have been refused."""
     for resource, stored in usage.stored.items():
         unannounced = stored - announced.get(resource, 0.0)
         if unannounced > 1e-9 * stored:
             result.created.add(None)
             step = max(result.unit.get(resource, 0.0), GROWTH_FRACTION * unannounced) if usage.unannounced and grows else 0.0
-            for amounts in (result.demand, result.placeable):
-                amounts[resource] = amounts.get(resource, 0.0) + unannounced + step
+            without_node = min(max(stuck.amounts.get(resource, 0.0), 0.0), unannounced)
+            if without_node > 1e-9 * stored:
+                result.no_node[""] = "pods without a known controller", stuck.largest
+                step = step if unannounced - without_node > 1e-9 * stored else 0.0
+            result.demand[resource] = result.demand.get(resource, 0.0) + unannounced + step
+            result.placeable[resource] = result.placeable.get(resource, 0.0) + unannounced - without_node + step
 
 
 def waiting_lines(demand: NamespaceDemand, resources: tuple[str, ...]) -> tuple[FloatArray, FloatArray] | None:

@@ -134,9 +134,11 @@ class PodIndex:
 
     def _usage_of(self, entry: NamespaceSums) -> NamespaceUsage:
         return NamespaceUsage(
-            bound=self._amounts(entry.bound.amounts),
+            bound=self._amounts(entry.bound.sum.amounts),
             stored=self._amounts(entry.stored.sum.amounts),
             largest=self._amounts(entry.stored.largest),
+            vectors=dict(entry.stored.vectors),
+            bound_vectors=dict(entry.bound.vectors),
             pods_without_requests=frozenset(entry.without_requests),
             unannounced=frozenset(entry.unannounced),
             pods=entry.stored.sum.count,

@@ -16,7 +16,7 @@ class NamespaceSums:
     def __init__(self, width: int) -> None:
         self.total = 0
         self.usage: NamespaceUsage | None = None  # as last read; None once a pod has come, gone or changed
-        self.bound, self.stored, self.unmanaged_stored = VectorSum(width), VectorBag(width), VectorSum(width)
+        self.bound, self.stored, self.unmanaged_stored = VectorBag(width), VectorBag(width), VectorSum(width)
         self.gated = VectorSum(width)
         self.by_class: dict[str, VectorBag] = {}
         self.without_requests: set[str] = set()

@@ -24,7 +24,7 @@ class NamespaceUsage:
     any counted pod, per resource. pods_without_requests: names of counted pods without a cpu or memory request that quota demands.
     unannounced: names of live pods whose successors no known object announces: bare ones, and those of other controllers. pods: the number
     of counted pods. unmanaged_stored: of the namespace's unmanaged pods. by_class: sums by the priority classes of small and
-    large jobs, if there are any.
+    large jobs, if there are any. vectors, bound_vectors: how many pods of `stored` and `bound` have each request vector.
     """
 
     bound: Amounts
@@ -35,6 +35,8 @@ class NamespaceUsage:
     pods: int
     unmanaged_stored: Amounts
     by_class: dict[str, ClassUsage] = field(default_factory=dict)
+    vectors: dict[RequestVector, int] = field(default_factory=dict)
+    bound_vectors: dict[RequestVector, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Use of each queue's space in the last minute, as this process has seen it. A replica that takes over charges this use.
 
 A leader writes its accounts seconds late, and not at all if it is killed. A standby replica sees each binding and end of a pod. A replica
-that has just started learns from its first list when the running pods were bound.
+that has just started learns from its first list when the running pods were bound, and so does one that has lost its watch.
 """
 
 from __future__ import annotations
@@ -33,6 +33,15 @@ class RecentUse:
         """Note that this process sees every change from `now` on."""
         self._watched_since = now
 
+    def watch_lost(self) -> None:
+        """Note that this process does not see when pods are bound and end."""
+        self._watched_since = math.inf
+
+    @property
+    def watching(self) -> bool:
+        """Whether this process sees every change."""
+        return math.isfinite(self._watched_since)
+
     def pod_changed(self, old: Pod | None, new: Pod | None, wall: float, now: float) -> None:
         """Record one change of a pod: it was bound, has ended, or was resized."""
         before, after = _bound_amounts(old), _bound_amounts(new)
@@ -43,8 +52,9 @@ class RecentUse:
         for pod, sign, amounts in ((old, -1, before), (new, 1, after)):
             if pod is None or amounts is None:
                 continue
-            listed = old is None and math.isinf(self._watched_since)
-            at = now - _seconds_bound(pod, wall) if listed else now
+            if not self.watching and sign < 0:
+                continue  # it ended at an unknown time
+            at = now if self.watching else now - _seconds_bound(pod, wall)
             if at >= now - KEPT_SECONDS:
                 self._changes.append((at, pod.metadata.namespace, pod.spec.priority_class_name, sign, amounts))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from fairburst.kube.usage.pod_usage import RequestVector
 
@@ -43,6 +44,11 @@ class VectorBag:
             self._largest = self._smallest = None
         elif self._vectors[requests] == 1 and sign > 0:
             self._largest = self._smallest = None
+
+    @property
+    def vectors(self) -> Mapping[RequestVector, int]:
+        """How often the bag has each request vector."""
+        return self._vectors
 
     @property
     def largest(self) -> RequestVector:

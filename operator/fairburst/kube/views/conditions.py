@@ -38,15 +38,17 @@ def conditions_of(
     observed_only: bool,
     too_large: Sequence[str] | None = None,
     never_start: Sequence[Oversize] | None = None,
+    no_node: Mapping[str, tuple[str, Mapping[str, float]]] | None = None,
     contained: str | None = None,
     lacks_reserve: bool = False,
 ) -> list[ConditionValue]:
-    """Return Admitted, Guaranteed, Attainable (latency queues only), Enforced, JobsFit (queues with a reserve, or that start whole jobs)
-    and Ready.
+    """Return Admitted, Guaranteed, Attainable (latency queues only), Enforced, JobsFit (queues with a reserve, that start whole jobs, or
+    with pods that no node could hold) and Ready.
 
     decision: None for a queue that governs no namespace.
     too_large: a sentence for each job whose request exceeds the pool.
     never_start: work that starts whole or not at all, and needs more than the queue's level.
+    no_node: as in NamespaceDemand.
     contained: the step that an internal error prevented for this queue.
     lacks_reserve: whether the queue keeps no reserve for small jobs because its namespace has several queues.
 
@@ -58,8 +60,8 @@ def conditions_of(
     if decision.kind is QueueKind.LATENCY:
         found += [_guaranteed(decision, attainable), _attainable(attainable)]
     found.append(_enforced(entry, decision, obstacles, observed_only=observed_only, lacks_reserve=lacks_reserve))
-    if too_large is not None or never_start is not None:
-        found.append(_jobs_fit(too_large or (), never_start or ()))
+    if too_large is not None or never_start is not None or no_node:
+        found.append(_jobs_fit(too_large or (), never_start or (), no_node or {}))
     if contained is not None:
         found.append(ConditionValue("Ready", "False", INTERNAL_ERROR, contained))
     else:
@@ -128,7 +130,11 @@ def _enforced(
     )
 
 
-def _jobs_fit(too_large: Sequence[str], never_start: Sequence[Oversize]) -> ConditionValue:
+def _jobs_fit(
+    too_large: Sequence[str], never_start: Sequence[Oversize], no_node: Mapping[str, tuple[str, Mapping[str, float]]]
+) -> ConditionValue:
+    if no_node:
+        return ConditionValue("JobsFit", "False", "LargerThanNodes", _no_node(list(no_node.values())))
     if never_start:
         return ConditionValue("JobsFit", "False", "LargerThanLevel", _never_start(never_start))
     if not too_large:
@@ -146,6 +152,16 @@ def _never_start(oversizes: Sequence[Oversize]) -> str:
     ]
     more = f" And {len(named) - NAMED_AT_MOST} more." if len(named) > NAMED_AT_MOST else ""
     what = "It waits until the level reaches that: make it smaller, or the queue's weight or the pool larger, or let it start in parts."
+    return f"{' '.join(named[:NAMED_AT_MOST])}{more} {what}"
+
+
+def _no_node(found: Sequence[tuple[str, Mapping[str, float]]]) -> str:
+    named = [
+        f"{name}: a pod asks for {', '.join(f'{format_quantity(resource, amount)} {resource}' for resource, amount in requests.items())}."
+        for name, requests in sorted(found, key=lambda one: one[0])
+    ]
+    more = f" And {len(named) - NAMED_AT_MOST} more." if len(named) > NAMED_AT_MOST else ""
+    what = "No node of the pool could hold it, so it waits and gets no part of the pool: make it smaller, or add larger nodes."
     return f"{' '.join(named[:NAMED_AT_MOST])}{more} {what}"
 
 
