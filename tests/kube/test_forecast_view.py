@@ -9,7 +9,7 @@ import pytest
 
 from fairburst.kube.views.forecast_view import DeadlineForecast, Forecasts, QueueForecast, StartForecast
 from fairburst.policy.model import Window, WindowState
-from tests.support.objects import WALL, World, job, latency_spec, requesting
+from tests.support.objects import WALL, World, job, latency_spec, pod, requesting
 
 TQ, LQ = "ThroughputQueue", "LatencyQueue"
 
@@ -183,3 +183,24 @@ def test_forecasts_that_say_the_same_cost_no_write_and_others_are_written_no_fas
         world.engine.forecast({}, {"batch/queue": QueueForecast("Job train", made)}, world.wall, world.now)
         written += rounds(world, 1)
     assert written <= 10 / interval + 1
+
+
+def test_a_start_is_withdrawn_with_its_object_also_while_others_of_the_queue_wait() -> None:
+    """The next answer may come minutes later; until then the condition named a Job that runs."""
+    world = waiting_world()
+    first, second = job("batch", "first", 40, requesting("1", "1Gi")), job("batch", "second", 40, requesting("1", "1Gi"))
+    for made in (first, second):
+        world.controller("Job", None, made)
+    rounds(world, 3)
+    told = QueueForecast("Job first", start(100, 200, world.wall), uid="first")
+    world.engine.forecast({}, {"batch/queue": told}, world.wall, world.now)
+    rounds(world, 10)
+    assert world.condition(TQ, "batch", "StartForecast")[0] == "True"
+    for number in range(40):
+        world.put(pod("batch", f"first-{number}", requesting("1", "1Gi"), owner=("Job", "first")))
+    rounds(world, 10)
+    with pytest.raises(AssertionError, match="no condition"):
+        world.condition(TQ, "batch", "StartForecast")
+    world.engine.forecast({}, {"batch/queue": replace(told, subject="Job second", uid="second")}, world.wall, world.now)
+    rounds(world, 10)
+    assert "Job second" in world.condition(TQ, "batch", "StartForecast")[2]

@@ -246,7 +246,7 @@ def test_a_job_that_asks_for_more_than_any_cluster_has_stops_no_round(requests: 
     monster.spec.template.metadata.labels = {SIZE_LABEL: "large"}
     world.controller("Job", None, monster)
     world.settle(5.0)
-    assert world.condition(TQ, "batch", "JobsFit")[:2] == ("False", "NeverFits")
+    assert world.condition(TQ, "batch", "JobsFit")[:2] == ("False", "LargerThanNodes")
     assert {name for _, name in world.quotas} == {"fairburst"}
 
 

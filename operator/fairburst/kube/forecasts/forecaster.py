@@ -150,7 +150,7 @@ class Forecaster:
         for queue, objects in subjects.by_queue.items():
             first = next((one for one in objects if one.uid in starts), None)
             if first is not None:
-                queues[queue] = QueueForecast(f"{first.kind} {first.name}", starts[first.uid], deadlines.get(queue))
+                queues[queue] = QueueForecast(f"{first.kind} {first.name}", starts[first.uid], deadlines.get(queue), first.uid)
         self._engine.forecast(starts, queues, time.time(), time.monotonic())
 
     def _forget(self) -> None:

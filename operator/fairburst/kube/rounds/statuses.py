@@ -27,6 +27,7 @@ from fairburst.kube.rounds.demands import amounts_wanted
 from fairburst.kube.rounds.differences import Agenda
 from fairburst.kube.rounds.managed import ManagedNamespaces, burst_rate
 from fairburst.kube.rounds.view import RoundContext, RoundPlan
+from fairburst.kube.rounds.work_events import first_waiting
 from fairburst.kube.usage.burst_sizes import BurstSizes, pods_of
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.weekly_use import WeeklyUse
@@ -159,8 +160,9 @@ class StatusRounds:
             allocated, used, waiting = largest_share(
                 np.stack([decision.allocation, usage, np.maximum(demand - usage, 0.0)]), inverse
             ).tolist()
-            waits = bool(exceeds(demand, usage).any())
-            conditions = with_forecast(conditions, self.forecasts.queues.get(entry.qualified_name), decision.window, waits=waits)
+            forecast = self.forecasts.queues.get(entry.qualified_name)
+            waits = forecast is not None and bool(exceeds(demand, usage).any()) and self._waits(forecast.uid, entry, demands[entry.space])
+            conditions = with_forecast(conditions, forecast, decision.window, waits=waits)
             inputs.append(
                 StatusInput(
                     entry,
@@ -189,6 +191,11 @@ class StatusRounds:
         plan.statuses, dues = self.planner.plan(inputs, round_.snapshot.resources, round_.wall, round_.now)
         for namespace, due in dues.items():
             self._agenda.put(namespace, due)
+
+    def _waits(self, uid: str, entry: QueueEntry, demand: NamespaceDemand) -> bool:
+        """Return whether an object is one of those that start next in its queue; True for an unknown one."""
+        gated = self._gates.gated.of(entry.namespace) if entry.mode.holds == "Pods" else ()
+        return not uid or any(one.uid == uid for one in first_waiting(entry.mode.holds, demand, gated))
 
     def _count_weeks(self, round_: RoundContext) -> None:
         """Add the time since the last look to each queue's week."""

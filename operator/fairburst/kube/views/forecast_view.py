@@ -84,11 +84,12 @@ class DeadlineForecast:
 
 @dataclass(frozen=True, slots=True)
 class QueueForecast:
-    """Forecast for one queue. `first`: of its first waiting object, which `subject` names."""
+    """Forecast for one queue. `first`: of its first waiting object, which `subject` names and `uid` identifies."""
 
     subject: str = ""
     first: StartForecast | None = None
     deadline: DeadlineForecast | None = None
+    uid: str = ""
 
 
 @dataclass(slots=True)
@@ -115,7 +116,7 @@ class Forecasts:
             old = former.get(queue, QueueForecast())
             first = old.first if _same_start(old, new, now) else new.first
             deadline = old.deadline if _same_deadline(old.deadline, new.deadline) else new.deadline
-            self.queues[queue] = QueueForecast(new.subject, first, deadline)
+            self.queues[queue] = QueueForecast(new.subject, first, deadline, new.uid)
         return [queue for queue in former.keys() | self.queues.keys() if former.get(queue) != self.queues.get(queue)]
 
 
@@ -134,7 +135,7 @@ def with_forecast(
 ) -> list[ConditionValue]:
     """Return the conditions with the forecast: when the first waiting object starts, and how likely the deadline holds.
 
-    waits: whether the queue has work that waits now. The object of a forecast may have started since, and its burst may have ended.
+    waits: whether the object of the forecast waits now. It may have started since, and its burst may have ended.
     """
     if forecast is None:
         return list(conditions)
