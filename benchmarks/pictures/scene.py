@@ -30,7 +30,7 @@ BURSTS = {
 PERIODIC, FIRST_SECONDS = "alerts", 60.0  # the other queues are sporadic
 # namespace: weight, cores demanded, seconds of a task
 BATCH = {"training": (3, 120, 15), "nightly-etl": (1, 40, 10), "ci-builds": (1, 6, 20)}
-WHOLE, WHOLE_JOBS = "research", 150  # its Jobs start whole, in order; the last still waits when all pictures are made
+WHOLE, WHOLE_JOBS = "research", 100  # its Jobs start whole, in order
 WAITING_JOB = (WHOLE, f"sweep-{WHOLE_JOBS}")
 CORES_OF_A_POD = 2
 TASK_SECONDS = 12  # of a burst's pods
