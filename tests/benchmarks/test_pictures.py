@@ -80,7 +80,7 @@ def test_a_picture_is_small_and_on_the_dashboards_page(picture: Path) -> None:
 
 def test_every_page_is_there_in_both_schemes_and_sizes_and_all_are_small_together() -> None:
     names = {path.stem for path in IMAGES.glob("*.png")}
-    pages = ("now", "queue", "what-if", "job")
+    pages = ("now", "queue", "what-if", "job", "login")
     assert names == {f"{page}-{size}-{scheme}" for page in pages for size in ("desktop", "phone") for scheme in ("light", "dark")}
     assert sum(path.stat().st_size for path in IMAGES.iterdir()) < MOST_BYTES_TOGETHER
 

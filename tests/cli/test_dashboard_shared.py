@@ -219,7 +219,7 @@ class TestAccess:
             site.api.refuse("POST", "tokenreviews", 503)
             async with session.post("/login", data={"token": "admin-token"}) as answer:
                 assert answer.status == 503
-                assert "The API server does not answer" in await answer.text()
+                assert "The API server has not said who you are" in await answer.text()
             assert await status_of(session, "/viewer", Authorization="Bearer admin-token") == 503
 
 

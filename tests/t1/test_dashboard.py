@@ -167,7 +167,7 @@ def test_a_person_logs_in_looks_and_logs_out_in_a_browser(site: Site) -> None:
         log_in(page, "wrong")
         expect(page.get_by_role("alert")).to_contain_text("does not know this token")
         log_in(page, site.tokens["tenant"])
-        expect(page.locator("#viewer")).to_contain_text("system:serviceaccount:batch:tenant")
+        expect(page.locator("#viewer")).to_contain_text("batch/tenant")
         expect(page.get_by_role("heading", level=1)).to_contain_text("batch/queue")  # the page that was asked for at first
         page.get_by_role("link", name="Now").click()
         expect(page.locator("table.queues tbody tr")).to_have_count(1)

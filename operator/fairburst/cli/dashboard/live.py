@@ -51,7 +51,7 @@ class Message:
 
     def part(self, queues: Collection[str], *, with_nodes: bool) -> Message:
         """Return the message with these queues only, and without the nodes if they may not be seen."""
-        hidden = {"name": self.pool["name"], **NO_NODES, "problem": "Capacity is unknown: your rights do not include listing nodes."}
+        hidden = {"name": self.pool["name"], **NO_NODES, "problem": "Unknown: your rights do not include listing nodes."}
         pool = self.pool if with_nodes else hidden
         return Message(self.at, pool, self.operator, self.replace, {key: one for key, one in self.queues.items() if key in queues})
 

@@ -67,7 +67,7 @@ class DashboardServer:
             except CommandError as error:
                 return as_json({"error": str(error)}, 400)
             except ApiError as error:
-                return as_json({"error": f"the API server does not answer: {error.message}"}, 503)
+                return as_json({"error": f"the API server has not said what you may see: {error.message}; try again"}, 503)
 
         return handle
 

@@ -83,7 +83,7 @@ class SharedEntrance:
         except NotAuthenticatedError as error:
             return _login_page(str(error), 401)
         except ApiError as error:
-            return _login_page(f"The API server does not answer: {error.message}", 503)
+            return _login_page(f"The API server has not said who you are: {error.message}; try again.", 503)
         answer = web.Response(status=303, headers={**HEADERS, "Location": "/"})
         answer.set_cookie(_cookie(request), self._new_session(name, token), httponly=True, secure=True, samesite="Lax", path="/")
         return answer

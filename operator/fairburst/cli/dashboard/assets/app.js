@@ -84,7 +84,10 @@ async function enter() {
   follow();
 }
 
-const viewerForm = (name) => el("form", { id: "viewer", method: "post", action: "/logout" }, el("span", { title: name }, name), el("button", {}, "Log out"));
+function viewerForm(name) {
+  const short = name.replace(/^system:serviceaccount:([^:]+):/, "$1/");
+  return el("form", { id: "viewer", method: "post", action: "/logout" }, el("span", { title: name }, short), el("button", {}, "Log out"));
+}
 
 addEventListener("hashchange", draw);
 setInterval(() => { if (state.live && !document.hidden) draw(); }, 5000);

@@ -1,6 +1,6 @@
 // The first page: capacity, bursts on a time line, waiting work, and every queue against its fair share.
 import { bursts } from "./bursts.js";
-import { amount, amounts, badge, bar, card, el, heading, ofWhole, part, percent, queueLink, queueName, showAll, usedPart } from "./page.js";
+import { amount, amounts, badge, bar, card, counted, el, heading, ofWhole, part, percent, queueLink, queueName, showAll, usedPart } from "./page.js";
 
 const ROWS = 50;
 const CLASSES = ["Hard", "Soft", "Elastic", "Rejected"];
@@ -22,7 +22,7 @@ function summary(queues) {
   const counts = CLASSES.map((name) => [queues.filter((one) => one.class === name).length, name]).filter(([count]) => count);
   const broken = queues.filter((one) => one.ready !== "True").length;
   const [met, missed] = ["met", "missed"].map((which) => queues.reduce((sum, one) => sum + one[which], 0));
-  const parts = [`${queues.length} queues: ${counts.map((one) => one.join(" ")).join(", ") || "none decided"}`, `${met} bursts met, ${missed} missed`];
+  const parts = [`${counted(queues.length, "queue")}: ${counts.map((one) => one.join(" ")).join(", ") || "none decided"}`, `${counted(met, "burst")} met, ${missed} missed`];
   return el("p", { className: "quiet" }, parts.join(" · "), broken ? el("span", { className: "bad" }, ` · ${broken} not ready`) : null);
 }
 
@@ -36,14 +36,15 @@ function capacity({ pool }, queues) {
       bar(label, { used: used / all, band: kept / all, tick: wanted > 0 && wanted <= all ? wanted / all : null }),
       el("p", { className: "quiet" }, el("span", {}, `${percent(used / all)} used`), el("span", {}, `${amount(name, wanted)} wanted`)));
   });
-  return card("Capacity", pool.problem ?? `${pool.nodes} nodes: ${shapes || "none counts"}`, el("div", { className: "meters" }, ...meters));
+  if (!meters.length) return card("Capacity", "", el("p", { className: "quiet" }, pool.problem ?? "No node counts."));
+  return card("Capacity", `${counted(pool.nodes, "node")}: ${shapes}`, el("div", { className: "meters" }, ...meters));
 }
 
 function waiting(queues) {
   const found = queues.filter((one) => Object.keys(one.waiting).length).slice(0, ROWS);
   const rows = found.map((one) => el("tr", {}, el("th", { scope: "row" }, queueLink(one)), el("td", { className: "wide amounts" }, amounts(one.waiting)), el("td", {}, one.explanation)));
   if (!rows.length) return card("Waiting work", "", el("p", { className: "quiet" }, "Nothing waits."));
-  return card("Waiting work", `of ${rows.length} queues`, scrolled(["Queue", "Waits", "Why"], rows, "What waits in each queue, and why", "waiting"));
+  return card("Waiting work", `of ${counted(rows.length, "queue")}`, scrolled(["Queue", "Waits", "Why"], rows, "What waits in each queue, and why", "waiting"));
 }
 
 function table(state, queues, again) {

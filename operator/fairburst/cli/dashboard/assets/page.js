@@ -28,6 +28,7 @@ export const ofWhole = (name, value, whole) => `${/^(memory|ephemeral-storage)$/
 
 const round = (value) => (value >= 100 ? Math.round(value) : Math.round(value * 100) / 100).toLocaleString("en");
 export const amounts = (found) => Object.entries(found).filter(([, value]) => value > 0).map(([name, value]) => amount(name, value)).join(", ") || "nothing";
+export const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 export const percent = (part) => (part === null || part === undefined ? "–" : `${(part * 100).toFixed(1)} %`);
 
 export function span(seconds) {

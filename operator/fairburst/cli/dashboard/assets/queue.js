@@ -54,7 +54,7 @@ export function jobPage(state, [namespace = "", job = ""]) {
 function words(seconds) {
   if (seconds === null) return "more than a week";
   const left = Math.round(seconds);
-  return left >= 120 && left < 3600 ? `${Math.floor(left / 60)} min${left % 60 ? ` ${left % 60} s` : ""}` : span(left);
+  return left >= 60 && left < 3600 ? `${Math.floor(left / 60)} min${left % 60 ? ` ${left % 60} s` : ""}` : span(left);
 }
 
 const interval = ([low, high]) => (low === null ? "more than a week" : words(low) === words(high) ? words(low) : `${words(low)} to ${words(high)}`);
