@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from fairburst.quantity import parse_quantity
 from tests.support import work
 from tests.support.attacks import PATIENCE_SECONDS, Arena, JsonObject, Tenant, pod
 from tests.support.audit import at, writes_of
+from tests.support.job_set_crd import install, job_set
 from tests.support.live_cluster import burst_at_once, on_nodes
 from tests.support.objects import latency_spec
 from tests.support.queues import queue
@@ -225,6 +227,25 @@ def test_a_label_orders_the_held_jobs_of_one_queue(modes: Team) -> None:
 def classes(team: Team, name: str) -> list[str]:
     pods = [one for one in team.arena.items("pods", team.tenant.name) if one["metadata"]["name"].startswith(f"{name}-")]
     return [one["spec"]["priorityClassName"] for one in pods]
+
+
+def test_a_job_set_waits_for_the_queue_that_its_first_part_asks_for(modes: Team) -> None:
+    where, arena = modes.tenant.name, modes.arena
+    install(arena.cluster, where)
+
+    def held(*asked: str) -> bool:
+        """Whether the API server would store a JobSet with a part for each of these queues suspended."""
+        made = job_set(where, "set", pod_spec(), 1, 1)
+        [part] = made["spec"]["replicatedJobs"]
+        made["spec"]["replicatedJobs"] = [copy.deepcopy(part) | {"name": f"part-{number}"} for number in range(len(asked))]
+        for one, name in zip(made["spec"]["replicatedJobs"], asked, strict=True):
+            one["template"]["spec"]["template"] |= {"metadata": {"labels": {QUEUE: name}} if name else {}}
+        return bool(arena.stored(made)["spec"].get("suspend", False))
+
+    until(lambda: held("whole"), PATIENCE_SECONDS, "the policy to hold JobSets, a kind that it had not seen")
+    assert held("whole", "nightly")
+    assert not held("nightly", "whole")
+    assert not held("")
 
 
 def test_only_pods_that_ask_for_the_queue_behind_gates_get_a_gate(modes: Team) -> None:

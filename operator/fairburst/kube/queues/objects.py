@@ -44,7 +44,7 @@ class LatencyQueue(KubeModel):
 
 
 class ThroughputQueue(KubeModel):
-    """A queue of long-running work that wants its fair share over time. One queue governs its namespace."""
+    """A queue of long-running work that wants its fair share over time. It governs its namespace, or the pods there that ask for it."""
 
     kind: Literal["ThroughputQueue"]
     metadata: ObjectMeta
