@@ -19,7 +19,7 @@ from fairburst.telemetry.web import WebServer
 from tests.support.fake_api import FakeApi
 from tests.support.measured import value
 from tests.support.objects import stored_queue
-from tests.support.operators import LATENCY, PODS, QUOTAS, THROUGHPUT, Running, fake_cluster, rounds, under_way
+from tests.support.operators import LATENCY, PODS, QUOTAS, THROUGHPUT, Running, fake_cluster, kopf_watches, rounds, under_way
 from tests.support.tasks import until
 
 CONFIG = parse_config("metrics: {host: 127.0.0.1, port: 0}\nrounds: {intervalSeconds: 1}")
@@ -32,12 +32,7 @@ async def running(api: FakeApi) -> AsyncIterator[Running]:
 
 
 async def begun(api: FakeApi, made: Running) -> None:
-    """Wait for the first round, and until Kopf watches: if stopped before that, Kopf waits five seconds for requests that it gave up."""
-
-    def watches() -> bool:
-        return any(path == THROUGHPUT and "watch" in query for _, path, query in api.requests)
-
-    await until(lambda: rounds(made.operator) and watches(), "the first round, and Kopf's watch", 40.0)
+    await until(lambda: rounds(made.operator) and kopf_watches(api), "the first round, and Kopf's watch", 40.0)
 
 
 async def test_it_answers_a_queue_with_a_quota_and_a_status_and_then_writes_nothing_more() -> None:
