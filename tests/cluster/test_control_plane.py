@@ -11,6 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -81,11 +82,12 @@ def test_job_of_three_pods_runs_to_its_end(plain: Cluster) -> None:
 
 
 def test_pod_starts_late_if_told_so(plain: Cluster) -> None:
-    pod = POD | {"metadata": {"name": "late", "annotations": {"start-delay": "15s"}}}
+    pod = POD | {"metadata": {"name": "late", "annotations": {"start-delay": "5s"}}}
     plain.kubectl("create", "-f", "-", input=json.dumps(pod))
-    plain.kubectl("wait", "pod/late", "--for=condition=PodScheduled", "--timeout=60s", timeout=70)
-    assert plain.kubectl("get", "pod", "late", "-o", "jsonpath={.status.phase}") == "Pending"
     plain.kubectl("wait", "pod/late", "--for=condition=Ready", "--timeout=60s", timeout=70)
+    conditions = json.loads(plain.kubectl("get", "pod", "late", "-o", "json"))["status"]["conditions"]
+    since = {one["type"]: datetime.fromisoformat(one["lastTransitionTime"]) for one in conditions}
+    assert since["Ready"] - since["PodScheduled"] >= timedelta(seconds=4), "5 s by times in whole seconds"
     plain.kubectl("delete", "pod", "late", "--timeout=60s", timeout=70)
 
 

@@ -290,17 +290,17 @@ def test_a_service_holds_its_room_for_ever() -> None:
 def test_what_it_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     from fairburst.forecast import service
 
-    monkeypatch.setattr(service, "KEPT_WORK", 50)
+    monkeypatch.setattr(service, "KEPT_WORK", 10)
     monkeypatch.setattr(service, "KEPT_FORECASTS", 5)
     monkeypatch.setattr(service, "ASKED_AGAIN_SECONDS", 0.0)
     site = full()
-    for number in range(30):
+    for number in range(12):
         site.job("batch", f"j{number}", 4)
         site.end("batch", f"e{number}", 4, 10.0)
         site.world.after(1.0)
         site.service.answer(site.question(0.0))
     made = site.service
-    assert max(len(made._means), len(made._came)) <= 50
+    assert max(len(made._means), len(made._came)) <= 10
     assert len(made._open) <= 5
     assert len(made._scored) <= 2 * 5 + 10
     assert math.isfinite(made.calibration.outcomes)

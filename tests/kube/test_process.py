@@ -19,7 +19,7 @@ from fairburst.telemetry.web import WebServer
 from tests.support.fake_api import FakeApi
 from tests.support.measured import value
 from tests.support.objects import stored_queue
-from tests.support.operators import LATENCY, PODS, QUOTAS, THROUGHPUT, Running, fake_cluster, rounds, under_way
+from tests.support.operators import LATENCY, PODS, QUOTAS, THROUGHPUT, Running, fake_cluster, kopf_watches, rounds, under_way
 from tests.support.tasks import until
 
 CONFIG = parse_config("metrics: {host: 127.0.0.1, port: 0}\nrounds: {intervalSeconds: 1}")
@@ -31,9 +31,13 @@ async def running(api: FakeApi) -> AsyncIterator[Running]:
         yield made
 
 
+async def begun(api: FakeApi, made: Running) -> None:
+    await until(lambda: rounds(made.operator) and kopf_watches(api), "the first round, and Kopf's watch", 40.0)
+
+
 async def test_it_answers_a_queue_with_a_quota_and_a_status_and_then_writes_nothing_more() -> None:
     async with fake_cluster() as api, running(api) as made:
-        await until(lambda: rounds(made.operator), "the first round")
+        await begun(api, made)
         api.put(THROUGHPUT, stored_queue("ThroughputQueue", "batch", "queue"))
         await until(lambda: "status" in api.objects[THROUGHPUT]["batch", "queue"], "a status")
         await until(lambda: ("batch", "fairburst") in api.objects[QUOTAS], "a quota")
@@ -91,7 +95,7 @@ async def test_it_is_ready_once_its_caches_are_complete_and_not_before(monkeypat
         await until(lambda: ports, "the port")
         assert await ready() == 503
         async with api:
-            await until(lambda: rounds(made.operator), "the first round", 40.0)
+            await begun(api, made)
             assert await ready() == 200
             await made.end()
 
@@ -107,7 +111,7 @@ async def test_gated_pods_are_let_go_as_their_events_come_and_no_more_than_fit()
         return [name for (_, name), pod in api.objects[PODS].items() if len(pod["spec"]["schedulingGates"]) == 2]
 
     async with fake_cluster() as api, running(api) as made:
-        await until(lambda: rounds(made.operator), "the first round")
+        await begun(api, made)
         api.put(THROUGHPUT, stored_queue("ThroughputQueue", "batch", "queue", {"enforcement": "Gate"}))
         await until(lambda: api.objects[THROUGHPUT]["batch", "queue"].get("status", {}).get("holds") == "Pods", "the status")
         for number in range(40):
@@ -125,7 +129,7 @@ async def test_gated_pods_are_let_go_as_their_events_come_and_no_more_than_fit()
 async def test_what_a_patch_was_answered_with_brings_no_deleted_pod_back() -> None:
     """The answer may be read after the event of the deletion, which is not sent again."""
     async with fake_cluster() as api, running(api) as made:
-        await until(lambda: rounds(made.operator), "the first round")
+        await begun(api, made)
         answer = msgspec.convert(api.put(PODS, gated_pod("gone")), Pod)
         await until(lambda: ("batch", "gone") in made.operator._pods.store, "its event")
         api.remove(PODS, "batch", "gone")
@@ -138,7 +142,7 @@ async def test_what_a_patch_was_answered_with_brings_no_deleted_pod_back() -> No
 async def test_what_was_decided_is_told_before_it_ends() -> None:
     """A slow API server: the status, for which the round did not wait, is answered before the process is gone."""
     async with fake_cluster() as api, running(api) as made:
-        await until(lambda: rounds(made.operator), "the first round")
+        await begun(api, made)
         api.hold("/status")
         api.put(THROUGHPUT, stored_queue("ThroughputQueue", "batch", "queue"))
         await until(lambda: api.held, "the status to be on its way", 60.0)
@@ -176,7 +180,7 @@ async def test_an_error_in_one_task_restarts_that_task_and_rounds_go_on(monkeypa
 async def test_it_stays_healthy_while_the_api_server_is_away_however_long() -> None:
     """An hour without any answer: a restart would only lose the caches. The same silence of one watch alone is a reason."""
     async with fake_cluster() as api, running(api) as made:
-        await until(lambda: rounds(made.operator), "the first round")
+        await begun(api, made)
         informers = made.operator._informers()
         for informer in informers:
             informer.last_contact -= 3600.0
@@ -188,7 +192,7 @@ async def test_it_stays_healthy_while_the_api_server_is_away_however_long() -> N
 
 async def test_it_is_healthy_while_writes_are_answered_however_slowly_and_not_when_nothing_is() -> None:
     async with fake_cluster() as api, running(api) as made:
-        await until(lambda: rounds(made.operator), "the first round")
+        await begun(api, made)
         operator = made.operator
         operator._term_began -= 3600.0
         operator._loop.last_progress -= 3600.0
@@ -200,7 +204,7 @@ async def test_it_is_healthy_while_writes_are_answered_however_slowly_and_not_wh
 
 async def test_failed_rounds_make_it_unready() -> None:
     async with fake_cluster() as api, running(api) as made:
-        await until(lambda: rounds(made.operator), "the first round")
+        await begun(api, made)
         made.operator._loop.failed_in_a_row = 3
         assert "the last 3 rounds failed" in str(made.operator.unready())
         await made.end()

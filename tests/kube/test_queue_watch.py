@@ -116,6 +116,7 @@ async def test_start_waits_for_a_server_that_is_not_ready_yet() -> None:
         api.fail(2, 503)
         async with running(api, restart_backoff_seconds=(0.01, 0.1)) as (watch, _):
             assert names(watch) == {("LatencyQueue", "lq")}
+            await until(lambda: api.open_watches == 2, "kopf watches: if stopped before that, it waits five seconds")
 
 
 async def test_start_says_so_where_the_kinds_are_not_installed() -> None:

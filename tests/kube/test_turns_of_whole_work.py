@@ -15,14 +15,14 @@ TQ = "ThroughputQueue"
 STEP_SECONDS = 2.0
 TASK_SECONDS = 20.0
 PLACES = 64
-JOBS = 120
+JOBS = 8  # that wait or run at any time: together always more pods than places
 
 
 class Contest:
     """Two nodes of 32 places. `batch`: whole Jobs of `size` pods that end together, `run_seconds` after the last of them was bound.
     `rivals`: queues of single pods without end. The scheduler favours none of them, or always rivals (`rivals_first`)."""
 
-    MODE = "Suspend"
+    MODE, WAITING = "Suspend", JOBS
 
     def __init__(self, size: int, run_seconds: float, rivals: int, *, rivals_first: bool = False) -> None:
         self.world = World("allocation: {largestTurnPercent: 100}")
@@ -31,9 +31,9 @@ class Contest:
         for rival in self.rivals:
             self.world.queue(TQ, rival)
             self.world.controller("Job", None, job(rival, f"filler-{rival}", 1000, requesting()))
-        for number in range(JOBS):
-            self.hold(f"whole-{number:03}", size)
-        self.size, self.run_seconds, self.groups = size, run_seconds, 0
+        self.size, self.run_seconds, self.created = size, run_seconds, 0
+        for _ in range(self.WAITING):
+            self._create_whole()
         self.served: Counter[str] = Counter()  # place-seconds by namespace
         self.starting = dict[str, float]()  # Jobs of which some pods are not bound yet, since when
         self.seconds_to_run = list[float]()  # of each Job, from its start until all its pods were bound
@@ -52,9 +52,10 @@ class Contest:
         """The part of all place-seconds that `batch` has had."""
         return self.served["batch"] / self.served.total()
 
-    def hold(self, name: str, size: int) -> None:
+    def _create_whole(self) -> None:
         """Create a Job as the admission policy leaves it."""
-        made = job("batch", name, size, requesting(), suspend=True)
+        self.created += 1
+        made = job("batch", f"whole-{self.created:03}", self.size, requesting(), suspend=True)
         made.metadata.annotations = {HELD_ANNOTATION: "true"}
         made.metadata.creation_timestamp = "2026-01-01T00:00:00Z"
         made.metadata.resource_version = "1"
@@ -130,24 +131,17 @@ class Contest:
 
     def _ended(self, name: str) -> None:
         self.world.controller("Job", next(one for one in self.jobs() if one.metadata.name == name), None)
+        self._create_whole()
 
 
 class GroupContest(Contest):
     """The same with groups of gated pods: two wait or run at any time."""
 
-    MODE = "Gate"
+    MODE, WAITING = "Gate", 2
 
-    def hold(self, name: str, size: int) -> None:
-        """Groups are created as others end."""
-
-    def run(self, minutes: float) -> None:
-        self._create_group()
-        self._create_group()
-        super().run(minutes)
-
-    def _create_group(self) -> None:
-        self.groups += 1
-        name, size = f"whole-{self.groups:03}", self.size
+    def _create_whole(self) -> None:
+        self.created += 1
+        name, size = f"whole-{self.created:03}", self.size
         for number in range(size):
             made = pod("batch", f"{name}.{number:02}", creationTimestamp="2026-01-01T00:00:00Z")
             made.metadata.labels = {"fairburst.dev/group": name, "fairburst.dev/group-size": str(size)}
@@ -169,7 +163,7 @@ class GroupContest(Contest):
         return made
 
     def _ended(self, name: str) -> None:
-        self._create_group()
+        self._create_whole()
 
 
 @pytest.mark.parametrize("contest", [Contest, GroupContest])

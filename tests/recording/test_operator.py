@@ -16,7 +16,7 @@ from fairburst.recording.reader import RecordingReader
 from fairburst.recording.replay import replay
 from tests.support.fake_api import FakeApi
 from tests.support.objects import latency_spec, stored_queue
-from tests.support.operators import LATENCY, THROUGHPUT, fake_cluster, rounds
+from tests.support.operators import LATENCY, THROUGHPUT, fake_cluster, kopf_watches, rounds
 from tests.support.tasks import until
 
 
@@ -24,9 +24,9 @@ async def run_recorded(api: FakeApi, recording: Path, check: Callable[[Operator]
     """Run an operator until `check` holds; the number of its rounds."""
     config = parse_config(f"metrics: {{host: 127.0.0.1, port: 0}}\nrounds: {{intervalSeconds: 1}}\nrecording: {{file: {recording}}}")
     async with api.client() as client:
-        operator, stop = Operator(config, client), asyncio.Event()
+        operator, stop, since = Operator(config, client), asyncio.Event(), len(api.requests)
         task = asyncio.create_task(operator.run(stop))
-        await until(lambda: task.done() or check(operator), "what is to be recorded", 40.0)
+        await until(lambda: task.done() or (check(operator) and kopf_watches(api, since)), "what is to be recorded", 40.0)
         stop.set()
         await asyncio.wait_for(task, 15.0)
         return rounds(operator)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 from typing import Any
 
@@ -105,12 +107,18 @@ def sizes(world: World, namespace: str = "batch") -> dict[str, int]:
     return {one.metadata.name: parallelism_of(one) for one in world.view.controllers.workloads(namespace).of("Job")}
 
 
-def settled(seconds: float = 300.0) -> World:
+def settled() -> World:
+    """Two Jobs that have had their sizes for minutes."""
+    return copy.deepcopy(_settled_once())
+
+
+@functools.cache
+def _settled_once() -> World:
     world = cluster()
     queue(world)
     elastic(world, "flat", FLAT)
     elastic(world, "steep", STEEP)
-    return run_for(world, seconds)
+    return run_for(world, 300.0)
 
 
 def run_for(world: World, seconds: float) -> World:

@@ -53,5 +53,11 @@ async def under_way(operator: Operator) -> AsyncIterator[Running]:
             await made.task
 
 
+def kopf_watches(api: FakeApi, since: int = 0) -> bool:
+    """Return whether Kopf has begun to watch after the first `since` requests. If stopped earlier, Kopf waits five seconds for its own
+    requests, which it gave up."""
+    return any(path == THROUGHPUT and "watch" in query for _, path, query in api.requests[since:])
+
+
 def rounds(operator: Operator) -> float:
     return value(operator.metrics, "fairburst_rounds_total")
