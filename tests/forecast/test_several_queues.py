@@ -25,7 +25,7 @@ def test_jobs_wait_in_the_queue_that_their_pods_ask_for() -> None:
         world.controller("Job", None, asking(name, queue))
     plan = world.round()
     decided = SimpleNamespace(snapshot=plan.snapshot, now=plan.result.now, config=world.config.policy(), memory=world.engine.memory)
-    seen = cast(Look, SimpleNamespace(view=world.view, round=decided))
+    seen = cast(Look, SimpleNamespace(view=world.view, round=decided, plan=plan))
     jobs = {one.name: one.queue for one in state_of(seen, Known()).jobs}
     assert jobs == {"team/night": "team/nightly", "team/day": "team/bursts", "team/lost": "team/bursts"}
     assert learn(seen, []).arrivals is not None
