@@ -13,7 +13,7 @@ from fairburst.kube.api.objects import Pod
 from fairburst.kube.containment import Containment
 from fairburst.kube.names import LANE_CLASSES
 from fairburst.kube.queues.spaces import UNDIVIDED, Spaces
-from fairburst.kube.rounds.absence import CREATION_STEP_SECONDS, Absence, charge_absence
+from fairburst.kube.rounds.absence import CREATION_STEP_SECONDS, MOST_TIMES, Absence, charge_absence, unseen_work
 from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.times import to_text
 from fairburst.kube.usage.pod_index import PodIndex
@@ -411,3 +411,14 @@ def test_a_new_leader_counts_bursts_that_were_late_before_it_looked(things: list
     history = world.status("burst", kind="LatencyQueue").get("history") or {}
     assert history.get("missed", 0) == want[2]
     assert [one.kind for _, one in plan.events if one.kind is EventKind.BURST_MISSED] == [EventKind.BURST_MISSED] * want[2]
+
+
+def test_a_tenant_with_work_of_every_second_of_a_long_outage_delays_no_first_round() -> None:
+    """Each time may open a window, and each window takes a pass over all queues."""
+    queue = latency("l/q", 0.0, [1.0], 1.0, Sporadic(1.0))
+    memory = decide(snapshot((queue, BATCH), [CAPACITY], [[0.0], [0.0]]), Memory(), PolicyConfig(), START)[1]
+    away = 36_000.0
+    given = snapshot((queue, BATCH), [CAPACITY], [[4.0], [0.0]])
+    created = [START + second for second in range(1, int(away))]
+    came = unseen_work(memory, given, lambda row: created if row == 0 else None, PolicyConfig(), START, START + away)
+    assert came[0] == tuple(time + CREATION_STEP_SECONDS for time in created[-MOST_TIMES:])

@@ -24,6 +24,7 @@ from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, QueueM
 from fairburst.policy.tolerance import TOLERANCE
 
 CREATION_STEP_SECONDS = 1.0  # the API server rounds creation times down to it
+MOST_TIMES = 200  # of one queue's unseen work, the latest: each may open a window, which takes a pass over all queues
 
 Piece = tuple[float, FloatArray | None, bool]
 Created = Callable[[int], Sequence[float] | None]  # creation times of a row's work, ascending; None if some are not known
@@ -77,7 +78,7 @@ def unseen_work(
         times = None if window is None else created(row)
         if window is None or not times or (times[0] < since and window.state not in {WindowState.OPEN, WindowState.OVERDUE}):
             continue
-        came = tuple(time + CREATION_STEP_SECONDS for time in times if time >= since)
+        came = tuple(time + CREATION_STEP_SECONDS for time in times if time >= since)[-MOST_TIMES:]
         if came and came[0] < wall:
             found[row] = came
     if not found:
