@@ -7,6 +7,7 @@ changed, whose decision differs, or that are due. An unchanged cluster yields no
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Mapping
@@ -94,8 +95,6 @@ class Engine:
         self.absence = Absence(self.contained)
         self.forecasts = self._statuses.forecasts = Forecasts()
 
-    # Calls of the process ----------------------------------------------------------------------------------------------------------
-
     @property
     def demands(self) -> Mapping[str, NamespaceDemand]:
         """The demand of each managed namespace, as the last round read it."""
@@ -147,8 +146,6 @@ class Engine:
         """Replace the forecasts of all queues, and look again at the statuses of those whose forecast has changed."""
         for queue in self.forecasts.replace(starts, queues, wall):
             self._statuses.look_again(queue.partition("/")[0], now)
-
-    # The round ---------------------------------------------------------------------------------------------------------------------
 
     def round(self, view: ClusterView, wall: float, now: float) -> RoundPlan:
         """Compute one round. `wall` is seconds since the epoch, `now` monotonic seconds.
@@ -209,10 +206,7 @@ class Engine:
     def _decided(self, view: ClusterView, changes: Changes, touched: set[str], wall: float, now: float) -> tuple[RoundPlan, RoundContext]:
         """Return a plan with the decision, and the round's context, which every later step reads."""
         snapshot, queue_set = self._input.snapshot(view, changes, self.queues, touched, wall, now), self.queues.queue_set
-
-        def created(row: int) -> list[float] | None:
-            return self._input.demands.created(view, queue_set.governing[row])
-
+        created = functools.partial(self._input.demands.created, view, queue_set.governing)
         self.memory, snapshot = self.absence.make_up(self.memory, snapshot, created, view.pods, self._policy, wall, now)
         started = time.perf_counter()
         try:

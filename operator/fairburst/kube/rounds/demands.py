@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 import numpy as np
@@ -98,8 +98,9 @@ class DemandTable:
             self.waiting = waiting_pods(self.waiting, self._lines)
             self._lines.clear()
 
-    def created(self, view: ClusterView, entry: QueueEntry) -> list[float] | None:
-        """Return when the queue's unfinished work was created, ascending, in seconds since the epoch; None if that is not known of all."""
+    def created(self, view: ClusterView, governing: Sequence[QueueEntry], row: int) -> list[float] | None:
+        """Return when the row's unfinished work was created, ascending, in seconds since the epoch; None if that is not known of all."""
+        entry = governing[row]
         times = set(self.by_namespace[entry.space].created)
         if None in times:  # pods that no known controller announces: those without any controller are as old as they say
             names = view.pods.namespace(entry.space).unannounced

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import heapq
 import math
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -20,15 +20,13 @@ from fairburst.kube.names import GATE, LANE_OF_CLASS, SIZE_CLASSES
 from fairburst.kube.queues.spaces import UNDIVIDED, Spaces, namespace_of
 from fairburst.kube.usage.effective_requests import containers_without_requests, counted_until, milli_requests
 from fairburst.kube.usage.lane_pods import LanePods
-from fairburst.kube.usage.pod_sums import NamespaceSums, OwnerSums, PodFacts
+from fairburst.kube.usage.pod_sums import EndedLately, NamespaceSums, OwnerSums, PodFacts
 from fairburst.kube.usage.pod_usage import Amounts, ClassUsage, NamespaceUsage, NodeUsage, OwnerUsage, RequestVector
 from fairburst.kube.usage.vector_sums import VectorBag, VectorSum
 from fairburst.kube.workloads.registry import ANNOUNCED_KINDS
 
 # Number of owners without pods whose last requests are kept, for a Job whose next pod a quota refuses.
 REMEMBERED_OWNERS = 10_000
-# The Job controller counts ended pods in batches of a second. It never counts those that a failure policy ignores.
-COUNTED_SECONDS = 5.0
 
 
 class PodIndex:
@@ -53,8 +51,7 @@ class PodIndex:
         # Node to namespace to sum; None stands for unmanaged pods of any namespace.
         self._nodes: dict[str, dict[str | None, VectorSum]] = {}
         self._expiring: list[tuple[float, tuple[str, str], str]] = []
-        self._ended_now: list[OwnerSums] = []
-        self._ended_lately: deque[tuple[float, list[OwnerSums]]] = deque()
+        self._ended = EndedLately()
         self._vectors: dict[RequestVector, RequestVector] = {}
         self._managed: frozenset[str] = frozenset()
         self._outside_changes = 0
@@ -94,7 +91,7 @@ class PodIndex:
         `now` : seconds since the epoch. Call it before each reading.
         """
         changed = set[str]()
-        self._settle_ended(now)
+        self._ended.settle(now)
         while self._expiring and self._expiring[0][0] < now:
             _, key, uid = heapq.heappop(self._expiring)
             facts = self._facts.get(key)
@@ -367,16 +364,7 @@ class PodIndex:
         """Count a pod that its Job's status may not count yet. The informer watches live pods only, so an end looks like a deletion."""
         owner = self._owners.get((facts.namespace, facts.owner))
         if owner is not None:
-            owner.ended += 1
-            self._ended_now.append(owner)
-
-    def _settle_ended(self, now: float) -> None:
-        if self._ended_now:
-            self._ended_lately.append((now, self._ended_now))
-            self._ended_now = []
-        while self._ended_lately and self._ended_lately[0][0] < now - COUNTED_SECONDS:
-            for owner in self._ended_lately.popleft()[1]:
-                owner.settled += 1
+            self._ended.note(owner)
 
     def _rest(self, facts: PodFacts) -> None:
         """Note that an owner has no pods left: remember it for a while, unless it is a bare pod."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 from fairburst.kube.usage.pod_usage import NamespaceUsage, RequestVector
 from fairburst.kube.usage.vector_sums import VectorBag, VectorSum
+
+# The Job controller counts ended pods in batches of a second. It never counts those that a failure policy ignores.
+COUNTED_SECONDS = 5.0
 
 
 class NamespaceSums:
@@ -35,6 +39,28 @@ class OwnerSums:
     settled: int = 0  # those of `ended` that ended long enough ago for the Job's status to count them
     newest: tuple[str, str] = ("", "")
     newest_requests: RequestVector = ()
+
+
+class EndedLately:
+    """Counts the ends of pods: at once in `ended`, and in `settled` once the Job's status counts them too."""
+
+    def __init__(self) -> None:
+        self._now: list[OwnerSums] = []
+        self._lately: deque[tuple[float, list[OwnerSums]]] = deque()
+
+    def note(self, owner: OwnerSums) -> None:
+        """Note the end of one of the owner's pods."""
+        owner.ended += 1
+        self._now.append(owner)
+
+    def settle(self, now: float) -> None:
+        """Count the ends that are more than `COUNTED_SECONDS` old, by the first call after each. now: seconds."""
+        if self._now:
+            self._lately.append((now, self._now))
+            self._now = []
+        while self._lately and self._lately[0][0] < now - COUNTED_SECONDS:
+            for owner in self._lately.popleft()[1]:
+                owner.settled += 1
 
 
 @dataclass(slots=True)
