@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fairburst.policy import leftover
 from fairburst.policy.decide import decide
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig, QueueSpec, Sporadic
 from tests.support.policy import latency, snapshot, throughput
@@ -94,3 +95,14 @@ def test_a_rejected_queue_gets_only_what_no_admitted_one_wants() -> None:
     assert (result.allocation[:, 0].tolist(), result.guaranteed[:, 0].tolist()) == ([0.0, 2.0, 2.0], [0.0, 2.0, 0.0])
     result, _ = decide(snapshot(queues, [10.0], [[0.0], [10.0], [2.0]]), Memory(), PolicyConfig(), START)
     assert result.allocation[:, 0].tolist() == [0.0, 10.0, 0.0]
+
+
+def test_its_cost_does_not_grow_with_the_number_of_pods() -> None:
+    """A round took days where a queue that is not admitted had pods of one byte, and others of its pods were known to be larger."""
+    given = snapshot(QUEUES, [1e18], [0, 0, 1e18, 1e18, 1e18], unit=[1.0] * len(QUEUES))
+    result, _ = decide(given, Memory(), PolicyConfig(), 0.0)
+    assert result.allocation[2:, 0].sum() == pytest.approx(1e18)
+    columns, wanted, unit = result.allocation[2:, :1] * 0, np.full((3, 1), 1e18), np.ones((3, 1))
+    leftover._add_pods(columns, wanted, unit, np.ones(3), np.array([1e18]), np.array([1e17]))
+    assert columns.sum() == pytest.approx(1e17)
+    assert columns.max() - columns.min() <= 1e17 / leftover.AT_A_TIME

@@ -81,6 +81,7 @@ def test_a_quarter_of_a_minute_after_a_long_outage_all_is_well() -> None:
 def test_hostile_objects_end_no_process_and_fail_no_round(seed: int) -> None:
     found = fuzz(seed, 6_000)
     assert not found.broken, found
+    assert not found.problems, "errors that had to be contained"
 
 
 def test_a_round_that_fails_on_an_object_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,8 @@ from fairburst.policy.model import ClusterSnapshot
 from fairburst.policy.table import NOT_ADMITTED, Columns
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE, slack_of
 
+AT_A_TIME = 64  # a queue takes one pod at a time, or a 64th of the pods that it could take
+
 
 def give_leftover(columns: Columns, snapshot: ClusterSnapshot, allocation: FloatArray) -> FloatArray:
     """Return the (N, K) allocation with that of queues that are neither admitted nor suspended; `allocation` itself if they get nothing."""
@@ -48,7 +50,10 @@ def _whole_pods(amount: FloatArray, wanted: FloatArray, unit: FloatArray) -> Flo
 
 
 def _add_pods(given: FloatArray, wanted: FloatArray, unit: FloatArray, weight: FloatArray, capacity: FloatArray, left: FloatArray) -> None:
-    """Add whole pods to `given`, of the queue with the lowest dominant share per weight first. Skip a queue whose pod does not fit."""
+    """Add whole pods to `given`, of the queue with the lowest dominant share per weight first. Skip a queue whose pod does not fit.
+
+    A queue that could take very many pods takes a small part of them at a time, so that the cost does not grow with their number.
+    """
     share = dominant_share(given, capacity) / weight
     step = dominant_share(unit, capacity) / weight
     line = [(float(share[row]), row) for row in np.flatnonzero(row_any_above(unit, SMALLEST)).tolist()]
@@ -56,9 +61,13 @@ def _add_pods(given: FloatArray, wanted: FloatArray, unit: FloatArray, weight: F
     left = left + slack_of(capacity)
     while line:
         reached, row = heapq.heappop(line)
-        more = np.minimum(unit[row], wanted[row] - given[row])
-        if (unit[row] > left).any() or not (more > SMALLEST).any():
+        missing = wanted[row] - given[row]
+        if (unit[row] > left).any() or not (np.minimum(unit[row], missing) > SMALLEST).any():
             continue
+        counted = unit[row] > SMALLEST
+        could = min(float(np.min(left[counted] / unit[row, counted])), float(np.max(missing[counted] / unit[row, counted])))
+        pods = max(1.0, could // AT_A_TIME)
+        more = np.minimum(pods * unit[row], missing)
         given[row] += more
         left = left - more
-        heapq.heappush(line, (reached + float(step[row]), row))
+        heapq.heappush(line, (reached + pods * float(step[row]), row))

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fairburst.bounds import bounded_amount
 from fairburst.kube.api.objects import Quantity
 from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.containment import Containment
@@ -143,7 +144,8 @@ class QuotaTarget:
     def hard(self, resource: str) -> float:
         """Return the value to write for `resource`, rounded down to the units of a quota (millicores, whole bytes and devices)."""
         grain = 1000 if resource == "cpu" else 1
-        return math.floor(max(self.needed(resource), self.entitled.get(resource, 0.0)) * grain + 1e-6) / grain
+        amount = bounded_amount(max(self.needed(resource), self.entitled.get(resource, 0.0)))  # a larger one would be read as the bound
+        return math.floor(amount * grain + 1e-6) / grain
 
     def needed(self, resource: str) -> float:
         """Return level and slack, the amount that is due now."""

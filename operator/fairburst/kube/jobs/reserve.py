@@ -189,8 +189,10 @@ class Reserve:
         """Return one part: never below the floor or the largest pod of its class, so that at least one pod can be created."""
         floors = natural_units(self.config.enforcement.floors)
         seen = by_class.get(CLASS_OF[name])
-        pod = {
-            resource: max(unit.get(resource, 0.0), seen.largest.get(resource, 0.0) if seen is not None else 0.0) for resource in resources
+        largest = seen.largest if seen is not None else {}
+        pod = {  # pods that no node could hold need no room
+            resource: min(max(unit.get(resource, 0.0), largest.get(resource, 0.0)), namespace_quota.unit[resource])
+            for resource in resources
         }
         level = {
             resource: max(amount, floors.get(resource, 0.0), pod[resource])

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import numpy as np
 
+from fairburst.bounds import bounded_amount
 from fairburst.kube.api.objects import controller_of
 from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.gate import UngatePlanner
@@ -126,7 +127,7 @@ class DemandTable:
             used = max(running.bound.get(resource, 0.0) - uncharged.get(resource, 0.0), 0.0)
             self.usage[row, column] = used
             waits = wanted.without_node.get(resource, 0.0) if promised else 0.0
-            self.demand[row, column] = max(wanted.placeable.get(resource, 0.0) + waits, used)
+            self.demand[row, column] = max(bounded_amount(wanted.placeable.get(resource, 0.0) + waits), used)
             self.unit[row, column] = wanted.unit.get(resource, 0.0)
         lacking = sum(owner.wanted - owner.existing for owner in wanted.lacking)
         grows = max(1.0, GROWTH_FRACTION * running.pods) if running.unannounced else 0.0

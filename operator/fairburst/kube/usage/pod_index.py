@@ -383,9 +383,7 @@ class PodIndex:
         """
         if not milli_amounts:
             return {} if empty else dict.fromkeys(self.resources, 0.0)
-        if max(milli_amounts) > 1000 * MOST_AMOUNT:
-            milli_amounts = [min(amount, 1000 * MOST_AMOUNT) for amount in milli_amounts]
-        return dict(zip(self.resources, [amount / 1000 for amount in milli_amounts], strict=True))
+        return dict(zip(self.resources, [min(amount / 1000, MOST_AMOUNT) for amount in milli_amounts], strict=True))
 
 
 def _mark(names: set[str], name: str, sign: int) -> None:
