@@ -8,6 +8,7 @@ from fairburst.kube.api.objects import Job
 from fairburst.kube.enforce.holds import HOLD_SETTLES_SECONDS
 from fairburst.kube.enforce.quota_plan import amounts
 from fairburst.kube.usage.gated_pods import GROUP_LABEL, GROUP_SIZE
+from fairburst.kube.views.forecast_view import QueueForecast, StartForecast
 from tests.support import lanes
 from tests.support.lanes import LQ, TQ, asking, of_class
 from tests.support.objects import World, job, latency_spec
@@ -33,6 +34,13 @@ def settle(world: World) -> None:
 def gated(world: World, name: str, class_name: str, created: int = 0, **labels: str) -> None:
     """A pod of this class behind our gate."""
     world.put(lanes.gated(of_class(name, class_name, creationTimestamp=f"2026-01-01T00:00:{created:02}Z", labels=labels)))
+
+
+def gated_nights(world: World) -> None:
+    """A hundred pods of the further queue behind our gate, more than its level."""
+    for number in range(100):
+        gated(world, f"night-{number:02}", LANE)
+    settle(world)
 
 
 def waiting_pods(world: World) -> list[str]:
@@ -99,9 +107,7 @@ def test_a_queue_behind_gates_leaves_the_pods_of_a_quota_queue_alone_and_only_it
 
 def test_pods_that_a_queue_no_longer_holds_are_all_released() -> None:
     world = team("Quota", "Gate")
-    for number in range(100):
-        gated(world, f"night-{number:02}", LANE)
-    settle(world)
+    gated_nights(world)
     assert waiting_pods(world)
     world.queue(TQ, "team", "nightly", {"enforcement": "Quota"}, created="2026-01-01T00:00:01Z", generation=2)
     settle(world)
@@ -110,9 +116,7 @@ def test_pods_that_a_queue_no_longer_holds_are_all_released() -> None:
 
 def test_gated_pods_of_a_deleted_queue_wait_for_the_default_queue_if_it_holds_pods() -> None:
     world = team("Gate", "Gate")
-    for number in range(100):
-        gated(world, f"night-{number:02}", LANE)
-    settle(world)
+    gated_nights(world)
     before = waiting_pods(world)
     del world.queues[TQ, "team", "nightly"]
     settle(world)
@@ -122,9 +126,7 @@ def test_gated_pods_of_a_deleted_queue_wait_for_the_default_queue_if_it_holds_po
 
 def test_gated_pods_of_a_deleted_queue_are_released_where_the_default_queue_holds_none() -> None:
     world = team("Quota", "Gate")
-    for number in range(100):
-        gated(world, f"night-{number:02}", LANE)
-    settle(world)
+    gated_nights(world)
     del world.queues[TQ, "team", "nightly"]
     settle(world)
     assert waiting_pods(world) == []
@@ -190,9 +192,7 @@ def test_a_settled_namespace_gets_no_writes(default: str, further: str) -> None:
 
 def test_another_engine_takes_over_with_gated_pods_in_their_queues() -> None:
     world = team("Gate", "Gate")
-    for number in range(100):
-        gated(world, f"night-{number:02}", LANE)
-    settle(world)
+    gated_nights(world)
     before = waiting_pods(world)
     assert before
     other = World()
@@ -204,3 +204,15 @@ def test_another_engine_takes_over_with_gated_pods_in_their_queues() -> None:
     other.round()
     assert waiting_pods(other) == before
     assert other.engine.gates.gated.waiting() == {"team/nightly"}
+
+
+def test_a_queue_behind_gates_says_when_its_first_pod_starts_whichever_queue_it_is() -> None:
+    """The default queue's pods were taken for those of the further one, so that its forecast was withdrawn at once."""
+    world = team("Quota", "Gate")
+    gated_nights(world)
+    first = world.pods["team", waiting_pods(world)[0]].metadata
+    at = world.wall + 100.0
+    start = StartForecast(world.wall, at, {50: (at - 10, at + 10), 90: (at - 20, at + 20)})
+    world.engine.forecast({}, {"team/nightly": QueueForecast(f"Pod {first.name}", start, None, first.uid)}, world.wall, world.now)
+    settle(world)
+    assert world.condition(TQ, "team", "StartForecast", "nightly")[:2] == ("True", "Forecast")

@@ -21,7 +21,7 @@ from fairburst.kube.forecasts.messages import Asked, EndedPod, Question, Work
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.queues.steps import NORMAL, step_of
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
-from fairburst.kube.rounds.work_events import WaitingObject, first_waiting
+from fairburst.kube.rounds.work_events import WaitingObject, behind_gates, first_waiting
 from fairburst.kube.usage.demand import DesiredPods, HeldJob, NamespaceDemand
 from fairburst.kube.usage.gated_pods import GatedPod
 from fairburst.kube.workloads.job import completions_left, is_held, pods_at_once
@@ -92,7 +92,7 @@ async def read(
         demand = demands.get(entry.space, NamespaceDemand())
         queue = _Queue(index, entry, demand, pods.get(entry.space, {}), view, snapshot.resources, order)
         work += queue.work()
-        objects = list(first_waiting(entry.mode.holds, demand, gated(entry.space) if entry.mode.holds == "Pods" else ()))
+        objects = list(first_waiting(entry.mode.holds, demand, behind_gates(entry, gated)))
         if objects:
             subjects[entry.qualified_name] = objects
             asked += queue.asked(objects)

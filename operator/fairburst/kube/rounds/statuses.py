@@ -27,7 +27,7 @@ from fairburst.kube.rounds.demands import amounts_wanted
 from fairburst.kube.rounds.differences import Agenda
 from fairburst.kube.rounds.managed import ManagedNamespaces, burst_rate
 from fairburst.kube.rounds.view import RoundContext, RoundPlan
-from fairburst.kube.rounds.work_events import first_waiting
+from fairburst.kube.rounds.work_events import behind_gates, first_waiting
 from fairburst.kube.usage.burst_sizes import BurstSizes, pods_of
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.weekly_use import WeeklyUse
@@ -194,8 +194,8 @@ class StatusRounds:
 
     def _waits(self, uid: str, entry: QueueEntry, demand: NamespaceDemand) -> bool:
         """Return whether an object is one of those that start next in its queue; True for an unknown one."""
-        gated = self._gates.gated.of(entry.namespace) if entry.mode.holds == "Pods" else ()
-        return not uid or any(one.uid == uid for one in first_waiting(entry.mode.holds, demand, gated))
+        first = first_waiting(entry.mode.holds, demand, behind_gates(entry, self._gates.gated.of))
+        return not uid or any(one.uid == uid for one in first)
 
     def _count_weeks(self, round_: RoundContext) -> None:
         """Add the time since the last look to each queue's week."""

@@ -21,6 +21,7 @@ import numpy as np
 from fairburst.kube.enforce.fifo_admission import oversize
 from fairburst.kube.enforce.next_start import WholeWork, held_jobs, highest_level
 from fairburst.kube.enforce.suspend import kind_of, start_order
+from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, Owner
 from fairburst.kube.usage.gated_pods import GatedPod
@@ -148,12 +149,12 @@ class WorkEvents:
         """Return the Events that one queue's waiting objects should get, each with the record of its object."""
         entry = plan.queue_set.governing[row]
         held, demand = entry.mode.holds, demands.get(entry.space, NamespaceDemand())
-        behind_gates = gated(entry.space) if held == "Pods" else ()
+        held_pods = behind_gates(entry, gated)
         former, ready = self._known.pop(entry.space, {}), list[tuple[_Published, WorkEvent]]()
-        objects = list(first_waiting(held, demand, behind_gates))
+        objects = list(first_waiting(held, demand, held_pods))
         if not objects:
             return []
-        count = len(behind_gates) + len(demand.lacking) + (len(demand.held) if held == "Jobs" else 0)
+        count = len(held_pods) + len(demand.lacking) + (len(demand.held) if held == "Jobs" else 0)
         has_turns = held == "Jobs" and row in plan.snapshot.next_start  # only held Jobs are compared with the level
         work = held_jobs(demand, plan.snapshot.resources) if has_turns else None
         queue = _QueueSentence(entry.qualified_name, work, demand.no_node, plan, row)
@@ -210,6 +211,11 @@ class _QueueSentence:
         when = "" if start is None else f" {start.sentence(wall)}"
         warning = reason in {LARGER_THAN_LEVEL, LARGER_THAN_NODES}
         return WorkEvent(one.involved, reason, f"{_situation(one.of)}, {where}. {why}{when}", warning)
+
+
+def behind_gates(entry: QueueEntry, gated: Callable[[str], Sequence[GatedPod]]) -> Sequence[GatedPod]:
+    """Return the pods that the queue holds by our gate, in the order in which they start. `gated`: the gated pods of a space."""
+    return gated(entry.space) if entry.mode.holds == "Pods" else ()
 
 
 def first_waiting(holds: str | None, demand: NamespaceDemand, gated: Sequence[GatedPod]) -> Iterator[WaitingObject]:
