@@ -9,21 +9,13 @@ import pytest
 from fairburst.kube.api import answers
 from fairburst.kube.api.answers import OUTAGE_SECONDS, Answers
 from fairburst.kube.api.errors import ApiError, NotFound, NotLeading, TooManyRequests, Unavailable
+from tests.support.clocks import Clock
 from tests.support.fake_api import FakeApi
 from tests.support.informers import PODS, names, pod, running, watching
 from tests.support.tasks import until
 
 AWAY = Unavailable(0, "Unavailable", "connection refused")
 BROKEN = ApiError(500, "InternalError", "etcd is away")
-
-
-class Clock:
-    """Stands in for the module `time`."""
-
-    now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture

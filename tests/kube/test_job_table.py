@@ -1,4 +1,4 @@
-"""The table of all jobs, changed namespace by namespace, against one that is made anew."""
+"""A table whose jobs change namespace by namespace lists the same jobs as a new table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_after_any_changes_it_lists_the_jobs_of_a_new_table(
         assert [*map(id, table.running)] == [*map(id, new.running)]
 
 
-def test_it_is_made_anew_for_another_namespace_or_very_many() -> None:
+def test_it_follows_no_change_of_an_unknown_namespace_or_of_very_many() -> None:
     table = JobTable({f"ns-{number}": NamespaceJobs() for number in range(2 * FEW)}, 2)
     assert not table.follows(["elsewhere"])
     assert not table.follows([f"ns-{number}" for number in range(FEW + 1)])

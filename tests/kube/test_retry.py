@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from fairburst.kube.api import retry
+from fairburst.kube.api.answers import OUTAGE_SECONDS
 from fairburst.kube.api.errors import ApiError, BackedOff, Conflict, Forbidden, Invalid, NotLeading, TooManyRequests, Unavailable
 from fairburst.kube.api.retry import (
     FULL_PER_SECOND,
@@ -16,20 +17,11 @@ from fairburst.kube.api.retry import (
     LONGEST_PAUSE_SECONDS,
     WriteRetries,
 )
+from tests.support.clocks import Clock
 from tests.support.fake_api import FakeApi, status
 
 QUOTA = "/api/v1/namespaces/{}/resourcequotas/fairburst"
 BROKEN = ApiError(500, "InternalError", "etcd is away")
-
-
-class Clock:
-    """Stands in for the module `time`."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -111,7 +103,7 @@ def test_the_first_success_after_failures_alone_ends_the_pauses_of_all_that_the_
     for _ in range(4):  # pauses of four seconds at least
         for path in paths[:2]:
             retries.failed("PATCH", path, BROKEN)
-        clock.now += retry.OUTAGE_SECONDS / 4
+        clock.now += OUTAGE_SECONDS / 4
     retries.failed("PATCH", paths[2], Forbidden(403, "Forbidden", "not allowed"))
     assert [waits(retries, path) for path in paths] == [True, True, True]
     retries.succeeded(QUOTA.format("another"))

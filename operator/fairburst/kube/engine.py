@@ -219,7 +219,7 @@ class Engine:
         plan.seconds_to_burst = next_burst(self.memory.columns) - wall
         plan.due = min(now + max(0.0, result.next_boundary - wall), self._cluster.low_water.next_expiry())
         plan.elastic = self.slots.plan(result, view.controllers.marked_jobs(), queue_set, self.queues.absent, wall, now)
-        plan.lead_times = self._lead_times.views(snapshot, result)
+        plan.lead_times = self._lead_times.views(snapshot, result, self.memory)
         left_alone = queue_set.elsewhere | queue_set.left_as_is | self.queues.absent | self._cluster.never_managed
         rows, everything = self.queues.rows, changes.everything
         return plan, RoundContext(view, queue_set, snapshot, result, self.memory, rows, touched, everything, left_alone, wall, now)

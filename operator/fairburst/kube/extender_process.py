@@ -21,7 +21,7 @@ from fairburst.kube.extender.node_table import NodeTable
 from fairburst.kube.extender.queue_objects import PATHS, Queue, classes, expected_bursts, spaces_of
 from fairburst.kube.extender.server import ExtenderServer
 from fairburst.kube.process import NO_CLUSTER
-from fairburst.kube.supervision import stopped_by_signal
+from fairburst.kube.supervision import run_until, stopped_by_signal
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.telemetry.log import event, set_up
 from fairburst.telemetry.metrics import ExtenderMetrics
@@ -73,15 +73,9 @@ class Extender:
         event(logger, logging.INFO, "extender started", port=await self._server.start())
         tasks = [asyncio.create_task(informer.run(), name=informer.path) for informer in self._informers]
         tasks.append(asyncio.create_task(self._keep_choosing(), name="kept nodes"))
-        ended = asyncio.create_task(stop.wait())
         try:
-            done, _ = await asyncio.wait([ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
-            for task in done - {ended}:
-                task.result()  # it ends only by an error: let it surface
+            await run_until(stop, tasks)
         finally:
-            for task in (ended, *tasks):
-                task.cancel()
-            await asyncio.gather(ended, *tasks, return_exceptions=True)
             await self._server.stop()
 
     def unready(self) -> str | None:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from fairburst.kube.api.informer import Backoff, Informer
@@ -32,6 +32,19 @@ def stopped_by_signal() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     return stop
+
+
+async def run_until(stop: asyncio.Event, tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Wait until `stop` is set, then cancel the tasks. A task that ends before has failed: its error is raised once all have ended."""
+    ended = asyncio.create_task(stop.wait())
+    try:
+        done, _ = await asyncio.wait([ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {ended}:
+            task.result()
+    finally:
+        for task in (ended, *tasks):
+            task.cancel()
+        await asyncio.gather(ended, *tasks, return_exceptions=True)
 
 
 async def supervised(

@@ -72,7 +72,7 @@ async def _share(client: ApiClient, cluster: Cluster, namespace: str | None, por
     from fairburst.cli.dashboard.visitors import Visitors  # noqa: PLC0415
     from fairburst.kube.api.first_answer import first_answer  # noqa: PLC0415
     from fairburst.kube.api.served_certificate import CertificateError, ServedCertificate  # noqa: PLC0415
-    from fairburst.kube.supervision import stopped_by_signal  # noqa: PLC0415
+    from fairburst.kube.supervision import run_until, stopped_by_signal  # noqa: PLC0415
 
     stop = stopped_by_signal()
     certificate = ServedCertificate(folder)
@@ -87,15 +87,9 @@ async def _share(client: ApiClient, cluster: Cluster, namespace: str | None, por
     bound = await server.start(EVERY_ADDRESS, port, certificate.context)
     _say(f"Dashboard at https://localhost:{bound}/ and by this machine's other names. Log in with a token of the cluster.")
     tasks = [asyncio.create_task(work) for work in (live.run(), certificate.keep_reloading())]
-    ended = asyncio.create_task(stop.wait())
     try:
-        done, _ = await asyncio.wait([ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        for task in done - {ended}:
-            task.result()  # it ends only by an error: let it surface
+        await run_until(stop, tasks)
     finally:
-        for task in (ended, *tasks):
-            task.cancel()
-        await asyncio.gather(ended, *tasks, return_exceptions=True)
         await server.stop()
 
 

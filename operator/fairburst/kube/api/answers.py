@@ -12,9 +12,25 @@ import math
 import time
 from collections.abc import Callable
 
-from fairburst.kube.api.errors import ApiError, NotLeading, TooManyRequests
+from fairburst.kube.api.errors import ApiError
 
 OUTAGE_SECONDS = 2.0  # failures without any answer for this long are an outage
+
+
+class Outage:
+    """Failures without a success between them."""
+
+    def __init__(self) -> None:
+        self._since = math.inf
+
+    def failed(self, now: float) -> None:
+        """Note a failure. now: monotonic seconds."""
+        self._since = min(self._since, now)
+
+    def ends(self, now: float) -> bool:
+        """Note a success; return whether it ends an outage."""
+        lasted, self._since = now - self._since, math.inf
+        return lasted >= OUTAGE_SECONDS
 
 
 class Answers:
@@ -22,25 +38,22 @@ class Answers:
 
     def __init__(self) -> None:
         self.on_return: Callable[[], None] = lambda: None
-        self._silent_since = math.inf
+        self._silence = Outage()
         self._back = asyncio.Event()
 
     def heard(self) -> None:
         """Note an answer. If it ends an outage, all pauses end."""
-        lasted, self._silent_since = time.monotonic() - self._silent_since, math.inf
-        if lasted >= OUTAGE_SECONDS:
+        if self._silence.ends(time.monotonic()):
             self._back.set()
             self._back = asyncio.Event()
             self.on_return()
 
     def failed(self, error: ApiError) -> None:
         """Note a request without an answer. A refusal is an answer."""
-        if isinstance(error, NotLeading):
-            return
-        if not error.transient:
+        if error.by_server:
+            self._silence.failed(time.monotonic())
+        elif not error.transient:
             self.heard()
-        elif not isinstance(error, TooManyRequests):
-            self._silent_since = min(self._silent_since, time.monotonic())
 
     async def pause(self, seconds: float) -> None:
         """Sleep, at most until the end of an outage."""

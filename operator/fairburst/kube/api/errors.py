@@ -38,6 +38,11 @@ class ApiError(Exception):
         """Whether the same request may succeed later without any other change."""
         return self.status in {0, 429} or self.status >= 500
 
+    @property
+    def by_server(self) -> bool:
+        """Whether the API server failed, or did not answer. A request that was not sent tells nothing of it."""
+        return self.transient and not isinstance(self, TooManyRequests | NotLeading | BackedOff)
+
 
 class Unauthorized(ApiError):  # noqa: N818 (the API's own reason words are the names)
     """401."""

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fairburst.kube.api.answers import OUTAGE_SECONDS
+from fairburst.kube.api.answers import Outage
 from fairburst.kube.api.errors import ApiError, BackedOff, Conflict, Invalid, NotFound, NotLeading, TooManyRequests
 from fairburst.telemetry.log import event
 
@@ -75,7 +75,7 @@ class WriteRetries:
 
     def __init__(self, on_pardon: Callable[[], None] = lambda: None) -> None:
         self._on_pardon = on_pardon
-        self._failing_since, self._pardoned_at = math.inf, -math.inf  # without a success since; the last pardon
+        self._outage, self._pardoned_at = Outage(), -math.inf
         self._failing: dict[str, _Failing] = {}
         self._causes: dict[tuple[str, str, int, str], _Cause] = {}
         self._trouble = 0
@@ -102,8 +102,7 @@ class WriteRetries:
         failing = self._failing.get(key)
         if failing is not None and failing.path == path:
             del self._failing[key]
-        lasted, self._failing_since = time.monotonic() - self._failing_since, math.inf
-        if lasted >= OUTAGE_SECONDS:
+        if self._outage.ends(time.monotonic()):
             self.pardon()
         was, self._trouble = self._trouble, max(0, self._trouble - 2)
         if was >= TROUBLE_BEGINS > self._trouble:
@@ -129,10 +128,9 @@ class WriteRetries:
         known = self._failing.get(key)
         failures = 1 + (known.failures if known is not None else 0)
         overtaken = is_overtaken(method, error)
-        by_server = error.transient and not isinstance(error, TooManyRequests)
-        self._failing[key] = _Failing(path, failures, now + self._pause(failures, error, overtaken=overtaken), by_server)
-        if by_server:
-            self._failing_since = min(self._failing_since, now)
+        self._failing[key] = _Failing(path, failures, now + self._pause(failures, error, overtaken=overtaken), error.by_server)
+        if error.by_server:
+            self._outage.failed(now)
         if len(self._failing) > MOST_REMEMBERED:
             self._forget(now)
         if overtaken or isinstance(error, TooManyRequests):

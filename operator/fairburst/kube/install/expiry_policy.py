@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from fairburst.config import Config
 from fairburst.kube.enforce.namespace_labels import BY_QUEUE
-from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces
+from fairburst.kube.install.scope import POLICY_API, Manifest, denying, managed_namespaces
 from fairburst.kube.names import EXPIRES_ANNOTATION, LASTING_ANNOTATION, POOL_LABEL, PRIORITY_LABEL, QUOTA_NAME
 
 _NOTES = "params.metadata.?annotations.orValue({})"
@@ -57,12 +57,10 @@ def expiry_policy(config: Config) -> list[Manifest]:
 
 def _binding(name: str, policy: str, quotas: Mapping[str, object], operator: str, config: Config) -> Manifest:
     """Bind the policy to `quotas` of managed namespaces: those with several queues if `operator` is In, the others if it is NotIn."""
-    selector = managed_namespaces(config)
     where = {"key": PRIORITY_LABEL, "operator": operator, "values": [*BY_QUEUE.values()]}
-    spec = {
-        "policyName": policy,
-        "paramRef": {**quotas, "parameterNotFoundAction": "Allow"},
-        "validationActions": ["Deny"],
-        "matchResources": {"namespaceSelector": selector | {"matchExpressions": [*selector["matchExpressions"], where]}},
-    }
-    return {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": spec}
+    return denying(
+        name,
+        policy,
+        paramRef={**quotas, "parameterNotFoundAction": "Allow"},
+        matchResources={"namespaceSelector": managed_namespaces(config, where)},
+    )

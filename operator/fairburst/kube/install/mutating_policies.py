@@ -277,15 +277,11 @@ def _policy(name: str, rules: Sequence[Manifest], expression: str, conditions: S
 
 def _binding(name: str, config: Config, *where: Manifest) -> Manifest:
     """Bind a policy to the managed namespaces whose labels fulfil `where`."""
-    selector = managed_namespaces(config)
     return {
         "apiVersion": POLICY_API,
         "kind": "MutatingAdmissionPolicyBinding",
         "metadata": {"name": name},
-        "spec": {
-            "policyName": name,
-            "matchResources": {"namespaceSelector": selector | {"matchExpressions": [*selector["matchExpressions"], *where]}},
-        },
+        "spec": {"policyName": name, "matchResources": {"namespaceSelector": managed_namespaces(config, *where)}},
     }
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fairburst.config import Config
-from fairburst.kube.install.scope import POLICY_API, Manifest
+from fairburst.kube.install.scope import POLICY_API, Manifest, denying
 from fairburst.kube.names import (
     GATE,
     GROUP,
@@ -61,10 +61,9 @@ class _Confinement:
                 for sentence, holds in self.rules.items()
             ],
         }
-        binding: Manifest = {"policyName": name, "validationActions": ["Deny"]}
         return [
             {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec},
-            {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": binding},
+            denying(name, name),
         ]
 
 

@@ -8,7 +8,7 @@ queues share a namespace, the class of a pod says which one has released it.
 from __future__ import annotations
 
 from fairburst.config import Config
-from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces
+from fairburst.kube.install.scope import POLICY_API, Manifest, denying, managed_namespaces
 from fairburst.kube.names import GATE, GROUP, HOLDS_LABEL, LANE_CLASSES, LANE_LABELS, LANES_HOLD_LABEL, POOL_LABEL
 
 _OPERATES = f"authorizer.group('{GROUP}').resource('latencyqueues').namespace(request.namespace).check('operate').allowed()"
@@ -66,10 +66,5 @@ def resize_policies(config: Config) -> list[Manifest]:
 
 def _binding(name: str, policy: str, where: Manifest, config: Config) -> Manifest:
     """Bind the policy to the pool's namespaces whose labels fulfil `where`."""
-    selector, pool = managed_namespaces(config), {"key": POOL_LABEL, "operator": "In", "values": [config.pool.name]}
-    spec = {
-        "policyName": policy,
-        "validationActions": ["Deny"],
-        "matchResources": {"namespaceSelector": selector | {"matchExpressions": [*selector["matchExpressions"], pool, where]}},
-    }
-    return {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": spec}
+    pool = {"key": POOL_LABEL, "operator": "In", "values": [config.pool.name]}
+    return denying(name, policy, matchResources={"namespaceSelector": managed_namespaces(config, pool, where)})

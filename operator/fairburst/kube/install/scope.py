@@ -12,14 +12,16 @@ Manifest = dict[str, Any]
 POLICY_API = "admissionregistration.k8s.io/v1"
 
 
-def managed_namespaces(config: Config) -> Manifest:
-    """Return the namespaceSelector of managed namespaces."""
-    return {
-        "matchLabels": {MANAGED_LABEL: "true"},
-        "matchExpressions": [
-            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": sorted({"kube-system", config.namespace})}
-        ],
-    }
+def managed_namespaces(config: Config, *where: Manifest) -> Manifest:
+    """Return the namespaceSelector of managed namespaces whose labels fulfil `where`."""
+    system = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": sorted({"kube-system", config.namespace})}
+    return {"matchLabels": {MANAGED_LABEL: "true"}, "matchExpressions": [system, *where]}
+
+
+def denying(name: str, policy: str, **scope: Manifest) -> Manifest:
+    """Return the binding by which a validating policy refuses requests. `scope`: its matchResources, paramRef."""
+    spec = {"policyName": policy, "validationActions": ["Deny"], **scope}
+    return {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": spec}
 
 
 def owned_by(kind: str) -> str:

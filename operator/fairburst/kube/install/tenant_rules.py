@@ -18,7 +18,7 @@ from fairburst.config import Config
 from fairburst.kube.enforce.pod_priority import class_values
 from fairburst.kube.install.expiry_policy import expiry_policy
 from fairburst.kube.install.resize_rules import resize_policies
-from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
+from fairburst.kube.install.scope import POLICY_API, Manifest, denying, managed_namespaces, owned_by
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import (
     GATE,
@@ -90,12 +90,10 @@ class _Guard:
             "variables": [{"name": key, "expression": cel} for key, cel in self.variables.items()],
             "validations": [rule.validation() for rule in self.rules],
         }
-        binding: Manifest = {"policyName": name, "validationActions": ["Deny"]}
-        if self.managed:
-            binding["matchResources"] = {"namespaceSelector": managed_namespaces(config)}
+        scope: Manifest = {"matchResources": {"namespaceSelector": managed_namespaces(config)}} if self.managed else {}
         return [
             {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec},
-            {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": binding},
+            denying(name, name, **scope),
         ]
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.lead_time_record import LeadTimeDecision
-from fairburst.policy.model import ClusterSnapshot, EventKind, RoundResult
-from fairburst.policy.spec import QueueSpec
+from fairburst.policy.model import ClusterSnapshot, EventKind, Memory, RoundResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +50,11 @@ class LeadTimeForecasts:
     learning: bool
     _forecast: dict[str, FloatArray] = field(default_factory=dict)
     _found: dict[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
-    _queues: Sequence[QueueSpec] | None = None  # of the last round
-    _asking: dict[str, int] = field(default_factory=dict)  # rows by name of its queues that request lead time
 
-    def views(self, snapshot: ClusterSnapshot, result: RoundResult) -> Mapping[str, LeadTimeView]:
-        """Return the view by name for every queue that requests lead time. Call it once a round."""
-        if snapshot.queues is not self._queues:
-            self._queues, self._asking = snapshot.queues, {spec.name: row for row, spec in enumerate(snapshot.queues) if spec.lead_time}
-        asking = self._asking
+    def views(self, snapshot: ClusterSnapshot, result: RoundResult, memory: Memory) -> Mapping[str, LeadTimeView]:
+        """Return the view by name for every queue that requests lead time. `memory`: the round's. Call it once a round."""
+        columns = memory.columns
+        asking = {snapshot.queues[row].name: row for row in (() if columns is None else columns.declared.lead_time_rows)}
         if not asking:
             return {}
         for event in result.events:
